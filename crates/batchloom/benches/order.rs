@@ -1,0 +1,36 @@
+//! How fast an order yields samples: a block's worth at a time, for sizes around and between powers of two.
+
+use batchloom::order::{Key, Permutation, Purpose};
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+
+const BLOCK: usize = 1 << 16;
+
+fn fill(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("order/fill");
+    for samples in [1_000, 65_537, 1 << 20, (1 << 20) + 1, 100_000_000, 1_000_000_000, 1 << 40] {
+        let permutation = Permutation::new(samples, &Key::new(0, 0, Purpose::Samples));
+        let mut out = vec![0; BLOCK.min(usize::try_from(samples).unwrap_or(BLOCK))];
+        group.throughput(Throughput::Elements(out.len() as u64));
+        group.bench_function(BenchmarkId::from_parameter(samples), |bencher| {
+            bencher.iter(|| permutation.fill(0, &mut out));
+        });
+    }
+    group.finish();
+}
+
+fn access(criterion: &mut Criterion) {
+    let permutation = Permutation::new(1_000_000_000, &Key::new(0, 0, Purpose::Samples));
+    criterion.bench_function("order/get", |bencher| {
+        let mut position = 0;
+        bencher.iter(|| {
+            position = permutation.get(position);
+            position
+        });
+    });
+    criterion.bench_function("order/new", |bencher| {
+        bencher.iter(|| Permutation::new(1_000_000_000, &Key::new(0, 0, Purpose::Samples)));
+    });
+}
+
+criterion_group!(benches, fill, access);
+criterion_main!(benches);

@@ -1,0 +1,5 @@
+//! Which rank takes which batch at which step. Knows batches by number only.
+
+mod steps;
+
+pub use steps::{Deal, Uneven};

@@ -1,0 +1,114 @@
+//! Steps: `world` consecutive batches, one for each rank.
+//!
+//! A batch does not depend on the world, only its place does. So a run that stops after some steps and goes on with
+//! another number of ranks has a simple remainder: the batches from [`Deal::first`] on.
+//!
+//! Promise: with `drop_last`, or [`Uneven::Pad`], every rank has the same number of steps.
+
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// What happens to batches that do not fill the last step, where none may be dropped.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Uneven {
+    /// Batches from the start of the epoch are repeated, so that every rank has the same number of steps.
+    #[default]
+    Pad,
+    /// The last ranks have one step less, so that every sample comes exactly once.
+    Short,
+}
+
+impl FromStr for Uneven {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "pad" => Ok(Self::Pad),
+            "short" => Ok(Self::Short),
+            other => Err(format!("uneven is {other:?}; expected \"pad\" or \"short\"")),
+        }
+    }
+}
+
+/// The steps that `world` ranks make of the batches from `first` on.
+#[derive(Debug, Clone)]
+pub struct Deal {
+    first: u64,
+    batches: u64,
+    world: u64,
+    drop_last: bool,
+    uneven: Uneven,
+}
+
+impl Deal {
+    /// Deals the batches `first..batches` to `world` ranks.
+    pub fn new(first: u64, batches: u64, world: u32, drop_last: bool, uneven: Uneven) -> Self {
+        Self { first: first.min(batches), batches, world: u64::from(world), drop_last, uneven }
+    }
+
+    /// The batches dealt in earlier parts of the epoch.
+    pub fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// Steps of the rank that has most.
+    pub fn steps(&self) -> u64 {
+        match self.drop_last {
+            true => self.left() / self.world,
+            false => self.left().div_ceil(self.world),
+        }
+    }
+
+    /// Steps of `rank`.
+    pub fn steps_of(&self, rank: u32) -> u64 {
+        match (self.drop_last, self.uneven) {
+            (false, Uneven::Short) => self.left().saturating_sub(u64::from(rank)).div_ceil(self.world),
+            _ => self.steps(),
+        }
+    }
+
+    /// The batch that `rank` takes at `step`, or none past the end of its steps.
+    pub fn batch(&self, step: u64, rank: u32) -> Option<u64> {
+        if step >= self.steps_of(rank) {
+            return None;
+        }
+        let place = step * self.world + u64::from(rank);
+        Some(match place.checked_sub(self.left()) {
+            None => self.first + place,
+            Some(beyond) => beyond % self.batches,
+        })
+    }
+
+    /// The steps and ranks that take `batch`: none where it is dropped or came earlier, several where it is repeated.
+    pub fn places(&self, batch: u64) -> Vec<(u64, u32)> {
+        let once = batch.checked_sub(self.first).filter(|place| *place < self.dealt());
+        let again = (0..self.repeated())
+            .filter(|beyond| beyond % self.batches == batch)
+            .map(|beyond| self.left() + beyond);
+        once.into_iter().chain(again).map(|place| (place / self.world, self.rank_at(place))).collect()
+    }
+
+    /// The batches dealt here, each once.
+    pub fn dealt(&self) -> u64 {
+        self.left().min(self.steps() * self.world)
+    }
+
+    /// How many batches are dealt a second time to fill the last step.
+    pub fn repeated(&self) -> u64 {
+        match self.uneven {
+            Uneven::Pad => (self.steps() * self.world).saturating_sub(self.left()),
+            Uneven::Short => 0,
+        }
+    }
+
+    fn left(&self) -> u64 {
+        self.batches - self.first
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "a remainder of world, which is a u32")]
+    fn rank_at(&self, place: u64) -> u32 {
+        (place % self.world) as u32
+    }
+}

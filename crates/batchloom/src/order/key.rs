@@ -1,0 +1,47 @@
+//! Keys: what makes one shuffle differ from another.
+//!
+//! A key is the key of a ChaCha8 stream that spells out (seed, epoch, purpose, version). Nothing is added up, so run
+//! A's second epoch is never run B's first, and a purpose never repeats the shuffle of another.
+
+use rand::SeedableRng;
+use rand::rngs::ChaCha8Rng;
+
+use super::VERSION;
+
+/// What a shuffle is for; each purpose has its own, independent shuffle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Purpose {
+    /// The order of the samples in an epoch.
+    Samples,
+}
+
+impl Purpose {
+    /// The number that stands for the purpose in a key. Part of the promise of [`VERSION`].
+    fn code(self) -> u32 {
+        match self {
+            Self::Samples => 1,
+        }
+    }
+}
+
+/// The key of one shuffle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Key([u8; 32]);
+
+impl Key {
+    /// The key for `purpose` in `epoch` of the run `seed`.
+    pub fn new(seed: u64, epoch: u64, purpose: Purpose) -> Self {
+        let mut key = [0; 32];
+        key[0..8].copy_from_slice(&seed.to_le_bytes());
+        key[8..16].copy_from_slice(&epoch.to_le_bytes());
+        key[16..20].copy_from_slice(&purpose.code().to_le_bytes());
+        key[20..24].copy_from_slice(&VERSION.to_le_bytes());
+        Self(key)
+    }
+
+    /// The stream of numbers that this key stands for, the same on every platform.
+    pub(super) fn stream(&self) -> ChaCha8Rng {
+        ChaCha8Rng::from_seed(self.0)
+    }
+}

@@ -1,0 +1,12 @@
+//! Which sample comes when: the order of the samples in one epoch.
+//!
+//! Knows how many samples there are and a key, nothing else. Everything here is a pure function, costs O(1) memory and
+//! can be asked for any position without the ones before it.
+
+mod epoch;
+mod key;
+mod permutation;
+
+pub use epoch::Order;
+pub use key::{Key, Purpose};
+pub use permutation::{LIMIT, Permutation, VERSION};

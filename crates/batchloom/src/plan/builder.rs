@@ -1,0 +1,112 @@
+//! How a plan is asked for.
+
+use super::Plan;
+use super::plan::Recipe;
+use crate::cut::{FixedSize, Rule};
+use crate::deal::Uneven;
+use crate::order::LIMIT;
+use crate::{Error, Result};
+
+/// The options of a [`Plan`], made by [`Plan::builder`].
+#[derive(Debug, Clone)]
+pub struct PlanBuilder {
+    samples: u64,
+    rule: Result<Rule>,
+    shuffle: bool,
+    seed: u64,
+    drop_last: bool,
+    uneven: Uneven,
+    epoch: u64,
+    world: u32,
+}
+
+impl PlanBuilder {
+    pub(super) fn new(samples: u64) -> Self {
+        Self {
+            samples,
+            rule: FixedSize::new(1).map(Rule::from),
+            shuffle: false,
+            seed: 0,
+            drop_last: false,
+            uneven: Uneven::Pad,
+            epoch: 0,
+            world: 1,
+        }
+    }
+
+    /// Batches of `batch_size` samples, short for [`rule`](Self::rule) with [`FixedSize`]. Default: 1.
+    pub fn batch_size(mut self, batch_size: u64) -> Self {
+        self.rule = FixedSize::new(batch_size).map(Rule::from);
+        self
+    }
+
+    /// How samples share a batch.
+    pub fn rule(mut self, rule: impl Into<Rule>) -> Self {
+        self.rule = Ok(rule.into());
+        self
+    }
+
+    /// Whether each epoch has a random order of its own. Default: as stored.
+    pub fn shuffle(mut self, shuffle: bool) -> Self {
+        self.shuffle = shuffle;
+        self
+    }
+
+    /// What the random orders depend on, besides the epoch. Default: 0.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Whether to leave out what does not fill a batch and a step. Default: keep every sample.
+    pub fn drop_last(mut self, drop_last: bool) -> Self {
+        self.drop_last = drop_last;
+        self
+    }
+
+    /// What happens to batches that do not fill a step, unless they are dropped. Default: [`Uneven::Pad`].
+    pub fn uneven(mut self, uneven: Uneven) -> Self {
+        self.uneven = uneven;
+        self
+    }
+
+    /// Which epoch. Default: 0.
+    pub fn epoch(mut self, epoch: u64) -> Self {
+        self.epoch = epoch;
+        self
+    }
+
+    /// The number of ranks. Default: 1.
+    pub fn world(mut self, world: u32) -> Self {
+        self.world = world;
+        self
+    }
+
+    /// The plan. O(1) in the number of samples.
+    ///
+    /// # Errors
+    /// [`Error::NoSamples`], [`Error::TooManySamples`], [`Error::BatchSize`], [`Error::World`], and
+    /// [`Error::NothingLeft`] where `drop_last` would leave no step.
+    pub fn build(self) -> Result<Plan> {
+        let rule = self.rule?;
+        match self.samples {
+            0 => return Err(Error::NoSamples),
+            found if found > LIMIT => return Err(Error::TooManySamples { found, limit: LIMIT }),
+            _ => {}
+        }
+        if self.world == 0 {
+            return Err(Error::World);
+        }
+        let recipe = Recipe {
+            samples: self.samples,
+            rule,
+            shuffle: self.shuffle,
+            seed: self.seed,
+            drop_last: self.drop_last,
+            uneven: self.uneven,
+        };
+        let plan = Plan::new(recipe, self.epoch, self.world, Vec::new());
+        plan.require_steps()?;
+        Ok(plan)
+    }
+}

@@ -1,0 +1,100 @@
+//! The state of a run between two steps: what has to be saved to go on exactly there.
+//!
+//! A few integers, the same on every rank and for any number of ranks: which batches were delivered follows from how
+//! many. Loading costs O(1), however far the epoch has come.
+
+use serde::{Deserialize, Serialize};
+
+use super::Plan;
+use super::plan::first;
+use crate::{Error, Result};
+
+/// The version of the state format.
+pub const STATE_VERSION: u32 = 1;
+
+/// Where a run stands. Plain values: serialise it as you like; field names are a promise.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct State {
+    /// The format, [`STATE_VERSION`].
+    pub version: u32,
+    /// [`Plan::fingerprint`] of the plan that was followed.
+    pub fingerprint: String,
+    /// The seed of the run.
+    pub seed: u64,
+    /// The epoch under way.
+    pub epoch: u64,
+    /// Batches of the epoch delivered, over all ranks.
+    pub batches: u64,
+    /// The parts of the epoch so far: how many ranks took how many steps.
+    pub worlds: Vec<(u32, u64)>,
+}
+
+impl Plan {
+    /// The state after `steps` steps of this plan.
+    pub fn state(&self, steps: u64) -> State {
+        let worlds = extend(&self.past, self.world, steps);
+        State {
+            version: STATE_VERSION,
+            fingerprint: self.fingerprint(),
+            seed: self.recipe.seed,
+            epoch: self.epoch,
+            batches: first(&worlds).min(self.cut.batches()),
+            worlds,
+        }
+    }
+
+    /// The rest of the epoch that `state` interrupted, for this plan's number of ranks. The seed is the state's.
+    ///
+    /// # Errors
+    /// [`Error::StateVersion`], [`Error::StateFingerprint`], and [`Error::StateDamaged`] where the state's numbers
+    /// contradict each other.
+    pub fn resume(&self, state: &State) -> Result<Self> {
+        if state.version != STATE_VERSION {
+            return Err(Error::StateVersion { found: state.version, expected: STATE_VERSION });
+        }
+        let mut recipe = self.recipe.clone();
+        recipe.seed = state.seed;
+        let mut plan = Self::new(recipe, state.epoch, self.world, Vec::new());
+        let expected = plan.fingerprint();
+        if state.fingerprint != expected {
+            return Err(Error::StateFingerprint { found: state.fingerprint.clone(), expected });
+        }
+        for &(world, steps) in &state.worlds {
+            plan = plan.after(world, steps)?;
+        }
+        let found = plan.state(0).batches;
+        match found == state.batches {
+            true => Ok(Self::new(plan.recipe, state.epoch, self.world, plan.past)),
+            false => Err(damaged(format!("{} batches, but its worlds add up to {found}", state.batches))),
+        }
+    }
+
+    /// The rest of this epoch after `world` ranks took `steps` more steps.
+    fn after(&self, world: u32, steps: u64) -> Result<Self> {
+        if world == 0 {
+            return Err(damaged("it holds steps of a world of 0".to_owned()));
+        }
+        let part = Self::new(self.recipe.clone(), self.epoch, world, self.past.clone());
+        if steps > part.steps() {
+            let reason = format!("{steps} steps in a world of {world}, where {} were left", part.steps());
+            return Err(damaged(reason));
+        }
+        Ok(Self::new(part.recipe, part.epoch, world, extend(&part.past, world, steps)))
+    }
+}
+
+/// `past` with `steps` more steps of `world` ranks.
+fn extend(past: &[(u32, u64)], world: u32, steps: u64) -> Vec<(u32, u64)> {
+    let mut past = past.to_vec();
+    match past.last_mut() {
+        _ if steps == 0 => {}
+        Some(last) if last.0 == world => last.1 += steps,
+        _ => past.push((world, steps)),
+    }
+    past
+}
+
+fn damaged(reason: String) -> Error {
+    Error::StateDamaged { reason }
+}

@@ -1,0 +1,209 @@
+//! The order: a bijection, the same everywhere and for ever (L2), fresh for every seed and epoch (L7), and
+//! statistically a shuffle. All draws are keyed, so a statistic is a fixed number: a failure is a change, never luck.
+
+use batchloom::order::{Key, LIMIT, Order, Permutation, Purpose};
+use proptest::prelude::*;
+
+fn key(seed: u64, epoch: u64) -> Key {
+    Key::new(seed, epoch, Purpose::Samples)
+}
+
+fn all(samples: u64, key: &Key) -> Vec<u64> {
+    let mut out = vec![0; usize::try_from(samples).unwrap()];
+    Permutation::new(samples, key).fill(0, &mut out);
+    out
+}
+
+/// The greatest plausible chi-square: the mean and six standard deviations.
+fn plausible(cells: usize) -> f64 {
+    let freedom = (cells - 1) as f64;
+    freedom + 6.0 * (2.0 * freedom).sqrt()
+}
+
+fn assert_uniform(counts: &[u64], what: &str) {
+    let expected = counts.iter().sum::<u64>() as f64 / counts.len() as f64;
+    let chi: f64 = counts.iter().map(|&count| (count as f64 - expected).powi(2) / expected).sum();
+    assert!(chi < plausible(counts.len()), "{what}: chi-square {chi:.1} over {} cells", counts.len());
+}
+
+fn bucket(value: u64, samples: u64, buckets: u64) -> usize {
+    usize::try_from(u128::from(value) * u128::from(buckets) / u128::from(samples)).unwrap()
+}
+
+proptest! {
+    #[test]
+    fn every_sample_once(samples in 0_u64..5000, seed: u64, epoch: u64) {
+        let mut order = all(samples, &key(seed, epoch));
+        order.sort_unstable();
+        prop_assert_eq!(order, (0..samples).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn runs_agree_with_single_positions(samples in 1..=LIMIT, seed: u64, at in 0.0..1.0_f64, len in 0_usize..400) {
+        let permutation = Permutation::new(samples, &key(seed, 3));
+        let start = ((samples as f64 * at) as u64).min(samples - 1);
+        let len = len.min(usize::try_from(samples - start).unwrap_or(usize::MAX));
+        let mut run = vec![0; len];
+        permutation.fill(start, &mut run);
+        for (position, &sample) in (start..).zip(&run) {
+            prop_assert_eq!(permutation.get(position), sample);
+            prop_assert_eq!(permutation.find(sample), position);
+        }
+    }
+}
+
+#[test]
+fn inverse_around_powers_of_two() {
+    for bits in 0..62 {
+        for samples in [(1_u64 << bits) - 1, 1 << bits, (1 << bits) + 1] {
+            let permutation = Permutation::new(samples, &key(bits, 0));
+            for position in [0, 1, samples / 3, samples / 2, samples.saturating_sub(1)] {
+                if position < samples {
+                    assert_eq!(permutation.find(permutation.get(position)), position, "{samples}");
+                    assert!(permutation.get(position) < samples);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_and_one() {
+    assert_eq!(all(0, &key(0, 0)), Vec::<u64>::new());
+    assert_eq!(all(1, &key(0, 0)), vec![0]);
+    assert_eq!(Order::new(3, None).find(2), 2);
+}
+
+/// Every arrangement of a handful of samples is equally likely.
+#[test]
+fn small_sets_take_every_arrangement() {
+    const FACTORIAL: [usize; 7] = [1, 1, 2, 6, 24, 120, 720];
+    for samples in 2..=6_usize {
+        let mut counts = vec![0; FACTORIAL[samples]];
+        for seed in 0..200_000 {
+            counts[rank_of(&all(samples as u64, &key(seed, 0)))] += 1;
+        }
+        assert_uniform(&counts, &format!("arrangements of {samples}"));
+    }
+}
+
+/// The number of a permutation in lexicographic order.
+fn rank_of(permutation: &[u64]) -> usize {
+    let mut rank = 0;
+    for (place, value) in permutation.iter().enumerate() {
+        let smaller = permutation[place + 1..].iter().filter(|later| *later < value).count();
+        rank = rank * (permutation.len() - place) + smaller;
+    }
+    rank
+}
+
+/// Where a sample lands is uniform, for sizes small and large, square and not.
+#[test]
+fn positions_are_uniform() {
+    for samples in [7, 12, 13, 64, 100, 1000, 4096, 4097, 65_537, 1 << 20, 100_000_007, 1 << 32, (1 << 40) + 1] {
+        let buckets = samples.min(20);
+        for position in [0, 1, samples / 2, samples - 1] {
+            let mut counts = vec![0; usize::try_from(buckets).unwrap()];
+            for seed in 0..20_000 {
+                let sample = Permutation::new(samples, &key(seed, 1)).get(position);
+                counts[bucket(sample, samples, buckets)] += 1;
+            }
+            if samples % buckets == 0 || samples > 10_000 {
+                assert_uniform(&counts, &format!("position {position} of {samples}"));
+            }
+        }
+    }
+}
+
+/// Neighbours in the order are unrelated: their joint distribution is uniform, within one order and over keys.
+#[test]
+fn neighbours_are_independent() {
+    for samples in [4096_u64, 4097, 10_000, 65_536, 65_537, 1_000_000] {
+        for gap in [1, 2, samples.isqrt(), samples.isqrt() + 1] {
+            let mut counts = vec![0; 256];
+            for seed in 0..(2_000_000 / samples).max(2) {
+                let order = all(samples, &key(seed, 0));
+                for (first, second) in order.iter().zip(&order[usize::try_from(gap).unwrap()..]) {
+                    counts[bucket(*first, samples, 16) * 16 + bucket(*second, samples, 16)] += 1;
+                }
+            }
+            // Pairs of distinct samples: the diagonal is short of a pair in each of 16 blocks, invisible at this size.
+            assert_uniform(&counts, &format!("pairs {gap} apart of {samples}"));
+        }
+    }
+}
+
+/// How far apart neighbours land, modulo the size, is uniform: nothing of the stored order survives.
+#[test]
+fn differences_are_uniform() {
+    for samples in [4097_u64, 65_537, 1_000_000] {
+        let mut counts = vec![0; 64];
+        for seed in 0..(2_000_000 / samples).max(2) {
+            for pair in all(samples, &key(seed, 9)).windows(2) {
+                counts[bucket((pair[1] + samples - pair[0]) % samples, samples, 64)] += 1;
+            }
+        }
+        assert_uniform(&counts, &format!("differences of {samples}"));
+    }
+}
+
+/// The number of samples that stay at their place is that of a random permutation: 1 on average, variance 1.
+#[test]
+fn fixed_points_are_rare() {
+    for samples in [10_u64, 100, 1000, 5000] {
+        let keys = 4000;
+        let fixed: usize = (0..keys)
+            .map(|seed| (0_u64..).zip(all(samples, &key(seed, 2))).filter(|(place, sample)| place == sample).count())
+            .sum();
+        let mean = fixed as f64 / keys as f64;
+        assert!((mean - 1.0).abs() < 5.0 / (keys as f64).sqrt(), "{mean} fixed points of {samples}");
+    }
+}
+
+/// One bit of the seed or of the epoch changes everything: the two orders agree no more than strangers do.
+#[test]
+fn one_bit_of_the_key_changes_everything() {
+    let samples = 10_000;
+    let base = all(samples, &key(0, 0));
+    for bit in 0..64 {
+        for other in [key(1 << bit, 0), key(0, 1 << bit)] {
+            let order = all(samples, &other);
+            let same = base.iter().zip(&order).filter(|(a, b)| a == b).count();
+            assert!(same < 10, "bit {bit}: {same} of {samples} samples stay");
+            let mut counts = vec![0; 64];
+            for (a, b) in base.iter().zip(&order) {
+                counts[bucket(*a, samples, 8) * 8 + bucket(*b, samples, 8)] += 1;
+            }
+            assert_uniform(&counts, &format!("bit {bit}"));
+        }
+    }
+}
+
+/// The trap of keys that add up: run A's second epoch must not be run B's first.
+#[test]
+fn seed_and_epoch_do_not_add_up() {
+    assert_ne!(all(100, &key(0, 1)), all(100, &key(1, 0)));
+    assert_ne!(all(100, &key(5, 7)), all(100, &key(7, 5)));
+}
+
+/// The contract across releases. `BLESS=1 cargo test golden` rewrites the file; only a new `VERSION` may need it.
+#[test]
+fn golden() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/permutation.json");
+    let sizes = [1, 2, 3, 10, 1000, 4096, 4097, 65_536, 1_000_003, 1 << 32, (1 << 40) - 1, LIMIT];
+    let vectors: Vec<_> = sizes
+        .into_iter()
+        .flat_map(|samples| [(0, 0), (42, 7), (u64::MAX, 1 << 33)].map(|(seed, epoch)| (samples, seed, epoch)))
+        .map(|(samples, seed, epoch)| {
+            let mut out = vec![0; usize::try_from(samples.min(8)).unwrap()];
+            let start = (samples - out.len() as u64) / 2;
+            Permutation::new(samples, &key(seed, epoch)).fill(start, &mut out);
+            serde_json::json!({"samples": samples, "seed": seed, "epoch": epoch, "start": start, "order": out})
+        })
+        .collect();
+    let text = serde_json::to_string_pretty(&vectors).unwrap() + "\n";
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(path, &text).unwrap();
+    }
+    assert_eq!(text, std::fs::read_to_string(path).unwrap());
+}

@@ -1,0 +1,198 @@
+//! The plan against a slow, obvious oracle: partition (L1), pure (L2), equal (L3), fresh (L7), exact length (L10).
+
+use batchloom::cut::FixedSize;
+use batchloom::deal::Uneven;
+use batchloom::{Error, Plan};
+use proptest::prelude::*;
+
+/// The options of a plan, small enough to enumerate what it delivers.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    pub(crate) samples: u64,
+    pub(crate) batch_size: u64,
+    pub(crate) shuffle: bool,
+    pub(crate) seed: u64,
+    pub(crate) epoch: u64,
+    pub(crate) world: u32,
+    pub(crate) drop_last: bool,
+    pub(crate) uneven: Uneven,
+}
+
+impl Options {
+    pub(crate) fn build(&self) -> Result<Plan, Error> {
+        Plan::builder(self.samples)
+            .rule(FixedSize::new(self.batch_size)?)
+            .shuffle(self.shuffle)
+            .seed(self.seed)
+            .epoch(self.epoch)
+            .world(self.world)
+            .drop_last(self.drop_last)
+            .uneven(self.uneven)
+            .build()
+    }
+
+    /// The batches of the epoch, by definition: the order in pieces of `batch_size`.
+    pub(crate) fn batches(&self) -> Vec<Vec<u64>> {
+        let one = Plan::builder(self.samples).shuffle(self.shuffle).seed(self.seed).epoch(self.epoch);
+        let one = one.batch_size(self.samples).build().unwrap();
+        let order = one.indices(0, 0).unwrap();
+        let pieces = order.chunks(usize::try_from(self.batch_size).unwrap());
+        pieces.filter(|piece| !self.drop_last || piece.len() as u64 == self.batch_size).map(<[_]>::to_vec).collect()
+    }
+
+    /// What every rank sees at every step, by definition: the batches, `world` at a time.
+    fn steps(&self) -> Vec<Vec<Vec<u64>>> {
+        let batches = self.batches();
+        let world = self.world as usize;
+        let mut steps: Vec<Vec<Vec<u64>>> = batches.chunks(world).map(<[_]>::to_vec).collect();
+        let Some(last) = steps.last_mut().filter(|last| last.len() < world) else { return steps };
+        match (self.drop_last, self.uneven) {
+            (true, _) => {
+                steps.pop();
+            }
+            (false, Uneven::Pad) => last.extend(batches.iter().cycle().take(world - last.len()).cloned()),
+            (false, Uneven::Short) => {}
+        }
+        steps
+    }
+}
+
+pub(crate) fn options() -> impl Strategy<Value = Options> {
+    let sizes = (1_u64..300, 1_u64..40, 1_u32..10);
+    let choices = (any::<bool>(), any::<bool>(), prop_oneof![Just(Uneven::Pad), Just(Uneven::Short)]);
+    (sizes, choices, any::<u64>(), any::<u64>()).prop_map(|(sizes, choices, seed, epoch)| Options {
+        samples: sizes.0,
+        batch_size: sizes.1,
+        world: sizes.2,
+        shuffle: choices.0,
+        drop_last: choices.1,
+        uneven: choices.2,
+        seed,
+        epoch,
+    })
+}
+
+/// Everything that `rank` sees, in order.
+pub(crate) fn seen(plan: &Plan, rank: u32) -> Vec<Vec<u64>> {
+    (0..plan.steps_of(rank)).map(|step| plan.indices(step, rank).unwrap()).collect()
+}
+
+proptest! {
+    #[test]
+    fn is_what_the_oracle_says(options in options()) {
+        let expected = options.steps();
+        let plan = match options.build() {
+            Ok(plan) => plan,
+            Err(error) => {
+                prop_assert!(matches!(error, Error::NothingLeft { .. }), "{error}");
+                return Ok(prop_assert!(expected.is_empty()));
+            }
+        };
+        prop_assert_eq!(plan.steps(), expected.len() as u64);
+        for (index, step) in (0..).zip(&expected) {
+            prop_assert_eq!(&plan.step(index).unwrap().batches, step);
+        }
+        for rank in 0..options.world {
+            let mine: Vec<_> = expected.iter().filter_map(|step| step.get(rank as usize).cloned()).collect();
+            prop_assert_eq!(seen(&plan, rank), mine);
+        }
+    }
+
+    #[test]
+    fn partition_and_stats(options in options()) {
+        let Ok(plan) = options.build() else { return Ok(()) };
+        let stats = plan.stats();
+        let mut times = vec![0_u64; usize::try_from(options.samples).unwrap()];
+        let steps: Vec<_> = (0..plan.steps()).map(|step| plan.step(step).unwrap()).collect();
+        for sample in steps.iter().flat_map(|step| step.batches.iter().flatten()) {
+            times[usize::try_from(*sample).unwrap()] += 1;
+        }
+        prop_assert_eq!(stats.dropped, times.iter().filter(|&&count| count == 0).count() as u64);
+        prop_assert_eq!(stats.repeated, times.iter().map(|count| count.saturating_sub(1)).sum::<u64>());
+        prop_assert!(options.drop_last || stats.dropped == 0);
+        prop_assert!(options.uneven == Uneven::Pad && !options.drop_last || stats.repeated == 0);
+        prop_assert_eq!(stats.samples + stats.repeated, stats.real + stats.dropped + stats.earlier);
+        prop_assert_eq!(stats.real, steps.iter().map(|step| step.samples).sum::<u64>());
+        prop_assert_eq!(stats.batches, steps.iter().map(|step| step.batches.len() as u64).sum::<u64>());
+        let longest = |step: &batchloom::plan::Step| step.batches.iter().map(Vec::len).max().unwrap() as u64;
+        prop_assert_eq!(stats.largest, steps.iter().map(longest).max().unwrap());
+        let waited: u64 = steps.iter().map(|step| longest(step) * u64::from(options.world)).sum();
+        prop_assert!((stats.imbalance - (1.0 - stats.real as f64 / waited as f64)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn every_rank_has_the_same_number_of_steps(options in options()) {
+        let Ok(plan) = options.build() else { return Ok(()) };
+        for rank in 0..options.world {
+            let short = u64::from(options.uneven == Uneven::Short && !options.drop_last);
+            prop_assert!(plan.steps_of(rank) + short >= plan.steps());
+            prop_assert!(plan.steps_of(rank) <= plan.steps());
+            prop_assert_eq!(plan.indices(plan.steps_of(rank), rank).is_err(), true);
+        }
+    }
+
+    #[test]
+    fn a_sample_is_found_where_it_comes(options in options()) {
+        let Ok(plan) = options.build() else { return Ok(()) };
+        let mut found = 0;
+        for sample in 0..options.samples {
+            for place in plan.places(sample).unwrap() {
+                let batch = plan.indices(place.step, place.rank).unwrap();
+                prop_assert_eq!(batch[usize::try_from(place.index).unwrap()], sample);
+                found += 1;
+            }
+        }
+        prop_assert_eq!(found, plan.stats().real);
+    }
+
+    #[test]
+    fn seeds_and_epochs_give_other_orders(options in options(), other in 1_u64..) {
+        let options = Options { samples: options.samples + 20, shuffle: true, world: 1, drop_last: false, ..options };
+        let plan = options.build().unwrap();
+        let seeded = Options { seed: options.seed.wrapping_add(other), ..options.clone() }.build().unwrap();
+        prop_assert_ne!(seen(&plan, 0).concat(), seen(&seeded, 0).concat());
+        let later = plan.at_epoch(options.epoch.wrapping_add(other));
+        prop_assert_ne!(seen(&plan, 0).concat(), seen(&later, 0).concat());
+        prop_assert_eq!(plan.fingerprint(), later.fingerprint());
+        prop_assert_ne!(plan.fingerprint(), seeded.fingerprint());
+    }
+
+    #[test]
+    fn parts_of_a_batch_are_parts(options in options(), skip in 0.0..1.0_f64) {
+        let Ok(plan) = options.build() else { return Ok(()) };
+        let batch = plan.indices(plan.steps() - 1, 0).unwrap();
+        let skip = (batch.len() as f64 * skip) as usize;
+        let mut rest = vec![0; batch.len() - skip];
+        plan.fill(plan.steps() - 1, 0, skip as u64, &mut rest).unwrap();
+        prop_assert_eq!(&rest, &batch[skip..]);
+    }
+}
+
+#[test]
+fn a_billion_samples_and_a_thousand_ranks() {
+    let plan = Plan::builder(1_000_000_000).batch_size(64).shuffle(true).world(1000).build().unwrap();
+    assert_eq!(plan.steps(), 15_625);
+    assert_eq!(plan.stats().real, 1_000_000_000);
+    assert!(plan.indices(15_624, 999).unwrap().iter().all(|sample| *sample < 1_000_000_000));
+    let samples = (1 << 40) + 7;
+    let plan = Plan::builder(samples).batch_size(1 << 20).shuffle(true).build().unwrap();
+    assert_eq!(plan.batch_len(1 << 20, 0).unwrap(), 7);
+    assert_eq!(plan.places(1 << 33).unwrap().len(), 1);
+}
+
+#[test]
+fn bad_options_are_named() {
+    let plan = |samples| Plan::builder(samples);
+    assert_eq!(plan(0).build().unwrap_err(), Error::NoSamples);
+    assert_eq!(plan(5).batch_size(0).build().unwrap_err(), Error::BatchSize { found: 0 });
+    assert_eq!(plan(5).world(0).build().unwrap_err(), Error::World);
+    assert!(matches!(plan(u64::MAX).build().unwrap_err(), Error::TooManySamples { .. }));
+    assert!(matches!(
+        plan(10).batch_size(4).world(3).drop_last(true).build().unwrap_err(),
+        Error::NothingLeft { samples: 10, batch_size: 4, batches: 2, world: 3 }
+    ));
+    let small = plan(10).batch_size(4).world(2).build().unwrap();
+    assert_eq!(small.indices(0, 2).unwrap_err(), Error::Rank { rank: 2, world: 2 });
+    assert_eq!(small.step(2).unwrap_err(), Error::StepRange { found: 2, steps: 2 });
+    assert_eq!(small.places(10).unwrap_err(), Error::SampleRange { found: 10, samples: 10 });
+}

@@ -1,0 +1,131 @@
+//! Resume (L4) and elastic world (L5): continuing from a saved state equals never having stopped.
+
+use batchloom::deal::Uneven;
+use batchloom::plan::State;
+use batchloom::{Error, Plan};
+use proptest::prelude::*;
+
+use crate::plan::{Options, options, seen};
+
+/// A state after a trip through text, as a checkpoint makes it.
+fn saved(state: &State) -> State {
+    serde_json::from_str(&serde_json::to_string(state).unwrap()).unwrap()
+}
+
+proptest! {
+    #[test]
+    fn resume_equals_never_stopping_at_every_step(options in options()) {
+        let Ok(plan) = options.build() else { return Ok(()) };
+        for epoch in [options.epoch, options.epoch.wrapping_add(1), options.epoch.wrapping_add(2)] {
+            let plan = plan.at_epoch(epoch);
+            for step in 0..=plan.steps() {
+                let state = saved(&plan.state(step));
+                let rest = options.build().unwrap().resume(&state).unwrap();
+                prop_assert_eq!(rest.state(0), state);
+                for rank in 0..options.world {
+                    let whole = seen(&plan, rank);
+                    let from = usize::try_from(step).unwrap().min(whole.len());
+                    prop_assert_eq!(seen(&rest, rank), &whole[from..]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn three_resumes_inside_one_epoch(options in options(), stops in prop::array::uniform3(0.0..1.0_f64)) {
+        let Ok(whole) = options.build() else { return Ok(()) };
+        let mut got = vec![Vec::new(); options.world as usize];
+        let mut plan = whole.clone();
+        for stop in stops {
+            let steps = (plan.steps() as f64 * stop) as u64;
+            for rank in 0..options.world {
+                let count = usize::try_from(steps).unwrap();
+                got[rank as usize].extend(seen(&plan, rank).into_iter().take(count));
+            }
+            plan = options.build().unwrap().resume(&saved(&plan.state(steps))).unwrap();
+        }
+        for rank in 0..options.world {
+            got[rank as usize].extend(seen(&plan, rank));
+            prop_assert_eq!(&got[rank as usize], &seen(&whole, rank));
+        }
+    }
+
+    /// The world changes twice within the epoch; what comes is what was left, once each.
+    #[test]
+    fn elastic(options in options(), worlds in prop::array::uniform2(1_u32..10), stops in prop::array::uniform2(0.0..1.0_f64)) {
+        let options = Options { drop_last: false, uneven: Uneven::Short, ..options };
+        let mut plan = options.build().unwrap();
+        let mut got = Vec::new();
+        for (world, stop) in worlds.into_iter().zip(stops) {
+            let steps = (plan.steps() as f64 * stop) as u64;
+            (0..steps).for_each(|step| got.extend(plan.step(step).unwrap().batches));
+            let next = Options { world, seed: 99, ..options.clone() }.build().unwrap();
+            plan = next.resume(&saved(&plan.state(steps))).unwrap();
+            prop_assert_eq!(plan.stats().earlier, got.iter().map(Vec::len).sum::<usize>() as u64);
+        }
+        (0..plan.steps()).for_each(|step| got.extend(plan.step(step).unwrap().batches));
+        prop_assert_eq!(got, options.batches());
+    }
+
+    #[test]
+    fn elastic_with_padding_loses_nothing(options in options(), world in 1_u32..10, stop in 0.0..1.0_f64) {
+        let options = Options { drop_last: false, uneven: Uneven::Pad, ..options };
+        let plan = options.build().unwrap();
+        let steps = (plan.steps() as f64 * stop) as u64;
+        let rest = Options { world, ..options.clone() }.build().unwrap().resume(&plan.state(steps)).unwrap();
+        let left: usize = options.batches().iter().skip((steps * u64::from(options.world)) as usize).map(Vec::len).sum();
+        let stats = rest.stats();
+        prop_assert_eq!(stats.real - stats.repeated, left as u64);
+        prop_assert_eq!(stats.dropped, 0);
+        for rank in 0..world {
+            prop_assert_eq!(rest.steps_of(rank), rest.steps());
+        }
+    }
+}
+
+#[test]
+fn the_last_state_of_an_epoch_has_nothing_left_and_the_next_epoch_is_whole() {
+    let plan = Plan::builder(10).batch_size(3).shuffle(true).build().unwrap();
+    let rest = plan.resume(&plan.state(4)).unwrap();
+    assert_eq!(rest.steps(), 0);
+    assert_eq!(rest.stats().earlier, 10);
+    assert_eq!(rest.at_epoch(1).stats().real, 10);
+}
+
+#[test]
+fn loading_does_not_replay() {
+    let plan = Plan::builder(1 << 50).batch_size(8).shuffle(true).world(4).build().unwrap();
+    let rest = plan.resume(&plan.state(1 << 44)).unwrap();
+    assert_eq!(rest.indices(0, 3).unwrap(), plan.indices(1 << 44, 3).unwrap());
+}
+
+#[test]
+fn foreign_and_damaged_states_are_refused() {
+    let plan = Plan::builder(100).batch_size(8).shuffle(true).build().unwrap();
+    let good = plan.state(5);
+    let other = Plan::builder(101).batch_size(8).shuffle(true).build().unwrap();
+    assert!(matches!(other.resume(&good).unwrap_err(), Error::StateFingerprint { .. }));
+    let refused = |state: State| plan.resume(&state).unwrap_err();
+    assert!(matches!(refused(State { version: 9, ..good.clone() }), Error::StateVersion { found: 9, expected: 1 }));
+    assert!(matches!(refused(State { seed: 1, ..good.clone() }), Error::StateFingerprint { .. }));
+    assert!(matches!(refused(State { batches: 6, ..good.clone() }), Error::StateDamaged { .. }));
+    assert!(matches!(refused(State { worlds: vec![(0, 5)], ..good.clone() }), Error::StateDamaged { .. }));
+    assert!(matches!(refused(State { worlds: vec![(1, 99)], ..good.clone() }), Error::StateDamaged { .. }));
+    assert!(matches!(refused(State { worlds: vec![(1, u64::MAX)], ..good }), Error::StateDamaged { .. }));
+}
+
+/// The state format is a promise across releases.
+#[test]
+fn golden() {
+    let plan = Plan::builder(1000).batch_size(8).shuffle(true).seed(42).epoch(3).world(4).build().unwrap();
+    let rest = Plan::builder(1000).batch_size(8).shuffle(true).seed(42).world(3).build().unwrap();
+    let state = rest.resume(&plan.state(5)).unwrap().state(2);
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/state.json");
+    let text = serde_json::to_string_pretty(&state).unwrap() + "\n";
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(path, &text).unwrap();
+    }
+    let golden = std::fs::read_to_string(path).unwrap();
+    assert_eq!(text, golden);
+    assert_eq!(rest.resume(&serde_json::from_str(&golden).unwrap()).unwrap().state(0), state);
+}
