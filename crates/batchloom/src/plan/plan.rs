@@ -183,18 +183,25 @@ impl Plan {
         Ok(out)
     }
 
-    /// Writes samples `skip..skip + out.len()` of the batch that `rank` sees at `step`.
+    /// Writes the samples that `rank` sees from sample `skip` of its batch at `step` on, through the batches of its
+    /// following steps, as many as `out` holds.
     ///
     /// # Errors
-    /// [`Error::Rank`] and [`Error::StepRange`].
-    ///
-    /// # Panics
-    /// Where the batch has fewer samples.
+    /// [`Error::Rank`], and [`Error::StepRange`] where its steps hold fewer samples.
     pub fn fill(&self, step: u64, rank: u32, skip: u64, out: &mut [u64]) -> Result<()> {
-        let positions = self.positions(step, rank)?;
-        let start = positions.start + skip;
-        assert!(start + out.len() as u64 <= positions.end, "{} samples from {skip} leave {positions:?}", out.len());
-        self.order.fill(start, out);
+        let (mut step, mut skip, mut out) = (step, skip, out);
+        while !out.is_empty() {
+            let positions = self.positions(step, rank)?;
+            let start = positions.start + skip;
+            // The only rank takes all batches, so that its positions follow each other.
+            let end = if self.world == 1 { self.cut.samples_before(self.cut.batches()) } else { positions.end };
+            let (now, later) = out.split_at_mut(out.len().min(length(end.saturating_sub(start))));
+            self.order.fill(start, now);
+            (step, skip, out) = (step + 1, 0, later);
+            if self.world == 1 && !out.is_empty() {
+                return Err(Error::StepRange { found: self.steps(), steps: self.steps() });
+            }
+        }
         Ok(())
     }
 

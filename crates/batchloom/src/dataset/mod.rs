@@ -1,0 +1,5 @@
+//! What a sample is. One kind of data a file.
+
+mod tensors;
+
+pub use tensors::TensorDataset;

@@ -1,0 +1,76 @@
+//! `TensorDataset`: a sample is a row, the same row of every field.
+
+use crate::tensor::Rows;
+use crate::{Error, Result, Tensor};
+
+/// Arrays that share their first dimension; sample `k` is row `k` of each.
+///
+/// Borrows: the arrays are shared, never copied. Rows may be of any rank and layout; a row that is contiguous in memory
+/// is copied as a whole, any other element by element.
+///
+/// ```
+/// use batchloom::{Tensor, TensorDataset};
+///
+/// let x = Tensor::from_vec(vec![0.0_f32; 100 * 8], &[100, 8])?;
+/// let y = Tensor::from_vec(vec![0_i64; 100], &[100])?;
+/// let dataset = TensorDataset::new([("x", x), ("y", y)])?;
+/// assert_eq!(dataset.len(), 100);
+/// # Ok::<(), batchloom::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct TensorDataset {
+    names: Vec<String>,
+    fields: Vec<Tensor>,
+    samples: usize,
+}
+
+impl TensorDataset {
+    /// A dataset of named fields.
+    ///
+    /// # Errors
+    /// [`Error::NoFields`], [`Error::DuplicateField`], [`Error::ScalarField`], and [`Error::FieldLength`] where the
+    /// first dimensions differ.
+    pub fn new<N: Into<String>>(fields: impl IntoIterator<Item = (N, Tensor)>) -> Result<Self> {
+        let (names, fields): (Vec<String>, Vec<Tensor>) =
+            fields.into_iter().map(|(name, tensor)| (name.into(), tensor)).unzip();
+        let repeated = names.iter().enumerate().find(|(place, name)| names[..*place].contains(name));
+        if let Some((_, name)) = repeated {
+            return Err(Error::DuplicateField { name: name.clone() });
+        }
+        let mut samples = None;
+        for (name, field) in names.iter().zip(&fields) {
+            let &found = field.shape().first().ok_or_else(|| Error::ScalarField { field: name.clone() })?;
+            let &mut expected = samples.get_or_insert(found);
+            if found != expected {
+                let (field, first) = (name.clone(), names[0].clone());
+                return Err(Error::FieldLength { field, found, first, expected });
+            }
+        }
+        Ok(Self { samples: samples.ok_or(Error::NoFields)?, names, fields })
+    }
+
+    /// The number of samples.
+    pub fn len(&self) -> usize {
+        self.samples
+    }
+
+    /// Whether there are no samples.
+    pub fn is_empty(&self) -> bool {
+        self.samples == 0
+    }
+
+    /// The names of the fields, in order.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// The fields, in order.
+    pub fn fields(&self) -> &[Tensor] {
+        &self.fields
+    }
+
+    /// How to walk the rows of each field.
+    pub(crate) fn rows(&self) -> Vec<Rows> {
+        self.fields.iter().filter_map(|field| field.layout().rows(field.dtype().size())).collect()
+    }
+}

@@ -1,0 +1,186 @@
+//! One iteration: the blocks of an epoch, and the batches cut from them.
+
+use std::mem::ManuallyDrop;
+use std::process;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::block::{Batch, Block};
+use super::cursor::Delivery;
+use super::pool::Loan;
+use super::reorder::{Next, Queue};
+use super::worker::{Job, start};
+use crate::{Error, Result};
+
+/// How long a wait without a time limit waits at a time.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// What became of waiting for a block.
+#[derive(Debug)]
+pub enum Polled {
+    /// The next block.
+    Block(Block),
+    /// It is not ready yet.
+    Pending,
+    /// There are no more.
+    End,
+}
+
+/// The blocks of one epoch, in order. Dropping it stops and joins the workers.
+pub struct Blocks {
+    job: Arc<Job>,
+    queue: Arc<Queue>,
+    workers: Vec<JoinHandle<()>>,
+    delivery: Arc<Delivery>,
+    process: u32,
+}
+
+impl Blocks {
+    /// Starts `threads` workers that form blocks of at most `bytes` bytes, `prefetch` of them ahead.
+    pub(super) fn start(
+        job: Job,
+        delivery: Arc<Delivery>,
+        threads: usize,
+        bytes: usize,
+        prefetch: usize,
+    ) -> Result<Self> {
+        let job = Arc::new(job);
+        let queue = Arc::new(Queue::new(job.blocks(), bytes, bytes.saturating_mul(prefetch)));
+        let workers = start(threads, &job, &queue)?;
+        Ok(Self { job, queue, workers, delivery, process: process::id() })
+    }
+
+    /// Waits at most `patience` for the next block.
+    ///
+    /// # Errors
+    /// [`Error::Worker`], [`Error::Memory`], and [`Error::Forked`] in a forked child.
+    pub fn poll(&mut self, patience: Duration) -> Result<Polled> {
+        self.check_process()?;
+        Ok(match self.queue.next(patience)? {
+            Next::Block(layout, whole) => {
+                // Every region was let go before its piece was counted as filled.
+                let buffer = whole.join().ok_or_else(|| Error::Worker {
+                    block: 0,
+                    message: "a delivered block is still being written".to_owned(),
+                })?;
+                let bytes = Bytes::from_owner(Loan::new(buffer, Arc::clone(&self.job.pool)));
+                Polled::Block(Block::new(&self.job.fields, &layout, &bytes)?)
+            }
+            Next::Pending => Polled::Pending,
+            Next::End => {
+                self.delivery.end();
+                Polled::End
+            }
+        })
+    }
+
+    /// Counts one batch as handed over, which is what [`Loader::state`](super::Loader::state) reports.
+    pub fn advance(&self) {
+        self.delivery.advance();
+    }
+
+    /// The names of the fields, in order.
+    pub fn names(&self) -> &[String] {
+        &self.job.fields.names
+    }
+
+    /// Stops the workers and waits for them; nothing comes any more.
+    pub fn close(&mut self) {
+        let workers = std::mem::take(&mut self.workers);
+        if self.process != process::id() {
+            // A forked child: these threads do not exist here, and a lock may be held by one of them.
+            let _threads = ManuallyDrop::new(workers);
+            return;
+        }
+        self.queue.stop();
+        for worker in workers {
+            // A worker catches its panics and reports them through the queue.
+            drop(worker.join());
+        }
+    }
+
+    fn check_process(&self) -> Result<()> {
+        let current = process::id();
+        match current == self.process {
+            true => Ok(()),
+            false => Err(Error::Forked { started: self.process, current }),
+        }
+    }
+}
+
+impl Drop for Blocks {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Iterator for Blocks {
+    type Item = Result<Block>;
+
+    fn next(&mut self) -> Option<Result<Block>> {
+        loop {
+            match self.poll(PATIENCE) {
+                Ok(Polled::Block(block)) => return Some(Ok(block)),
+                Ok(Polled::Pending) => {}
+                Ok(Polled::End) => return None,
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Blocks {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Blocks").field("plan", &self.job.plan).finish_non_exhaustive()
+    }
+}
+
+/// The batches of one epoch, in order. Dropping it stops and joins the workers.
+#[derive(Debug)]
+pub struct Batches {
+    blocks: Option<Blocks>,
+    failure: Option<Error>,
+    ready: std::vec::IntoIter<Batch>,
+}
+
+impl Batches {
+    pub(super) fn new(blocks: Blocks) -> Self {
+        Self { blocks: Some(blocks), failure: None, ready: Vec::new().into_iter() }
+    }
+
+    pub(super) fn failed(error: Error) -> Self {
+        Self { blocks: None, failure: Some(error), ready: Vec::new().into_iter() }
+    }
+}
+
+impl Iterator for Batches {
+    type Item = Result<Batch>;
+
+    fn next(&mut self) -> Option<Result<Batch>> {
+        if let Some(error) = self.failure.take() {
+            self.blocks = None;
+            return Some(Err(error));
+        }
+        let blocks = self.blocks.as_mut()?;
+        loop {
+            if let Some(batch) = self.ready.next() {
+                blocks.advance();
+                return Some(Ok(batch));
+            }
+            match blocks.next() {
+                Some(Ok(block)) => self.ready = block.batches().collect::<Vec<_>>().into_iter(),
+                Some(Err(error)) => {
+                    self.blocks = None;
+                    return Some(Err(error));
+                }
+                None => {
+                    self.blocks = None;
+                    return None;
+                }
+            }
+        }
+    }
+}

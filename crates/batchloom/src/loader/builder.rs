@@ -1,0 +1,151 @@
+//! How a loader is asked for.
+
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use super::Loader;
+use super::block::Fields;
+use super::cursor::Cursor;
+use super::pool::Pool;
+use super::worker::Probe;
+use crate::cut::Rule;
+use crate::deal::Uneven;
+use crate::plan::PlanBuilder;
+use crate::{Error, Plan, Result, TensorDataset};
+
+/// Bytes of a block: large enough that fixed costs vanish, small enough that a few stay in a shared cache.
+const BLOCK_BYTES: usize = 8 << 20;
+
+/// More threads than this only wait for memory.
+const MOST_THREADS: usize = 8;
+
+/// The options of a [`Loader`], made by [`Loader::builder`].
+#[derive(Clone)]
+pub struct LoaderBuilder {
+    dataset: TensorDataset,
+    plan: PlanBuilder,
+    rank: u32,
+    threads: Option<usize>,
+    prefetch: usize,
+    block_bytes: usize,
+    poison: bool,
+    probe: Option<Probe>,
+}
+
+impl LoaderBuilder {
+    pub(super) fn new(dataset: TensorDataset) -> Self {
+        let plan = Plan::builder(dataset.len() as u64);
+        let (prefetch, block_bytes) = (2, BLOCK_BYTES);
+        Self { dataset, plan, rank: 0, threads: None, prefetch, block_bytes, poison: false, probe: None }
+    }
+
+    /// Batches of `batch_size` samples. Default: 1.
+    pub fn batch_size(self, batch_size: u64) -> Self {
+        self.plan(|plan| plan.batch_size(batch_size))
+    }
+
+    /// How samples share a batch.
+    pub fn rule(self, rule: impl Into<Rule>) -> Self {
+        self.plan(|plan| plan.rule(rule))
+    }
+
+    /// Whether each epoch has a random order of its own. Default: as stored.
+    pub fn shuffle(self, shuffle: bool) -> Self {
+        self.plan(|plan| plan.shuffle(shuffle))
+    }
+
+    /// What the random orders depend on, besides the epoch. Default: 0.
+    pub fn seed(self, seed: u64) -> Self {
+        self.plan(|plan| plan.seed(seed))
+    }
+
+    /// Whether to leave out what does not fill a batch and a step. Default: keep every sample.
+    pub fn drop_last(self, drop_last: bool) -> Self {
+        self.plan(|plan| plan.drop_last(drop_last))
+    }
+
+    /// What happens to batches that do not fill a step, unless they are dropped. Default: [`Uneven::Pad`].
+    pub fn uneven(self, uneven: Uneven) -> Self {
+        self.plan(|plan| plan.uneven(uneven))
+    }
+
+    /// Which of `world` processes this is. Default: 0 of 1.
+    pub fn rank(mut self, rank: u32, world: u32) -> Self {
+        self.rank = rank;
+        self.plan(|plan| plan.world(world))
+    }
+
+    /// How many workers. Default: one for each core, at most 8.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads);
+        self
+    }
+
+    /// How many blocks may be formed ahead of the one in use. Default: 2.
+    pub fn prefetch(mut self, prefetch: usize) -> Self {
+        self.prefetch = prefetch;
+        self
+    }
+
+    /// About how many bytes a block holds; at least one batch. Default: 8 MiB.
+    pub fn block_bytes(mut self, block_bytes: usize) -> Self {
+        self.block_bytes = block_bytes;
+        self
+    }
+
+    /// Overwrites blocks as soon as nothing views them any more, so that a view that outlived its block would show.
+    #[doc(hidden)]
+    pub fn poison(mut self, poison: bool) -> Self {
+        self.poison = poison;
+        self
+    }
+
+    /// Calls `probe` before each piece of work, with the number of its block: delays and failures for tests.
+    #[doc(hidden)]
+    pub fn probe(mut self, probe: impl Fn(u64) + Send + Sync + 'static) -> Self {
+        self.probe = Some(Arc::new(probe));
+        self
+    }
+
+    /// The loader. Starts nothing: threads and memory come with the first iteration.
+    ///
+    /// # Errors
+    /// Those of [`PlanBuilder::build`], and [`Error::Rank`], [`Error::Threads`], [`Error::Prefetch`],
+    /// [`Error::BatchTooLarge`].
+    pub fn build(self) -> Result<Loader> {
+        let plan = self.plan.build()?;
+        if self.rank >= plan.world() {
+            return Err(Error::Rank { rank: self.rank, world: plan.world() });
+        }
+        let cores = || thread::available_parallelism().map_or(1, |cores| cores.get().min(MOST_THREADS));
+        let threads = self.threads.unwrap_or_else(cores);
+        if threads == 0 {
+            return Err(Error::Threads);
+        }
+        if self.prefetch == 0 {
+            return Err(Error::Prefetch);
+        }
+        Fields::new(&self.dataset).block_size(&plan, self.rank, self.block_bytes)?;
+        Ok(Loader {
+            pool: Mutex::new(Pool::new(self.prefetch + 1, self.poison)),
+            cursor: Mutex::new(Cursor::new(plan)),
+            dataset: self.dataset,
+            rank: self.rank,
+            threads,
+            prefetch: self.prefetch,
+            block_bytes: self.block_bytes,
+            probe: self.probe,
+        })
+    }
+
+    fn plan(mut self, change: impl FnOnce(PlanBuilder) -> PlanBuilder) -> Self {
+        self.plan = change(self.plan);
+        self
+    }
+}
+
+impl std::fmt::Debug for LoaderBuilder {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("LoaderBuilder").field("plan", &self.plan).finish_non_exhaustive()
+    }
+}

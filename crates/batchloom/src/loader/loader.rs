@@ -1,0 +1,147 @@
+//! The loader: an iterable over the batches of one rank, epoch after epoch.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::block::Fields;
+use super::cursor::Cursor;
+use super::pool::Pool;
+use super::worker::{Job, Probe};
+use super::{Batches, Blocks, LoaderBuilder};
+use crate::plan::State;
+use crate::{Plan, Result, TensorDataset};
+
+/// Yields the batches of one rank. Each iteration is the next epoch.
+///
+/// ```
+/// use batchloom::{Loader, Tensor, TensorDataset};
+///
+/// let x = Tensor::from_vec((0..1000_i64).collect(), &[1000])?;
+/// let loader = Loader::builder(TensorDataset::new([("x", x)])?).batch_size(64).shuffle(true).build()?;
+/// let mut sum = 0;
+/// for batch in &loader {
+///     sum += batch?.field("x").and_then(|x| x.as_slice::<i64>()).into_iter().flatten().sum::<i64>();
+/// }
+/// assert_eq!(sum, 999 * 1000 / 2);
+/// # Ok::<(), batchloom::Error>(())
+/// ```
+pub struct Loader {
+    pub(super) dataset: TensorDataset,
+    pub(super) rank: u32,
+    pub(super) threads: usize,
+    pub(super) prefetch: usize,
+    pub(super) block_bytes: usize,
+    pub(super) probe: Option<Probe>,
+    pub(super) pool: Mutex<Arc<Pool>>,
+    pub(super) cursor: Mutex<Cursor>,
+}
+
+impl Loader {
+    /// The options of a loader over `dataset`.
+    pub fn builder(dataset: TensorDataset) -> LoaderBuilder {
+        LoaderBuilder::new(dataset)
+    }
+
+    /// The dataset.
+    pub fn dataset(&self) -> &TensorDataset {
+        &self.dataset
+    }
+
+    /// Which rank this loader serves.
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// How many batches the next iteration yields.
+    pub fn len(&self) -> u64 {
+        self.cursor().upcoming().steps_of(self.rank)
+    }
+
+    /// Whether the next iteration yields nothing: only after a state at the very end of an epoch was loaded.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The plan of the next iteration.
+    pub fn upcoming(&self) -> Plan {
+        self.cursor().upcoming()
+    }
+
+    /// The plan of a whole epoch.
+    pub fn plan(&self, epoch: u64) -> Plan {
+        self.cursor().plan(epoch)
+    }
+
+    /// Makes `epoch` the next one. It starts at its beginning, unless a state in that very epoch was just loaded.
+    pub fn set_epoch(&self, epoch: u64) {
+        self.cursor().set_epoch(epoch);
+    }
+
+    /// Where the run stands: after the last batch that was handed over by the latest iteration.
+    pub fn state(&self) -> State {
+        self.cursor().state()
+    }
+
+    /// Goes on where `state` was taken: the next iteration yields the rest of that epoch, for this number of ranks.
+    ///
+    /// # Errors
+    /// Those of [`Plan::resume`]; the loader is unchanged then.
+    pub fn load(&self, state: &State) -> Result<()> {
+        self.cursor().load(state)
+    }
+
+    /// Begins the next epoch: starts the workers and returns its batches.
+    ///
+    /// # Errors
+    /// [`Error::Spawn`](crate::Error::Spawn).
+    pub fn iter(&self) -> Result<Batches> {
+        self.blocks().map(Batches::new)
+    }
+
+    /// As [`iter`](Self::iter), by blocks, for those who want to cut them up themselves.
+    ///
+    /// # Errors
+    /// [`Error::Spawn`](crate::Error::Spawn).
+    pub fn blocks(&self) -> Result<Blocks> {
+        let (plan, delivery) = self.cursor().begin();
+        let fields = Fields::new(&self.dataset);
+        let (stride, bytes) = fields.block_size(&plan, self.rank, self.block_bytes)?;
+        let probe = self.probe.clone();
+        let job = Job { fields, plan, rank: self.rank, stride, pool: self.pool(), probe };
+        Blocks::start(job, delivery, self.threads, bytes, self.prefetch)
+    }
+
+    /// The pool, or a new one in a forked child.
+    fn pool(&self) -> Arc<Pool> {
+        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        if pool.is_foreign() {
+            *pool = pool.afresh();
+        }
+        Arc::clone(&pool)
+    }
+
+    fn cursor(&self) -> MutexGuard<'_, Cursor> {
+        self.cursor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl IntoIterator for &Loader {
+    type Item = Result<super::Batch>;
+    type IntoIter = Batches;
+
+    /// As [`Loader::iter`]; a failure to start is the first item.
+    fn into_iter(self) -> Batches {
+        self.iter().unwrap_or_else(Batches::failed)
+    }
+}
+
+impl std::fmt::Debug for Loader {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Loader")
+            .field("dataset", &self.dataset)
+            .field("plan", &self.upcoming())
+            .field("rank", &self.rank)
+            .field("threads", &self.threads)
+            .finish_non_exhaustive()
+    }
+}

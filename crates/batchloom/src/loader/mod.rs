@@ -1,0 +1,19 @@
+//! Batches from a plan and a dataset: blocks, threads, delivery.
+//!
+//! The only folder that owns threads. It moves bytes and decides nothing: which samples, in which order, is the plan's
+//! business, and how a row is copied is the form's. The protocol between the threads is in `README.md` beside this file.
+
+mod block;
+mod blocks;
+mod builder;
+mod cursor;
+#[expect(clippy::module_inception, reason = "the file of the type that the folder is named for")]
+mod loader;
+mod pool;
+mod reorder;
+mod worker;
+
+pub use block::{Batch, Block, Run};
+pub use blocks::{Batches, Blocks, Polled};
+pub use builder::LoaderBuilder;
+pub use loader::Loader;

@@ -1,0 +1,103 @@
+//! The pool: buffers that wait for their next block.
+//!
+//! Fresh memory costs a page fault for every page, more than the copy into it. So a buffer comes back when its last
+//! view is gone, from whatever thread drops it, and is handed out again.
+
+use std::process;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::Result;
+use crate::tensor::buffer::Buffer;
+
+/// What a recycled buffer is filled with when poisoning is on.
+const POISON: u8 = 0xA5;
+
+/// Buffers of one loader.
+#[derive(Debug)]
+pub(super) struct Pool {
+    free: Mutex<Vec<Buffer>>,
+    /// Buffers to keep; more are given back to the system.
+    keep: usize,
+    poison: bool,
+    process: u32,
+}
+
+impl Pool {
+    /// A pool that keeps at most `keep` free buffers. With `poison`, a buffer is overwritten as soon as it comes back:
+    /// for tests that look for views which outlive their block.
+    pub(super) fn new(keep: usize, poison: bool) -> Arc<Self> {
+        Arc::new(Self { free: Mutex::default(), keep, poison, process: process::id() })
+    }
+
+    /// An empty pool with the same options.
+    pub(super) fn afresh(&self) -> Arc<Self> {
+        Self::new(self.keep, self.poison)
+    }
+
+    /// Whether this process was forked after the pool was made, so that its lock cannot be trusted.
+    pub(super) fn is_foreign(&self) -> bool {
+        self.process != process::id()
+    }
+
+    /// A buffer of at least `bytes` bytes, its contents unspecified.
+    pub(super) fn take(&self, bytes: usize) -> Result<Buffer> {
+        let mut free = self.lock();
+        let best = free.iter().enumerate().filter(|(_, buffer)| buffer.len() >= bytes).min_by_key(|(_, b)| b.len());
+        match best.map(|(place, _)| place) {
+            Some(place) => Ok(free.swap_remove(place)),
+            None => {
+                drop(free);
+                Buffer::new(bytes)
+            }
+        }
+    }
+
+    /// Takes a buffer back.
+    fn give(&self, mut buffer: Buffer) {
+        if self.is_foreign() {
+            return;
+        }
+        if self.poison {
+            buffer.poison(POISON);
+        }
+        let mut free = self.lock();
+        free.push(buffer);
+        if free.len() > self.keep {
+            // The smallest serves the fewest blocks.
+            free.sort_unstable_by_key(|buffer| std::cmp::Reverse(buffer.len()));
+            let surplus = free.pop();
+            drop(free);
+            drop(surplus);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Buffer>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A buffer in use, as the owner of a block's bytes: returns to its pool when dropped.
+pub(super) struct Loan {
+    buffer: Option<Buffer>,
+    pool: Arc<Pool>,
+}
+
+impl Loan {
+    pub(super) fn new(buffer: Buffer, pool: Arc<Pool>) -> Self {
+        Self { buffer: Some(buffer), pool }
+    }
+}
+
+impl AsRef<[u8]> for Loan {
+    fn as_ref(&self) -> &[u8] {
+        self.buffer.as_ref().map_or(&[], AsRef::as_ref)
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        if let Some(buffer) = self.buffer.take() {
+            self.pool.give(buffer);
+        }
+    }
+}

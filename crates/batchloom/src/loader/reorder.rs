@@ -1,0 +1,177 @@
+//! The queue between workers and consumer: hands out tasks, waits for pieces, delivers blocks in order.
+//!
+//! Promises, whatever the timing: blocks are delivered by number; what waits here is at most `limit` bytes, or one
+//! block; `stop` and `fail` end every wait. The protocol is in `README.md` beside this file.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::block::BlockLayout;
+use super::worker::Task;
+use crate::tensor::buffer::Whole;
+use crate::{Error, Result};
+
+/// A block that was just opened.
+pub(super) struct Opened {
+    pub(super) layout: BlockLayout,
+    pub(super) whole: Whole,
+    pub(super) tasks: Vec<Task>,
+}
+
+/// A block in the queue.
+struct Slot {
+    layout: BlockLayout,
+    whole: Whole,
+    /// Pieces that are not filled yet.
+    left: usize,
+}
+
+/// What the consumer is told.
+pub(super) enum Next {
+    /// The next block, in order.
+    Block(BlockLayout, Whole),
+    /// Nothing yet.
+    Pending,
+    /// There are no more blocks.
+    End,
+}
+
+struct Inner {
+    /// Open blocks; the front one has the number `delivered`.
+    slots: VecDeque<Slot>,
+    tasks: VecDeque<Task>,
+    delivered: u64,
+    opened: u64,
+    /// Bytes of the blocks in `slots`.
+    bytes: usize,
+    stopped: bool,
+    failure: Option<Error>,
+}
+
+/// See the module.
+pub(super) struct Queue {
+    inner: Mutex<Inner>,
+    /// There may be work, or the end.
+    work: Condvar,
+    /// The front block may be ready, or the end.
+    ready: Condvar,
+    blocks: u64,
+    largest: usize,
+    limit: usize,
+}
+
+impl Queue {
+    /// A queue that will deliver `blocks` blocks of at most `largest` bytes, and holds at most `limit` bytes.
+    pub(super) fn new(blocks: u64, largest: usize, limit: usize) -> Self {
+        let inner = Inner {
+            slots: VecDeque::new(),
+            tasks: VecDeque::new(),
+            delivered: 0,
+            opened: 0,
+            bytes: 0,
+            stopped: false,
+            failure: None,
+        };
+        Self { inner: Mutex::new(inner), work: Condvar::new(), ready: Condvar::new(), blocks, largest, limit }
+    }
+
+    /// The next task, opening a block by `open` where that is allowed; none when there will be no more.
+    pub(super) fn take(&self, open: impl Fn(u64) -> Result<Opened>) -> Option<Task> {
+        let mut inner = self.lock();
+        loop {
+            if inner.stopped {
+                return None;
+            }
+            if let Some(task) = inner.tasks.pop_front() {
+                return Some(task);
+            }
+            if inner.opened == self.blocks {
+                return None;
+            }
+            if inner.slots.is_empty() || inner.bytes.saturating_add(self.largest) <= self.limit {
+                match open(inner.opened) {
+                    Ok(opened) => self.admit(&mut inner, opened),
+                    Err(error) => {
+                        drop(inner);
+                        self.fail(error);
+                        return None;
+                    }
+                }
+            } else {
+                inner = self.work.wait(inner).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+
+    fn admit(&self, inner: &mut Inner, opened: Opened) {
+        let Opened { layout, whole, tasks } = opened;
+        inner.opened += 1;
+        inner.bytes += layout.bytes;
+        inner.slots.push_back(Slot { layout, whole, left: tasks.len() });
+        inner.tasks.extend(tasks);
+        self.work.notify_all();
+    }
+
+    /// One piece of `block` is filled and its memory let go.
+    pub(super) fn finish(&self, block: u64) {
+        let mut inner = self.lock();
+        let place = usize::try_from(block - inner.delivered).unwrap_or(usize::MAX);
+        if let Some(slot) = inner.slots.get_mut(place) {
+            slot.left -= 1;
+            if slot.left == 0 && place == 0 {
+                self.ready.notify_all();
+            }
+        }
+    }
+
+    /// The next block if it is ready within `patience`.
+    ///
+    /// # Errors
+    /// What a worker reported.
+    pub(super) fn next(&self, patience: Duration) -> Result<Next> {
+        let deadline = Instant::now() + patience;
+        let mut inner = self.lock();
+        loop {
+            if let Some(error) = &inner.failure {
+                return Err(error.clone());
+            }
+            if inner.stopped || inner.delivered == self.blocks {
+                return Ok(Next::End);
+            }
+            if inner.slots.front().is_some_and(|slot| slot.left == 0) {
+                return Ok(self.deliver(&mut inner));
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(Next::Pending);
+            }
+            inner = self.ready.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn deliver(&self, inner: &mut Inner) -> Next {
+        let Some(slot) = inner.slots.pop_front() else { return Next::Pending };
+        inner.delivered += 1;
+        inner.bytes -= slot.layout.bytes;
+        self.work.notify_all();
+        Next::Block(slot.layout, slot.whole)
+    }
+
+    /// Ends every wait, now and later.
+    pub(super) fn stop(&self) {
+        self.lock().stopped = true;
+        self.work.notify_all();
+        self.ready.notify_all();
+    }
+
+    /// Stops, with a reason for the consumer.
+    pub(super) fn fail(&self, error: Error) {
+        self.lock().failure.get_or_insert(error);
+        self.stop();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,123 @@
+//! Workers: threads that fill pieces of blocks.
+
+use std::any::Any;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use super::block::{BlockLayout, Fields, Piece, RunLayout};
+use super::pool::Pool;
+use super::reorder::{Opened, Queue};
+use crate::form::{Slots, stack};
+use crate::tensor::buffer::Region;
+use crate::{Error, Plan, Result};
+
+/// Called by a worker before each piece, with the number of its block. A test's way to delay or to fail.
+pub(super) type Probe = Arc<dyn Fn(u64) + Send + Sync>;
+
+/// What all workers of an iterator share: what to make, never how far it has come.
+pub(super) struct Job {
+    pub(super) fields: Fields,
+    pub(super) plan: Plan,
+    pub(super) rank: u32,
+    /// Steps in a block.
+    pub(super) stride: u64,
+    pub(super) pool: Arc<Pool>,
+    pub(super) probe: Option<Probe>,
+}
+
+/// One piece of one block, and the memory that it fills: a region for each field.
+pub(super) struct Task {
+    pub(super) block: u64,
+    run: RunLayout,
+    piece: Piece,
+    regions: Vec<Region>,
+}
+
+impl Job {
+    /// How many blocks there are.
+    pub(super) fn blocks(&self) -> u64 {
+        self.plan.steps_of(self.rank).div_ceil(self.stride)
+    }
+
+    /// The steps that a block covers.
+    fn steps(&self, block: u64) -> Range<u64> {
+        let start = block * self.stride;
+        start..start.saturating_add(self.stride).min(self.plan.steps_of(self.rank))
+    }
+
+    /// Lays out a block, takes memory for it and lists its pieces.
+    pub(super) fn open(&self, block: u64) -> Result<Opened> {
+        let layout = BlockLayout::new(&self.fields, &self.plan, self.rank, self.steps(block))?;
+        let pieces = layout.pieces(&self.fields);
+        let (whole, regions) = self.pool.take(layout.bytes)?.split(&layout.cuts(&self.fields, &pieces));
+        let mut regions = regions.into_iter();
+        let mut tasks = Vec::new();
+        for (run, pieces) in layout.runs.iter().zip(pieces) {
+            // The cuts list all pieces of one field before the next field; a task takes its piece of every field.
+            let mut taken: Vec<Vec<Region>> = pieces.iter().map(|_| Vec::new()).collect();
+            for _ in &self.fields.sources {
+                taken.iter_mut().zip(&mut regions).for_each(|(taken, region)| taken.push(region));
+            }
+            let task = |(piece, regions)| Task { block, run: run.clone(), piece, regions };
+            tasks.extend(pieces.into_iter().zip(taken).map(task));
+        }
+        Ok(Opened { layout, whole, tasks })
+    }
+
+    /// Fills one piece.
+    fn fill(&self, task: Task, indices: &mut Vec<u64>) -> Result<()> {
+        if let Some(probe) = &self.probe {
+            probe(task.block);
+        }
+        let Task { run, piece, regions, .. } = task;
+        let (batches, rows) = (piece.batches.len(), piece.rows.len());
+        indices.resize(batches * rows, 0);
+        let step = run.step + piece.batches.start as u64;
+        self.plan.fill(step, self.rank, piece.rows.start as u64, indices)?;
+        for ((mut region, (rows_of, source)), (_, stride)) in regions.into_iter().zip(&self.fields.sources).zip(&run.slots)
+        {
+            let stride = if batches == 1 { region.len() } else { *stride };
+            stack(source, rows_of, indices, &mut region, Slots { batch: rows, stride });
+        }
+        Ok(())
+    }
+}
+
+/// Starts `count` workers.
+///
+/// # Errors
+/// [`Error::Spawn`]; those that were started end by themselves, as the queue is stopped.
+pub(super) fn start(count: usize, job: &Arc<Job>, queue: &Arc<Queue>) -> Result<Vec<JoinHandle<()>>> {
+    let spawn = |number: usize| {
+        let (job, queue) = (Arc::clone(job), Arc::clone(queue));
+        let work = move || work(&job, &queue);
+        let failed = |error: std::io::Error| Error::Spawn { reason: error.to_string() };
+        thread::Builder::new().name(format!("batchloom-{number}")).spawn(work).map_err(failed)
+    };
+    let workers = (0..count).map(spawn).collect();
+    if matches!(workers, Err(_)) {
+        queue.stop();
+    }
+    workers
+}
+
+/// The life of a worker: takes tasks until there are none, or the queue stops.
+fn work(job: &Job, queue: &Queue) {
+    let mut indices = Vec::new();
+    while let Some(task) = queue.take(|block| job.open(block)) {
+        let block = task.block;
+        match catch_unwind(AssertUnwindSafe(|| job.fill(task, &mut indices))) {
+            Ok(Ok(())) => queue.finish(block),
+            Ok(Err(error)) => queue.fail(error),
+            Err(cause) => queue.fail(Error::Worker { block, message: message(&*cause) }),
+        }
+    }
+}
+
+/// What a panic said.
+fn message(cause: &(dyn Any + Send)) -> String {
+    let text = cause.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| cause.downcast_ref::<String>().cloned()).unwrap_or_else(|| "unknown panic".to_owned())
+}

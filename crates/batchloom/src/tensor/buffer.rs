@@ -1,0 +1,119 @@
+//! Memory for blocks: page-aligned, written by many threads at once in disjoint regions, then shared.
+//!
+//! One of the files that may be unsafe. Its invariant: a [`Buffer`] is the only handle on its memory; splitting it
+//! consumes it and makes regions that do not overlap; it comes back only when all regions are gone. So at no time is a
+//! byte reachable through two handles.
+//!
+//! The pages are the kernel's own zeroed anonymous pages, so that fresh memory is initialised at no cost, and large
+//! ones are asked for, because a gather writes all over its block.
+#![expect(unsafe_code, reason = "disjoint writes into one allocation, and a prefetch hint")]
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use memmap2::MmapMut;
+
+use crate::{Error, Result};
+
+/// A piece of memory of our own, at least page-aligned.
+#[derive(Debug)]
+pub(crate) struct Buffer(MmapMut);
+
+impl Buffer {
+    /// At least `bytes` bytes, zeroed.
+    pub(crate) fn new(bytes: usize) -> Result<Self> {
+        let failed = |error: std::io::Error| Error::Memory { bytes, reason: error.to_string() };
+        let map = MmapMut::map_anon(bytes.max(1)).map_err(failed)?;
+        // Only advice: where the kernel has no large pages, small ones do.
+        #[cfg(target_os = "linux")]
+        drop(map.advise(memmap2::Advice::HugePage));
+        Ok(Self(map))
+    }
+
+    /// The number of bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Overwrites every byte.
+    pub(crate) fn poison(&mut self, byte: u8) {
+        self.0.fill(byte);
+    }
+
+    /// Splits at `cuts`, ascending offsets: region `k` is `cuts[k]..cuts[k + 1]`.
+    ///
+    /// # Panics
+    /// Where the cuts do not ascend or leave the buffer.
+    pub(crate) fn split(mut self, cuts: &[usize]) -> (Whole, Vec<Region>) {
+        assert!(cuts.is_sorted() && cuts.last().is_none_or(|&end| end <= self.len()), "cuts {cuts:?} in {}", self.len());
+        let start = self.0.as_mut_ptr();
+        let whole = Arc::new(self);
+        let region = |cut: &[usize]| Region {
+            // SAFETY: cut[0] <= len of the mapping that `start` points to, by the assertion above.
+            start: unsafe { start.add(cut[0]) },
+            len: cut[1] - cut[0],
+            _whole: Arc::clone(&whole),
+        };
+        let regions = cuts.windows(2).map(region).collect();
+        (Whole(whole), regions)
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// A buffer that was split: holds its place until the regions are gone.
+#[derive(Debug)]
+pub(crate) struct Whole(Arc<Buffer>);
+
+impl Whole {
+    /// The buffer again, or none while a region of it is alive.
+    pub(crate) fn join(self) -> Option<Buffer> {
+        Arc::into_inner(self.0)
+    }
+}
+
+/// One of the disjoint parts of a split buffer; the only handle on its bytes.
+#[derive(Debug)]
+pub(crate) struct Region {
+    start: *mut u8,
+    len: usize,
+    _whole: Arc<Buffer>,
+}
+
+// SAFETY: a region is the only handle on its bytes (`Buffer::split` makes disjoint ones, `Whole::join` waits until they
+// are gone), so moving it to another thread moves exclusive access with it.
+unsafe impl Send for Region {}
+
+impl Deref for Region {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `start` and `len` lie inside the mapping, which `_whole` keeps; its bytes are initialised, and no
+        // other handle reaches them.
+        unsafe { std::slice::from_raw_parts(self.start, self.len) }
+    }
+}
+
+impl DerefMut for Region {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`; `&mut self` makes the access exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
+    }
+}
+
+/// Asks the processor to bring the cache line of `bytes[at]` closer. A hint: `at` may lie anywhere.
+#[inline(always)]
+pub(crate) fn prefetch(bytes: &[u8], at: usize) {
+    let line = bytes.as_ptr().wrapping_add(at);
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch reads nothing and faults nowhere, whatever the address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.cast())
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = line;
+}

@@ -1,0 +1,165 @@
+//! Where the elements of an array lie in its memory: shape, byte strides, offset.
+
+use crate::{Error, Result};
+
+/// Shape, byte strides and byte offset of an array in a piece of memory.
+///
+/// Strides may be negative, zero or larger than what they step over: any view that NumPy or PyTorch can make.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    shape: Vec<usize>,
+    strides: Vec<isize>,
+    offset: usize,
+}
+
+impl Layout {
+    /// A layout whose elements of `size` bytes all lie inside `bytes` bytes of memory.
+    ///
+    /// # Errors
+    /// [`Error::Layout`] where an element would lie outside, or strides and shape differ in length.
+    pub fn new(shape: &[usize], strides: &[isize], offset: usize, size: usize, bytes: usize) -> Result<Self> {
+        let layout = Self { shape: shape.to_vec(), strides: strides.to_vec(), offset };
+        let inside = shape.len() == strides.len()
+            && match layout.extent(size) {
+                Some((start, end)) => start >= 0 && usize::try_from(end).is_ok_and(|end| end <= bytes),
+                None => false,
+            };
+        match inside {
+            true => Ok(layout),
+            false => Err(Error::Layout { shape: layout.shape, strides: layout.strides, offset, bytes }),
+        }
+    }
+
+    /// The row-major layout without gaps, or none where it is larger than memory can be.
+    pub fn compact(shape: &[usize], size: usize) -> Option<Self> {
+        let mut strides = vec![0; shape.len()];
+        let mut step = size;
+        for (stride, &len) in strides.iter_mut().zip(shape).rev() {
+            *stride = isize::try_from(step).ok()?;
+            step = step.checked_mul(len.max(1))?;
+        }
+        isize::try_from(step).ok()?;
+        Some(Self { shape: shape.to_vec(), strides, offset: 0 })
+    }
+
+    /// Lengths of the dimensions.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// Byte strides of the dimensions.
+    pub fn strides(&self) -> &[isize] {
+        &self.strides
+    }
+
+    /// Byte offset of the first element.
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// How many elements there are.
+    pub fn elements(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Whether the elements lie in row-major order without gaps.
+    pub fn is_compact(&self, size: usize) -> bool {
+        self.elements() == 0
+            || Self::compact(&self.shape, size).is_some_and(|compact| {
+                let dimensions = self.shape.iter().zip(&self.strides).zip(&compact.strides);
+                dimensions.into_iter().all(|((&len, stride), expected)| len == 1 || stride == expected)
+            })
+    }
+
+    /// The layout of `[index]` along the first dimension.
+    pub(crate) fn index(&self, index: usize) -> Option<Self> {
+        let (&len, shape) = self.shape.split_first()?;
+        let (&stride, strides) = self.strides.split_first()?;
+        let offset = self.offset.checked_add_signed(stride.checked_mul(isize::try_from(index).ok()?)?)?;
+        (index < len).then(|| Self { shape: shape.to_vec(), strides: strides.to_vec(), offset })
+    }
+
+    /// The layout of `[range]` along the first dimension.
+    pub(crate) fn slice(&self, range: std::ops::Range<usize>) -> Option<Self> {
+        let mut layout = self.clone();
+        let (len, stride) = (layout.shape.first_mut()?, *layout.strides.first()?);
+        if range.start > range.end || range.end > *len {
+            return None;
+        }
+        *len = range.end - range.start;
+        layout.offset = self.offset.checked_add_signed(stride.checked_mul(isize::try_from(range.start).ok()?)?)?;
+        Some(layout)
+    }
+
+    /// The bytes that the elements lie in, from the first to past the last, or none where they cannot be numbered.
+    fn extent(&self, size: usize) -> Option<(isize, isize)> {
+        let offset = isize::try_from(self.offset).ok()?;
+        let (mut start, mut end) = (offset, offset);
+        if self.shape.contains(&0) {
+            return Some((start, end));
+        }
+        for (&len, &stride) in self.shape.iter().zip(&self.strides) {
+            let reach = stride.checked_mul(isize::try_from(len - 1).ok()?)?;
+            match reach < 0 {
+                true => start = start.checked_add(reach)?,
+                false => end = end.checked_add(reach)?,
+            }
+        }
+        Some((start, end.checked_add(isize::try_from(size).ok()?)?))
+    }
+
+    /// How to walk the rows: what lies along the first dimension.
+    pub(crate) fn rows(&self, size: usize) -> Option<Rows> {
+        let (_, shape) = self.shape.split_first()?;
+        let (&stride, strides) = self.strides.split_first()?;
+        let mut rows = Rows { offset: self.offset, stride, run: size, steps: Vec::new() };
+        for (&len, &stride) in shape.iter().zip(strides).rev() {
+            rows.enclose(len, stride);
+        }
+        Some(rows)
+    }
+}
+
+/// The rows of an array, each as equal runs of neighbouring bytes.
+#[derive(Debug, Clone)]
+pub(crate) struct Rows {
+    /// Where row 0 starts.
+    pub(crate) offset: usize,
+    /// From one row to the next.
+    pub(crate) stride: isize,
+    /// Bytes that lie together.
+    pub(crate) run: usize,
+    /// (how many, byte stride) of the runs in a row, outermost first. Empty where a row is one run.
+    pub(crate) steps: Vec<(usize, isize)>,
+}
+
+impl Rows {
+    /// Puts a dimension around what is there: it lengthens the run, or the outermost step, where it continues them.
+    fn enclose(&mut self, len: usize, stride: isize) {
+        if len == 1 {
+            return;
+        }
+        let continues = |extent: usize| isize::try_from(extent).is_ok_and(|extent| extent == stride);
+        match self.steps.first_mut() {
+            None if continues(self.run) || len == 0 => self.run *= len,
+            Some((count, inner)) if inner.checked_mul_unsigned_len(*count) == Some(stride) => *count *= len,
+            _ => self.steps.insert(0, (len, stride)),
+        }
+    }
+
+    /// Bytes of one row.
+    pub(crate) fn bytes(&self) -> usize {
+        self.run * self.steps.iter().map(|(count, _)| count).product::<usize>()
+    }
+}
+
+/// `stride * count`, where it can be numbered.
+trait StrideProduct {
+    fn checked_mul_unsigned_len(self, count: usize) -> Option<isize>;
+}
+
+impl StrideProduct for isize {
+    fn checked_mul_unsigned_len(self, count: usize) -> Option<isize> {
+        self.checked_mul(isize::try_from(count).ok()?)
+    }
+}

@@ -1,0 +1,15 @@
+//! Type-erased arrays: bytes, a dtype and a layout.
+//!
+//! The engine moves bytes and knows shapes; what the numbers mean is the framework's business. Memory is shared and
+//! counted ([`bytes::Bytes`]), whoever owns it: a vector, a memory map, a NumPy array, a block of ours.
+
+pub(crate) mod buffer;
+mod dtype;
+mod layout;
+#[expect(clippy::module_inception, reason = "the file of the type that the folder is named for")]
+mod tensor;
+
+pub use dtype::{DType, Element};
+pub use layout::Layout;
+pub(crate) use layout::Rows;
+pub use tensor::Tensor;
