@@ -1,1 +1,23 @@
+//! `batchloom._native`: the engine for Python. Glue only: it converts, it decides nothing.
+//!
+//! One file a concept: `exchange` borrows and lends arrays by DLPack, `plan` and `loader` wrap the engine's types,
+//! `error` turns its errors into exceptions. What users see is written in Python, beside this folder.
 
+mod error;
+mod exchange;
+mod loader;
+mod plan;
+
+/// The extension module.
+#[pyo3::pymodule(gil_used = false)]
+mod _native {
+    #[pymodule_export]
+    use crate::exchange::{Tensor, borrow};
+    #[pymodule_export]
+    use crate::loader::{Batches, Loader, forked};
+    #[pymodule_export]
+    use crate::plan::Plan;
+    #[pymodule_export]
+    #[expect(non_upper_case_globals, reason = "Python's name for it")]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+}

@@ -20,6 +20,16 @@ pub enum Uneven {
     Short,
 }
 
+impl Uneven {
+    /// The name that goes with it in Python and in states.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pad => "pad",
+            Self::Short => "short",
+        }
+    }
+}
+
 impl FromStr for Uneven {
     type Err = String;
 

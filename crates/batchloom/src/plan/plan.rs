@@ -138,6 +138,16 @@ impl Plan {
         self.recipe.seed
     }
 
+    /// Whether what does not fill a batch and a step is left out.
+    pub fn drop_last(&self) -> bool {
+        self.recipe.drop_last
+    }
+
+    /// What happens to batches that do not fill a step, unless they are dropped.
+    pub fn uneven(&self) -> Uneven {
+        self.recipe.uneven
+    }
+
     /// Which epoch this is.
     pub fn epoch(&self) -> u64 {
         self.epoch

@@ -1,0 +1,44 @@
+"""Mini-batches at memory speed, in an order that is a pure function of a few integers.
+
+    import batchloom as bl
+
+    loader = bl.DataLoader(bl.TensorDataset(X, y), batch_size=64, shuffle=True)
+    for xb, yb in loader:
+        ...
+
+Importing this starts no thread and imports no framework.
+"""
+
+from batchloom._native import __version__
+from batchloom.cut import FixedSize
+from batchloom.dataset import TensorDataset
+from batchloom.errors import (
+    ArgumentError,
+    DataError,
+    DeviceError,
+    DTypeError,
+    Error,
+    LoaderError,
+    RangeError,
+    StateError,
+)
+from batchloom.loader import DataLoader
+from batchloom.plan import Place, Plan, Step
+
+__all__ = [
+    "ArgumentError",
+    "DTypeError",
+    "DataError",
+    "DataLoader",
+    "DeviceError",
+    "Error",
+    "FixedSize",
+    "LoaderError",
+    "Place",
+    "Plan",
+    "RangeError",
+    "StateError",
+    "Step",
+    "TensorDataset",
+    "__version__",
+]

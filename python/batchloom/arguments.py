@@ -1,0 +1,28 @@
+"""Checks of arguments that are the same everywhere."""
+
+import operator
+from typing import SupportsIndex
+
+from batchloom.errors import ArgumentError
+
+U32 = 2**32 - 1
+U64 = 2**64 - 1
+
+
+def whole(name: str, value: SupportsIndex, least: int = 0, most: int = U64) -> int:
+    """Return ``value`` as an integer between ``least`` and ``most``.
+
+    Raises:
+        ArgumentError: It is no integer (a float, even a whole one, is none), or lies outside.
+    """
+    if isinstance(value, bool):
+        raise ArgumentError(f"{name} is {value}; expected an integer")
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise ArgumentError(f"{name} is {value!r}; expected an integer") from None
+    if number < least:
+        raise ArgumentError(f"{name} is {number}; expected at least {least}")
+    if number > most:
+        raise ArgumentError(f"{name} is {number}; expected at most {most}")
+    return number

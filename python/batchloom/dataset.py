@@ -1,0 +1,100 @@
+"""What a sample is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from batchloom import exchange
+from batchloom._native import Tensor
+from batchloom.errors import ArgumentError, DataError, RangeError
+
+
+class TensorDataset:
+    """Arrays that share their first dimension: sample ``k`` is row ``k`` of each.
+
+    ``TensorDataset(X, y)`` makes batches that are tuples ``(xb, yb)``; ``TensorDataset(x=X, y=y)`` makes dicts.
+
+    A field is a NumPy array or memory map, a torch CPU tensor, a JAX CPU array, or anything else with
+    ``__dlpack__``; shape ``[samples, ...]``, any rank, any element type that NumPy or torch share, any strides.
+
+    Fields are borrowed, never copied: the dataset shares their memory, whatever it weighs. So do not resize
+    them, and do not write to them while a loader runs. (A row that is not contiguous in memory, as in
+    ``X[:, ::2]`` or ``X.T``, is gathered element by element: correct, without a copy of the whole, but slower
+    than a contiguous one.)
+
+    Raises:
+        ArgumentError: Positional and named fields are mixed.
+        DataError: No field; fields of different lengths; something that is no array; a memory map whose file
+            is shorter than the map.
+        DTypeError: An element type that cannot be moved as bytes, such as ``object``.
+        DeviceError: A tensor on another device than the CPU.
+    """
+
+    def __init__(self, *fields: Any, **named: Any) -> None:
+        if fields and named:
+            raise ArgumentError("positional and named fields are mixed; expected all of one kind")
+        self._names = tuple(named) if named else None
+        arrays = tuple(named.values()) if named else fields
+        if not arrays:
+            raise DataError("the dataset has no fields; expected at least one array")
+        labels = self._names or tuple(str(place) for place in range(len(arrays)))
+        self._fields = tuple(exchange.Field(label, array) for label, array in zip(labels, arrays, strict=True))
+        self._samples = _common_length(self._fields)
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The names of the fields, or ``None`` where they are positional."""
+        return self._names
+
+    @property
+    def fields(self) -> tuple[Any, ...]:
+        """The arrays, as they were given."""
+        return tuple(field.array for field in self._fields)
+
+    def __len__(self) -> int:
+        """Return the number of samples."""
+        return self._samples
+
+    def __getitem__(self, sample: int) -> Any:
+        """Return one sample, a row of every field: a tuple, or a dict where fields are named."""
+        if not -len(self) <= sample < len(self):
+            raise RangeError(f"sample {sample} is outside the dataset; expected 0 <= sample < {len(self)}")
+        rows = tuple(field.array[sample] for field in self._fields)
+        return rows if self._names is None else dict(zip(self._names, rows, strict=True))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (self._names, self.fields)
+
+    def __repr__(self) -> str:
+        fields = ", ".join(repr(field) for field in self._fields)
+        return f"TensorDataset({fields}; {len(self)} samples)"
+
+    def _native_fields(self) -> list[tuple[str, Tensor]]:
+        return [(field.label, field.tensor) for field in self._fields]
+
+    def _check(self) -> None:
+        """Raise if an array no longer is where it was borrowed."""
+        for field in self._fields:
+            field.check()
+
+    def _split(self, output: str | None) -> exchange.Split:
+        return exchange.splitter(self._fields, self._names, output)
+
+
+def _rebuild(names: tuple[str, ...] | None, fields: tuple[Any, ...]) -> TensorDataset:
+    return TensorDataset(*fields) if names is None else TensorDataset(**dict(zip(names, fields, strict=True)))
+
+
+def _common_length(fields: tuple[exchange.Field, ...]) -> int:
+    first = fields[0]
+    for field in fields:
+        if not field.tensor.shape:
+            raise DataError(
+                f"field {field.label} is a scalar; expected an array whose first dimension counts the samples"
+            )
+        if len(field.tensor) != len(first.tensor):
+            raise DataError(
+                f"field {field.label} has {len(field.tensor)} rows but field {first.label} has "
+                f"{len(first.tensor)}; expected the same number of samples in every field"
+            )
+    return len(first.tensor)

@@ -1,0 +1,36 @@
+"""JAX arrays in and out, on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from batchloom import _native
+from batchloom.errors import DeviceError
+
+
+def borrow(array: Any, label: str) -> _native.Tensor:
+    """Share the memory of a CPU array."""
+    platforms = {device.platform for device in array.devices()}
+    if platforms != {"cpu"}:
+        raise DeviceError(f"field {label} is on {sorted(platforms)}; expected an array on the CPU: use jax.device_get")
+    return _native.borrow(array, label)
+
+
+def address(array: Any, label: str) -> tuple[int, tuple[int, ...]]:
+    """Where the memory is: JAX arrays never move."""
+    return id(array), tuple(array.shape)
+
+
+def require(dtype: str, label: str) -> None:
+    """JAX takes every type, narrowing 64-bit ones unless ``jax_enable_x64`` is set, as it does everywhere."""
+
+
+def views(tensor: _native.Tensor) -> Sequence[Any]:
+    """Cut ``[batches, samples, ...]`` into batches, each an import of its own: JAX has no views.
+
+    A batch is compact and 64-byte aligned, so JAX takes it without a copy and keeps its block alive.
+    """
+    return [jax.dlpack.from_dlpack(tensor.index(place)) for place in range(len(tensor))]

@@ -1,0 +1,154 @@
+"""The loader: an iterable over the batches of one rank, epoch after epoch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from batchloom import _native
+from batchloom.arguments import whole
+from batchloom.cut import FixedSize
+from batchloom.dataset import TensorDataset
+from batchloom.errors import ArgumentError, DeviceError, StateError
+from batchloom.plan import Plan, rule
+from batchloom.world import is_worker, place
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_native.forked)
+
+
+class DataLoader:
+    """Yields the batches of one rank. An ordinary iterable, usable again: each ``iter()`` is the next epoch.
+
+    A batch is a tuple of arrays, or a dict where the dataset's fields are named; each array ``[samples, ...]``,
+    compact, 64-byte aligned, the consumer's own to keep and to write to. Its memory returns to the loader when the
+    last array of its block (about 8 MiB of consecutive batches) is gone.
+
+    Threads start at ``iter()`` and end with the iterator. A loader does not pickle and an iterator does not survive
+    a fork; datasets and plans do both.
+
+    Args:
+        dataset: What to batch.
+        batch_size: Samples in a batch; 64 where neither this nor ``batching`` is given.
+        batching: A rule instead of ``batch_size``.
+        shuffle: Whether each epoch has a random order of its own.
+        drop_last: Whether to leave out what does not fill a batch and a step.
+        seed: What the random orders depend on, besides the epoch.
+        uneven: What happens to batches that do not fill the last step, where none is dropped: ``"pad"`` repeats
+            batches, so that every rank has as many steps; ``"short"`` gives some ranks one step less, so that every
+            sample comes exactly once.
+        rank: Which of ``world`` processes this is. Where neither is given: ``torch.distributed`` if it is
+            initialised, else the environment's RANK and WORLD_SIZE, else 0 of 1.
+        world: How many processes there are.
+        device: ``None`` or ``"cpu"``: batches are made on the CPU.
+        output: ``"torch"``, ``"numpy"`` or ``"jax"``; ``None`` for what each field came in.
+        num_threads: How many threads form blocks; ``None`` for one on each core, at most 8, or one in a worker of a
+            torch ``DataLoader``.
+        prefetch: How many blocks are formed ahead of the one in use.
+
+    Raises:
+        ArgumentError: An argument makes no sense, or ``drop_last`` would leave no step.
+        DataError: The dataset has no samples.
+        DeviceError: ``device`` is not the CPU.
+        DTypeError: A field's type does not exist in ``output``.
+    """
+
+    def __init__(
+        self,
+        dataset: TensorDataset,
+        batch_size: int | None = None,
+        *,
+        batching: FixedSize | None = None,
+        shuffle: bool = False,
+        drop_last: bool = False,
+        seed: int = 0,
+        uneven: str = "pad",
+        rank: int | None = None,
+        world: int | None = None,
+        device: Any = None,
+        output: str | None = None,
+        num_threads: int | None = None,
+        prefetch: int = 2,
+    ) -> None:
+        if not isinstance(dataset, TensorDataset):
+            raise ArgumentError(f"dataset is a {type(dataset).__name__}; expected a TensorDataset")
+        if device is not None and str(device) != "cpu":
+            raise DeviceError(f'device is {device}; expected None or "cpu", where batches are made')
+        self.dataset = dataset
+        self.batching = rule(batch_size, batching)
+        self.rank, self.world = place(rank, world)
+        self._split = dataset._split(output)
+        self._native = _native.Loader(
+            dataset._native_fields(),
+            self.batching.batch_size,
+            shuffle=bool(shuffle),
+            drop_last=bool(drop_last),
+            seed=whole("seed", seed),
+            uneven=uneven,
+            rank=self.rank,
+            world=self.world,
+            num_threads=_threads(num_threads),
+            prefetch=whole("prefetch", prefetch, least=1),
+            poison=bool(os.environ.get("BATCHLOOM_POISON")),
+        )
+
+    def __len__(self) -> int:
+        """Return how many batches the next iteration yields: exact, for every epoch."""
+        return len(self._native)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Begin the next epoch.
+
+        Raises:
+            DataError: An array of the dataset was resized, moved, or lost its file since the dataset was made.
+        """
+        self.dataset._check()
+        return self._native.batches(self._split, self.dataset._check)
+
+    def plan(self, epoch: int | None = None) -> Plan:
+        """Return the plan of an epoch, or of the next iteration (after a load, the rest of the epoch)."""
+        return Plan._wrap(self._native.plan(None if epoch is None else whole("epoch", epoch)))
+
+    def set_epoch(self, epoch: int) -> None:
+        """Make ``epoch`` the next one: from its start, unless a state in that very epoch was just loaded.
+
+        There is no need to call this: the epoch advances by itself.
+        """
+        self._native.set_epoch(whole("epoch", epoch))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the run stands, after the last batch that was handed over.
+
+        A dict of a few plain values, the same on every rank (with ``uneven="short"``: up to the last step that all
+        ranks have). Costs microseconds, wherever the epoch stands.
+        """
+        return self._native.state()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where ``state`` was taken: the next iteration yields the rest of that epoch.
+
+        The seed and the epoch are the state's. ``world`` may be another than when it was saved: the ranks of now
+        share exactly what was left.
+
+        Raises:
+            StateError: The state is of another plan or version, or damaged. The loader is unchanged then.
+        """
+        if not isinstance(state, dict):
+            raise StateError(f"the state is a {type(state).__name__}; expected the dict that state_dict() returned")
+        self._native.load(state)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a DataLoader does not pickle: it owns threads and memory of its process. Pickle its dataset, its plan() "
+            "and its state_dict(), and make a loader from them where it is to run"
+        )
+
+    def __repr__(self) -> str:
+        return f"DataLoader({self.dataset!r}, {self.batching}, rank {self.rank} of {self.world}: {len(self)} batches)"
+
+
+def _threads(num_threads: int | None) -> int | None:
+    if num_threads is not None:
+        return whole("num_threads", num_threads, least=1)
+    return 1 if is_worker() else None

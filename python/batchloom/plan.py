@@ -1,0 +1,273 @@
+"""The plan of one epoch: which samples each rank sees at each step. Integers only, no data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any, NamedTuple, SupportsIndex, overload
+
+import numpy
+
+from batchloom import _native
+from batchloom.arguments import U32, whole
+from batchloom.cut import FixedSize
+from batchloom.errors import ArgumentError, RangeError
+
+Indices = numpy.ndarray[Any, numpy.dtype[numpy.int64]]
+
+
+class Place(NamedTuple):
+    """Where a sample comes: at which step, on which rank, at which index of the batch."""
+
+    step: int
+    rank: int
+    index: int
+
+
+class Step(NamedTuple):
+    """One step over all ranks.
+
+    Attributes:
+        index: Which step of the plan.
+        samples: Samples over all ranks.
+        tokens: Elements over all ranks, without padding: what to divide a summed loss by. Known on every rank
+            without communication.
+        batches: For each rank that takes part, the samples of its batch.
+    """
+
+    index: int
+    samples: int
+    tokens: int
+    batches: tuple[Indices, ...]
+
+
+class Plan:
+    """The batches of one rank in one epoch, and what all ranks do.
+
+    A sequence of int64 index arrays: ``len(plan)`` batches, ``plan[i]`` the samples of one. So it is a batch
+    sampler for any map-style dataset: ``torch.utils.data.DataLoader(dataset, batch_sampler=plan)``.
+
+    A plan is a pure function of its arguments. It takes O(1) memory and time, whatever ``samples`` is. Plans
+    compare, hash and pickle by value.
+
+    Args:
+        samples: How many samples there are; at most 2**62.
+        batch_size: Samples in a batch.
+        batching: A rule instead of ``batch_size``.
+        shuffle: Whether each epoch has a random order of its own.
+        drop_last: Whether to leave out what does not fill a batch and a step.
+        seed: What the random orders depend on, besides the epoch.
+        uneven: What happens to batches that do not fill the last step, where none is dropped: ``"pad"`` repeats
+            batches, so that every rank has as many steps; ``"short"`` gives some ranks one step less, so that
+            every sample comes exactly once.
+        epoch: Which epoch.
+        rank: Which of ``world`` processes this is.
+        world: How many there are.
+
+    Raises:
+        ArgumentError: An argument makes no sense, or ``drop_last`` would leave no step.
+        DataError: There are no samples, or too many.
+    """
+
+    __slots__ = ("_native", "_past")
+
+    _native: _native.Plan
+    _past: dict[str, Any] | None
+
+    def __init__(
+        self,
+        samples: int,
+        batch_size: int | None = None,
+        *,
+        batching: FixedSize | None = None,
+        shuffle: bool = False,
+        drop_last: bool = False,
+        seed: int = 0,
+        uneven: str = "pad",
+        epoch: int = 0,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        self._native = _native.Plan(
+            whole("samples", samples),
+            rule(batch_size, batching).batch_size,
+            shuffle=bool(shuffle),
+            drop_last=bool(drop_last),
+            seed=whole("seed", seed),
+            uneven=uneven,
+            epoch=whole("epoch", epoch),
+            rank=whole("rank", rank, most=U32),
+            world=whole("world", world, most=U32),
+        )
+
+    @classmethod
+    def _wrap(cls, native: _native.Plan) -> Plan:
+        plan = cls.__new__(cls)
+        plan._native = native
+        return plan
+
+    def __len__(self) -> int:
+        """Return the number of batches of this rank."""
+        return len(self._native)
+
+    @overload
+    def __getitem__(self, step: SupportsIndex) -> Indices: ...
+    @overload
+    def __getitem__(self, step: slice) -> list[Indices]: ...
+    def __getitem__(self, step: SupportsIndex | slice) -> Indices | list[Indices]:
+        """Return the samples of this rank's batch at ``step``: int64, shape ``[samples]``.
+
+        Raises:
+            RangeError: There is no such step.
+        """
+        if isinstance(step, slice):
+            return [self[place] for place in range(*step.indices(len(self)))]
+        return numpy.from_dlpack(self._native.indices(_within(step, len(self))))
+
+    def __iter__(self) -> Iterator[Indices]:
+        """Yield the samples of each batch."""
+        return (self[step] for step in range(len(self)))
+
+    def step(self, step: SupportsIndex) -> Step:
+        """Return one step over all ranks.
+
+        Raises:
+            RangeError: There is no such step.
+        """
+        index = _within(step, self.stats()["steps"])
+        samples, tokens, batches = self._native.step(index)
+        return Step(index, samples, tokens, tuple(numpy.from_dlpack(batch) for batch in batches))
+
+    def where(self, sample: SupportsIndex) -> list[Place]:
+        """Return where ``sample`` comes: O(1).
+
+        Nowhere, if it is dropped or came in an earlier part of the epoch; several times, if its batch is
+        repeated to fill the last step.
+
+        Raises:
+            RangeError: There is no such sample.
+        """
+        return [Place(*place) for place in self._native.places(_within(sample, self.samples))]
+
+    def stats(self) -> dict[str, Any]:
+        """Return what the plan costs over all ranks, before it is run.
+
+        ``samples`` in the dataset, ``batches`` over all ranks, ``steps``, ``world``; elements delivered as data
+        (``real``) and with padding (``padded``), and the share of ``padding``; samples ``dropped``, ``repeated``,
+        and delivered ``earlier`` in the epoch; elements of the ``largest`` batch; ``imbalance``, the share of all
+        ranks' time spent waiting for the largest batch of a step.
+
+        It holds that ``samples + repeated == real + dropped + earlier``.
+        """
+        return self._native.stats()
+
+    def at_epoch(self, epoch: int) -> Plan:
+        """Return the plan of another epoch of the same run, from its start."""
+        return self._wrap(self._native.at_epoch(whole("epoch", epoch)))
+
+    def report(self, path: str | os.PathLike[str]) -> None:
+        """Write a page that shows the plan: what it costs, its steps, and its order. HTML, self-contained."""
+        from batchloom.report import write
+
+        write(self, path)
+
+    @property
+    def fingerprint(self) -> str:
+        """A name for what stays the same over all epochs and worlds of a run, as 32 hexadecimal digits.
+
+        Depends on the number of samples, the rule, shuffle, seed, ``drop_last``, ``uneven`` and the version of the
+        order. A state can only be loaded where the fingerprint is the same.
+        """
+        return self._native.fingerprint
+
+    @property
+    def samples(self) -> int:
+        """How many samples the dataset has."""
+        return self._native.samples
+
+    @property
+    def batching(self) -> FixedSize:
+        """How samples share a batch."""
+        return FixedSize(self._native.batch_size)
+
+    @property
+    def shuffle(self) -> bool:
+        """Whether the order is random."""
+        return self._native.shuffle
+
+    @property
+    def seed(self) -> int:
+        """What the order depends on, besides the epoch."""
+        return self._native.seed
+
+    @property
+    def epoch(self) -> int:
+        """Which epoch this is."""
+        return self._native.epoch
+
+    @property
+    def rank(self) -> int:
+        """Which process this plan is for."""
+        return self._native.rank
+
+    @property
+    def world(self) -> int:
+        """How many processes there are."""
+        return self._native.world
+
+    def _value(self) -> tuple[Any, ...]:
+        native = self._native
+        options = {
+            "batch_size": native.batch_size,
+            "shuffle": native.shuffle,
+            "drop_last": native.drop_last,
+            "seed": native.seed,
+            "uneven": native.uneven,
+            "epoch": native.epoch,
+            "rank": native.rank,
+            "world": native.world,
+        }
+        return native.samples, options, native.state(0)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Plan) and self._value() == other._value()
+
+    def __hash__(self) -> int:
+        return hash((self.fingerprint, self.epoch, self.rank, self.world, len(self)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, self._value()
+
+    def __repr__(self) -> str:
+        return (
+            f"Plan({self.samples} samples, {self.batching}, epoch {self.epoch}, rank {self.rank} of {self.world}: "
+            f"{len(self)} batches)"
+        )
+
+
+def rule(batch_size: int | None, batching: FixedSize | None) -> FixedSize:
+    """Return the rule that two arguments ask for; 64 samples a batch where there is neither.
+
+    Raises:
+        ArgumentError: Both are given, or ``batching`` is no rule.
+    """
+    if batching is None:
+        return FixedSize(64 if batch_size is None else batch_size)
+    if batch_size is not None:
+        raise ArgumentError(f"batch_size is {batch_size} and batching is {batching}; expected one of them")
+    if not isinstance(batching, FixedSize):
+        raise ArgumentError(f"batching is {batching!r}; expected a rule such as FixedSize(64)")
+    return batching
+
+
+def _rebuild(samples: int, options: dict[str, Any], state: dict[str, Any]) -> Plan:
+    plan = Plan(samples, **options)
+    return Plan._wrap(plan._native.resume(state)) if state["batches"] else plan
+
+
+def _within(index: SupportsIndex, length: int) -> int:
+    """Return ``index`` as a number from 0, where a negative one counts from the end."""
+    number = index.__index__()
+    if not -length <= number < length:
+        raise RangeError(f"index {number} is out of range; expected 0 <= index < {length}")
+    return number % length

@@ -1,0 +1,50 @@
+"""torch tensors in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from batchloom import _native
+from batchloom.errors import DataError, DeviceError, DTypeError
+
+
+def borrow(array: torch.Tensor, label: str) -> _native.Tensor:
+    """Share the memory of a CPU tensor. Gradients are left behind; a lazy conjugate or negative is resolved."""
+    if array.layout != torch.strided:
+        raise DataError(f"field {label} has layout {array.layout}; expected a dense tensor: use .to_dense()")
+    if array.device.type != "cpu":
+        raise DeviceError(
+            f"field {label} is on {array.device}; expected a tensor on the CPU: use .cpu() before making the dataset"
+        )
+    dense = array.detach().resolve_conj().resolve_neg()
+    try:
+        return _native.borrow(dense, label)
+    except (BufferError, RuntimeError) as error:
+        raise DTypeError(f"field {label} of type {array.dtype} cannot be shared: {error}") from error
+
+
+def address(array: torch.Tensor, label: str) -> tuple[int, tuple[int, ...]]:
+    """Where the memory is."""
+    return array.data_ptr(), tuple(array.shape)
+
+
+def require(dtype: str, label: str) -> None:
+    """Raise if torch has no such type."""
+    if not hasattr(torch, dtype):
+        raise DTypeError(f"field {label} is {dtype}, which this torch does not have")
+
+
+def views(tensor: _native.Tensor) -> Sequence[torch.Tensor]:
+    """Cut ``[batches, samples, ...]`` into batches that are tensors of their own.
+
+    ``unsafe_split`` differs from ``split`` in one thing: autograd takes its results for separate tensors, not for
+    views of one. They are: batches do not overlap, so writing to one in place must not count as writing to all.
+    """
+    if tensor.is_compact:
+        samples = tensor.shape[1]
+        if samples == 0:
+            return list(torch.from_dlpack(tensor))
+        return torch.from_dlpack(tensor.flatten()).unsafe_split(samples)
+    return [batch.squeeze(0) for batch in torch.from_dlpack(tensor).unsafe_split(1)]

@@ -1,0 +1,29 @@
+//! The engine's errors as Python exceptions, one class for each kind. The classes are written in Python.
+
+use batchloom::{Error, Kind};
+use pyo3::PyErr;
+
+// Written in batchloom/errors.py.
+mod class {
+    pyo3::import_exception!(batchloom.errors, ArgumentError);
+    pyo3::import_exception!(batchloom.errors, DataError);
+    pyo3::import_exception!(batchloom.errors, DeviceError);
+    pyo3::import_exception!(batchloom.errors, DTypeError);
+    pyo3::import_exception!(batchloom.errors, LoaderError);
+    pyo3::import_exception!(batchloom.errors, RangeError);
+    pyo3::import_exception!(batchloom.errors, StateError);
+}
+
+pub(crate) use class::{ArgumentError, DTypeError, DataError, DeviceError, StateError};
+
+/// The exception for an error of the engine.
+pub(crate) fn raise(error: &Error) -> PyErr {
+    let message = error.to_string();
+    match error.kind() {
+        Kind::Argument => ArgumentError::new_err(message),
+        Kind::Data => DataError::new_err(message),
+        Kind::Range => class::RangeError::new_err(message),
+        Kind::State => StateError::new_err(message),
+        _ => class::LoaderError::new_err(message),
+    }
+}

@@ -1,0 +1,209 @@
+//! The loader and its iterator.
+//!
+//! The iterator takes a block from the engine without the interpreter lock, looks for Ctrl-C while it waits, lets the
+//! framework cut the block into batches a portion at a time, and hands them over one by one: what remains for each
+//! batch is to take the next element of a list.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use batchloom::loader::{Block, Blocks, Polled};
+use batchloom::{Error, TensorDataset};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::error::raise;
+use crate::exchange::Tensor;
+use crate::plan::{Plan, fixed, parse, read_state, write_state};
+
+/// How often a wait looks for Ctrl-C.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Batches cut from a block at once: enough to spread the cost of a call, few enough to start at once.
+const PORTION: usize = 256;
+
+/// How many times this process is the child of a fork since the module was loaded.
+static GENERATION: AtomicU64 = AtomicU64::new(0);
+
+/// Notes that the process was forked; Python calls it in the child.
+#[pyfunction]
+pub(crate) fn forked() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The engine's loader. Written about in batchloom/loader.py.
+#[pyclass(frozen, module = "batchloom._native")]
+#[derive(Debug)]
+pub(crate) struct Loader(batchloom::Loader);
+
+#[pymethods]
+impl Loader {
+    #[new]
+    #[pyo3(signature = (
+        fields, batch_size, *, shuffle, drop_last, seed, uneven, rank, world, num_threads, prefetch, poison=false
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
+    fn new(
+        fields: Vec<(String, PyRef<'_, Tensor>)>,
+        batch_size: u64,
+        shuffle: bool,
+        drop_last: bool,
+        seed: u64,
+        uneven: &str,
+        rank: u32,
+        world: u32,
+        num_threads: Option<usize>,
+        prefetch: usize,
+        poison: bool,
+    ) -> PyResult<Self> {
+        let fields = fields.into_iter().map(|(name, tensor)| (name, tensor.0.clone()));
+        let dataset = TensorDataset::new(fields).map_err(|error| raise(&error))?;
+        let mut builder = batchloom::Loader::builder(dataset)
+            .rule(fixed(batch_size)?)
+            .shuffle(shuffle)
+            .drop_last(drop_last)
+            .seed(seed)
+            .uneven(parse(uneven)?)
+            .rank(rank, world)
+            .prefetch(prefetch)
+            .poison(poison);
+        if let Some(threads) = num_threads {
+            builder = builder.threads(threads);
+        }
+        builder.build().map(Self).map_err(|error| raise(&error))
+    }
+
+    fn __len__(&self) -> PyResult<usize> {
+        Ok(usize::try_from(self.0.len())?)
+    }
+
+    /// The plan of an epoch, or of the next iteration.
+    fn plan(&self, epoch: Option<u64>) -> Plan {
+        let plan = epoch.map_or_else(|| self.0.upcoming(), |epoch| self.0.plan(epoch));
+        Plan { plan, rank: self.0.rank() }
+    }
+
+    fn set_epoch(&self, epoch: u64) {
+        self.0.set_epoch(epoch);
+    }
+
+    fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        write_state(py, &self.0.state())
+    }
+
+    fn load(&self, state: &Bound<'_, PyDict>) -> PyResult<()> {
+        self.0.load(&read_state(state)?).map_err(|error| raise(&error))
+    }
+
+    /// Begins the next epoch. `split` cuts a list of tensors, one a field and each with a leading batch dimension, into
+    /// a list of batches; `check` is called before each block and raises if the data has moved.
+    fn batches(&self, split: Py<PyAny>, check: Py<PyAny>) -> PyResult<Batches> {
+        let blocks = self.0.blocks().map_err(|error| raise(&error))?;
+        let generation = GENERATION.load(Ordering::Relaxed);
+        let (portions, ready) = (VecDeque::new(), Vec::new().into_iter());
+        Ok(Batches { blocks: Some(blocks), portions, ready, split, check, generation })
+    }
+}
+
+/// The batches of one epoch.
+#[pyclass(module = "batchloom._native")]
+#[derive(Debug)]
+pub(crate) struct Batches {
+    blocks: Option<Blocks>,
+    /// Parts of the current block that are not cut yet: a tensor for each field.
+    portions: VecDeque<Vec<Tensor>>,
+    ready: std::vec::IntoIter<Py<PyAny>>,
+    split: Py<PyAny>,
+    check: Py<PyAny>,
+    generation: u64,
+}
+
+#[pymethods]
+impl Batches {
+    fn __iter__(this: Py<Self>) -> Py<Self> {
+        this
+    }
+
+    fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        if self.generation != GENERATION.load(Ordering::Relaxed) {
+            return self.foreign();
+        }
+        loop {
+            if let Some(batch) = self.ready.next() {
+                if let Some(blocks) = &self.blocks {
+                    blocks.advance();
+                }
+                return Ok(Some(batch));
+            }
+            if let Some(portion) = self.portions.pop_front() {
+                self.ready = self.split.call1(py, (portion,))?.extract::<Vec<_>>(py)?.into_iter();
+            } else if !self.refill(py)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Stops the workers and waits for them. Nothing comes any more; batches that were handed over stay valid.
+    fn close(&mut self, py: Python<'_>) {
+        self.ready = Vec::new().into_iter();
+        self.portions.clear();
+        let blocks = self.blocks.take();
+        py.detach(|| drop(blocks));
+    }
+}
+
+impl Batches {
+    /// Takes the next block; false where there is none. Whatever ends the iteration also ends its threads.
+    fn refill(&mut self, py: Python<'_>) -> PyResult<bool> {
+        let block = self.wait(py);
+        match block {
+            Ok(Some(block)) => {
+                self.portions = portions(&block);
+                Ok(true)
+            }
+            Ok(None) => {
+                self.close(py);
+                Ok(false)
+            }
+            Err(error) => {
+                self.close(py);
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits for the next block, looking for Ctrl-C now and then.
+    fn wait(&mut self, py: Python<'_>) -> PyResult<Option<Block>> {
+        let Some(blocks) = self.blocks.as_mut() else { return Ok(None) };
+        self.check.call0(py)?;
+        loop {
+            match py.detach(|| blocks.poll(PATIENCE)).map_err(|error| raise(&error))? {
+                Polled::Block(block) => return Ok(Some(block)),
+                Polled::Pending => py.check_signals()?,
+                Polled::End => return Ok(None),
+            }
+        }
+    }
+
+    /// In a forked child: what is left of this iterator is in another process.
+    fn foreign<T>(&mut self) -> PyResult<T> {
+        match self.blocks.as_mut().map(|blocks| blocks.poll(Duration::ZERO)) {
+            Some(Err(error)) => Err(raise(&error)),
+            _ => Err(raise(&Error::Forked { started: 0, current: std::process::id() })),
+        }
+    }
+}
+
+/// Cuts a block into portions of at most [`PORTION`] batches.
+fn portions(block: &Block) -> VecDeque<Vec<Tensor>> {
+    let mut portions = VecDeque::new();
+    for run in block.runs() {
+        for start in (0..run.len()).step_by(PORTION) {
+            let range = start..(start + PORTION).min(run.len());
+            let slices = run.fields().iter().filter_map(|field| field.slice(range.clone()));
+            portions.push_back(slices.map(Tensor).collect());
+        }
+    }
+    portions
+}

@@ -1,0 +1,214 @@
+//! The plan, for one rank.
+
+use batchloom::cut::{FixedSize, Rule};
+use batchloom::deal::Uneven;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::error::{ArgumentError, raise};
+use crate::exchange::Tensor;
+
+/// A plan as one rank sees it. Written about in batchloom/plan.py.
+#[pyclass(frozen, module = "batchloom._native")]
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) plan: batchloom::Plan,
+    pub(crate) rank: u32,
+}
+
+/// Where a sample comes: step, rank, index.
+type Place = (u64, u32, u64);
+
+#[pymethods]
+impl Plan {
+    #[new]
+    #[pyo3(signature = (samples, batch_size, *, shuffle, drop_last, seed, uneven, epoch, rank, world))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
+    fn new(
+        samples: u64,
+        batch_size: u64,
+        shuffle: bool,
+        drop_last: bool,
+        seed: u64,
+        uneven: &str,
+        epoch: u64,
+        rank: u32,
+        world: u32,
+    ) -> PyResult<Self> {
+        let plan = batchloom::Plan::builder(samples)
+            .batch_size(batch_size)
+            .shuffle(shuffle)
+            .drop_last(drop_last)
+            .seed(seed)
+            .uneven(parse(uneven)?)
+            .epoch(epoch)
+            .world(world)
+            .build()
+            .map_err(|error| raise(&error))?;
+        match rank < world {
+            true => Ok(Self { plan, rank }),
+            false => Err(raise(&batchloom::Error::Rank { rank, world })),
+        }
+    }
+
+    fn __len__(&self) -> PyResult<usize> {
+        Ok(usize::try_from(self.plan.steps_of(self.rank))?)
+    }
+
+    /// The samples of this rank's batch at `step`, as int64.
+    fn indices(&self, step: u64) -> PyResult<Tensor> {
+        let indices = self.plan.indices(step, self.rank).map_err(|error| raise(&error))?;
+        numbers(&indices)
+    }
+
+    /// Samples and tokens over all ranks at `step`, and the samples of each rank's batch.
+    fn step(&self, step: u64) -> PyResult<(u64, u64, Vec<Tensor>)> {
+        let step = self.plan.step(step).map_err(|error| raise(&error))?;
+        let batches = step.batches.iter().map(|batch| numbers(batch)).collect::<PyResult<_>>()?;
+        Ok((step.samples, step.tokens, batches))
+    }
+
+    /// Where `sample` comes.
+    fn places(&self, sample: u64) -> PyResult<Vec<Place>> {
+        let places = self.plan.places(sample).map_err(|error| raise(&error))?;
+        Ok(places.into_iter().map(|place| (place.step, place.rank, place.index)).collect())
+    }
+
+    /// What the plan costs.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let stats = self.plan.stats();
+        let dict = PyDict::new(py);
+        dict.set_item("samples", stats.samples)?;
+        dict.set_item("batches", stats.batches)?;
+        dict.set_item("steps", stats.steps)?;
+        dict.set_item("world", stats.world)?;
+        dict.set_item("real", stats.real)?;
+        dict.set_item("padded", stats.padded)?;
+        dict.set_item("padding", stats.padding)?;
+        dict.set_item("dropped", stats.dropped)?;
+        dict.set_item("repeated", stats.repeated)?;
+        dict.set_item("earlier", stats.earlier)?;
+        dict.set_item("largest", stats.largest)?;
+        dict.set_item("imbalance", stats.imbalance)?;
+        Ok(dict)
+    }
+
+    /// The same run in another epoch, from its start.
+    fn at_epoch(&self, epoch: u64) -> Self {
+        Self { plan: self.plan.at_epoch(epoch), rank: self.rank }
+    }
+
+    /// The state after `steps` steps, as Python values.
+    fn state<'py>(&self, py: Python<'py>, steps: u64) -> PyResult<Bound<'py, PyDict>> {
+        write_state(py, &self.plan.state(steps))
+    }
+
+    /// The rest of the epoch that a state interrupted.
+    fn resume(&self, state: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let plan = self.plan.resume(&read_state(state)?).map_err(|error| raise(&error))?;
+        Ok(Self { plan, rank: self.rank })
+    }
+
+    #[getter]
+    fn fingerprint(&self) -> String {
+        self.plan.fingerprint()
+    }
+
+    #[getter]
+    fn samples(&self) -> u64 {
+        self.plan.samples()
+    }
+
+    #[getter]
+    fn batch_size(&self) -> u64 {
+        match self.plan.rule() {
+            Rule::FixedSize(rule) => rule.batch_size(),
+            _ => 0,
+        }
+    }
+
+    #[getter]
+    fn shuffle(&self) -> bool {
+        self.plan.shuffle()
+    }
+
+    #[getter]
+    fn seed(&self) -> u64 {
+        self.plan.seed()
+    }
+
+    #[getter]
+    fn epoch(&self) -> u64 {
+        self.plan.epoch()
+    }
+
+    #[getter]
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    #[getter]
+    fn world(&self) -> u32 {
+        self.plan.world()
+    }
+
+    #[getter]
+    fn drop_last(&self) -> bool {
+        self.plan.drop_last()
+    }
+
+    #[getter]
+    fn uneven(&self) -> &'static str {
+        self.plan.uneven().name()
+    }
+}
+
+/// The rule for batches of `batch_size` samples.
+pub(crate) fn fixed(batch_size: u64) -> PyResult<FixedSize> {
+    FixedSize::new(batch_size).map_err(|error| raise(&error))
+}
+
+pub(crate) fn parse(uneven: &str) -> PyResult<Uneven> {
+    uneven.parse().map_err(ArgumentError::new_err)
+}
+
+/// Sample numbers as int64; no plan numbers more than 2^62.
+fn numbers(indices: &[u64]) -> PyResult<Tensor> {
+    let numbers: Vec<i64> = indices.iter().map(|index| index.cast_signed()).collect();
+    let len = numbers.len();
+    batchloom::Tensor::from_vec(numbers, &[len]).map(Tensor).map_err(|error| raise(&error))
+}
+
+/// A state as a dict of plain values.
+pub(crate) fn write_state<'py>(py: Python<'py>, state: &batchloom::plan::State) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("version", state.version)?;
+    dict.set_item("fingerprint", &state.fingerprint)?;
+    dict.set_item("seed", state.seed)?;
+    dict.set_item("epoch", state.epoch)?;
+    dict.set_item("batches", state.batches)?;
+    let worlds: Vec<[u64; 2]> = state.worlds.iter().map(|&(world, steps)| [u64::from(world), steps]).collect();
+    dict.set_item("worlds", worlds)?;
+    Ok(dict)
+}
+
+/// A state from a dict of plain values.
+pub(crate) fn read_state(dict: &Bound<'_, PyDict>) -> PyResult<batchloom::plan::State> {
+    fn read<'py, T: for<'a> FromPyObject<'a, 'py>>(dict: &Bound<'py, PyDict>, key: &str) -> PyResult<T> {
+        let damaged = |what: &str| crate::error::StateError::new_err(format!("the state is damaged: {key} {what}"));
+        let value = dict.get_item(key)?.ok_or_else(|| damaged("is missing"))?;
+        let text = value.repr()?.to_string();
+        value.extract().map_err(|_| damaged(&format!("is {text}")))
+    }
+    Ok(batchloom::plan::State {
+        version: read(dict, "version")?,
+        fingerprint: read(dict, "fingerprint")?,
+        seed: read(dict, "seed")?,
+        epoch: read(dict, "epoch")?,
+        batches: read(dict, "batches")?,
+        worlds: read::<Vec<[u64; 2]>>(dict, "worlds")?
+            .into_iter()
+            .map(|[world, steps]| Ok((u32::try_from(world)?, steps)))
+            .collect::<PyResult<_>>()?,
+    })
+}
