@@ -41,7 +41,7 @@ pub(crate) struct Loader(batchloom::Loader);
 impl Loader {
     #[new]
     #[pyo3(signature = (
-        fields, batch_size, *, shuffle, drop_last, seed, uneven, rank, world, num_threads, prefetch, poison=false
+        fields, batch_size, *, shuffle, drop_last, seed, uneven, rank, world, num_threads, prefetch, block_bytes=None, poison=false
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
     fn new(
@@ -55,6 +55,7 @@ impl Loader {
         world: u32,
         num_threads: Option<usize>,
         prefetch: usize,
+        block_bytes: Option<usize>,
         poison: bool,
     ) -> PyResult<Self> {
         let fields = fields.into_iter().map(|(name, tensor)| (name, tensor.0.clone()));
@@ -70,6 +71,9 @@ impl Loader {
             .poison(poison);
         if let Some(threads) = num_threads {
             builder = builder.threads(threads);
+        }
+        if let Some(bytes) = block_bytes {
+            builder = builder.block_bytes(bytes);
         }
         builder.build().map(Self).map_err(|error| raise(&error))
     }

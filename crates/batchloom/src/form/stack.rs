@@ -60,33 +60,34 @@ pub(crate) fn stack(source: &[u8], rows: &Rows, indices: &[u64], target: &mut [u
 /// Rows of `N` bytes that lie one after the other.
 fn narrow<const N: usize>(source: &[u8], indices: &[u64], target: &mut [u8], slots: Slots) {
     let rows = source.as_chunks::<N>().0;
-    let mut at = 0;
-    for batch in target.chunks_mut(slots.stride) {
-        let batch = batch.as_chunks_mut::<N>().0;
-        let left = slots.batch.min(indices.len() - at);
-        let ahead = indices[(at + AHEAD_NARROW).min(indices.len())..].iter().map(|index| Some(*index));
-        let ahead = ahead.chain(std::iter::repeat(None));
-        for ((row, index), next) in batch[..left].iter_mut().zip(&indices[at..at + left]).zip(ahead) {
-            if let Some(next) = next {
-                prefetch_row(source, row_number(next) * N, N);
-            }
+    for (number, batch) in target.chunks_mut(slots.stride).enumerate() {
+        let start = number * slots.batch;
+        let end = (start + slots.batch).min(indices.len());
+        let wanted = &indices[start..end];
+        // The rows to ask for meanwhile: as many, some places on; fewer at the very end.
+        let ahead = &indices[(start + AHEAD_NARROW).min(indices.len())..(end + AHEAD_NARROW).min(indices.len())];
+        let (early, late) = batch.as_chunks_mut::<N>().0[..wanted.len()].split_at_mut(ahead.len());
+        let (first, last) = wanted.split_at(ahead.len());
+        for ((row, index), next) in early.iter_mut().zip(first).zip(ahead) {
+            prefetch_row(source, row_number(*next) * N, N);
             *row = rows[row_number(*index)];
         }
-        at += left;
+        for (row, index) in late.iter_mut().zip(last) {
+            *row = rows[row_number(*index)];
+        }
     }
 }
 
 /// Rows of any length that lie one after the other.
 fn wide(source: &[u8], bytes: usize, indices: &[u64], target: &mut [u8], slots: Slots) {
-    let mut place = 0;
-    for batch in target.chunks_mut(slots.stride) {
-        for row in batch.chunks_exact_mut(bytes).take(slots.batch.min(indices.len() - place)) {
-            if let Some(next) = indices.get(place + AHEAD_WIDE) {
+    let mut ahead = indices.iter().skip(AHEAD_WIDE);
+    for (batch, wanted) in target.chunks_mut(slots.stride).zip(indices.chunks(slots.batch)) {
+        for (row, index) in batch.chunks_exact_mut(bytes).zip(wanted) {
+            if let Some(next) = ahead.next() {
                 prefetch_row(source, row_number(*next) * bytes, bytes);
             }
-            let start = row_number(indices[place]) * bytes;
+            let start = row_number(*index) * bytes;
             row.copy_from_slice(&source[start..start + bytes]);
-            place += 1;
         }
     }
 }
@@ -94,9 +95,8 @@ fn wide(source: &[u8], bytes: usize, indices: &[u64], target: &mut [u8], slots: 
 /// Rows of any layout, run by run.
 fn strided(source: &[u8], rows: &Rows, indices: &[u64], target: &mut [u8], slots: Slots) {
     let bytes = rows.bytes();
-    let mut indices = indices.iter();
-    for batch in target.chunks_mut(slots.stride) {
-        for (row, index) in batch.chunks_exact_mut(bytes).take(slots.batch).zip(&mut indices) {
+    for (batch, wanted) in target.chunks_mut(slots.stride).zip(indices.chunks(slots.batch)) {
+        for (row, index) in batch.chunks_exact_mut(bytes).zip(wanted) {
             let start = offset(rows.offset, rows.stride, row_number(*index));
             copy_runs(source, start, &rows.steps, rows.run, row);
         }
@@ -114,13 +114,16 @@ fn copy_runs(source: &[u8], start: usize, steps: &[(usize, isize)], run: usize, 
     }
 }
 
-/// Asks for the first lines of a row and for its last one.
+/// Asks for the first lines of a row, and for the first ones of the page that it runs into: the processor follows a
+/// row within a page, but does not go on to the next.
 #[inline(always)]
 fn prefetch_row(source: &[u8], start: usize, bytes: usize) {
     for line in (0..bytes.min(ASKED)).step_by(LINE) {
         prefetch(source, start + line);
     }
-    prefetch(source, start + bytes - 1);
+    if bytes > 8 {
+        prefetch(source, start + bytes - 1);
+    }
 }
 
 /// `start + stride * index`; inside the source by the layout's check, or a bounds check panics later.
