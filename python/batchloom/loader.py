@@ -23,7 +23,7 @@ class DataLoader:
 
     A batch is a tuple of arrays, or a dict where the dataset's fields are named; each array ``[samples, ...]``,
     compact, 64-byte aligned, the consumer's own to keep and to write to. Its memory returns to the loader when the
-    last array of its block (about 8 MiB of consecutive batches) is gone.
+    last array of its block (about 4 MiB of consecutive batches) is gone.
 
     Threads start at ``iter()`` and end with the iterator. A loader does not pickle and an iterator does not survive
     a fork; datasets and plans do both.

@@ -75,10 +75,10 @@ impl Tensor {
     /// A view of one element along the first dimension.
     fn index(&self, index: usize) -> PyResult<Self> {
         let (len, found) = (self.__len__(), index);
-        self.0.index(index).map(Self).ok_or_else(|| raise(&batchloom::Error::StepRange {
-            found: found as u64,
-            steps: len as u64,
-        }))
+        self.0
+            .index(index)
+            .map(Self)
+            .ok_or_else(|| raise(&batchloom::Error::StepRange { found: found as u64, steps: len as u64 }))
     }
 
     /// The first two dimensions as one. The caller has checked `is_compact`.
@@ -98,7 +98,9 @@ impl Tensor {
     /// The same bytes read as another type of the same size.
     fn reinterpret(&self, dtype: &str) -> PyResult<Self> {
         let other = DType::named(dtype).and_then(|dtype| self.0.reinterpret(dtype));
-        other.map(Self).ok_or_else(|| DTypeError::new_err(format!("{} cannot be read as {dtype}", self.0.dtype())))
+        other
+            .map(Self)
+            .ok_or_else(|| DTypeError::new_err(format!("{} cannot be read as {dtype}", self.0.dtype())))
     }
 
     /// DLPack: the device of the memory.
@@ -150,7 +152,8 @@ impl Tensor {
         let shape: Vec<i64> = tensor.shape().iter().map(|len| len.cast_signed() as i64).collect();
         let strides: Vec<i64> = tensor.strides().iter().map(|stride| (stride / size) as i64).collect();
         let known = DTYPES.iter().find(|(dtype, _)| *dtype == tensor.dtype());
-        let (_, dtype) = known.ok_or_else(|| DTypeError::new_err(format!("no DLPack type for {}", tensor.dtype())))?;
+        let (_, dtype) =
+            known.ok_or_else(|| DTypeError::new_err(format!("no DLPack type for {}", tensor.dtype())))?;
         let data = tensor.bytes().as_ptr().wrapping_add(tensor.layout().offset());
         let metadata = Dynamic::new(shape, strides);
         let described = metadata.initialize_as::<M>(Box::new(tensor.clone()));
@@ -190,7 +193,8 @@ pub(crate) fn borrow(object: &Bound<'_, PyAny>, field: &str) -> PyResult<Tensor>
     require_cpu(&request, field)?;
     let imported = request.import(None, None)?;
     let (tensor, start) = {
-        let described = imported.validate().map_err(|error| DataError::new_err(format!("field {field}: {error}")))?;
+        let described =
+            imported.validate().map_err(|error| DataError::new_err(format!("field {field}: {error}")))?;
         describe(&described, field)?
     };
     let Description { dtype, shape, strides, offset, len } = tensor;
@@ -230,7 +234,8 @@ fn describe(tensor: &TensorRef<'_>, field: &str) -> PyResult<(Description, *cons
     let strides: Vec<isize> = Option::ok_or(strides, invalid("a stride is larger than memory"))?;
     let (below, above) = reach(&shape, &strides, size).ok_or_else(|| invalid("it is larger than memory"))?;
     let len = if shape.contains(&0) { 0 } else { below + above };
-    let first = tensor.data_ptr().cast::<u8>().wrapping_add(usize::try_from(tensor.byte_offset()).unwrap_or(0));
+    let first =
+        tensor.data_ptr().cast::<u8>().wrapping_add(usize::try_from(tensor.byte_offset()).unwrap_or(0));
     let offset = if len == 0 { 0 } else { below };
     Ok((Description { dtype, shape, strides, offset, len }, first.wrapping_sub(below)))
 }

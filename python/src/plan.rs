@@ -180,14 +180,18 @@ fn numbers(indices: &[u64]) -> PyResult<Tensor> {
 }
 
 /// A state as a dict of plain values.
-pub(crate) fn write_state<'py>(py: Python<'py>, state: &batchloom::plan::State) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn write_state<'py>(
+    py: Python<'py>,
+    state: &batchloom::plan::State,
+) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("version", state.version)?;
     dict.set_item("fingerprint", &state.fingerprint)?;
     dict.set_item("seed", state.seed)?;
     dict.set_item("epoch", state.epoch)?;
     dict.set_item("batches", state.batches)?;
-    let worlds: Vec<[u64; 2]> = state.worlds.iter().map(|&(world, steps)| [u64::from(world), steps]).collect();
+    let worlds: Vec<[u64; 2]> =
+        state.worlds.iter().map(|&(world, steps)| [u64::from(world), steps]).collect();
     dict.set_item("worlds", worlds)?;
     Ok(dict)
 }
@@ -195,7 +199,8 @@ pub(crate) fn write_state<'py>(py: Python<'py>, state: &batchloom::plan::State) 
 /// A state from a dict of plain values.
 pub(crate) fn read_state(dict: &Bound<'_, PyDict>) -> PyResult<batchloom::plan::State> {
     fn read<'py, T: for<'a> FromPyObject<'a, 'py>>(dict: &Bound<'py, PyDict>, key: &str) -> PyResult<T> {
-        let damaged = |what: &str| crate::error::StateError::new_err(format!("the state is damaged: {key} {what}"));
+        let damaged =
+            |what: &str| crate::error::StateError::new_err(format!("the state is damaged: {key} {what}"));
         let value = dict.get_item(key)?.ok_or_else(|| damaged("is missing"))?;
         let text = value.repr()?.to_string();
         value.extract().map_err(|_| damaged(&format!("is {text}")))

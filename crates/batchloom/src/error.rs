@@ -34,7 +34,9 @@ pub enum Error {
         found: u64,
     },
     /// There is nothing to iterate.
-    #[error("the dataset has no samples; expected at least 1 (check the filter or the path that produced it)")]
+    #[error(
+        "the dataset has no samples; expected at least 1 (check the filter or the path that produced it)"
+    )]
     NoSamples,
     /// A dataset without fields has no length.
     #[error("the dataset has no fields; expected at least one array")]
@@ -173,7 +175,9 @@ pub enum Error {
         expected: usize,
     },
     /// A batch larger than memory can be addressed.
-    #[error("a batch of {samples} samples of {row} bytes is larger than this machine can address; use a smaller batch_size")]
+    #[error(
+        "a batch of {samples} samples of {row} bytes is larger than this machine can address; use a smaller batch_size"
+    )]
     BatchTooLarge {
         /// Samples in the batch.
         samples: u64,
@@ -235,8 +239,12 @@ impl Error {
             | Self::Layout { .. }
             | Self::Shape { .. } => Kind::Data,
             Self::StepRange { .. } | Self::SampleRange { .. } => Kind::Range,
-            Self::StateVersion { .. } | Self::StateFingerprint { .. } | Self::StateDamaged { .. } => Kind::State,
-            Self::Memory { .. } | Self::Spawn { .. } | Self::Worker { .. } | Self::Forked { .. } => Kind::Runtime,
+            Self::StateVersion { .. } | Self::StateFingerprint { .. } | Self::StateDamaged { .. } => {
+                Kind::State
+            }
+            Self::Memory { .. } | Self::Spawn { .. } | Self::Worker { .. } | Self::Forked { .. } => {
+                Kind::Runtime
+            }
         }
     }
 }

@@ -1,4 +1,47 @@
-#![doc = "temp"]
+//! A batching engine for deep learning: mini-batches at memory speed, in an order that is a pure function of a few
+//! integers.
+//!
+//! Data goes one way, and the modules are its stages:
+//!
+//! ```text
+//!             order          cut            deal             form               hand over
+//! dataset ──▶ which sample ─▶ which samples ─▶ which batch, ─▶ bytes of several ─▶ batches are views
+//! (sizes)     comes when      share a batch    which rank,     batches at once,    sliced out of the block
+//!                                              which step      one block
+//! ```
+//!
+//! - [`Plan`] ([`order`], [`cut`], [`deal`], [`plan`]): integers only, no data. Any step of any epoch in O(1) time and
+//!   memory; equal steps for every rank; exact resume with any number of ranks.
+//! - [`Loader`] ([`tensor`], [`dataset`], [`loader`]): moves bytes, decides nothing. Own threads, bounded memory,
+//!   blocks that are recycled when the last batch that views them is gone.
+//!
+//! ```
+//! use batchloom::{Loader, Tensor, TensorDataset};
+//!
+//! let x = Tensor::from_vec((0..1000).map(|x| x as f32).collect(), &[100, 10])?;
+//! let y = Tensor::from_vec((0..100_i64).collect(), &[100])?;
+//! let loader = Loader::builder(TensorDataset::new([("x", x), ("y", y)])?).batch_size(16).shuffle(true).build()?;
+//! for batch in &loader {
+//!     let batch = batch?;
+//!     let (x, y) = (&batch.fields()[0], &batch.fields()[1]);
+//!     assert_eq!(x.shape()[0], y.shape()[0]);
+//! }
+//! # Ok::<(), batchloom::Error>(())
+//! ```
+//!
+//! # Compared with what a reader may know
+//!
+//! | | here | a shuffled index list | a pool of loader processes |
+//! |---|---|---|---|
+//! | memory of an epoch's order | 200 bytes | 8 bytes a sample | 8 bytes a sample |
+//! | first batch of a billion samples | microseconds | tens of seconds | tens of seconds |
+//! | resume in mid-epoch | O(1), any world size | replay | replay |
+//! | steps of each rank | equal, known beforehand | as the sampler pads | as the sampler pads |
+//! | work for each sample | one row copy | one row copy | a call, a pickle, a copy, a stack |
+//!
+//! # Panics
+//! Nothing here panics on what a user passes, except index-like functions that say so, as slices do.
+
 pub mod cut;
 pub mod dataset;
 pub mod deal;
@@ -8,6 +51,7 @@ pub mod loader;
 pub mod order;
 pub mod plan;
 pub mod tensor;
+
 pub use dataset::TensorDataset;
 pub use error::{Error, Kind, Result};
 pub use loader::Loader;

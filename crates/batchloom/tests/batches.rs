@@ -46,9 +46,10 @@ impl Source {
         }
         let mut memory = vec![0xEE_u8; step + 8];
         for (number, element) in elements(&shape).enumerate() {
-            let at = element.iter().zip(&strides).fold(offset, |at, (index, stride)| {
-                at.wrapping_add_signed(stride * index.cast_signed())
-            });
+            let at = element
+                .iter()
+                .zip(&strides)
+                .fold(offset, |at, (index, stride)| at.wrapping_add_signed(stride * index.cast_signed()));
             memory[at..at + size].copy_from_slice(&value(number, size));
         }
         Tensor::new(Bytes::from(memory), self.dtype, &shape, &strides, offset).unwrap()
@@ -99,7 +100,7 @@ fn bytes_of(tensor: &Tensor) -> Vec<u8> {
     assert!(tensor.layout().is_compact(size), "{:?}", tensor.layout());
     let start = tensor.layout().offset();
     let bytes = &tensor.bytes()[start..start + tensor.layout().elements() * size];
-    assert!(bytes.is_empty() || bytes.as_ptr().addr() % 64 == 0, "not aligned");
+    assert!(bytes.is_empty() || bytes.as_ptr().addr().is_multiple_of(64), "not aligned");
     bytes.to_vec()
 }
 
@@ -174,7 +175,8 @@ proptest! {
 fn every_narrow_width() {
     for width in (1..=130).chain([255, 256, 511, 512, 513, 4095, 4096, 5000]) {
         let rows = 97;
-        let values: Vec<u8> = (0..rows * width).map(|number| (number / width * 7 + number % width) as u8).collect();
+        let values: Vec<u8> =
+            (0..rows * width).map(|number| (number / width * 7 + number % width) as u8).collect();
         let x = Tensor::from_vec(values, &[rows, width]).unwrap();
         let loader = Loader::builder(TensorDataset::new([("x", x)]).unwrap());
         let loader = loader.batch_size(10).shuffle(true).threads(1).build().unwrap();
@@ -198,7 +200,8 @@ fn datasets_without_rows_or_width() {
     assert_eq!(Loader::builder(dataset).build().unwrap_err(), Error::NoSamples);
     let flat = Tensor::from_vec(Vec::<f32>::new(), &[5, 0]).unwrap();
     let loader = Loader::builder(TensorDataset::new([("x", flat)]).unwrap()).batch_size(2).build().unwrap();
-    let shapes: Vec<_> = loader.iter().unwrap().map(|batch| batch.unwrap().fields()[0].shape().to_vec()).collect();
+    let shapes: Vec<_> =
+        loader.iter().unwrap().map(|batch| batch.unwrap().fields()[0].shape().to_vec()).collect();
     assert_eq!(shapes, [[2, 0], [2, 0], [1, 0]]);
 }
 
@@ -237,6 +240,9 @@ fn a_layout_outside_its_memory_is_refused() {
         (&[2], &[isize::MIN], 0),
         (&[1], &[4], usize::MAX),
     ] {
-        assert!(matches!(tensor(shape, strides, offset), Err(Error::Layout { .. })), "{shape:?} {strides:?} {offset}");
+        assert!(
+            matches!(tensor(shape, strides, offset), Err(Error::Layout { .. })),
+            "{shape:?} {strides:?} {offset}"
+        );
     }
 }

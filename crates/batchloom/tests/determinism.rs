@@ -48,7 +48,10 @@ fn threads_delays_and_block_sizes_never_show() {
             for delays in [0, 1, 999] {
                 let loader = loader(threads, block_bytes, prefetch, delays);
                 for expected in &expected[..if block_bytes == 1 { 1 } else { 2 }] {
-                    assert!(epoch(&loader) == *expected, "{threads} threads, blocks of {block_bytes}, {delays}");
+                    assert!(
+                        epoch(&loader) == *expected,
+                        "{threads} threads, blocks of {block_bytes}, {delays}"
+                    );
                 }
             }
         }

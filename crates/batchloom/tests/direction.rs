@@ -15,8 +15,13 @@ const MAY_USE: [(&str, &[&str]); 8] = [
 ];
 
 /// What `lib.rs` exports at the top, and the folder it comes from.
-const EXPORTED: [(&str, &str); 5] =
-    [("Plan", "plan"), ("Tensor", "tensor"), ("DType", "tensor"), ("TensorDataset", "dataset"), ("Loader", "loader")];
+const EXPORTED: [(&str, &str); 5] = [
+    ("Plan", "plan"),
+    ("Tensor", "tensor"),
+    ("DType", "tensor"),
+    ("TensorDataset", "dataset"),
+    ("Loader", "loader"),
+];
 
 #[test]
 fn imports_point_one_way() {
@@ -27,7 +32,11 @@ fn imports_point_one_way() {
             if path.extension().is_some_and(|extension| extension == "rs") {
                 let text = std::fs::read_to_string(&path).unwrap();
                 for used in used(&text) {
-                    assert!(used == folder || allowed.contains(&used.as_str()), "{} uses {used}", path.display());
+                    assert!(
+                        used == folder || allowed.contains(&used.as_str()),
+                        "{} uses {used}",
+                        path.display()
+                    );
                 }
             }
         }
@@ -42,7 +51,9 @@ fn used(text: &str) -> Vec<String> {
             let names = import.trim_end_matches(';').trim_start_matches('{').trim_end_matches('}');
             names.split(", ").map(|name| name.split("::").next().unwrap().to_owned()).collect::<Vec<_>>()
         })
-        .map(|name| EXPORTED.iter().find(|(export, _)| *export == name).map_or(name, |(_, from)| (*from).to_owned()))
+        .map(|name| {
+            EXPORTED.iter().find(|(export, _)| *export == name).map_or(name, |(_, from)| (*from).to_owned())
+        })
         .filter(|name| MAY_USE.iter().any(|(folder, _)| folder == name))
         .collect()
 }

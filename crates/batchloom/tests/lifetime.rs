@@ -17,7 +17,8 @@ fn dataset() -> TensorDataset {
 
 #[test]
 fn batches_outlive_everything() {
-    let loader = Loader::builder(dataset()).batch_size(9).shuffle(true).threads(2).block_bytes(3000).poison(true);
+    let loader =
+        Loader::builder(dataset()).batch_size(9).shuffle(true).threads(2).block_bytes(3000).poison(true);
     let loader = loader.build().unwrap();
     let plans: Vec<_> = (0..3).map(|epoch| loader.plan(epoch)).collect();
     let epochs: Vec<Vec<_>> = (0..3).map(|_| loader.iter().unwrap().map(Result::unwrap).collect()).collect();
@@ -35,7 +36,8 @@ fn batches_outlive_everything() {
 /// Of every few batches one is kept while the blocks of the others are poisoned and used again.
 #[test]
 fn a_kept_batch_keeps_its_block() {
-    let loader = Loader::builder(dataset()).batch_size(9).threads(2).block_bytes(2000).poison(true).build().unwrap();
+    let loader =
+        Loader::builder(dataset()).batch_size(9).threads(2).block_bytes(2000).poison(true).build().unwrap();
     let mut kept = Vec::new();
     for epoch in 0..5 {
         for (step, batch) in loader.iter().unwrap().enumerate() {

@@ -100,7 +100,9 @@ fn rank_of(permutation: &[u64]) -> usize {
 /// Where a sample lands is uniform, for sizes small and large, square and not.
 #[test]
 fn positions_are_uniform() {
-    for samples in [7, 12, 13, 64, 100, 1000, 4096, 4097, 65_537, 1 << 20, 100_000_007, 1 << 32, (1 << 40) + 1] {
+    for samples in
+        [7, 12, 13, 64, 100, 1000, 4096, 4097, 65_537, 1 << 20, 100_000_007, 1 << 32, (1 << 40) + 1]
+    {
         let buckets = samples.min(20);
         for position in [0, 1, samples / 2, samples - 1] {
             let mut counts = vec![0; usize::try_from(buckets).unwrap()];
@@ -153,7 +155,9 @@ fn fixed_points_are_rare() {
     for samples in [10_u64, 100, 1000, 5000] {
         let keys = 4000;
         let fixed: usize = (0..keys)
-            .map(|seed| (0_u64..).zip(all(samples, &key(seed, 2))).filter(|(place, sample)| place == sample).count())
+            .map(|seed| {
+                (0_u64..).zip(all(samples, &key(seed, 2))).filter(|(place, sample)| place == sample).count()
+            })
             .sum();
         let mean = fixed as f64 / keys as f64;
         assert!((mean - 1.0).abs() < 5.0 / (keys as f64).sqrt(), "{mean} fixed points of {samples}");

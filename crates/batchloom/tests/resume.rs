@@ -72,8 +72,9 @@ proptest! {
         let options = Options { drop_last: false, uneven: Uneven::Pad, ..options };
         let plan = options.build().unwrap();
         let steps = (plan.steps() as f64 * stop) as u64;
-        let rest = Options { world, ..options.clone() }.build().unwrap().resume(&plan.state(steps)).unwrap();
-        let left: usize = options.batches().iter().skip((steps * u64::from(options.world)) as usize).map(Vec::len).sum();
+        let (batches, before) = (options.batches(), (steps * u64::from(options.world)) as usize);
+        let left: usize = batches.iter().skip(before).map(Vec::len).sum();
+        let rest = Options { world, ..options }.build().unwrap().resume(&plan.state(steps)).unwrap();
         let stats = rest.stats();
         prop_assert_eq!(stats.real - stats.repeated, left as u64);
         prop_assert_eq!(stats.dropped, 0);
@@ -106,7 +107,10 @@ fn foreign_and_damaged_states_are_refused() {
     let other = Plan::builder(101).batch_size(8).shuffle(true).build().unwrap();
     assert!(matches!(other.resume(&good).unwrap_err(), Error::StateFingerprint { .. }));
     let refused = |state: State| plan.resume(&state).unwrap_err();
-    assert!(matches!(refused(State { version: 9, ..good.clone() }), Error::StateVersion { found: 9, expected: 1 }));
+    assert!(matches!(
+        refused(State { version: 9, ..good.clone() }),
+        Error::StateVersion { found: 9, expected: 1 }
+    ));
     assert!(matches!(refused(State { seed: 1, ..good.clone() }), Error::StateFingerprint { .. }));
     assert!(matches!(refused(State { batches: 6, ..good.clone() }), Error::StateDamaged { .. }));
     assert!(matches!(refused(State { worlds: vec![(0, 5)], ..good.clone() }), Error::StateDamaged { .. }));

@@ -65,7 +65,8 @@ fn narrow<const N: usize>(source: &[u8], indices: &[u64], target: &mut [u8], slo
         let end = (start + slots.batch).min(indices.len());
         let wanted = &indices[start..end];
         // The rows to ask for meanwhile: as many, some places on; fewer at the very end.
-        let ahead = &indices[(start + AHEAD_NARROW).min(indices.len())..(end + AHEAD_NARROW).min(indices.len())];
+        let ahead =
+            &indices[(start + AHEAD_NARROW).min(indices.len())..(end + AHEAD_NARROW).min(indices.len())];
         let (early, late) = batch.as_chunks_mut::<N>().0[..wanted.len()].split_at_mut(ahead.len());
         let (first, last) = wanted.split_at(ahead.len());
         for ((row, index), next) in early.iter_mut().zip(first).zip(ahead) {

@@ -36,7 +36,8 @@ pub(super) struct Fields {
 
 impl Fields {
     pub(super) fn new(dataset: &TensorDataset) -> Self {
-        let kinds = dataset.fields().iter().map(|field| (field.dtype(), field.shape()[1..].to_vec())).collect();
+        let kinds =
+            dataset.fields().iter().map(|field| (field.dtype(), field.shape()[1..].to_vec())).collect();
         let bytes = dataset.fields().iter().map(|field| field.bytes().clone());
         let sources = dataset.rows().into_iter().zip(bytes).collect();
         Self { names: dataset.names().into(), sources, kinds }
@@ -130,7 +131,8 @@ impl BlockLayout {
         let mut cuts = Vec::new();
         for (run, pieces) in self.runs.iter().zip(pieces) {
             for ((offset, stride), (rows, _)) in run.slots.iter().zip(&fields.sources) {
-                let start = |piece: &Piece| offset + piece.batches.start * stride + piece.rows.start * rows.bytes();
+                let start =
+                    |piece: &Piece| offset + piece.batches.start * stride + piece.rows.start * rows.bytes();
                 cuts.extend(pieces.iter().map(start));
             }
         }
@@ -154,7 +156,10 @@ impl RunLayout {
                 .collect(),
             whole => (0..self.batches)
                 .step_by(whole)
-                .map(|batch| Piece { batches: batch..(batch + whole).min(self.batches), rows: 0..self.samples })
+                .map(|batch| Piece {
+                    batches: batch..(batch + whole).min(self.batches),
+                    rows: 0..self.samples,
+                })
                 .collect(),
         }
     }

@@ -13,8 +13,8 @@ use crate::deal::Uneven;
 use crate::plan::PlanBuilder;
 use crate::{Error, Plan, Result, TensorDataset};
 
-/// Bytes of a block: large enough that fixed costs vanish, small enough that a few stay in a shared cache.
-const BLOCK_BYTES: usize = 8 << 20;
+/// Bytes of a block: large enough that fixed costs vanish, small enough that those in flight stay in a shared cache.
+const BLOCK_BYTES: usize = 4 << 20;
 
 /// More threads than this only wait for memory.
 const MOST_THREADS: usize = 8;
@@ -87,7 +87,7 @@ impl LoaderBuilder {
         self
     }
 
-    /// About how many bytes a block holds; at least one batch. Default: 8 MiB.
+    /// About how many bytes a block holds; at least one batch. Default: 4 MiB.
     pub fn block_bytes(mut self, block_bytes: usize) -> Self {
         self.block_bytes = block_bytes;
         self

@@ -42,7 +42,8 @@ impl Pool {
     /// A buffer of at least `bytes` bytes, its contents unspecified.
     pub(super) fn take(&self, bytes: usize) -> Result<Buffer> {
         let mut free = self.lock();
-        let best = free.iter().enumerate().filter(|(_, buffer)| buffer.len() >= bytes).min_by_key(|(_, b)| b.len());
+        let best =
+            free.iter().enumerate().filter(|(_, buffer)| buffer.len() >= bytes).min_by_key(|(_, b)| b.len());
         match best.map(|(place, _)| place) {
             Some(place) => Ok(free.swap_remove(place)),
             None => {

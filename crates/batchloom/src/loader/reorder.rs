@@ -77,27 +77,24 @@ impl Queue {
     }
 
     /// The next task, opening a block by `open` where that is allowed; none when there will be no more.
-    pub(super) fn take(&self, open: impl Fn(u64) -> Result<Opened>) -> Option<Task> {
+    ///
+    /// # Errors
+    /// What `open` returned.
+    pub(super) fn take(&self, open: impl Fn(u64) -> Result<Opened>) -> Result<Option<Task>> {
         let mut inner = self.lock();
         loop {
             if inner.stopped {
-                return None;
+                return Ok(None);
             }
             if let Some(task) = inner.tasks.pop_front() {
-                return Some(task);
+                return Ok(Some(task));
             }
             if inner.opened == self.blocks {
-                return None;
+                return Ok(None);
             }
             if inner.slots.is_empty() || inner.bytes.saturating_add(self.largest) <= self.limit {
-                match open(inner.opened) {
-                    Ok(opened) => self.admit(&mut inner, opened),
-                    Err(error) => {
-                        drop(inner);
-                        self.fail(error);
-                        return None;
-                    }
-                }
+                let opened = open(inner.opened)?;
+                self.admit(&mut inner, opened);
             } else {
                 inner = self.work.wait(inner).unwrap_or_else(PoisonError::into_inner);
             }

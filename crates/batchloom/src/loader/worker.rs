@@ -1,6 +1,7 @@
 //! Workers: threads that fill pieces of blocks.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -76,7 +77,8 @@ impl Job {
         indices.resize(batches * rows, 0);
         let step = run.step + piece.batches.start as u64;
         self.plan.fill(step, self.rank, piece.rows.start as u64, indices)?;
-        for ((mut region, (rows_of, source)), (_, stride)) in regions.into_iter().zip(&self.fields.sources).zip(&run.slots)
+        for ((mut region, (rows_of, source)), (_, stride)) in
+            regions.into_iter().zip(&self.fields.sources).zip(&run.slots)
         {
             let stride = if batches == 1 { region.len() } else { *stride };
             stack(source, rows_of, indices, &mut region, Slots { batch: rows, stride });
@@ -96,24 +98,32 @@ pub(super) fn start(count: usize, job: &Arc<Job>, queue: &Arc<Queue>) -> Result<
         let failed = |error: std::io::Error| Error::Spawn { reason: error.to_string() };
         thread::Builder::new().name(format!("batchloom-{number}")).spawn(work).map_err(failed)
     };
-    let workers = (0..count).map(spawn).collect();
-    if matches!(workers, Err(_)) {
+    let workers: Result<Vec<_>> = (0..count).map(spawn).collect();
+    if workers.is_err() {
         queue.stop();
     }
     workers
 }
 
-/// The life of a worker: takes tasks until there are none, or the queue stops.
+/// The life of a worker. Whatever ends it badly, a panic included, reaches the consumer.
 fn work(job: &Job, queue: &Queue) {
-    let mut indices = Vec::new();
-    while let Some(task) = queue.take(|block| job.open(block)) {
-        let block = task.block;
-        match catch_unwind(AssertUnwindSafe(|| job.fill(task, &mut indices))) {
-            Ok(Ok(())) => queue.finish(block),
-            Ok(Err(error)) => queue.fail(error),
-            Err(cause) => queue.fail(Error::Worker { block, message: message(&*cause) }),
-        }
+    let current = Cell::new(0);
+    match catch_unwind(AssertUnwindSafe(|| fill_tasks(job, queue, &current))) {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => queue.fail(error),
+        Err(cause) => queue.fail(Error::Worker { block: current.get(), message: message(&*cause) }),
     }
+}
+
+/// Takes tasks until there are none, or the queue stops. Notes the block at hand in `current`.
+fn fill_tasks(job: &Job, queue: &Queue, current: &Cell<u64>) -> Result<()> {
+    let mut indices = Vec::new();
+    while let Some(task) = queue.take(|block| job.open(block))? {
+        current.set(task.block);
+        job.fill(task, &mut indices)?;
+        queue.finish(current.get());
+    }
+    Ok(())
 }
 
 /// What a panic said.

@@ -29,7 +29,7 @@ pub const VERSION: u32 = 1;
 pub const LIMIT: u64 = 1 << 62;
 
 /// Positions that go through the rounds side by side.
-const LANES: usize = 128;
+const LANES: usize = 64;
 
 /// Rounds for sides long enough to mix quickly, and for the short ones that do not.
 const ROUNDS: usize = 8;

@@ -204,7 +204,8 @@ impl Plan {
             let positions = self.positions(step, rank)?;
             let start = positions.start + skip;
             // The only rank takes all batches, so that its positions follow each other.
-            let end = if self.world == 1 { self.cut.samples_before(self.cut.batches()) } else { positions.end };
+            let end =
+                if self.world == 1 { self.cut.samples_before(self.cut.batches()) } else { positions.end };
             let (now, later) = out.split_at_mut(out.len().min(length(end.saturating_sub(start))));
             self.order.fill(start, now);
             (step, skip, out) = (step + 1, 0, later);

@@ -45,7 +45,11 @@ impl Buffer {
     /// # Panics
     /// Where the cuts do not ascend or leave the buffer.
     pub(crate) fn split(mut self, cuts: &[usize]) -> (Whole, Vec<Region>) {
-        assert!(cuts.is_sorted() && cuts.last().is_none_or(|&end| end <= self.len()), "cuts {cuts:?} in {}", self.len());
+        assert!(
+            cuts.is_sorted() && cuts.last().is_none_or(|&end| end <= self.len()),
+            "cuts {cuts:?} in {}",
+            self.len()
+        );
         let start = self.0.as_mut_ptr();
         let whole = Arc::new(self);
         let region = |cut: &[usize]| Region {

@@ -87,7 +87,8 @@ impl Layout {
             return None;
         }
         *len = range.end - range.start;
-        layout.offset = self.offset.checked_add_signed(stride.checked_mul(isize::try_from(range.start).ok()?)?)?;
+        layout.offset =
+            self.offset.checked_add_signed(stride.checked_mul(isize::try_from(range.start).ok()?)?)?;
         Some(layout)
     }
 

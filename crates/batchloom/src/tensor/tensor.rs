@@ -27,7 +27,13 @@ impl Tensor {
     ///
     /// # Errors
     /// [`Error::Layout`] where an element would lie outside `bytes`.
-    pub fn new(bytes: Bytes, dtype: DType, shape: &[usize], strides: &[isize], offset: usize) -> Result<Self> {
+    pub fn new(
+        bytes: Bytes,
+        dtype: DType,
+        shape: &[usize],
+        strides: &[isize],
+        offset: usize,
+    ) -> Result<Self> {
         let layout = Layout::new(shape, strides, offset, dtype.size(), bytes.len())?;
         Ok(Self { bytes, dtype, layout })
     }
@@ -37,7 +43,8 @@ impl Tensor {
     /// # Errors
     /// [`Error::Shape`] where the shape holds another number of values.
     pub fn from_vec<T: Element + Send + Sync>(values: Vec<T>, shape: &[usize]) -> Result<Self> {
-        let expected = shape.iter().try_fold(1, |product: usize, &len| product.checked_mul(len)).unwrap_or(usize::MAX);
+        let expected =
+            shape.iter().try_fold(1, |product: usize, &len| product.checked_mul(len)).unwrap_or(usize::MAX);
         let layout = Layout::compact(shape, size_of::<T>()).filter(|_| expected == values.len());
         let layout = layout.ok_or(Error::Shape { values: values.len(), shape: shape.to_vec(), expected })?;
         Ok(Self { bytes: Bytes::from_owner(Values(values)), dtype: T::DTYPE, layout })
