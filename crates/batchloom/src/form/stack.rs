@@ -60,6 +60,9 @@ pub(crate) fn stack(source: &[u8], rows: &Rows, indices: &[u64], target: &mut [u
 /// Rows of `N` bytes that lie one after the other.
 fn narrow<const N: usize>(source: &[u8], indices: &[u64], target: &mut [u8], slots: Slots) {
     let rows = source.as_chunks::<N>().0;
+    for index in &indices[..AHEAD_NARROW.min(indices.len())] {
+        prefetch_row(source, row_number(*index) * N, N);
+    }
     for (number, batch) in target.chunks_mut(slots.stride).enumerate() {
         let start = number * slots.batch;
         let end = (start + slots.batch).min(indices.len());
@@ -81,6 +84,9 @@ fn narrow<const N: usize>(source: &[u8], indices: &[u64], target: &mut [u8], slo
 
 /// Rows of any length that lie one after the other.
 fn wide(source: &[u8], bytes: usize, indices: &[u64], target: &mut [u8], slots: Slots) {
+    for index in &indices[..AHEAD_WIDE.min(indices.len())] {
+        prefetch_row(source, row_number(*index) * bytes, bytes);
+    }
     let mut ahead = indices.iter().skip(AHEAD_WIDE);
     for (batch, wanted) in target.chunks_mut(slots.stride).zip(indices.chunks(slots.batch)) {
         for (row, index) in batch.chunks_exact_mut(bytes).zip(wanted) {

@@ -16,7 +16,7 @@ use crate::{DType, Error, Plan, Result, Tensor, TensorDataset};
 const ALIGN: usize = 64;
 
 /// A piece holds about this many bytes, so that it and what is read for it fit a core's cache,
-const PIECE_BYTES: usize = 256 * 1024;
+const PIECE_BYTES: usize = 512 * 1024;
 
 /// and at most this many samples, so that their numbers do.
 const PIECE_SAMPLES: usize = 8192;
