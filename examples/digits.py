@@ -17,12 +17,11 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+import batchloom as bl
 import torch
 from sklearn.datasets import load_digits
 from torch import nn
 from tqdm import tqdm
-
-import batchloom as bl
 
 EPOCHS = 30
 BATCH = 32

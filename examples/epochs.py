@@ -10,11 +10,10 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import batchloom as bl
 import torch
 from batch_iter import BatchIter
 from tqdm import tqdm
-
-import batchloom as bl
 
 BATCH = 64
 ROUNDS = 5

@@ -3,10 +3,13 @@
 from collections.abc import Callable
 from typing import Any, final
 
+__all__ = ["Batches", "Loader", "Plan", "Tensor", "__version__", "borrow", "forked"]
+
 __version__: str
 
 def borrow(object: Any, field: str) -> Tensor: ...
 def forked() -> None: ...
+
 @final
 class Tensor:
     @property

@@ -58,9 +58,7 @@ def splitter(fields: Sequence[Field], names: Sequence[str] | None, output: str |
     if names is None:
         return lambda tensors: list(zip(*_cut(views, tensors), strict=True))
     keys = tuple(names)
-    return lambda tensors: [
-        dict(zip(keys, batch, strict=True)) for batch in zip(*_cut(views, tensors), strict=True)
-    ]
+    return lambda tensors: [dict(zip(keys, batch, strict=True)) for batch in zip(*_cut(views, tensors), strict=True)]
 
 
 def _cut(views: Sequence[Callable[[Tensor], Any]], tensors: Sequence[Tensor]) -> list[Any]:

@@ -84,7 +84,7 @@ def require(dtype: str, label: str) -> None:
             import ml_dtypes  # noqa: F401
         except ModuleNotFoundError:
             raise DTypeError(
-                f'field {label} is {dtype}, which NumPy has only with the package ml_dtypes; install it, or use '
+                f"field {label} is {dtype}, which NumPy has only with the package ml_dtypes; install it, or use "
                 'output="torch"'
             ) from None
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any, NamedTuple, SupportsIndex, overload
+from dataclasses import dataclass
+from typing import Any, SupportsIndex, overload
 
 import numpy
 
-from batchloom import _native
+from batchloom import _native as engine
 from batchloom.arguments import U32, whole
 from batchloom.cut import FixedSize
 from batchloom.errors import ArgumentError, RangeError
@@ -16,7 +17,8 @@ from batchloom.errors import ArgumentError, RangeError
 Indices = numpy.ndarray[Any, numpy.dtype[numpy.int64]]
 
 
-class Place(NamedTuple):
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
     """Where a sample comes: at which step, on which rank, at which index of the batch."""
 
     step: int
@@ -24,7 +26,8 @@ class Place(NamedTuple):
     index: int
 
 
-class Step(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
     """One step over all ranks.
 
     Attributes:
@@ -69,10 +72,7 @@ class Plan:
         DataError: There are no samples, or too many.
     """
 
-    __slots__ = ("_native", "_past")
-
-    _native: _native.Plan
-    _past: dict[str, Any] | None
+    __slots__ = ("_native",)
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Plan:
         rank: int = 0,
         world: int = 1,
     ) -> None:
-        self._native = _native.Plan(
+        self._native = engine.Plan(
             whole("samples", samples),
             rule(batch_size, batching).batch_size,
             shuffle=bool(shuffle),
@@ -101,7 +101,7 @@ class Plan:
         )
 
     @classmethod
-    def _wrap(cls, native: _native.Plan) -> Plan:
+    def _wrap(cls, native: engine.Plan) -> Plan:
         plan = cls.__new__(cls)
         plan._native = native
         return plan
@@ -122,7 +122,7 @@ class Plan:
         """
         if isinstance(step, slice):
             return [self[place] for place in range(*step.indices(len(self)))]
-        return numpy.from_dlpack(self._native.indices(_within(step, len(self))))
+        return _array(self._native.indices(_within(step, len(self))))
 
     def __iter__(self) -> Iterator[Indices]:
         """Yield the samples of each batch."""
@@ -136,7 +136,7 @@ class Plan:
         """
         index = _within(step, self.stats()["steps"])
         samples, tokens, batches = self._native.step(index)
-        return Step(index, samples, tokens, tuple(numpy.from_dlpack(batch) for batch in batches))
+        return Step(index, samples, tokens, tuple(_array(batch) for batch in batches))
 
     def where(self, sample: SupportsIndex) -> list[Place]:
         """Return where ``sample`` comes: O(1).
@@ -263,6 +263,10 @@ def rule(batch_size: int | None, batching: FixedSize | None) -> FixedSize:
 def _rebuild(samples: int, options: dict[str, Any], state: dict[str, Any]) -> Plan:
     plan = Plan(samples, **options)
     return Plan._wrap(plan._native.resume(state)) if state["batches"] else plan
+
+
+def _array(numbers: engine.Tensor) -> Indices:
+    return numpy.asarray(numpy.from_dlpack(numbers), dtype=numpy.int64)
 
 
 def _within(index: SupportsIndex, length: int) -> int:

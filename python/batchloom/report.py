@@ -1,4 +1,4 @@
-"""A page that shows a plan: what it costs, its steps, its order. HTML with inline SVG, nothing loaded from elsewhere."""
+"""A page that shows a plan: its costs, its steps, its order. HTML with inline SVG, nothing loaded from elsewhere."""
 
 from __future__ import annotations
 

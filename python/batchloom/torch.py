@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from torch.utils.dlpack import from_dlpack
 
 from batchloom import _native
 from batchloom.errors import DataError, DeviceError, DTypeError
@@ -45,6 +46,6 @@ def views(tensor: _native.Tensor) -> Sequence[torch.Tensor]:
     if tensor.is_compact:
         samples = tensor.shape[1]
         if samples == 0:
-            return list(torch.from_dlpack(tensor))
-        return torch.from_dlpack(tensor.flatten()).unsafe_split(samples)
-    return [batch.squeeze(0) for batch in torch.from_dlpack(tensor).unsafe_split(1)]
+            return list(from_dlpack(tensor))
+        return from_dlpack(tensor.flatten()).unsafe_split(samples)
+    return [batch.squeeze(0) for batch in from_dlpack(tensor).unsafe_split(1)]

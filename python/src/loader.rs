@@ -152,8 +152,9 @@ impl Batches {
     fn close(&mut self, py: Python<'_>) {
         self.ready = Vec::new().into_iter();
         self.portions.clear();
-        let blocks = self.blocks.take();
-        py.detach(|| drop(blocks));
+        if let Some(mut blocks) = self.blocks.take() {
+            py.detach(|| blocks.close());
+        }
     }
 }
 

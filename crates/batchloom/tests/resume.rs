@@ -20,6 +20,7 @@ proptest! {
             let plan = plan.at_epoch(epoch);
             for step in 0..=plan.steps() {
                 let state = saved(&plan.state(step));
+                prop_assert!(state.batches <= options.batches().len() as u64);
                 let rest = options.build().unwrap().resume(&state).unwrap();
                 prop_assert_eq!(rest.state(0), state);
                 for rank in 0..options.world {
