@@ -43,8 +43,8 @@ class DataLoader:
         world: How many processes there are.
         device: ``None`` or ``"cpu"``: batches are made on the CPU.
         output: ``"torch"``, ``"numpy"`` or ``"jax"``; ``None`` for what each field came in.
-        num_threads: How many threads form blocks; ``None`` for one on each core, at most 8, or one in a worker of a
-            torch ``DataLoader``.
+        num_threads: How many threads form blocks, the consumer among them while it waits; ``None`` for one on each
+            core, at most 8, or one in a worker of a torch ``DataLoader``. With one, a thread of its own forms them.
         prefetch: How many blocks are formed ahead of the one in use.
 
     Raises:

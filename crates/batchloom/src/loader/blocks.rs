@@ -4,7 +4,7 @@ use std::mem::ManuallyDrop;
 use std::process;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
@@ -12,7 +12,7 @@ use super::block::{Batch, Block};
 use super::cursor::Delivery;
 use super::pool::Loan;
 use super::reorder::{Next, Queue};
-use super::worker::{Job, start};
+use super::worker::{Job, help, start};
 use crate::{Error, Result};
 
 /// How long a wait without a time limit waits at a time.
@@ -36,10 +36,14 @@ pub struct Blocks {
     workers: Vec<JoinHandle<()>>,
     delivery: Arc<Delivery>,
     process: u32,
+    /// Whether the consumer fills pieces while it waits, and its memory for sample numbers.
+    helps: bool,
+    indices: Vec<u64>,
 }
 
 impl Blocks {
-    /// Starts `threads` workers that form blocks of at most `bytes` bytes, `prefetch` of them ahead.
+    /// Starts to form blocks of at most `bytes` bytes, `prefetch` of them ahead, on `threads` threads. The consumer is
+    /// one of them while it waits, so that it takes no core from a worker; with one thread, that one is a worker.
     pub(super) fn start(
         job: Job,
         delivery: Arc<Delivery>,
@@ -49,8 +53,9 @@ impl Blocks {
     ) -> Result<Self> {
         let job = Arc::new(job);
         let queue = Arc::new(Queue::new(job.blocks(), bytes, bytes.saturating_mul(prefetch)));
-        let workers = start(threads, &job, &queue)?;
-        Ok(Self { job, queue, workers, delivery, process: process::id() })
+        let workers = start(threads.saturating_sub(1).max(1), &job, &queue)?;
+        let (process, helps) = (process::id(), threads > 1);
+        Ok(Self { job, queue, workers, delivery, process, helps, indices: Vec::new() })
     }
 
     /// Waits at most `patience` for the next block.
@@ -59,7 +64,9 @@ impl Blocks {
     /// [`Error::Worker`], [`Error::Memory`], and [`Error::Forked`] in a forked child.
     pub fn poll(&mut self, patience: Duration) -> Result<Polled> {
         self.check_process()?;
-        Ok(match self.queue.next(patience)? {
+        let deadline = Instant::now() + patience;
+        while self.helps && Instant::now() < deadline && help(&self.job, &self.queue, &mut self.indices) {}
+        Ok(match self.queue.next(deadline)? {
             Next::Block(layout, whole) => {
                 // Every region was let go before its piece was counted as filled.
                 let buffer = whole.join().ok_or_else(|| Error::Worker {

@@ -75,7 +75,8 @@ impl LoaderBuilder {
         self.plan(|plan| plan.world(world))
     }
 
-    /// How many workers. Default: one for each core, at most 8.
+    /// How many threads form blocks, the consumer among them while it waits; with one, a worker of its own. Default:
+    /// one for each core, at most 8.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
         self

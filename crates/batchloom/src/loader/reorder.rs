@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::block::BlockLayout;
 use super::worker::Task;
@@ -76,29 +76,43 @@ impl Queue {
         Self { inner: Mutex::new(inner), work: Condvar::new(), ready: Condvar::new(), blocks, largest, limit }
     }
 
-    /// The next task, opening a block by `open` where that is allowed; none when there will be no more.
+    /// A worker's next task, opening a block by `open` where that is allowed; none when there will be no more.
     ///
     /// # Errors
     /// What `open` returned.
     pub(super) fn take(&self, open: impl Fn(u64) -> Result<Opened>) -> Result<Option<Task>> {
         let mut inner = self.lock();
-        loop {
-            if inner.stopped {
-                return Ok(None);
-            }
-            if let Some(task) = inner.tasks.pop_front() {
-                return Ok(Some(task));
-            }
-            if inner.opened == self.blocks {
-                return Ok(None);
-            }
-            if inner.slots.is_empty() || inner.bytes.saturating_add(self.largest) <= self.limit {
-                let opened = open(inner.opened)?;
-                self.admit(&mut inner, opened);
-            } else {
-                inner = self.work.wait(inner).unwrap_or_else(PoisonError::into_inner);
+        while !inner.stopped && (!inner.tasks.is_empty() || inner.opened < self.blocks) {
+            match self.next_task(&mut inner, &open)? {
+                Some(task) => return Ok(Some(task)),
+                None => inner = self.work.wait(inner).unwrap_or_else(PoisonError::into_inner),
             }
         }
+        Ok(None)
+    }
+
+    /// A task for the consumer, to do something useful while it waits: none where the front block is ready, or where
+    /// there is nothing to do at the moment.
+    ///
+    /// # Errors
+    /// What `open` returned.
+    pub(super) fn take_waiting(&self, open: impl Fn(u64) -> Result<Opened>) -> Result<Option<Task>> {
+        let mut inner = self.lock();
+        let ready = inner.slots.front().is_some_and(|slot| slot.left == 0);
+        if ready || inner.stopped {
+            return Ok(None);
+        }
+        self.next_task(&mut inner, &open)
+    }
+
+    /// The next task, if there is one or a block may be opened.
+    fn next_task(&self, inner: &mut Inner, open: &impl Fn(u64) -> Result<Opened>) -> Result<Option<Task>> {
+        let fits = inner.slots.is_empty() || inner.bytes.saturating_add(self.largest) <= self.limit;
+        if inner.tasks.is_empty() && inner.opened < self.blocks && fits {
+            let opened = open(inner.opened)?;
+            self.admit(inner, opened);
+        }
+        Ok(inner.tasks.pop_front())
     }
 
     fn admit(&self, inner: &mut Inner, opened: Opened) {
@@ -122,12 +136,11 @@ impl Queue {
         }
     }
 
-    /// The next block if it is ready within `patience`.
+    /// The next block if it is ready before `deadline`.
     ///
     /// # Errors
     /// What a worker reported.
-    pub(super) fn next(&self, patience: Duration) -> Result<Next> {
-        let deadline = Instant::now() + patience;
+    pub(super) fn next(&self, deadline: Instant) -> Result<Next> {
         let mut inner = self.lock();
         loop {
             if let Some(error) = &inner.failure {

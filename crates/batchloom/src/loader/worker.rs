@@ -105,25 +105,40 @@ pub(super) fn start(count: usize, job: &Arc<Job>, queue: &Arc<Queue>) -> Result<
     workers
 }
 
-/// The life of a worker. Whatever ends it badly, a panic included, reaches the consumer.
+/// The life of a worker: fills pieces until there are none, or the queue stops.
 fn work(job: &Job, queue: &Queue) {
-    let current = Cell::new(0);
-    match catch_unwind(AssertUnwindSafe(|| fill_tasks(job, queue, &current))) {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => queue.fail(error),
-        Err(cause) => queue.fail(Error::Worker { block: current.get(), message: message(&*cause) }),
-    }
+    let mut indices = Vec::new();
+    while fill_one(job, queue, &mut indices, || queue.take(|block| job.open(block))) {}
 }
 
-/// Takes tasks until there are none, or the queue stops. Notes the block at hand in `current`.
-fn fill_tasks(job: &Job, queue: &Queue, current: &Cell<u64>) -> Result<()> {
-    let mut indices = Vec::new();
-    while let Some(task) = queue.take(|block| job.open(block))? {
+/// Fills one piece of whatever block is due, for a consumer that would wait otherwise; false where there is none.
+pub(super) fn help(job: &Job, queue: &Queue, indices: &mut Vec<u64>) -> bool {
+    fill_one(job, queue, indices, || queue.take_waiting(|block| job.open(block)))
+}
+
+/// Takes a task and fills its piece; false where there is none. Whatever goes wrong, a panic included, reaches the
+/// consumer through the queue.
+fn fill_one(
+    job: &Job,
+    queue: &Queue,
+    indices: &mut Vec<u64>,
+    take: impl Fn() -> Result<Option<Task>>,
+) -> bool {
+    let current = Cell::new(0);
+    let filled = catch_unwind(AssertUnwindSafe(|| {
+        let Some(task) = take()? else { return Ok(false) };
         current.set(task.block);
-        job.fill(task, &mut indices)?;
+        job.fill(task, indices)?;
         queue.finish(current.get());
-    }
-    Ok(())
+        Ok(true)
+    }));
+    let failure = match filled {
+        Ok(Ok(filled)) => return filled,
+        Ok(Err(error)) => error,
+        Err(cause) => Error::Worker { block: current.get(), message: message(&*cause) },
+    };
+    queue.fail(failure);
+    false
 }
 
 /// What a panic said.
