@@ -1,12 +1,26 @@
 """Checks of arguments that are the same everywhere."""
 
 import operator
+from collections.abc import Sequence
 from typing import SupportsIndex
 
 from batchloom.errors import ArgumentError
 
 U32 = 2**32 - 1
 U64 = 2**64 - 1
+
+UNEVEN = ("pad", "short")
+
+
+def choice(name: str, value: object, allowed: Sequence[str]) -> str:
+    """Return ``value``, one of ``allowed``.
+
+    Raises:
+        ArgumentError: It is none of them.
+    """
+    if isinstance(value, str) and value in allowed:
+        return value
+    raise ArgumentError(f"{name} is {value!r}; expected {' or '.join(map(repr, allowed))}")
 
 
 def whole(name: str, value: SupportsIndex, least: int = 0, most: int = U64) -> int:

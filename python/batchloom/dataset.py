@@ -20,7 +20,8 @@ class TensorDataset:
     Fields are borrowed, never copied: the dataset shares their memory, whatever it weighs. So do not resize
     them, and do not write to them while a loader runs. (A row that is not contiguous in memory, as in
     ``X[:, ::2]`` or ``X.T``, is gathered element by element: correct, without a copy of the whole, but slower
-    than a contiguous one.)
+    than a contiguous one. Only elements that are not aligned to their size, as those of a packed record, are
+    copied, once, when the dataset is made.)
 
     Raises:
         ArgumentError: Positional and named fields are mixed.
@@ -30,7 +31,7 @@ class TensorDataset:
         DeviceError: A tensor on another device than the CPU.
     """
 
-    def __init__(self, *fields: Any, **named: Any) -> None:
+    def __init__(self, /, *fields: Any, **named: Any) -> None:
         if fields and named:
             raise ArgumentError("positional and named fields are mixed; expected all of one kind")
         self._names = tuple(named) if named else None
@@ -59,7 +60,7 @@ class TensorDataset:
         """Return one sample, a row of every field: a tuple, or a dict where fields are named."""
         if not -len(self) <= sample < len(self):
             raise RangeError(f"sample {sample} is outside the dataset; expected 0 <= sample < {len(self)}")
-        rows = tuple(field.array[sample] for field in self._fields)
+        rows = tuple(field.row(sample) for field in self._fields)
         return rows if self._names is None else dict(zip(self._names, rows, strict=True))
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -12,10 +12,13 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy
 from batchloom._native import Tensor
-from batchloom.errors import ArgumentError, DataError
+from batchloom.errors import ArgumentError, DataError, DTypeError, Error
 
 OUTPUTS = ("torch", "numpy", "jax")
+
+MOST_DIMENSIONS = 62
 
 Split = Callable[[list[Tensor]], list[Any]]
 """Cuts one tensor a field, each ``[batches, samples, ...]``, into a list of batches."""
@@ -29,7 +32,7 @@ class Field:
         self.array = array
         self.framework = _framework_of(label, array)
         self._module = _module(self.framework)
-        self.tensor: Tensor = self._module.borrow(array, label)
+        self.tensor = _borrow(self._module, array, label)
         self._address = self._module.address(array, label)
 
     def check(self) -> None:
@@ -37,12 +40,36 @@ class Field:
         found = self._module.address(self.array, self.label)
         if found != self._address:
             raise DataError(
-                f"field {self.label} was resized or moved: it had (address, shape) {self._address} when the "
+                f"field {self.label} was resized or moved: it had (address, shape, strides) {self._address} when the "
                 f"dataset was made and has {found} now; make a new TensorDataset after changing it"
             )
 
+    def row(self, sample: int) -> Any:
+        """Return one row of the array."""
+        array = self.array if hasattr(self.array, "__getitem__") else numpy.from_dlpack(self.array)
+        return array[sample]
+
     def __repr__(self) -> str:
         return f"{self.label}: {self.tensor.dtype}{self.tensor.shape}"
+
+
+def _borrow(module: Any, array: Any, label: str) -> Tensor:
+    """Share an array's memory; what a framework refuses becomes an error of ours, in one line."""
+    try:
+        tensor: Tensor = module.borrow(array, label)
+    except Error:
+        raise
+    except Exception as error:
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        kind = f"{type(array).__name__} of type {getattr(array, 'dtype', None)}"
+        refused = DataError if isinstance(error, ValueError | OverflowError) else DTypeError
+        raise refused(f"field {label}, a {kind}, cannot be shared: {reason}") from error
+    if len(tensor.shape) > MOST_DIMENSIONS:
+        raise DataError(
+            f"field {label} has {len(tensor.shape)} dimensions; expected at most {MOST_DIMENSIONS}, so that a block of "
+            "batches has no more than the 64 that frameworks know"
+        )
+    return tensor
 
 
 def splitter(fields: Sequence[Field], names: Sequence[str] | None, output: str | None) -> Split:

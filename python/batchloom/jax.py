@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-
 from batchloom import _native
 from batchloom.errors import DeviceError
 
@@ -19,7 +18,7 @@ def borrow(array: Any, label: str) -> _native.Tensor:
     return _native.borrow(array, label)
 
 
-def address(array: Any, label: str) -> tuple[int, tuple[int, ...]]:
+def address(array: Any, label: str) -> tuple[Any, ...]:
     """Where the memory is: JAX arrays never move."""
     return id(array), tuple(array.shape)
 

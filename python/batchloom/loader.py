@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from batchloom import _native
-from batchloom.arguments import whole
+from batchloom.arguments import UNEVEN, choice, whole
 from batchloom.cut import FixedSize
 from batchloom.dataset import TensorDataset
 from batchloom.errors import ArgumentError, DeviceError, StateError
 from batchloom.plan import Plan, rule
 from batchloom.world import is_worker, place
+
+# More threads, or more blocks ahead, than any machine has use for.
+MOST = 4096
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_native.forked)
@@ -73,7 +76,7 @@ class DataLoader:
     ) -> None:
         if not isinstance(dataset, TensorDataset):
             raise ArgumentError(f"dataset is a {type(dataset).__name__}; expected a TensorDataset")
-        if device is not None and str(device) != "cpu":
+        if device is not None and str(device).partition(":")[0] != "cpu":
             raise DeviceError(f'device is {device}; expected None or "cpu", where batches are made')
         self.dataset = dataset
         self.batching = rule(batch_size, batching)
@@ -85,11 +88,11 @@ class DataLoader:
             shuffle=bool(shuffle),
             drop_last=bool(drop_last),
             seed=whole("seed", seed),
-            uneven=uneven,
+            uneven=choice("uneven", uneven, UNEVEN),
             rank=self.rank,
             world=self.world,
             num_threads=_threads(num_threads),
-            prefetch=whole("prefetch", prefetch, least=1),
+            prefetch=whole("prefetch", prefetch, least=1, most=MOST),
             poison=bool(os.environ.get("BATCHLOOM_POISON")),
         )
 
@@ -150,5 +153,5 @@ class DataLoader:
 
 def _threads(num_threads: int | None) -> int | None:
     if num_threads is not None:
-        return whole("num_threads", num_threads, least=1)
+        return whole("num_threads", num_threads, least=1, most=MOST)
     return 1 if is_worker() else None

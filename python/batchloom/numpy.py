@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
+import mmap
 from collections.abc import Sequence
 from typing import Any
 
 import numpy
-
 from batchloom import _native
 from batchloom.errors import DataError, DTypeError
 
@@ -36,45 +35,45 @@ def borrow(array: Any, label: str) -> _native.Tensor:
             f"field {label} has byte order {array.dtype.byteorder!r}; expected this machine's: use "
             f'.astype(dtype.newbyteorder("="))'
         )
-    try:
-        return _native.borrow(array, label)
-    except (BufferError, TypeError) as error:
+    if array.dtype.kind not in "biufc":
         raise DTypeError(
-            f"field {label} of type {array.dtype} cannot be shared ({error}); expected booleans, integers, floats or "
-            "complex numbers, aligned to their size"
-        ) from error
+            f"field {label} has type {array.dtype}; expected booleans, integers, floats or complex numbers"
+        )
+    if any(stride % array.itemsize for stride in array.strides):
+        array = numpy.ascontiguousarray(array)  # elements that are not aligned, as in a packed record
+    return _native.borrow(array, label)
 
 
-def address(array: Any, label: str) -> tuple[int, tuple[int, ...]]:
-    """Where the memory is. A memory map is compared with its file: what was cut off cannot be read."""
+def address(array: Any, label: str) -> tuple[Any, ...]:
+    """Where the memory is, and how it is laid out. A memory map is compared with its file: what was cut off is gone."""
     if not isinstance(array, numpy.ndarray):
         return id(array), tuple(getattr(array, "shape", ()))
-    if isinstance(array, numpy.memmap):
-        _require_file(array, label)
-    return array.__array_interface__["data"][0], array.shape
+    _require_file(array, label)
+    return array.__array_interface__["data"][0], array.shape, array.strides
 
 
-def _require_file(array: numpy.memmap[Any, Any], label: str) -> None:
-    mapped = getattr(array, "_mmap", None)
-    filename = getattr(array, "filename", None)
-    if mapped is None or filename is None:
+def _require_file(array: Any, label: str) -> None:
+    """Raise if ``array`` is, or is a view of, a memory map whose file is shorter than the map by now."""
+    mapping, offset, name = _mapping(array)
+    if mapping is None:
         return
     try:
-        found = os.stat(filename).st_size
-    except OSError:
-        return  # Deleted, but still mapped: the pages stay.
-    offset = array.offset - array.offset % _granularity()
-    expected = offset + len(mapped)
+        found = mapping.size()  # of the file that is mapped, whatever its name stands for now
+    except (OSError, ValueError):
+        return  # no file behind it
+    expected = offset + len(mapping)
     if found < expected:
-        raise DataError(
-            f"field {label} maps {expected} bytes of {filename}, which now has {found}; the file was truncated"
-        )
+        raise DataError(f"field {label} maps {expected} bytes of {name}, which now has {found}: it was truncated")
 
 
-def _granularity() -> int:
-    import mmap
-
-    return mmap.ALLOCATIONGRANULARITY
+def _mapping(array: Any) -> tuple[mmap.mmap | None, int, str]:
+    """Return the memory map that an array lies in, if any; where in its file it starts, and the file's name, if known."""
+    offset, name = 0, "a file"
+    while array is not None and not isinstance(array, mmap.mmap):
+        if isinstance(array, numpy.memmap) and array.offset is not None:
+            offset, name = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY, str(array.filename)
+        array = array.obj if isinstance(array, memoryview) else getattr(array, "base", None)
+    return array, offset, name
 
 
 def require(dtype: str, label: str) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, SupportsIndex, overload
 
 import numpy
-
 from batchloom import _native as engine
-from batchloom.arguments import U32, whole
+from batchloom.arguments import U32, UNEVEN, choice, whole
 from batchloom.cut import FixedSize
 from batchloom.errors import ArgumentError, RangeError
 
@@ -94,7 +94,7 @@ class Plan:
             shuffle=bool(shuffle),
             drop_last=bool(drop_last),
             seed=whole("seed", seed),
-            uneven=uneven,
+            uneven=choice("uneven", uneven, UNEVEN),
             epoch=whole("epoch", epoch),
             rank=whole("rank", rank, most=U32),
             world=whole("world", world, most=U32),
@@ -271,7 +271,7 @@ def _array(numbers: engine.Tensor) -> Indices:
 
 def _within(index: SupportsIndex, length: int) -> int:
     """Return ``index`` as a number from 0, where a negative one counts from the end."""
-    number = index.__index__()
+    number = operator.index(index)
     if not -length <= number < length:
         raise RangeError(f"index {number} is out of range; expected 0 <= index < {length}")
     return number % length

@@ -72,12 +72,12 @@ def _steps(plan: Plan) -> str:
     width, height = WIDTH / max(len(columns), 1), HEIGHT / plan.world
     cells = []
     for place, step in enumerate(columns):
-        for rank, batch in enumerate(plan.step(step).batches):
-            shade = 0.15 + 0.85 * len(batch) / largest
+        for rank, size in enumerate(plan._native.sizes(step)):
+            shade = 0.15 + 0.85 * size / largest
             cells.append(
                 f'<rect x="{place * width:.2f}" y="{rank * height:.2f}" width="{width * 0.9:.2f}" '
                 f'height="{height * 0.9:.2f}" fill-opacity="{shade:.2f}">'
-                f"<title>step {step}, rank {rank}: {len(batch)} samples</title></rect>"
+                f"<title>step {step}, rank {rank}: {size} samples</title></rect>"
             )
     return "\n".join(cells)
 

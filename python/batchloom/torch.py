@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch.utils.dlpack import from_dlpack
-
 from batchloom import _native
 from batchloom.errors import DataError, DeviceError, DTypeError
+from torch.utils.dlpack import from_dlpack
 
 
 def borrow(array: torch.Tensor, label: str) -> _native.Tensor:
@@ -19,16 +18,15 @@ def borrow(array: torch.Tensor, label: str) -> _native.Tensor:
         raise DeviceError(
             f"field {label} is on {array.device}; expected a tensor on the CPU: use .cpu() before making the dataset"
         )
-    dense = array.detach().resolve_conj().resolve_neg()
-    try:
-        return _native.borrow(dense, label)
-    except (BufferError, RuntimeError) as error:
-        raise DTypeError(f"field {label} of type {array.dtype} cannot be shared: {error}") from error
+    tensor = _native.borrow(array.detach().resolve_conj().resolve_neg(), label)
+    if f"torch.{tensor.dtype}" != str(array.dtype):
+        raise DTypeError(f"field {label} is {array.dtype}, which would come out as {tensor.dtype}")
+    return tensor
 
 
-def address(array: torch.Tensor, label: str) -> tuple[int, tuple[int, ...]]:
-    """Where the memory is."""
-    return array.data_ptr(), tuple(array.shape)
+def address(array: torch.Tensor, label: str) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    """Where the memory is, and how it is laid out."""
+    return array.data_ptr(), tuple(array.shape), array.stride()
 
 
 def require(dtype: str, label: str) -> None:
@@ -43,9 +41,8 @@ def views(tensor: _native.Tensor) -> Sequence[torch.Tensor]:
     ``unsafe_split`` differs from ``split`` in one thing: autograd takes its results for separate tensors, not for
     views of one. They are: batches do not overlap, so writing to one in place must not count as writing to all.
     """
-    if tensor.is_compact:
-        samples = tensor.shape[1]
-        if samples == 0:
-            return list(from_dlpack(tensor))
-        return from_dlpack(tensor.flatten()).unsafe_split(samples)
-    return [batch.squeeze(0) for batch in from_dlpack(tensor).unsafe_split(1)]
+    # Whatever mode the consumer is in when it asks for one batch, the others of the portion must not be marked by it.
+    with torch.inference_mode(False):
+        if tensor.is_compact:
+            return from_dlpack(tensor.flatten()).unsafe_split(tensor.shape[1])
+        return [batch.squeeze(0) for batch in from_dlpack(tensor).unsafe_split(1)]

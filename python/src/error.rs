@@ -14,7 +14,7 @@ mod class {
     pyo3::import_exception!(batchloom.errors, StateError);
 }
 
-pub(crate) use class::{ArgumentError, DTypeError, DataError, DeviceError, StateError};
+pub(crate) use class::{ArgumentError, DTypeError, DataError, DeviceError, LoaderError, StateError};
 
 /// The exception for an error of the engine.
 pub(crate) fn raise(error: &Error) -> PyErr {
@@ -24,6 +24,6 @@ pub(crate) fn raise(error: &Error) -> PyErr {
         Kind::Data => DataError::new_err(message),
         Kind::Range => class::RangeError::new_err(message),
         Kind::State => StateError::new_err(message),
-        _ => class::LoaderError::new_err(message),
+        _ => LoaderError::new_err(message),
     }
 }

@@ -14,7 +14,7 @@ use dlpark::metadata::Dynamic;
 use dlpark::python::{DlpackExporter, ExportRequest, ImportRequest, ImportedDlpack, export_dlpack};
 use dlpark::tensor::TensorRef;
 use dlpark::{DlpackFlags, Managed, ManagedTensorBase};
-use pyo3::exceptions::PyBufferError;
+use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
 
 use crate::error::{DTypeError, DataError, DeviceError, raise};
@@ -191,7 +191,7 @@ impl AsRef<[u8]> for Borrowed {
 pub(crate) fn borrow(object: &Bound<'_, PyAny>, field: &str) -> PyResult<Tensor> {
     let request = ImportRequest::new(object.as_borrowed())?;
     require_cpu(&request, field)?;
-    let imported = request.import(None, None)?;
+    let imported = request.import(None, None).or_else(|error| import_older(object, error))?;
     let (tensor, start) = {
         let described =
             imported.validate().map_err(|error| DataError::new_err(format!("field {field}: {error}")))?;
@@ -200,6 +200,14 @@ pub(crate) fn borrow(object: &Bound<'_, PyAny>, field: &str) -> PyResult<Tensor>
     let Description { dtype, shape, strides, offset, len } = tensor;
     let bytes = Bytes::from_owner(Borrowed { start, len, _producer: imported });
     batchloom::Tensor::new(bytes, dtype, &shape, &strides, offset).map(Tensor).map_err(|error| raise(&error))
+}
+
+/// Imports from a producer that is older than version negotiation and refused its arguments.
+fn import_older(object: &Bound<'_, PyAny>, error: PyErr) -> PyResult<ImportedDlpack> {
+    match error.is_instance_of::<PyTypeError>(object.py()) {
+        true => ImportRequest::new(object.call_method0("__dlpack__")?.as_borrowed())?.import(None, None),
+        false => Err(error),
+    }
 }
 
 /// What a producer says of its memory, in bytes.

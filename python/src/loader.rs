@@ -6,14 +6,17 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
+use std::vec::IntoIter;
 
+use batchloom::TensorDataset;
 use batchloom::loader::{Block, Blocks, Polled};
-use batchloom::{Error, TensorDataset};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::error::raise;
+use crate::error::{LoaderError, raise};
 use crate::exchange::Tensor;
 use crate::plan::{Plan, fixed, parse, read_state, write_state};
 
@@ -104,23 +107,27 @@ impl Loader {
     /// a list of batches; `check` is called before each block and raises if the data has moved.
     fn batches(&self, split: Py<PyAny>, check: Py<PyAny>) -> PyResult<Batches> {
         let blocks = self.0.blocks().map_err(|error| raise(&error))?;
-        let generation = GENERATION.load(Ordering::Relaxed);
-        let (portions, ready) = (VecDeque::new(), Vec::new().into_iter());
-        Ok(Batches { blocks: Some(blocks), portions, ready, split, check, generation })
+        Ok(Batches::new(blocks, split, check))
     }
 }
 
-/// The batches of one epoch.
-#[pyclass(module = "batchloom._native")]
+/// The batches of one epoch. One thread at a time takes from it; another is told so.
+#[pyclass(frozen, module = "batchloom._native")]
 #[derive(Debug)]
 pub(crate) struct Batches {
+    inner: Mutex<Inner>,
+    generation: u64,
+}
+
+#[derive(Debug)]
+struct Inner {
+    /// None once the iteration has ended.
     blocks: Option<Blocks>,
     /// Parts of the current block that are not cut yet: a tensor for each field.
     portions: VecDeque<Vec<Tensor>>,
-    ready: std::vec::IntoIter<Py<PyAny>>,
-    split: Py<PyAny>,
-    check: Py<PyAny>,
-    generation: u64,
+    ready: IntoIter<Py<PyAny>>,
+    /// What cuts portions, and what checks the data before each block; none once collected.
+    callables: Option<(Py<PyAny>, Py<PyAny>)>,
 }
 
 #[pymethods]
@@ -129,10 +136,59 @@ impl Batches {
         this
     }
 
-    fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        let mut inner = self.lock()?;
         if self.generation != GENERATION.load(Ordering::Relaxed) {
-            return self.foreign();
+            return inner.foreign();
         }
+        inner.next(py)
+    }
+
+    /// Stops the workers and waits for them. Nothing comes any more; batches that were handed over stay valid.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.lock()?.close(py);
+        Ok(())
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // Who is taking a batch right now is not garbage.
+        let Ok(inner) = self.inner.try_lock() else { return Ok(()) };
+        if let Some((split, check)) = &inner.callables {
+            visit.call(split)?;
+            visit.call(check)?;
+        }
+        inner.ready.as_slice().iter().try_for_each(|batch| visit.call(batch))
+    }
+
+    fn __clear__(&self) {
+        if let Ok(mut inner) = self.inner.try_lock() {
+            inner.ready = IntoIter::default();
+            inner.callables = None;
+        }
+    }
+}
+
+impl Batches {
+    fn new(blocks: Blocks, split: Py<PyAny>, check: Py<PyAny>) -> Self {
+        let (portions, ready) = (VecDeque::new(), IntoIter::default());
+        let inner = Inner { blocks: Some(blocks), portions, ready, callables: Some((split, check)) };
+        Self { inner: Mutex::new(inner), generation: GENERATION.load(Ordering::Relaxed) }
+    }
+
+    fn lock(&self) -> PyResult<MutexGuard<'_, Inner>> {
+        match self.inner.try_lock() {
+            Ok(inner) => Ok(inner),
+            Err(TryLockError::Poisoned(inner)) => Ok(inner.into_inner()),
+            Err(TryLockError::WouldBlock) => Err(LoaderError::new_err(
+                "this iterator is in use: another thread, or a call that this one interrupted, is taking a batch \
+                 from it; give each thread an iterator of its own, or a lock",
+            )),
+        }
+    }
+}
+
+impl Inner {
+    fn next(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         loop {
             if let Some(batch) = self.ready.next() {
                 if let Some(blocks) = &self.blocks {
@@ -140,48 +196,36 @@ impl Batches {
                 }
                 return Ok(Some(batch));
             }
+            let Some((split, _)) = &self.callables else { return Ok(None) };
             if let Some(portion) = self.portions.pop_front() {
-                self.ready = self.split.call1(py, (portion,))?.extract::<Vec<_>>(py)?.into_iter();
+                self.ready = split.call1(py, (portion,))?.extract::<Vec<_>>(py)?.into_iter();
             } else if !self.refill(py)? {
                 return Ok(None);
             }
         }
     }
 
-    /// Stops the workers and waits for them. Nothing comes any more; batches that were handed over stay valid.
-    fn close(&mut self, py: Python<'_>) {
-        self.ready = Vec::new().into_iter();
-        self.portions.clear();
-        if let Some(mut blocks) = self.blocks.take() {
-            py.detach(|| blocks.close());
-        }
-    }
-}
-
-impl Batches {
     /// Takes the next block; false where there is none. Whatever ends the iteration also ends its threads.
     fn refill(&mut self, py: Python<'_>) -> PyResult<bool> {
         let block = self.wait(py);
-        match block {
-            Ok(Some(block)) => {
-                self.portions = portions(&block);
-                Ok(true)
-            }
-            Ok(None) => {
-                self.close(py);
-                Ok(false)
-            }
-            Err(error) => {
-                self.close(py);
-                Err(error)
-            }
+        if !matches!(block, Ok(Some(_))) {
+            self.close(py);
         }
+        Ok(match block? {
+            Some(block) => {
+                self.portions = portions(&block);
+                true
+            }
+            None => false,
+        })
     }
 
     /// Waits for the next block, looking for Ctrl-C now and then.
     fn wait(&mut self, py: Python<'_>) -> PyResult<Option<Block>> {
-        let Some(blocks) = self.blocks.as_mut() else { return Ok(None) };
-        self.check.call0(py)?;
+        let (Some(blocks), Some((_, check))) = (self.blocks.as_mut(), &self.callables) else {
+            return Ok(None);
+        };
+        check.call0(py)?;
         loop {
             match py.detach(|| blocks.poll(PATIENCE)).map_err(|error| raise(&error))? {
                 Polled::Block(block) => return Ok(Some(block)),
@@ -191,11 +235,19 @@ impl Batches {
         }
     }
 
-    /// In a forked child: what is left of this iterator is in another process.
-    fn foreign<T>(&mut self) -> PyResult<T> {
+    fn close(&mut self, py: Python<'_>) {
+        self.ready = IntoIter::default();
+        self.portions.clear();
+        if let Some(mut blocks) = self.blocks.take() {
+            py.detach(|| blocks.close());
+        }
+    }
+
+    /// In a forked child: what is left of this iterator is in another process, if anything is.
+    fn foreign<T>(&mut self) -> PyResult<Option<T>> {
         match self.blocks.as_mut().map(|blocks| blocks.poll(Duration::ZERO)) {
             Some(Err(error)) => Err(raise(&error)),
-            _ => Err(raise(&Error::Forked { started: 0, current: std::process::id() })),
+            _ => Ok(None),
         }
     }
 }

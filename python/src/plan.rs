@@ -5,7 +5,7 @@ use batchloom::deal::Uneven;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::error::{ArgumentError, raise};
+use crate::error::{ArgumentError, StateError, raise};
 use crate::exchange::Tensor;
 
 /// A plan as one rank sees it. Written about in batchloom/plan.py.
@@ -66,6 +66,12 @@ impl Plan {
         let step = self.plan.step(step).map_err(|error| raise(&error))?;
         let batches = step.batches.iter().map(|batch| numbers(batch)).collect::<PyResult<_>>()?;
         Ok((step.samples, step.tokens, batches))
+    }
+
+    /// How many samples each rank that takes part sees at `step`.
+    fn sizes(&self, step: u64) -> PyResult<Vec<u64>> {
+        let ranks = (0..self.plan.world()).filter(|rank| step < self.plan.steps_of(*rank));
+        ranks.map(|rank| self.plan.batch_len(step, rank).map_err(|error| raise(&error))).collect()
     }
 
     /// Where `sample` comes.
@@ -196,14 +202,16 @@ pub(crate) fn write_state<'py>(
     Ok(dict)
 }
 
+fn damaged(reason: &str) -> PyErr {
+    StateError::new_err(format!("the state is damaged: {reason}"))
+}
+
 /// A state from a dict of plain values.
 pub(crate) fn read_state(dict: &Bound<'_, PyDict>) -> PyResult<batchloom::plan::State> {
     fn read<'py, T: for<'a> FromPyObject<'a, 'py>>(dict: &Bound<'py, PyDict>, key: &str) -> PyResult<T> {
-        let damaged =
-            |what: &str| crate::error::StateError::new_err(format!("the state is damaged: {key} {what}"));
-        let value = dict.get_item(key)?.ok_or_else(|| damaged("is missing"))?;
+        let value = dict.get_item(key)?.ok_or_else(|| damaged(&format!("{key} is missing")))?;
         let text = value.repr()?.to_string();
-        value.extract().map_err(|_| damaged(&format!("is {text}")))
+        value.extract().map_err(|_| damaged(&format!("{key} is {text}")))
     }
     Ok(batchloom::plan::State {
         version: read(dict, "version")?,
@@ -213,7 +221,10 @@ pub(crate) fn read_state(dict: &Bound<'_, PyDict>) -> PyResult<batchloom::plan::
         batches: read(dict, "batches")?,
         worlds: read::<Vec<[u64; 2]>>(dict, "worlds")?
             .into_iter()
-            .map(|[world, steps]| Ok((u32::try_from(world)?, steps)))
+            .map(|[world, steps]| match u32::try_from(world) {
+                Ok(world) => Ok((world, steps)),
+                Err(_) => Err(damaged(&format!("it holds steps of a world of {world}"))),
+            })
             .collect::<PyResult<_>>()?,
     })
 }

@@ -2,9 +2,8 @@
 
 from html.parser import HTMLParser
 
-import pytest
-
 import batchloom as bl
+import pytest
 
 
 class Page(HTMLParser):

@@ -76,9 +76,14 @@ pub enum Error {
         /// The largest number possible.
         limit: u64,
     },
-    /// A job has at least one process.
-    #[error("world is 0; expected the number of processes, at least 1")]
-    World,
+    /// A job has at least one process, and not more than can be listed.
+    #[error("world is {found}; expected the number of processes, 1 to {limit}")]
+    World {
+        /// The number asked for.
+        found: u32,
+        /// The largest number possible.
+        limit: u32,
+    },
     /// A rank names one of `world` processes.
     #[error("rank is {rank} in a world of {world}; expected 0 <= rank < {world}")]
     Rank {
@@ -224,7 +229,7 @@ impl Error {
     pub fn kind(&self) -> Kind {
         match self {
             Self::BatchSize { .. }
-            | Self::World
+            | Self::World { .. }
             | Self::Rank { .. }
             | Self::NothingLeft { .. }
             | Self::Threads

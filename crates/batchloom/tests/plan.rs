@@ -189,7 +189,8 @@ fn bad_options_are_named() {
     let plan = |samples| Plan::builder(samples);
     assert_eq!(plan(0).build().unwrap_err(), Error::NoSamples);
     assert_eq!(plan(5).batch_size(0).build().unwrap_err(), Error::BatchSize { found: 0 });
-    assert_eq!(plan(5).world(0).build().unwrap_err(), Error::World);
+    assert!(matches!(plan(5).world(0).build().unwrap_err(), Error::World { found: 0, .. }));
+    assert!(matches!(plan(5).world(u32::MAX).build().unwrap_err(), Error::World { found: u32::MAX, .. }));
     assert!(matches!(plan(u64::MAX).build().unwrap_err(), Error::TooManySamples { .. }));
     assert!(matches!(
         plan(10).batch_size(4).world(3).drop_last(true).build().unwrap_err(),

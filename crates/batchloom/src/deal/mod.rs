@@ -2,4 +2,4 @@
 
 mod steps;
 
-pub use steps::{Deal, Uneven};
+pub use steps::{Deal, MOST_RANKS, Uneven};

@@ -9,6 +9,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+/// The largest world: what is known of a step is listed for every rank.
+pub const MOST_RANKS: u32 = 1 << 20;
+
 /// What happens to batches that do not fill the last step, where none may be dropped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -94,9 +97,10 @@ impl Deal {
     /// The steps and ranks that take `batch`: none where it is dropped or came earlier, several where it is repeated.
     pub fn places(&self, batch: u64) -> Vec<(u64, u32)> {
         let once = batch.checked_sub(self.first).filter(|place| *place < self.dealt());
-        let again = (0..self.repeated())
-            .filter(|beyond| beyond % self.batches == batch)
-            .map(|beyond| self.left() + beyond);
+        // Batch b is repeated at places b, b + batches, .. past those that are left.
+        let again =
+            (0..).map(|round| batch + round * self.batches).take_while(|beyond| *beyond < self.repeated());
+        let again = again.map(|beyond| self.left() + beyond);
         once.into_iter().chain(again).map(|place| (place / self.world, self.rank_at(place))).collect()
     }
 

@@ -120,10 +120,15 @@ impl BlockLayout {
         Ok(layout)
     }
 
-    /// The pieces of each run.
+    /// The pieces of each run; none where rows have no width.
     pub(super) fn pieces(&self, fields: &Fields) -> Vec<Vec<Piece>> {
-        let most = (PIECE_BYTES / fields.row_bytes().max(1)).clamp(1, PIECE_SAMPLES);
-        self.runs.iter().map(|run| run.pieces(most)).collect()
+        match fields.row_bytes() {
+            0 => self.runs.iter().map(|_| Vec::new()).collect(),
+            row => {
+                let most = (PIECE_BYTES / row).clamp(1, PIECE_SAMPLES);
+                self.runs.iter().map(|run| run.pieces(most)).collect()
+            }
+        }
     }
 
     /// Where to cut the block's memory into the regions of `pieces`: for each run, for each field, for each piece.

@@ -128,7 +128,7 @@ impl LoaderBuilder {
         }
         Fields::new(&self.dataset).block_size(&plan, self.rank, self.block_bytes)?;
         Ok(Loader {
-            pool: Mutex::new(Pool::new(self.prefetch + 1, self.poison)),
+            pool: Mutex::new(Pool::new(self.prefetch.saturating_add(1), self.poison)),
             cursor: Mutex::new(Cursor::new(plan)),
             dataset: self.dataset,
             rank: self.rank,

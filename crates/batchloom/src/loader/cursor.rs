@@ -54,12 +54,10 @@ impl Cursor {
         self.plan.at_epoch(epoch)
     }
 
-    /// Begins the next iteration.
-    pub(super) fn begin(&mut self) -> (Plan, Arc<Delivery>) {
-        self.plan = self.upcoming();
-        let delivery = Arc::<Delivery>::default();
-        self.delivery = Some(Arc::clone(&delivery));
-        (self.plan.clone(), delivery)
+    /// An iteration has begun: of `plan`, which was [`upcoming`](Self::upcoming), and counted by `delivery`.
+    pub(super) fn begin(&mut self, plan: Plan, delivery: Arc<Delivery>) {
+        self.plan = plan;
+        self.delivery = Some(delivery);
     }
 
     /// Makes `epoch` the next one. An epoch that was loaded and not begun keeps its place.

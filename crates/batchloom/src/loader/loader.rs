@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::block::Fields;
-use super::cursor::Cursor;
+use super::cursor::{Cursor, Delivery};
 use super::pool::Pool;
 use super::worker::{Job, Probe};
 use super::{Batches, Blocks, LoaderBuilder};
@@ -102,12 +102,15 @@ impl Loader {
     /// # Errors
     /// [`Error::Spawn`](crate::Error::Spawn).
     pub fn blocks(&self) -> Result<Blocks> {
-        let (plan, delivery) = self.cursor().begin();
+        let mut cursor = self.cursor();
+        let (plan, delivery) = (cursor.upcoming(), Arc::<Delivery>::default());
         let fields = Fields::new(&self.dataset);
         let (stride, bytes) = fields.block_size(&plan, self.rank, self.block_bytes)?;
         let probe = self.probe.clone();
-        let job = Job { fields, plan, rank: self.rank, stride, pool: self.pool(), probe };
-        Blocks::start(job, delivery, self.threads, bytes, self.prefetch)
+        let job = Job { fields, plan: plan.clone(), rank: self.rank, stride, pool: self.pool(), probe };
+        let blocks = Blocks::start(job, Arc::clone(&delivery), self.threads, bytes, self.prefetch)?;
+        cursor.begin(plan, delivery);
+        Ok(blocks)
     }
 
     /// The pool, or a new one in a forked child.

@@ -120,6 +120,9 @@ impl Queue {
         inner.opened += 1;
         inner.bytes += layout.bytes;
         inner.slots.push_back(Slot { layout, whole, left: tasks.len() });
+        if tasks.is_empty() {
+            self.ready.notify_all();
+        }
         inner.tasks.extend(tasks);
         self.work.notify_all();
     }

@@ -51,8 +51,10 @@ impl Job {
     /// Lays out a block, takes memory for it and lists its pieces.
     pub(super) fn open(&self, block: u64) -> Result<Opened> {
         let layout = BlockLayout::new(&self.fields, &self.plan, self.rank, self.steps(block))?;
+        // Memory first: where there is none for the block, there may be none for the list of its pieces.
+        let buffer = self.pool.take(layout.bytes)?;
         let pieces = layout.pieces(&self.fields);
-        let (whole, regions) = self.pool.take(layout.bytes)?.split(&layout.cuts(&self.fields, &pieces));
+        let (whole, regions) = buffer.split(&layout.cuts(&self.fields, &pieces));
         let mut regions = regions.into_iter();
         let mut tasks = Vec::new();
         for (run, pieces) in layout.runs.iter().zip(pieces) {

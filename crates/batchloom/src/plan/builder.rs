@@ -3,7 +3,7 @@
 use super::Plan;
 use super::plan::Recipe;
 use crate::cut::{FixedSize, Rule};
-use crate::deal::Uneven;
+use crate::deal::{MOST_RANKS, Uneven};
 use crate::order::LIMIT;
 use crate::{Error, Result};
 
@@ -94,8 +94,8 @@ impl PlanBuilder {
             found if found > LIMIT => return Err(Error::TooManySamples { found, limit: LIMIT }),
             _ => {}
         }
-        if self.world == 0 {
-            return Err(Error::World);
+        if self.world == 0 || self.world > MOST_RANKS {
+            return Err(Error::World { found: self.world, limit: MOST_RANKS });
         }
         let recipe = Recipe {
             samples: self.samples,

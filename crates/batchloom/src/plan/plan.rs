@@ -3,6 +3,8 @@
 //! Promise: nothing here grows with the number of samples. Making a plan, asking it for any step, finding a sample and
 //! resuming are O(1).
 
+use std::collections::TryReserveError;
+
 use serde::Serialize;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -185,10 +187,10 @@ impl Plan {
     /// The samples that `rank` sees at `step`.
     ///
     /// # Errors
-    /// [`Error::Rank`] and [`Error::StepRange`].
+    /// [`Error::Rank`], [`Error::StepRange`], and [`Error::Memory`] where their numbers do not fit in memory.
     pub fn indices(&self, step: u64, rank: u32) -> Result<Vec<u64>> {
         let positions = self.positions(step, rank)?;
-        let mut out = vec![0; length(positions.end - positions.start)];
+        let mut out = zeros(positions.end - positions.start)?;
         self.order.fill(positions.start, &mut out);
         Ok(out)
     }
@@ -258,6 +260,19 @@ impl Plan {
 /// Batches delivered by earlier parts of an epoch.
 pub(super) fn first(past: &[(u32, u64)]) -> u64 {
     past.iter().map(|(world, steps)| u64::from(*world) * steps).sum()
+}
+
+/// Room for so many sample numbers.
+fn zeros(samples: u64) -> Result<Vec<u64>> {
+    let len = length(samples);
+    let mut numbers = Vec::new();
+    let failed = |error: TryReserveError| Error::Memory {
+        bytes: len.saturating_mul(size_of::<u64>()),
+        reason: error.to_string(),
+    };
+    numbers.try_reserve_exact(len).map_err(failed)?;
+    numbers.resize(len, 0);
+    Ok(numbers)
 }
 
 /// A number of samples that are about to be written to memory.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Plan;
 use super::plan::first;
+use crate::deal::MOST_RANKS;
 use crate::{Error, Result};
 
 /// The version of the state format.
@@ -72,8 +73,8 @@ impl Plan {
 
     /// The rest of this epoch after `world` ranks took `steps` more steps.
     fn after(&self, world: u32, steps: u64) -> Result<Self> {
-        if world == 0 {
-            return Err(damaged("it holds steps of a world of 0".to_owned()));
+        if world == 0 || world > MOST_RANKS {
+            return Err(damaged(format!("it holds steps of a world of {world}")));
         }
         let part = Self::new(self.recipe.clone(), self.epoch, world, self.past.clone());
         if steps > part.steps() {

@@ -1,0 +1,36 @@
+"""How hard Hypothesis tries, a clean environment, and scripts that run in a process of their own."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("fast", max_examples=60, deadline=None, derandomize=True, database=None)
+settings.register_profile("slow", max_examples=2000, deadline=None, database=None, print_blob=True)
+settings.load_profile(os.environ.get("BATCHLOOM_HYPOTHESIS", "fast"))
+
+FOREIGN = ("RANK", "WORLD_SIZE", "BATCHLOOM_POISON")
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch):
+    for name in FOREIGN:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def script():
+    """Run Python code in a process of its own; it has to end well, and in time. Return what it printed."""
+
+    def run(code, *arguments, timeout=60, **environment):
+        command = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
+        kept = {name: value for name, value in os.environ.items() if name not in FOREIGN}
+        environment = kept | {"RUST_BACKTRACE": "0"} | {name: str(value) for name, value in environment.items()}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment, check=False)
+        assert done.returncode == 0, f"ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    return run

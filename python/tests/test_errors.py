@@ -1,0 +1,656 @@
+"""Bad input: a clear error of the right class, before any batch where it can be known, with the numbers in question."""
+
+import os
+
+import batchloom as bl
+import ml_dtypes
+import numpy
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from oracle import Run, listed
+
+BUILT_IN = {
+    bl.ArgumentError: ValueError,
+    bl.DataError: ValueError,
+    bl.DTypeError: TypeError,
+    bl.DeviceError: ValueError,
+    bl.RangeError: IndexError,
+    bl.StateError: ValueError,
+    bl.LoaderError: RuntimeError,
+}
+
+
+def dataset(samples=100):
+    return bl.TensorDataset(numpy.arange(samples))
+
+
+def refused(kind, *parts):
+    """The error is of this very class, derives from the built-in one, and its message holds these parts."""
+    return pytest.raises(kind, check=lambda error: type(error) is kind and all(part in str(error) for part in parts))
+
+
+@pytest.mark.parametrize("kind", BUILT_IN)
+def test_every_class_is_also_the_built_in_one(kind):
+    assert issubclass(kind, bl.Error)
+    assert issubclass(kind, BUILT_IN[kind])
+    assert issubclass(bl.Error, Exception)
+    assert kind.__name__ in bl.__all__
+
+
+# Fields
+
+
+def test_fields_of_different_lengths():
+    with refused(bl.DataError, "y", "7 rows", "x", "8"):
+        bl.TensorDataset(x=numpy.zeros((8, 2)), y=torch.zeros(7))
+    with refused(bl.DataError, "field 2", "0 rows", "field 0", "8"):
+        bl.TensorDataset(numpy.zeros(8), numpy.zeros(8), numpy.zeros(0))
+
+
+def test_no_fields_and_mixed_fields():
+    with refused(bl.DataError, "no fields"):
+        bl.TensorDataset()
+    with refused(bl.ArgumentError, "mixed"):
+        bl.TensorDataset(numpy.zeros(3), y=numpy.zeros(3))
+
+
+@pytest.mark.parametrize(
+    "field",
+    [None, [1, 2, 3], (1, 2), "abc", b"abc", 5, 2.5, {1: 2}, range(3), object(), memoryview(b"abc"), iter([1])],
+    ids=lambda field: type(field).__name__,
+)
+def test_what_is_no_array(field):
+    with refused(bl.DataError, "field labels", type(field).__name__, "expected an array"):
+        bl.TensorDataset(rows=numpy.zeros(3), labels=field)
+
+
+@pytest.mark.parametrize("scalar", [numpy.array(3.0), torch.tensor(3.0), numpy.zeros((5, 2))[1, 1:2].reshape(())])
+def test_scalars(scalar):
+    with refused(bl.DataError, "field 1", "scalar", "first dimension"):
+        bl.TensorDataset(numpy.zeros(3), scalar)
+
+
+@pytest.mark.parametrize(
+    ("array", "name"),
+    [
+        (numpy.array([None, 1]), "object"),
+        (numpy.array([[1], [1, 2]], dtype=object), "object"),
+        (numpy.array(["a", "bc"]), "<U2"),
+        (numpy.array([b"a", b"bc"]), "|S2"),
+        (numpy.zeros(3, [("a", "f4"), ("b", "i4")]), "('a', '<f4')"),
+        (numpy.zeros(3, "M8[s]"), "datetime64[s]"),
+        (numpy.zeros(3, "m8[s]"), "timedelta64[s]"),
+        (numpy.zeros(3, "V8"), "|V8"),
+        (numpy.zeros(3, ">f4"), "'>'"),
+        (numpy.zeros(3, ">i8"), "'>'"),
+        (numpy.zeros(3, numpy.longdouble), "float128"),
+        (numpy.zeros(3, numpy.clongdouble), "complex256"),
+        (numpy.array(["a", "bc"], dtype=numpy.dtypes.StringDType()), "StringDType"),
+        (numpy.zeros(3, ml_dtypes.int4), "int4"),
+        (numpy.zeros(3, ml_dtypes.float8_e8m0fnu), "float8_e8m0fnu"),
+        (torch.zeros(4, 2, dtype=torch.uint8).view(torch.float8_e8m0fnu), "element type"),
+        (torch.zeros(4, 2, dtype=torch.uint8).view(torch.float4_e2m1fn_x2), "element type"),
+        (torch.zeros(4, 2, dtype=torch.uint8).view(torch.bits8), "bits8"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_element_types_that_no_batch_can_have(array, name):
+    with refused(bl.DTypeError, "field rows", name):
+        bl.TensorDataset(rows=array)
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf support")
+def test_half_complex_numbers():
+    with refused(bl.DTypeError, "field rows", "32 bits", "complex64"):
+        bl.TensorDataset(rows=torch.zeros(3, dtype=torch.complex32))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_layouts_that_are_not_dense():
+    dense = torch.eye(4)
+    for sparse in (dense.to_sparse(), dense.to_sparse_csr(), dense.to_sparse_bsr((2, 2)), dense.to_mkldnn()):
+        with refused(bl.DataError, "field 0", str(sparse.layout), "to_dense"):
+            bl.TensorDataset(sparse)
+    ragged = [torch.zeros(2), torch.zeros(3)]
+    for layout in (torch.strided, torch.jagged):
+        with pytest.raises(bl.Error, match="field 0"):
+            bl.TensorDataset(torch.nested.nested_tensor(ragged, layout=layout))
+    with refused(bl.DataError, "field 0", "masked"):
+        bl.TensorDataset(numpy.ma.array([1, 2], mask=[True, False]))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_messages_are_for_people():
+    """No page of C++ frames in them."""
+    for X in (
+        torch.zeros(4, dtype=torch.uint8).view(torch.bits8),
+        torch.quantize_per_tensor(torch.zeros(3), 1, 0, torch.qint8),
+    ):
+        with pytest.raises(bl.DTypeError) as caught:
+            bl.TensorDataset(X)
+        assert "frame #" not in str(caught.value)
+
+
+class OnAnAccelerator:
+    def __dlpack__(self, **request):
+        raise AssertionError("asked for memory that it cannot read")
+
+    def __dlpack_device__(self):
+        return 2, 3
+
+
+def test_devices_that_are_not_the_processor():
+    with refused(bl.DeviceError, "field x", "meta", ".cpu()"):
+        bl.TensorDataset(x=torch.zeros(3, device="meta"))
+    with refused(bl.DeviceError, "field x", "device type 2", "number 3", "CPU"):
+        bl.TensorDataset(x=OnAnAccelerator())
+    for device in ("cuda", "cuda:0", "mps", "gpu", torch.device("cuda", 1), 0):
+        with refused(bl.DeviceError, str(device), "cpu"):
+            bl.DataLoader(dataset(), device=device)
+
+
+def test_a_producer_whose_capsule_is_none():
+    class Broken(OnAnAccelerator):
+        def __dlpack__(self, **request):
+            return 5
+
+        def __dlpack_device__(self):
+            return 1, 0
+
+    with pytest.raises(bl.Error, match="field 0"):
+        bl.TensorDataset(Broken())
+
+
+# Sizes
+
+
+def test_an_empty_dataset_is_a_dataset_but_cannot_be_loaded():
+    empty = bl.TensorDataset(numpy.zeros((0, 3)), torch.zeros(0))
+    assert len(empty) == 0
+    with refused(bl.DataError, "no samples"):
+        bl.DataLoader(empty, 4)
+    with refused(bl.DataError, "no samples"):
+        bl.Plan(0, 4)
+    with pytest.raises(bl.RangeError):
+        empty[0]
+
+
+def test_more_samples_than_can_be_ordered():
+    with refused(bl.DataError, str(2**62 + 1), str(2**62)):
+        bl.Plan(2**62 + 1, 4)
+    with refused(bl.ArgumentError, str(2**64)):
+        bl.Plan(2**64, 4)
+
+
+@pytest.mark.parametrize("samples", [2**60, 2**61, 2**62, 2**62 + 1, 2**63 - 1])
+def test_about_as_many_samples_as_there_can_be(samples):
+    X = numpy.broadcast_to(numpy.zeros(1, numpy.uint8), (samples,))
+    try:
+        loader = bl.DataLoader(bl.TensorDataset(X), 4)
+    except bl.DataError:
+        assert samples > 2**60
+    else:
+        assert samples <= 2**62
+        assert len(loader) == samples // 4
+        assert next(iter(loader))[0].tolist() == [0] * 4
+
+
+HUGE = {
+    "a batch of a plan": "bl.Plan(2**45, 2**45)[0]",
+    "a batch larger than numbers": "bl.Plan(2**62, 2**62)[0]",
+    "a step of a plan": "bl.Plan(2**45, 2**45).step(0)",
+    "a batch of a loader": "next(iter(bl.DataLoader(bl.TensorDataset(values), 2**50)))",
+    "a shuffled batch of a loader": "next(iter(bl.DataLoader(bl.TensorDataset(values), 2**50, shuffle=True)))",
+    "a row": "next(iter(bl.DataLoader(bl.TensorDataset(values[None]), 1)))",
+    "rows that add up": "bl.DataLoader(bl.TensorDataset(numpy.broadcast_to(values[0], (2**30, 2**30))), 2**30)",
+}
+
+
+@pytest.mark.parametrize("case", HUGE)
+def test_more_than_memory_is_an_error_and_no_abort(script, case):
+    script(
+        f"""
+        import numpy
+        import batchloom as bl
+
+        values = numpy.broadcast_to(numpy.zeros(1, numpy.uint8), (2**50,))
+        try:
+            batch = {HUGE[case]}
+        except (bl.Error, MemoryError) as error:
+            print(error)
+        """
+    )
+
+
+# Arguments
+
+NOT_INTEGERS = [2.5, 2.0, float("nan"), float("inf"), True, False, "3", None, [3], 3j, numpy.float32(3), numpy.True_]
+
+
+def without(*left_out):
+    return [value for value in NOT_INTEGERS if not any(value is other for other in left_out)]
+
+
+def spelled(value):
+    return repr(value)
+
+
+@pytest.mark.parametrize("found", [0, -1, -(2**63), -(2**70)])
+def test_batch_sizes_below_one(found):
+    for make in (
+        lambda: bl.DataLoader(dataset(), found),
+        lambda: bl.DataLoader(dataset(), batch_size=found),
+        lambda: bl.FixedSize(found),
+        lambda: bl.Plan(10, found),
+    ):
+        with refused(bl.ArgumentError, "batch_size", str(found), "at least 1"):
+            make()
+
+
+@pytest.mark.parametrize("found", without(None), ids=spelled)
+def test_batch_sizes_that_are_no_integers(found):
+    for make in (lambda: bl.DataLoader(dataset(), found), lambda: bl.FixedSize(found), lambda: bl.Plan(10, found)):
+        with refused(bl.ArgumentError, "batch_size", str(found)):
+            make()
+
+
+def test_batch_sizes_too_large():
+    with refused(bl.ArgumentError, str(2**64)):
+        bl.DataLoader(dataset(), 2**64)
+
+
+@pytest.mark.parametrize("name", ["seed", "rank", "world", "num_threads", "prefetch"])
+@pytest.mark.parametrize("found", without(None), ids=spelled)
+def test_options_that_are_no_integers(name, found):
+    options = {"rank": 0, "world": 1} | {name: found} if name in ("rank", "world") else {name: found}
+    with refused(bl.ArgumentError, name, str(found)):
+        bl.DataLoader(dataset(), **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        ({"seed": -1}, ("seed", "-1")),
+        ({"seed": 2**64}, ("seed", str(2**64))),
+        ({"num_threads": 0}, ("num_threads", "0", "at least 1")),
+        ({"num_threads": -3}, ("num_threads", "-3")),
+        ({"prefetch": 0}, ("prefetch", "0", "at least 1")),
+        ({"prefetch": -2}, ("prefetch", "-2")),
+        ({"rank": 0, "world": 0}, ("world", "0", "at least 1")),
+        ({"rank": 0, "world": -1}, ("world", "-1")),
+        ({"rank": 4, "world": 4}, ("rank", "4", "world of 4")),
+        ({"rank": 7, "world": 4}, ("rank", "7", "world of 4")),
+        ({"rank": -1, "world": 4}, ("rank", "-1")),
+        ({"rank": 0, "world": 2**32}, ("world", str(2**32))),
+        ({"rank": 1}, ("rank", "1", "both or neither")),
+        ({"world": 2}, ("world", "2", "both or neither")),
+        ({"uneven": "repeat"}, ("uneven", "repeat", "pad", "short")),
+        ({"uneven": ""}, ("uneven", "pad", "short")),
+        ({"uneven": None}, ("uneven", "None", "pad", "short")),
+        ({"uneven": 3}, ("uneven", "3", "pad", "short")),
+        ({"output": "tensorflow"}, ("output", "tensorflow", "torch", "numpy", "jax")),
+        ({"output": torch}, ("output", "torch", "numpy", "jax")),
+        ({"batch_size": 3, "batching": bl.FixedSize(4)}, ("batch_size", "3", "4")),
+        ({"batching": 64}, ("batching", "64", "FixedSize")),
+        ({"batching": "fixed"}, ("batching", "fixed")),
+        ({"batch_size": 60, "drop_last": True, "rank": 0, "world": 2}, ("drop_last", "100 samples", "60", "2 ranks")),
+        ({"batch_size": 101, "drop_last": True}, ("drop_last", "100 samples", "101")),
+    ],
+    ids=str,
+)
+def test_options_that_make_no_sense(options, parts):
+    with refused(bl.ArgumentError, *parts):
+        bl.DataLoader(dataset(), **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        ({"samples": -1}, ("samples", "-1")),
+        ({"samples": 10.0}, ("samples", "10.0")),
+        ({"world": 0}, ("world", "0")),
+        ({"rank": 2, "world": 2}, ("rank", "2", "world of 2")),
+        ({"rank": 1}, ("rank", "1", "world of 1")),
+        ({"epoch": -1}, ("epoch", "-1")),
+        ({"epoch": 1.5}, ("epoch", "1.5")),
+        ({"seed": 0.5}, ("seed", "0.5")),
+        ({"uneven": "no"}, ("uneven", "no")),
+        ({"uneven": None}, ("uneven", "None")),
+        ({"batch_size": 11, "drop_last": True}, ("drop_last", "10 samples", "11")),
+    ],
+    ids=str,
+)
+def test_plans_that_make_no_sense(options, parts):
+    with refused(bl.ArgumentError, *parts):
+        bl.Plan(**{"samples": 10, "batch_size": 2} | options)
+
+
+@pytest.mark.parametrize("epoch", [-1, 2**64, 1.5, "3", True])
+def test_epochs_that_make_no_sense(epoch):
+    loader = Run(10, 3).loader()
+    before = loader.state_dict()
+    for ask in (loader.set_epoch, loader.plan, loader.plan().at_epoch):
+        with refused(bl.ArgumentError, "epoch", str(epoch)):
+            ask(epoch)
+    with pytest.raises(bl.ArgumentError):
+        loader.set_epoch(None)
+    assert loader.state_dict() == before
+
+
+@pytest.mark.parametrize(
+    "found", [None, numpy.zeros(3), [1], torch.utils.data.TensorDataset(torch.zeros(3)), bl.Plan(3)]
+)
+def test_datasets_that_are_none(found):
+    with refused(bl.ArgumentError, "dataset", type(found).__name__, "TensorDataset"):
+        bl.DataLoader(found, 2)
+
+
+def test_misspelled_options_are_type_errors_as_everywhere():
+    with pytest.raises(TypeError, match="bach_size"):
+        bl.DataLoader(dataset(), bach_size=3)
+
+
+# Types and frameworks that are not there
+
+
+def test_a_framework_that_is_not_installed(script):
+    script(
+        """
+        import sys
+        sys.modules["torch"] = sys.modules["jax"] = None
+        import numpy
+        import batchloom as bl
+
+        dataset = bl.TensorDataset(numpy.arange(3))
+        for output in ("torch", "jax"):
+            try:
+                bl.DataLoader(dataset, output=output)
+            except bl.ArgumentError as error:
+                assert f"{output} is not installed" in str(error), error
+            else:
+                raise AssertionError(output)
+        assert len(list(bl.DataLoader(dataset, 2))) == 2
+        """
+    )
+
+
+def test_types_that_numpy_has_only_with_a_package(script):
+    script(
+        """
+        import sys
+        sys.modules["ml_dtypes"] = None
+        import torch
+        import batchloom as bl
+
+        dataset = bl.TensorDataset(weights=torch.zeros(3, dtype=torch.bfloat16))
+        assert len(list(bl.DataLoader(dataset, 2))) == 2
+        try:
+            bl.DataLoader(dataset, output="numpy")
+        except bl.DTypeError as error:
+            assert "weights" in str(error) and "bfloat16" in str(error) and "ml_dtypes" in str(error), error
+        else:
+            raise AssertionError
+        """
+    )
+
+
+# States
+
+
+def state(**changes):
+    """A state in mid-epoch, changed."""
+    loader = Run(100, 7, seed=5).loader(world=2)
+    batches = iter(loader)
+    next(batches), next(batches), next(batches)
+    changed = loader.state_dict() | changes
+    return {key: value for key, value in changed.items() if value is not None}
+
+
+def test_the_state_that_the_others_are_made_of_loads():
+    loader = Run(100, 7, seed=1).loader(world=2)
+    loader.load_state_dict(state())
+    assert listed(loader) == Run(100, 7, seed=5).seen(0, 2)[3:]
+
+
+@pytest.mark.parametrize(
+    ("changes", "parts"),
+    [
+        ({"version": 2}, ("version", "2", "1")),
+        ({"version": 0}, ("version", "0", "1")),
+        ({"version": "1"}, ("version", "'1'")),
+        ({"version": -1}, ("version", "-1")),
+        ({"version": 2**40}, ("version", str(2**40))),
+        ({"fingerprint": "0" * 32}, ("another plan", "0" * 32)),
+        ({"fingerprint": ""}, ("another plan",)),
+        ({"fingerprint": 5}, ("fingerprint", "5")),
+        ({"seed": 6}, ("another plan",)),
+        ({"seed": -1}, ("seed", "-1")),
+        ({"seed": 1.0}, ("seed", "1.0")),
+        ({"seed": 2**64}, ("seed", str(2**64))),
+        ({"epoch": -1}, ("epoch", "-1")),
+        ({"epoch": "0"}, ("epoch", "'0'")),
+        ({"batches": 7}, ("7", "6")),
+        ({"batches": 0}, ("0", "6")),
+        ({"batches": 2.5}, ("batches", "2.5")),
+        ({"batches": "6"}, ("batches", "'6'")),
+        ({"worlds": []}, ("6", "0")),
+        ({"worlds": [[2, 4]]}, ("6", "8")),
+        ({"worlds": [[0, 3]]}, ("world of 0",)),
+        ({"worlds": [[2, 9]]}, ("9", "8")),
+        ({"worlds": [[2, 2**64 - 1]]}, (str(2**64 - 1),)),
+        ({"worlds": [[2, 2**64]]}, ("worlds", str(2**64))),
+        ({"worlds": [[2**32, 3]]}, (str(2**32),)),
+        ({"worlds": [[2**64 - 1, 2**64 - 1]]}, (str(2**64 - 1),)),
+        ({"worlds": [[-2, 3]]}, ("worlds", "-2")),
+        ({"worlds": [[2, 3], [3]]}, ("worlds", "[3]")),
+        ({"worlds": [[2, 3, 4]]}, ("worlds", "[2, 3, 4]")),
+        ({"worlds": [2, 3]}, ("worlds", "[2, 3]")),
+        ({"worlds": {"2": 3}}, ("worlds",)),
+        ({"worlds": "none"}, ("worlds", "none")),
+        ({"version": None}, ("version", "missing")),
+        ({"fingerprint": None}, ("fingerprint", "missing")),
+        ({"seed": None}, ("seed", "missing")),
+        ({"epoch": None}, ("epoch", "missing")),
+        ({"batches": None}, ("batches", "missing")),
+        ({"worlds": None}, ("worlds", "missing")),
+    ],
+    ids=str,
+)
+def test_states_that_are_damaged(changes, parts):
+    loader = Run(100, 7, seed=5).loader(world=2)
+    loader.set_epoch(3)
+    before = loader.state_dict(), loader.plan(), len(loader)
+    with refused(bl.StateError, *parts):
+        loader.load_state_dict(state(**changes))
+    assert (loader.state_dict(), loader.plan(), len(loader)) == before
+
+
+@pytest.mark.parametrize("found", [None, [], "state", 5, [("version", 1)], b"{}"])
+def test_states_that_are_no_dicts(found):
+    with refused(bl.StateError, type(found).__name__, "dict"):
+        Run(100, 7).loader().load_state_dict(found)
+
+
+def test_an_empty_state():
+    with refused(bl.StateError, "missing"):
+        Run(100, 7).loader().load_state_dict({})
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Run(101, 7, seed=5),
+        Run(100, 8, seed=5),
+        Run(100, 7, seed=5, shuffle=False),
+        Run(100, 7, seed=5, drop_last=True),
+        Run(100, 7, seed=5, uneven="short"),
+    ],
+    ids=str,
+)
+def test_states_of_another_plan(other):
+    loader = other.loader(world=2)
+    before = loader.state_dict()
+    with refused(bl.StateError, "another plan", state()["fingerprint"]):
+        loader.load_state_dict(state())
+    assert loader.state_dict() == before
+
+
+plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3) | st.binary(max_size=3)
+values = st.recursive(plain, lambda inner: st.lists(inner, max_size=3) | st.tuples(inner, inner), max_leaves=5)
+
+
+@given(changes=st.dictionaries(st.sampled_from(sorted(state())), values, min_size=1))
+def test_any_damage_is_a_state_error_or_a_state(changes):
+    loader = Run(100, 7, seed=5).loader(world=2)
+    before = loader.state_dict()
+    try:
+        loader.load_state_dict(state() | changes)
+    except bl.StateError:
+        assert loader.state_dict() == before
+    else:
+        expected = len(loader)
+        assert len(list(loader)) == expected
+
+
+# Data that changes under the loader
+
+
+def test_a_tensor_that_grew():
+    X = torch.zeros(100, 4)
+    loader = bl.DataLoader(bl.TensorDataset(rows=X), 10)
+    X.resize_(1_000_000, 4)
+    with refused(bl.DataError, "field rows", "resized or moved", "(100, 4)", "(1000000, 4)"):
+        iter(loader)
+    state = loader.state_dict()
+    assert (state["epoch"], state["batches"]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda X: X.resize_(10, 10),
+        lambda X: X.t_(),
+        lambda X: X.unsqueeze_(0),
+        lambda X: X.set_(torch.zeros(20, 20)),
+        lambda X: setattr(X, "data", torch.zeros(20, 20)),
+        lambda X: X.untyped_storage().resize_(1 << 24),
+    ],
+    ids=["resize_", "t_", "unsqueeze_", "set_", "data", "storage"],
+)
+def test_a_tensor_that_is_no_longer_what_it_was(change):
+    X = torch.arange(400.0).reshape(20, 20).clone()
+    data = bl.TensorDataset(X)
+    loader = bl.DataLoader(data, 10)
+    change(X)
+    with refused(bl.DataError, "field 0"):
+        iter(loader)
+
+
+def test_a_tensor_that_grows_in_mid_epoch():
+    X = torch.zeros(20_000, 1000)
+    batches = iter(bl.DataLoader(bl.TensorDataset(X), 100, prefetch=1, num_threads=1))
+    next(batches)
+    # The old memory stays: the dataset holds it.
+    X.data = torch.zeros(5, 5)
+    with refused(bl.DataError, "field 0", "(20000, 1000)", "(5, 5)"):
+        list(batches)
+    assert next(batches, "end") == "end"
+
+
+def test_numpy_itself_refuses_to_resize_what_is_borrowed():
+    X = numpy.zeros(100)
+    loader = bl.DataLoader(bl.TensorDataset(X), 10)
+    with pytest.raises(ValueError, match="cannot resize"):
+        X.resize(1000)
+    assert len(list(loader)) == 10
+
+
+def test_an_array_that_is_resized_against_all_warnings():
+    X = numpy.zeros(100)
+    loader = bl.DataLoader(bl.TensorDataset(X), 10)
+    X.resize(1_000_000, refcheck=False)
+    with refused(bl.DataError, "field 0", "(100,)", "(1000000,)"):
+        iter(loader)
+
+
+def test_an_array_that_is_reshaped_in_place():
+    X = numpy.zeros((100, 4))
+    loader = bl.DataLoader(bl.TensorDataset(X), 10)
+    X.resize(4, 100, refcheck=False)
+    with refused(bl.DataError, "field 0", "(100, 4)", "(4, 100)"):
+        iter(loader)
+
+
+def mapped(tmp_path, samples=4_000_000):
+    path = tmp_path / "rows.npy"
+    numpy.save(path, numpy.arange(float(samples)).reshape(-1, 4))
+    return path, numpy.load(path, mmap_mode="r")
+
+
+def test_a_map_whose_file_was_cut_before_the_dataset(tmp_path):
+    path, X = mapped(tmp_path)
+    os.truncate(path, 4096)
+    with refused(bl.DataError, "field rows", str(path), "4096", str(128 + 8 * 4_000_000)):
+        bl.TensorDataset(rows=X)
+
+
+def test_a_map_whose_file_was_cut_after_the_dataset(tmp_path):
+    path, X = mapped(tmp_path)
+    loader = bl.DataLoader(bl.TensorDataset(rows=X), 64, shuffle=True)
+    os.truncate(path, 4096)
+    with refused(bl.DataError, "field rows", str(path), "4096", str(128 + 8 * 4_000_000)):
+        iter(loader)
+    assert loader.state_dict()["epoch"] == 0
+
+
+def test_a_slice_of_a_map_whose_file_was_cut(tmp_path):
+    path, X = mapped(tmp_path)
+    loader = bl.DataLoader(bl.TensorDataset(X[1000:, ::2]), 64)
+    os.truncate(path, 4096)
+    with refused(bl.DataError, "4096"):
+        iter(loader)
+
+
+VIEWS = {
+    "asarray": "numpy.asarray(X)",
+    "a view": "X.view(numpy.ndarray)",
+    "a slice of an array": "numpy.asarray(X)[10:, ::2]",
+    "another type": "X.view(numpy.int64)",
+    "brain floats": "X.view(numpy.uint16).view(ml_dtypes.bfloat16)",
+    "asarray of brain floats": "numpy.asarray(X.view(numpy.uint16)).view(ml_dtypes.bfloat16)",
+}
+
+
+@pytest.mark.parametrize("case", VIEWS)
+def test_a_cut_file_behind_a_view_is_an_error_and_no_bus_error(script, tmp_path, case):
+    path, _ = mapped(tmp_path)
+    script(
+        f"""
+        import os
+        import sys
+        import ml_dtypes
+        import numpy
+        import batchloom as bl
+
+        X = numpy.load(sys.argv[1], mmap_mode="r")
+        loader = bl.DataLoader(bl.TensorDataset({VIEWS[case]}), 64)
+        os.truncate(sys.argv[1], 4096)
+        try:
+            list(loader)
+        except bl.DataError as error:
+            assert "4096" in str(error), error
+        else:
+            raise AssertionError("read past the end of a file")
+        """,
+        path,
+    )
+
+
+def test_a_file_that_is_shorter_than_its_header_says(tmp_path):
+    path, _ = mapped(tmp_path)
+    os.truncate(path, 4096)
+    # NumPy refuses; what is left to us is not to stand in the way.
+    with pytest.raises(ValueError, match="mmap length is greater than file"):
+        numpy.load(path, mmap_mode="r")

@@ -1,0 +1,180 @@
+"""Memory: flat over epochs, and bounded ahead of the consumer."""
+
+import pytest
+
+MEASURE = """
+    import gc
+    import itertools
+    import sys
+    import time
+    import numpy
+    import batchloom as bl
+
+    def resident():
+        gc.collect()
+        return int(open("/proc/self/statm").read().split()[1]) * 4096
+"""
+
+EPOCHS = (
+    MEASURE
+    + """
+    rows, width, batch_size, output, share = *map(int, sys.argv[1:4]), sys.argv[4], float(sys.argv[5])
+    dataset = bl.TensorDataset(numpy.ones((rows, width), numpy.float32), numpy.arange(rows))
+    loader = bl.DataLoader(dataset, batch_size, shuffle=True, output=output, num_threads=2)
+    steps = int(len(loader) * share)
+
+    def epoch():
+        for batch in itertools.islice(loader, steps):
+            assert len(batch[1]) <= batch_size
+
+    for _ in range(5):
+        epoch()
+    early = resident()
+    for _ in range(50):
+        epoch()
+    print(resident() - early)
+"""
+)
+
+
+@pytest.mark.parametrize("output", ["numpy", "torch"])
+@pytest.mark.parametrize("share", [1.0, 0.5])
+def test_resident_memory_is_flat_over_fifty_epochs(script, output, share):
+    assert int(script(EPOCHS, 8000, 1000, 64, output, share)) < 8 << 20
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5])
+def test_resident_memory_is_flat_for_tiny_batches(script, share):
+    assert int(script(EPOCHS, 40_000, 1, 4, "numpy", share)) < 4 << 20
+
+
+def test_resident_memory_is_flat_over_thousands_of_small_epochs(script):
+    grown = script(
+        MEASURE
+        + """
+    loader = bl.DataLoader(bl.TensorDataset(x=numpy.arange(50.0)), 8, shuffle=True)
+    for _ in range(300):
+        list(loader)
+    early = resident()
+    for _ in range(4000):
+        list(loader)
+        loader.load_state_dict(loader.state_dict())
+        loader.plan().stats()
+        next(iter(loader))
+    print(resident() - early)
+"""
+    )
+    assert int(grown) < 4 << 20
+
+
+def test_loaders_come_and_go(script):
+    grown = script(
+        MEASURE
+        + """
+    X = numpy.ones((4000, 1000), numpy.float32)
+
+    def life():
+        loader = bl.DataLoader(bl.TensorDataset(X), 64)
+        held = list(itertools.islice(loader, 10))
+        return len(held)
+
+    for _ in range(20):
+        life()
+    early = resident()
+    for _ in range(200):
+        life()
+    print(resident() - early)
+"""
+    )
+    assert int(grown) < 8 << 20
+
+
+def test_an_exception_in_each_epoch_leaves_nothing(script):
+    grown = script(
+        MEASURE
+        + """
+    X = numpy.ones((4000, 1000), numpy.float32)
+    loader = bl.DataLoader(bl.TensorDataset(X), 64)
+
+    def fail():
+        try:
+            for batch in loader:
+                raise KeyError
+        except KeyError:
+            pass
+
+    for _ in range(20):
+        fail()
+    early = resident()
+    for _ in range(200):
+        fail()
+    print(resident() - early)
+"""
+    )
+    assert int(grown) < 8 << 20
+
+
+AHEAD = (
+    MEASURE
+    + """
+    prefetch, threads, pause = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+    # 800 MB of batches from one row of 4 KB.
+    X = numpy.broadcast_to(numpy.ones((1, 1024), numpy.float32), (200_000, 1024))
+    loader = bl.DataLoader(bl.TensorDataset(X), 64, prefetch=prefetch, num_threads=threads)
+    early, most = resident(), 0
+    number = 0
+    for batch in loader:
+        # What the consumer keeps is its own, so it keeps nothing.
+        del batch
+        number += 1
+        if number % 1000 == 0:
+            time.sleep(pause)
+            most = max(most, resident() - early)
+    print(most)
+"""
+)
+
+
+@pytest.mark.parametrize(("prefetch", "threads"), [(1, 1), (1, 4), (2, 2), (8, 4)])
+def test_bytes_in_flight_are_bounded(script, prefetch, threads):
+    # Blocks of 4 MiB, one of them in use; and half a block for threads and the rest.
+    assert int(script(AHEAD, prefetch, threads, 0.1)) < (prefetch + 1.5) * (4 << 20)
+
+
+def test_a_batch_larger_than_a_block_goes_through_alone(script):
+    most = script(
+        MEASURE
+        + """
+    X = numpy.broadcast_to(numpy.ones((1, 1 << 20), numpy.uint8), (640, 1 << 20))
+    loader = bl.DataLoader(bl.TensorDataset(X), 64, prefetch=1)
+    early, most = resident(), 0
+    for batch in loader:
+        time.sleep(0.05)
+        most = max(most, resident() - early)
+    print(most)
+"""
+    )
+    # One batch of 64 MiB with the consumer, which holds it while it asks for the next, and one ahead.
+    assert int(most) < 3.2 * (64 << 20)
+
+
+def test_what_a_consumer_keeps_costs_its_block_and_no_more(script):
+    out = script(
+        MEASURE
+        + """
+    X = numpy.broadcast_to(numpy.ones((1, 1024), numpy.float32), (200_000, 1024))
+    loader = bl.DataLoader(bl.TensorDataset(X), 64)
+    early, kept = resident(), []
+    for number, batch in enumerate(loader):
+        if number % 500 == 0:
+            kept.append(batch)
+    del batch
+    grown = resident() - early
+    print(grown, len(kept))
+    count = len(kept)
+    kept.clear()
+    assert resident() - early < 5 * (8 << 20), resident() - early
+"""
+    )
+    grown, kept = map(int, out.split())
+    assert grown < (kept + 4) * (8 << 20)
