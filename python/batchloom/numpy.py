@@ -67,7 +67,7 @@ def _require_file(array: Any, label: str) -> None:
 
 
 def _mapping(array: Any) -> tuple[mmap.mmap | None, int, str]:
-    """Return the memory map that an array lies in, if any; where in its file it starts, and the file's name, if known."""
+    """Return the memory map that an array lies in, if any; where in its file it starts, and the name of that file."""
     offset, name = 0, "a file"
     while array is not None and not isinstance(array, mmap.mmap):
         if isinstance(array, numpy.memmap) and array.offset is not None:
