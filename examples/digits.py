@@ -104,6 +104,8 @@ def compare() -> None:
     print(f"\n{'':18} {'accuracy':>9} {'training':>10} {'an epoch of loading alone':>27}")
     for name, (reached, seconds, loading) in rows.items():
         print(f"{name:18} {reached:9.3f} {seconds:8.2f} s {loading * 1e3:24.2f} ms")
+    if rows["batchloom"][0] < rows["torch DataLoader"][0] - 0.03:
+        raise SystemExit("batchloom's training did not reach the accuracy of torch's")
     ratio = rows["torch DataLoader"][2] / rows["batchloom"][2]
     print(f"\nbatchloom hands over the same data {ratio:.0f} times as fast")
 
