@@ -1,7 +1,7 @@
 """The engine, as the Python files beside this one use it. Checked against the compiled module by stubtest."""
 
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, NoReturn, final
 
 __all__ = ["Batches", "Loader", "Plan", "Tensor", "__version__", "borrow", "forked"]
 
@@ -106,4 +106,5 @@ class Loader:
 class Batches:
     def __iter__(self) -> Batches: ...
     def __next__(self) -> Any: ...
+    def __reduce__(self) -> NoReturn: ...
     def close(self) -> None: ...

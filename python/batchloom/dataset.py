@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from batchloom import exchange
@@ -19,9 +20,11 @@ class TensorDataset:
 
     Fields are borrowed, never copied: the dataset shares their memory, whatever it weighs. So do not resize
     them, and do not write to them while a loader runs. (A row that is not contiguous in memory, as in
-    ``X[:, ::2]`` or ``X.T``, is gathered element by element: correct, without a copy of the whole, but slower
-    than a contiguous one. Only elements that are not aligned to their size, as those of a packed record, are
-    copied, once, when the dataset is made.)
+    ``X[:, ::2]`` or ``X.T``, is gathered piece by piece: correct, without a copy of the whole, but slower than a
+    contiguous one. Only what cannot be shared is copied, once, when the dataset is made: NumPy elements that are not
+    aligned to their size, as those of a packed record, and torch tensors that are conjugated or negated lazily.)
+
+    Pickles with the content of its arrays, of memory maps too.
 
     Raises:
         ArgumentError: Positional and named fields are mixed.
@@ -58,13 +61,14 @@ class TensorDataset:
 
     def __getitem__(self, sample: int) -> Any:
         """Return one sample, a row of every field: a tuple, or a dict where fields are named."""
+        sample = operator.index(sample)
         if not -len(self) <= sample < len(self):
             raise RangeError(f"sample {sample} is outside the dataset; expected 0 <= sample < {len(self)}")
         rows = tuple(field.row(sample) for field in self._fields)
         return rows if self._names is None else dict(zip(self._names, rows, strict=True))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self._names, self.fields)
+        return _rebuild, (type(self), self._names, self.fields)
 
     def __repr__(self) -> str:
         fields = ", ".join(repr(field) for field in self._fields)
@@ -82,8 +86,8 @@ class TensorDataset:
         return exchange.splitter(self._fields, self._names, output)
 
 
-def _rebuild(names: tuple[str, ...] | None, fields: tuple[Any, ...]) -> TensorDataset:
-    return TensorDataset(*fields) if names is None else TensorDataset(**dict(zip(names, fields, strict=True)))
+def _rebuild(kind: type[TensorDataset], names: tuple[str, ...] | None, fields: tuple[Any, ...]) -> TensorDataset:
+    return kind(*fields) if names is None else kind(**dict(zip(names, fields, strict=True)))
 
 
 def _common_length(fields: tuple[exchange.Field, ...]) -> int:

@@ -75,29 +75,33 @@ class DataLoader:
         prefetch: int = 2,
     ) -> None:
         if not isinstance(dataset, TensorDataset):
-            raise ArgumentError(f"dataset is a {type(dataset).__name__}; expected a TensorDataset")
-        if device is not None and str(device).partition(":")[0] != "cpu":
+            kind = f"{type(dataset).__module__}.{type(dataset).__qualname__}"
+            raise ArgumentError(f"dataset is a {kind}; expected a batchloom.TensorDataset")
+        if device is not None and str(device) not in ("cpu", "cpu:0"):
             raise DeviceError(f'device is {device}; expected None or "cpu", where batches are made')
-        self.dataset = dataset
-        self.batching = rule(batch_size, batching)
-        self.rank, self.world = place(rank, world)
+        self._dataset = dataset
+        self._batching = rule(batch_size, batching)
+        self._rank, self._world = place(rank, world)
         self._split = dataset._split(output)
         self._native = _native.Loader(
             dataset._native_fields(),
-            self.batching.batch_size,
+            self._batching.batch_size,
             shuffle=bool(shuffle),
             drop_last=bool(drop_last),
             seed=whole("seed", seed),
             uneven=choice("uneven", uneven, UNEVEN),
-            rank=self.rank,
-            world=self.world,
+            rank=self._rank,
+            world=self._world,
             num_threads=_threads(num_threads),
             prefetch=whole("prefetch", prefetch, least=1, most=MOST),
             poison=bool(os.environ.get("BATCHLOOM_POISON")),
         )
 
     def __len__(self) -> int:
-        """Return how many batches the next iteration yields: exact, for every epoch."""
+        """Return how many batches the iteration under way yields in all, or, where there is none, the next one.
+
+        Exact, for every epoch; after a state was loaded, what is left of the interrupted one.
+        """
         return len(self._native)
 
     def __iter__(self) -> Iterator[Any]:
@@ -108,6 +112,26 @@ class DataLoader:
         """
         self.dataset._check()
         return self._native.batches(self._split, self.dataset._check)
+
+    @property
+    def dataset(self) -> TensorDataset:
+        """What is batched."""
+        return self._dataset
+
+    @property
+    def batching(self) -> FixedSize:
+        """How samples share a batch."""
+        return self._batching
+
+    @property
+    def rank(self) -> int:
+        """Which of ``world`` processes this is."""
+        return self._rank
+
+    @property
+    def world(self) -> int:
+        """How many processes there are."""
+        return self._world
 
     def plan(self, epoch: int | None = None) -> Plan:
         """Return the plan of an epoch, or of the next iteration (after a load, the rest of the epoch)."""

@@ -196,6 +196,16 @@ class Plan:
         return self._native.shuffle
 
     @property
+    def drop_last(self) -> bool:
+        """Whether what does not fill a batch and a step is left out."""
+        return self._native.drop_last
+
+    @property
+    def uneven(self) -> str:
+        """What happens to batches that do not fill the last step, unless they are dropped: "pad" or "short"."""
+        return self._native.uneven
+
+    @property
     def seed(self) -> int:
         """What the order depends on, besides the epoch."""
         return self._native.seed

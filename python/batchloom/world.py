@@ -33,7 +33,7 @@ def _from_torch() -> tuple[int, int] | None:
 
 
 def _from_environment() -> tuple[int, int] | None:
-    rank, world = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
+    rank, world = os.environ.get("RANK") or None, os.environ.get("WORLD_SIZE") or None
     if rank is None and world is None:
         return None
     try:

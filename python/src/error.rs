@@ -14,7 +14,9 @@ mod class {
     pyo3::import_exception!(batchloom.errors, StateError);
 }
 
-pub(crate) use class::{ArgumentError, DTypeError, DataError, DeviceError, LoaderError, StateError};
+pub(crate) use class::{
+    ArgumentError, DTypeError, DataError, DeviceError, LoaderError, RangeError, StateError,
+};
 
 /// The exception for an error of the engine.
 pub(crate) fn raise(error: &Error) -> PyErr {
@@ -22,7 +24,7 @@ pub(crate) fn raise(error: &Error) -> PyErr {
     match error.kind() {
         Kind::Argument => ArgumentError::new_err(message),
         Kind::Data => DataError::new_err(message),
-        Kind::Range => class::RangeError::new_err(message),
+        Kind::Range => RangeError::new_err(message),
         Kind::State => StateError::new_err(message),
         _ => LoaderError::new_err(message),
     }

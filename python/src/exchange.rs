@@ -17,7 +17,7 @@ use dlpark::{DlpackFlags, Managed, ManagedTensorBase};
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
 
-use crate::error::{DTypeError, DataError, DeviceError, raise};
+use crate::error::{DTypeError, DataError, DeviceError, RangeError, raise};
 
 /// The dtypes of the engine and of DLPack, side by side.
 const DTYPES: [(DType, DLDataType); 19] = [
@@ -74,11 +74,9 @@ impl Tensor {
 
     /// A view of one element along the first dimension.
     fn index(&self, index: usize) -> PyResult<Self> {
-        let (len, found) = (self.__len__(), index);
-        self.0
-            .index(index)
-            .map(Self)
-            .ok_or_else(|| raise(&batchloom::Error::StepRange { found: found as u64, steps: len as u64 }))
+        let outside =
+            || RangeError::new_err(format!("index {index} is outside a tensor of length {}", self.__len__()));
+        self.0.index(index).map(Self).ok_or_else(outside)
     }
 
     /// The first two dimensions as one. The caller has checked `is_compact`.
@@ -160,7 +158,8 @@ impl Tensor {
         let mut described = described.map_err(|error| PyBufferError::new_err(error.to_string()))?;
         described.set_data(data.cast_mut().cast()).set_dtype(*dtype).set_device(DLDevice::CPU);
         // SAFETY: the engine checked that every element of this layout lies inside `bytes`, which the boxed tensor keeps
-        // alive; the memory is a block's own or a borrowed producer's, and nothing in the engine writes to it any more.
+        // alive. The consumer may write through this pointer: only tensors of delivered blocks and of index lists are
+        // exported, whose batches do not overlap, and which the engine neither reads nor writes again.
         Ok(unsafe { described.finish() })
     }
 }

@@ -5,13 +5,15 @@
 //! batch is to take the next element of a list.
 
 use std::collections::VecDeque;
+use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 use std::vec::IntoIter;
 
-use batchloom::TensorDataset;
 use batchloom::loader::{Block, Blocks, Polled};
+use batchloom::{Error, TensorDataset};
+use pyo3::exceptions::PyTypeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -73,7 +75,7 @@ impl Loader {
             .prefetch(prefetch)
             .poison(poison);
         if let Some(threads) = num_threads {
-            builder = builder.threads(threads);
+            builder = builder.num_threads(threads);
         }
         if let Some(bytes) = block_bytes {
             builder = builder.block_bytes(bytes);
@@ -117,6 +119,7 @@ impl Loader {
 pub(crate) struct Batches {
     inner: Mutex<Inner>,
     generation: u64,
+    process: u32,
 }
 
 #[derive(Debug)]
@@ -137,11 +140,17 @@ impl Batches {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        let mut inner = self.lock()?;
         if self.generation != GENERATION.load(Ordering::Relaxed) {
-            return inner.foreign();
+            return self.next_in_child();
         }
-        inner.next(py)
+        self.lock()?.next(py)
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(PyTypeError::new_err(
+            "an iterator of a DataLoader does not pickle: it owns threads of its process. Save the loader's state_dict() \
+             and load it where the run is to go on",
+        ))
     }
 
     /// Stops the workers and waits for them. Nothing comes any more; batches that were handed over stay valid.
@@ -172,7 +181,20 @@ impl Batches {
     fn new(blocks: Blocks, split: Py<PyAny>, check: Py<PyAny>) -> Self {
         let (portions, ready) = (VecDeque::new(), IntoIter::default());
         let inner = Inner { blocks: Some(blocks), portions, ready, callables: Some((split, check)) };
-        Self { inner: Mutex::new(inner), generation: GENERATION.load(Ordering::Relaxed) }
+        Self {
+            inner: Mutex::new(inner),
+            generation: GENERATION.load(Ordering::Relaxed),
+            process: process::id(),
+        }
+    }
+
+    /// In a forked child: what is left of this iterator is in another process, unless it had ended. Its lock may have
+    /// been held there at the fork.
+    fn next_in_child<T>(&self) -> PyResult<Option<T>> {
+        match self.inner.try_lock() {
+            Ok(inner) if inner.blocks.is_none() => Ok(None),
+            _ => Err(raise(&Error::Forked { started: self.process, current: process::id() })),
+        }
     }
 
     fn lock(&self) -> PyResult<MutexGuard<'_, Inner>> {
@@ -197,8 +219,11 @@ impl Inner {
                 return Ok(Some(batch));
             }
             let Some((split, _)) = &self.callables else { return Ok(None) };
-            if let Some(portion) = self.portions.pop_front() {
-                self.ready = split.call1(py, (portion,))?.extract::<Vec<_>>(py)?.into_iter();
+            if let Some(portion) = self.portions.front() {
+                // Python may raise in the middle, at Ctrl-C for one: then the portion is still there to be asked for.
+                let lent: Vec<Tensor> = portion.iter().map(|tensor| Tensor(tensor.0.clone())).collect();
+                self.ready = split.call1(py, (lent,))?.extract::<Vec<_>>(py)?.into_iter();
+                self.portions.pop_front();
             } else if !self.refill(py)? {
                 return Ok(None);
             }
@@ -242,12 +267,14 @@ impl Inner {
             py.detach(|| blocks.close());
         }
     }
+}
 
-    /// In a forked child: what is left of this iterator is in another process, if anything is.
-    fn foreign<T>(&mut self) -> PyResult<Option<T>> {
-        match self.blocks.as_mut().map(|blocks| blocks.poll(Duration::ZERO)) {
-            Some(Err(error)) => Err(raise(&error)),
-            _ => Ok(None),
+impl Drop for Inner {
+    /// Waits for the workers, as `close` does, and lets others run meanwhile.
+    fn drop(&mut self) {
+        let Some(mut blocks) = self.blocks.take() else { return };
+        if Python::try_attach(|py| py.detach(|| blocks.close())).is_none() {
+            blocks.close();
         }
     }
 }

@@ -213,6 +213,12 @@ pub(crate) fn read_state(dict: &Bound<'_, PyDict>) -> PyResult<batchloom::plan::
         let text = value.repr()?.to_string();
         value.extract().map_err(|_| damaged(&format!("{key} is {text}")))
     }
+    const KEYS: [&str; 6] = ["version", "fingerprint", "seed", "epoch", "batches", "worlds"];
+    for key in dict.keys() {
+        if !KEYS.iter().any(|known| key.extract::<&str>().is_ok_and(|key| key == *known)) {
+            return Err(damaged(&format!("it holds {}, which no state has", key.repr()?)));
+        }
+    }
     Ok(batchloom::plan::State {
         version: read(dict, "version")?,
         fingerprint: read(dict, "fingerprint")?,

@@ -519,3 +519,53 @@ def test_ranks_of_one_step_hold_what_the_step_says():
         planned = loaders[0].plan(0).step(number)
         assert listed(step) == [batch.tolist() for batch in planned.batches]
         assert planned.samples == planned.tokens == sum(map(len, listed(step)))
+
+
+# Interruptions
+
+
+def test_an_exception_while_batches_are_cut_loses_none():
+    loader = Run(5000, 4, seed=2).loader()
+    cut, calls = loader._split, []
+
+    def interrupted(tensors):
+        calls.append(len(tensors))
+        if len(calls) % 2:
+            raise KeyboardInterrupt
+        return cut(tensors)
+
+    loader._split = interrupted
+    batches, received = iter(loader), []
+    while True:
+        try:
+            received.append(next(batches)[0].tolist())
+        except KeyboardInterrupt:
+            assert loader.state_dict()["batches"] == len(received)
+        except StopIteration:
+            break
+    assert received == Run(5000, 4, seed=2).seen(0)
+    assert len(calls) > 8
+
+
+def test_length_is_that_of_the_iteration_under_way():
+    run = Run(100, 8)
+    loader = run.loader()
+    loader.load_state_dict(run.plan(2)._native.state(4))
+    assert len(loader) == 9
+    assert [len(loader) for _ in loader] == [9] * 9
+    assert len(loader) == 13
+    for _ in loader:
+        break
+    assert len(loader) == 13
+
+
+def test_what_a_loader_was_made_of_cannot_be_changed():
+    loader = Run(10, 3).loader()
+    for name in ("rank", "world", "dataset", "batching"):
+        with pytest.raises(AttributeError):
+            setattr(loader, name, 5)
+
+
+def test_an_iterator_says_why_it_does_not_pickle():
+    with pytest.raises(TypeError, match="state_dict"):
+        pickle.dumps(iter(Run(10, 3).loader()))

@@ -127,7 +127,7 @@ proptest! {
                 .drop_last(drop_last)
                 .seed(seed)
                 .rank(rank, world)
-                .threads(2)
+                .num_threads(2)
                 .block_bytes(block_bytes)
                 .build();
             let Ok(loader) = loader else { continue };
@@ -157,7 +157,7 @@ proptest! {
         let values: Vec<u32> = (0..rows * width as u32).collect();
         let x = Tensor::from_vec(values, &[rows as usize, width]).unwrap();
         let loader = Loader::builder(TensorDataset::new([("x", x)]).unwrap());
-        let loader = loader.batch_size(batch_size).shuffle(true).seed(seed).threads(2).block_bytes(1 << 18).build().unwrap();
+        let loader = loader.batch_size(batch_size).shuffle(true).seed(seed).num_threads(2).block_bytes(1 << 18).build().unwrap();
         let plan = loader.plan(0);
         for (step, batch) in (0..).zip(&loader) {
             let batch = batch.unwrap();
@@ -179,7 +179,7 @@ fn every_narrow_width() {
             (0..rows * width).map(|number| (number / width * 7 + number % width) as u8).collect();
         let x = Tensor::from_vec(values, &[rows, width]).unwrap();
         let loader = Loader::builder(TensorDataset::new([("x", x)]).unwrap());
-        let loader = loader.batch_size(10).shuffle(true).threads(1).build().unwrap();
+        let loader = loader.batch_size(10).shuffle(true).num_threads(1).build().unwrap();
         let plan = loader.plan(0);
         for (step, batch) in (0..).zip(&loader) {
             let batch = batch.unwrap();
@@ -216,7 +216,7 @@ fn bad_datasets_are_named() {
     let different = Error::FieldLength { field: "y".into(), found: 3, first: "x".into(), expected: 4 };
     assert_eq!(dataset(vec![("x", values(4)), ("y", values(3))]), different);
     let loader = || Loader::builder(TensorDataset::new([("x", values(4))]).unwrap());
-    assert_eq!(loader().threads(0).build().unwrap_err(), Error::Threads);
+    assert_eq!(loader().num_threads(0).build().unwrap_err(), Error::Threads);
     assert_eq!(loader().prefetch(0).build().unwrap_err(), Error::Prefetch);
     assert_eq!(loader().rank(2, 2).build().unwrap_err(), Error::Rank { rank: 2, world: 2 });
     let wide = Tensor::new(Bytes::from(vec![0; 8]), DType::U64, &[1 << 40, 1 << 40], &[0, 0], 0).unwrap();

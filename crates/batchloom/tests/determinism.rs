@@ -22,7 +22,7 @@ fn loader(threads: usize, block_bytes: usize, prefetch: usize, delays: u64) -> L
         .batch_size(7)
         .shuffle(true)
         .seed(3)
-        .threads(threads)
+        .num_threads(threads)
         .block_bytes(block_bytes)
         .prefetch(prefetch)
         .probe(delay)

@@ -18,7 +18,7 @@ fn dataset() -> TensorDataset {
 #[test]
 fn batches_outlive_everything() {
     let loader =
-        Loader::builder(dataset()).batch_size(9).shuffle(true).threads(2).block_bytes(3000).poison(true);
+        Loader::builder(dataset()).batch_size(9).shuffle(true).num_threads(2).block_bytes(3000).poison(true);
     let loader = loader.build().unwrap();
     let plans: Vec<_> = (0..3).map(|epoch| loader.plan(epoch)).collect();
     let epochs: Vec<Vec<_>> = (0..3).map(|_| loader.iter().unwrap().map(Result::unwrap).collect()).collect();
@@ -36,8 +36,13 @@ fn batches_outlive_everything() {
 /// Of every few batches one is kept while the blocks of the others are poisoned and used again.
 #[test]
 fn a_kept_batch_keeps_its_block() {
-    let loader =
-        Loader::builder(dataset()).batch_size(9).threads(2).block_bytes(2000).poison(true).build().unwrap();
+    let loader = Loader::builder(dataset())
+        .batch_size(9)
+        .num_threads(2)
+        .block_bytes(2000)
+        .poison(true)
+        .build()
+        .unwrap();
     let mut kept = Vec::new();
     for epoch in 0..5 {
         for (step, batch) in loader.iter().unwrap().enumerate() {
@@ -60,7 +65,7 @@ fn nothing_is_read_before_its_block_is_due() {
         let seen = Arc::clone(&furthest);
         let loader = Loader::builder(dataset())
             .batch_size(10)
-            .threads(3)
+            .num_threads(3)
             .prefetch(prefetch)
             .block_bytes(3200)
             .probe(move |block| {

@@ -8,7 +8,7 @@ use batchloom::{Error, Loader, Tensor, TensorDataset};
 
 fn builder() -> batchloom::loader::LoaderBuilder {
     let x = Tensor::from_vec((0..4000_u64).collect(), &[4000]).unwrap();
-    Loader::builder(TensorDataset::new([("x", x)]).unwrap()).batch_size(10).block_bytes(800).threads(3)
+    Loader::builder(TensorDataset::new([("x", x)]).unwrap()).batch_size(10).block_bytes(800).num_threads(3)
 }
 
 /// Wherever iteration is abandoned, the workers end, and at once.
@@ -75,4 +75,32 @@ fn a_loaded_state_continues() {
             }
         }
     }
+}
+
+#[test]
+fn closing_is_not_finishing() {
+    let loader = builder().shuffle(true).build().unwrap();
+    let mut blocks = loader.blocks().unwrap();
+    let block = blocks.next().unwrap().unwrap();
+    block.batches().for_each(|_| blocks.advance());
+    blocks.close();
+    assert!(blocks.next().is_none());
+    assert_eq!(loader.state(), loader.plan(0).state(block.batches().count() as u64));
+    // Nor is an iteration finished whose blocks were all taken, but not their batches.
+    let blocks: Vec<_> = loader.blocks().unwrap().collect();
+    assert_eq!(blocks.iter().map(|block| block.as_ref().unwrap().batches().count()).sum::<usize>(), 400);
+    assert_eq!(loader.state(), loader.plan(1).state(0));
+}
+
+#[test]
+fn len_is_that_of_the_iteration_under_way() {
+    let loader = builder().build().unwrap();
+    loader.load(&loader.plan(3).state(150)).unwrap();
+    assert_eq!(loader.len(), 250);
+    let mut batches = loader.iter().unwrap();
+    batches.next();
+    assert_eq!(loader.len(), 250);
+    drop(batches);
+    assert_eq!(loader.len(), 400);
+    assert_eq!(loader.upcoming().epoch(), 4);
 }

@@ -6,7 +6,7 @@ use crate::{Error, Result, Tensor};
 /// Arrays that share their first dimension; sample `k` is row `k` of each.
 ///
 /// Borrows: the arrays are shared, never copied. Rows may be of any rank and layout; a row that is contiguous in memory
-/// is copied as a whole, any other element by element.
+/// is copied as a whole, any other piece by piece.
 ///
 /// ```
 /// use batchloom::{Tensor, TensorDataset};

@@ -39,6 +39,8 @@ pub struct Blocks {
     /// Whether the consumer fills pieces while it waits, and its memory for sample numbers.
     helps: bool,
     indices: Vec<u64>,
+    /// Blocks handed over.
+    delivered: u64,
 }
 
 impl Blocks {
@@ -55,7 +57,7 @@ impl Blocks {
         let queue = Arc::new(Queue::new(job.blocks(), bytes, bytes.saturating_mul(prefetch)));
         let workers = start(threads.saturating_sub(1).max(1), &job, &queue)?;
         let (process, helps) = (process::id(), threads > 1);
-        Ok(Self { job, queue, workers, delivery, process, helps, indices: Vec::new() })
+        Ok(Self { job, queue, workers, delivery, process, helps, indices: Vec::new(), delivered: 0 })
     }
 
     /// Waits at most `patience` for the next block.
@@ -70,10 +72,11 @@ impl Blocks {
             Next::Block(layout, whole) => {
                 // Every region was let go before its piece was counted as filled.
                 let buffer = whole.join().ok_or_else(|| Error::Worker {
-                    block: 0,
+                    block: self.delivered,
                     message: "a delivered block is still being written".to_owned(),
                 })?;
-                let bytes = Bytes::from_owner(Loan::new(buffer, Arc::clone(&self.job.pool)));
+                self.delivered += 1;
+                let bytes = Bytes::from_owner(Loan::new(buffer, &self.job.pool));
                 Polled::Block(Block::new(&self.job.fields, &layout, &bytes)?)
             }
             Next::Pending => Polled::Pending,
@@ -96,6 +99,7 @@ impl Blocks {
 
     /// Stops the workers and waits for them; nothing comes any more.
     pub fn close(&mut self) {
+        self.delivery.close();
         let workers = std::mem::take(&mut self.workers);
         if self.process != process::id() {
             // A forked child: these threads do not exist here, and a lock may be held by one of them.
@@ -106,6 +110,9 @@ impl Blocks {
         for worker in workers {
             // A worker catches its panics and reports them through the queue.
             drop(worker.join());
+        }
+        for whole in self.queue.drain() {
+            whole.join().into_iter().for_each(|buffer| self.job.pool.give(buffer));
         }
     }
 

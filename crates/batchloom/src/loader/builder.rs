@@ -39,7 +39,7 @@ impl LoaderBuilder {
         Self { dataset, plan, rank: 0, threads: None, prefetch, block_bytes, poison: false, probe: None }
     }
 
-    /// Batches of `batch_size` samples. Default: 1.
+    /// Batches of `batch_size` samples. Default: 64.
     pub fn batch_size(self, batch_size: u64) -> Self {
         self.plan(|plan| plan.batch_size(batch_size))
     }
@@ -77,8 +77,8 @@ impl LoaderBuilder {
 
     /// How many threads form blocks, the consumer among them while it waits; with one, a worker of its own. Default:
     /// one for each core, at most 8.
-    pub fn threads(mut self, threads: usize) -> Self {
-        self.threads = Some(threads);
+    pub fn num_threads(mut self, num_threads: usize) -> Self {
+        self.threads = Some(num_threads);
         self
     }
 

@@ -10,13 +10,21 @@ use crate::plan::State;
 use crate::{Plan, Result};
 
 /// How far one iteration has come.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Delivery {
+    /// Batches that it will hand over if it is not abandoned.
+    total: u64,
     steps: AtomicU64,
     ended: AtomicBool,
+    closed: AtomicBool,
 }
 
 impl Delivery {
+    pub(super) fn new(total: u64) -> Arc<Self> {
+        let (steps, ended, closed) = (AtomicU64::new(0), AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Self { total, steps, ended, closed })
+    }
+
     /// One more batch was handed over.
     pub(super) fn advance(&self) {
         self.steps.fetch_add(1, Ordering::Relaxed);
@@ -25,6 +33,25 @@ impl Delivery {
     /// The iteration said that there is no more.
     pub(super) fn end(&self) {
         self.ended.store(true, Ordering::Relaxed);
+    }
+
+    /// Nobody takes batches from the iteration any more.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    fn steps(&self) -> u64 {
+        self.steps.load(Ordering::Relaxed)
+    }
+
+    /// Whether every batch was handed over, and the consumer knows that there is no more.
+    fn is_finished(&self) -> bool {
+        self.ended.load(Ordering::Relaxed) && self.steps() == self.total
+    }
+
+    /// Whether batches may still be taken.
+    fn is_live(&self) -> bool {
+        !self.ended.load(Ordering::Relaxed) && !self.closed.load(Ordering::Relaxed)
     }
 }
 
@@ -46,6 +73,14 @@ impl Cursor {
         match self.delivery {
             None => self.plan.clone(),
             Some(_) => self.plan.at_epoch(self.plan.epoch().wrapping_add(1)),
+        }
+    }
+
+    /// Batches of the iteration under way on `rank`, or else of the next one.
+    pub(super) fn len(&self, rank: u32) -> u64 {
+        match &self.delivery {
+            Some(delivery) if delivery.is_live() => delivery.total,
+            _ => self.upcoming().steps_of(rank),
         }
     }
 
@@ -71,8 +106,8 @@ impl Cursor {
     pub(super) fn state(&self) -> State {
         match &self.delivery {
             None => self.plan.state(0),
-            Some(delivery) if delivery.ended.load(Ordering::Relaxed) => self.upcoming().state(0),
-            Some(delivery) => self.plan.state(delivery.steps.load(Ordering::Relaxed)),
+            Some(delivery) if delivery.is_finished() => self.upcoming().state(0),
+            Some(delivery) => self.plan.state(delivery.steps()),
         }
     }
 

@@ -51,12 +51,12 @@ impl Loader {
         self.rank
     }
 
-    /// How many batches the next iteration yields.
+    /// How many batches the iteration under way yields in all, or, where there is none, the next one.
     pub fn len(&self) -> u64 {
-        self.cursor().upcoming().steps_of(self.rank)
+        self.cursor().len(self.rank)
     }
 
-    /// Whether the next iteration yields nothing: only after a state at the very end of an epoch was loaded.
+    /// Whether that is none: only after a state at the very end of an epoch was loaded.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -103,7 +103,8 @@ impl Loader {
     /// [`Error::Spawn`](crate::Error::Spawn).
     pub fn blocks(&self) -> Result<Blocks> {
         let mut cursor = self.cursor();
-        let (plan, delivery) = (cursor.upcoming(), Arc::<Delivery>::default());
+        let plan = cursor.upcoming();
+        let delivery = Delivery::new(plan.steps_of(self.rank));
         let fields = Fields::new(&self.dataset);
         let (stride, bytes) = fields.block_size(&plan, self.rank, self.block_bytes)?;
         let probe = self.probe.clone();

@@ -4,7 +4,7 @@
 //! view is gone, from whatever thread drops it, and is handed out again.
 
 use std::process;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::Result;
 use crate::tensor::buffer::Buffer;
@@ -54,7 +54,7 @@ impl Pool {
     }
 
     /// Takes a buffer back.
-    fn give(&self, mut buffer: Buffer) {
+    pub(super) fn give(&self, mut buffer: Buffer) {
         if self.is_foreign() {
             return;
         }
@@ -77,15 +77,16 @@ impl Pool {
     }
 }
 
-/// A buffer in use, as the owner of a block's bytes: returns to its pool when dropped.
+/// A buffer in use, as the owner of a block's bytes: returns to its pool when dropped, if there still is a pool. It does
+/// not keep the pool: a batch that outlives its loader keeps one block, not all that wait.
 pub(super) struct Loan {
     buffer: Option<Buffer>,
-    pool: Arc<Pool>,
+    pool: Weak<Pool>,
 }
 
 impl Loan {
-    pub(super) fn new(buffer: Buffer, pool: Arc<Pool>) -> Self {
-        Self { buffer: Some(buffer), pool }
+    pub(super) fn new(buffer: Buffer, pool: &Arc<Pool>) -> Self {
+        Self { buffer: Some(buffer), pool: Arc::downgrade(pool) }
     }
 }
 
@@ -97,8 +98,8 @@ impl AsRef<[u8]> for Loan {
 
 impl Drop for Loan {
     fn drop(&mut self) {
-        if let Some(buffer) = self.buffer.take() {
-            self.pool.give(buffer);
+        if let (Some(buffer), Some(pool)) = (self.buffer.take(), self.pool.upgrade()) {
+            pool.give(buffer);
         }
     }
 }

@@ -178,6 +178,13 @@ impl Queue {
         self.ready.notify_all();
     }
 
+    /// What is left of blocks that were never delivered. For after the workers have ended.
+    pub(super) fn drain(&self) -> Vec<Whole> {
+        let mut inner = self.lock();
+        inner.tasks.clear();
+        inner.slots.drain(..).map(|slot| slot.whole).collect()
+    }
+
     /// Stops, with a reason for the consumer.
     pub(super) fn fail(&self, error: Error) {
         self.lock().failure.get_or_insert(error);

@@ -24,7 +24,7 @@ impl PlanBuilder {
     pub(super) fn new(samples: u64) -> Self {
         Self {
             samples,
-            rule: FixedSize::new(1).map(Rule::from),
+            rule: FixedSize::new(64).map(Rule::from),
             shuffle: false,
             seed: 0,
             drop_last: false,
@@ -34,7 +34,7 @@ impl PlanBuilder {
         }
     }
 
-    /// Batches of `batch_size` samples, short for [`rule`](Self::rule) with [`FixedSize`]. Default: 1.
+    /// Batches of `batch_size` samples, short for [`rule`](Self::rule) with [`FixedSize`]. Default: 64.
     pub fn batch_size(mut self, batch_size: u64) -> Self {
         self.rule = FixedSize::new(batch_size).map(Rule::from);
         self

@@ -143,7 +143,7 @@ impl Rows {
         let continues = |extent: usize| isize::try_from(extent).is_ok_and(|extent| extent == stride);
         match self.steps.first_mut() {
             None if continues(self.run) || len == 0 => self.run *= len,
-            Some((count, inner)) if inner.checked_mul_unsigned_len(*count) == Some(stride) => *count *= len,
+            Some((count, inner)) if extent(*inner, *count) == Some(stride) => *count *= len,
             _ => self.steps.insert(0, (len, stride)),
         }
     }
@@ -155,12 +155,6 @@ impl Rows {
 }
 
 /// `stride * count`, where it can be numbered.
-trait StrideProduct {
-    fn checked_mul_unsigned_len(self, count: usize) -> Option<isize>;
-}
-
-impl StrideProduct for isize {
-    fn checked_mul_unsigned_len(self, count: usize) -> Option<isize> {
-        self.checked_mul(isize::try_from(count).ok()?)
-    }
+fn extent(stride: isize, count: usize) -> Option<isize> {
+    stride.checked_mul(isize::try_from(count).ok()?)
 }
