@@ -41,8 +41,10 @@ def views(tensor: _native.Tensor) -> Sequence[torch.Tensor]:
     ``unsafe_split`` differs from ``split`` in one thing: autograd takes its results for separate tensors, not for
     views of one. They are: batches do not overlap, so writing to one in place must not count as writing to all.
     """
-    # Whatever mode the consumer is in when it asks for one batch, the others of the portion must not be marked by it.
-    with torch.inference_mode(False):
-        if tensor.is_compact:
-            return from_dlpack(tensor.flatten()).unsafe_split(tensor.shape[1])
-        return [batch.squeeze(0) for batch in from_dlpack(tensor).unsafe_split(1)]
+    if torch.is_inference_mode_enabled():
+        # The consumer asks for one batch; the others of the portion must not be marked by its mode.
+        with torch.inference_mode(False):
+            return views(tensor)
+    if tensor.is_compact:
+        return from_dlpack(tensor.flatten()).unsafe_split(tensor.shape[1])
+    return [batch.squeeze(0) for batch in from_dlpack(tensor).unsafe_split(1)]
