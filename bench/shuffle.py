@@ -261,14 +261,10 @@ def memory_of_epochs(rows: int, abandon: bool) -> dict[str, Any]:
             grown.append(resident() - before)
     iteration = "abandoned half-way" if abandon else "finished"
     most, moved = peak() - before, max(grown) - min(grown)
+    bound = (PREFETCH + 1 + HELD) * BLOCK_MEBIBYTES + OTHER_MEBIBYTES
     claims = [
         Claim(f"MiB between least and most resident, {iteration}", moved, "<=", BLOCK_MEBIBYTES),
-        Claim(
-            f"MiB at most over the start, {iteration}",
-            most,
-            "<=",
-            (PREFETCH + 1 + HELD) * BLOCK_MEBIBYTES + OTHER_MEBIBYTES,
-        ),
+        Claim(f"MiB at most over the start, {iteration}", most, "<=", bound),
     ]
     epochs = list(range(EVERY, EPOCHS + 1, EVERY))
     facts = {"name": "memory", "iteration": iteration, "rows": rows, "row_floats": WIDTH, "epochs": epochs}
