@@ -1,8 +1,9 @@
 """Arrays in and out, by framework.
 
-Each framework is one module with the same three functions: ``borrow`` shares an array's memory with the engine,
-``address`` says where that memory is, ``views`` cuts a tensor of the engine ``[batches, samples, ...]`` into the
-framework's own arrays. A framework is imported when it is first needed.
+Each framework is one module with the same four functions: ``borrow`` shares an array's memory with the engine,
+``address`` says where that memory is, ``require`` raises where the framework lacks an element type, ``views`` cuts a
+tensor of the engine ``[batches, samples, ...]`` into the framework's own arrays. A framework is imported when it is
+first needed.
 """
 
 from __future__ import annotations

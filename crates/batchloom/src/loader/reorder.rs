@@ -49,6 +49,13 @@ struct Inner {
     failure: Option<Error>,
 }
 
+impl Inner {
+    /// Whether the front block has no piece left to fill.
+    fn is_ready(&self) -> bool {
+        self.slots.front().is_some_and(|slot| slot.left == 0)
+    }
+}
+
 /// See the module.
 pub(super) struct Queue {
     inner: Mutex<Inner>,
@@ -98,8 +105,7 @@ impl Queue {
     /// What `open` returned.
     pub(super) fn take_waiting(&self, open: impl Fn(u64) -> Result<Opened>) -> Result<Option<Task>> {
         let mut inner = self.lock();
-        let ready = inner.slots.front().is_some_and(|slot| slot.left == 0);
-        if ready || inner.stopped {
+        if inner.is_ready() || inner.stopped {
             return Ok(None);
         }
         self.next_task(&mut inner, &open)
@@ -152,7 +158,7 @@ impl Queue {
             if inner.stopped || inner.delivered == self.blocks {
                 return Ok(Next::End);
             }
-            if inner.slots.front().is_some_and(|slot| slot.left == 0) {
+            if inner.is_ready() {
                 return Ok(self.deliver(&mut inner));
             }
             let left = deadline.saturating_duration_since(Instant::now());
