@@ -94,18 +94,175 @@ pub enum Error {
     },
     /// `drop_last` would drop everything.
     #[error(
-        "drop_last leaves no step: {samples} samples make {batches} full batches of {batch_size}, fewer than one for \
-         each of {world} ranks; use a smaller batch_size or drop_last=False"
+        "drop_last leaves no step: {samples} samples make {batches} full batches, fewer than one for each of {world} \
+         ranks; use smaller batches or drop_last=False"
     )]
     NothingLeft {
         /// Samples in the dataset.
         samples: u64,
-        /// Samples in a batch.
-        batch_size: u64,
         /// Full batches.
         batches: u64,
         /// Ranks to serve.
         world: u32,
+    },
+    /// Every sample is larger than a batch may be.
+    #[error("oversize=\"drop\" leaves nothing: all {samples} samples exceed max_tokens={max_tokens}")]
+    AllDropped {
+        /// Samples in the dataset.
+        samples: u64,
+        /// The budget.
+        max_tokens: u64,
+    },
+    /// A parameter of a rule has to be at least 1.
+    #[error("{name} is 0; expected at least 1")]
+    NotPositive {
+        /// The parameter.
+        name: &'static str,
+    },
+    /// Padded lengths are multiples of something larger than a batch may be.
+    #[error("multiple_of is {multiple_of}, so that no padded sample fits into max_tokens={max_tokens}")]
+    Multiple {
+        /// What padded lengths are a multiple of.
+        multiple_of: u32,
+        /// The budget.
+        max_tokens: u64,
+    },
+    /// A cost that is none.
+    #[error(
+        "the coefficients (fixed, per_token, per_pair) of the cost model are ({found}); expected finite numbers of at \
+         least 0, not all 0"
+    )]
+    Cost {
+        /// The coefficients.
+        found: String,
+    },
+    /// A bin whose elements cannot be numbered by 32 bits, or whose free space takes too much memory to keep.
+    #[error("max_tokens is {found}; expected at most {limit} (2^28) where samples are packed")]
+    BinTooLarge {
+        /// The capacity asked for.
+        found: u64,
+        /// The largest possible.
+        limit: u32,
+    },
+    /// A rule that decides by size was given no sizes.
+    #[error("{rule} decides by size, and the samples have none; use FixedSize, or data with sizes")]
+    NoSizes {
+        /// The rule.
+        rule: &'static str,
+    },
+    /// A rule for one variable dimension.
+    #[error(
+        "{rule} as asked for needs samples with one variable dimension, and these have {dimensions}; use TokenBudget \
+         without truncation, LengthBuckets or FixedSize, or give sizes= of your own"
+    )]
+    Dimensions {
+        /// The rule.
+        rule: &'static str,
+        /// Variable dimensions of a sample.
+        dimensions: usize,
+    },
+    /// Sizes that are the user's own do not say where to cut a sample.
+    #[error("{rule} truncates or splits samples by their length; expected no sizes= of your own beside it")]
+    ForeignSizes {
+        /// The rule.
+        rule: &'static str,
+    },
+    /// A sample that exceeds the budget.
+    #[error(
+        "sample {sample} has size {size}, which (rounded up to a multiple of {multiple_of}) exceeds \
+         max_tokens={max_tokens}; raise max_tokens, or say by oversize= (overflow= of Packing) what to do with it"
+    )]
+    Oversize {
+        /// The first such sample.
+        sample: u64,
+        /// Its size.
+        size: u32,
+        /// What padded lengths are a multiple of.
+        multiple_of: u32,
+        /// The budget.
+        max_tokens: u64,
+    },
+    /// A pool with more samples than can be numbered.
+    #[error("a pool would hold {found} samples; expected at most {limit}: shuffle, or use a smaller pool")]
+    PoolTooLarge {
+        /// Samples in the pool.
+        found: u64,
+        /// The largest number possible.
+        limit: u64,
+    },
+    /// There is one size for each sample.
+    #[error("there are {found} sizes for {samples} samples; expected one for each")]
+    SizesLength {
+        /// Sizes given.
+        found: u64,
+        /// Samples in the dataset.
+        samples: u64,
+    },
+    /// A size that is no number of elements.
+    #[error("sample {sample} has extents {extents:?}, whose product is not below 2^32")]
+    SizeTooLarge {
+        /// The sample.
+        sample: u64,
+        /// Its extents in the variable dimensions.
+        extents: Vec<u32>,
+    },
+    /// Offsets that do not describe sequences.
+    #[error("field {field}: sample {sample} ends at {end} and starts at {start}, of {values} values; {expected}")]
+    Offsets {
+        /// The field.
+        field: String,
+        /// The first sample that is wrong.
+        sample: u64,
+        /// Its first value.
+        start: i64,
+        /// The value after its last.
+        end: i64,
+        /// How many values there are.
+        values: u64,
+        /// What was expected.
+        expected: &'static str,
+    },
+    /// Fields whose samples differ in size.
+    #[error(
+        "sample {sample} has extents {found:?} in field {field} but {expected:?} in field {first}; expected fields \
+         whose samples are equally long"
+    )]
+    Ragged {
+        /// The field that differs.
+        field: String,
+        /// The first sample that differs.
+        sample: u64,
+        /// Its extents there.
+        found: Vec<u32>,
+        /// The first variable field.
+        first: String,
+        /// Its extents in the first variable field.
+        expected: Vec<u32>,
+    },
+    /// No field varies.
+    #[error("no field varies in length; expected a sequence in at least one (for rows of one shape, TensorDataset)")]
+    NotVariable,
+    /// A field that cannot be concatenated.
+    #[error("Packing concatenates along the first dimension; field {field} varies in others")]
+    NotPackable {
+        /// The field.
+        field: String,
+    },
+    /// Labels that are no tokens.
+    #[error("labels are the next tokens of a field; {reason}")]
+    Labels {
+        /// What does not fit.
+        reason: String,
+    },
+    /// A padding value of another size than the elements it stands for.
+    #[error("the padding of field {field} has {found} bytes; expected {expected}, those of one element")]
+    PadValue {
+        /// The field.
+        field: String,
+        /// Bytes given.
+        found: usize,
+        /// Bytes of an element.
+        expected: usize,
     },
     /// There has to be something that works.
     #[error("num_threads is 0; expected at least 1")]
@@ -232,6 +389,18 @@ impl Error {
             | Self::World { .. }
             | Self::Rank { .. }
             | Self::NothingLeft { .. }
+            | Self::AllDropped { .. }
+            | Self::NotPositive { .. }
+            | Self::Multiple { .. }
+            | Self::Cost { .. }
+            | Self::BinTooLarge { .. }
+            | Self::NoSizes { .. }
+            | Self::Dimensions { .. }
+            | Self::ForeignSizes { .. }
+            | Self::PoolTooLarge { .. }
+            | Self::NotPackable { .. }
+            | Self::Labels { .. }
+            | Self::PadValue { .. }
             | Self::Threads
             | Self::Prefetch
             | Self::BatchTooLarge { .. } => Kind::Argument,
@@ -241,6 +410,12 @@ impl Error {
             | Self::ScalarField { .. }
             | Self::FieldLength { .. }
             | Self::TooManySamples { .. }
+            | Self::Oversize { .. }
+            | Self::SizesLength { .. }
+            | Self::SizeTooLarge { .. }
+            | Self::Offsets { .. }
+            | Self::Ragged { .. }
+            | Self::NotVariable
             | Self::Layout { .. }
             | Self::Shape { .. } => Kind::Data,
             Self::StepRange { .. } | Self::SampleRange { .. } => Kind::Range,

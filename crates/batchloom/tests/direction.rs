@@ -6,7 +6,7 @@ use std::path::Path;
 const MAY_USE: [(&str, &[&str]); 8] = [
     ("order", &[]),
     ("cut", &[]),
-    ("deal", &[]),
+    ("deal", &["order"]),
     ("plan", &["order", "cut", "deal"]),
     ("tensor", &[]),
     ("dataset", &["tensor"]),

@@ -13,4 +13,5 @@ mod lifetime;
 mod order;
 mod plan;
 mod resume;
+mod rules;
 mod threads;

@@ -4,7 +4,11 @@ use std::ops::Range;
 
 use serde::Serialize;
 
+use super::Groups;
 use crate::{Error, Result};
+
+/// Where sizes are known, so many samples or one batch are looked at together.
+const POOL: u64 = 1 << 14;
 
 /// Batches of `batch_size` samples each, in order; the last one holds what is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -29,19 +33,36 @@ impl FixedSize {
         self.batch_size
     }
 
-    pub(super) fn batches(&self, samples: u64, drop_last: bool) -> u64 {
+    pub(crate) fn batches(&self, samples: u64, drop_last: bool) -> u64 {
         match drop_last {
             true => samples / self.batch_size,
             false => samples.div_ceil(self.batch_size),
         }
     }
 
-    pub(super) fn positions(&self, batch: u64, samples: u64) -> Range<u64> {
+    pub(crate) fn positions(&self, batch: u64, samples: u64) -> Range<u64> {
         let start = batch * self.batch_size;
         start..start.saturating_add(self.batch_size).min(samples)
     }
 
-    pub(super) fn batch_of(&self, position: u64) -> u64 {
+    pub(crate) fn batch_of(&self, position: u64) -> u64 {
         position / self.batch_size
     }
+
+    pub(super) fn samples_in_pool(&self) -> u64 {
+        self.batch_size.saturating_mul((POOL / self.batch_size).max(1))
+    }
+
+    pub(super) fn cut(&self, sizes: &[u32]) -> Groups {
+        let places = (0..super::place(sizes.len())).collect();
+        Groups { places, starts: Vec::new(), ends: ends(self.batch_size, sizes.len()) }
+    }
+}
+
+/// Where batches of `batch_size` samples end, the last of them holding what is left.
+pub(super) fn ends(batch_size: u64, samples: usize) -> Vec<u32> {
+    let batch_size = usize::try_from(batch_size).unwrap_or(usize::MAX);
+    let full = (1..=samples / batch_size).map(|batch| super::place(batch * batch_size));
+    let rest = (!samples.is_multiple_of(batch_size)).then(|| super::place(samples));
+    full.chain(rest).collect()
 }

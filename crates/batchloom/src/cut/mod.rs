@@ -1,70 +1,223 @@
-//! Which samples share a batch: a rule, and the cut that it makes of an order.
+//! Which samples share a batch.
 //!
-//! A rule is what the user asked for; a [`Cut`] is that rule applied to a number of samples. A cut knows sizes and
-//! positions in the order, neither which sample stands at a position nor which rank takes a batch. One rule a file.
+//! A [`Rule`] is what the user asked for. It is applied to one pool at a time, a run of the epoch's order: it is told
+//! the sizes of the samples there and says which of them, by their places in the pool, make which batch. It knows neither
+//! which sample stands at a place nor which rank takes a batch. One rule a file.
 
+mod budget;
+mod buckets;
 mod fixed;
+mod optimal;
+mod oversize;
+mod packing;
+mod sizes;
+mod sorted;
 
-use std::ops::Range;
-
+pub use budget::{Count, TokenBudget};
+pub use buckets::LengthBuckets;
 pub use fixed::FixedSize;
+pub use optimal::{CostModel, CostOptimal};
+pub use oversize::Oversize;
+pub use packing::{Overflow, Packing};
 use serde::Serialize;
+pub use sizes::Sizes;
+pub(crate) use sizes::{PoolSizes, Union, padded};
+use sorted::Sorted;
+
+use crate::{Error, Result};
+
+/// Samples in a pool where the user has not said.
+const POOL: u64 = 1 << 14;
 
 /// How samples share a batch.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub enum Rule {
     /// Equal numbers of samples, in order.
     FixedSize(FixedSize),
+    /// Equal numbers of samples of similar size.
+    LengthBuckets(LengthBuckets),
+    /// As many samples of similar size as fit.
+    TokenBudget(TokenBudget),
+    /// The cheapest batches of samples of similar size.
+    CostOptimal(CostOptimal),
+    /// Bins without padding.
+    Packing(Packing),
 }
 
-impl From<FixedSize> for Rule {
-    fn from(rule: FixedSize) -> Self {
-        Self::FixedSize(rule)
-    }
+/// The batches that a rule makes of a pool.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Groups {
+    /// Places in the pool, batch after batch.
+    pub(crate) places: Vec<u32>,
+    /// For each place, the first element that is taken; empty where that is always 0.
+    pub(crate) starts: Vec<u32>,
+    /// Where each batch ends in `places`.
+    pub(crate) ends: Vec<u32>,
 }
 
-/// The batches that a rule makes of `samples` positions, numbered from 0.
-#[derive(Debug, Clone)]
-pub struct Cut {
-    rule: Rule,
-    samples: u64,
-    drop_last: bool,
-}
-
-impl Cut {
-    /// The cut of `samples` positions by `rule`; `drop_last` leaves out what does not fill a batch.
-    pub fn new(rule: Rule, samples: u64, drop_last: bool) -> Self {
-        Self { rule, samples, drop_last }
-    }
-
-    /// How many batches there are.
-    pub fn batches(&self) -> u64 {
-        match &self.rule {
-            Rule::FixedSize(rule) => rule.batches(self.samples, self.drop_last),
+impl Rule {
+    /// Samples in a pool, when shuffled.
+    pub(crate) fn samples_in_pool(&self) -> u64 {
+        match self {
+            Self::FixedSize(rule) => rule.samples_in_pool(),
+            Self::LengthBuckets(rule) => rule.samples_in_pool(),
+            Self::TokenBudget(rule) => rule.samples_in_pool(),
+            Self::CostOptimal(rule) => rule.samples_in_pool(),
+            Self::Packing(rule) => rule.samples_in_pool(),
         }
     }
 
-    /// The positions that `batch` holds.
-    pub fn positions(&self, batch: u64) -> Range<u64> {
-        match &self.rule {
-            Rule::FixedSize(rule) => rule.positions(batch, self.samples),
+    /// Samples in a full batch, where all full batches hold as many.
+    pub(crate) fn batch_size(&self) -> Option<u64> {
+        match self {
+            Self::FixedSize(rule) => Some(rule.batch_size()),
+            Self::LengthBuckets(rule) => Some(rule.batch_size()),
+            _ => None,
         }
     }
 
-    /// The batch that holds `position`, or none where the rule drops it.
-    pub fn batch_of(&self, position: u64) -> Option<u64> {
-        let batch = match &self.rule {
-            Rule::FixedSize(rule) => rule.batch_of(position),
+    /// Whether batches of one pool differ in kind, so that their order has to be mixed.
+    pub(crate) fn sorts(&self) -> bool {
+        !matches!(self, Self::FixedSize(_))
+    }
+
+    /// Whether batches are concatenations.
+    pub(crate) fn packs(&self) -> bool {
+        matches!(self, Self::Packing(_))
+    }
+
+    /// What padded lengths are a multiple of.
+    pub(crate) fn multiple_of(&self) -> u32 {
+        match self {
+            Self::FixedSize(_) | Self::Packing(_) => 1,
+            Self::LengthBuckets(rule) => rule.padded_to(),
+            Self::TokenBudget(rule) => rule.padded_to(),
+            Self::CostOptimal(rule) => rule.padded_to(),
+        }
+    }
+
+    /// The most elements of a sample that one batch takes, where longer ones are truncated or split.
+    pub(crate) fn limit(&self) -> Option<u32> {
+        let (oversize, most) = match self {
+            Self::TokenBudget(rule) => (rule.oversize_policy(), rule.most()),
+            Self::CostOptimal(rule) => (rule.oversize_policy(), rule.most()),
+            Self::Packing(rule) if rule.overflow_policy() != Overflow::Error => return Some(rule.capacity()),
+            _ => return None,
         };
-        (batch < self.batches()).then_some(batch)
+        let cut = oversize == Oversize::Truncate;
+        cut.then(|| u32::try_from(most).ok()).flatten()
     }
 
-    /// Samples in the first `batches` batches.
-    pub fn samples_before(&self, batches: u64) -> u64 {
-        match batches {
-            0 => 0,
-            batches => self.positions(batches - 1).end,
+    /// Whether a sample may be divided between batches.
+    pub(crate) fn splits(&self) -> bool {
+        matches!(self, Self::Packing(rule) if rule.overflow_policy() == Overflow::Split)
+    }
+
+    /// Whether sizes are such that every pool can be cut.
+    ///
+    /// # Errors
+    /// [`Error::Oversize`] with the first sample that is too large, [`Error::Dimensions`] where the rule needs one
+    /// variable dimension, and [`Error::PoolTooLarge`].
+    pub(crate) fn check(&self, sizes: &Sizes, in_pool: u64) -> Result<()> {
+        let limit = u64::from(u32::MAX);
+        if in_pool > limit {
+            return Err(Error::PoolTooLarge { found: in_pool, limit });
+        }
+        let dimensions = sizes.dimensions();
+        if dimensions > 1 && (matches!(self, Self::CostOptimal(_) | Self::Packing(_)) || self.limit().is_some()) {
+            return Err(Error::Dimensions { rule: self.name(), dimensions });
+        }
+        let found = match self {
+            Self::TokenBudget(rule) if rule.oversize_policy() == Oversize::Error => {
+                (0..index_of(sizes.len())).find(|&sample| !rule.fits(sizes.extents(sample)))
+            }
+            Self::CostOptimal(rule) if rule.oversize_policy() == Oversize::Error => over(sizes, rule.most()),
+            Self::Packing(rule) if rule.overflow_policy() == Overflow::Error => {
+                over(sizes, u64::from(rule.capacity()))
+            }
+            _ => None,
+        };
+        match found {
+            None => Ok(()),
+            Some(sample) => Err(Error::Oversize {
+                sample: sample as u64,
+                size: sizes.as_slice()[sample],
+                multiple_of: self.multiple_of(),
+                max_tokens: self.budget().unwrap_or(u64::MAX),
+            }),
         }
     }
+
+    /// The batches of a pool, whose samples passed [`check`](Self::check).
+    pub(crate) fn cut(&self, pool: PoolSizes<'_>) -> Groups {
+        match self {
+            Self::FixedSize(rule) => rule.cut(pool.sizes),
+            Self::LengthBuckets(rule) => rule.cut(pool.sizes),
+            Self::TokenBudget(rule) => rule.cut(pool),
+            Self::CostOptimal(rule) => rule.cut(pool.sizes),
+            Self::Packing(rule) => rule.cut(pool.sizes),
+        }
+    }
+
+    /// The most elements in a batch, where there is a limit.
+    pub(crate) fn budget(&self) -> Option<u64> {
+        match self {
+            Self::FixedSize(_) | Self::LengthBuckets(_) => None,
+            Self::TokenBudget(rule) => Some(rule.budget()),
+            Self::CostOptimal(rule) => rule.budget(),
+            Self::Packing(rule) => Some(u64::from(rule.capacity())),
+        }
+    }
+
+    /// What the rule is called.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::FixedSize(_) => "FixedSize",
+            Self::LengthBuckets(_) => "LengthBuckets",
+            Self::TokenBudget(_) => "TokenBudget",
+            Self::CostOptimal(_) => "CostOptimal",
+            Self::Packing(_) => "Packing",
+        }
+    }
+}
+
+macro_rules! from {
+    ($($rule:ident),*) => {
+        $(impl From<$rule> for Rule {
+            fn from(rule: $rule) -> Self {
+                Self::$rule(rule)
+            }
+        })*
+    };
+}
+
+from!(FixedSize, LengthBuckets, TokenBudget, CostOptimal, Packing);
+
+/// The first sample larger than `most`.
+fn over(sizes: &Sizes, most: u64) -> Option<usize> {
+    sizes.as_slice().iter().position(|&size| u64::from(size) > most)
+}
+
+/// A parameter that has to be at least 1.
+fn positive<T: Default + PartialEq>(name: &'static str, value: T) -> Result<T> {
+    match value == T::default() {
+        true => Err(Error::NotPositive { name }),
+        false => Ok(value),
+    }
+}
+
+/// A place in a pool, which holds fewer than 2^32 samples.
+fn place(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
+}
+
+/// A place as an index.
+fn index(place: u32) -> usize {
+    usize::try_from(place).unwrap_or(usize::MAX)
+}
+
+/// The number of samples in memory, as an index.
+fn index_of(samples: u64) -> usize {
+    usize::try_from(samples).unwrap_or(usize::MAX)
 }

@@ -14,6 +14,11 @@ use super::VERSION;
 pub enum Purpose {
     /// The order of the samples in an epoch.
     Samples,
+    /// The order of the batches that were cut from one pool.
+    Batches {
+        /// Which pool.
+        pool: u64,
+    },
 }
 
 impl Purpose {
@@ -21,6 +26,15 @@ impl Purpose {
     fn code(self) -> u32 {
         match self {
             Self::Samples => 1,
+            Self::Batches { .. } => 2,
+        }
+    }
+
+    /// Which of the shuffles for this purpose.
+    fn number(self) -> u64 {
+        match self {
+            Self::Samples => 0,
+            Self::Batches { pool } => pool,
         }
     }
 }
@@ -37,6 +51,7 @@ impl Key {
         key[8..16].copy_from_slice(&epoch.to_le_bytes());
         key[16..20].copy_from_slice(&purpose.code().to_le_bytes());
         key[20..24].copy_from_slice(&VERSION.to_le_bytes());
+        key[24..32].copy_from_slice(&purpose.number().to_le_bytes());
         Self(key)
     }
 

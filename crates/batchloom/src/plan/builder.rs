@@ -1,8 +1,11 @@
 //! How a plan is asked for.
 
+use std::sync::Arc;
+
 use super::Plan;
-use super::plan::Recipe;
-use crate::cut::{FixedSize, Rule};
+use super::epoch::Epoch;
+use super::recipe::Recipe;
+use crate::cut::{FixedSize, Rule, Sizes};
 use crate::deal::{MOST_RANKS, Uneven};
 use crate::order::LIMIT;
 use crate::{Error, Result};
@@ -16,6 +19,9 @@ pub struct PlanBuilder {
     seed: u64,
     drop_last: bool,
     uneven: Uneven,
+    sizes: Option<Sizes>,
+    balance: bool,
+    largest_first: bool,
     epoch: u64,
     world: u32,
 }
@@ -29,6 +35,9 @@ impl PlanBuilder {
             seed: 0,
             drop_last: false,
             uneven: Uneven::Pad,
+            sizes: None,
+            balance: false,
+            largest_first: false,
             epoch: 0,
             world: 1,
         }
@@ -70,6 +79,24 @@ impl PlanBuilder {
         self
     }
 
+    /// The sizes of the samples: what rules sort, count and budget by. Default: every sample counts as one element.
+    pub fn sizes(mut self, sizes: Sizes) -> Self {
+        self.sizes = Some(sizes);
+        self
+    }
+
+    /// Whether batches of similar cost form a step, so that no rank waits for another. Default: no.
+    pub fn balance(mut self, balance: bool) -> Self {
+        self.balance = balance;
+        self
+    }
+
+    /// Whether the largest batch comes first, so that memory is claimed once and its want shows at once. Default: no.
+    pub fn largest_first(mut self, largest_first: bool) -> Self {
+        self.largest_first = largest_first;
+        self
+    }
+
     /// Which epoch. Default: 0.
     pub fn epoch(mut self, epoch: u64) -> Self {
         self.epoch = epoch;
@@ -82,11 +109,13 @@ impl PlanBuilder {
         self
     }
 
-    /// The plan. O(1) in the number of samples.
+    /// The plan. O(1) in the number of samples with [`FixedSize`] and [`LengthBuckets`](crate::cut::LengthBuckets);
+    /// other rules cut every pool once, to know how many steps there are.
     ///
     /// # Errors
-    /// [`Error::NoSamples`], [`Error::TooManySamples`], [`Error::BatchSize`], [`Error::World`], and
-    /// [`Error::NothingLeft`] where `drop_last` would leave no step.
+    /// [`Error::NoSamples`], [`Error::TooManySamples`], [`Error::BatchSize`], [`Error::World`]; [`Error::NoSizes`],
+    /// [`Error::SizesLength`], [`Error::Oversize`], [`Error::Dimensions`], [`Error::PoolTooLarge`]; and
+    /// [`Error::NothingLeft`] or [`Error::AllDropped`] where no step would be left.
     pub fn build(self) -> Result<Plan> {
         let rule = self.rule?;
         match self.samples {
@@ -104,9 +133,36 @@ impl PlanBuilder {
             seed: self.seed,
             drop_last: self.drop_last,
             uneven: self.uneven,
+            // Samples that all count the same are balanced as they are, and none is larger.
+            balance: self.balance && self.sizes.is_some(),
+            largest_first: self.largest_first && self.sizes.is_some(),
+            sizes: self.sizes,
         };
-        let plan = Plan::new(recipe, self.epoch, self.world, Vec::new());
-        plan.require_steps()?;
+        check_sizes(&recipe)?;
+        let plan = Plan::new(Arc::new(Epoch::new(Arc::new(recipe), self.epoch)), self.world, Vec::new());
+        require_steps(&plan)?;
         Ok(plan)
     }
+}
+
+fn check_sizes(recipe: &Recipe) -> Result<()> {
+    match &recipe.sizes {
+        None if recipe.uniform().is_none() => Err(Error::NoSizes { rule: recipe.rule.name() }),
+        None => Ok(()),
+        Some(sizes) if sizes.len() != recipe.samples => {
+            Err(Error::SizesLength { found: sizes.len(), samples: recipe.samples })
+        }
+        Some(sizes) => recipe.rule.check(sizes, recipe.in_pool()),
+    }
+}
+
+fn require_steps(plan: &Plan) -> Result<()> {
+    if plan.steps() > 0 {
+        return Ok(());
+    }
+    let (samples, batches) = (plan.samples(), plan.epoch.batches());
+    Err(match plan.rule().budget() {
+        Some(max_tokens) if batches == 0 => Error::AllDropped { samples, max_tokens },
+        _ => Error::NothingLeft { samples, batches, world: plan.world() },
+    })
 }

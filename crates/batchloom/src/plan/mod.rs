@@ -1,15 +1,18 @@
 //! The plan: the steps of one epoch, in integers only.
 //!
 //! Puts [`order`](crate::order), [`cut`](crate::cut) and [`deal`](crate::deal) together. A plan is a pure function of
-//! (samples, rule, shuffle, seed, epoch, world) and what came earlier in the epoch; it never touches data.
+//! (samples, their sizes, rule, shuffle, seed, epoch, world) and what came earlier in the epoch; it never touches data.
 
 mod builder;
+mod epoch;
 #[expect(clippy::module_inception, reason = "the file of the type that the folder is named for")]
 mod plan;
+mod recipe;
 mod state;
 mod stats;
 
 pub use builder::PlanBuilder;
+pub use epoch::Parts;
 pub use plan::{Place, Plan, Step};
 pub use state::{STATE_VERSION, State};
 pub use stats::Stats;

@@ -1,43 +1,21 @@
 //! The plan of one epoch.
 //!
-//! Promise: nothing here grows with the number of samples. Making a plan, asking it for any step, finding a sample and
-//! resuming are O(1).
+//! Promise: where samples all count the same, nothing here grows with their number: making a plan, asking it for any
+//! step, finding a sample and resuming are O(1). Where sizes decide, a step costs the cut of its pool, which is kept for
+//! the steps after it, and counting the steps may cost one cut of all pools.
 
-use std::collections::TryReserveError;
-
-use serde::Serialize;
-use xxhash_rust::xxh3::xxh3_128;
+use std::collections::{TryReserveError, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::PlanBuilder;
-use crate::cut::{Cut, Rule};
+use super::epoch::{Epoch, Parts, Pool};
+use super::recipe::Recipe;
+use crate::cut::{Rule, Sizes};
 use crate::deal::{Deal, Uneven};
-use crate::order::{self, Key, Order, Purpose};
 use crate::{Error, Result};
 
-/// What stays the same over all epochs and worlds of a run. Its hash is the plan's fingerprint, so the names and the
-/// order of these fields are part of the state format.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct Recipe {
-    pub(super) samples: u64,
-    pub(super) rule: Rule,
-    pub(super) shuffle: bool,
-    pub(super) seed: u64,
-    pub(super) drop_last: bool,
-    pub(super) uneven: Uneven,
-}
-
-impl Recipe {
-    fn fingerprint(&self) -> String {
-        let text = format!("{} {}", order::VERSION, self.text());
-        format!("{:032x}", xxh3_128(text.as_bytes()))
-    }
-
-    /// The recipe as JSON, fields in the order of their declaration.
-    fn text(&self) -> String {
-        // Plain structs of integers, booleans and names: serialising them has no way to fail.
-        serde_json::to_string(self).unwrap_or_default()
-    }
-}
+/// Pools that are kept: the one that is being read, and the one that the workers are at.
+const KEPT_POOLS: usize = 3;
 
 /// The steps of one epoch, for every rank.
 ///
@@ -53,15 +31,16 @@ impl Recipe {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Plan {
-    pub(super) recipe: Recipe,
-    pub(super) epoch: u64,
+    pub(super) epoch: Arc<Epoch>,
     pub(super) world: u32,
     /// The parts of this epoch that came earlier: (world, steps).
     pub(super) past: Vec<(u32, u64)>,
-    pub(super) order: Order,
-    pub(super) cut: Cut,
-    pub(super) deal: Deal,
+    /// Pools that were asked for lately, by their places.
+    pools: Arc<Mutex<Recent>>,
 }
+
+/// Pools by their places in the order of dealing, the one that was asked for last in front.
+type Recent = VecDeque<(u64, Arc<Pool>)>;
 
 /// One step: `world` batches, one for each rank, taken at the same time.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,66 +72,68 @@ impl Plan {
         PlanBuilder::new(samples)
     }
 
-    pub(super) fn new(recipe: Recipe, epoch: u64, world: u32, past: Vec<(u32, u64)>) -> Self {
-        let key = recipe.shuffle.then(|| Key::new(recipe.seed, epoch, Purpose::Samples));
-        let order = Order::new(recipe.samples, key.as_ref());
-        let cut = Cut::new(recipe.rule.clone(), recipe.samples, recipe.drop_last);
-        let deal = Deal::new(first(&past), cut.batches(), world, recipe.drop_last, recipe.uneven);
-        Self { recipe, epoch, world, past, order, cut, deal }
-    }
-
-    pub(super) fn require_steps(&self) -> Result<()> {
-        let Rule::FixedSize(rule) = &self.recipe.rule;
-        match self.deal.steps() {
-            0 => Err(Error::NothingLeft {
-                samples: self.recipe.samples,
-                batch_size: rule.batch_size(),
-                batches: self.cut.batches(),
-                world: self.world,
-            }),
-            _ => Ok(()),
-        }
+    pub(super) fn new(epoch: Arc<Epoch>, world: u32, past: Vec<(u32, u64)>) -> Self {
+        Self { epoch, world, past, pools: Arc::default() }
     }
 
     /// The same run in another epoch, from its start.
     #[must_use]
     pub fn at_epoch(&self, epoch: u64) -> Self {
-        Self::new(self.recipe.clone(), epoch, self.world, Vec::new())
+        Self::new(Arc::new(Epoch::new(Arc::clone(&self.epoch.recipe), epoch)), self.world, Vec::new())
+    }
+
+    pub(super) fn recipe(&self) -> &Recipe {
+        &self.epoch.recipe
     }
 
     /// The samples in the dataset.
     pub fn samples(&self) -> u64 {
-        self.recipe.samples
+        self.recipe().samples
     }
 
     /// How samples share a batch.
     pub fn rule(&self) -> &Rule {
-        &self.recipe.rule
+        &self.recipe().rule
+    }
+
+    /// The sizes of the samples, where they do not all count the same.
+    pub fn sizes(&self) -> Option<&Sizes> {
+        self.recipe().sizes.as_ref()
+    }
+
+    /// Whether batches of similar cost form a step.
+    pub fn balance(&self) -> bool {
+        self.recipe().balance
+    }
+
+    /// Whether the largest batch comes first.
+    pub fn largest_first(&self) -> bool {
+        self.recipe().largest_first
     }
 
     /// Whether the order is random.
     pub fn shuffle(&self) -> bool {
-        self.recipe.shuffle
+        self.recipe().shuffle
     }
 
     /// What the order depends on, besides the epoch.
     pub fn seed(&self) -> u64 {
-        self.recipe.seed
+        self.recipe().seed
     }
 
     /// Whether what does not fill a batch and a step is left out.
     pub fn drop_last(&self) -> bool {
-        self.recipe.drop_last
+        self.recipe().drop_last
     }
 
     /// What happens to batches that do not fill a step, unless they are dropped.
     pub fn uneven(&self) -> Uneven {
-        self.recipe.uneven
+        self.recipe().uneven
     }
 
     /// Which epoch this is.
     pub fn epoch(&self) -> u64 {
-        self.epoch
+        self.epoch.number
     }
 
     /// The number of ranks.
@@ -162,37 +143,81 @@ impl Plan {
 
     /// The steps of this plan: what the rank that has most of them takes.
     pub fn steps(&self) -> u64 {
-        self.deal.steps()
+        self.deal().steps()
     }
 
     /// The steps of `rank`: as [`steps`](Self::steps), or one less on the last ranks with [`Uneven::Short`].
     pub fn steps_of(&self, rank: u32) -> u64 {
-        self.deal.steps_of(rank)
+        self.deal().steps_of(rank)
     }
 
     /// A name for what stays the same over all epochs and worlds of a run: samples, rule, shuffle, seed, `drop_last`,
-    /// `uneven`, and the version of the order. 32 hexadecimal digits.
+    /// `uneven`, sizes, `balance`, `largest_first` and the version of the order. 32 hexadecimal digits.
     pub fn fingerprint(&self) -> String {
-        self.recipe.fingerprint()
+        self.recipe().fingerprint()
     }
 
-    /// How many samples `rank` sees at `step`.
+    /// How many samples, or parts of split samples, `rank` sees at `step`.
     ///
     /// # Errors
     /// [`Error::Rank`] and [`Error::StepRange`].
     pub fn batch_len(&self, step: u64, rank: u32) -> Result<u64> {
-        self.positions(step, rank).map(|positions| positions.end - positions.start)
+        let batch = self.batch(step, rank)?;
+        Ok(match self.epoch.uniform() {
+            Some(rule) => {
+                let positions = rule.positions(batch, self.samples());
+                positions.end - positions.start
+            }
+            None => {
+                let (pool, place) = self.pool_with(batch);
+                pool.batch_len(place)
+            }
+        })
     }
 
-    /// The samples that `rank` sees at `step`.
+    /// The elements that `rank` is given at `step`, padding included.
+    ///
+    /// # Errors
+    /// [`Error::Rank`] and [`Error::StepRange`].
+    pub fn batch_elements(&self, step: u64, rank: u32) -> Result<u64> {
+        match self.epoch.uniform() {
+            Some(_) => self.batch_len(step, rank),
+            None => Ok(self.epoch.measure(&self.parts(step, rank)?).padded),
+        }
+    }
+
+    /// The samples that `rank` sees at `step`; one that is split between batches comes in each of them.
     ///
     /// # Errors
     /// [`Error::Rank`], [`Error::StepRange`], and [`Error::Memory`] where their numbers do not fit in memory.
     pub fn indices(&self, step: u64, rank: u32) -> Result<Vec<u64>> {
-        let positions = self.positions(step, rank)?;
+        let batch = self.batch(step, rank)?;
+        let Some(rule) = self.epoch.uniform() else {
+            let (pool, place) = self.pool_with(batch);
+            return Ok(pool.indices(place));
+        };
+        let positions = rule.positions(batch, self.samples());
         let mut out = zeros(positions.end - positions.start)?;
-        self.order.fill(positions.start, &mut out);
+        self.epoch.order.fill(positions.start, &mut out);
         Ok(out)
+    }
+
+    /// What the batch that `rank` sees at `step` takes of which samples.
+    ///
+    /// # Errors
+    /// As [`indices`](Self::indices).
+    pub fn parts(&self, step: u64, rank: u32) -> Result<Parts> {
+        match self.epoch.uniform() {
+            Some(_) => {
+                let samples = self.indices(step, rank)?;
+                let (starts, sizes) = (vec![0; samples.len()], vec![1; samples.len()]);
+                Ok(Parts { samples, starts, sizes })
+            }
+            None => {
+                let (pool, place) = self.pool_with(self.batch(step, rank)?);
+                Ok(pool.parts(place, self.recipe()))
+            }
+        }
     }
 
     /// Writes the samples that `rank` sees from sample `skip` of its batch at `step` on, through the batches of its
@@ -201,19 +226,23 @@ impl Plan {
     /// # Errors
     /// [`Error::Rank`], and [`Error::StepRange`] where its steps hold fewer samples.
     pub fn fill(&self, step: u64, rank: u32, skip: u64, out: &mut [u64]) -> Result<()> {
-        let (mut step, mut skip, mut out) = (step, skip, out);
-        while !out.is_empty() {
-            let positions = self.positions(step, rank)?;
-            let start = positions.start + skip;
-            // The only rank takes all batches, so that its positions follow each other.
-            let end =
-                if self.world == 1 { self.cut.samples_before(self.cut.batches()) } else { positions.end };
-            let (now, later) = out.split_at_mut(out.len().min(length(end.saturating_sub(start))));
-            self.order.fill(start, now);
-            (step, skip, out) = (step + 1, 0, later);
-            if self.world == 1 && !out.is_empty() {
+        let (mut step, mut skip, mut out) = (step, length(skip), out);
+        // The only rank takes all batches, so that their positions follow each other.
+        if let Some(rule) = self.epoch.uniform().filter(|_| self.world == 1 && !out.is_empty()) {
+            let start = rule.positions(self.batch(step, rank)?, self.samples()).start + skip as u64;
+            let end = rule.positions(self.epoch.batches() - 1, self.samples()).end;
+            if end - start < out.len() as u64 {
                 return Err(Error::StepRange { found: self.steps(), steps: self.steps() });
             }
+            self.epoch.order.fill(start, out);
+            return Ok(());
+        }
+        while !out.is_empty() {
+            let samples = self.indices(step, rank)?;
+            let samples = samples.get(skip..).unwrap_or_default();
+            let (now, later) = out.split_at_mut(out.len().min(samples.len()));
+            now.copy_from_slice(&samples[..now.len()]);
+            (step, skip, out) = (step + 1, 0, later);
         }
         Ok(())
     }
@@ -229,11 +258,19 @@ impl Plan {
         let ranks = (0..self.world).filter(|rank| index < self.steps_of(*rank));
         let batches = ranks.map(|rank| self.indices(index, rank)).collect::<Result<Vec<_>>>()?;
         let samples = batches.iter().map(|batch| batch.len() as u64).sum();
-        Ok(Step { index, samples, tokens: samples, batches })
+        let tokens = match self.epoch.uniform() {
+            Some(_) => samples,
+            None => {
+                let ranks = (0..self.world).filter(|rank| index < self.steps_of(*rank));
+                let parts = ranks.map(|rank| self.parts(index, rank)).collect::<Result<Vec<_>>>()?;
+                parts.iter().flat_map(|parts| &parts.sizes).map(|&size| u64::from(size)).sum()
+            }
+        };
+        Ok(Step { index, samples, tokens, batches })
     }
 
     /// Where `sample` comes: nowhere if it is dropped or came in an earlier part of the epoch, several times if its
-    /// batch is repeated to fill the last step.
+    /// batch is repeated to fill the last step, or if it is split.
     ///
     /// # Errors
     /// [`Error::SampleRange`].
@@ -241,19 +278,69 @@ impl Plan {
         if sample >= self.samples() {
             return Err(Error::SampleRange { found: sample, samples: self.samples() });
         }
-        let position = self.order.find(sample);
-        let Some(batch) = self.cut.batch_of(position) else { return Ok(Vec::new()) };
-        let index = position - self.cut.positions(batch).start;
-        Ok(self.deal.places(batch).into_iter().map(|(step, rank)| Place { step, rank, index }).collect())
+        let position = self.epoch.order.find(sample);
+        let deal = self.deal();
+        let places = |(batch, index): (u64, u64)| {
+            let places = deal.places(batch).into_iter();
+            places.map(move |(step, rank)| Place { step, rank, index })
+        };
+        Ok(self.batches_with(position).into_iter().flat_map(places).collect())
     }
 
-    fn positions(&self, step: u64, rank: u32) -> Result<std::ops::Range<u64>> {
+    /// The batches that hold the sample at `position`, and at which index.
+    fn batches_with(&self, position: u64) -> Vec<(u64, u64)> {
+        if let Some(rule) = self.epoch.uniform() {
+            let batch = rule.batch_of(position);
+            let index = position - rule.positions(batch, self.samples()).start;
+            return (batch < self.epoch.batches()).then_some((batch, index)).into_iter().collect();
+        }
+        let Some((pool, place)) = self.epoch.place_of(position) else { return Vec::new() };
+        let pool = self.pool(pool);
+        pool.find(place).into_iter().map(|(batch, index)| (pool.first + batch, index)).collect()
+    }
+
+    pub(super) fn deal(&self) -> Deal {
+        let recipe = self.recipe();
+        Deal::new(first(&self.past), self.epoch.batches(), self.world, recipe.drop_last, recipe.uneven)
+    }
+
+    /// The number of the batch that `rank` takes at `step`.
+    fn batch(&self, step: u64, rank: u32) -> Result<u64> {
         if rank >= self.world {
             return Err(Error::Rank { rank, world: self.world });
         }
-        let batch = self.deal.batch(step, rank);
-        let batch = batch.ok_or(Error::StepRange { found: step, steps: self.steps_of(rank) })?;
-        Ok(self.cut.positions(batch))
+        let batch = self.deal().batch(step, rank);
+        batch.ok_or_else(|| Error::StepRange { found: step, steps: self.steps_of(rank) })
+    }
+
+    /// The pool that holds `batch`, and its place there.
+    fn pool_with(&self, batch: u64) -> (Arc<Pool>, u64) {
+        let pool = self.pool(self.epoch.pool_of(batch));
+        let place = batch - pool.first;
+        (pool, place)
+    }
+
+    /// The pool dealt in place `place`, cut now unless it is one of the last few.
+    pub(super) fn pool(&self, place: u64) -> Arc<Pool> {
+        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, pool)) = pools.iter().find(|(other, _)| *other == place) {
+            return Arc::clone(pool);
+        }
+        let pool = Arc::new(self.epoch.pool(place, &self.worlds()));
+        pools.truncate(KEPT_POOLS - 1);
+        pools.push_front((place, Arc::clone(&pool)));
+        pool
+    }
+
+    /// The parts of the epoch, how many ranks take how many batches; the last is the one under way.
+    fn worlds(&self) -> Vec<(u32, u64)> {
+        let past = self.past.iter().map(|&(world, steps)| (world, u64::from(world) * steps));
+        let mut worlds: Vec<(u32, u64)> = past.collect();
+        match worlds.last_mut() {
+            Some(last) if last.0 == self.world => last.1 = u64::MAX,
+            _ => worlds.push((self.world, u64::MAX)),
+        }
+        worlds
     }
 }
 

@@ -3,9 +3,12 @@
 //! A few integers, the same on every rank and for any number of ranks: which batches were delivered follows from how
 //! many. Loading costs O(1), however far the epoch has come.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::Plan;
+use super::epoch::Epoch;
 use super::plan::first;
 use crate::deal::MOST_RANKS;
 use crate::{Error, Result};
@@ -38,9 +41,12 @@ impl Plan {
         State {
             version: STATE_VERSION,
             fingerprint: self.fingerprint(),
-            seed: self.recipe.seed,
-            epoch: self.epoch,
-            batches: first(&worlds).min(self.cut.batches()),
+            seed: self.seed(),
+            epoch: self.epoch(),
+            batches: match first(&worlds) {
+                0 => 0,
+                batches => batches.min(self.epoch.batches()),
+            },
             worlds,
         }
     }
@@ -54,19 +60,19 @@ impl Plan {
         if state.version != STATE_VERSION {
             return Err(Error::StateVersion { found: state.version, expected: STATE_VERSION });
         }
-        let mut recipe = self.recipe.clone();
+        let mut recipe = self.recipe().clone();
         recipe.seed = state.seed;
-        let mut plan = Self::new(recipe, state.epoch, self.world, Vec::new());
-        let expected = plan.fingerprint();
+        let expected = recipe.fingerprint();
         if state.fingerprint != expected {
             return Err(Error::StateFingerprint { found: state.fingerprint.clone(), expected });
         }
+        let mut plan = Self::new(Arc::new(Epoch::new(Arc::new(recipe), state.epoch)), self.world, Vec::new());
         for &(world, steps) in &state.worlds {
             plan = plan.after(world, steps)?;
         }
         let found = plan.state(0).batches;
         match found == state.batches {
-            true => Ok(Self::new(plan.recipe, state.epoch, self.world, plan.past)),
+            true => Ok(Self::new(plan.epoch, self.world, plan.past)),
             false => Err(damaged(format!("{} batches, but its worlds add up to {found}", state.batches))),
         }
     }
@@ -76,12 +82,12 @@ impl Plan {
         if world == 0 || world > MOST_RANKS {
             return Err(damaged(format!("it holds steps of a world of {world}")));
         }
-        let part = Self::new(self.recipe.clone(), self.epoch, world, self.past.clone());
+        let part = Self::new(Arc::clone(&self.epoch), world, self.past.clone());
         if steps > part.steps() {
             let reason = format!("{steps} steps in a world of {world}, where {} were left", part.steps());
             return Err(damaged(reason));
         }
-        Ok(Self::new(part.recipe, part.epoch, world, extend(&part.past, world, steps)))
+        Ok(Self::new(part.epoch, world, extend(&part.past, world, steps)))
     }
 }
 

@@ -1,16 +1,23 @@
 //! What a plan costs, before it is run.
 
+use std::collections::HashSet;
+
 use serde::Serialize;
 
 use super::Plan;
+use super::epoch::Measure;
 
 /// The cost of a plan over all ranks.
 ///
-/// `samples + repeated` is what is delivered here plus `dropped` plus `earlier`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// Nothing is lost: `samples + repeated` is what is delivered here plus `dropped` plus `earlier`, and
+/// `tokens + repeated_tokens` is `real + truncated_tokens + dropped_tokens + earlier_tokens`. A sample that is split
+/// counts where its first part comes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Stats {
     /// Samples in the dataset.
     pub samples: u64,
+    /// Elements in the dataset.
+    pub tokens: u64,
     /// Batches over all ranks, repeated ones included.
     pub batches: u64,
     /// Steps of the rank that has most.
@@ -23,12 +30,28 @@ pub struct Stats {
     pub padded: u64,
     /// The share of `padded` that is padding.
     pub padding: f64,
-    /// Samples left out by `drop_last`.
+    /// How full batches are, padding included, where the rule limits them: `padded / (batches * max_tokens)`.
+    pub efficiency: Option<f64>,
+    /// Distinct shapes of batches.
+    pub shapes: u64,
+    /// Samples left out by `drop_last`, or because they are too large, and their elements.
     pub dropped: u64,
+    /// The elements of these.
+    pub dropped_tokens: u64,
+    /// Samples delivered here that were cut short.
+    pub truncated: u64,
+    /// The elements that this cost.
+    pub truncated_tokens: u64,
+    /// Samples delivered here in several parts.
+    pub split: u64,
     /// Samples delivered a second time to fill the last step.
     pub repeated: u64,
+    /// The elements of these.
+    pub repeated_tokens: u64,
     /// Samples delivered in earlier parts of the epoch.
     pub earlier: u64,
+    /// The elements of these, with what was cut off them.
+    pub earlier_tokens: u64,
     /// Elements of the largest batch, padding included.
     pub largest: u64,
     /// The share of all ranks' time spent waiting for the largest batch of a step.
@@ -36,54 +59,175 @@ pub struct Stats {
 }
 
 impl Plan {
-    /// What this plan costs. O(world).
+    /// What this plan costs. O(world) where samples all count the same; else every pool is cut once.
     pub fn stats(&self) -> Stats {
-        let (first, dealt) = (self.deal.first(), self.deal.dealt());
-        let earlier = self.cut.samples_before(first);
-        let once = self.cut.samples_before(first + dealt) - earlier;
+        match self.epoch.uniform() {
+            Some(_) => self.uniform_stats(),
+            None => Walk::new(self).stats(),
+        }
+    }
+
+    fn uniform_stats(&self) -> Stats {
+        let deal = self.deal();
+        let (first, dealt) = (deal.first(), deal.dealt());
+        let earlier = self.samples_before(first);
+        let once = self.samples_before(first + dealt) - earlier;
         let repeated = self.last_step().iter().sum::<u64>() - (once - self.samples_before_last_step(once));
         let real = once + repeated;
+        let dropped = self.samples() - earlier - once;
+        let sizes = self.last_step().into_iter().chain((self.steps() > 1).then(|| self.batch_len(0, 0).unwrap_or(0)));
         Stats {
             samples: self.samples(),
-            batches: dealt + self.deal.repeated(),
+            tokens: self.samples(),
+            batches: dealt + deal.repeated(),
             steps: self.steps(),
-            world: self.world,
+            world: self.world(),
             real,
             padded: real,
-            padding: 0.0,
-            dropped: self.samples() - earlier - once,
+            dropped,
+            dropped_tokens: dropped,
             repeated,
+            repeated_tokens: repeated,
             earlier,
-            largest: self.largest(),
-            imbalance: self.imbalance(real),
+            earlier_tokens: earlier,
+            largest: sizes.clone().max().unwrap_or(0),
+            shapes: sizes.collect::<HashSet<_>>().len() as u64,
+            imbalance: self.uniform_imbalance(real),
+            ..Stats::default()
         }
+    }
+
+    /// Samples in the first `batches` batches, where samples all count the same.
+    fn samples_before(&self, batches: u64) -> u64 {
+        let last = batches.checked_sub(1).zip(self.epoch.uniform());
+        last.map_or(0, |(last, rule)| rule.positions(last, self.samples()).end)
     }
 
     /// The sizes of the batches in the last step; all earlier steps hold full batches.
     fn last_step(&self) -> Vec<u64> {
         let Some(last) = self.steps().checked_sub(1) else { return Vec::new() };
-        (0..self.world).filter_map(|rank| self.batch_len(last, rank).ok()).collect()
+        (0..self.world()).filter_map(|rank| self.batch_len(last, rank).ok()).collect()
     }
 
     /// Of the `once` samples dealt once, those before the last step.
     fn samples_before_last_step(&self, once: u64) -> u64 {
-        let before = self.steps().saturating_sub(1) * u64::from(self.world);
-        let first = self.deal.first();
-        (self.cut.samples_before(first + before) - self.cut.samples_before(first)).min(once)
+        let before = self.steps().saturating_sub(1) * u64::from(self.world());
+        let first = self.deal().first();
+        (self.samples_before(first + before) - self.samples_before(first)).min(once)
     }
 
-    fn largest(&self) -> u64 {
-        let first = self.batch_len(0, 0).unwrap_or(0);
-        self.last_step().into_iter().max().unwrap_or(0).max(first)
-    }
-
-    fn imbalance(&self, real: u64) -> f64 {
+    fn uniform_imbalance(&self, real: u64) -> f64 {
         let last = self.last_step();
         let busy = real - last.iter().sum::<u64>();
-        let waited = busy + last.iter().max().unwrap_or(&0) * u64::from(self.world);
-        match waited {
-            0 => 0.0,
-            waited => 1.0 - real as f64 / waited as f64,
+        waiting(real, busy + last.iter().max().unwrap_or(&0) * u64::from(self.world()))
+    }
+}
+
+/// One look at all batches, in the order of dealing.
+struct Walk<'a> {
+    plan: &'a Plan,
+    stats: Stats,
+    shapes: HashSet<(u64, u64)>,
+    /// The largest batch of the step under way, and the time of all ranks in the steps before.
+    longest: u64,
+    waited: u64,
+}
+
+impl<'a> Walk<'a> {
+    fn new(plan: &'a Plan) -> Self {
+        let tokens = plan.sizes().map_or(0, crate::cut::Sizes::total);
+        let (samples, steps, world) = (plan.samples(), plan.steps(), plan.world());
+        let stats = Stats { samples, tokens, steps, world, ..Stats::default() };
+        Self { plan, stats, shapes: HashSet::new(), longest: 0, waited: 0 }
+    }
+
+    fn stats(mut self) -> Stats {
+        let deal = self.plan.deal();
+        let dealt = deal.first()..deal.first() + deal.dealt();
+        // Batches from the start of the epoch that come again at its end.
+        let mut again = Vec::new();
+        for place in 0..self.plan.epoch.pools() {
+            let pool = self.plan.pool(place);
+            for index in 0..pool.len() {
+                let batch = pool.first + index;
+                if batch >= dealt.end && again.len() as u64 >= deal.repeated() {
+                    break;
+                }
+                let measure = self.plan.epoch.measure(&pool.parts(index, self.plan.recipe()));
+                if (again.len() as u64) < deal.repeated() {
+                    again.push(measure);
+                }
+                match batch {
+                    batch if batch < dealt.start => self.pass(&measure),
+                    batch if batch < dealt.end => self.take(batch - dealt.start, &measure),
+                    _ => {}
+                }
+            }
         }
+        let repeated = again.iter().cycle().take(usize::try_from(deal.repeated()).unwrap_or(usize::MAX));
+        for (number, measure) in (deal.dealt()..).zip(repeated) {
+            self.take(number, measure);
+            self.stats.repeated += measure.samples;
+            self.stats.repeated_tokens += measure.real + measure.truncated_tokens;
+        }
+        self.finish()
+    }
+
+    /// A batch of an earlier part of the epoch.
+    fn pass(&mut self, measure: &Measure) {
+        self.stats.earlier += measure.samples;
+        self.stats.earlier_tokens += measure.real + measure.truncated_tokens;
+    }
+
+    /// A batch of this plan, in place `number`.
+    fn take(&mut self, number: u64, measure: &Measure) {
+        if number.is_multiple_of(u64::from(self.stats.world)) {
+            self.close_step();
+        }
+        let stats = &mut self.stats;
+        stats.batches += 1;
+        stats.real += measure.real;
+        stats.padded += measure.padded;
+        stats.truncated += measure.truncated;
+        stats.truncated_tokens += measure.truncated_tokens;
+        stats.split += measure.split;
+        stats.dropped += measure.samples; // what is delivered, until `finish`
+        stats.largest = stats.largest.max(measure.padded);
+        self.longest = self.longest.max(measure.padded);
+        let packs = self.plan.rule().packs();
+        self.shapes.insert((if packs { 0 } else { measure.parts }, measure.shape));
+    }
+
+    fn close_step(&mut self) {
+        self.waited += self.longest * u64::from(self.stats.world);
+        self.longest = 0;
+    }
+
+    fn finish(mut self) -> Stats {
+        self.close_step();
+        let mut stats = self.stats;
+        let delivered = stats.dropped;
+        stats.dropped = stats.samples + stats.repeated - delivered - stats.earlier;
+        stats.dropped_tokens = stats.tokens + stats.repeated_tokens
+            - (stats.real + stats.truncated_tokens + stats.earlier_tokens);
+        stats.padding = share(stats.padded - stats.real, stats.padded);
+        stats.shapes = self.shapes.len() as u64;
+        stats.imbalance = waiting(stats.padded, self.waited);
+        let budget = self.plan.rule().budget();
+        let room = |budget: u64| budget as f64 * stats.batches as f64;
+        stats.efficiency = budget.map(room).filter(|&room| room > 0.0).map(|room| stats.padded as f64 / room);
+        stats
+    }
+}
+
+/// The share of `time` that is spent waiting while `busy` of it is spent working.
+fn waiting(busy: u64, time: u64) -> f64 {
+    share(time.saturating_sub(busy), time)
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    match whole {
+        0 => 0.0,
+        whole => part as f64 / whole as f64,
     }
 }

@@ -1,0 +1,255 @@
+//! `TokenBudget`: each pool sorted by size, then cut greedily while the batch fits.
+//!
+//! From the longest sample down, so that a batch's padded length is known when it begins, and the number of samples
+//! that fit follows from it. Greedy is optimal in the number of batches: a cut with fewer would need one that holds more
+//! than fits.
+
+use std::str::FromStr;
+
+use serde::Serialize;
+
+use super::sizes::{PoolSizes, Union, padded};
+use super::{Groups, Oversize, POOL, Sorted, place, positive};
+use crate::{Error, Result};
+
+/// What a budget counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Count {
+    /// Elements with padding: what memory costs.
+    #[default]
+    Padded,
+    /// Elements without padding.
+    Real,
+}
+
+impl FromStr for Count {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "padded" => Ok(Self::Padded),
+            "real" => Ok(Self::Real),
+            other => Err(format!("count is {other:?}; expected \"padded\" or \"real\"")),
+        }
+    }
+}
+
+/// Batches of as many samples of similar size as fit into a budget.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct TokenBudget {
+    max_tokens: u64,
+    count: Count,
+    max_length_spread: Option<u32>,
+    max_samples: Option<u64>,
+    multiple_of: u32,
+    oversize: Oversize,
+    pool: u64,
+}
+
+impl TokenBudget {
+    /// Batches of at most `max_tokens` elements.
+    ///
+    /// # Errors
+    /// [`Error::NotPositive`] where it is 0.
+    pub fn new(max_tokens: u64) -> Result<Self> {
+        Ok(Self {
+            max_tokens: positive("max_tokens", max_tokens)?,
+            count: Count::Padded,
+            max_length_spread: None,
+            max_samples: None,
+            multiple_of: 1,
+            oversize: Oversize::Error,
+            pool: POOL,
+        })
+    }
+
+    /// Whether padding counts. Default: yes.
+    #[must_use]
+    pub fn count(self, count: Count) -> Self {
+        Self { count, ..self }
+    }
+
+    /// The most that the longest sample of a batch may exceed the shortest by. Default: anything.
+    #[must_use]
+    pub fn max_length_spread(self, spread: u32) -> Self {
+        Self { max_length_spread: Some(spread), ..self }
+    }
+
+    /// The most samples in a batch. Default: as many as fit.
+    ///
+    /// # Errors
+    /// [`Error::NotPositive`] where it is 0.
+    pub fn max_samples(self, max_samples: u64) -> Result<Self> {
+        Ok(Self { max_samples: Some(positive("max_samples", max_samples)?), ..self })
+    }
+
+    /// What padded lengths are a multiple of: few distinct shapes for compilers. Default: 1.
+    ///
+    /// # Errors
+    /// [`Error::NotPositive`] where it is 0, and [`Error::Multiple`] where no multiple of it fits the budget.
+    pub fn multiple_of(self, multiple_of: u32) -> Result<Self> {
+        let multiple_of = positive("multiple_of", multiple_of)?;
+        require_multiple(multiple_of, Some(self.max_tokens))?;
+        Ok(Self { multiple_of, ..self })
+    }
+
+    /// What happens to a sample that alone exceeds the budget. Default: [`Oversize::Error`].
+    #[must_use]
+    pub fn oversize(self, oversize: Oversize) -> Self {
+        Self { oversize, ..self }
+    }
+
+    /// Samples in a pool, when shuffled. Default: 16 384.
+    ///
+    /// # Errors
+    /// [`Error::NotPositive`] where it is 0.
+    pub fn pool(self, pool: u64) -> Result<Self> {
+        Ok(Self { pool: positive("pool", pool)?, ..self })
+    }
+
+    pub(super) fn samples_in_pool(&self) -> u64 {
+        self.pool
+    }
+
+    pub(super) fn padded_to(&self) -> u32 {
+        self.multiple_of
+    }
+
+    pub(super) fn oversize_policy(&self) -> Oversize {
+        self.oversize
+    }
+
+    /// The largest sample of one variable dimension that fits alone.
+    pub(super) fn most(&self) -> u64 {
+        match self.count {
+            Count::Padded => self.max_tokens - self.max_tokens % u64::from(self.multiple_of),
+            Count::Real => self.max_tokens,
+        }
+    }
+
+    /// Whether a sample of these extents fits alone.
+    pub(super) fn fits(&self, extents: &[u32]) -> bool {
+        let multiple_of = if self.count == Count::Real { 1 } else { self.multiple_of };
+        let elements = extents.iter().try_fold(1_u64, |product, &extent| product.checked_mul(padded(extent, multiple_of)));
+        elements.is_some_and(|elements| elements <= self.max_tokens)
+    }
+
+    pub(super) fn budget(&self) -> u64 {
+        self.max_tokens
+    }
+
+    pub(super) fn cut(&self, pool: PoolSizes<'_>) -> Groups {
+        let sorted = Sorted::new(pool.sizes);
+        match (pool.extents, self.count) {
+            (None, Count::Padded) => self.oversize.cut(sorted, self.most(), |sizes| self.by_padded(sizes)),
+            (None, Count::Real) => self.oversize.cut(sorted, self.most(), |sizes| self.by_real(sizes)),
+            (Some((dimensions, extents)), _) => self.by_shape(&sorted, dimensions, extents),
+        }
+    }
+
+    /// Where batches of sorted samples end, padding counted: how many fit follows from the first, the longest.
+    fn by_padded(&self, sizes: &[u32]) -> Vec<u32> {
+        let (mut ends, mut start) = (Vec::new(), 0);
+        while let Some(&longest) = sizes.get(start) {
+            let fit = self.max_tokens.checked_div(padded(longest, self.multiple_of)).unwrap_or(u64::MAX);
+            let fit = usize::try_from(fit.min(self.most_samples())).unwrap_or(usize::MAX).max(1);
+            let candidates = &sizes[start..start.saturating_add(fit).min(sizes.len())];
+            start += match self.max_length_spread {
+                Some(spread) => candidates.partition_point(|&size| longest - size <= spread),
+                None => candidates.len(),
+            };
+            ends.push(place(start));
+        }
+        ends
+    }
+
+    /// Where batches of sorted samples end, padding not counted.
+    fn by_real(&self, sizes: &[u32]) -> Vec<u32> {
+        let (mut ends, mut start, mut real) = (Vec::new(), 0, 0);
+        for (end, &size) in sizes.iter().enumerate() {
+            let spread = self.max_length_spread.is_some_and(|spread| sizes[start] - size > spread);
+            let full = real + u64::from(size) > self.max_tokens || (end - start) as u64 >= self.most_samples();
+            if end > start && (spread || full) {
+                ends.push(place(end));
+                (start, real) = (end, 0);
+            }
+            real += u64::from(size);
+        }
+        ends.extend((start < sizes.len()).then(|| place(sizes.len())));
+        ends
+    }
+
+    /// As both of these, for samples with several variable dimensions, whose union grows as the batch does.
+    fn by_shape(&self, sorted: &Sorted, dimensions: usize, extents: &[u32]) -> Groups {
+        let mut groups = Groups::default();
+        let mut batch = Growing::default();
+        for (&sample, &size) in sorted.places.iter().zip(&sorted.sizes) {
+            let start = super::index(sample) * dimensions;
+            let extents = &extents[start..start + dimensions];
+            let fits = self.fits(extents);
+            if !fits && self.oversize == Oversize::Drop {
+                continue;
+            }
+            let next = batch.with(size, extents);
+            if batch.samples > 0 && (!fits || !batch.fits || !self.takes(&next)) {
+                groups.ends.push(place(groups.places.len()));
+                batch = Growing::default().with(size, extents);
+            } else {
+                batch = next;
+            }
+            batch.fits = fits;
+            groups.places.push(sample);
+        }
+        groups.ends.extend((batch.samples > 0).then(|| place(groups.places.len())));
+        groups
+    }
+
+    /// Whether a batch stays within every limit.
+    fn takes(&self, batch: &Growing) -> bool {
+        let elements = match self.count {
+            Count::Padded => batch.union.elements(self.multiple_of).saturating_mul(batch.samples),
+            Count::Real => batch.real,
+        };
+        elements <= self.max_tokens
+            && batch.samples <= self.most_samples()
+            && self.max_length_spread.is_none_or(|spread| batch.longest - batch.shortest <= spread)
+    }
+
+    fn most_samples(&self) -> u64 {
+        self.max_samples.unwrap_or(u64::MAX)
+    }
+}
+
+/// A batch to which samples are added, from the largest to the smallest.
+#[derive(Debug, Default)]
+struct Growing {
+    samples: u64,
+    real: u64,
+    longest: u32,
+    shortest: u32,
+    union: Union,
+    /// Whether its samples fit alone.
+    fits: bool,
+}
+
+impl Growing {
+    /// This batch with one more sample.
+    fn with(&self, size: u32, extents: &[u32]) -> Self {
+        let mut union = self.union.clone();
+        union.add(extents);
+        let longest = if self.samples == 0 { size } else { self.longest };
+        let real = self.real + u64::from(size);
+        Self { samples: self.samples + 1, real, longest, shortest: size, union, fits: self.fits }
+    }
+}
+
+/// Refuses a multiple of which none fits the budget.
+pub(super) fn require_multiple(multiple_of: u32, max_tokens: Option<u64>) -> Result<()> {
+    match max_tokens {
+        Some(max_tokens) if u64::from(multiple_of) > max_tokens => {
+            Err(Error::Multiple { multiple_of, max_tokens })
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,241 @@
+//! `CostOptimal`: each pool sorted by size, then cut at the least total cost.
+//!
+//! With sizes in descending order, a batch of the samples `start..end` costs
+//! `fixed + (end - start) * (per_token * L + per_pair * L^2)`, where `L` is the padded size of sample `start`. The least
+//! cost of the first `end` samples is the least, over `start`, of the least cost of the first `start` samples plus that
+//! of this last batch: a straight line in `end` for each `start`, and the slopes descend. So of two starts the later
+//! one, once better, stays better (the quadrangle inequality), also where limits on the batch end the earlier one's
+//! reach. A queue of starts, each with the first end from which it is best, finds every least cost in constant time on
+//! average: the least-weight subsequence of Hirschberg and Larmore (1987), whose search for the crossing is a division
+//! here.
+
+use std::collections::VecDeque;
+
+use serde::Serialize;
+
+use super::budget::require_multiple;
+use super::sizes::padded;
+use super::{Groups, Oversize, POOL, Sorted, index, place, positive};
+use crate::{Error, Result};
+
+/// What a batch of `n` samples padded to `L` costs: `fixed + per_token * n * L + per_pair * n * L^2`.
+///
+/// The unit does not matter: seconds, or anything else that adds up.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct CostModel {
+    fixed: f64,
+    per_token: f64,
+    per_pair: f64,
+}
+
+impl CostModel {
+    /// A model from its coefficients.
+    ///
+    /// # Errors
+    /// [`Error::Cost`] where one of them is negative or no number, or all are 0.
+    pub fn new(fixed: f64, per_token: f64, per_pair: f64) -> Result<Self> {
+        let valid = |cost: &f64| cost.is_finite() && *cost >= 0.0;
+        let all = [fixed, per_token, per_pair];
+        match all.iter().all(valid) && all.iter().any(|&cost| cost > 0.0) {
+            true => Ok(Self { fixed, per_token, per_pair }),
+            false => Err(Error::Cost { found: format!("{fixed}, {per_token}, {per_pair}") }),
+        }
+    }
+
+    /// The cost of a batch of `samples` samples padded to `length`.
+    pub fn cost(&self, samples: u64, length: u64) -> f64 {
+        self.fixed + samples as f64 * self.price(length)
+    }
+
+    /// What one sample padded to `length` adds.
+    fn price(&self, length: u64) -> f64 {
+        let length = length as f64;
+        (self.per_token + self.per_pair * length) * length
+    }
+}
+
+/// The batches of samples of similar size whose total cost is least.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct CostOptimal {
+    cost: CostModel,
+    max_tokens: Option<u64>,
+    max_samples: Option<u64>,
+    multiple_of: u32,
+    oversize: Oversize,
+    pool: u64,
+}
+
+impl CostOptimal {
+    /// Batches of any size that are cheapest in total.
+    pub fn new(cost: CostModel) -> Self {
+        let (max_tokens, max_samples) = (None, None);
+        Self { cost, max_tokens, max_samples, multiple_of: 1, oversize: Oversize::Error, pool: POOL }
+    }
+
+    /// The most elements in a batch, padding counted. Default: anything.
+    ///
+    /// # Errors
+    /// [`Error::NotPositive`] where it is 0, and [`Error::Multiple`] where no multiple of `multiple_of` fits.
+    pub fn max_tokens(self, max_tokens: u64) -> Result<Self> {
+        require_multiple(self.multiple_of, Some(max_tokens))?;
+        Ok(Self { max_tokens: Some(positive("max_tokens", max_tokens)?), ..self })
+    }
+
+    /// The most samples in a batch. Default: anything.
+    ///
+    /// # Errors
+    /// [`Error::NotPositive`] where it is 0.
+    pub fn max_samples(self, max_samples: u64) -> Result<Self> {
+        Ok(Self { max_samples: Some(positive("max_samples", max_samples)?), ..self })
+    }
+
+    /// What padded lengths are a multiple of. Default: 1.
+    ///
+    /// # Errors
+    /// [`Error::NotPositive`] where it is 0, and [`Error::Multiple`] where no multiple of it fits `max_tokens`.
+    pub fn multiple_of(self, multiple_of: u32) -> Result<Self> {
+        require_multiple(multiple_of, self.max_tokens)?;
+        Ok(Self { multiple_of: positive("multiple_of", multiple_of)?, ..self })
+    }
+
+    /// What happens to a sample that alone exceeds `max_tokens`. Default: [`Oversize::Error`].
+    #[must_use]
+    pub fn oversize(self, oversize: Oversize) -> Self {
+        Self { oversize, ..self }
+    }
+
+    /// Samples in a pool, when shuffled. Default: 16 384.
+    ///
+    /// # Errors
+    /// [`Error::NotPositive`] where it is 0.
+    pub fn pool(self, pool: u64) -> Result<Self> {
+        Ok(Self { pool: positive("pool", pool)?, ..self })
+    }
+
+    pub(super) fn samples_in_pool(&self) -> u64 {
+        self.pool
+    }
+
+    pub(super) fn padded_to(&self) -> u32 {
+        self.multiple_of
+    }
+
+    pub(super) fn oversize_policy(&self) -> Oversize {
+        self.oversize
+    }
+
+    pub(super) fn budget(&self) -> Option<u64> {
+        self.max_tokens
+    }
+
+    /// The largest sample that fits alone.
+    pub(super) fn most(&self) -> u64 {
+        let most = self.max_tokens.unwrap_or(u64::MAX);
+        most - most % u64::from(self.multiple_of)
+    }
+
+    pub(super) fn cut(&self, sizes: &[u32]) -> Groups {
+        self.oversize.cut(Sorted::new(sizes), self.most(), |sizes| self.partition(sizes))
+    }
+
+    /// Where the batches of the cheapest cut end.
+    fn partition(&self, sizes: &[u32]) -> Vec<u32> {
+        // last[end]: where the last batch of the cheapest cut of the first `end` samples starts.
+        let mut last = vec![0_u32; sizes.len() + 1];
+        let mut queue = VecDeque::new();
+        let mut least = 0.0;
+        for (start, &size) in sizes.iter().enumerate() {
+            self.offer(&mut queue, self.candidate(start, size, least), sizes.len());
+            let end = start + 1;
+            while queue.get(1).is_some_and(|next: &Candidate| next.from <= end) {
+                queue.pop_front();
+            }
+            let Some(best) = queue.front() else { break };
+            least = best.cost(end);
+            last[end] = place(best.start);
+        }
+        backtrack(&last)
+    }
+
+    /// The batch that begins at `start`, after batches that cost `least`.
+    fn candidate(&self, start: usize, size: u32, least: f64) -> Candidate {
+        let length = padded(size, self.multiple_of);
+        let fit = self.max_tokens.and_then(|tokens| tokens.checked_div(length)).unwrap_or(u64::MAX);
+        let fit = fit.min(self.max_samples.unwrap_or(u64::MAX)).max(1);
+        let reach = start.saturating_add(usize::try_from(fit).unwrap_or(usize::MAX));
+        Candidate { start, from: start + 1, reach, base: least + self.cost.fixed, price: self.cost.price(length) }
+    }
+
+    /// Puts a new start behind those that are better than it at first.
+    fn offer(&self, queue: &mut VecDeque<Candidate>, mut new: Candidate, samples: usize) {
+        while let Some(back) = queue.back() {
+            let first = back.from.max(new.start + 1);
+            if first <= back.reach && back.cost(first) <= new.cost(first) {
+                new.from = back.overtaken(&new, first);
+                break;
+            }
+            queue.pop_back();
+        }
+        if new.from <= samples {
+            queue.push_back(new);
+        }
+    }
+}
+
+/// A place where the last batch may start.
+#[derive(Debug, Clone, Copy)]
+struct Candidate {
+    start: usize,
+    /// The first end for which it is the best of those in the queue.
+    from: usize,
+    /// The last end that the limits allow.
+    reach: usize,
+    /// Cost of all before, and of having a batch.
+    base: f64,
+    /// Cost of each sample in it.
+    price: f64,
+}
+
+impl Candidate {
+    fn cost(&self, end: usize) -> f64 {
+        self.base + self.price * (end - self.start) as f64
+    }
+
+    /// The first end after `first` for which `later` is better; at `first` it is not.
+    fn overtaken(&self, later: &Self, first: usize) -> usize {
+        let behind = later.cost(first) - self.cost(first);
+        let gain = self.price - later.price;
+        let crossing = if gain > 0.0 { behind / gain } else { f64::INFINITY };
+        let furthest = self.reach.saturating_add(1);
+        let mut end = match crossing < (furthest - first) as f64 {
+            true => first + 1 + floor(crossing),
+            false => furthest,
+        };
+        // The division may be off by one in its last bit.
+        if end > first + 1 && later.cost(end - 1) < self.cost(end - 1) {
+            end -= 1;
+        }
+        if end < furthest && later.cost(end) >= self.cost(end) {
+            end += 1;
+        }
+        end.min(furthest)
+    }
+}
+
+/// The whole part of a number that is known to be at least 0 and to fit.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "compared with a usize before")]
+fn floor(number: f64) -> usize {
+    number as usize
+}
+
+/// The ends of the batches, from where the last batch of each beginning starts.
+fn backtrack(last: &[u32]) -> Vec<u32> {
+    let mut ends = Vec::new();
+    let mut end = place(last.len() - 1);
+    while end > 0 {
+        ends.push(end);
+        end = last[index(end)];
+    }
+    ends.reverse();
+    ends
+}

@@ -1,0 +1,56 @@
+//! Samples that are larger than a batch may be: what happens to them is always somebody's decision.
+
+use std::str::FromStr;
+
+use serde::Serialize;
+
+use super::{Groups, Sorted};
+
+/// What a rule that pads does with a sample that alone exceeds its budget.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Oversize {
+    /// No plan is made; the error names the sample.
+    #[default]
+    Error,
+    /// It has a batch of its own, the only kind that exceeds the budget.
+    Alone,
+    /// It is left out, and counted.
+    Drop,
+    /// It is cut to what fits, and what is cut off is counted.
+    Truncate,
+}
+
+impl FromStr for Oversize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "error" => Ok(Self::Error),
+            "alone" => Ok(Self::Alone),
+            "drop" => Ok(Self::Drop),
+            "truncate" => Ok(Self::Truncate),
+            other => Err(format!(
+                "oversize is {other:?}; expected \"error\", \"alone\", \"drop\" or \"truncate\""
+            )),
+        }
+    }
+}
+
+impl Oversize {
+    /// Cuts sorted samples of one variable dimension, of which those above `most` do not fit. `partition` says where
+    /// batches of samples that fit end.
+    pub(super) fn cut(self, mut sorted: Sorted, most: u64, partition: impl Fn(&[u32]) -> Vec<u32>) -> Groups {
+        let over = sorted.sizes.partition_point(|&size| u64::from(size) > most);
+        let mut ends: Vec<u32> = Vec::new();
+        match self {
+            Self::Alone | Self::Error => ends.extend(1..=super::place(over)),
+            Self::Drop => drop((sorted.places.drain(..over), sorted.sizes.drain(..over))),
+            Self::Truncate => sorted.sizes[..over].fill(u32::try_from(most).unwrap_or(u32::MAX)),
+        }
+        let alone = ends.len();
+        let rest = partition(&sorted.sizes[alone..]);
+        ends.extend(rest.into_iter().map(|end| end + super::place(alone)));
+        Groups { places: sorted.places, starts: Vec::new(), ends }
+    }
+}

@@ -1,0 +1,272 @@
+//! `Packing`: bins of at most so many elements, filled without padding.
+//!
+//! Best fit, longest first: each sample goes into the fullest bin that still has room for it. Bins are found by their
+//! free space in a tree of bits, 64 branches a level; equal samples that fit the same bin go there at once. O(n) for
+//! n samples and a capacity that fits three or four levels.
+
+use std::str::FromStr;
+
+use serde::Serialize;
+
+use super::{Groups, POOL, Sorted, index, place, positive};
+use crate::{Error, Result};
+
+/// The largest capacity of a bin: boundaries are 32-bit numbers, and the tree takes four bytes for each element.
+const MOST_TOKENS: u32 = 1 << 28;
+
+/// What happens to a sample that is larger than a bin.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Overflow {
+    /// No plan is made; the error names the sample.
+    #[default]
+    Error,
+    /// It is cut to what fits, and what is cut off is counted.
+    Truncate,
+    /// It is divided in parts that fit, none of which is lost.
+    Split,
+}
+
+impl FromStr for Overflow {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "error" => Ok(Self::Error),
+            "truncate" => Ok(Self::Truncate),
+            "split" => Ok(Self::Split),
+            other => Err(format!("overflow is {other:?}; expected \"error\", \"truncate\" or \"split\"")),
+        }
+    }
+}
+
+/// Batches that are concatenations of samples, as full as they can be.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Packing {
+    max_tokens: u32,
+    max_samples: Option<u32>,
+    overflow: Overflow,
+    pool: u64,
+}
+
+impl Packing {
+    /// Bins of at most `max_tokens` elements.
+    ///
+    /// # Errors
+    /// [`Error::NotPositive`] where it is 0, and [`Error::BinTooLarge`] above 2^28.
+    pub fn new(max_tokens: u64) -> Result<Self> {
+        let found = positive("max_tokens", max_tokens)?;
+        let max_tokens = u32::try_from(found).ok().filter(|&tokens| tokens <= MOST_TOKENS);
+        let max_tokens = max_tokens.ok_or(Error::BinTooLarge { found, limit: MOST_TOKENS })?;
+        Ok(Self { max_tokens, max_samples: None, overflow: Overflow::Error, pool: POOL })
+    }
+
+    /// The most samples in a bin. Default: as many as fit.
+    ///
+    /// # Errors
+    /// [`Error::NotPositive`] where it is 0.
+    pub fn max_samples(self, max_samples: u32) -> Result<Self> {
+        Ok(Self { max_samples: Some(positive("max_samples", max_samples)?), ..self })
+    }
+
+    /// What happens to a sample that is larger than a bin. Default: [`Overflow::Error`].
+    #[must_use]
+    pub fn overflow(self, overflow: Overflow) -> Self {
+        Self { overflow, ..self }
+    }
+
+    /// Samples in a pool, when shuffled. Default: 16 384.
+    ///
+    /// # Errors
+    /// [`Error::NotPositive`] where it is 0.
+    pub fn pool(self, pool: u64) -> Result<Self> {
+        Ok(Self { pool: positive("pool", pool)?, ..self })
+    }
+
+    pub(super) fn samples_in_pool(&self) -> u64 {
+        self.pool
+    }
+
+    pub(super) fn overflow_policy(&self) -> Overflow {
+        self.overflow
+    }
+
+    pub(crate) fn capacity(&self) -> u32 {
+        self.max_tokens
+    }
+
+    pub(super) fn cut(&self, sizes: &[u32]) -> Groups {
+        match self.overflow {
+            Overflow::Split if sizes.iter().any(|&size| size > self.max_tokens) => self.cut_parts(sizes),
+            _ => {
+                let cut: Vec<u32>;
+                let over = sizes.iter().any(|&size| size > self.max_tokens);
+                let sizes = match over {
+                    true => {
+                        cut = sizes.iter().map(|&size| size.min(self.max_tokens)).collect();
+                        &cut
+                    }
+                    false => sizes,
+                };
+                let (places, ends) = self.pack(sizes);
+                Groups { places, starts: Vec::new(), ends }
+            }
+        }
+    }
+
+    /// As [`pack`](Self::pack), of samples divided in parts.
+    fn cut_parts(&self, sizes: &[u32]) -> Groups {
+        let capacity = self.max_tokens;
+        let mut parts = Vec::new();
+        for (sample, &size) in (0..).zip(sizes) {
+            parts.push((sample, 0_u32, size.min(capacity)));
+            let mut start = capacity;
+            while start < size {
+                parts.push((sample, start, (size - start).min(capacity)));
+                start = start.saturating_add(capacity);
+            }
+        }
+        let lengths: Vec<u32> = parts.iter().map(|&(_, _, length)| length).collect();
+        let (order, ends) = self.pack(&lengths);
+        let (places, starts) = order.iter().map(|&part| parts[index(part)]).map(|part| (part.0, part.1)).unzip();
+        Groups { places, starts, ends }
+    }
+
+    /// The places of `sizes` bin after bin, and where each bin ends.
+    fn pack(&self, sizes: &[u32]) -> (Vec<u32>, Vec<u32>) {
+        let sorted = Sorted::new(sizes);
+        let bins = Bins::fill(&sorted.sizes, self.max_tokens, self.max_samples.unwrap_or(u32::MAX));
+        let mut ends = vec![0; bins.free.len() + 1];
+        bins.of.iter().for_each(|&bin| ends[index(bin) + 1] += 1);
+        (1..ends.len()).for_each(|bin| ends[bin] += ends[bin - 1]);
+        let mut places = vec![0; sizes.len()];
+        for (&bin, &sample) in bins.of.iter().zip(&sorted.places) {
+            let end = &mut ends[index(bin)];
+            places[index(*end)] = sample;
+            *end += 1;
+        }
+        ends.pop();
+        (places, ends)
+    }
+}
+
+/// Bins that are being filled.
+struct Bins {
+    /// For each sample, its bin.
+    of: Vec<u32>,
+    /// For each bin, its free space, how many samples it holds, and the next bin with as much free space.
+    free: Vec<u32>,
+    held: Vec<u32>,
+    next: Vec<u32>,
+}
+
+impl Bins {
+    /// Puts samples into bins, the longest first.
+    fn fill(sizes: &[u32], capacity: u32, most: u32) -> Self {
+        let mut bins = Self { of: Vec::with_capacity(sizes.len()), free: Vec::new(), held: Vec::new(), next: Vec::new() };
+        let total: u64 = sizes.iter().map(|&size| u64::from(size)).sum();
+        // One bin takes everything where everything fits: no free space is larger than what is left to place.
+        let capacity = u32::try_from(total).map_or(capacity, |total| capacity.min(total));
+        let smallest = sizes.last().copied().unwrap_or(0);
+        let mut room = Room::new(capacity);
+        let mut rest = sizes;
+        while let Some(&size) = rest.first() {
+            let bin = match room.best(size) {
+                Some(free) => room.take(free, &bins.next),
+                None => bins.open(capacity),
+            };
+            let fits = bins.free[bin].checked_div(size).unwrap_or(u32::MAX).min(most - bins.held[bin]);
+            let equal = rest.iter().take(index(fits)).take_while(|&&other| other == size).count();
+            bins.of.resize(bins.of.len() + equal, place(bin));
+            bins.free[bin] -= size * place(equal);
+            bins.held[bin] += place(equal);
+            if bins.held[bin] < most && bins.free[bin] >= smallest {
+                room.put(bins.free[bin], bin, &mut bins.next);
+            }
+            rest = &rest[equal..];
+        }
+        bins
+    }
+
+    fn open(&mut self, capacity: u32) -> usize {
+        self.free.push(capacity);
+        self.held.push(0);
+        self.next.push(0);
+        self.free.len() - 1
+    }
+}
+
+/// The bins that have room, by how much.
+struct Room {
+    /// For each amount of free space, one more than the first bin that has it; 0 for none.
+    first: Vec<u32>,
+    /// Which amounts some bin has, as a tree: bit `k` of a level says whether word `k` of the level below is not 0.
+    levels: Vec<Vec<u64>>,
+}
+
+impl Room {
+    fn new(capacity: u32) -> Self {
+        let mut levels = Vec::new();
+        let mut bits = index(capacity) + 1;
+        while levels.is_empty() || bits > 1 {
+            bits = bits.div_ceil(64);
+            levels.push(vec![0; bits]);
+        }
+        Self { first: vec![0; index(capacity) + 1], levels }
+    }
+
+    /// The least free space of a bin that takes `size`.
+    fn best(&self, size: u32) -> Option<usize> {
+        let mut bit = index(size);
+        for (level, words) in self.levels.iter().enumerate() {
+            let word = words.get(bit / 64)? & (u64::MAX << (bit % 64));
+            if word != 0 {
+                let found = bit / 64 * 64 + trailing(word);
+                return Some(self.descend(level, found));
+            }
+            bit = bit / 64 + 1;
+        }
+        None
+    }
+
+    /// The lowest amount under `bit` of `level`.
+    fn descend(&self, level: usize, bit: usize) -> usize {
+        self.levels[..level].iter().rev().fold(bit, |bit, words| bit * 64 + trailing(words[bit]))
+    }
+
+    /// Takes a bin with this much free space out.
+    fn take(&mut self, free: usize, next: &[u32]) -> usize {
+        let bin = index(self.first[free] - 1);
+        self.first[free] = next[bin];
+        if self.first[free] == 0 {
+            self.clear(free);
+        }
+        bin
+    }
+
+    /// Puts a bin with this much free space in.
+    fn put(&mut self, free: u32, bin: usize, next: &mut [u32]) {
+        let mut bit = index(free);
+        next[bin] = self.first[bit];
+        self.first[bit] = place(bin) + 1;
+        for words in &mut self.levels {
+            words[bit / 64] |= 1 << (bit % 64);
+            bit /= 64;
+        }
+    }
+
+    fn clear(&mut self, free: usize) {
+        let mut bit = free;
+        for words in &mut self.levels {
+            words[bit / 64] &= !(1 << (bit % 64));
+            if words[bit / 64] != 0 {
+                break;
+            }
+            bit /= 64;
+        }
+    }
+}
+
+fn trailing(word: u64) -> usize {
+    index(word.trailing_zeros())
+}

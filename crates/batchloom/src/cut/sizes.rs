@@ -1,0 +1,147 @@
+//! How large each sample is: what rules sort, count and budget by.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
+
+use crate::{Error, Result};
+
+/// The sizes of all samples, shared. Below 2^32 each; their sum may exceed it.
+///
+/// A sample with several variable dimensions (an image of any height and width) has an extent in each, and their
+/// product for its size. Padding then goes to the union of the extents.
+#[derive(Debug, Clone)]
+pub struct Sizes {
+    sizes: Arc<[u32]>,
+    /// Where there are several variable dimensions: how many, and the extents of each sample.
+    extents: Option<(usize, Arc<[u32]>)>,
+    total: u64,
+    digest: u128,
+}
+
+impl Sizes {
+    /// The sizes of samples with one variable dimension. Costs one pass.
+    pub fn new(sizes: impl Into<Arc<[u32]>>) -> Self {
+        let sizes = sizes.into();
+        let total = sizes.iter().map(|&size| u64::from(size)).sum();
+        let digest = xxh3_128(bytemuck::cast_slice(&sizes));
+        Self { sizes, extents: None, total, digest }
+    }
+
+    /// The sizes of samples with `dimensions` variable dimensions: the extents of the first sample, those of the
+    /// second, and so on.
+    ///
+    /// # Errors
+    /// [`Error::SizeTooLarge`] where a product of extents is not below 2^32; [`Error::Shape`] where the extents are no
+    /// multiple of `dimensions`.
+    pub fn with_extents(extents: Vec<u32>, dimensions: usize) -> Result<Self> {
+        if dimensions == 0 || !extents.len().is_multiple_of(dimensions) {
+            let values = extents.len();
+            return Err(Error::Shape { values, shape: vec![values / dimensions.max(1), dimensions], expected: 0 });
+        }
+        if dimensions == 1 {
+            return Ok(Self::new(extents));
+        }
+        let product = |(sample, extents): (usize, &[u32])| {
+            let size = extents.iter().try_fold(1_u32, |size, &extent| size.checked_mul(extent));
+            size.ok_or_else(|| Error::SizeTooLarge { sample: sample as u64, extents: extents.to_vec() })
+        };
+        let sizes: Vec<u32> = extents.chunks(dimensions).enumerate().map(product).collect::<Result<_>>()?;
+        let mut all = Self::new(sizes);
+        all.digest ^= xxh3_128(bytemuck::cast_slice(&extents)).rotate_left(64);
+        all.extents = Some((dimensions, extents.into()));
+        Ok(all)
+    }
+
+    /// How many samples there are.
+    pub fn len(&self) -> u64 {
+        self.sizes.len() as u64
+    }
+
+    /// Whether there are no samples.
+    pub fn is_empty(&self) -> bool {
+        self.sizes.is_empty()
+    }
+
+    /// The size of each sample.
+    pub fn as_slice(&self) -> &[u32] {
+        &self.sizes
+    }
+
+    /// The sum of all sizes.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// In how many dimensions samples differ.
+    pub fn dimensions(&self) -> usize {
+        self.extents.as_ref().map_or(1, |(dimensions, _)| *dimensions)
+    }
+
+    /// The extents of `sample` in the variable dimensions.
+    ///
+    /// # Panics
+    /// Where there is no such sample.
+    pub(crate) fn extents(&self, sample: usize) -> &[u32] {
+        match &self.extents {
+            None => &self.sizes[sample..=sample],
+            Some((dimensions, extents)) => &extents[sample * dimensions..(sample + 1) * dimensions],
+        }
+    }
+
+    /// Where there are several variable dimensions: how many, and the extents of a run of samples.
+    pub(crate) fn extents_of(&self, samples: Range<usize>) -> Option<(usize, &[u32])> {
+        let (dimensions, extents) = self.extents.as_ref()?;
+        Some((*dimensions, &extents[samples.start * dimensions..samples.end * dimensions]))
+    }
+
+    /// As [`extents_of`](Self::extents_of), of any samples.
+    pub(crate) fn gather_extents(&self, samples: &[u64]) -> Option<(usize, Vec<u32>)> {
+        let (dimensions, _) = self.extents.as_ref()?;
+        let index = |&sample: &u64| usize::try_from(sample).unwrap_or(usize::MAX);
+        Some((*dimensions, samples.iter().flat_map(|sample| self.extents(index(sample))).copied().collect()))
+    }
+
+    /// A hash of all sizes: a plan depends on them.
+    pub(crate) fn digest(&self) -> String {
+        format!("{:032x}", self.digest)
+    }
+}
+
+/// The sizes of the samples of one pool, in the order of the epoch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PoolSizes<'a> {
+    /// The size of each.
+    pub(crate) sizes: &'a [u32],
+    /// Where there are several variable dimensions: how many, and the extents of each.
+    pub(crate) extents: Option<(usize, &'a [u32])>,
+}
+
+/// The shape that several samples are padded to: the largest extent in each variable dimension.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Union(Vec<u32>);
+
+impl Union {
+    /// Makes room for a sample of `extents`.
+    pub(crate) fn add(&mut self, extents: &[u32]) {
+        self.0.resize(extents.len(), 0);
+        self.0.iter_mut().zip(extents).for_each(|(most, &extent)| *most = extent.max(*most));
+    }
+
+    /// The elements of one padded sample, each extent rounded up to a multiple.
+    pub(crate) fn elements(&self, multiple_of: u32) -> u64 {
+        self.0.iter().fold(1, |product: u64, &extent| product.saturating_mul(padded(extent, multiple_of)))
+    }
+
+    /// A name for the shape that padded samples have.
+    pub(crate) fn name(&self, multiple_of: u32) -> u64 {
+        let lengths: Vec<u64> = self.0.iter().map(|&extent| padded(extent, multiple_of)).collect();
+        xxh3_64(bytemuck::cast_slice(&lengths))
+    }
+}
+
+/// `size` rounded up to a multiple.
+pub(crate) fn padded(size: u32, multiple_of: u32) -> u64 {
+    u64::from(size).next_multiple_of(u64::from(multiple_of))
+}

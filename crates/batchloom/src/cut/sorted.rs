@@ -1,0 +1,61 @@
+//! The samples of a pool from the longest to the shortest: where every rule that pads begins.
+
+/// Places in the pool and their sizes, longest first; equal sizes in the order of the pool.
+#[derive(Debug)]
+pub(super) struct Sorted {
+    pub(super) places: Vec<u32>,
+    pub(super) sizes: Vec<u32>,
+}
+
+impl Sorted {
+    /// Sorts by size. Sizes are small integers, so they are counted; where they spread over more values than there are
+    /// samples, they are compared.
+    pub(super) fn new(sizes: &[u32]) -> Self {
+        let most = sizes.iter().copied().max().unwrap_or(0);
+        match index(most) <= sizes.len().saturating_mul(2) {
+            true => Self::counted(sizes, index(most)),
+            false => Self::compared(sizes),
+        }
+    }
+
+    fn counted(sizes: &[u32], most: usize) -> Self {
+        // starts[s]: where the next sample of size `most - s` goes.
+        let mut starts = vec![0_usize; most + 2];
+        sizes.iter().for_each(|&size| starts[most - index(size) + 1] += 1);
+        let mut sorted = Vec::with_capacity(sizes.len());
+        for (size, &count) in (0..=number(most)).rev().zip(&starts[1..]) {
+            sorted.resize(sorted.len() + count, size);
+        }
+        (1..starts.len()).for_each(|size| starts[size] += starts[size - 1]);
+        let mut places = vec![0; sizes.len()];
+        for (place, &size) in (0..).zip(sizes) {
+            let start = &mut starts[most - index(size)];
+            places[*start] = place;
+            *start += 1;
+        }
+        Self { places, sizes: sorted }
+    }
+
+    fn compared(sizes: &[u32]) -> Self {
+        // One number that sorts as (size descending, place ascending) does.
+        let key = |(place, &size): (u32, &u32)| u64::from(!size) << 32 | u64::from(place);
+        let mut keys: Vec<u64> = (0..).zip(sizes).map(key).collect();
+        keys.sort_unstable();
+        let places = keys.iter().map(|&key| low(key)).collect();
+        Self { places, sizes: keys.iter().map(|&key| !low(key >> 32)).collect() }
+    }
+}
+
+fn index(size: u32) -> usize {
+    usize::try_from(size).unwrap_or(usize::MAX)
+}
+
+/// A size that was a 32-bit number before it became an index.
+fn number(size: usize) -> u32 {
+    u32::try_from(size).unwrap_or(u32::MAX)
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the halves of a 64-bit key")]
+fn low(key: u64) -> u32 {
+    key as u32
+}

@@ -1,0 +1,97 @@
+//! The order in which the batches of one pool are dealt.
+//!
+//! A rule cuts a pool from its longest samples to its shortest. Dealt like that, losses would follow length; so when
+//! shuffling, the batches of a pool are permuted. With `balance`, batches of similar cost stay together, `world` at a
+//! time, so that no rank waits for another within a step; then the order depends on the world, and on the worlds that
+//! came earlier in the epoch.
+
+use std::cmp::Reverse;
+
+use crate::order::{Key, Permutation};
+
+/// The batches of one pool, and their place in the epoch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Arrange<'a> {
+    /// The number of the pool's first batch.
+    pub(crate) first: u64,
+    /// What each batch costs.
+    pub(crate) costs: &'a [u64],
+    /// The shuffle, or none where batches stay as they were cut.
+    pub(crate) key: Option<&'a Key>,
+    /// Whether the batch that costs most comes first.
+    pub(crate) largest_first: bool,
+}
+
+impl Arrange<'_> {
+    /// The batches in the order of dealing.
+    pub(crate) fn mixed(&self) -> Vec<u32> {
+        let mut batches = permuted(self.costs.len(), self.key);
+        if self.largest_first {
+            let largest = (0..batches.len()).min_by_key(|&place| Reverse((self.cost(batches[place]), Reverse(batches[place]))));
+            largest.into_iter().for_each(|place| batches.swap(0, place));
+        }
+        batches
+    }
+
+    /// The batches in the order of dealing, such that those of one step cost about the same. `worlds` lists the parts of
+    /// the epoch: how many ranks took how many batches, the present part last.
+    pub(crate) fn balanced(&self, worlds: &[(u32, u64)]) -> Vec<u32> {
+        let end = self.first + self.costs.len() as u64;
+        let (mut left, mut dealt) = (self.mixed(), Vec::new());
+        let mut from = 0_u64;
+        for &(world, batches) in worlds {
+            let to = from.saturating_add(batches);
+            let start = from.max(self.first);
+            if start < to.min(end) {
+                let world = u64::from(world);
+                let open = (world - (start - from) % world) % world;
+                left = self.grouped(left, length(open), length(world), dealt.is_empty());
+                let later = left.split_off(length(to.min(end) - start));
+                dealt.append(&mut left);
+                left = later;
+            }
+            from = to;
+        }
+        dealt.append(&mut left);
+        dealt
+    }
+
+    /// Groups of `world` batches that cost about the same, in random order, after `open` batches that complete a step
+    /// which began in the pool before. What fills no group is what costs least.
+    fn grouped(&self, mut batches: Vec<u32>, open: usize, world: usize, first: bool) -> Vec<u32> {
+        batches.sort_by_key(|&batch| Reverse(self.cost(batch)));
+        let open = open.min(batches.len());
+        let groups = (batches.len() - open) / world;
+        let small = batches.split_off(groups * world);
+        let (head, tail) = small.split_at(open);
+        let mut order = permuted(groups, self.key);
+        if self.largest_first && first && self.first == 0 {
+            let largest = order.iter().position(|&group| group == 0);
+            largest.into_iter().for_each(|place| order.swap(0, place));
+        }
+        let body = order.iter().flat_map(|&group| &batches[length(u64::from(group)) * world..][..world]);
+        head.iter().chain(body).chain(tail).copied().collect()
+    }
+
+    fn cost(&self, batch: u32) -> u64 {
+        self.costs[length(u64::from(batch))]
+    }
+}
+
+/// The numbers below `count`, shuffled where there is a key.
+fn permuted(count: usize, key: Option<&Key>) -> Vec<u32> {
+    let count = u32::try_from(count).unwrap_or(u32::MAX);
+    match key {
+        None => (0..count).collect(),
+        Some(key) => {
+            let mut numbers = vec![0; length(u64::from(count))];
+            Permutation::new(u64::from(count), key).fill(0, &mut numbers);
+            numbers.into_iter().map(|number| u32::try_from(number).unwrap_or(u32::MAX)).collect()
+        }
+    }
+}
+
+/// A number of batches of one pool.
+fn length(batches: u64) -> usize {
+    usize::try_from(batches).unwrap_or(usize::MAX)
+}

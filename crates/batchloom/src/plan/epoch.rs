@@ -1,0 +1,341 @@
+//! The batches of one epoch before they are dealt: an order, cut pool by pool.
+//!
+//! Without sizes every sample counts as one element, and everything has a closed form. With sizes, a pool is cut when a
+//! batch of it is asked for; where rules decide by size how many batches a pool makes, all pools are cut once, to count.
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use super::recipe::Recipe;
+use crate::cut::{FixedSize, Groups, PoolSizes, Sizes, Union, padded};
+use crate::deal::Arrange;
+use crate::order::{Key, Order, Purpose};
+
+/// One epoch of a run. The same for every world.
+#[derive(Debug)]
+pub(super) struct Epoch {
+    pub(super) recipe: Arc<Recipe>,
+    pub(super) number: u64,
+    pub(super) order: Order,
+    survey: OnceLock<Survey>,
+}
+
+/// What is known once every pool was cut.
+#[derive(Debug)]
+struct Survey {
+    /// Batches in the pools before each, in the order of dealing, and in all of them.
+    before: Vec<u64>,
+    /// The pool that is dealt first, in exchange with pool 0.
+    first: u64,
+    /// The cut of the only pool, where there is just one.
+    only: Option<Arc<Cut>>,
+}
+
+/// One pool, cut and in the order of dealing.
+#[derive(Debug)]
+pub(super) struct Pool {
+    /// The number of its first batch in the epoch.
+    pub(super) first: u64,
+    cut: Arc<Cut>,
+    /// In which order the batches are dealt; empty where as they were cut.
+    dealt: Vec<u32>,
+}
+
+/// The samples of a pool, and what the rule made of them.
+#[derive(Debug)]
+struct Cut {
+    samples: Samples,
+    groups: Groups,
+}
+
+/// The sample at each place of a pool.
+#[derive(Debug)]
+enum Samples {
+    Run(u64),
+    Listed(Vec<u64>),
+}
+
+/// What a batch takes of each of its samples.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Parts {
+    /// The samples.
+    pub samples: Vec<u64>,
+    /// The first element that is taken of each: 0 unless the rule splits samples.
+    pub starts: Vec<u32>,
+    /// How many elements are taken of each: its size, unless the rule truncates or splits samples.
+    pub sizes: Vec<u32>,
+}
+
+/// What a batch costs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Measure {
+    /// Samples that begin in it.
+    pub(super) samples: u64,
+    /// Samples or parts of samples.
+    pub(super) parts: u64,
+    /// Elements that are data.
+    pub(super) real: u64,
+    /// Elements with padding.
+    pub(super) padded: u64,
+    /// A name for the shape of one padded sample.
+    pub(super) shape: u64,
+    /// Samples that were cut short, and the elements that this cost.
+    pub(super) truncated: u64,
+    pub(super) truncated_tokens: u64,
+    /// Samples that go on in other batches.
+    pub(super) split: u64,
+}
+
+impl Epoch {
+    pub(super) fn new(recipe: Arc<Recipe>, number: u64) -> Self {
+        let key = recipe.shuffle.then(|| Key::new(recipe.seed, number, Purpose::Samples));
+        let order = Order::new(recipe.samples, key.as_ref());
+        Self { recipe, number, order, survey: OnceLock::new() }
+    }
+
+    /// How many batches there are.
+    pub(super) fn batches(&self) -> u64 {
+        match (self.recipe.uniform(), self.recipe.rule.batch_size()) {
+            (Some(rule), _) => rule.batches(self.recipe.samples, self.recipe.drop_last),
+            (None, Some(batch_size)) => self.recipe.kept().div_ceil(batch_size),
+            (None, None) => self.survey().before.last().copied().unwrap_or(0),
+        }
+    }
+
+    /// The rule for samples that all count the same.
+    pub(super) fn uniform(&self) -> Option<&FixedSize> {
+        self.recipe.uniform()
+    }
+
+    /// How many pools there are.
+    pub(super) fn pools(&self) -> u64 {
+        self.recipe.kept().div_ceil(self.recipe.in_pool())
+    }
+
+    /// The place in the order of dealing of the pool that holds `batch`.
+    pub(super) fn pool_of(&self, batch: u64) -> u64 {
+        match self.batches_in_pool() {
+            Some(batches) => batch / batches,
+            None => self.survey().before.partition_point(|&before| before <= batch) as u64 - 1,
+        }
+    }
+
+    /// The place in the order of dealing of the pool that holds `position`, and the place in the pool; none for
+    /// positions past those that are kept.
+    pub(super) fn place_of(&self, position: u64) -> Option<(u64, u64)> {
+        let in_pool = self.recipe.in_pool();
+        (position < self.recipe.kept()).then(|| (self.exchanged(position / in_pool), position % in_pool))
+    }
+
+    /// The pool that is dealt in place `place`, where `worlds` deal: the parts of the epoch, how many ranks take how
+    /// many batches.
+    pub(super) fn pool(&self, place: u64, worlds: &[(u32, u64)]) -> Pool {
+        let first = match self.batches_in_pool() {
+            Some(batches) => place * batches,
+            None => self.survey().before[length(place)],
+        };
+        let pool = self.exchanged(place);
+        let only = self.survey.get().and_then(|survey| survey.only.clone());
+        let cut = only.unwrap_or_else(|| Arc::new(self.cut(pool)));
+        let mut pool = Pool { first, dealt: Vec::new(), cut };
+        pool.dealt = self.arrange(place, &pool, worlds);
+        pool
+    }
+
+    fn arrange(&self, place: u64, pool: &Pool, worlds: &[(u32, u64)]) -> Vec<u32> {
+        let recipe = &self.recipe;
+        let mixes = recipe.shuffle && recipe.rule.sorts();
+        let largest_first = recipe.largest_first && place == 0;
+        if !mixes && !recipe.balance && !largest_first {
+            return Vec::new();
+        }
+        let costs = match recipe.balance || largest_first {
+            true => self.costs(&pool.cut),
+            false => vec![0; pool.cut.groups.ends.len()],
+        };
+        let purpose = Purpose::Batches { pool: self.exchanged(place) };
+        let key = mixes.then(|| Key::new(recipe.seed, self.number, purpose));
+        let arrange = Arrange { first: pool.first, costs: &costs, key: key.as_ref(), largest_first };
+        match recipe.balance {
+            true => arrange.balanced(worlds),
+            false => arrange.mixed(),
+        }
+    }
+
+    /// What each batch costs, in the order of the cut.
+    fn costs(&self, cut: &Cut) -> Vec<u64> {
+        (0..cut.groups.ends.len()).map(|group| self.measure(&cut.parts(group, &self.recipe)).padded).collect()
+    }
+
+    /// The samples of a pool, and what the rule makes of them.
+    fn cut(&self, pool: u64) -> Cut {
+        let recipe = &self.recipe;
+        let Some(sizes) = &recipe.sizes else {
+            return Cut { samples: Samples::Run(0), groups: Groups::default() };
+        };
+        let start = pool * recipe.in_pool();
+        let count = length(recipe.in_pool().min(recipe.kept() - start));
+        if !recipe.shuffle {
+            let range = length(start)..length(start) + count;
+            let extents = sizes.extents_of(range.clone());
+            let groups = recipe.rule.cut(PoolSizes { sizes: &sizes.as_slice()[range], extents });
+            return Cut { samples: Samples::Run(start), groups };
+        }
+        let mut samples = vec![0; count];
+        self.order.fill(start, &mut samples);
+        let gathered: Vec<u32> = samples.iter().map(|&sample| sizes.as_slice()[length(sample)]).collect();
+        let extents = sizes.gather_extents(&samples);
+        let extents = extents.as_ref().map(|(dimensions, extents)| (*dimensions, extents.as_slice()));
+        let groups = recipe.rule.cut(PoolSizes { sizes: &gathered, extents });
+        Cut { samples: Samples::Listed(samples), groups }
+    }
+
+    /// What a batch costs.
+    pub(super) fn measure(&self, parts: &Parts) -> Measure {
+        let Some(sizes) = &self.recipe.sizes else { return Measure::default() };
+        let mut measure = Measure { parts: parts.samples.len() as u64, ..Measure::default() };
+        let splits = self.recipe.rule.splits();
+        for ((&sample, &start), &taken) in parts.samples.iter().zip(&parts.starts).zip(&parts.sizes) {
+            measure.real += u64::from(taken);
+            measure.samples += u64::from(start == 0);
+            let missing = sizes.as_slice()[length(sample)] - taken;
+            if missing > 0 && !splits {
+                measure.truncated += 1;
+                measure.truncated_tokens += u64::from(missing);
+            }
+            measure.split += u64::from(splits && missing > 0 && start == 0);
+        }
+        (measure.padded, measure.shape) = self.shape(sizes, parts, &measure);
+        measure
+    }
+
+    /// The elements of a batch with padding, and a name for its shape.
+    fn shape(&self, sizes: &Sizes, parts: &Parts, measure: &Measure) -> (u64, u64) {
+        let multiple_of = self.recipe.rule.multiple_of();
+        if self.recipe.rule.packs() {
+            return (measure.real, measure.real);
+        }
+        let each = match sizes.dimensions() {
+            1 => padded(parts.sizes.iter().copied().max().unwrap_or(0), multiple_of),
+            _ => {
+                let mut union = Union::default();
+                parts.samples.iter().for_each(|&sample| union.add(sizes.extents(length(sample))));
+                let elements = union.elements(multiple_of).saturating_mul(measure.parts);
+                return (elements, union.name(multiple_of));
+            }
+        };
+        (each.saturating_mul(measure.parts), each)
+    }
+
+    /// Batches in every pool but the last, where that follows from the number of samples.
+    fn batches_in_pool(&self) -> Option<u64> {
+        let recipe = &self.recipe;
+        let closed = recipe.rule.batch_size().filter(|_| !recipe.largest_first);
+        closed.map(|batch_size| recipe.in_pool().div_ceil(batch_size).max(1))
+    }
+
+    /// The pool in place `place`, and the place of pool `place`: at most two are exchanged.
+    fn exchanged(&self, place: u64) -> u64 {
+        match self.recipe.largest_first {
+            false => place,
+            true => match self.survey().first {
+                first if place == first => 0,
+                first if place == 0 => first,
+                _ => place,
+            },
+        }
+    }
+
+    fn survey(&self) -> &Survey {
+        self.survey.get_or_init(|| {
+            let (mut counts, mut largest, mut only) = (Vec::new(), (0, 0), None);
+            for pool in 0..self.pools() {
+                let cut = self.cut(pool);
+                counts.push(cut.groups.ends.len() as u64);
+                if self.recipe.largest_first {
+                    let most = self.costs(&cut).into_iter().max().unwrap_or(0);
+                    largest = if most > largest.0 { (most, pool) } else { largest };
+                }
+                only = (self.pools() == 1).then(|| Arc::new(cut));
+            }
+            if self.recipe.largest_first && !counts.is_empty() {
+                counts.swap(0, length(largest.1));
+            }
+            let mut before = vec![0];
+            before.extend(counts.iter().scan(0, |sum, count| {
+                *sum += count;
+                Some(*sum)
+            }));
+            Survey { before, first: largest.1, only }
+        })
+    }
+}
+
+impl Pool {
+    /// How many batches it makes.
+    pub(super) fn len(&self) -> u64 {
+        self.cut.groups.ends.len() as u64
+    }
+
+    /// How many samples, or parts of samples, the batch dealt in place `place` of the pool holds.
+    pub(super) fn batch_len(&self, place: u64) -> u64 {
+        self.cut.range(self.group(place)).len() as u64
+    }
+
+    /// What the batch dealt in place `place` of the pool takes of which samples.
+    pub(super) fn parts(&self, place: u64, recipe: &Recipe) -> Parts {
+        self.cut.parts(self.group(place), recipe)
+    }
+
+    /// The samples of the batch dealt in place `place` of the pool.
+    pub(super) fn indices(&self, place: u64) -> Vec<u64> {
+        self.cut.samples(self.group(place))
+    }
+
+    /// The batches, by their places in the pool's dealing, that hold the sample at `place`, and where in them.
+    pub(super) fn find(&self, place: u64) -> Vec<(u64, u64)> {
+        let held = |group: usize| {
+            let places = &self.cut.groups.places[self.cut.range(group)];
+            (0..).zip(places).filter(move |(_, other)| u64::from(**other) == place).map(|(index, _)| index)
+        };
+        (0..self.len()).flat_map(|dealt| held(self.group(dealt)).map(move |index| (dealt, index))).collect()
+    }
+
+    fn group(&self, place: u64) -> usize {
+        let place = length(place);
+        self.dealt.get(place).map_or(place, |&group| length(u64::from(group)))
+    }
+}
+
+impl Cut {
+    fn range(&self, group: usize) -> Range<usize> {
+        let end = |group: usize| length(u64::from(self.groups.ends[group]));
+        group.checked_sub(1).map_or(0, end)..end(group)
+    }
+
+    fn samples(&self, group: usize) -> Vec<u64> {
+        let places = &self.groups.places[self.range(group)];
+        match &self.samples {
+            Samples::Run(start) => places.iter().map(|&place| start + u64::from(place)).collect(),
+            Samples::Listed(samples) => places.iter().map(|&place| samples[length(u64::from(place))]).collect(),
+        }
+    }
+
+    fn parts(&self, group: usize, recipe: &Recipe) -> Parts {
+        let samples = self.samples(group);
+        let starts = match self.groups.starts.get(self.range(group)) {
+            Some(starts) => starts.to_vec(),
+            None => vec![0; samples.len()],
+        };
+        let limit = recipe.rule.limit().unwrap_or(u32::MAX);
+        let all = recipe.sizes.as_ref().map_or(&[][..], Sizes::as_slice);
+        let taken = |(&sample, start): (&u64, &u32)| (all[length(sample)] - start).min(limit);
+        let sizes = samples.iter().zip(&starts).map(taken).collect();
+        Parts { samples, starts, sizes }
+    }
+}
+
+/// A number of things that are in memory.
+fn length(count: u64) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}

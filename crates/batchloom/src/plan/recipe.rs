@@ -1,0 +1,63 @@
+//! What stays the same over all epochs and worlds of a run, and its name.
+
+use serde::{Serialize, Serializer};
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::cut::{FixedSize, Rule, Sizes};
+use crate::deal::Uneven;
+use crate::order;
+
+/// The options of a run. Its hash is the plan's fingerprint, so the names and the order of these fields are part of the
+/// state format; what was added later is left out where it changes nothing.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Recipe {
+    pub(super) samples: u64,
+    pub(super) rule: Rule,
+    pub(super) shuffle: bool,
+    pub(super) seed: u64,
+    pub(super) drop_last: bool,
+    pub(super) uneven: Uneven,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digest")]
+    pub(super) sizes: Option<Sizes>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) balance: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) largest_first: bool,
+}
+
+impl Recipe {
+    /// 32 hexadecimal digits.
+    pub(super) fn fingerprint(&self) -> String {
+        // Plain structs of numbers, booleans and names: serialising them has no way to fail.
+        let text = serde_json::to_string(self).unwrap_or_default();
+        format!("{:032x}", xxh3_128(format!("{} {text}", order::VERSION).as_bytes()))
+    }
+
+    /// The rule for samples that all count the same, where nothing has to be known of any.
+    pub(super) fn uniform(&self) -> Option<&FixedSize> {
+        match &self.rule {
+            Rule::FixedSize(rule) if self.sizes.is_none() => Some(rule),
+            _ => None,
+        }
+    }
+
+    /// Samples in each pool but the last: all of them where they come in stored order.
+    pub(super) fn in_pool(&self) -> u64 {
+        match self.shuffle || matches!(self.rule, Rule::FixedSize(_)) {
+            true => self.rule.samples_in_pool().min(self.kept()).max(1),
+            false => self.kept().max(1),
+        }
+    }
+
+    /// Samples that are left when those that fill no batch are dropped.
+    pub(super) fn kept(&self) -> u64 {
+        match self.rule.batch_size() {
+            Some(batch_size) if self.drop_last => self.samples - self.samples % batch_size,
+            _ => self.samples,
+        }
+    }
+}
+
+fn digest<S: Serializer>(sizes: &Option<Sizes>, serializer: S) -> Result<S::Ok, S::Error> {
+    sizes.as_ref().map(Sizes::digest).serialize(serializer)
+}

@@ -1,0 +1,548 @@
+//! What rules make of samples of different sizes, for every rule, pool, world and any sizes: partition (L1), pure (L2),
+//! equal (L3), resume (L4), elastic (L5), budget (L6), whole (L8), exact length (L10); and each rule against its own
+//! definition, written the slow way.
+
+use std::collections::BTreeMap;
+
+use batchloom::cut::{
+    CostModel, CostOptimal, Count, FixedSize, LengthBuckets, Overflow, Oversize, Packing, Rule, Sizes,
+    TokenBudget,
+};
+use batchloom::deal::Uneven;
+use batchloom::plan::{Parts, State};
+use batchloom::{Error, Plan};
+use proptest::prelude::*;
+
+/// The options of a plan over samples of different sizes.
+#[derive(Debug, Clone)]
+struct Options {
+    sizes: Vec<u32>,
+    rule: Rule,
+    shuffle: bool,
+    seed: u64,
+    epoch: u64,
+    world: u32,
+    drop_last: bool,
+    uneven: Uneven,
+    balance: bool,
+    largest_first: bool,
+}
+
+impl Options {
+    fn build(&self) -> Result<Plan, Error> {
+        Plan::builder(self.sizes.len() as u64)
+            .sizes(Sizes::new(self.sizes.clone()))
+            .rule(self.rule.clone())
+            .shuffle(self.shuffle)
+            .seed(self.seed)
+            .epoch(self.epoch)
+            .world(self.world)
+            .drop_last(self.drop_last)
+            .uneven(self.uneven)
+            .balance(self.balance)
+            .largest_first(self.largest_first)
+            .build()
+    }
+}
+
+fn sizes() -> impl Strategy<Value = Vec<u32>> {
+    let one = prop_oneof![
+        Just(0_u32),
+        Just(7),
+        1_u32..40,
+        1_u32..40,
+        1_u32..40,
+        30_u32..200,
+    ];
+    prop_oneof![
+        prop::collection::vec(one, 1..160),
+        prop::collection::vec(Just(5_u32), 1..60),
+        prop::collection::vec(Just(0_u32), 1..20),
+        Just(vec![64]),
+    ]
+}
+
+fn oversize() -> impl Strategy<Value = Oversize> {
+    prop_oneof![Just(Oversize::Alone), Just(Oversize::Drop), Just(Oversize::Truncate)]
+}
+
+fn rule() -> impl Strategy<Value = Rule> {
+    let pool = prop_oneof![1_u64..50, Just(1 << 14)];
+    let some = |range| prop::option::of(range);
+    let budget = (30_u64..300, any::<bool>(), some(0..30), some(1..9), 1_u32..17, oversize(), pool.clone())
+        .prop_map(|(tokens, real, spread, samples, multiple, oversize, pool)| {
+            let rule = TokenBudget::new(tokens).unwrap().oversize(oversize).pool(pool).unwrap();
+            let rule = rule.multiple_of(multiple).unwrap();
+            let rule = rule.count(if real { Count::Real } else { Count::Padded });
+            let rule = spread.map_or(rule, |spread| rule.max_length_spread(spread as u32));
+            samples.map_or(rule, |samples| rule.max_samples(samples as u64).unwrap()).into()
+        });
+    let optimal = (cost(), some(30..300), some(1..9), 1_u32..17, oversize(), pool.clone()).prop_map(
+        |(cost, tokens, samples, multiple, oversize, pool)| {
+            let rule = CostOptimal::new(cost).oversize(oversize).pool(pool).unwrap();
+            let rule = rule.multiple_of(multiple).unwrap();
+            let rule = tokens.map_or(rule, |tokens| rule.max_tokens(tokens as u64).unwrap());
+            samples.map_or(rule, |samples| rule.max_samples(samples as u64).unwrap()).into()
+        },
+    );
+    let packing = (30_u64..300, some(1..9), any::<bool>(), pool).prop_map(|(tokens, samples, split, pool)| {
+        let overflow = if split { Overflow::Split } else { Overflow::Truncate };
+        let rule = Packing::new(tokens).unwrap().overflow(overflow).pool(pool).unwrap();
+        samples.map_or(rule, |samples| rule.max_samples(samples as u32).unwrap()).into()
+    });
+    prop_oneof![
+        (1_u64..20).prop_map(|size| FixedSize::new(size).unwrap().into()),
+        (1_u64..20, 1_u64..9, 1_u32..17).prop_map(|(size, pool, multiple)| {
+            let rule = LengthBuckets::new(size).unwrap().pool(pool).unwrap();
+            rule.multiple_of(multiple).unwrap().into()
+        }),
+        budget,
+        optimal,
+        packing,
+    ]
+}
+
+fn cost() -> impl Strategy<Value = CostModel> {
+    let coefficient = || prop_oneof![Just(0.0), 0.0..100.0_f64];
+    (0.0..1000.0_f64, coefficient(), coefficient())
+        .prop_map(|(fixed, token, pair)| CostModel::new(fixed + 1e-3, token, pair / 100.0).unwrap())
+}
+
+fn options() -> impl Strategy<Value = Options> {
+    let uneven = prop_oneof![Just(Uneven::Pad), Just(Uneven::Short)];
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    (sizes(), rule(), flags, uneven, any::<u64>(), any::<u64>(), 1_u32..6).prop_map(
+        |(sizes, rule, (shuffle, drop_last, balance, largest_first), uneven, seed, epoch, world)| Options {
+            sizes,
+            rule,
+            shuffle,
+            seed,
+            epoch,
+            world,
+            drop_last,
+            uneven,
+            balance,
+            largest_first,
+        },
+    )
+}
+
+/// Everything that all ranks see, step by step.
+fn seen(plan: &Plan) -> Vec<Vec<Parts>> {
+    let ranks = |step| (0..plan.world()).filter(move |rank| step < plan.steps_of(*rank));
+    (0..plan.steps()).map(|step| ranks(step).map(|rank| plan.parts(step, rank).unwrap()).collect()).collect()
+}
+
+/// The elements of a batch with padding, by definition.
+fn padded(parts: &Parts, rule: &Rule) -> u64 {
+    let multiple_of = match rule {
+        Rule::Packing(_) => return parts.sizes.iter().map(|&size| u64::from(size)).sum(),
+        rule => multiple_of(rule),
+    };
+    let longest = parts.sizes.iter().max().map_or(0, |&size| u64::from(size).div_ceil(multiple_of) * multiple_of);
+    longest * parts.samples.len() as u64
+}
+
+/// A parameter of a rule, as it is written down.
+fn parameter(rule: &Rule, name: &str) -> Option<u64> {
+    let value = serde_json::to_value(rule).unwrap();
+    value.as_object().unwrap().values().next().unwrap().get(name).and_then(serde_json::Value::as_u64)
+}
+
+fn multiple_of(rule: &Rule) -> u64 {
+    parameter(rule, "multiple_of").unwrap_or(1)
+}
+
+fn policy(rule: &Rule, name: &str) -> String {
+    let value = serde_json::to_value(rule).unwrap();
+    let value = value.as_object().unwrap().values().next().unwrap().get(name).cloned();
+    value.and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+/// The intervals of each sample that came, in order of their starts.
+fn intervals(steps: &[Vec<Parts>]) -> BTreeMap<u64, Vec<(u32, u32)>> {
+    let mut found: BTreeMap<u64, Vec<(u32, u32)>> = BTreeMap::new();
+    for parts in steps.iter().flatten() {
+        for ((&sample, &start), &size) in parts.samples.iter().zip(&parts.starts).zip(&parts.sizes) {
+            found.entry(sample).or_default().push((start, size));
+        }
+    }
+    found.values_mut().for_each(|parts| parts.sort_unstable());
+    found
+}
+
+proptest! {
+    /// Every element comes exactly once, less what the plan says is dropped, truncated or repeated.
+    #[test]
+    fn partition(options in options()) {
+        let Ok(plan) = options.build() else { return Ok(()) };
+        let (steps, stats) = (seen(&plan), plan.stats());
+        let found = intervals(&steps);
+        let total: u64 = options.sizes.iter().map(|&size| u64::from(size)).sum();
+        let real: u64 = steps.iter().flatten().flat_map(|parts| &parts.sizes).map(|&size| u64::from(size)).sum();
+        prop_assert_eq!((stats.tokens, stats.real), (total, real));
+        prop_assert_eq!(total + stats.repeated_tokens, real + stats.truncated_tokens + stats.dropped_tokens);
+        let mut dropped = 0;
+        for (sample, &size) in (0..).zip(&options.sizes) {
+            let mut parts = found.get(&sample).cloned().unwrap_or_default();
+            if stats.repeated == 0 && stats.repeated_tokens == 0 {
+                // Once each, without a gap, from the start to the end or to where it is cut.
+                let end = parts.iter().try_fold(0, |end, &(start, size)| (start == end).then_some(end + size));
+                let dropped_part = options.drop_last && policy(&options.rule, "overflow") == "split";
+                prop_assert!(dropped_part || end.is_some(), "sample {sample}: {parts:?}");
+                prop_assert!(parts.is_empty() || dropped_part || end == Some(size) || policy(&options.rule, "oversize") == "truncate" || policy(&options.rule, "overflow") == "truncate");
+            }
+            parts.dedup();
+            dropped += u64::from(!parts.iter().any(|part| part.0 == 0));
+        }
+        prop_assert_eq!(stats.dropped, dropped);
+        let drops = options.drop_last || policy(&options.rule, "oversize") == "drop";
+        prop_assert!(drops || stats.dropped == 0);
+    }
+
+    /// The counts of the plan are those of a recount.
+    #[test]
+    fn stats_are_a_recount(options in options()) {
+        let Ok(plan) = options.build() else { return Ok(()) };
+        let (steps, stats) = (seen(&plan), plan.stats());
+        let costs: Vec<Vec<u64>> =
+            steps.iter().map(|step| step.iter().map(|parts| padded(parts, &options.rule)).collect()).collect();
+        let flat: Vec<u64> = costs.iter().flatten().copied().collect();
+        prop_assert_eq!(stats.steps, steps.len() as u64);
+        prop_assert_eq!(stats.batches, flat.len() as u64);
+        prop_assert_eq!(stats.padded, flat.iter().sum::<u64>());
+        prop_assert_eq!(stats.largest, flat.iter().copied().max().unwrap_or(0));
+        let waited: u64 = costs.iter().map(|step| step.iter().max().unwrap_or(&0) * u64::from(options.world)).sum();
+        let expected = if waited == 0 { 0.0 } else { 1.0 - stats.padded as f64 / waited as f64 };
+        prop_assert!((stats.imbalance - expected).abs() < 1e-9, "{} {expected}", stats.imbalance);
+        if let Some(tokens) = parameter(&options.rule, "max_tokens") {
+            let expected = stats.padded as f64 / (tokens * stats.batches) as f64;
+            prop_assert!((stats.efficiency.unwrap() - expected).abs() < 1e-9);
+        }
+        let shape = |parts: &Parts| match &options.rule {
+            Rule::Packing(_) => (0, padded(parts, &options.rule)),
+            _ => (parts.samples.len() as u64, padded(parts, &options.rule) / parts.samples.len() as u64),
+        };
+        let mut shapes: Vec<_> = steps.iter().flatten().map(shape).collect();
+        shapes.sort_unstable();
+        shapes.dedup();
+        prop_assert_eq!(stats.shapes, shapes.len() as u64);
+        for (index, step) in (0..).zip(&steps) {
+            let step_tokens: u64 = step.iter().flat_map(|parts| &parts.sizes).map(|&size| u64::from(size)).sum();
+            let found = plan.step(index).unwrap();
+            prop_assert_eq!(found.tokens, step_tokens);
+            prop_assert_eq!(found.batches, step.iter().map(|parts| parts.samples.clone()).collect::<Vec<_>>());
+            for (rank, parts) in (0..).zip(step) {
+                prop_assert_eq!(plan.batch_len(index, rank).unwrap(), parts.samples.len() as u64);
+                prop_assert_eq!(plan.batch_elements(index, rank).unwrap(), padded(parts, &options.rule));
+            }
+        }
+    }
+
+    /// No batch is empty, exceeds its budget, its spread or its number of samples, but for one that holds a single
+    /// oversize sample that the user wanted alone.
+    #[test]
+    fn budget(options in options()) {
+        let Ok(plan) = options.build() else { return Ok(()) };
+        let rule = &options.rule;
+        for parts in seen(&plan).iter().flatten() {
+            prop_assert!(!parts.samples.is_empty());
+            let real: u64 = parts.sizes.iter().map(|&size| u64::from(size)).sum();
+            let elements = if policy(rule, "count") == "real" { real } else { padded(parts, rule) };
+            let alone = parts.samples.len() == 1 && policy(rule, "oversize") == "alone";
+            prop_assert!(alone || elements <= parameter(rule, "max_tokens").unwrap_or(u64::MAX));
+            prop_assert!(parts.samples.len() as u64 <= parameter(rule, "max_samples").unwrap_or(u64::MAX));
+            prop_assert!(parts.samples.len() as u64 <= parameter(rule, "batch_size").unwrap_or(u64::MAX));
+            let spread = u64::from(parts.sizes.iter().max().unwrap() - parts.sizes.iter().min().unwrap());
+            prop_assert!(spread <= parameter(rule, "max_length_spread").unwrap_or(u64::MAX));
+        }
+    }
+
+    /// Where a sample comes is where it is found.
+    #[test]
+    fn places(options in options()) {
+        let Ok(plan) = options.build() else { return Ok(()) };
+        let mut expected: BTreeMap<u64, Vec<(u64, u32, u64)>> = BTreeMap::new();
+        for step in 0..plan.steps() {
+            for (rank, batch) in (0..).zip(&plan.step(step).unwrap().batches) {
+                for (index, &sample) in (0..).zip(batch) {
+                    expected.entry(sample).or_default().push((step, rank, index));
+                }
+            }
+        }
+        for sample in 0..plan.samples() {
+            let mut found: Vec<_> =
+                plan.places(sample).unwrap().into_iter().map(|place| (place.step, place.rank, place.index)).collect();
+            found.sort_unstable();
+            prop_assert_eq!(found, expected.remove(&sample).unwrap_or_default());
+        }
+    }
+
+    /// Ranks have equally many steps; the batches do not depend on the world, unless they are balanced over it.
+    #[test]
+    fn equal_and_pure(options in options()) {
+        let Ok(plan) = options.build() else { return Ok(()) };
+        for rank in 0..options.world {
+            prop_assert!(options.uneven == Uneven::Short && !options.drop_last || plan.steps_of(rank) == plan.steps());
+        }
+        prop_assert_eq!(seen(&plan), seen(&options.build().unwrap()));
+        let one = Options { world: 1, uneven: Uneven::Short, drop_last: false, ..options.clone() };
+        let Ok(one) = one.build() else { return Ok(()) };
+        if !options.drop_last && options.uneven == Uneven::Short {
+            let sorted = |plan: &Plan| {
+                let mut batches: Vec<Vec<u64>> =
+                    seen(plan).into_iter().flatten().map(|parts| parts.samples).collect();
+                if options.balance {
+                    batches.sort();
+                }
+                batches
+            };
+            prop_assert_eq!(sorted(&plan), sorted(&one));
+        }
+    }
+
+    /// After any chain of stops, with other worlds, what comes is what was left.
+    #[test]
+    fn resume_and_elastic(options in options(), worlds in prop::array::uniform3(1_u32..6), stops in prop::array::uniform3(0.0..1.0_f64)) {
+        let options = Options { drop_last: false, uneven: Uneven::Short, ..options };
+        let Ok(whole) = options.build() else { return Ok(()) };
+        let mut plan = options.build().unwrap();
+        let mut got: Vec<Vec<Parts>> = Vec::new();
+        for (world, stop) in worlds.into_iter().zip(stops) {
+            let steps = (plan.steps() as f64 * stop) as u64;
+            got.extend(seen(&plan).into_iter().take(steps as usize));
+            let state: State = serde_json::from_str(&serde_json::to_string(&plan.state(steps)).unwrap()).unwrap();
+            let same = options.build().unwrap();
+            let same = Options { world: plan.world(), ..options.clone() }.build().unwrap_or(same).resume(&state).unwrap();
+            prop_assert_eq!(&seen(&same)[..], &seen(&plan)[steps as usize..]);
+            plan = Options { world, seed: 1, ..options.clone() }.build().unwrap().resume(&state).unwrap();
+            prop_assert_eq!(plan.stats().earlier, got.iter().flatten().flat_map(|parts| &parts.starts).filter(|&&start| start == 0).count() as u64);
+        }
+        got.extend(seen(&plan));
+        let batches = |steps: Vec<Vec<Parts>>| {
+            let mut batches: Vec<Vec<u64>> = steps.into_iter().flatten().map(|parts| parts.samples).collect();
+            batches.sort();
+            batches
+        };
+        prop_assert_eq!(batches(got), batches(seen(&whole)));
+    }
+
+    /// The first batch is the largest where that is asked for.
+    #[test]
+    fn largest_first(options in options()) {
+        let options = Options { largest_first: true, drop_last: false, world: 1, ..options };
+        let Ok(plan) = options.build() else { return Ok(()) };
+        prop_assert_eq!(plan.batch_elements(0, 0).unwrap(), plan.stats().largest);
+    }
+
+    /// Balanced steps cost at most what steps in random order cost, all pools being whole steps.
+    #[test]
+    fn balance(options in options()) {
+        let pool = options.sizes.len() as u64;
+        let rule = LengthBuckets::new(1).unwrap().pool(pool).unwrap();
+        let options = Options { rule: rule.into(), balance: true, uneven: Uneven::Short, drop_last: false, largest_first: false, ..options };
+        let Ok(balanced) = options.build() else { return Ok(()) };
+        let mut sizes = options.sizes.clone();
+        sizes.sort_unstable_by_key(|&size| std::cmp::Reverse(size));
+        // Sorted batches, `world` at a time: the least that can be waited.
+        let least: u64 = sizes.chunks(options.world as usize).map(|step| u64::from(step[0]) * u64::from(options.world)).sum();
+        let busy: u64 = sizes.iter().map(|&size| u64::from(size)).sum();
+        let expected = if least == 0 { 0.0 } else { 1.0 - busy as f64 / least as f64 };
+        prop_assert!((balanced.stats().imbalance - expected).abs() < 1e-9);
+    }
+
+    /// `LengthBuckets`: the order in groups of K batches, each sorted, then divided.
+    #[test]
+    fn length_buckets_by_definition(sizes in sizes(), batch_size in 1_u64..20, pool in 1_u64..9, seed in any::<u64>()) {
+        let rule = LengthBuckets::new(batch_size).unwrap().pool(pool).unwrap();
+        let plan = Plan::builder(sizes.len() as u64).sizes(Sizes::new(sizes.clone())).rule(rule).shuffle(true).seed(seed).build().unwrap();
+        let order = Plan::builder(sizes.len() as u64).batch_size(sizes.len() as u64).shuffle(true).seed(seed).build().unwrap();
+        let order = order.indices(0, 0).unwrap();
+        let mut expected = Vec::new();
+        for pool in order.chunks((batch_size * pool) as usize) {
+            let mut pool = pool.to_vec();
+            pool.sort_by_key(|&sample| std::cmp::Reverse(sizes[sample as usize]));
+            expected.extend(pool.chunks(batch_size as usize).map(<[_]>::to_vec));
+        }
+        let mut found: Vec<_> = seen(&plan).into_iter().flatten().map(|parts| parts.samples).collect();
+        found.sort();
+        expected.sort();
+        prop_assert_eq!(found, expected);
+    }
+
+    /// `CostOptimal` against all partitions of a sorted set: none is cheaper.
+    #[test]
+    fn cost_optimal_against_all_partitions(
+        sizes in prop::collection::vec(prop_oneof![Just(0_u32), 1_u32..6, 1_u32..200], 1..14),
+        cost in cost(),
+        max_tokens in prop::option::of(200_u64..600),
+        max_samples in prop::option::of(1_u64..6),
+        multiple_of in 1_u32..9,
+    ) {
+        let rule = CostOptimal::new(cost).multiple_of(multiple_of).unwrap();
+        let rule = max_tokens.map_or(rule, |tokens| rule.max_tokens(tokens + 8).unwrap());
+        let rule = max_samples.map_or(rule, |samples| rule.max_samples(samples).unwrap());
+        let plan = Plan::builder(sizes.len() as u64).sizes(Sizes::new(sizes.clone())).rule(rule).build().unwrap();
+        let price = |lengths: &[u32]| {
+            let longest = u64::from(lengths[0]).next_multiple_of(u64::from(multiple_of));
+            let (samples, elements) = (lengths.len() as u64, lengths.len() as u64 * longest);
+            let allowed = max_tokens.is_none_or(|tokens| elements <= tokens + 8) && max_samples.is_none_or(|most| samples <= most);
+            if allowed { cost.cost(samples, longest) } else { f64::INFINITY }
+        };
+        let mut sorted = sizes.clone();
+        sorted.sort_unstable_by_key(|&size| std::cmp::Reverse(size));
+        let mut least = f64::INFINITY;
+        for cuts in 0..1_u32 << (sorted.len() - 1) {
+            let (mut total, mut start) = (0.0, 0);
+            for end in 1..=sorted.len() {
+                if end == sorted.len() || cuts >> (end - 1) & 1 == 1 {
+                    total += price(&sorted[start..end]);
+                    start = end;
+                }
+            }
+            least = least.min(total);
+        }
+        let found: f64 = seen(&plan).iter().flatten().map(|parts| price(&parts.sizes)).sum();
+        prop_assert!((found - least).abs() <= 1e-9 * least.max(1.0), "{found} {least}");
+    }
+
+    /// The same over a thousand samples, against the plain dynamic programme.
+    #[test]
+    fn cost_optimal_against_the_plain_programme(
+        mut sizes in prop::collection::vec(0_u32..300, 300..1000),
+        cost in cost(),
+        max_tokens in prop::option::of(300_u64..9000),
+        max_samples in prop::option::of(1_u64..60),
+    ) {
+        let rule = CostOptimal::new(cost);
+        let rule = max_tokens.map_or(rule, |tokens| rule.max_tokens(tokens).unwrap());
+        let rule = max_samples.map_or(rule, |samples| rule.max_samples(samples).unwrap());
+        let plan = Plan::builder(sizes.len() as u64).sizes(Sizes::new(sizes.clone())).rule(rule).build().unwrap();
+        sizes.sort_unstable_by_key(|&size| std::cmp::Reverse(size));
+        let mut least = vec![0.0_f64; sizes.len() + 1];
+        for end in 1..=sizes.len() {
+            let price = |start: usize| {
+                let (samples, longest) = ((end - start) as u64, u64::from(sizes[start]));
+                let allowed = max_tokens.is_none_or(|tokens| samples * longest <= tokens) && max_samples.is_none_or(|most| samples <= most);
+                if allowed { least[start] + cost.cost(samples, longest) } else { f64::INFINITY }
+            };
+            least[end] = (0..end).map(price).fold(f64::INFINITY, f64::min);
+        }
+        let batches = seen(&plan);
+        let found: f64 = batches.iter().flatten().map(|parts| cost.cost(parts.samples.len() as u64, u64::from(parts.sizes[0]))).sum();
+        prop_assert!((found - least[sizes.len()]).abs() <= 1e-9 * found.max(1.0), "{found} {}", least[sizes.len()]);
+    }
+
+    /// `Packing` makes as many bins as best fit does, written the obvious way.
+    #[test]
+    fn packing_is_best_fit_decreasing(mut sizes in prop::collection::vec(0_u32..120, 1..200), capacity in 120_u64..500) {
+        let rule = Packing::new(capacity).unwrap();
+        let plan = Plan::builder(sizes.len() as u64).sizes(Sizes::new(sizes.clone())).rule(rule).build().unwrap();
+        sizes.sort_unstable_by_key(|&size| std::cmp::Reverse(size));
+        let mut free: Vec<u64> = Vec::new();
+        for size in sizes {
+            match free.iter_mut().filter(|free| **free >= u64::from(size)).min() {
+                Some(free) => *free -= u64::from(size),
+                None => free.push(capacity - u64::from(size)),
+            }
+        }
+        let real = |parts: &Parts| parts.sizes.iter().map(|&size| u64::from(size)).sum::<u64>();
+        let mut found: Vec<u64> = seen(&plan).iter().flatten().map(|parts| capacity - real(parts)).collect();
+        free.sort_unstable();
+        found.sort_unstable();
+        prop_assert_eq!(found, free);
+    }
+
+    /// Samples with two variable dimensions: the union of the extents stays within the budget.
+    #[test]
+    fn shapes_within_budget(extents in prop::collection::vec((0_u32..30, 0_u32..30), 1..100), tokens in 100_u64..2000, multiple_of in 1_u32..8, oversize in oversize(), shuffle in any::<bool>()) {
+        let rule = TokenBudget::new(tokens).unwrap().multiple_of(multiple_of).unwrap().oversize(oversize).pool(40).unwrap();
+        let sizes = Sizes::with_extents(extents.iter().flat_map(|&(height, width)| [height, width]).collect(), 2).unwrap();
+        let plan = Plan::builder(extents.len() as u64).sizes(sizes).rule(rule).shuffle(shuffle).build();
+        let plan = match plan {
+            Ok(plan) => plan,
+            Err(error) => {
+                prop_assert!(matches!((&error, oversize), (Error::Dimensions { dimensions: 2, .. }, Oversize::Truncate) | (Error::AllDropped { .. }, Oversize::Drop)), "{error}");
+                return Ok(());
+            }
+        };
+        let mut times = vec![0; extents.len()];
+        let mut total = 0;
+        for parts in seen(&plan).iter().flatten() {
+            let most = |side: fn(&(u32, u32)) -> u32| parts.samples.iter().map(|&sample| side(&extents[sample as usize])).max().unwrap();
+            let area = u64::from(most(|sides| sides.0).next_multiple_of(multiple_of)) * u64::from(most(|sides| sides.1).next_multiple_of(multiple_of));
+            let elements = area * parts.samples.len() as u64;
+            prop_assert!(elements <= tokens || oversize == Oversize::Alone && parts.samples.len() == 1);
+            total += elements;
+            parts.samples.iter().for_each(|&sample| times[sample as usize] += 1);
+        }
+        prop_assert_eq!(plan.stats().padded, total);
+        prop_assert!(times.iter().all(|&count| count <= 1));
+        prop_assert_eq!(times.iter().filter(|&&count| count == 0).count() as u64, plan.stats().dropped);
+        prop_assert!(oversize == Oversize::Drop || plan.stats().dropped == 0);
+    }
+}
+
+/// Lengths that add up to more than 2^32 are counted in full.
+#[test]
+fn huge_lengths() {
+    let sizes = Sizes::new(vec![u32::MAX; 100]);
+    let build = |rule: Rule| Plan::builder(100).sizes(sizes.clone()).rule(rule).shuffle(true).build().unwrap();
+    let plan = build(TokenBudget::new(u64::from(u32::MAX) * 3).unwrap().into());
+    assert_eq!((plan.steps(), plan.stats().real), (34, 100 * u64::from(u32::MAX)));
+    let plan = build(LengthBuckets::new(7).unwrap().multiple_of(1 << 20).unwrap().into());
+    assert_eq!(plan.stats().padded, 100 << 32);
+    let plan = build(CostOptimal::new(CostModel::new(1.0, 1.0, 1.0).unwrap()).into());
+    assert_eq!(plan.stats().real, 100 * u64::from(u32::MAX));
+    let plan = build(Packing::new(1 << 28).unwrap().overflow(Overflow::Truncate).into());
+    assert_eq!(plan.stats().truncated_tokens, 100 * (u64::from(u32::MAX) - (1 << 28)));
+}
+
+/// The order of batches tells nothing about their length.
+#[test]
+fn batch_order_is_uncorrelated_with_length() {
+    let sizes: Vec<u32> = (0..40_000_u32).map(|sample| 1 + sample.wrapping_mul(2_654_435_761) % 500).collect();
+    let rules: [Rule; 4] = [
+        LengthBuckets::new(16).unwrap().into(),
+        TokenBudget::new(4000).unwrap().into(),
+        CostOptimal::new(CostModel::new(100.0, 1.0, 0.0).unwrap()).into(),
+        Packing::new(2000).unwrap().into(),
+    ];
+    for rule in rules {
+        let plan = Plan::builder(40_000).sizes(Sizes::new(sizes.clone())).rule(rule.clone()).shuffle(true).build().unwrap();
+        let lengths: Vec<f64> = seen(&plan).iter().flatten().map(|parts| f64::from(parts.sizes[0])).collect();
+        // Of neighbours, and of a batch with its time: both vanish like 1 / sqrt(batches).
+        let count = lengths.len() as f64;
+        let mean = lengths.iter().sum::<f64>() / count;
+        let variance: f64 = lengths.iter().map(|length| (length - mean).powi(2)).sum();
+        let neighbours: f64 = lengths.windows(2).map(|pair| (pair[0] - mean) * (pair[1] - mean)).sum();
+        let time: f64 = (0..).zip(&lengths).map(|(at, length)| (f64::from(at) - count / 2.0) * (length - mean)).sum();
+        let spread = (variance * count.powi(3) / 12.0).sqrt();
+        let bound = 5.0 / count.sqrt();
+        assert!((neighbours / variance).abs() < bound, "{rule:?}: {}", neighbours / variance);
+        assert!((time / spread).abs() < bound, "{rule:?}: {}", time / spread);
+    }
+}
+
+/// Bad input is refused before any work, with the numbers that are wrong.
+#[test]
+fn bad_input() {
+    let build = |rule: Rule| Plan::builder(3).sizes(Sizes::new(vec![5, 50, 60])).rule(rule).build().unwrap_err();
+    let error = build(TokenBudget::new(50).unwrap().multiple_of(16).unwrap().into());
+    assert!(matches!(error, Error::Oversize { sample: 1, size: 50, multiple_of: 16, max_tokens: 50 }));
+    let error = build(Packing::new(50).unwrap().into());
+    assert!(matches!(error, Error::Oversize { sample: 2, size: 60, max_tokens: 50, .. }));
+    let error = build(TokenBudget::new(4).unwrap().oversize(Oversize::Drop).into());
+    assert!(matches!(error, Error::AllDropped { samples: 3, max_tokens: 4 }));
+    assert!(matches!(TokenBudget::new(0), Err(Error::NotPositive { name: "max_tokens" })));
+    assert!(matches!(TokenBudget::new(5).unwrap().multiple_of(6), Err(Error::Multiple { .. })));
+    assert!(matches!(Packing::new(1 << 29), Err(Error::BinTooLarge { .. })));
+    for (fixed, token, pair) in [(f64::NAN, 1.0, 1.0), (-1.0, 1.0, 1.0), (0.0, 0.0, 0.0), (1.0, f64::INFINITY, 0.0)] {
+        assert!(matches!(CostModel::new(fixed, token, pair), Err(Error::Cost { .. })));
+    }
+    let without = Plan::builder(3).rule(LengthBuckets::new(2).unwrap()).build();
+    assert!(matches!(without, Err(Error::NoSizes { rule: "LengthBuckets" })));
+    let wrong = Plan::builder(4).sizes(Sizes::new(vec![1, 2, 3])).build();
+    assert!(matches!(wrong, Err(Error::SizesLength { found: 3, samples: 4 })));
+    assert!(matches!(Sizes::with_extents(vec![1 << 20, 1 << 20], 2), Err(Error::SizeTooLarge { sample: 0, .. })));
+}
