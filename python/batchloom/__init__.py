@@ -10,7 +10,8 @@ Importing this starts no thread and imports no framework but NumPy.
 """
 
 from batchloom._native import __version__
-from batchloom.cut import FixedSize
+from batchloom.calibrate import calibrate
+from batchloom.cut import CostModel, CostOptimal, FixedSize, LengthBuckets, Packing, TokenBudget
 from batchloom.dataset import TensorDataset
 from batchloom.errors import (
     ArgumentError,
@@ -24,21 +25,31 @@ from batchloom.errors import (
 )
 from batchloom.loader import DataLoader
 from batchloom.plan import Place, Plan, Step
+from batchloom.restore import restore_order
+from batchloom.sequences import SequenceDataset
 
 __all__ = [
     "ArgumentError",
+    "CostModel",
+    "CostOptimal",
     "DTypeError",
     "DataError",
     "DataLoader",
     "DeviceError",
     "Error",
     "FixedSize",
+    "LengthBuckets",
     "LoaderError",
+    "Packing",
     "Place",
     "Plan",
     "RangeError",
+    "SequenceDataset",
     "StateError",
     "Step",
     "TensorDataset",
+    "TokenBudget",
     "__version__",
+    "calibrate",
+    "restore_order",
 ]

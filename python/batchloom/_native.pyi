@@ -3,12 +3,69 @@
 from collections.abc import Callable
 from typing import Any, NoReturn, final
 
-__all__ = ["Batches", "Loader", "Plan", "Tensor", "__version__", "borrow", "forked"]
+__all__ = [
+    "Batches",
+    "Dataset",
+    "Loader",
+    "Plan",
+    "Rule",
+    "Sequences",
+    "Tensor",
+    "__version__",
+    "borrow",
+    "borrow_lists",
+    "forked",
+]
 
 __version__: str
 
 def borrow(object: Any, field: str) -> Tensor: ...
+def borrow_lists(object: Any, field: str) -> tuple[Tensor, Tensor]: ...
 def forked() -> None: ...
+
+@final
+class Rule:
+    @staticmethod
+    def fixed(batch_size: int) -> Rule: ...
+    @staticmethod
+    def buckets(batch_size: int, pool: int, multiple_of: int) -> Rule: ...
+    @staticmethod
+    def budget(
+        max_tokens: int,
+        count: str,
+        max_length_spread: int | None,
+        max_samples: int | None,
+        multiple_of: int,
+        oversize: str,
+        pool: int,
+    ) -> Rule: ...
+    @staticmethod
+    def optimal(
+        cost: tuple[float, float, float],
+        max_tokens: int | None,
+        max_samples: int | None,
+        multiple_of: int,
+        oversize: str,
+        pool: int,
+    ) -> Rule: ...
+    @staticmethod
+    def packing(max_tokens: int, max_samples: int | None, overflow: str, pool: int) -> Rule: ...
+
+@final
+class Sequences:
+    @staticmethod
+    def from_offsets(field: str, values: Tensor, offsets: Tensor) -> Sequences: ...
+    @staticmethod
+    def from_shapes(field: str, values: Tensor, shapes: Tensor) -> Sequences: ...
+
+@final
+class Dataset:
+    @staticmethod
+    def tensors(fields: list[tuple[str, Tensor]]) -> Dataset: ...
+    @staticmethod
+    def sequences(fields: list[tuple[str, Sequences | Tensor]], own: Tensor | None) -> Dataset: ...
+    def __len__(self) -> int: ...
+    def sizes(self) -> Tensor | None: ...
 
 @final
 class Tensor:
@@ -37,12 +94,15 @@ class Plan:
     def __new__(
         cls,
         samples: int,
-        batch_size: int,
+        rule: Rule,
+        sizes: Tensor | None,
         *,
         shuffle: bool,
         drop_last: bool,
         seed: int,
         uneven: str,
+        balance: bool,
+        largest_first: bool,
         epoch: int,
         rank: int,
         world: int,
@@ -50,7 +110,8 @@ class Plan:
     def __len__(self) -> int: ...
     def indices(self, step: int) -> Tensor: ...
     def step(self, step: int) -> tuple[int, int, list[Tensor]]: ...
-    def sizes(self, step: int) -> list[int]: ...
+    def elements(self, step: int) -> list[int]: ...
+    def sizes(self) -> Tensor | None: ...
     def places(self, sample: int) -> list[tuple[int, int, int]]: ...
     def stats(self) -> dict[str, Any]: ...
     def at_epoch(self, epoch: int) -> Plan: ...
@@ -61,7 +122,9 @@ class Plan:
     @property
     def samples(self) -> int: ...
     @property
-    def batch_size(self) -> int: ...
+    def balance(self) -> bool: ...
+    @property
+    def largest_first(self) -> bool: ...
     @property
     def shuffle(self) -> bool: ...
     @property
@@ -81,26 +144,35 @@ class Plan:
 class Loader:
     def __new__(
         cls,
-        fields: list[tuple[str, Tensor]],
-        batch_size: int,
+        dataset: Dataset,
+        rule: Rule,
         *,
         shuffle: bool,
         drop_last: bool,
         seed: int,
         uneven: str,
+        balance: bool,
+        largest_first: bool,
         rank: int,
         world: int,
+        pad_values: list[tuple[str, bytes]],
+        pad_side: str,
+        labels: str | None,
         num_threads: int | None,
         prefetch: int,
         block_bytes: int | None = None,
         poison: bool = False,
     ) -> Loader: ...
     def __len__(self) -> int: ...
+    @property
+    def names(self) -> list[str]: ...
     def plan(self, epoch: int | None) -> Plan: ...
     def set_epoch(self, epoch: int) -> None: ...
     def state(self) -> dict[str, Any]: ...
     def load(self, state: dict[str, Any]) -> None: ...
-    def batches(self, split: Callable[[list[Tensor]], list[Any]], check: Callable[[], None]) -> Batches: ...
+    def batches(
+        self, split: Callable[[list[tuple[list[Tensor], int]]], list[Any]], check: Callable[[], None]
+    ) -> Batches: ...
 
 @final
 class Batches:

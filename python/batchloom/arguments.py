@@ -10,6 +10,7 @@ U32 = 2**32 - 1
 U64 = 2**64 - 1
 
 UNEVEN = ("pad", "short")
+PAD_SIDE = ("right", "left")
 
 
 def choice(name: str, value: object, allowed: Sequence[str]) -> str:

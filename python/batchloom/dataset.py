@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
-from batchloom import exchange
-from batchloom._native import Tensor
+from batchloom import _native, exchange
 from batchloom.errors import ArgumentError, DataError, RangeError
 
 
@@ -74,16 +74,21 @@ class TensorDataset:
         fields = ", ".join(repr(field) for field in self._fields)
         return f"TensorDataset({fields}; {len(self)} samples)"
 
-    def _native_fields(self) -> list[tuple[str, Tensor]]:
-        return [(field.label, field.tensor) for field in self._fields]
+    def _native_dataset(self) -> _native.Dataset:
+        return _native.Dataset.tensors([(field.label, field.tensor) for field in self._fields])
 
     def _check(self) -> None:
         """Raise if an array no longer is where it was borrowed."""
         for field in self._fields:
             field.check()
 
-    def _split(self, output: str | None) -> exchange.Split:
-        return exchange.splitter(self._fields, self._names, output)
+    def _pad_values(self, pad_value: Any) -> list[tuple[str, bytes]]:
+        if isinstance(pad_value, dict) or pad_value != 0:
+            raise ArgumentError(f"pad_value is {pad_value!r}; rows of one shape are not padded")
+        return []
+
+    def _split(self, output: str | None, names: Sequence[str]) -> exchange.Split:
+        return exchange.splitter(self._fields, self._names and names, output)
 
 
 def _rebuild(kind: type[TensorDataset], names: tuple[str, ...] | None, fields: tuple[Any, ...]) -> TensorDataset:

@@ -1,16 +1,16 @@
 """Arrays in and out, by framework.
 
-Each framework is one module with the same four functions: ``borrow`` shares an array's memory with the engine,
+Each framework is one module with the same six functions: ``borrow`` shares an array's memory with the engine,
 ``address`` says where that memory is, ``require`` raises where the framework lacks an element type, ``views`` cuts a
-tensor of the engine ``[batches, samples, ...]`` into the framework's own arrays. A framework is imported when it is
-first needed.
+tensor of the engine ``[batches, samples, ...]`` into the framework's own arrays, ``view`` takes the only batch of such
+a tensor, ``element`` gives the bytes of one value. A framework is imported when it is first needed.
 """
 
 from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy
@@ -21,8 +21,11 @@ OUTPUTS = ("torch", "numpy", "jax")
 
 MOST_DIMENSIONS = 62
 
-Split = Callable[[list[Tensor]], list[Any]]
-"""Cuts one tensor a field, each ``[batches, samples, ...]``, into a list of batches."""
+Run = tuple[list[Tensor], int]
+"""Batches of one shape: a tensor a field, each ``[batches, ...]``, and the size of the longest sample."""
+
+Split = Callable[[list[Run]], list[Any]]
+"""Cuts runs into a list of batches."""
 
 
 class Field:
@@ -45,10 +48,29 @@ class Field:
                 f"dataset was made and has {found} now; make a new TensorDataset after changing it"
             )
 
+    @property
+    def dtype(self) -> str:
+        """The element's type."""
+        return self.tensor.dtype
+
+    @property
+    def data(self) -> Any:
+        """The array, as it was given."""
+        return self.array
+
     def row(self, sample: int) -> Any:
         """Return one row of the array."""
-        array = self.array if hasattr(self.array, "__getitem__") else numpy.from_dlpack(self.array)
-        return array[sample]
+        return self._indexable()[sample]
+
+    def slice(self, start: int, end: int) -> Any:
+        """Return some rows of the array."""
+        return self._indexable()[start:end]
+
+    def _indexable(self) -> Any:
+        return self.array if hasattr(self.array, "__getitem__") else numpy.from_dlpack(self.array)
+
+    def _native(self) -> Tensor:
+        return self.tensor
 
     def __repr__(self) -> str:
         return f"{self.label}: {self.tensor.dtype}{self.tensor.shape}"
@@ -74,23 +96,72 @@ def _borrow(module: Any, array: Any, label: str) -> Tensor:
 
 
 def splitter(fields: Sequence[Field], names: Sequence[str] | None, output: str | None) -> Split:
-    """Return what cuts portions of a block into batches, for the framework of each field or for ``output``."""
-    if output is not None and output not in OUTPUTS:
-        raise ArgumentError(f"output is {output!r}; expected None or one of {', '.join(map(repr, OUTPUTS))}")
-    # A loader asks before any work, so that a framework that is missing, or lacks a type, shows at once.
-    views = []
-    for field in fields:
-        module = _module(output or field.framework)
-        module.require(field.tensor.dtype, field.label)
-        views.append(module.views)
+    """Return what cuts runs into batches, for the framework of each field or for ``output``."""
+    views = [require(output or field.framework, field.tensor.dtype, field.label).views for field in fields]
     if names is None:
-        return lambda tensors: list(zip(*_cut(views, tensors), strict=True))
+        return lambda runs: [batch for run, _ in runs for batch in _cut(views, run)]
     keys = tuple(names)
-    return lambda tensors: [dict(zip(keys, batch, strict=True)) for batch in zip(*_cut(views, tensors), strict=True)]
+    return lambda runs: [dict(zip(keys, batch, strict=True)) for run, _ in runs for batch in _cut(views, run)]
 
 
-def _cut(views: Sequence[Callable[[Tensor], Any]], tensors: Sequence[Tensor]) -> list[Any]:
-    return [view(tensor) for view, tensor in zip(views, tensors, strict=True)]
+def single(names: Sequence[str], frameworks: Sequence[str]) -> Split:
+    """Return what makes a dict of each run of one batch, for the framework of each field.
+
+    Where there are boundaries, the size of the longest sample follows them.
+    """
+    views = [_module(framework).view for framework in frameworks]
+    columns = list(zip(names, views, strict=True))
+    if "cu_seqlens" not in names:
+        return lambda runs: [
+            {name: view(tensor) for (name, view), tensor in zip(columns, run, strict=True)} for run, _ in runs
+        ]
+    after = names.index("cu_seqlens") + 1
+
+    def split(runs: list[Run]) -> list[Any]:
+        batches = []
+        for run, longest in runs:
+            batch = {name: view(tensor) for (name, view), tensor in zip(columns[:after], run, strict=False)}
+            batch["max_seqlen"] = longest
+            batch.update(
+                (name, view(tensor)) for (name, view), tensor in zip(columns[after:], run[after:], strict=True)
+            )
+            batches.append(batch)
+        return batches
+
+    return split
+
+
+def require(framework: str, dtype: str, label: str) -> Any:
+    """Return the module of a framework.
+
+    A loader asks before any work, so that a framework that is missing, or lacks a type, shows at once.
+
+    Raises:
+        ArgumentError: There is no such framework, or it is not installed.
+        DTypeError: It has no such type.
+    """
+    if framework not in OUTPUTS:
+        raise ArgumentError(f"output is {framework!r}; expected None or one of {', '.join(map(repr, OUTPUTS))}")
+    module = _module(framework)
+    module.require(dtype, label)
+    return module
+
+
+def element(label: str, dtype: str, value: Any) -> bytes:
+    """Return the bytes of ``value`` as one element of type ``dtype``.
+
+    Raises:
+        ArgumentError: The type does not have that value.
+    """
+    try:
+        value_bytes: bytes = _module("numpy" if hasattr(numpy, dtype) else "torch").element(dtype, value)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ArgumentError(f"pad_value is {value!r}, which field {label} of {dtype} cannot hold: {error}") from None
+    return value_bytes
+
+
+def _cut(views: Sequence[Callable[[Tensor], Any]], tensors: Sequence[Tensor]) -> Iterator[tuple[Any, ...]]:
+    return zip(*(view(tensor) for view, tensor in zip(views, tensors, strict=True)), strict=True)
 
 
 def _framework_of(label: str, array: Any) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-from batchloom import _native
+from batchloom import _native, numpy
 from batchloom.errors import DeviceError
 
 
@@ -33,3 +33,13 @@ def views(tensor: _native.Tensor) -> Sequence[Any]:
     A batch is compact and 64-byte aligned, so JAX takes it without a copy and keeps its block alive.
     """
     return [jax.dlpack.from_dlpack(tensor.index(place)) for place in range(len(tensor))]
+
+
+def view(tensor: _native.Tensor) -> Any:
+    """Take the only batch of ``[1, ...]``."""
+    return jax.dlpack.from_dlpack(tensor.index(0))
+
+
+def element(dtype: str, value: Any) -> bytes:
+    """Return the bytes of one value, as NumPy has it."""
+    return numpy.element(dtype, value)

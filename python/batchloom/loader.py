@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from batchloom import _native
-from batchloom.arguments import UNEVEN, choice, whole
-from batchloom.cut import FixedSize
+from batchloom.arguments import PAD_SIDE, UNEVEN, choice, whole
+from batchloom.cut import Rule, rule
 from batchloom.dataset import TensorDataset
 from batchloom.errors import ArgumentError, DeviceError, StateError
-from batchloom.plan import Plan, rule
+from batchloom.plan import Plan
+from batchloom.sequences import SequenceDataset
 from batchloom.world import is_worker, place
 
 # More threads, or more blocks ahead, than any machine has use for.
@@ -24,9 +25,9 @@ if hasattr(os, "register_at_fork"):
 class DataLoader:
     """Yields the batches of one rank. An ordinary iterable, usable again: each ``iter()`` is the next epoch.
 
-    A batch is a tuple of arrays, or a dict where the dataset's fields are named; each array ``[samples, ...]``,
-    compact, 64-byte aligned, the consumer's own to keep and to write to. Its memory returns to the loader when the
-    last array of its block (about 4 MiB of consecutive batches) is gone.
+    A batch is a tuple of arrays, or a dict where the dataset's fields are named; the dataset says what it holds. Arrays
+    are compact, 64-byte aligned, the consumer's own to keep and to write to. Their memory returns to the loader when
+    the last array of the block (about 4 MiB of consecutive batches) is gone.
 
     Threads start at ``iter()`` and end with the iterator. A loader does not pickle and an iterator does not survive
     a fork; datasets and plans do both.
@@ -41,11 +42,17 @@ class DataLoader:
         uneven: What happens to batches that do not fill the last step, where none is dropped: ``"pad"`` repeats
             batches, so that every rank has as many steps; ``"short"`` gives some ranks one step less, so that every
             sample comes exactly once.
+        balance: Whether batches of similar cost form a step, so that no rank waits for another.
+        largest_first: Whether the largest batch comes first, so that memory is claimed once and its want shows at once.
         rank: Which of ``world`` processes this is. Where neither is given: ``torch.distributed`` if it is
             initialised, else the environment's RANK and WORLD_SIZE, else 0 of 1.
         world: How many processes there are.
         device: ``None`` or ``"cpu"``: batches are made on the CPU.
         output: ``"torch"``, ``"numpy"`` or ``"jax"``; ``None`` for what each field came in.
+        pad_value: What sequences are padded with: one value for all variable fields, or a dict of values by field.
+        pad_side: Where padding goes: ``"right"``, after the data, or ``"left"``.
+        labels: The field whose next tokens each batch holds as ``labels`` (int64): shifted by one, -100 at the last
+            token of each sample and at padding.
         num_threads: How many threads form blocks, the consumer among them while it waits; ``None`` for one on each
             core, at most 8, or one in a worker of a torch ``DataLoader``. With one, a thread of its own forms them.
         prefetch: How many blocks are formed ahead of the one in use.
@@ -59,43 +66,55 @@ class DataLoader:
 
     def __init__(
         self,
-        dataset: TensorDataset,
+        dataset: TensorDataset | SequenceDataset,
         batch_size: int | None = None,
         *,
-        batching: FixedSize | None = None,
+        batching: Rule | None = None,
         shuffle: bool = False,
         drop_last: bool = False,
         seed: int = 0,
         uneven: str = "pad",
+        balance: bool = False,
+        largest_first: bool = False,
         rank: int | None = None,
         world: int | None = None,
         device: Any = None,
         output: str | None = None,
+        pad_value: Any = 0,
+        pad_side: str = "right",
+        labels: str | None = None,
         num_threads: int | None = None,
         prefetch: int = 2,
     ) -> None:
-        if not isinstance(dataset, TensorDataset):
+        if not isinstance(dataset, TensorDataset | SequenceDataset):
             kind = f"{type(dataset).__module__}.{type(dataset).__qualname__}"
-            raise ArgumentError(f"dataset is a {kind}; expected a batchloom.TensorDataset")
+            raise ArgumentError(f"dataset is a {kind}; expected a batchloom.TensorDataset or SequenceDataset")
         if device is not None and str(device) not in ("cpu", "cpu:0"):
             raise DeviceError(f'device is {device}; expected None or "cpu", where batches are made')
         self._dataset = dataset
         self._batching = rule(batch_size, batching)
         self._rank, self._world = place(rank, world)
-        self._split = dataset._split(output)
+        if labels is not None and not isinstance(dataset, SequenceDataset):
+            raise ArgumentError(f"labels is {labels!r}; expected None: rows of one shape have no next token")
         self._native = _native.Loader(
-            dataset._native_fields(),
-            self._batching.batch_size,
+            dataset._native_dataset(),
+            self._batching._native(),
             shuffle=bool(shuffle),
             drop_last=bool(drop_last),
             seed=whole("seed", seed),
             uneven=choice("uneven", uneven, UNEVEN),
+            balance=bool(balance),
+            largest_first=bool(largest_first),
             rank=self._rank,
             world=self._world,
+            pad_values=dataset._pad_values(pad_value),
+            pad_side=choice("pad_side", pad_side, PAD_SIDE),
+            labels=labels,
             num_threads=_threads(num_threads),
             prefetch=whole("prefetch", prefetch, least=1, most=MOST),
             poison=bool(os.environ.get("BATCHLOOM_POISON")),
         )
+        self._split = dataset._split(output, self._native.names)
 
     def __len__(self) -> int:
         """Return how many batches the iteration under way yields in all, or, where there is none, the next one.
@@ -114,12 +133,12 @@ class DataLoader:
         return self._native.batches(self._split, self.dataset._check)
 
     @property
-    def dataset(self) -> TensorDataset:
+    def dataset(self) -> TensorDataset | SequenceDataset:
         """What is batched."""
         return self._dataset
 
     @property
-    def batching(self) -> FixedSize:
+    def batching(self) -> Rule:
         """How samples share a batch."""
         return self._batching
 
@@ -135,7 +154,7 @@ class DataLoader:
 
     def plan(self, epoch: int | None = None) -> Plan:
         """Return the plan of an epoch, or of the next iteration (after a load, the rest of the epoch)."""
-        return Plan._wrap(self._native.plan(None if epoch is None else whole("epoch", epoch)))
+        return Plan._wrap(self._native.plan(None if epoch is None else whole("epoch", epoch)), self._batching)
 
     def set_epoch(self, epoch: int) -> None:
         """Make ``epoch`` the next one: from its start, unless a state in that very epoch was just loaded.

@@ -96,3 +96,24 @@ def views(tensor: _native.Tensor) -> Sequence[numpy.ndarray[Any, Any]]:
 
     integers = numpy.from_dlpack(tensor.reinterpret(numpy.dtype(FOREIGN[tensor.dtype]).name))
     return list(integers.view(getattr(ml_dtypes, tensor.dtype)))
+
+
+def view(tensor: _native.Tensor) -> numpy.ndarray[Any, Any]:
+    """Take the only batch of ``[1, ...]``."""
+    if tensor.dtype not in FOREIGN:
+        return numpy.from_dlpack(tensor.index(0))
+    batch: numpy.ndarray[Any, Any] = views(tensor)[0]
+    return batch
+
+
+def element(dtype: str, value: Any) -> bytes:
+    """Return the bytes of one value.
+
+    Raises:
+        ValueError: The type does not have it.
+    """
+    given = numpy.asarray(value)
+    found = given.astype(dtype)
+    if given.ndim or (given.dtype.kind in "biuf" and found != given and given == given):
+        raise ValueError(f"it would be {found}")
+    return found.tobytes()

@@ -11,8 +11,9 @@ from typing import Any, SupportsIndex, overload
 import numpy
 from batchloom import _native as engine
 from batchloom.arguments import U32, UNEVEN, choice, whole
-from batchloom.cut import FixedSize
+from batchloom.cut import Rule, rule
 from batchloom.errors import ArgumentError, RangeError
+from batchloom.sizes import Sizes, checked, read
 
 Indices = numpy.ndarray[Any, numpy.dtype[numpy.int64]]
 
@@ -50,60 +51,76 @@ class Plan:
     A sequence of int64 index arrays: ``len(plan)`` batches, ``plan[i]`` the samples of one. So it is a batch
     sampler for any map-style dataset: ``torch.utils.data.DataLoader(dataset, batch_sampler=plan)``.
 
-    A plan is a pure function of its arguments. It takes O(1) memory and time, whatever ``samples`` is. Plans
-    compare, hash and pickle by value.
+    A plan is a pure function of its arguments. Without ``sizes`` it takes O(1) memory and time, whatever ``samples``
+    is. With ``sizes`` a step costs the cut of its pool, and a rule that decides by size how many batches there are
+    cuts every pool once, to count. Plans compare, hash and pickle by value.
 
     Args:
-        samples: How many samples there are; at most 2**62.
+        samples: How many samples there are; at most 2**62. Not needed beside ``sizes``.
         batch_size: Samples in a batch.
         batching: A rule instead of ``batch_size``.
+        sizes: The size of each sample: what rules sort, count and budget by.
         shuffle: Whether each epoch has a random order of its own.
         drop_last: Whether to leave out what does not fill a batch and a step.
         seed: What the random orders depend on, besides the epoch.
         uneven: What happens to batches that do not fill the last step, where none is dropped: ``"pad"`` repeats
             batches, so that every rank has as many steps; ``"short"`` gives some ranks one step less, so that
             every sample comes exactly once.
+        balance: Whether batches of similar cost form a step, so that no rank waits for another.
+        largest_first: Whether the largest batch comes first, so that memory is claimed once and its want shows at once.
         epoch: Which epoch.
         rank: Which of ``world`` processes this is.
         world: How many there are.
 
     Raises:
         ArgumentError: An argument makes no sense, or ``drop_last`` would leave no step.
-        DataError: There are no samples, or too many.
+        DataError: There are no samples, or too many; a size is wrong, or exceeds what the rule allows.
     """
 
-    __slots__ = ("_native",)
+    __slots__ = ("_batching", "_native")
 
     def __init__(
         self,
-        samples: int,
+        samples: int | None = None,
         batch_size: int | None = None,
         *,
-        batching: FixedSize | None = None,
+        batching: Rule | None = None,
+        sizes: Any = None,
         shuffle: bool = False,
         drop_last: bool = False,
         seed: int = 0,
         uneven: str = "pad",
+        balance: bool = False,
+        largest_first: bool = False,
         epoch: int = 0,
         rank: int = 0,
         world: int = 1,
     ) -> None:
+        known = None if sizes is None else checked(sizes)
+        if samples is None:
+            if known is None:
+                raise ArgumentError("neither samples nor sizes is given; expected how many samples there are")
+            samples = len(known)
+        self._batching = rule(batch_size, batching)
         self._native = engine.Plan(
             whole("samples", samples),
-            rule(batch_size, batching).batch_size,
+            self._batching._native(),
+            None if known is None else engine.borrow(known, "sizes"),
             shuffle=bool(shuffle),
             drop_last=bool(drop_last),
             seed=whole("seed", seed),
             uneven=choice("uneven", uneven, UNEVEN),
+            balance=bool(balance),
+            largest_first=bool(largest_first),
             epoch=whole("epoch", epoch),
             rank=whole("rank", rank, most=U32),
             world=whole("world", world, most=U32),
         )
 
     @classmethod
-    def _wrap(cls, native: engine.Plan) -> Plan:
+    def _wrap(cls, native: engine.Plan, batching: Rule) -> Plan:
         plan = cls.__new__(cls)
-        plan._native = native
+        plan._native, plan._batching = native, batching
         return plan
 
     def __len__(self) -> int:
@@ -139,10 +156,10 @@ class Plan:
         return Step(index, samples, tokens, tuple(_array(batch) for batch in batches))
 
     def where(self, sample: SupportsIndex) -> list[Place]:
-        """Return where ``sample`` comes: O(1).
+        """Return where ``sample`` comes.
 
         Nowhere, if it is dropped or came in an earlier part of the epoch; several times, if its batch is
-        repeated to fill the last step.
+        repeated to fill the last step, or if it is split.
 
         Raises:
             RangeError: There is no such sample.
@@ -152,18 +169,21 @@ class Plan:
     def stats(self) -> dict[str, Any]:
         """Return what the plan costs over all ranks, before it is run.
 
-        ``samples`` in the dataset, ``batches`` over all ranks, ``steps``, ``world``; elements delivered as data
-        (``real``) and with padding (``padded``), and the share of ``padding``; samples ``dropped``, ``repeated``,
-        and delivered ``earlier`` in the epoch; elements of the ``largest`` batch; ``imbalance``, the share of all
-        ranks' time spent waiting for the largest batch of a step.
+        ``samples`` and ``tokens`` (elements) in the dataset; ``batches`` over all ranks, ``steps``, ``world``;
+        elements delivered as data (``real``) and with padding (``padded``), and the share of ``padding``;
+        ``efficiency``, how full batches are where the rule limits them (``None`` where not); how many distinct
+        ``shapes`` batches have; samples ``dropped``, and their ``dropped_tokens``; samples ``truncated``, and the
+        ``truncated_tokens`` that this cost; samples ``split`` in parts; ``repeated`` to fill the last step, and their
+        ``repeated_tokens``; delivered ``earlier`` in the epoch, and their ``earlier_tokens``; elements of the
+        ``largest`` batch; ``imbalance``, the share of all ranks' time spent waiting for the largest batch of a step.
 
-        It holds that ``samples + repeated == real + dropped + earlier``.
+        Nothing is lost: ``tokens + repeated_tokens == real + truncated_tokens + dropped_tokens + earlier_tokens``.
         """
         return self._native.stats()
 
     def at_epoch(self, epoch: int) -> Plan:
         """Return the plan of another epoch of the same run, from its start."""
-        return self._wrap(self._native.at_epoch(whole("epoch", epoch)))
+        return self._wrap(self._native.at_epoch(whole("epoch", epoch)), self._batching)
 
     def report(self, path: str | os.PathLike[str]) -> None:
         """Write a page that shows the plan: what it costs, its steps, and its order. HTML, self-contained."""
@@ -175,8 +195,9 @@ class Plan:
     def fingerprint(self) -> str:
         """A name for what stays the same over all epochs and worlds of a run, as 32 hexadecimal digits.
 
-        Depends on the number of samples, the rule, shuffle, seed, ``drop_last``, ``uneven`` and the version of the
-        order. A state can only be loaded where the fingerprint is the same.
+        Depends on the number of samples and their sizes, the rule, shuffle, seed, ``drop_last``, ``uneven``,
+        ``balance``, ``largest_first`` and the version of the order. A state can only be loaded where the fingerprint is
+        the same.
         """
         return self._native.fingerprint
 
@@ -186,9 +207,25 @@ class Plan:
         return self._native.samples
 
     @property
-    def batching(self) -> FixedSize:
+    def sizes(self) -> Sizes | None:
+        """The size of each sample; ``None`` where they all count the same."""
+        sizes = self._native.sizes()
+        return None if sizes is None else read(sizes)
+
+    @property
+    def batching(self) -> Rule:
         """How samples share a batch."""
-        return FixedSize(self._native.batch_size)
+        return self._batching
+
+    @property
+    def balance(self) -> bool:
+        """Whether batches of similar cost form a step."""
+        return self._native.balance
+
+    @property
+    def largest_first(self) -> bool:
+        """Whether the largest batch comes first."""
+        return self._native.largest_first
 
     @property
     def shuffle(self) -> bool:
@@ -228,11 +265,13 @@ class Plan:
     def _value(self) -> tuple[Any, ...]:
         native = self._native
         options = {
-            "batch_size": native.batch_size,
+            "batching": self._batching,
             "shuffle": native.shuffle,
             "drop_last": native.drop_last,
             "seed": native.seed,
             "uneven": native.uneven,
+            "balance": native.balance,
+            "largest_first": native.largest_first,
             "epoch": native.epoch,
             "rank": native.rank,
             "world": native.world,
@@ -240,13 +279,14 @@ class Plan:
         return native.samples, options, native.state(0)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Plan) and self._value() == other._value()
+        # The fingerprint stands for the sizes.
+        return isinstance(other, Plan) and (self.fingerprint, self._value()) == (other.fingerprint, other._value())
 
     def __hash__(self) -> int:
         return hash((self.fingerprint, self.epoch, self.rank, self.world, len(self)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, self._value()
+        return _rebuild, (*self._value(), self.sizes)
 
     def __repr__(self) -> str:
         return (
@@ -255,24 +295,9 @@ class Plan:
         )
 
 
-def rule(batch_size: int | None, batching: FixedSize | None) -> FixedSize:
-    """Return the rule that two arguments ask for; 64 samples a batch where there is neither.
-
-    Raises:
-        ArgumentError: Both are given, or ``batching`` is no rule.
-    """
-    if batching is None:
-        return FixedSize(64 if batch_size is None else batch_size)
-    if batch_size is not None:
-        raise ArgumentError(f"batch_size is {batch_size} and batching is {batching}; expected one of them")
-    if not isinstance(batching, FixedSize):
-        raise ArgumentError(f"batching is {batching!r}; expected a rule such as FixedSize(64)")
-    return batching
-
-
-def _rebuild(samples: int, options: dict[str, Any], state: dict[str, Any]) -> Plan:
-    plan = Plan(samples, **options)
-    return Plan._wrap(plan._native.resume(state)) if state["batches"] else plan
+def _rebuild(samples: int, options: dict[str, Any], state: dict[str, Any], sizes: Sizes | None) -> Plan:
+    plan = Plan(samples, sizes=sizes, **options)
+    return Plan._wrap(plan._native.resume(state), plan.batching) if state["batches"] else plan
 
 
 def _array(numbers: engine.Tensor) -> Indices:

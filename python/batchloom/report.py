@@ -19,15 +19,24 @@ MOST_DOTS = 3000
 
 MEANINGS = {
     "samples": "samples in the dataset",
+    "tokens": "elements in the dataset",
     "batches": "batches over all ranks, repeated ones included",
     "steps": "steps of the rank that has most",
     "world": "ranks",
     "real": "elements delivered that are data",
     "padded": "elements delivered, padding included",
     "padding": "share of padding",
-    "dropped": "samples left out by drop_last",
+    "efficiency": "how full batches are, where the rule limits them",
+    "shapes": "distinct shapes of batches",
+    "dropped": "samples left out by drop_last or for their size",
+    "dropped_tokens": "their elements",
+    "truncated": "samples cut short",
+    "truncated_tokens": "elements that this cost",
+    "split": "samples delivered in several parts",
     "repeated": "samples delivered again to fill the last step",
+    "repeated_tokens": "their elements",
     "earlier": "samples delivered in earlier parts of the epoch",
+    "earlier_tokens": "their elements",
     "largest": "elements of the largest batch",
     "imbalance": "share of all ranks' time spent waiting for the largest batch of a step",
 }
@@ -54,7 +63,9 @@ def _table(plan: Plan) -> str:
     return "\n".join(rows)
 
 
-def _number(value: float) -> str:
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
     return f"{value:.2%}" if isinstance(value, float) else f"{value:,}"
 
 
@@ -72,12 +83,12 @@ def _steps(plan: Plan) -> str:
     width, height = WIDTH / max(len(columns), 1), HEIGHT / plan.world
     cells = []
     for place, step in enumerate(columns):
-        for rank, size in enumerate(plan._native.sizes(step)):
+        for rank, size in enumerate(plan._native.elements(step)):
             shade = 0.15 + 0.85 * size / largest
             cells.append(
                 f'<rect x="{place * width:.2f}" y="{rank * height:.2f}" width="{width * 0.9:.2f}" '
                 f'height="{height * 0.9:.2f}" fill-opacity="{shade:.2f}">'
-                f"<title>step {step}, rank {rank}: {size} samples</title></rect>"
+                f"<title>step {step}, rank {rank}: {size} elements</title></rect>"
             )
     return "\n".join(cells)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from batchloom import _native
@@ -48,3 +49,23 @@ def views(tensor: _native.Tensor) -> Sequence[torch.Tensor]:
     if tensor.is_compact:
         return from_dlpack(tensor.flatten()).unsafe_split(tensor.shape[1])
     return [batch.squeeze(0) for batch in from_dlpack(tensor).unsafe_split(1)]
+
+
+def view(tensor: _native.Tensor) -> torch.Tensor:
+    """Take the only batch of ``[1, ...]``."""
+    if torch.is_inference_mode_enabled():
+        with torch.inference_mode(False):
+            return view(tensor)
+    return from_dlpack(tensor.index(0).__dlpack__())
+
+
+def element(dtype: str, value: Any) -> bytes:
+    """Return the bytes of one value.
+
+    Raises:
+        ValueError: The type does not have it.
+    """
+    tensor = torch.tensor([value], dtype=getattr(torch, dtype))
+    if tensor.item() != value and value == value:
+        raise ValueError(f"it would be {tensor.item()}")
+    return bytes(tensor.view(torch.uint8).tolist())

@@ -1,8 +1,11 @@
 //! `batchloom._native`: the engine for Python. Glue only: it converts, it decides nothing.
 //!
-//! One file a concept: `exchange` borrows and lends arrays by DLPack, `plan` and `loader` wrap the engine's types,
-//! `error` turns its errors into exceptions. What users see is written in Python, beside this folder.
+//! One file a concept: `exchange` borrows and lends arrays by DLPack, `arrow` borrows Arrow lists, `cut`, `dataset`,
+//! `plan` and `loader` wrap the engine's types, `error` turns its errors into exceptions. What users see is written in Python, beside this folder.
 
+mod arrow;
+mod cut;
+mod dataset;
 mod error;
 mod exchange;
 mod loader;
@@ -11,6 +14,12 @@ mod plan;
 /// The extension module.
 #[pyo3::pymodule(gil_used = false)]
 mod _native {
+    #[pymodule_export]
+    use crate::arrow::borrow_lists;
+    #[pymodule_export]
+    use crate::cut::Rule;
+    #[pymodule_export]
+    use crate::dataset::{Dataset, Sequences};
     #[pymodule_export]
     use crate::exchange::{Tensor, borrow};
     #[pymodule_export]

@@ -11,16 +11,18 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 use std::vec::IntoIter;
 
+use batchloom::Error;
 use batchloom::loader::{Block, Blocks, Polled};
-use batchloom::{Error, TensorDataset};
 use pyo3::exceptions::PyTypeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::cut::{Rule, parse};
+use crate::dataset::Dataset;
 use crate::error::{LoaderError, raise};
 use crate::exchange::Tensor;
-use crate::plan::{Plan, fixed, parse, read_state, write_state};
+use crate::plan::{Plan, read_state, write_state};
 
 /// How often a wait looks for Ctrl-C.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -46,45 +48,65 @@ pub(crate) struct Loader(batchloom::Loader);
 impl Loader {
     #[new]
     #[pyo3(signature = (
-        fields, batch_size, *, shuffle, drop_last, seed, uneven, rank, world, num_threads, prefetch, block_bytes=None, poison=false
+        dataset, rule, *, shuffle, drop_last, seed, uneven, balance, largest_first, rank, world, pad_values, pad_side,
+        labels, num_threads, prefetch, block_bytes=None, poison=false
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
     fn new(
-        fields: Vec<(String, PyRef<'_, Tensor>)>,
-        batch_size: u64,
+        py: Python<'_>,
+        dataset: &Dataset,
+        rule: &Rule,
         shuffle: bool,
         drop_last: bool,
         seed: u64,
         uneven: &str,
+        balance: bool,
+        largest_first: bool,
         rank: u32,
         world: u32,
+        pad_values: Vec<(String, Vec<u8>)>,
+        pad_side: &str,
+        labels: Option<String>,
         num_threads: Option<usize>,
         prefetch: usize,
         block_bytes: Option<usize>,
         poison: bool,
     ) -> PyResult<Self> {
-        let fields = fields.into_iter().map(|(name, tensor)| (name, tensor.0.clone()));
-        let dataset = TensorDataset::new(fields).map_err(|error| raise(&error))?;
-        let mut builder = batchloom::Loader::builder(dataset)
-            .rule(fixed(batch_size)?)
+        let mut builder = batchloom::Loader::builder(dataset.0.clone())
+            .rule(rule.0.clone())
             .shuffle(shuffle)
             .drop_last(drop_last)
             .seed(seed)
             .uneven(parse(uneven)?)
+            .balance(balance)
+            .largest_first(largest_first)
             .rank(rank, world)
+            .pad_side(parse(pad_side)?)
             .prefetch(prefetch)
             .poison(poison);
+        for (field, element) in pad_values {
+            builder = builder.pad_value(field, &element);
+        }
+        if let Some(field) = labels {
+            builder = builder.labels(field);
+        }
         if let Some(threads) = num_threads {
             builder = builder.num_threads(threads);
         }
         if let Some(bytes) = block_bytes {
             builder = builder.block_bytes(bytes);
         }
-        builder.build().map(Self).map_err(|error| raise(&error))
+        py.detach(|| builder.build()).map(Self).map_err(|error| raise(&error))
     }
 
-    fn __len__(&self) -> PyResult<usize> {
-        Ok(usize::try_from(self.0.len())?)
+    /// The names of a batch's fields, in order.
+    #[getter]
+    fn names(&self) -> Vec<String> {
+        self.0.names().to_vec()
+    }
+
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(usize::try_from(py.detach(|| self.0.len()))?)
     }
 
     /// The plan of an epoch, or of the next iteration.
@@ -105,10 +127,11 @@ impl Loader {
         self.0.load(&read_state(state)?).map_err(|error| raise(&error))
     }
 
-    /// Begins the next epoch. `split` cuts a list of tensors, one a field and each with a leading batch dimension, into
-    /// a list of batches; `check` is called before each block and raises if the data has moved.
-    fn batches(&self, split: Py<PyAny>, check: Py<PyAny>) -> PyResult<Batches> {
-        let blocks = self.0.blocks().map_err(|error| raise(&error))?;
+    /// Begins the next epoch. `split` makes a list of batches of a list of runs: of each run the tensors, one a field with
+    /// a leading batch dimension, and the size of the longest sample. `check` is called before each block and raises if
+    /// the data has moved.
+    fn batches(&self, py: Python<'_>, split: Py<PyAny>, check: Py<PyAny>) -> PyResult<Batches> {
+        let blocks = py.detach(|| self.0.blocks()).map_err(|error| raise(&error))?;
         Ok(Batches::new(blocks, split, check))
     }
 }
@@ -122,12 +145,15 @@ pub(crate) struct Batches {
     process: u32,
 }
 
+/// Some runs of a block: of each a tensor for each field, and the size of the longest sample.
+type Portion = Vec<(Vec<Tensor>, usize)>;
+
 #[derive(Debug)]
 struct Inner {
     /// None once the iteration has ended.
     blocks: Option<Blocks>,
-    /// Parts of the current block that are not cut yet: a tensor for each field.
-    portions: VecDeque<Vec<Tensor>>,
+    /// Parts of the current block that are not cut yet.
+    portions: VecDeque<Portion>,
     ready: IntoIter<Py<PyAny>>,
     /// What cuts portions, and what checks the data before each block; none once collected.
     callables: Option<(Py<PyAny>, Py<PyAny>)>,
@@ -221,7 +247,10 @@ impl Inner {
             let Some((split, _)) = &self.callables else { return Ok(None) };
             if let Some(portion) = self.portions.front() {
                 // Python may raise in the middle, at Ctrl-C for one: then the portion is still there to be asked for.
-                let lent: Vec<Tensor> = portion.iter().map(|tensor| Tensor(tensor.0.clone())).collect();
+                let copy =
+                    |tensors: &[Tensor]| tensors.iter().map(|tensor| Tensor(tensor.0.clone())).collect();
+                let lent: Portion =
+                    portion.iter().map(|(tensors, longest)| (copy(tensors), *longest)).collect();
                 self.ready = split.call1(py, (lent,))?.extract::<Vec<_>>(py)?.into_iter();
                 self.portions.pop_front();
             } else if !self.refill(py)? {
@@ -280,14 +309,23 @@ impl Drop for Inner {
 }
 
 /// Cuts a block into portions of at most [`PORTION`] batches.
-fn portions(block: &Block) -> VecDeque<Vec<Tensor>> {
+fn portions(block: &Block) -> VecDeque<Portion> {
     let mut portions = VecDeque::new();
+    let (mut portion, mut batches) = (Portion::new(), 0);
     for run in block.runs() {
-        for start in (0..run.len()).step_by(PORTION) {
-            let range = start..(start + PORTION).min(run.len());
+        let mut start = 0;
+        while start < run.len() {
+            let range = start..(start + PORTION - batches).min(run.len());
+            batches += range.len();
+            start = range.end;
             let slices = run.fields().iter().filter_map(|field| field.slice(range.clone()));
-            portions.push_back(slices.map(Tensor).collect());
+            portion.push((slices.map(Tensor).collect(), run.longest()));
+            if batches == PORTION {
+                portions.push_back(std::mem::take(&mut portion));
+                batches = 0;
+            }
         }
     }
+    portions.extend((!portion.is_empty()).then_some(portion));
     portions
 }

@@ -1,11 +1,10 @@
 //! The plan, for one rank.
 
-use batchloom::cut::{FixedSize, Rule};
-use batchloom::deal::Uneven;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::error::{ArgumentError, StateError, raise};
+use crate::cut::{Rule, known, parse};
+use crate::error::{StateError, raise};
 use crate::exchange::Tensor;
 
 /// A plan as one rank sees it. Written about in batchloom/plan.py.
@@ -22,29 +21,40 @@ type Place = (u64, u32, u64);
 #[pymethods]
 impl Plan {
     #[new]
-    #[pyo3(signature = (samples, batch_size, *, shuffle, drop_last, seed, uneven, epoch, rank, world))]
+    #[pyo3(signature = (
+        samples, rule, sizes, *, shuffle, drop_last, seed, uneven, balance, largest_first, epoch, rank, world
+    ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
     fn new(
+        py: Python<'_>,
         samples: u64,
-        batch_size: u64,
+        rule: &Rule,
+        sizes: Option<&Tensor>,
         shuffle: bool,
         drop_last: bool,
         seed: u64,
         uneven: &str,
+        balance: bool,
+        largest_first: bool,
         epoch: u64,
         rank: u32,
         world: u32,
     ) -> PyResult<Self> {
-        let plan = batchloom::Plan::builder(samples)
-            .batch_size(batch_size)
+        let builder = batchloom::Plan::builder(samples)
+            .rule(rule.0.clone())
             .shuffle(shuffle)
             .drop_last(drop_last)
             .seed(seed)
             .uneven(parse(uneven)?)
+            .balance(balance)
+            .largest_first(largest_first)
             .epoch(epoch)
-            .world(world)
-            .build()
-            .map_err(|error| raise(&error))?;
+            .world(world);
+        let builder = match known(sizes)? {
+            Some(sizes) => builder.sizes(sizes),
+            None => builder,
+        };
+        let plan = py.detach(|| builder.build()).map_err(|error| raise(&error))?;
         match rank < world {
             true => Ok(Self { plan, rank }),
             false => Err(raise(&batchloom::Error::Rank { rank, world })),
@@ -68,10 +78,20 @@ impl Plan {
         Ok((step.samples, step.tokens, batches))
     }
 
-    /// How many samples each rank that takes part sees at `step`.
-    fn sizes(&self, step: u64) -> PyResult<Vec<u64>> {
+    /// How many elements, padding included, each rank that takes part is given at `step`.
+    fn elements(&self, step: u64) -> PyResult<Vec<u64>> {
         let ranks = (0..self.plan.world()).filter(|rank| step < self.plan.steps_of(*rank));
-        ranks.map(|rank| self.plan.batch_len(step, rank).map_err(|error| raise(&error))).collect()
+        ranks.map(|rank| self.plan.batch_elements(step, rank).map_err(|error| raise(&error))).collect()
+    }
+
+    /// The size of each sample, as uint32; none where samples do not differ in size.
+    fn sizes(&self) -> PyResult<Option<Tensor>> {
+        let Some(sizes) = self.plan.sizes() else { return Ok(None) };
+        let sizes = sizes.as_slice().to_vec();
+        let len = sizes.len();
+        batchloom::Tensor::from_vec(sizes, &[len])
+            .map(|sizes| Some(Tensor(sizes)))
+            .map_err(|error| raise(&error))
     }
 
     /// Where `sample` comes.
@@ -82,18 +102,27 @@ impl Plan {
 
     /// What the plan costs.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let stats = self.plan.stats();
+        let stats = py.detach(|| self.plan.stats());
         let dict = PyDict::new(py);
         dict.set_item("samples", stats.samples)?;
+        dict.set_item("tokens", stats.tokens)?;
         dict.set_item("batches", stats.batches)?;
         dict.set_item("steps", stats.steps)?;
         dict.set_item("world", stats.world)?;
         dict.set_item("real", stats.real)?;
         dict.set_item("padded", stats.padded)?;
         dict.set_item("padding", stats.padding)?;
+        dict.set_item("efficiency", stats.efficiency)?;
+        dict.set_item("shapes", stats.shapes)?;
         dict.set_item("dropped", stats.dropped)?;
+        dict.set_item("dropped_tokens", stats.dropped_tokens)?;
+        dict.set_item("truncated", stats.truncated)?;
+        dict.set_item("truncated_tokens", stats.truncated_tokens)?;
+        dict.set_item("split", stats.split)?;
         dict.set_item("repeated", stats.repeated)?;
+        dict.set_item("repeated_tokens", stats.repeated_tokens)?;
         dict.set_item("earlier", stats.earlier)?;
+        dict.set_item("earlier_tokens", stats.earlier_tokens)?;
         dict.set_item("largest", stats.largest)?;
         dict.set_item("imbalance", stats.imbalance)?;
         Ok(dict)
@@ -126,11 +155,13 @@ impl Plan {
     }
 
     #[getter]
-    fn batch_size(&self) -> u64 {
-        match self.plan.rule() {
-            Rule::FixedSize(rule) => rule.batch_size(),
-            _ => 0,
-        }
+    fn balance(&self) -> bool {
+        self.plan.balance()
+    }
+
+    #[getter]
+    fn largest_first(&self) -> bool {
+        self.plan.largest_first()
     }
 
     #[getter]
@@ -167,15 +198,6 @@ impl Plan {
     fn uneven(&self) -> &'static str {
         self.plan.uneven().name()
     }
-}
-
-/// The rule for batches of `batch_size` samples.
-pub(crate) fn fixed(batch_size: u64) -> PyResult<FixedSize> {
-    FixedSize::new(batch_size).map_err(|error| raise(&error))
-}
-
-pub(crate) fn parse(uneven: &str) -> PyResult<Uneven> {
-    uneven.parse().map_err(ArgumentError::new_err)
 }
 
 /// Sample numbers as int64; no plan numbers more than 2^62.

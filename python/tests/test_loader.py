@@ -189,10 +189,19 @@ def test_blocks_of_any_size(run, widths, block_bytes, threads, prefetch, rank):
     dataset = bl.TensorDataset(numpy.arange(run.samples), *fields)
     loader = bl.DataLoader(dataset, **run.options(), rank=rank, world=3, prefetch=prefetch)
     loader._native = type(loader._native)(
-        dataset._native_fields(),
-        **run.options(),
+        dataset._native_dataset(),
+        loader.batching._native(),
+        shuffle=run.shuffle,
+        drop_last=run.drop_last,
+        seed=run.seed,
+        uneven=run.uneven,
+        balance=False,
+        largest_first=False,
         rank=rank,
         world=3,
+        pad_values=[],
+        pad_side="right",
+        labels=None,
         num_threads=threads,
         prefetch=prefetch,
         block_bytes=block_bytes,

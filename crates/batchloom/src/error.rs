@@ -94,12 +94,15 @@ pub enum Error {
     },
     /// `drop_last` would drop everything.
     #[error(
-        "drop_last leaves no step: {samples} samples make {batches} full batches, fewer than one for each of {world} \
-         ranks; use smaller batches or drop_last=False"
+        "drop_last leaves no step: {samples} samples make {batches} full batches{}, fewer than one for each of {world} \
+         ranks; use smaller batches or drop_last=False",
+        .batch_size.map(|size| format!(" of {size}")).unwrap_or_default()
     )]
     NothingLeft {
         /// Samples in the dataset.
         samples: u64,
+        /// Samples in a batch, where all full batches hold as many.
+        batch_size: Option<u64>,
         /// Full batches.
         batches: u64,
         /// Ranks to serve.
@@ -207,7 +210,9 @@ pub enum Error {
         extents: Vec<u32>,
     },
     /// Offsets that do not describe sequences.
-    #[error("field {field}: sample {sample} ends at {end} and starts at {start}, of {values} values; {expected}")]
+    #[error(
+        "field {field}: sample {sample} ends at {end} and starts at {start}, of {values} values; {expected}"
+    )]
     Offsets {
         /// The field.
         field: String,
@@ -240,7 +245,9 @@ pub enum Error {
         expected: Vec<u32>,
     },
     /// No field varies.
-    #[error("no field varies in length; expected a sequence in at least one (for rows of one shape, TensorDataset)")]
+    #[error(
+        "no field varies in length; expected a sequence in at least one (for rows of one shape, TensorDataset)"
+    )]
     NotVariable,
     /// A field that cannot be concatenated.
     #[error("Packing concatenates along the first dimension; field {field} varies in others")]

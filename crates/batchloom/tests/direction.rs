@@ -9,17 +9,18 @@ const MAY_USE: [(&str, &[&str]); 8] = [
     ("deal", &["order"]),
     ("plan", &["order", "cut", "deal"]),
     ("tensor", &[]),
-    ("dataset", &["tensor"]),
-    ("form", &["tensor"]),
+    ("dataset", &["tensor", "cut"]),
+    ("form", &["tensor", "dataset"]),
     ("loader", &["tensor", "dataset", "form", "plan", "cut", "deal"]),
 ];
 
 /// What `lib.rs` exports at the top, and the folder it comes from.
-const EXPORTED: [(&str, &str); 5] = [
+const EXPORTED: [(&str, &str); 6] = [
     ("Plan", "plan"),
     ("Tensor", "tensor"),
     ("DType", "tensor"),
     ("TensorDataset", "dataset"),
+    ("SequenceDataset", "dataset"),
     ("Loader", "loader"),
 ];
 

@@ -194,7 +194,7 @@ fn bad_options_are_named() {
     assert!(matches!(plan(u64::MAX).build().unwrap_err(), Error::TooManySamples { .. }));
     assert!(matches!(
         plan(10).batch_size(4).world(3).drop_last(true).build().unwrap_err(),
-        Error::NothingLeft { samples: 10, batches: 2, world: 3 }
+        Error::NothingLeft { samples: 10, batch_size: Some(4), batches: 2, world: 3 }
     ));
     let small = plan(10).batch_size(4).world(2).build().unwrap();
     assert_eq!(small.indices(0, 2).unwrap_err(), Error::Rank { rank: 2, world: 2 });

@@ -46,14 +46,7 @@ impl Options {
 }
 
 fn sizes() -> impl Strategy<Value = Vec<u32>> {
-    let one = prop_oneof![
-        Just(0_u32),
-        Just(7),
-        1_u32..40,
-        1_u32..40,
-        1_u32..40,
-        30_u32..200,
-    ];
+    let one = prop_oneof![Just(0_u32), Just(7), 1_u32..40, 1_u32..40, 1_u32..40, 30_u32..200,];
     prop_oneof![
         prop::collection::vec(one, 1..160),
         prop::collection::vec(Just(5_u32), 1..60),
@@ -85,11 +78,12 @@ fn rule() -> impl Strategy<Value = Rule> {
             samples.map_or(rule, |samples| rule.max_samples(samples as u64).unwrap()).into()
         },
     );
-    let packing = (30_u64..300, some(1..9), any::<bool>(), pool).prop_map(|(tokens, samples, split, pool)| {
-        let overflow = if split { Overflow::Split } else { Overflow::Truncate };
-        let rule = Packing::new(tokens).unwrap().overflow(overflow).pool(pool).unwrap();
-        samples.map_or(rule, |samples| rule.max_samples(samples as u32).unwrap()).into()
-    });
+    let packing =
+        (30_u64..300, some(1..9), any::<bool>(), pool).prop_map(|(tokens, samples, split, pool)| {
+            let overflow = if split { Overflow::Split } else { Overflow::Truncate };
+            let rule = Packing::new(tokens).unwrap().overflow(overflow).pool(pool).unwrap();
+            samples.map_or(rule, |samples| rule.max_samples(samples as u32).unwrap()).into()
+        });
     prop_oneof![
         (1_u64..20).prop_map(|size| FixedSize::new(size).unwrap().into()),
         (1_u64..20, 1_u64..9, 1_u32..17).prop_map(|(size, pool, multiple)| {
@@ -139,7 +133,8 @@ fn padded(parts: &Parts, rule: &Rule) -> u64 {
         Rule::Packing(_) => return parts.sizes.iter().map(|&size| u64::from(size)).sum(),
         rule => multiple_of(rule),
     };
-    let longest = parts.sizes.iter().max().map_or(0, |&size| u64::from(size).div_ceil(multiple_of) * multiple_of);
+    let longest =
+        parts.sizes.iter().max().map_or(0, |&size| u64::from(size).div_ceil(multiple_of) * multiple_of);
     longest * parts.samples.len() as u64
 }
 
@@ -373,7 +368,7 @@ proptest! {
     /// `CostOptimal` against all partitions of a sorted set: none is cheaper.
     #[test]
     fn cost_optimal_against_all_partitions(
-        sizes in prop::collection::vec(prop_oneof![Just(0_u32), 1_u32..6, 1_u32..200], 1..14),
+        mut sizes in prop::collection::vec(prop_oneof![Just(0_u32), 1_u32..6, 1_u32..200], 1..14),
         cost in cost(),
         max_tokens in prop::option::of(200_u64..600),
         max_samples in prop::option::of(1_u64..6),
@@ -389,8 +384,8 @@ proptest! {
             let allowed = max_tokens.is_none_or(|tokens| elements <= tokens + 8) && max_samples.is_none_or(|most| samples <= most);
             if allowed { cost.cost(samples, longest) } else { f64::INFINITY }
         };
-        let mut sorted = sizes.clone();
-        sorted.sort_unstable_by_key(|&size| std::cmp::Reverse(size));
+        sizes.sort_unstable_by_key(|&size| std::cmp::Reverse(size));
+        let sorted = sizes;
         let mut least = f64::INFINITY;
         for cuts in 0..1_u32 << (sorted.len() - 1) {
             let (mut total, mut start) = (0.0, 0);
@@ -487,7 +482,8 @@ proptest! {
 #[test]
 fn huge_lengths() {
     let sizes = Sizes::new(vec![u32::MAX; 100]);
-    let build = |rule: Rule| Plan::builder(100).sizes(sizes.clone()).rule(rule).shuffle(true).build().unwrap();
+    let build =
+        |rule: Rule| Plan::builder(100).sizes(sizes.clone()).rule(rule).shuffle(true).build().unwrap();
     let plan = build(TokenBudget::new(u64::from(u32::MAX) * 3).unwrap().into());
     assert_eq!((plan.steps(), plan.stats().real), (34, 100 * u64::from(u32::MAX)));
     let plan = build(LengthBuckets::new(7).unwrap().multiple_of(1 << 20).unwrap().into());
@@ -501,7 +497,8 @@ fn huge_lengths() {
 /// The order of batches tells nothing about their length.
 #[test]
 fn batch_order_is_uncorrelated_with_length() {
-    let sizes: Vec<u32> = (0..40_000_u32).map(|sample| 1 + sample.wrapping_mul(2_654_435_761) % 500).collect();
+    let sizes: Vec<u32> =
+        (0..40_000_u32).map(|sample| 1 + sample.wrapping_mul(2_654_435_761) % 500).collect();
     let rules: [Rule; 4] = [
         LengthBuckets::new(16).unwrap().into(),
         TokenBudget::new(4000).unwrap().into(),
@@ -509,14 +506,20 @@ fn batch_order_is_uncorrelated_with_length() {
         Packing::new(2000).unwrap().into(),
     ];
     for rule in rules {
-        let plan = Plan::builder(40_000).sizes(Sizes::new(sizes.clone())).rule(rule.clone()).shuffle(true).build().unwrap();
+        let plan = Plan::builder(40_000)
+            .sizes(Sizes::new(sizes.clone()))
+            .rule(rule.clone())
+            .shuffle(true)
+            .build()
+            .unwrap();
         let lengths: Vec<f64> = seen(&plan).iter().flatten().map(|parts| f64::from(parts.sizes[0])).collect();
         // Of neighbours, and of a batch with its time: both vanish like 1 / sqrt(batches).
         let count = lengths.len() as f64;
         let mean = lengths.iter().sum::<f64>() / count;
         let variance: f64 = lengths.iter().map(|length| (length - mean).powi(2)).sum();
         let neighbours: f64 = lengths.windows(2).map(|pair| (pair[0] - mean) * (pair[1] - mean)).sum();
-        let time: f64 = (0..).zip(&lengths).map(|(at, length)| (f64::from(at) - count / 2.0) * (length - mean)).sum();
+        let time: f64 =
+            (0..).zip(&lengths).map(|(at, length)| (f64::from(at) - count / 2.0) * (length - mean)).sum();
         let spread = (variance * count.powi(3) / 12.0).sqrt();
         let bound = 5.0 / count.sqrt();
         assert!((neighbours / variance).abs() < bound, "{rule:?}: {}", neighbours / variance);
@@ -527,7 +530,8 @@ fn batch_order_is_uncorrelated_with_length() {
 /// Bad input is refused before any work, with the numbers that are wrong.
 #[test]
 fn bad_input() {
-    let build = |rule: Rule| Plan::builder(3).sizes(Sizes::new(vec![5, 50, 60])).rule(rule).build().unwrap_err();
+    let build =
+        |rule: Rule| Plan::builder(3).sizes(Sizes::new(vec![5, 50, 60])).rule(rule).build().unwrap_err();
     let error = build(TokenBudget::new(50).unwrap().multiple_of(16).unwrap().into());
     assert!(matches!(error, Error::Oversize { sample: 1, size: 50, multiple_of: 16, max_tokens: 50 }));
     let error = build(Packing::new(50).unwrap().into());
@@ -537,12 +541,17 @@ fn bad_input() {
     assert!(matches!(TokenBudget::new(0), Err(Error::NotPositive { name: "max_tokens" })));
     assert!(matches!(TokenBudget::new(5).unwrap().multiple_of(6), Err(Error::Multiple { .. })));
     assert!(matches!(Packing::new(1 << 29), Err(Error::BinTooLarge { .. })));
-    for (fixed, token, pair) in [(f64::NAN, 1.0, 1.0), (-1.0, 1.0, 1.0), (0.0, 0.0, 0.0), (1.0, f64::INFINITY, 0.0)] {
+    for (fixed, token, pair) in
+        [(f64::NAN, 1.0, 1.0), (-1.0, 1.0, 1.0), (0.0, 0.0, 0.0), (1.0, f64::INFINITY, 0.0)]
+    {
         assert!(matches!(CostModel::new(fixed, token, pair), Err(Error::Cost { .. })));
     }
     let without = Plan::builder(3).rule(LengthBuckets::new(2).unwrap()).build();
     assert!(matches!(without, Err(Error::NoSizes { rule: "LengthBuckets" })));
     let wrong = Plan::builder(4).sizes(Sizes::new(vec![1, 2, 3])).build();
     assert!(matches!(wrong, Err(Error::SizesLength { found: 3, samples: 4 })));
-    assert!(matches!(Sizes::with_extents(vec![1 << 20, 1 << 20], 2), Err(Error::SizeTooLarge { sample: 0, .. })));
+    assert!(matches!(
+        Sizes::with_extents(vec![1 << 20, 1 << 20], 2),
+        Err(Error::SizeTooLarge { sample: 0, .. })
+    ));
 }

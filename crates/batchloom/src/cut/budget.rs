@@ -131,7 +131,9 @@ impl TokenBudget {
     /// Whether a sample of these extents fits alone.
     pub(super) fn fits(&self, extents: &[u32]) -> bool {
         let multiple_of = if self.count == Count::Real { 1 } else { self.multiple_of };
-        let elements = extents.iter().try_fold(1_u64, |product, &extent| product.checked_mul(padded(extent, multiple_of)));
+        let elements = extents
+            .iter()
+            .try_fold(1_u64, |product, &extent| product.checked_mul(padded(extent, multiple_of)));
         elements.is_some_and(|elements| elements <= self.max_tokens)
     }
 
@@ -169,7 +171,8 @@ impl TokenBudget {
         let (mut ends, mut start, mut real) = (Vec::new(), 0, 0);
         for (end, &size) in sizes.iter().enumerate() {
             let spread = self.max_length_spread.is_some_and(|spread| sizes[start] - size > spread);
-            let full = real + u64::from(size) > self.max_tokens || (end - start) as u64 >= self.most_samples();
+            let full =
+                real + u64::from(size) > self.max_tokens || (end - start) as u64 >= self.most_samples();
             if end > start && (spread || full) {
                 ends.push(place(end));
                 (start, real) = (end, 0);

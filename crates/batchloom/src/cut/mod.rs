@@ -4,8 +4,8 @@
 //! the sizes of the samples there and says which of them, by their places in the pool, make which batch. It knows neither
 //! which sample stands at a place nor which rank takes a batch. One rule a file.
 
-mod budget;
 mod buckets;
+mod budget;
 mod fixed;
 mod optimal;
 mod oversize;
@@ -13,8 +13,8 @@ mod packing;
 mod sizes;
 mod sorted;
 
-pub use budget::{Count, TokenBudget};
 pub use buckets::LengthBuckets;
+pub use budget::{Count, TokenBudget};
 pub use fixed::FixedSize;
 pub use optimal::{CostModel, CostOptimal};
 pub use oversize::Oversize;
@@ -125,7 +125,9 @@ impl Rule {
             return Err(Error::PoolTooLarge { found: in_pool, limit });
         }
         let dimensions = sizes.dimensions();
-        if dimensions > 1 && (matches!(self, Self::CostOptimal(_) | Self::Packing(_)) || self.limit().is_some()) {
+        if dimensions > 1
+            && (matches!(self, Self::CostOptimal(_) | Self::Packing(_)) || self.limit().is_some())
+        {
             return Err(Error::Dimensions { rule: self.name(), dimensions });
         }
         let found = match self {

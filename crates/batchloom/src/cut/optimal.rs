@@ -163,7 +163,13 @@ impl CostOptimal {
         let fit = self.max_tokens.and_then(|tokens| tokens.checked_div(length)).unwrap_or(u64::MAX);
         let fit = fit.min(self.max_samples.unwrap_or(u64::MAX)).max(1);
         let reach = start.saturating_add(usize::try_from(fit).unwrap_or(usize::MAX));
-        Candidate { start, from: start + 1, reach, base: least + self.cost.fixed, price: self.cost.price(length) }
+        Candidate {
+            start,
+            from: start + 1,
+            reach,
+            base: least + self.cost.fixed,
+            price: self.cost.price(length),
+        }
     }
 
     /// Puts a new start behind those that are better than it at first.

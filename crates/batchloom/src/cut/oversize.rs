@@ -30,9 +30,9 @@ impl FromStr for Oversize {
             "alone" => Ok(Self::Alone),
             "drop" => Ok(Self::Drop),
             "truncate" => Ok(Self::Truncate),
-            other => Err(format!(
-                "oversize is {other:?}; expected \"error\", \"alone\", \"drop\" or \"truncate\""
-            )),
+            other => {
+                Err(format!("oversize is {other:?}; expected \"error\", \"alone\", \"drop\" or \"truncate\""))
+            }
         }
     }
 }

@@ -128,7 +128,8 @@ impl Packing {
         }
         let lengths: Vec<u32> = parts.iter().map(|&(_, _, length)| length).collect();
         let (order, ends) = self.pack(&lengths);
-        let (places, starts) = order.iter().map(|&part| parts[index(part)]).map(|part| (part.0, part.1)).unzip();
+        let (places, starts) =
+            order.iter().map(|&part| parts[index(part)]).map(|part| (part.0, part.1)).unzip();
         Groups { places, starts, ends }
     }
 
@@ -163,7 +164,12 @@ struct Bins {
 impl Bins {
     /// Puts samples into bins, the longest first.
     fn fill(sizes: &[u32], capacity: u32, most: u32) -> Self {
-        let mut bins = Self { of: Vec::with_capacity(sizes.len()), free: Vec::new(), held: Vec::new(), next: Vec::new() };
+        let mut bins = Self {
+            of: Vec::with_capacity(sizes.len()),
+            free: Vec::new(),
+            held: Vec::new(),
+            next: Vec::new(),
+        };
         let total: u64 = sizes.iter().map(|&size| u64::from(size)).sum();
         // One bin takes everything where everything fits: no free space is larger than what is left to place.
         let capacity = u32::try_from(total).map_or(capacity, |total| capacity.min(total));

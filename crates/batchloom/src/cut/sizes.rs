@@ -38,7 +38,11 @@ impl Sizes {
     pub fn with_extents(extents: Vec<u32>, dimensions: usize) -> Result<Self> {
         if dimensions == 0 || !extents.len().is_multiple_of(dimensions) {
             let values = extents.len();
-            return Err(Error::Shape { values, shape: vec![values / dimensions.max(1), dimensions], expected: 0 });
+            return Err(Error::Shape {
+                values,
+                shape: vec![values / dimensions.max(1), dimensions],
+                expected: 0,
+            });
         }
         if dimensions == 1 {
             return Ok(Self::new(extents));

@@ -1,5 +1,55 @@
 //! What a sample is. One kind of data a file.
 
+mod sequences;
 mod tensors;
 
+pub(crate) use sequences::Field;
+pub use sequences::{SequenceDataset, Sequences};
 pub use tensors::TensorDataset;
+
+use crate::cut::Sizes;
+
+/// Any kind of data.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Dataset {
+    /// Rows of one shape.
+    Tensors(TensorDataset),
+    /// Sequences of any length.
+    Sequences(SequenceDataset),
+}
+
+impl Dataset {
+    /// The number of samples.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Tensors(dataset) => dataset.len(),
+            Self::Sequences(dataset) => dataset.len(),
+        }
+    }
+
+    /// Whether there are no samples.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What a plan has to know of the samples' sizes; none where they all count the same.
+    pub fn sizes(&self) -> Option<Sizes> {
+        match self {
+            Self::Tensors(_) => None,
+            Self::Sequences(dataset) => Some(dataset.sizes().clone()),
+        }
+    }
+}
+
+impl From<TensorDataset> for Dataset {
+    fn from(dataset: TensorDataset) -> Self {
+        Self::Tensors(dataset)
+    }
+}
+
+impl From<SequenceDataset> for Dataset {
+    fn from(dataset: SequenceDataset) -> Self {
+        Self::Sequences(dataset)
+    }
+}

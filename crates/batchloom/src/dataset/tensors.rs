@@ -33,20 +33,8 @@ impl TensorDataset {
     pub fn new<N: Into<String>>(fields: impl IntoIterator<Item = (N, Tensor)>) -> Result<Self> {
         let (names, fields): (Vec<String>, Vec<Tensor>) =
             fields.into_iter().map(|(name, tensor)| (name.into(), tensor)).unzip();
-        let repeated = names.iter().enumerate().find(|(place, name)| names[..*place].contains(name));
-        if let Some((_, name)) = repeated {
-            return Err(Error::DuplicateField { name: name.clone() });
-        }
-        let mut samples = None;
-        for (name, field) in names.iter().zip(&fields) {
-            let &found = field.shape().first().ok_or_else(|| Error::ScalarField { field: name.clone() })?;
-            let &mut expected = samples.get_or_insert(found);
-            if found != expected {
-                let (field, first) = (name.clone(), names[0].clone());
-                return Err(Error::FieldLength { field, found, first, expected });
-            }
-        }
-        Ok(Self { samples: samples.ok_or(Error::NoFields)?, names, fields })
+        let samples = common_length(&names, fields.iter().map(|field| field.shape().first().copied()))?;
+        Ok(Self { samples, names, fields })
     }
 
     /// The number of samples.
@@ -73,4 +61,22 @@ impl TensorDataset {
     pub(crate) fn rows(&self) -> Vec<Rows> {
         self.fields.iter().filter_map(|field| field.layout().rows(field.dtype().size())).collect()
     }
+}
+
+/// The number of samples that all fields have, given the length of each, none for a scalar.
+pub(super) fn common_length(names: &[String], lengths: impl Iterator<Item = Option<usize>>) -> Result<usize> {
+    let repeated = names.iter().enumerate().find(|(place, name)| names[..*place].contains(name));
+    if let Some((_, name)) = repeated {
+        return Err(Error::DuplicateField { name: name.clone() });
+    }
+    let mut samples = None;
+    for (name, found) in names.iter().zip(lengths) {
+        let found = found.ok_or_else(|| Error::ScalarField { field: name.clone() })?;
+        let &mut expected = samples.get_or_insert(found);
+        if found != expected {
+            let (field, first) = (name.clone(), names[0].clone());
+            return Err(Error::FieldLength { field, found, first, expected });
+        }
+    }
+    samples.ok_or(Error::NoFields)
 }

@@ -27,7 +27,8 @@ impl Arrange<'_> {
     pub(crate) fn mixed(&self) -> Vec<u32> {
         let mut batches = permuted(self.costs.len(), self.key);
         if self.largest_first {
-            let largest = (0..batches.len()).min_by_key(|&place| Reverse((self.cost(batches[place]), Reverse(batches[place]))));
+            let largest = (0..batches.len())
+                .min_by_key(|&place| Reverse((self.cost(batches[place]), Reverse(batches[place]))));
             largest.into_iter().for_each(|place| batches.swap(0, place));
         }
         batches

@@ -110,6 +110,27 @@ fn strided(source: &[u8], rows: &Rows, indices: &[u64], target: &mut [u8], slots
     }
 }
 
+/// Copies `count` rows from row `first` on, one after the other.
+pub(super) fn copy_rows(source: &[u8], rows: &Rows, first: usize, count: usize, target: &mut [u8]) {
+    let bytes = rows.bytes();
+    if bytes == 0 || count == 0 {
+        return;
+    }
+    if rows.steps.is_empty() && isize::try_from(bytes).is_ok_and(|bytes| bytes == rows.stride) {
+        let start = rows.offset + first * bytes;
+        return target.copy_from_slice(&source[start..start + count * bytes]);
+    }
+    for (row, target) in (first..first + count).zip(target.chunks_exact_mut(bytes)) {
+        copy_runs(source, offset(rows.offset, rows.stride, row), &rows.steps, rows.run, target);
+    }
+}
+
+/// Asks for the first lines of `bytes` bytes from row `row` on.
+#[inline(always)]
+pub(super) fn prefetch_rows(source: &[u8], rows: &Rows, row: usize, bytes: usize) {
+    prefetch_row(source, offset(rows.offset, rows.stride, row), bytes);
+}
+
 /// Copies the runs of one row, outermost dimension first.
 fn copy_runs(source: &[u8], start: usize, steps: &[(usize, isize)], run: usize, target: &mut [u8]) {
     let Some(((count, stride), inner)) = steps.split_first() else {

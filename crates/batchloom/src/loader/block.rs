@@ -1,16 +1,19 @@
 //! Blocks: consecutive batches of one rank, formed together in one allocation.
 //!
-//! A block is a few runs of batches of equal size. In memory a run is one array for each field, `[batches, samples, ..]`,
-//! whose batches each start at a multiple of 64 bytes, so that every framework takes them as they are. The pieces of a
-//! block are disjoint parts of its memory that workers fill independently.
+//! A block is a few runs of batches of one shape. In memory a run is one array for each field, `[batches, ..shape]`,
+//! whose batches each start at a multiple of 64 bytes, so that every framework takes them as they are. Where samples
+//! differ in size, every batch is a run of its own. The pieces of a block are disjoint parts of its memory that workers
+//! fill independently.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::tensor::{Layout, Rows};
-use crate::{DType, Error, Plan, Result, Tensor, TensorDataset};
+use super::fields::Fields;
+use crate::form::Members;
+use crate::tensor::Layout;
+use crate::{DType, Error, Plan, Result, Tensor};
 
 /// Every batch starts at a multiple of this.
 const ALIGN: usize = 64;
@@ -24,69 +27,16 @@ const PIECE_SAMPLES: usize = 8192;
 /// A block holds at most this many batches.
 const MOST_BATCHES: usize = 1 << 16;
 
-/// What is known of a dataset's fields before any batch: enough to lay out blocks.
-#[derive(Debug)]
-pub(super) struct Fields {
-    pub(super) names: Arc<[String]>,
-    /// How to walk the rows of each field, and where they are.
-    pub(super) sources: Vec<(Rows, Bytes)>,
-    /// The type and shape of a row.
-    kinds: Vec<(DType, Vec<usize>)>,
-}
-
-impl Fields {
-    pub(super) fn new(dataset: &TensorDataset) -> Self {
-        let kinds =
-            dataset.fields().iter().map(|field| (field.dtype(), field.shape()[1..].to_vec())).collect();
-        let bytes = dataset.fields().iter().map(|field| field.bytes().clone());
-        let sources = dataset.rows().into_iter().zip(bytes).collect();
-        Self { names: dataset.names().into(), sources, kinds }
-    }
-
-    /// Bytes of one sample over all fields.
-    fn row_bytes(&self) -> usize {
-        self.sources.iter().map(|(rows, _)| rows.bytes()).sum()
-    }
-
-    /// Bytes of a batch of `samples` samples over all fields, gaps included; an error where it cannot be addressed.
-    fn batch_bytes(&self, samples: u64) -> Result<usize> {
-        let row = self.sources.iter().map(|(rows, _)| rows.bytes()).max().unwrap_or(0);
-        let batch = || {
-            let samples = usize::try_from(samples).ok()?;
-            let strides = self.sources.iter().map(|(rows, _)| batch_stride(rows.bytes(), samples));
-            strides.sum::<Option<usize>>().filter(|bytes| isize::try_from(*bytes).is_ok())
-        };
-        batch().ok_or(Error::BatchTooLarge { samples, row })
-    }
-
-    /// How many steps a block of about `bytes` bytes takes, at least one, and how many bytes they really take.
-    ///
-    /// # Errors
-    /// [`Error::BatchTooLarge`].
-    pub(super) fn block_size(&self, plan: &Plan, rank: u32, bytes: usize) -> Result<(u64, usize)> {
-        let steps = plan.steps_of(rank);
-        if steps == 0 {
-            return Ok((1, 0));
-        }
-        let batch = self.batch_bytes(plan.batch_len(0, rank)?)?;
-        let count = (bytes / batch.max(1)).clamp(1, MOST_BATCHES);
-        Ok(((count as u64).min(steps), batch.saturating_mul(count)))
-    }
-}
-
-/// Bytes from one batch to the next, or none where that many cannot be addressed.
-fn batch_stride(row: usize, samples: usize) -> Option<usize> {
-    row.checked_mul(samples)?.checked_next_multiple_of(ALIGN)
-}
-
 /// The layout of one block.
 #[derive(Debug)]
 pub(super) struct BlockLayout {
     pub(super) runs: Vec<RunLayout>,
     pub(super) bytes: usize,
+    /// The step after the last batch.
+    pub(super) end: u64,
 }
 
-/// The layout of consecutive batches of equal size.
+/// The layout of consecutive batches of one shape.
 #[derive(Debug, Clone)]
 pub(super) struct RunLayout {
     /// The step of the first batch.
@@ -95,49 +45,117 @@ pub(super) struct RunLayout {
     pub(super) batches: usize,
     /// Samples in each.
     pub(super) samples: usize,
-    /// For each field, where its array starts and the bytes from one batch to the next.
-    pub(super) slots: Vec<(usize, usize)>,
+    /// What each field takes.
+    pub(super) slots: Vec<Slot>,
+    /// Who they are, where samples differ in size.
+    pub(super) members: Arc<Members>,
+}
+
+/// The array of one field in a run.
+#[derive(Debug, Clone)]
+pub(super) struct Slot {
+    /// Where it starts in the block.
+    pub(super) offset: usize,
+    /// Bytes from one batch to the next.
+    pub(super) stride: usize,
+    dtype: DType,
+    /// The shape of a batch.
+    shape: Vec<usize>,
 }
 
 impl BlockLayout {
-    /// The layout of the batches that `rank` takes in `steps`.
-    pub(super) fn new(fields: &Fields, plan: &Plan, rank: u32, steps: Range<u64>) -> Result<Self> {
-        let mut layout = Self { runs: Vec::new(), bytes: 0 };
-        for step in steps {
-            let samples = length(plan.batch_len(step, rank)?);
-            match layout.runs.last_mut().filter(|run| run.samples == samples) {
-                Some(run) => run.batches += 1,
-                None => layout.runs.push(RunLayout { step, batches: 1, samples, slots: Vec::new() }),
+    /// The layout of the batches that `rank` takes from `step` on, as many as take about `bytes` bytes, at least one;
+    /// none past the end.
+    ///
+    /// # Errors
+    /// [`Error::BatchTooLarge`].
+    pub(super) fn new(
+        fields: &Fields,
+        plan: &Plan,
+        rank: u32,
+        step: u64,
+        bytes: usize,
+    ) -> Result<Option<Self>> {
+        let steps = plan.steps_of(rank);
+        let mut layout = Self { runs: Vec::new(), bytes: 0, end: step };
+        let mut batches = 0;
+        while layout.end < steps && batches < MOST_BATCHES {
+            let run = layout.run(fields, plan, rank)?;
+            let end = layout.bytes.saturating_add(run.bytes());
+            if end > bytes && !layout.runs.is_empty() {
+                break;
             }
+            let fit = (bytes - layout.bytes.min(bytes)).checked_div(run.bytes()).unwrap_or(MOST_BATCHES);
+            let same = layout.same(fields, plan, rank, run.samples, fit.clamp(1, MOST_BATCHES - batches))?;
+            batches += same;
+            layout.end += same as u64;
+            layout.push(run, same);
         }
-        for run in &mut layout.runs {
-            for (rows, _) in &fields.sources {
-                let stride = batch_stride(rows.bytes(), run.samples).unwrap_or(usize::MAX);
-                run.slots.push((layout.bytes, stride));
-                layout.bytes = layout.bytes.saturating_add(stride.saturating_mul(run.batches));
+        Ok((!layout.runs.is_empty()).then_some(layout))
+    }
+
+    /// The next batch, as a run.
+    fn run(&self, fields: &Fields, plan: &Plan, rank: u32) -> Result<RunLayout> {
+        let members = fields.members(plan, self.end, rank)?;
+        let mut run = RunLayout {
+            step: self.end,
+            batches: 1,
+            samples: members.count,
+            slots: Vec::new(),
+            members: Arc::new(members),
+        };
+        for form in &fields.forms {
+            let (dtype, shape) = (form.dtype(), form.shape(&run.members));
+            let bytes = shape.iter().try_fold(dtype.size(), |bytes: usize, &len| bytes.checked_mul(len));
+            let stride = bytes.and_then(|bytes| bytes.checked_next_multiple_of(ALIGN));
+            let stride = stride.filter(|&stride| isize::try_from(stride).is_ok());
+            let row = shape[1..].iter().product::<usize>().saturating_mul(dtype.size());
+            let stride = stride.ok_or(Error::BatchTooLarge { samples: shape[0] as u64, row })?;
+            run.slots.push(Slot { offset: 0, stride, dtype, shape });
+        }
+        Ok(run)
+    }
+
+    /// How many of the next `most` batches have one shape: where samples do not differ, those with as many.
+    fn same(&self, fields: &Fields, plan: &Plan, rank: u32, samples: usize, most: usize) -> Result<usize> {
+        if fields.ragged.is_some() {
+            return Ok(1);
+        }
+        let steps = self.end..plan.steps_of(rank).min(self.end + most as u64);
+        let mut count = 1;
+        for step in steps.skip(1) {
+            if plan.batch_len(step, rank)? != samples as u64 {
+                break;
             }
+            count += 1;
         }
-        Ok(layout)
+        Ok(count)
+    }
+
+    /// Puts `batches` batches like `run` behind those that are there.
+    fn push(&mut self, mut run: RunLayout, batches: usize) {
+        run.batches = batches;
+        for slot in &mut run.slots {
+            slot.offset = self.bytes;
+            self.bytes = self.bytes.saturating_add(slot.stride.saturating_mul(batches));
+        }
+        self.runs.push(run);
     }
 
     /// The pieces of each run; none where rows have no width.
-    pub(super) fn pieces(&self, fields: &Fields) -> Vec<Vec<Piece>> {
-        match fields.row_bytes() {
-            0 => self.runs.iter().map(|_| Vec::new()).collect(),
-            row => {
-                let most = (PIECE_BYTES / row).clamp(1, PIECE_SAMPLES);
-                self.runs.iter().map(|run| run.pieces(most)).collect()
-            }
-        }
+    pub(super) fn pieces(&self) -> Vec<Vec<Piece>> {
+        self.runs.iter().map(RunLayout::pieces).collect()
     }
 
     /// Where to cut the block's memory into the regions of `pieces`: for each run, for each field, for each piece.
     pub(super) fn cuts(&self, fields: &Fields, pieces: &[Vec<Piece>]) -> Vec<usize> {
         let mut cuts = Vec::new();
         for (run, pieces) in self.runs.iter().zip(pieces) {
-            for ((offset, stride), (rows, _)) in run.slots.iter().zip(&fields.sources) {
-                let start =
-                    |piece: &Piece| offset + piece.batches.start * stride + piece.rows.start * rows.bytes();
+            for (slot, form) in run.slots.iter().zip(&fields.forms) {
+                let start = |piece: &Piece| {
+                    let within = form.start(&run.members, piece.rows.start);
+                    slot.offset + piece.batches.start * slot.stride + within
+                };
                 cuts.extend(pieces.iter().map(start));
             }
         }
@@ -147,10 +165,19 @@ impl BlockLayout {
 }
 
 impl RunLayout {
-    /// Pieces of at most `most` samples: several whole batches, or part of one.
-    fn pieces(&self, most: usize) -> Vec<Piece> {
-        let whole = most / self.samples.max(1);
-        match whole {
+    /// Bytes of one batch.
+    fn bytes(&self) -> usize {
+        self.slots.iter().fold(0, |bytes, slot| bytes.saturating_add(slot.stride))
+    }
+
+    /// Pieces of about [`PIECE_BYTES`]: several whole batches, or part of one.
+    fn pieces(&self) -> Vec<Piece> {
+        let real = |slot: &Slot| slot.shape.iter().product::<usize>() * slot.dtype.size();
+        let bytes: usize = self.slots.iter().map(real).sum();
+        let row = bytes.div_ceil(self.samples.max(1));
+        let Some(most) = PIECE_BYTES.checked_div(row) else { return Vec::new() };
+        let most = most.clamp(1, PIECE_SAMPLES);
+        match most / self.samples.max(1) {
             0 => (0..self.batches)
                 .flat_map(|batch| {
                     (0..self.samples).step_by(most).map(move |row| Piece {
@@ -185,12 +212,14 @@ pub struct Block {
     runs: Vec<Run>,
 }
 
-/// Consecutive batches of equal size, field by field.
+/// Consecutive batches of one shape, field by field.
 #[derive(Debug, Clone)]
 pub struct Run {
     names: Arc<[String]>,
     fields: Vec<Tensor>,
     len: usize,
+    samples: usize,
+    longest: usize,
 }
 
 impl Block {
@@ -199,7 +228,7 @@ impl Block {
         Ok(Self { runs: runs.collect::<Result<_>>()? })
     }
 
-    /// The runs of equal batches, in order; mostly one.
+    /// The runs of equal batches, in order; mostly one, or one for each batch where samples differ in size.
     pub fn runs(&self) -> &[Run] {
         &self.runs
     }
@@ -212,17 +241,19 @@ impl Block {
 
 impl Run {
     fn new(fields: &Fields, run: &RunLayout, bytes: &Bytes) -> Result<Self> {
-        let tensor = |((dtype, row), &(offset, stride)): (&(DType, Vec<usize>), &(usize, usize))| {
-            let shape = [&[run.batches, run.samples], row.as_slice()].concat();
-            let compact = Layout::compact(&shape[1..], dtype.size()).ok_or(Error::BatchTooLarge {
+        let tensor = |slot: &Slot| {
+            let size = slot.dtype.size();
+            let compact = Layout::compact(&slot.shape, size).ok_or(Error::BatchTooLarge {
                 samples: run.samples as u64,
-                row: row.iter().product::<usize>().saturating_mul(dtype.size()),
+                row: slot.shape[1..].iter().product::<usize>().saturating_mul(size),
             })?;
-            let strides = [&[stride.cast_signed()], compact.strides()].concat();
-            Tensor::new(bytes.clone(), *dtype, &shape, &strides, offset)
+            let shape = [&[run.batches], slot.shape.as_slice()].concat();
+            let strides = [&[slot.stride.cast_signed()], compact.strides()].concat();
+            Tensor::new(bytes.clone(), slot.dtype, &shape, &strides, slot.offset)
         };
-        let tensors = fields.kinds.iter().zip(&run.slots).map(tensor).collect::<Result<_>>()?;
-        Ok(Self { names: Arc::clone(&fields.names), fields: tensors, len: run.batches })
+        let tensors = run.slots.iter().map(tensor).collect::<Result<_>>()?;
+        let (len, samples, longest) = (run.batches, run.samples, run.members.longest());
+        Ok(Self { names: Arc::clone(&fields.names), fields: tensors, len, samples, longest })
     }
 
     /// How many batches.
@@ -235,26 +266,34 @@ impl Run {
         self.len == 0
     }
 
-    /// Each field of all batches: `[batches, samples, ..row]`. Batches are compact and start at multiples of 64 bytes;
-    /// there may be gaps between them.
+    /// Each field of all batches: `[batches, ..shape]`. Batches are compact and start at multiples of 64 bytes; there
+    /// may be gaps between them.
     pub fn fields(&self) -> &[Tensor] {
         &self.fields
+    }
+
+    /// The size of the longest sample, where samples differ in size.
+    pub fn longest(&self) -> usize {
+        self.longest
     }
 
     /// Batch `index`, a view; none past the end.
     pub fn batch(&self, index: usize) -> Option<Batch> {
         let fields = self.fields.iter().map(|field| field.index(index)).collect::<Option<_>>()?;
-        Some(Batch { names: Arc::clone(&self.names), fields })
+        let (samples, longest) = (self.samples, self.longest);
+        Some(Batch { names: Arc::clone(&self.names), fields, samples, longest })
     }
 }
 
-/// One batch: for each field an array `[samples, ..row]`, compact and 64-byte aligned.
+/// One batch: an array for each field, compact and 64-byte aligned.
 ///
 /// A view of its block: as long as any batch of a block is held, so is the block's memory, unchanged.
 #[derive(Debug, Clone)]
 pub struct Batch {
     names: Arc<[String]>,
     fields: Vec<Tensor>,
+    samples: usize,
+    longest: usize,
 }
 
 impl Batch {
@@ -274,18 +313,18 @@ impl Batch {
         self.fields.get(place)
     }
 
-    /// The number of samples.
+    /// The number of samples, or of parts of split samples.
     pub fn len(&self) -> usize {
-        self.fields.first().and_then(|field| field.shape().first().copied()).unwrap_or(0)
+        self.samples
     }
 
     /// Whether there are none; never, in a batch that a loader made.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.samples == 0
     }
-}
 
-/// A number of samples that fit in memory.
-fn length(samples: u64) -> usize {
-    usize::try_from(samples).unwrap_or(usize::MAX)
+    /// The size of the longest sample, where samples differ in size: `max_seqlen` of a packed batch.
+    pub fn longest(&self) -> usize {
+        self.longest
+    }
 }

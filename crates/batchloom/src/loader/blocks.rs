@@ -44,7 +44,7 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Starts to form blocks of at most `bytes` bytes, `prefetch` of them ahead, on `threads` threads. The consumer is
+    /// Starts to form blocks of about `bytes` bytes, `prefetch` of them ahead, on `threads` threads. The consumer is
     /// one of them while it waits, so that it takes no core from a worker; with one thread, that one is a worker.
     pub(super) fn start(
         job: Job,
@@ -54,7 +54,7 @@ impl Blocks {
         prefetch: usize,
     ) -> Result<Self> {
         let job = Arc::new(job);
-        let queue = Arc::new(Queue::new(job.blocks(), bytes, bytes.saturating_mul(prefetch)));
+        let queue = Arc::new(Queue::new(bytes, prefetch));
         let workers = start(threads.saturating_sub(1).max(1), &job, &queue)?;
         let (process, helps) = (process::id(), threads > 1);
         Ok(Self { job, queue, workers, delivery, process, helps, indices: Vec::new(), delivered: 0 })

@@ -4,14 +4,17 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use super::Loader;
-use super::block::Fields;
+use super::block::BlockLayout;
 use super::cursor::Cursor;
+use super::fields::{Fields, Padding};
 use super::pool::Pool;
 use super::worker::Probe;
 use crate::cut::Rule;
+use crate::dataset::Dataset;
 use crate::deal::Uneven;
+use crate::form::PadSide;
 use crate::plan::PlanBuilder;
-use crate::{Error, Plan, Result, TensorDataset};
+use crate::{Error, Plan, Result};
 
 /// Bytes of a block: large enough that fixed costs vanish, small enough that those in flight stay in a shared cache.
 const BLOCK_BYTES: usize = 4 << 20;
@@ -22,8 +25,9 @@ const MOST_THREADS: usize = 8;
 /// The options of a [`Loader`], made by [`Loader::builder`].
 #[derive(Clone)]
 pub struct LoaderBuilder {
-    dataset: TensorDataset,
+    dataset: Dataset,
     plan: PlanBuilder,
+    padding: Padding,
     rank: u32,
     threads: Option<usize>,
     prefetch: usize,
@@ -33,10 +37,20 @@ pub struct LoaderBuilder {
 }
 
 impl LoaderBuilder {
-    pub(super) fn new(dataset: TensorDataset) -> Self {
+    pub(super) fn new(dataset: Dataset) -> Self {
         let plan = Plan::builder(dataset.len() as u64);
-        let (prefetch, block_bytes) = (2, BLOCK_BYTES);
-        Self { dataset, plan, rank: 0, threads: None, prefetch, block_bytes, poison: false, probe: None }
+        let plan = dataset.sizes().into_iter().fold(plan, PlanBuilder::sizes);
+        Self {
+            dataset,
+            plan,
+            padding: Padding::default(),
+            rank: 0,
+            threads: None,
+            prefetch: 2,
+            block_bytes: BLOCK_BYTES,
+            poison: false,
+            probe: None,
+        }
     }
 
     /// Batches of `batch_size` samples. Default: 64.
@@ -67,6 +81,34 @@ impl LoaderBuilder {
     /// What happens to batches that do not fill a step, unless they are dropped. Default: [`Uneven::Pad`].
     pub fn uneven(self, uneven: Uneven) -> Self {
         self.plan(|plan| plan.uneven(uneven))
+    }
+
+    /// Whether batches of similar cost form a step. Default: no.
+    pub fn balance(self, balance: bool) -> Self {
+        self.plan(|plan| plan.balance(balance))
+    }
+
+    /// Whether the largest batch comes first. Default: no.
+    pub fn largest_first(self, largest_first: bool) -> Self {
+        self.plan(|plan| plan.largest_first(largest_first))
+    }
+
+    /// The bytes of the element that pads `field`. Default: zeros.
+    pub fn pad_value(mut self, field: impl Into<String>, element: &[u8]) -> Self {
+        self.padding.values.push((field.into(), element.to_vec()));
+        self
+    }
+
+    /// Where padding goes. Default: after the data.
+    pub fn pad_side(mut self, side: PadSide) -> Self {
+        self.padding.side = side;
+        self
+    }
+
+    /// Adds `labels` to each batch: the next token of each token of `field`, -100 where there is none.
+    pub fn labels(mut self, field: impl Into<String>) -> Self {
+        self.padding.labels = Some(field.into());
+        self
     }
 
     /// Which of `world` processes this is. Default: 0 of 1.
@@ -112,7 +154,8 @@ impl LoaderBuilder {
     ///
     /// # Errors
     /// Those of [`PlanBuilder::build`], and [`Error::Rank`], [`Error::Threads`], [`Error::Prefetch`],
-    /// [`Error::BatchTooLarge`].
+    /// [`Error::BatchTooLarge`]; of sequences, [`Error::ForeignSizes`], [`Error::NotPackable`], [`Error::Labels`],
+    /// [`Error::PadValue`] and [`Error::DuplicateField`].
     pub fn build(self) -> Result<Loader> {
         let plan = self.plan.build()?;
         if self.rank >= plan.world() {
@@ -126,8 +169,11 @@ impl LoaderBuilder {
         if self.prefetch == 0 {
             return Err(Error::Prefetch);
         }
-        Fields::new(&self.dataset).block_size(&plan, self.rank, self.block_bytes)?;
+        let fields = Fields::new(&self.dataset, plan.rule(), &self.padding)?;
+        // What cannot be laid out is better known now.
+        BlockLayout::new(&fields, &plan, self.rank, 0, self.block_bytes)?;
         Ok(Loader {
+            fields: Arc::new(fields),
             pool: Mutex::new(Pool::new(self.prefetch.saturating_add(1), self.poison)),
             cursor: Mutex::new(Cursor::new(plan)),
             dataset: self.dataset,

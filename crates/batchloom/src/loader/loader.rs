@@ -2,13 +2,14 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::block::Fields;
 use super::cursor::{Cursor, Delivery};
+use super::fields::Fields;
 use super::pool::Pool;
 use super::worker::{Job, Probe};
 use super::{Batches, Blocks, LoaderBuilder};
+use crate::dataset::Dataset;
 use crate::plan::State;
-use crate::{Plan, Result, TensorDataset};
+use crate::{Plan, Result};
 
 /// Yields the batches of one rank. Each iteration is the next epoch.
 ///
@@ -25,7 +26,8 @@ use crate::{Plan, Result, TensorDataset};
 /// # Ok::<(), batchloom::Error>(())
 /// ```
 pub struct Loader {
-    pub(super) dataset: TensorDataset,
+    pub(super) dataset: Dataset,
+    pub(super) fields: Arc<Fields>,
     pub(super) rank: u32,
     pub(super) threads: usize,
     pub(super) prefetch: usize,
@@ -37,13 +39,18 @@ pub struct Loader {
 
 impl Loader {
     /// The options of a loader over `dataset`.
-    pub fn builder(dataset: TensorDataset) -> LoaderBuilder {
-        LoaderBuilder::new(dataset)
+    pub fn builder(dataset: impl Into<Dataset>) -> LoaderBuilder {
+        LoaderBuilder::new(dataset.into())
     }
 
     /// The dataset.
-    pub fn dataset(&self) -> &TensorDataset {
+    pub fn dataset(&self) -> &Dataset {
         &self.dataset
+    }
+
+    /// The names of a batch's fields, in order: the dataset's, and what comes along with sequences.
+    pub fn names(&self) -> &[String] {
+        &self.fields.names
     }
 
     /// Which rank this loader serves.
@@ -105,11 +112,16 @@ impl Loader {
         let mut cursor = self.cursor();
         let plan = cursor.upcoming();
         let delivery = Delivery::new(plan.steps_of(self.rank));
-        let fields = Fields::new(&self.dataset);
-        let (stride, bytes) = fields.block_size(&plan, self.rank, self.block_bytes)?;
-        let probe = self.probe.clone();
-        let job = Job { fields, plan: plan.clone(), rank: self.rank, stride, pool: self.pool(), probe };
-        let blocks = Blocks::start(job, Arc::clone(&delivery), self.threads, bytes, self.prefetch)?;
+        let job = Job {
+            fields: Arc::clone(&self.fields),
+            plan: plan.clone(),
+            rank: self.rank,
+            block_bytes: self.block_bytes,
+            pool: self.pool(),
+            probe: self.probe.clone(),
+        };
+        let blocks =
+            Blocks::start(job, Arc::clone(&delivery), self.threads, self.block_bytes, self.prefetch)?;
         cursor.begin(plan, delivery);
         Ok(blocks)
     }

@@ -7,6 +7,7 @@ mod block;
 mod blocks;
 mod builder;
 mod cursor;
+mod fields;
 #[expect(clippy::module_inception, reason = "the file of the type that the folder is named for")]
 mod loader;
 mod pool;
@@ -17,3 +18,5 @@ pub use block::{Batch, Block, Run};
 pub use blocks::{Batches, Blocks, Polled};
 pub use builder::LoaderBuilder;
 pub use loader::Loader;
+
+pub use crate::form::PadSide;

@@ -1,14 +1,14 @@
 //! The queue between workers and consumer: hands out tasks, waits for pieces, delivers blocks in order.
 //!
-//! Promises, whatever the timing: blocks are delivered by number; what waits here is at most `limit` bytes, or one
-//! block; `stop` and `fail` end every wait. The protocol is in `README.md` beside this file.
+//! Promises, whatever the timing: blocks are delivered by number; what waits here is at most `prefetch` times the bytes of
+//! the largest block so far, or one block; `stop` and `fail` end every wait. The protocol is in `README.md` beside this file.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::block::BlockLayout;
-use super::worker::Task;
+use super::worker::{Job, Task};
 use crate::tensor::buffer::Whole;
 use crate::{Error, Result};
 
@@ -43,8 +43,14 @@ struct Inner {
     tasks: VecDeque<Task>,
     delivered: u64,
     opened: u64,
-    /// Bytes of the blocks in `slots`.
+    /// The block to open next, if it is laid out already, and the step that comes after it.
+    next: Option<BlockLayout>,
+    step: u64,
+    /// Whether every block is opened.
+    exhausted: bool,
+    /// Bytes of the blocks in `slots`, and of the largest block so far.
     bytes: usize,
+    largest: usize,
     stopped: bool,
     failure: Option<Error>,
 }
@@ -63,35 +69,39 @@ pub(super) struct Queue {
     work: Condvar,
     /// The front block may be ready, or the end.
     ready: Condvar,
-    blocks: u64,
-    largest: usize,
-    limit: usize,
+    /// Blocks that may wait.
+    prefetch: usize,
 }
 
 impl Queue {
-    /// A queue that will deliver `blocks` blocks of at most `largest` bytes, and holds at most `limit` bytes.
-    pub(super) fn new(blocks: u64, largest: usize, limit: usize) -> Self {
+    /// A queue in which at most `prefetch` blocks of about `largest` bytes wait.
+    pub(super) fn new(largest: usize, prefetch: usize) -> Self {
         let inner = Inner {
             slots: VecDeque::new(),
             tasks: VecDeque::new(),
             delivered: 0,
             opened: 0,
+            next: None,
+            step: 0,
+            exhausted: false,
             bytes: 0,
+            largest,
             stopped: false,
             failure: None,
         };
-        Self { inner: Mutex::new(inner), work: Condvar::new(), ready: Condvar::new(), blocks, largest, limit }
+        Self { inner: Mutex::new(inner), work: Condvar::new(), ready: Condvar::new(), prefetch }
     }
 
-    /// A worker's next task, opening a block by `open` where that is allowed; none when there will be no more.
+    /// A worker's next task, of a block that is opened for it where that is allowed; none when there will be no more.
     ///
     /// # Errors
-    /// What `open` returned.
-    pub(super) fn take(&self, open: impl Fn(u64) -> Result<Opened>) -> Result<Option<Task>> {
+    /// Those of [`Job::lay_out`] and [`Job::open`].
+    pub(super) fn take(&self, job: &Job) -> Result<Option<Task>> {
         let mut inner = self.lock();
-        while !inner.stopped && (!inner.tasks.is_empty() || inner.opened < self.blocks) {
-            match self.next_task(&mut inner, &open)? {
+        while !inner.stopped && (!inner.tasks.is_empty() || !inner.exhausted) {
+            match self.next_task(&mut inner, job)? {
                 Some(task) => return Ok(Some(task)),
+                None if inner.exhausted => {}
                 None => inner = self.work.wait(inner).unwrap_or_else(PoisonError::into_inner),
             }
         }
@@ -102,29 +112,49 @@ impl Queue {
     /// there is nothing to do at the moment.
     ///
     /// # Errors
-    /// What `open` returned.
-    pub(super) fn take_waiting(&self, open: impl Fn(u64) -> Result<Opened>) -> Result<Option<Task>> {
+    /// Those of [`Job::lay_out`] and [`Job::open`].
+    pub(super) fn take_waiting(&self, job: &Job) -> Result<Option<Task>> {
         let mut inner = self.lock();
         if inner.is_ready() || inner.stopped {
             return Ok(None);
         }
-        self.next_task(&mut inner, &open)
+        self.next_task(&mut inner, job)
     }
 
     /// The next task, if there is one or a block may be opened.
-    fn next_task(&self, inner: &mut Inner, open: &impl Fn(u64) -> Result<Opened>) -> Result<Option<Task>> {
-        let fits = inner.slots.is_empty() || inner.bytes.saturating_add(self.largest) <= self.limit;
-        if inner.tasks.is_empty() && inner.opened < self.blocks && fits {
-            let opened = open(inner.opened)?;
-            self.admit(inner, opened);
+    fn next_task(&self, inner: &mut Inner, job: &Job) -> Result<Option<Task>> {
+        if inner.tasks.is_empty() && !inner.exhausted {
+            if inner.next.is_none() {
+                inner.next = job.lay_out(inner.step)?;
+            }
+            let room = inner.largest.saturating_mul(self.prefetch);
+            match inner.next.take() {
+                None => self.exhaust(inner),
+                Some(layout)
+                    if inner.slots.is_empty() || inner.bytes.saturating_add(layout.bytes) <= room =>
+                {
+                    inner.step = layout.end;
+                    let opened = job.open(inner.opened, layout)?;
+                    self.admit(inner, opened);
+                }
+                waiting => inner.next = waiting,
+            }
         }
         Ok(inner.tasks.pop_front())
+    }
+
+    /// There are no more blocks to open, which all who wait should know.
+    fn exhaust(&self, inner: &mut Inner) {
+        inner.exhausted = true;
+        self.work.notify_all();
+        self.ready.notify_all();
     }
 
     fn admit(&self, inner: &mut Inner, opened: Opened) {
         let Opened { layout, whole, tasks } = opened;
         inner.opened += 1;
         inner.bytes += layout.bytes;
+        inner.largest = inner.largest.max(layout.bytes);
         inner.slots.push_back(Slot { layout, whole, left: tasks.len() });
         if tasks.is_empty() {
             self.ready.notify_all();
@@ -155,7 +185,7 @@ impl Queue {
             if let Some(error) = &inner.failure {
                 return Err(error.clone());
             }
-            if inner.stopped || inner.delivered == self.blocks {
+            if inner.stopped || (inner.exhausted && inner.slots.is_empty()) {
                 return Ok(Next::End);
             }
             if inner.is_ready() {

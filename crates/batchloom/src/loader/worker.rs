@@ -2,15 +2,15 @@
 
 use std::any::Any;
 use std::cell::Cell;
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use super::block::{BlockLayout, Fields, Piece, RunLayout};
+use super::block::{BlockLayout, Piece, RunLayout};
+use super::fields::Fields;
 use super::pool::Pool;
 use super::reorder::{Opened, Queue};
-use crate::form::{Slots, stack};
+use crate::form::{Form, Slots, stack};
 use crate::tensor::buffer::Region;
 use crate::{Error, Plan, Result};
 
@@ -19,11 +19,11 @@ pub(super) type Probe = Arc<dyn Fn(u64) + Send + Sync>;
 
 /// What all workers of an iterator share: what to make, never how far it has come.
 pub(super) struct Job {
-    pub(super) fields: Fields,
+    pub(super) fields: Arc<Fields>,
     pub(super) plan: Plan,
     pub(super) rank: u32,
-    /// Steps in a block.
-    pub(super) stride: u64,
+    /// About how many bytes a block takes.
+    pub(super) block_bytes: usize,
     pub(super) pool: Arc<Pool>,
     pub(super) probe: Option<Probe>,
 }
@@ -37,30 +37,29 @@ pub(super) struct Task {
 }
 
 impl Job {
-    /// How many blocks there are.
-    pub(super) fn blocks(&self) -> u64 {
-        self.plan.steps_of(self.rank).div_ceil(self.stride)
+    /// The layout of the block that begins with `step`; none past the end.
+    ///
+    /// # Errors
+    /// [`Error::BatchTooLarge`].
+    pub(super) fn lay_out(&self, step: u64) -> Result<Option<BlockLayout>> {
+        BlockLayout::new(&self.fields, &self.plan, self.rank, step, self.block_bytes)
     }
 
-    /// The steps that a block covers.
-    fn steps(&self, block: u64) -> Range<u64> {
-        let start = block * self.stride;
-        start..start.saturating_add(self.stride).min(self.plan.steps_of(self.rank))
-    }
-
-    /// Lays out a block, takes memory for it and lists its pieces.
-    pub(super) fn open(&self, block: u64) -> Result<Opened> {
-        let layout = BlockLayout::new(&self.fields, &self.plan, self.rank, self.steps(block))?;
+    /// Takes memory for a block and lists its pieces.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub(super) fn open(&self, block: u64, layout: BlockLayout) -> Result<Opened> {
         // Memory first: where there is none for the block, there may be none for the list of its pieces.
         let buffer = self.pool.take(layout.bytes)?;
-        let pieces = layout.pieces(&self.fields);
+        let pieces = layout.pieces();
         let (whole, regions) = buffer.split(&layout.cuts(&self.fields, &pieces));
         let mut regions = regions.into_iter();
         let mut tasks = Vec::new();
         for (run, pieces) in layout.runs.iter().zip(pieces) {
             // The cuts list all pieces of one field before the next field; a task takes its piece of every field.
             let mut taken: Vec<Vec<Region>> = pieces.iter().map(|_| Vec::new()).collect();
-            for _ in &self.fields.sources {
+            for _ in &self.fields.forms {
                 taken.iter_mut().zip(&mut regions).for_each(|(taken, region)| taken.push(region));
             }
             let task = |(piece, regions)| Task { block, run: run.clone(), piece, regions };
@@ -74,16 +73,30 @@ impl Job {
         if let Some(probe) = &self.probe {
             probe(task.block);
         }
+        match self.fields.ragged {
+            Some(_) => {
+                for (form, mut region) in self.fields.forms.iter().zip(task.regions) {
+                    form.fill(&task.run.members, task.piece.rows.clone(), &mut region);
+                }
+                Ok(())
+            }
+            None => self.fill_uniform(task, indices),
+        }
+    }
+
+    /// Fills one piece of batches whose samples do not differ in size: the plan says here and now which they are.
+    fn fill_uniform(&self, task: Task, indices: &mut Vec<u64>) -> Result<()> {
         let Task { run, piece, regions, .. } = task;
         let (batches, rows) = (piece.batches.len(), piece.rows.len());
         indices.resize(batches * rows, 0);
         let step = run.step + piece.batches.start as u64;
         self.plan.fill(step, self.rank, piece.rows.start as u64, indices)?;
-        for ((mut region, (rows_of, source)), (_, stride)) in
-            regions.into_iter().zip(&self.fields.sources).zip(&run.slots)
-        {
-            let stride = if batches == 1 { region.len() } else { *stride };
-            stack(source, rows_of, indices, &mut region, Slots { batch: rows, stride });
+        for ((form, mut region), slot) in self.fields.forms.iter().zip(regions).zip(&run.slots) {
+            let stride = if batches == 1 { region.len() } else { slot.stride };
+            if let Form::Stack(source) = form {
+                let slots = Slots { batch: rows, stride };
+                stack(&source.bytes, &source.rows, indices, &mut region, slots);
+            }
         }
         Ok(())
     }
@@ -110,12 +123,12 @@ pub(super) fn start(count: usize, job: &Arc<Job>, queue: &Arc<Queue>) -> Result<
 /// The life of a worker: fills pieces until there are none, or the queue stops.
 fn work(job: &Job, queue: &Queue) {
     let mut indices = Vec::new();
-    while fill_one(job, queue, &mut indices, || queue.take(|block| job.open(block))) {}
+    while fill_one(job, queue, &mut indices, || queue.take(job)) {}
 }
 
 /// Fills one piece of whatever block is due, for a consumer that would wait otherwise; false where there is none.
 pub(super) fn help(job: &Job, queue: &Queue, indices: &mut Vec<u64>) -> bool {
-    fill_one(job, queue, indices, || queue.take_waiting(|block| job.open(block)))
+    fill_one(job, queue, indices, || queue.take_waiting(job))
 }
 
 /// Takes a task and fills its piece; false where there is none. Whatever goes wrong, a panic included, reaches the

@@ -163,6 +163,9 @@ fn require_steps(plan: &Plan) -> Result<()> {
     let (samples, batches) = (plan.samples(), plan.epoch.batches());
     Err(match plan.rule().budget() {
         Some(max_tokens) if batches == 0 => Error::AllDropped { samples, max_tokens },
-        _ => Error::NothingLeft { samples, batches, world: plan.world() },
+        _ => {
+            let batch_size = plan.rule().batch_size();
+            Error::NothingLeft { samples, batch_size, batches, world: plan.world() }
+        }
     })
 }

@@ -317,7 +317,9 @@ impl Cut {
         let places = &self.groups.places[self.range(group)];
         match &self.samples {
             Samples::Run(start) => places.iter().map(|&place| start + u64::from(place)).collect(),
-            Samples::Listed(samples) => places.iter().map(|&place| samples[length(u64::from(place))]).collect(),
+            Samples::Listed(samples) => {
+                places.iter().map(|&place| samples[length(u64::from(place))]).collect()
+            }
         }
     }
 

@@ -75,7 +75,8 @@ impl Plan {
         let repeated = self.last_step().iter().sum::<u64>() - (once - self.samples_before_last_step(once));
         let real = once + repeated;
         let dropped = self.samples() - earlier - once;
-        let sizes = self.last_step().into_iter().chain((self.steps() > 1).then(|| self.batch_len(0, 0).unwrap_or(0)));
+        let sizes =
+            self.last_step().into_iter().chain((self.steps() > 1).then(|| self.batch_len(0, 0).unwrap_or(0)));
         Stats {
             samples: self.samples(),
             tokens: self.samples(),

@@ -1,0 +1,83 @@
+//! Labels for language models: the token after each token, and nothing after the last one.
+
+use std::ops::Range;
+
+use super::index::write;
+use super::stack::copy_rows;
+use super::{Members, PadSide};
+use crate::DType;
+use crate::dataset::Sequences;
+
+/// What losses ignore.
+const IGNORED: i64 = -100;
+
+/// The next tokens of one field, as int64.
+#[derive(Debug, Clone)]
+pub(crate) struct Labels {
+    pub(crate) sequences: Sequences,
+    pub(crate) side: PadSide,
+    /// Whether samples are concatenated, not padded.
+    pub(crate) packed: bool,
+}
+
+impl Labels {
+    pub(super) fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) {
+        let mut rest = target;
+        for member in range {
+            let length = members.length(member);
+            let slot = if self.packed { length } else { members.union.first().copied().unwrap_or(0) };
+            let (part, later) = rest.split_at_mut(slot * size_of::<i64>());
+            let padding = (slot - length) * size_of::<i64>();
+            let (before, after) = match self.side {
+                PadSide::Left => (padding, 0),
+                PadSide::Right => (0, padding),
+            };
+            let (ignored, part) = part.split_at_mut(before);
+            write(std::iter::repeat(IGNORED), ignored);
+            let (part, ignored) = part.split_at_mut(part.len() - after);
+            write(std::iter::repeat(IGNORED), ignored);
+            self.fill_next(members, member, part);
+            rest = later;
+        }
+    }
+
+    /// The tokens from the second on, and what is ignored in place of the one after the last.
+    fn fill_next(&self, members: &Members, member: usize, target: &mut [u8]) {
+        let rows = self.sequences.rows();
+        let first = self.sequences.start(members.sample(member)) + members.start(member) + 1;
+        let next = members.length(member).saturating_sub(1);
+        let mut tokens = vec![0; next * rows.bytes()];
+        copy_rows(self.sequences.values().bytes(), rows, first, next, &mut tokens);
+        let (labels, last) = target.split_at_mut(next * size_of::<i64>());
+        widen(self.sequences.values().dtype(), &tokens, labels);
+        write(std::iter::once(IGNORED), last);
+    }
+}
+
+/// Writes integers of any width as int64.
+fn widen(dtype: DType, tokens: &[u8], target: &mut [u8]) {
+    let slots = target.as_chunks_mut::<8>().0;
+    macro_rules! widen {
+        ($type:ty) => {
+            for (slot, token) in slots.iter_mut().zip(tokens.as_chunks::<{ size_of::<$type>() }>().0) {
+                *slot = i64::from(<$type>::from_ne_bytes(*token)).to_ne_bytes();
+            }
+        };
+    }
+    match dtype {
+        DType::U8 => widen!(u8),
+        DType::U16 => widen!(u16),
+        DType::U32 => widen!(u32),
+        DType::I8 => widen!(i8),
+        DType::I16 => widen!(i16),
+        DType::I32 => widen!(i32),
+        // 64 bits are taken as they are.
+        _ => slots.iter_mut().zip(tokens.as_chunks::<8>().0).for_each(|(slot, token)| *slot = *token),
+    }
+}
+
+/// Whether elements of this type are tokens.
+pub(crate) fn is_integer(dtype: DType) -> bool {
+    use DType::{I8, I16, I32, I64, U8, U16, U32, U64};
+    matches!(dtype, U8 | U16 | U32 | U64 | I8 | I16 | I32 | I64)
+}

@@ -1,0 +1,80 @@
+//! The samples of one batch, as forms have to know them.
+
+/// What a batch takes of which samples, and the shape that follows.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Members {
+    /// How many there are.
+    pub(crate) count: usize,
+    /// The samples; where they do not differ in size, workers ask the plan for them.
+    pub(crate) samples: Vec<u64>,
+    /// The first element that is taken of each, along the only dimension that varies.
+    pub(crate) starts: Vec<u32>,
+    /// For each sample, what is taken of it in each dimension that varies.
+    pub(crate) extents: Vec<u32>,
+    /// The shape that these are padded to.
+    pub(crate) union: Vec<usize>,
+    /// Where each sample begins when they are concatenated, and where the last one ends.
+    pub(crate) ends: Vec<usize>,
+}
+
+impl Members {
+    /// The members of a batch: their samples, what is taken of each in `dimensions` dimensions, padded to multiples.
+    pub(crate) fn new(
+        samples: Vec<u64>,
+        starts: Vec<u32>,
+        extents: Vec<u32>,
+        dimensions: usize,
+        multiple_of: u32,
+    ) -> Self {
+        let mut union = vec![0; dimensions];
+        for extents in extents.chunks(dimensions) {
+            union.iter_mut().zip(extents).for_each(|(most, &extent)| *most = number(extent).max(*most));
+        }
+        union.iter_mut().for_each(|most| *most = most.next_multiple_of(number(multiple_of)));
+        let ends = extents.chunks(dimensions).scan(0, |end: &mut usize, extents| {
+            *end = end.saturating_add(number(extents[0]));
+            Some(*end)
+        });
+        let ends = std::iter::once(0).chain(ends).collect();
+        Self { count: samples.len(), samples, starts, extents, union, ends }
+    }
+
+    /// Of samples that do not differ in size.
+    pub(crate) fn uniform(count: usize) -> Self {
+        Self { count, ..Self::default() }
+    }
+
+    /// Elements of all samples together, where they are concatenated.
+    pub(crate) fn elements(&self) -> usize {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    /// What is taken of a member in each dimension that varies.
+    pub(crate) fn extents(&self, member: usize) -> &[u32] {
+        let dimensions = self.union.len();
+        &self.extents[member * dimensions..(member + 1) * dimensions]
+    }
+
+    /// What is taken of a member along the only dimension that varies.
+    pub(crate) fn length(&self, member: usize) -> usize {
+        number(self.extents(member)[0])
+    }
+
+    /// The longest member.
+    pub(crate) fn longest(&self) -> usize {
+        self.extents.iter().copied().max().map_or(0, number)
+    }
+
+    pub(crate) fn sample(&self, member: usize) -> usize {
+        usize::try_from(self.samples[member]).unwrap_or(usize::MAX)
+    }
+
+    pub(crate) fn start(&self, member: usize) -> usize {
+        number(self.starts[member])
+    }
+}
+
+/// An extent as an index.
+fn number(extent: u32) -> usize {
+    usize::try_from(extent).unwrap_or(usize::MAX)
+}

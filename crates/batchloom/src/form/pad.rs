@@ -1,0 +1,196 @@
+//! `pad`: samples of any extents in slots of the shape of their union, the rest filled with a value.
+//!
+//! What is written is written once: data, then padding beside it. Only where several dimensions vary is a slot filled
+//! with padding first.
+
+use std::ops::Range;
+use std::str::FromStr;
+
+use super::Members;
+use super::stack::{copy_rows, prefetch_rows};
+use crate::dataset::Sequences;
+
+/// How many samples ahead a sample is asked for.
+const AHEAD: usize = 4;
+
+/// Where the padding goes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum PadSide {
+    /// After the data.
+    #[default]
+    Right,
+    /// Before the data.
+    Left,
+}
+
+impl FromStr for PadSide {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "right" => Ok(Self::Right),
+            "left" => Ok(Self::Left),
+            other => Err(format!("pad_side is {other:?}; expected \"right\" or \"left\"")),
+        }
+    }
+}
+
+/// One padded field.
+#[derive(Debug, Clone)]
+pub(crate) struct Pad {
+    pub(crate) sequences: Sequences,
+    /// The bytes of one element of padding.
+    pub(crate) value: Vec<u8>,
+    pub(crate) side: PadSide,
+}
+
+impl Pad {
+    /// The shape of a slot.
+    pub(super) fn shape(&self, members: &Members) -> Vec<usize> {
+        let mut shape = self.sequences.values().shape().to_vec();
+        shape.splice(..1, self.leading(members));
+        shape
+    }
+
+    /// The extents of a slot in the leading dimensions: the union where samples differ.
+    fn leading(&self, members: &Members) -> Vec<usize> {
+        let first = members.samples.first().map_or(0, |_| members.sample(0));
+        let same = self.sequences.extents(first).iter().map(|&extent| number(extent));
+        let mut extents: Vec<usize> = same.collect();
+        for (&dimension, &most) in self.sequences.varying().iter().zip(&members.union) {
+            extents[dimension] = most;
+        }
+        extents
+    }
+
+    pub(super) fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) {
+        let leading = self.leading(members);
+        let row = self.sequences.rows().bytes();
+        let slot = row * leading.iter().product::<usize>();
+        if slot == 0 {
+            return;
+        }
+        let last = range.end;
+        for (member, slot) in range.zip(target.chunks_exact_mut(slot)) {
+            if member + AHEAD < last {
+                self.prefetch(members, member + AHEAD);
+            }
+            match self.sequences.leading() {
+                1 => self.fill_line(members, member, slot),
+                _ => self.fill_box(members, member, &leading, slot),
+            }
+        }
+    }
+
+    fn prefetch(&self, members: &Members, member: usize) {
+        let rows = self.sequences.rows();
+        let row = self.sequences.start(members.sample(member)) + members.start(member);
+        prefetch_rows(self.sequences.values().bytes(), rows, row, members.length(member) * rows.bytes());
+    }
+
+    /// A sample along one dimension.
+    fn fill_line(&self, members: &Members, member: usize, slot: &mut [u8]) {
+        let (rows, length) = (self.sequences.rows(), members.length(member));
+        let first = self.sequences.start(members.sample(member)) + members.start(member);
+        let bytes = length * rows.bytes();
+        let (data, padding) = match self.side {
+            PadSide::Right => slot.split_at_mut(bytes),
+            PadSide::Left => {
+                let (padding, data) = slot.split_at_mut(slot.len() - bytes);
+                (data, padding)
+            }
+        };
+        copy_rows(self.sequences.values().bytes(), rows, first, length, data);
+        repeat(&self.value, padding);
+    }
+
+    /// A sample along several dimensions.
+    fn fill_box(&self, members: &Members, member: usize, leading: &[usize], slot: &mut [u8]) {
+        repeat(&self.value, slot);
+        let sample = members.sample(member);
+        let stored: Vec<usize> =
+            self.sequences.extents(sample).iter().map(|&extent| number(extent)).collect();
+        let (mut taken, mut skipped) = (stored.clone(), vec![0; stored.len()]);
+        for (&dimension, &extent) in self.sequences.varying().iter().zip(members.extents(member)) {
+            taken[dimension] = number(extent);
+        }
+        if let [dimension] = self.sequences.varying() {
+            skipped[*dimension] = members.start(member);
+        }
+        let copy = Box { pad: self, stored: &stored, skipped: &skipped, taken: &taken, slot: leading };
+        copy.fill(0, self.sequences.start(sample), slot);
+    }
+}
+
+/// A part of a sample that goes into a part of a slot, dimension by dimension.
+struct Box<'a> {
+    pad: &'a Pad,
+    stored: &'a [usize],
+    skipped: &'a [usize],
+    taken: &'a [usize],
+    slot: &'a [usize],
+}
+
+impl Box<'_> {
+    /// Copies what lies along `dimension` and those after it, from row `start` of the values on.
+    fn fill(&self, dimension: usize, start: usize, slot: &mut [u8]) {
+        let rows = self.pad.sequences.rows();
+        let stride: usize = self.stored[dimension + 1..].iter().product();
+        let part = rows.bytes() * self.slot[dimension + 1..].iter().product::<usize>();
+        let offset = match self.pad.side {
+            PadSide::Right => 0,
+            PadSide::Left => self.slot[dimension] - self.taken[dimension],
+        };
+        let slot = &mut slot[offset * part..(offset + self.taken[dimension]) * part];
+        let start = start + self.skipped[dimension] * stride;
+        if dimension + 1 == self.stored.len() {
+            return copy_rows(self.pad.sequences.values().bytes(), rows, start, self.taken[dimension], slot);
+        }
+        for (index, part) in slot.chunks_exact_mut(part.max(1)).enumerate() {
+            self.fill(dimension + 1, start + index * stride, part);
+        }
+    }
+}
+
+/// Whether each element is data.
+pub(super) fn mask(side: PadSide, members: &Members, range: Range<usize>, target: &mut [u8]) {
+    let slot: usize = members.union.iter().product();
+    if slot == 0 {
+        return;
+    }
+    for (member, slot) in range.zip(target.chunks_exact_mut(slot)) {
+        mark(side, members.extents(member), &members.union, slot);
+    }
+}
+
+/// Marks the data of one slot, dimension by dimension.
+fn mark(side: PadSide, extents: &[u32], union: &[usize], slot: &mut [u8]) {
+    let (Some((&extent, inner)), Some((&most, rest))) = (extents.split_first(), union.split_first()) else {
+        return slot.fill(1);
+    };
+    let part: usize = rest.iter().product();
+    let data = match side {
+        PadSide::Right => 0..number(extent),
+        PadSide::Left => most - number(extent)..most,
+    };
+    slot[..data.start * part].fill(0);
+    slot[data.end * part..].fill(0);
+    let data = &mut slot[data.start * part..data.end * part];
+    match rest.is_empty() {
+        true => data.fill(1),
+        false => data.chunks_exact_mut(part.max(1)).for_each(|part| mark(side, inner, rest, part)),
+    }
+}
+
+/// Fills with one element over and over.
+fn repeat(value: &[u8], target: &mut [u8]) {
+    match value.split_first() {
+        Some((&first, rest)) if rest.iter().all(|&byte| byte == first) => target.fill(first),
+        Some(_) => target.chunks_exact_mut(value.len()).for_each(|element| element.copy_from_slice(value)),
+        None => {}
+    }
+}
+
+fn number(extent: u32) -> usize {
+    usize::try_from(extent).unwrap_or(usize::MAX)
+}

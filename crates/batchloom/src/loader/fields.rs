@@ -1,0 +1,159 @@
+//! What a batch holds: its fields, by name and form, and the members that they are made of.
+
+use std::sync::Arc;
+
+use crate::cut::Rule;
+use crate::dataset::{Dataset, Field, SequenceDataset, Sequences};
+use crate::form::{Form, Labels, Members, Pad, PadSide, Source, is_integer};
+use crate::{Error, Plan, Result, Tensor, TensorDataset};
+
+/// The fields of every batch.
+#[derive(Debug)]
+pub(super) struct Fields {
+    pub(super) names: Arc<[String]>,
+    pub(super) forms: Vec<Form>,
+    /// Where samples have sizes: what makes members of the parts that a plan names.
+    pub(super) ragged: Option<Ragged>,
+}
+
+/// How samples are padded.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Padding {
+    pub(super) side: PadSide,
+    /// The bytes of one element of padding, for some of the fields by name.
+    pub(super) values: Vec<(String, Vec<u8>)>,
+    /// The field whose next tokens are labels.
+    pub(super) labels: Option<String>,
+}
+
+/// Samples that differ in size.
+#[derive(Debug)]
+pub(super) struct Ragged {
+    dataset: SequenceDataset,
+    multiple_of: u32,
+}
+
+impl Fields {
+    /// The fields of `dataset` in batches that `rule` makes.
+    pub(super) fn new(dataset: &Dataset, rule: &Rule, padding: &Padding) -> Result<Self> {
+        match dataset {
+            Dataset::Tensors(dataset) => Ok(Self::stacked(dataset)),
+            Dataset::Sequences(dataset) => Self::ragged(dataset, rule, padding),
+        }
+    }
+
+    fn stacked(dataset: &TensorDataset) -> Self {
+        let forms = dataset.fields().iter().zip(dataset.rows()).map(|(field, rows)| {
+            let shape = field.shape()[1..].to_vec();
+            Form::Stack(Source { rows, bytes: field.bytes().clone(), dtype: field.dtype(), shape })
+        });
+        Self { names: dataset.names().into(), forms: forms.collect(), ragged: None }
+    }
+
+    fn ragged(dataset: &SequenceDataset, rule: &Rule, padding: &Padding) -> Result<Self> {
+        if !dataset.own_sizes() && rule.limit().is_some() {
+            return Err(Error::ForeignSizes { rule: rule.name() });
+        }
+        let mut names = dataset.names().to_vec();
+        let mut forms = Vec::new();
+        for (name, field) in names.iter().zip(dataset.fields()) {
+            forms.push(match field {
+                Field::Fixed(rows) => Form::Stack(source(name, rows)?),
+                Field::Variable(sequences) if rule.packs() => Form::Pack(packable(name, sequences)?),
+                Field::Variable(sequences) => Form::Pad(pad(name, sequences, padding)?),
+            });
+        }
+        let mut add = |name: &str, form| {
+            names.push(name.to_owned());
+            forms.push(form);
+        };
+        match rule.packs() {
+            true => {
+                add("cu_seqlens", Form::Boundaries);
+                add("position_ids", Form::Positions);
+                add("segment_ids", Form::Segments);
+            }
+            false => {
+                add("attention_mask", Form::Mask(padding.side));
+                add("lengths", Form::Lengths);
+            }
+        }
+        add("index", Form::Index);
+        if let Some(field) = &padding.labels {
+            let sequences = tokens(dataset, field)?;
+            add("labels", Form::Labels(Labels { sequences, side: padding.side, packed: rule.packs() }));
+        }
+        let repeated = names.iter().enumerate().find(|(place, name)| names[..*place].contains(name));
+        if let Some((_, name)) = repeated {
+            return Err(Error::DuplicateField { name: name.clone() });
+        }
+        let ragged = Ragged { dataset: dataset.clone(), multiple_of: rule.multiple_of() };
+        Ok(Self { names: names.into(), forms, ragged: Some(ragged) })
+    }
+
+    /// The members of the batch that `rank` takes at `step`: in full where samples differ in size, else how many.
+    pub(super) fn members(&self, plan: &Plan, step: u64, rank: u32) -> Result<Members> {
+        let Some(Ragged { dataset, multiple_of }) = &self.ragged else {
+            let samples = plan.batch_len(step, rank)?;
+            return Ok(Members::uniform(usize::try_from(samples).unwrap_or(usize::MAX)));
+        };
+        let parts = plan.parts(step, rank)?;
+        let dimensions = dataset.guide().map_or(1, |guide| guide.varying().len());
+        let extents = match dataset.own_sizes() && dimensions == 1 {
+            true => parts.sizes,
+            false => {
+                let guide = dataset.guide().into_iter();
+                let sample = |&sample: &u64| usize::try_from(sample).unwrap_or(usize::MAX);
+                let all = guide
+                    .flat_map(|guide| parts.samples.iter().flat_map(move |it| guide.sizes_of(sample(it))));
+                all.collect()
+            }
+        };
+        Ok(Members::new(parts.samples, parts.starts, extents, dimensions, *multiple_of))
+    }
+}
+
+fn source(name: &str, rows: &Tensor) -> Result<Source> {
+    let walk = rows.layout().rows(rows.dtype().size());
+    let walk = walk.ok_or_else(|| Error::ScalarField { field: name.to_owned() })?;
+    Ok(Source {
+        rows: walk,
+        bytes: rows.bytes().clone(),
+        dtype: rows.dtype(),
+        shape: rows.shape()[1..].to_vec(),
+    })
+}
+
+fn packable(name: &str, sequences: &Sequences) -> Result<Sequences> {
+    match sequences.varying() {
+        [0] => Ok(sequences.clone()),
+        _ => Err(Error::NotPackable { field: name.to_owned() }),
+    }
+}
+
+fn pad(name: &str, sequences: &Sequences, padding: &Padding) -> Result<Pad> {
+    let expected = sequences.values().dtype().size();
+    let given = padding.values.iter().find(|(field, _)| field == name);
+    let value = given.map_or_else(|| vec![0; expected], |(_, value)| value.clone());
+    match value.len() {
+        found if found == expected => Ok(Pad { sequences: sequences.clone(), value, side: padding.side }),
+        found => Err(Error::PadValue { field: name.to_owned(), found, expected }),
+    }
+}
+
+/// The sequences of tokens that a field holds.
+fn tokens(dataset: &SequenceDataset, field: &str) -> Result<Sequences> {
+    let refused = |reason: String| Error::Labels { reason };
+    let place = dataset.names().iter().position(|name| name == field);
+    let place = place.ok_or_else(|| refused(format!("there is no field {field}")))?;
+    match &dataset.fields()[place] {
+        Field::Variable(sequences) if sequences.values().shape().len() > 1 || sequences.varying() != [0] => {
+            Err(refused(format!("field {field} holds more than one number a place")))
+        }
+        Field::Variable(sequences) if is_integer(sequences.values().dtype()) => Ok(sequences.clone()),
+        Field::Variable(sequences) => {
+            Err(refused(format!("field {field} holds {}, not integers", sequences.values().dtype())))
+        }
+        Field::Fixed(_) => Err(refused(format!("field {field} does not vary in length"))),
+    }
+}

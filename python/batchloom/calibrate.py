@@ -1,0 +1,154 @@
+"""What batches cost a model of yours, by measuring it."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import numpy
+from batchloom.arguments import whole
+from batchloom.cut import CostModel
+from batchloom.errors import ArgumentError
+
+# A spread of shapes: few and many samples, short and long, up to some ten thousand elements.
+SHAPES = tuple(
+    (samples, length)
+    for length in (8, 32, 128, 512, 1024)
+    for samples in (1, 4, 16, 64, 256)
+    if samples * length <= 16_384
+)
+# Each shape is run until it took this long or often, then the median counts.
+SECONDS = 0.2
+MOST_RUNS = 20
+# A fit whose median error is larger is not to be relied on.
+POOR = 0.2
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How well a cost model fits what was measured.
+
+    Attributes:
+        shapes: The shapes that were run: (samples, length).
+        seconds: What each took: the median of its runs.
+        predicted: What the model says of each.
+        error: The median of the relative errors.
+        worst: The largest of them.
+    """
+
+    shapes: tuple[tuple[int, int], ...]
+    seconds: tuple[float, ...]
+    predicted: tuple[float, ...]
+    error: float
+    worst: float
+
+    def __str__(self) -> str:
+        rows = [
+            f"{samples:>8} x {length:<8} {found * 1e3:>12.3f} {said * 1e3:>12.3f} {said / found - 1:>+8.0%}"
+            for (samples, length), found, said in zip(self.shapes, self.seconds, self.predicted, strict=True)
+        ]
+        head = f"{'samples':>8} x {'length':<8} {'measured/ms':>12} {'model/ms':>12} {'error':>8}"
+        return "\n".join([head, *rows, f"median error {self.error:.1%}, largest {self.worst:.1%}"])
+
+
+def calibrate(
+    step: Callable[[int, int], Any], shapes: Iterable[tuple[int, int]] | None = None, device: Any = None
+) -> CostModel:
+    """Time ``step`` on batches of several shapes and return the cost model that fits best, in seconds.
+
+        def step(samples, length):
+            model(torch.zeros(samples, length, dtype=torch.long))
+
+        rule = bl.CostOptimal(bl.calibrate(step))
+
+    The coefficients are those of least squares of the relative errors, none below 0. ``model.fit`` says how well
+    they fit; print it.
+
+    Args:
+        step: Runs the model, forward or a whole training step, on a batch of ``samples`` samples of
+            ``length`` elements.
+        shapes: (samples, length) of the batches; at least 3, differing in both. ``None`` for a spread up to 16 384
+            elements. Choose them near those that you will run: a model is good where it was measured.
+        device: The torch device that ``step`` works on, so that the clock waits for it; ``None`` for the CPU.
+
+    Returns:
+        The model, with its ``fit``.
+
+    Raises:
+        ArgumentError: Too few shapes, or shapes that are none.
+
+    Warns:
+        UserWarning: The median of the relative errors is above 20 %: the step does not cost what the model can say.
+    """
+    tried = _shapes(SHAPES if shapes is None else shapes)
+    wait = _wait(device)
+    seconds = tuple(_seconds(step, samples, length, wait) for samples, length in tried)
+    fixed, per_token, per_pair = _least_squares(tried, seconds)
+    plain = CostModel(fixed, per_token, per_pair)
+    predicted = tuple(plain.cost(samples, length) for samples, length in tried)
+    errors = [abs(said / found - 1) for said, found in zip(predicted, seconds, strict=True)]
+    fit = Fit(tried, seconds, predicted, median(errors), max(errors))
+    if fit.error > POOR:
+        warnings.warn(
+            f"the cost model fits poorly: its median error is {fit.error:.0%}, the largest {fit.worst:.0%}; "
+            "print(model.fit) shows where; measure shapes nearer to those that you will run, on a quiet machine",
+            stacklevel=2,
+        )
+    return CostModel(fixed, per_token, per_pair, fit)
+
+
+def _shapes(shapes: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    tried = tuple((whole("samples", samples, least=1), whole("length", length, least=1)) for samples, length in shapes)
+    if len(set(tried)) < 3:
+        raise ArgumentError(f"there are {len(set(tried))} distinct shapes; expected at least 3 to fit 3 coefficients")
+    return tried
+
+
+def _wait(device: Any) -> Callable[[], None]:
+    """Return what waits until the device has done what it was asked."""
+    if device is None or str(device).partition(":")[0] == "cpu":
+        return lambda: None
+    torch = sys.modules.get("torch")
+    if torch is None:
+        raise ArgumentError(f"device is {device}, and torch is not imported; expected None or a torch device")
+    return lambda: torch.accelerator.synchronize(device)
+
+
+def _seconds(step: Callable[[int, int], Any], samples: int, length: int, wait: Callable[[], None]) -> float:
+    """Return the median of some runs, the first of which warms up and does not count."""
+    step(samples, length)
+    wait()
+    runs: list[float] = []
+    while len(runs) < MOST_RUNS and (len(runs) < 3 or sum(runs) < SECONDS):
+        start = time.perf_counter()
+        step(samples, length)
+        wait()
+        runs.append(max(time.perf_counter() - start, 1e-9))
+    return median(runs)
+
+
+def _least_squares(shapes: tuple[tuple[int, int], ...], seconds: tuple[float, ...]) -> tuple[float, float, float]:
+    """Return the coefficients, none below 0, of the least sum of squared relative errors.
+
+    Three unknowns: of the solutions in which some of them are 0, the best one without a negative number is the answer.
+    """
+    rows = numpy.array([(1.0, samples * length, samples * length**2) for samples, length in shapes])
+    rows /= numpy.array(seconds)[:, None]
+    scale = numpy.abs(rows).max(axis=0)
+    rows /= scale
+    ones = numpy.ones(len(rows))
+    best, least = numpy.zeros(3), numpy.inf
+    for columns in itertools.chain.from_iterable(itertools.combinations(range(3), count) for count in (1, 2, 3)):
+        found = numpy.zeros(3)
+        found[list(columns)] = numpy.linalg.lstsq(rows[:, columns], ones, rcond=None)[0]
+        error = float(((rows @ found - ones) ** 2).sum())
+        if (found >= 0).all() and error < least:
+            best, least = found, error
+    fixed, per_token, per_pair = (best / scale).tolist()
+    return fixed, per_token, per_pair

@@ -1,0 +1,290 @@
+"""Samples that differ in size: sequences of any length, arrays of any extents."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+from batchloom import _native, exchange
+from batchloom.arguments import U32
+from batchloom.errors import ArgumentError, DataError, DTypeError, RangeError
+from batchloom.sizes import Sizes, checked, read
+
+EXTRA = ("attention_mask", "lengths", "cu_seqlens", "max_seqlen", "position_ids", "segment_ids", "index")
+
+
+class SequenceDataset:
+    """Sequences of any length, and whatever belongs to each.
+
+    A variable field, one whose samples differ in size, is one of
+
+    - a list of arrays (NumPy, torch or JAX, of one element type) or of lists of numbers: concatenated once, so that
+      a million sequences are two arrays and not a million objects;
+    - a tuple ``(values, offsets)``: sample ``k`` is ``values[offsets[k]:offsets[k + 1]]``;
+    - a tuple ``(values, shapes)`` with flat values and shapes ``[samples, rank]``, for samples of any rank;
+    - an Arrow array of lists: pyarrow, polars, pandas, or anything else with the Arrow PyCapsule interface;
+    - a nested torch tensor.
+
+    All but lists of arrays are borrowed, not copied. Samples may differ in any of their dimensions: a spectrogram
+    ``[80, time]`` in the second, an image ``[height, width, 3]`` in two. The size of a sample is the product of its
+    lengths in these. All variable fields (tokens, masks, labels of tokens) share their sizes, sample by sample.
+
+    A fixed field is an array ``[samples, ...]``, as for :class:`batchloom.TensorDataset`.
+
+    What a batch holds follows from the rule:
+
+    - *padded* (all rules but ``Packing``): a dict of the fields, variable ones ``[samples, length, ...]``, plus
+      ``attention_mask`` (bool, ``[samples, length]``: where there is data), ``lengths`` and ``index`` (int64,
+      ``[samples]``).
+    - *packed* (``Packing``): a dict of the fields, variable ones concatenated ``[elements, ...]``, plus
+      ``cu_seqlens`` (int32, ``[samples + 1]``, begins with 0), ``max_seqlen`` (an int), ``position_ids`` (int64) and
+      ``segment_ids`` (int32, from 0), both ``[elements]``, and ``index`` (int64, ``[samples]``).
+
+    The samples of a batch come longest first (but in order with ``FixedSize``); ``index`` says which they are.
+
+    Args:
+        fields: The fields by name.
+        sizes: Numbers to sort, count and budget by in place of the sizes, one for each sample.
+
+    Raises:
+        ArgumentError: A name that batches use themselves.
+        DataError: Fields that disagree, the message names the sample; offsets that decrease or leave the values;
+            nulls; no variable field.
+        DTypeError: An element type that cannot be moved as bytes; lists of arrays of several types.
+        DeviceError: A tensor on another device than the CPU.
+    """
+
+    def __init__(self, *, sizes: Any = None, **fields: Any) -> None:
+        if not fields:
+            raise DataError("the dataset has no fields; expected at least one sequence field, by name")
+        for name in fields:
+            if name in EXTRA:
+                raise ArgumentError(f"a field is named {name}, which batches use themselves; expected another name")
+        self._own = None if sizes is None else checked(sizes)
+        self._fields: dict[str, Variable | exchange.Field] = {
+            name: variable(name, data) if is_variable(data) else exchange.Field(name, data)
+            for name, data in fields.items()
+        }
+        native = [(name, field._native()) for name, field in self._fields.items()]
+        own = None if self._own is None else _native.borrow(self._own, "sizes")
+        self._engine = _native.Dataset.sequences(native, own)
+        self._sizes = read(self._engine.sizes())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the fields."""
+        return tuple(self._fields)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields: fixed ones as they were given, variable ones as ``(values, offsets)`` or ``(values, shapes)``."""
+        return {name: field.data for name, field in self._fields.items()}
+
+    @property
+    def sizes(self) -> Sizes:
+        """What plans sort, count and budget by: the size of each sample, or what was given as ``sizes``."""
+        return self._sizes
+
+    def __len__(self) -> int:
+        """Return the number of samples."""
+        return len(self._engine)
+
+    def __getitem__(self, sample: int) -> dict[str, Any]:
+        """Return one sample: a dict of arrays, views of the fields."""
+        sample = operator.index(sample)
+        if not -len(self) <= sample < len(self):
+            raise RangeError(f"sample {sample} is outside the dataset; expected 0 <= sample < {len(self)}")
+        return {name: field.row(sample % len(self)) for name, field in self._fields.items()}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.fields, self._own)
+
+    def __repr__(self) -> str:
+        fields = ", ".join(repr(field) for field in self._fields.values())
+        return f"SequenceDataset({fields}; {len(self)} samples)"
+
+    def _native_dataset(self) -> _native.Dataset:
+        return self._engine
+
+    def _check(self) -> None:
+        """Raise if an array no longer is where it was borrowed."""
+        for field in self._fields.values():
+            field.check()
+
+    def _pad_values(self, pad_value: Any) -> list[tuple[str, bytes]]:
+        """The bytes of one element of padding, for each variable field where that is not zeros."""
+        fields = {name: field for name, field in self._fields.items() if isinstance(field, Variable)}
+        if not isinstance(pad_value, dict):
+            pad_value = dict.fromkeys(fields, pad_value)
+        for name in pad_value:
+            if name not in fields:
+                raise ArgumentError(f"pad_value names {name!r}; expected a variable field: {', '.join(fields)}")
+        return [(name, fields[name].element(value)) for name, value in pad_value.items()]
+
+    def _split(self, output: str | None, names: Sequence[str]) -> exchange.Split:
+        first = next(field for field in self._fields.values() if isinstance(field, Variable))
+        frameworks = [output or self._fields.get(name, first).framework for name in names]
+        for name, field in self._fields.items():
+            exchange.require(output or field.framework, field.dtype, name)
+        return exchange.single(tuple(names), frameworks)
+
+
+class Variable:
+    """One variable field: flat storage, and where each sample lies in it."""
+
+    def __init__(self, label: str, values: Any, *, offsets: Any = None, shapes: Any = None) -> None:
+        self.values = exchange.Field(label, values)
+        self._offsets, self._shapes = offsets, shapes
+        tensor = self.values.tensor
+        if shapes is None:
+            self._sequences = _native.Sequences.from_offsets(label, tensor, _native.borrow(offsets, label))
+        else:
+            self._sequences = _native.Sequences.from_shapes(label, tensor, _native.borrow(shapes, label))
+            ends = numpy.cumsum(numpy.prod(shapes, axis=1, dtype=numpy.int64))
+            self._offsets = numpy.concatenate([numpy.zeros(1, numpy.int64), ends])
+
+    @property
+    def framework(self) -> str:
+        """What the values came in."""
+        return self.values.framework
+
+    @property
+    def dtype(self) -> str:
+        """The element's type."""
+        return self.values.dtype
+
+    @property
+    def data(self) -> Any:
+        """The field in a form that makes it again."""
+        return self.values.array, self._offsets if self._shapes is None else self._shapes
+
+    def row(self, sample: int) -> Any:
+        """Return one sample."""
+        start, end = int(self._offsets[sample]), int(self._offsets[sample + 1])
+        part = self.values.slice(start, end)
+        return part if self._shapes is None else part.reshape(tuple(map(int, self._shapes[sample])))
+
+    def element(self, value: Any) -> bytes:
+        """Return the bytes of ``value`` as an element.
+
+        Raises:
+            ArgumentError: The type does not have it.
+        """
+        return exchange.element(self.values.label, self.dtype, value)
+
+    def check(self) -> None:
+        """Raise if the values no longer are where they were borrowed."""
+        self.values.check()
+
+    def _native(self) -> _native.Sequences:
+        return self._sequences
+
+    def __repr__(self) -> str:
+        return f"{self.values.label}: {self.dtype} sequences"
+
+
+def is_variable(data: Any) -> bool:
+    """Whether samples of ``data`` differ in size."""
+    if isinstance(data, list) or (isinstance(data, tuple) and len(data) == 2):
+        return True
+    if getattr(data, "is_nested", False):
+        return True
+    return not hasattr(data, "__dlpack__") and _is_arrow(data)
+
+
+def variable(label: str, data: Any) -> Variable:
+    """Return the variable field that ``data`` stands for."""
+    if isinstance(data, list):
+        return _from_list(label, data)
+    if getattr(data, "is_nested", False):
+        return _from_nested(label, data)
+    if not isinstance(data, tuple):
+        values, offsets = _native.borrow_lists(data, label)
+        return Variable(label, numpy.from_dlpack(values), offsets=numpy.from_dlpack(offsets))
+    values, places = data
+    places = numpy.asarray(places)
+    if places.dtype.kind not in "iu" or places.ndim not in (1, 2):
+        raise DataError(
+            f"field {label} has offsets of type {places.dtype} and shape {places.shape}; expected integers: offsets "
+            "[samples + 1], or shapes [samples, rank]"
+        )
+    if places.ndim == 2:
+        return _with_shapes(label, values, places)
+    if len(places) < 1:
+        raise DataError(f"field {label} has no offsets; expected one more than there are samples")
+    return Variable(label, values, offsets=places.astype(numpy.int64))
+
+
+def _with_shapes(label: str, values: Any, shapes: Any) -> Variable:
+    wrong = (shapes < 0) | (shapes > U32)
+    if wrong.any():
+        sample = int(wrong.any(axis=1).argmax())
+        raise DataError(
+            f"field {label}: sample {sample} has shape {shapes[sample].tolist()}; expected lengths of at least 0"
+        )
+    return Variable(label, values, shapes=numpy.ascontiguousarray(shapes, numpy.uint32))
+
+
+def _from_nested(label: str, data: Any) -> Variable:
+    import torch
+
+    if data.layout == torch.jagged and data.lengths() is None and getattr(data, "_ragged_idx", 1) == 1:
+        return Variable(label, data.values().detach(), offsets=data.offsets().numpy().astype(numpy.int64))
+    return _from_list(label, list(data.detach().unbind()))
+
+
+def _from_list(label: str, samples: list[Any]) -> Variable:
+    if not samples:
+        raise DataError(f"field {label} is an empty list; expected at least one sample")
+    arrays = [_array(label, place, sample) for place, sample in enumerate(samples)]
+    first = arrays[0]
+    for place, array in enumerate(arrays):
+        if type(array) is not type(first) or array.dtype != first.dtype or array.ndim != first.ndim:
+            raise DTypeError(
+                f"field {label}: sample {place} is a {type(array).__name__} of {array.dtype} with {array.ndim} "
+                f"dimensions, sample 0 a {type(first).__name__} of {first.dtype} with {first.ndim}; expected the same"
+            )
+    shapes = numpy.array([array.shape for array in arrays], dtype=numpy.int64)
+    if (shapes[:, 1:] == shapes[0, 1:]).all():
+        offsets = numpy.concatenate([numpy.zeros(1, numpy.int64), numpy.cumsum(shapes[:, 0])])
+        return Variable(label, _concatenated(arrays), offsets=offsets)
+    return _with_shapes(label, _concatenated([array.reshape(-1) for array in arrays]), shapes)
+
+
+def _array(label: str, place: int, sample: Any) -> Any:
+    """Return a sample as an array of at least one dimension."""
+    if isinstance(sample, list | tuple):
+        sample = numpy.asarray(sample) if len(sample) else numpy.zeros(0, numpy.int64)
+    if not hasattr(sample, "dtype") or not hasattr(sample, "shape"):
+        raise DataError(
+            f"field {label}: sample {place} is a {type(sample).__name__}; expected an array or a list of numbers"
+        )
+    if sample.ndim == 0:
+        raise DataError(f"field {label}: sample {place} is a scalar; expected at least one dimension")
+    return sample
+
+
+def _concatenated(arrays: list[Any]) -> Any:
+    """Return arrays of one framework as one of them."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(arrays[0], torch.Tensor):
+        for place, array in enumerate(arrays):
+            if array.device.type != "cpu":
+                return array  # whose device is refused by name
+            arrays[place] = array.detach()
+        return torch.cat(arrays)
+    jax = sys.modules.get("jax")
+    if jax is not None and isinstance(arrays[0], jax.Array):
+        return jax.numpy.concatenate(arrays)
+    return numpy.concatenate(arrays)
+
+
+def _is_arrow(data: Any) -> bool:
+    return hasattr(data, "__arrow_c_array__") or hasattr(data, "__arrow_c_stream__")
+
+
+def _rebuild(kind: type[SequenceDataset], fields: dict[str, Any], sizes: Any) -> SequenceDataset:
+    return kind(sizes=sizes, **fields)
