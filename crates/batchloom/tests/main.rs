@@ -14,4 +14,5 @@ mod order;
 mod plan;
 mod resume;
 mod rules;
+mod sequences;
 mod threads;
