@@ -555,3 +555,43 @@ fn bad_input() {
         Err(Error::SizeTooLarge { sample: 0, .. })
     ));
 }
+
+/// What each rule makes of the same samples is a promise across releases.
+#[test]
+fn golden() {
+    let sizes: Vec<u32> = (0..300_u32).map(|sample| sample.wrapping_mul(2_654_435_761) >> 24).collect();
+    let cost = CostModel::new(500.0, 1.0, 0.01).unwrap();
+    let rules: [Rule; 5] = [
+        FixedSize::new(7).unwrap().into(),
+        LengthBuckets::new(8).unwrap().pool(5).unwrap().into(),
+        TokenBudget::new(1000)
+            .unwrap()
+            .max_length_spread(40)
+            .multiple_of(8)
+            .unwrap()
+            .pool(100)
+            .unwrap()
+            .into(),
+        CostOptimal::new(cost).max_tokens(2000).unwrap().pool(100).unwrap().into(),
+        Packing::new(200).unwrap().overflow(Overflow::Split).pool(100).unwrap().into(),
+    ];
+    let plans = rules.map(|rule| {
+        let builder = Plan::builder(300).sizes(Sizes::new(sizes.clone())).rule(rule).shuffle(true).seed(7);
+        builder.epoch(3).world(2).balance(true).largest_first(true).build().unwrap()
+    });
+    let text: Vec<String> = plans
+        .iter()
+        .map(|plan| {
+            let steps: Vec<Vec<Vec<u64>>> =
+                (0..plan.steps()).map(|step| plan.step(step).unwrap().batches).collect();
+            let steps = serde_json::to_string(&steps).unwrap();
+            format!("{{\"fingerprint\": \"{}\", \"steps\": {steps}}}", plan.fingerprint())
+        })
+        .collect();
+    let text = format!("[\n{}\n]\n", text.join(",\n"));
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/rules.json");
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(path, &text).unwrap();
+    }
+    assert_eq!(text, std::fs::read_to_string(path).unwrap());
+}
