@@ -242,10 +242,14 @@ def _from_list(label: str, samples: list[Any]) -> Variable:
     arrays = [_array(label, place, sample) for place, sample in enumerate(samples)]
     first = arrays[0]
     for place, array in enumerate(arrays):
-        if type(array) is not type(first) or array.dtype != first.dtype or array.ndim != first.ndim:
+        if type(array) is not type(first) or array.dtype != first.dtype:
             raise DTypeError(
-                f"field {label}: sample {place} is a {type(array).__name__} of {array.dtype} with {array.ndim} "
-                f"dimensions, sample 0 a {type(first).__name__} of {first.dtype} with {first.ndim}; expected the same"
+                f"field {label}: sample {place} is a {type(array).__name__} of {array.dtype}, sample 0 a "
+                f"{type(first).__name__} of {first.dtype}; expected the same"
+            )
+        if array.ndim != first.ndim:
+            raise DataError(
+                f"field {label}: sample {place} has {array.ndim} dimensions, sample 0 has {first.ndim}; expected the same"
             )
     shapes = numpy.array([array.shape for array in arrays], dtype=numpy.int64)
     if (shapes[:, 1:] == shapes[0, 1:]).all():

@@ -48,7 +48,7 @@ impl Pool {
             Some(place) => Ok(free.swap_remove(place)),
             None => {
                 drop(free);
-                Buffer::new(bytes)
+                Buffer::new(rounded(bytes))
             }
         }
     }
@@ -75,6 +75,12 @@ impl Pool {
     fn lock(&self) -> MutexGuard<'_, Vec<Buffer>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// `bytes` with up to a quarter more, so that blocks of about one size fit each other's buffers.
+fn rounded(bytes: usize) -> usize {
+    let grain = (bytes / 4 + 1).checked_next_power_of_two();
+    grain.and_then(|grain| bytes.checked_next_multiple_of(grain / 2)).unwrap_or(bytes)
 }
 
 /// A buffer in use, as the owner of a block's bytes: returns to its pool when dropped, if there still is a pool. It does
