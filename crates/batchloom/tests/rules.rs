@@ -428,6 +428,49 @@ proptest! {
         prop_assert!((found - least[sizes.len()]).abs() <= 1e-9 * found.max(1.0), "{found} {}", least[sizes.len()]);
     }
 
+    /// `TokenBudget`: from the longest sample down, each into the last batch if that stays within every limit.
+    #[test]
+    fn token_budget_by_definition(
+        sizes in prop::collection::vec(0_u32..60, 1..150),
+        tokens in 20_u64..200,
+        spread in prop::option::of(0_u32..20),
+        samples in prop::option::of(1_u64..9),
+        multiple_of in 1_u32..9,
+        real in any::<bool>(),
+        oversize in oversize(),
+    ) {
+        let rule = TokenBudget::new(tokens).unwrap().multiple_of(multiple_of).unwrap().oversize(oversize);
+        let rule = rule.count(if real { Count::Real } else { Count::Padded });
+        let rule = spread.map_or(rule, |spread| rule.max_length_spread(spread));
+        let rule = samples.map_or(rule, |samples| rule.max_samples(samples).unwrap());
+        let plan = Plan::builder(sizes.len() as u64).sizes(Sizes::new(sizes.clone())).rule(rule).build();
+        let most = if real { tokens } else { tokens - tokens % u64::from(multiple_of) } as u32;
+        let mut lengths: Vec<u32> = match oversize {
+            Oversize::Drop => sizes.into_iter().filter(|&size| size <= most).collect(),
+            Oversize::Truncate => sizes.into_iter().map(|size| size.min(most)).collect(),
+            _ => sizes,
+        };
+        lengths.sort_unstable_by_key(|&length| std::cmp::Reverse(length));
+        let mut expected: Vec<Vec<u32>> = Vec::new();
+        for length in lengths {
+            let fits = |batch: &&mut Vec<u32>| {
+                let count = batch.len() as u64 + 1;
+                let padded = count * u64::from(batch[0].next_multiple_of(multiple_of));
+                let sum = batch.iter().chain([&length]).map(|&length| u64::from(length)).sum();
+                (if real { sum } else { padded }) <= tokens
+                    && samples.is_none_or(|samples| count <= samples)
+                    && spread.is_none_or(|spread| batch[0] - length <= spread)
+                    && batch[0] <= most
+            };
+            match expected.last_mut().filter(fits) {
+                Some(batch) => batch.push(length),
+                None => expected.push(vec![length]),
+            }
+        }
+        let found = plan.map(|plan| seen(&plan).into_iter().flatten().map(|parts| parts.sizes).collect());
+        prop_assert_eq!(found.unwrap_or_else(|_| Vec::new()), expected);
+    }
+
     /// `Packing` makes as many bins as best fit does, written the obvious way.
     #[test]
     fn packing_is_best_fit_decreasing(mut sizes in prop::collection::vec(0_u32..120, 1..200), capacity in 120_u64..500) {

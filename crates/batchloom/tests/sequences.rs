@@ -207,6 +207,64 @@ proptest! {
     }
 }
 
+/// Batches that several threads fill in parts, and blocks that hold what fits.
+#[test]
+fn large_batches_are_filled_in_parts_and_blocks_hold_what_fits() {
+    let lengths: Vec<u32> = (0..600).map(|sample| sample * 7 % 41).collect();
+    let total: usize = lengths.iter().map(|&length| length as usize).sum();
+    let mut offsets = vec![0_i64];
+    offsets.extend(lengths.iter().scan(0, |end, &length| {
+        *end += i64::from(length);
+        Some(*end)
+    }));
+    let wide = Tensor::from_vec((0..total * 1024).map(|at| at as u32).collect(), &[total, 1024]).unwrap();
+    let dataset = || {
+        let sequences = Sequences::new("x", wide.clone(), &offsets).unwrap();
+        SequenceDataset::new().variable("x", sequences).build().unwrap()
+    };
+    let rules: [Rule; 2] = [Packing::new(700).unwrap().into(), LengthBuckets::new(30).unwrap().into()];
+    for rule in rules {
+        let block_bytes = 6 << 20;
+        let loader = Loader::builder(dataset()).rule(rule.clone()).shuffle(true).num_threads(3);
+        let loader = loader.block_bytes(block_bytes).build().unwrap();
+        let plan = loader.plan(0);
+        let mut step = 0;
+        for block in loader.blocks().unwrap() {
+            let batches: Vec<Batch> = block.unwrap().batches().collect();
+            let bytes = |batch: &Batch| {
+                let fields =
+                    batch.fields().iter().map(|field| field.layout().elements() * field.dtype().size());
+                fields.sum::<usize>()
+            };
+            assert!(batches.len() == 1 || batches.iter().map(bytes).sum::<usize>() <= block_bytes);
+            for batch in &batches {
+                let parts = plan.parts(step, 0).unwrap();
+                let x = values::<u32>(batch, "x");
+                let width = x.len() / 1024 / parts.samples.len();
+                let mut at = 0;
+                for (place, (&sample, &size)) in parts.samples.iter().zip(&parts.sizes).enumerate() {
+                    let first = offsets[sample as usize] as usize * 1024;
+                    let start = if matches!(rule, Rule::Packing(_)) { at } else { place * width };
+                    let expected: Vec<u32> =
+                        (first..first + size as usize * 1024).map(|at| at as u32).collect();
+                    assert_eq!(x[start * 1024..(start + size as usize) * 1024], expected);
+                    at += size as usize;
+                }
+                if let Rule::Packing(_) = rule {
+                    let ends = parts.sizes.iter().scan(0, |end, &size| {
+                        *end += size as i32;
+                        Some(*end)
+                    });
+                    let ends: Vec<i32> = [0].into_iter().chain(ends).collect();
+                    assert_eq!(values::<i32>(batch, "cu_seqlens"), ends);
+                }
+                step += 1;
+            }
+        }
+        assert_eq!(step, plan.steps());
+    }
+}
+
 /// What cannot be a dataset, or a loader over it, says which sample it is about.
 #[test]
 fn bad_input() {
