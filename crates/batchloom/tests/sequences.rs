@@ -47,7 +47,9 @@ fn values<T: batchloom::tensor::Element>(batch: &Batch, field: &str) -> Vec<T> {
 fn booleans(batch: &Batch, field: &str) -> Vec<bool> {
     let mask = batch.field(field).unwrap();
     let offset = mask.layout().offset();
-    mask.bytes()[offset..offset + mask.layout().elements()].iter().map(|&byte| byte == 1).collect()
+    let bytes = &mask.bytes()[offset..offset + mask.layout().elements()];
+    assert!(bytes.iter().all(|&byte| byte <= 1), "a boolean is 0 or 1");
+    bytes.iter().map(|&byte| byte == 1).collect()
 }
 
 fn next_tokens(tokens: &[i32]) -> Vec<i64> {
