@@ -147,10 +147,10 @@ fn copy_runs(source: &[u8], start: usize, steps: &[(usize, isize)], run: usize, 
 #[inline(always)]
 fn prefetch_row(source: &[u8], start: usize, bytes: usize) {
     for line in (0..bytes.min(ASKED)).step_by(LINE) {
-        prefetch(source, start + line);
+        prefetch(source, start.wrapping_add(line));
     }
     if bytes > 8 {
-        prefetch(source, start + bytes - 1);
+        prefetch(source, start.wrapping_add(bytes - 1));
     }
 }
 
