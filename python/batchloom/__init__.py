@@ -11,7 +11,7 @@ Importing this starts no thread and imports no framework but NumPy.
 
 from batchloom._native import __version__
 from batchloom.calibrate import calibrate
-from batchloom.cut import CostModel, CostOptimal, FixedSize, LengthBuckets, Packing, TokenBudget
+from batchloom.cut import CostModel, CostOptimal, FixedSize, LengthBuckets, Packing, Rule, TokenBudget
 from batchloom.dataset import TensorDataset
 from batchloom.errors import (
     ArgumentError,
@@ -44,6 +44,7 @@ __all__ = [
     "Place",
     "Plan",
     "RangeError",
+    "Rule",
     "SequenceDataset",
     "StateError",
     "Step",

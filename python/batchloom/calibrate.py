@@ -86,6 +86,8 @@ def calibrate(
     Warns:
         UserWarning: The median of the relative errors is above 20 %: the step does not cost what the model can say.
     """
+    if not callable(step):
+        raise ArgumentError(f"step is {step!r}; expected a function of (samples, length)")
     tried = _shapes(SHAPES if shapes is None else shapes)
     wait = _wait(device)
     seconds = tuple(_seconds(step, samples, length, wait) for samples, length in tried)
@@ -104,7 +106,11 @@ def calibrate(
 
 
 def _shapes(shapes: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    tried = tuple((whole("samples", samples, least=1), whole("length", length, least=1)) for samples, length in shapes)
+    try:
+        pairs = [(samples, length) for samples, length in shapes]
+    except (TypeError, ValueError):
+        raise ArgumentError(f"shapes is {shapes!r}; expected pairs (samples, length)") from None
+    tried = tuple((whole("samples", samples, least=1), whole("length", length, least=1)) for samples, length in pairs)
     if len(set(tried)) < 3:
         raise ArgumentError(f"there are {len(set(tried))} distinct shapes; expected at least 3 to fit 3 coefficients")
     return tried
@@ -117,7 +123,11 @@ def _wait(device: Any) -> Callable[[], None]:
     torch = sys.modules.get("torch")
     if torch is None:
         raise ArgumentError(f"device is {device}, and torch is not imported; expected None or a torch device")
-    return lambda: torch.accelerator.synchronize(device)
+    try:
+        known = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise ArgumentError(f"device is {device!r}, which torch does not know: {error}") from None
+    return lambda: torch.accelerator.synchronize(known)
 
 
 def _seconds(step: Callable[[int, int], Any], samples: int, length: int, wait: Callable[[], None]) -> float:

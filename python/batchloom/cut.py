@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import TYPE_CHECKING, Protocol
 
 from batchloom import _native
@@ -143,10 +144,7 @@ class CostModel:
 
     def __post_init__(self) -> None:
         for name in ("fixed", "per_token", "per_pair"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-                raise ArgumentError(f"{name} is {value!r}; expected a finite number of at least 0")
-            object.__setattr__(self, name, float(value))
+            object.__setattr__(self, name, _cost(name, getattr(self, name)))
         if not (self.fixed or self.per_token or self.per_pair):
             raise ArgumentError("fixed, per_token and per_pair are 0; expected a cost in at least one of them")
 
@@ -239,6 +237,17 @@ def rule(batch_size: int | None, batching: Rule | None) -> Rule:
     if not isinstance(batching, RULES):
         raise ArgumentError(f"batching is {batching!r}; expected a rule such as FixedSize(64)")
     return batching
+
+
+def _cost(name: str, value: object) -> float:
+    """Return ``value`` as a number that a cost can be."""
+    try:
+        number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number) or number < 0:
+        raise ArgumentError(f"{name} is {value!r}; expected a finite number of at least 0")
+    return number
 
 
 def _whole(instance: object, *names: str, least: int = 1, most: int | None = None) -> None:

@@ -83,7 +83,7 @@ class TensorDataset:
             field.check()
 
     def _pad_values(self, pad_value: Any) -> list[tuple[str, bytes]]:
-        if isinstance(pad_value, dict) or pad_value != 0:
+        if not isinstance(pad_value, int | float) or pad_value != 0:
             raise ArgumentError(f"pad_value is {pad_value!r}; rows of one shape are not padded")
         return []
 

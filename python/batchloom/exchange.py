@@ -34,7 +34,7 @@ class Field:
     def __init__(self, label: str, array: Any) -> None:
         self.label = label
         self.array = array
-        self.framework = _framework_of(label, array)
+        self.framework = framework_of(label, array)
         self._module = _module(self.framework)
         self.tensor = _borrow(self._module, array, label)
         self._address = self._module.address(array, label)
@@ -154,17 +154,30 @@ def element(label: str, dtype: str, value: Any) -> bytes:
         ArgumentError: The type does not have that value.
     """
     try:
-        value_bytes: bytes = _module("numpy" if hasattr(numpy, dtype) else "torch").element(dtype, value)
+        return _element(dtype, value)
     except (ValueError, TypeError, OverflowError) as error:
         raise ArgumentError(f"pad_value is {value!r}, which field {label} of {dtype} cannot hold: {error}") from None
-    return value_bytes
+
+
+def _element(dtype: str, value: Any) -> bytes:
+    try:
+        found: bytes = _module("numpy").element(dtype, value)
+    except ModuleNotFoundError:
+        # A type that NumPy has only through a package, which is not there; then it came from torch.
+        found = _module("torch").element(dtype, value)
+    return found
 
 
 def _cut(views: Sequence[Callable[[Tensor], Any]], tensors: Sequence[Tensor]) -> Iterator[tuple[Any, ...]]:
     return zip(*(view(tensor) for view, tensor in zip(views, tensors, strict=True)), strict=True)
 
 
-def _framework_of(label: str, array: Any) -> str:
+def framework_of(label: str, array: Any) -> str:
+    """Return what an array came in.
+
+    Raises:
+        DataError: It is none.
+    """
     for framework, kind in (("torch", "Tensor"), ("numpy", "ndarray"), ("jax", "Array")):
         module = sys.modules.get(framework)
         if module is not None and isinstance(array, getattr(module, kind)):

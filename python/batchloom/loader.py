@@ -94,6 +94,8 @@ class DataLoader:
         self._dataset = dataset
         self._batching = rule(batch_size, batching)
         self._rank, self._world = place(rank, world)
+        if labels is not None and not isinstance(labels, str):
+            raise ArgumentError(f"labels is {labels!r}; expected None or the name of a field")
         if labels is not None and not isinstance(dataset, SequenceDataset):
             raise ArgumentError(f"labels is {labels!r}; expected None: rows of one shape have no next token")
         self._native = _native.Loader(

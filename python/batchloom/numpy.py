@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Sequence
+from numbers import Integral, Number, Real
 from typing import Any
 
 import numpy
@@ -107,13 +108,37 @@ def view(tensor: _native.Tensor) -> numpy.ndarray[Any, Any]:
 
 
 def element(dtype: str, value: Any) -> bytes:
-    """Return the bytes of one value.
+    """Return the bytes of one value; a number that the type rounds is rounded.
 
     Raises:
-        ValueError: The type does not have it.
+        TypeError: It is no number that the type could hold.
+        ValueError: The type does not reach it.
     """
-    given = numpy.asarray(value)
-    found = given.astype(dtype)
-    if given.ndim or (given.dtype.kind in "biuf" and found != given and given == given):
+    kind = numpy.dtype(dtype) if dtype not in FOREIGN else numpy.dtype(getattr(_ml_dtypes(), dtype))
+    allowed: type = {"b": Integral, "i": Integral, "u": Integral, "c": Number}.get(kind.kind, Real)
+    if getattr(value, "ndim", None) == 0:
+        value = value.item()
+    if isinstance(value, bool | numpy.bool):
+        value = int(value)
+    if isinstance(value, float | numpy.floating) and allowed is Integral and float(value).is_integer():
+        value = int(value)
+    if not isinstance(value, allowed):
+        raise TypeError(f"expected a {'whole ' if allowed is Integral else ''}number")
+    number: Any = value
+    if kind.kind == "b" and number not in (0, 1):
+        raise ValueError("expected True or False")
+    with numpy.errstate(all="ignore"):
+        found = numpy.array(number).astype(kind) if kind.kind not in "iu" else numpy.array(number, kind)
+    if (
+        kind.kind not in "biu"
+        and numpy.isfinite(complex(number))
+        and not numpy.isfinite(found.astype(numpy.complex128))
+    ):
         raise ValueError(f"it would be {found}")
     return found.tobytes()
+
+
+def _ml_dtypes() -> Any:
+    import ml_dtypes
+
+    return ml_dtypes

@@ -59,7 +59,8 @@ class Plan:
         samples: How many samples there are; at most 2**62. Not needed beside ``sizes``.
         batch_size: Samples in a batch.
         batching: A rule instead of ``batch_size``.
-        sizes: The size of each sample: what rules sort, count and budget by.
+        sizes: The size of each sample: what rules sort, count and budget by. ``[samples]``, or its extents
+            ``[samples, dimensions]`` where samples vary in several.
         shuffle: Whether each epoch has a random order of its own.
         drop_last: Whether to leave out what does not fill a batch and a step.
         seed: What the random orders depend on, besides the epoch.
@@ -96,7 +97,7 @@ class Plan:
         rank: int = 0,
         world: int = 1,
     ) -> None:
-        known = None if sizes is None else checked(sizes)
+        known = None if sizes is None else checked(sizes, "sizes", most_dimensions=2)
         if samples is None:
             if known is None:
                 raise ArgumentError("neither samples nor sizes is given; expected how many samples there are")
@@ -286,7 +287,8 @@ class Plan:
         return hash((self.fingerprint, self.epoch, self.rank, self.world, len(self)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (*self._value(), self.sizes)
+        extents = self._native.extents()
+        return _rebuild, (*self._value(), None if extents is None else read(extents))
 
     def __repr__(self) -> str:
         return (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy
@@ -30,28 +30,53 @@ def restore_order(outputs: Any, index: Any) -> Any:
         (``uneven="pad"`` repeats batches) has its last result.
 
     Raises:
-        DataError: There are not as many results as samples, or a sample is missing.
+        DataError: There are not as many results as samples, or a sample before the last one of ``index`` is missing.
+            (That the very last samples are missing cannot be seen here.)
     """
     samples = _samples(index)
-    if _is_array(outputs):
+    if _is_array(outputs) and outputs.ndim > 0:
         return _scatter(outputs, _places(samples, len(outputs)))
-    outputs = list(outputs)
-    if outputs and all(map(_is_array, outputs)) and (outputs[0].ndim > 0 or len(outputs) != len(samples)):
+    outputs = _listed(outputs)
+    if outputs and all(map(_is_array, outputs)) and all(output.ndim > 0 for output in outputs):
         whole = _concatenate(outputs)
         return _scatter(whole, _places(samples, len(whole)))
-    if (
-        isinstance(index, list | tuple)
-        and len(outputs) == len(index)
-        and all(isinstance(o, list | tuple) for o in outputs)
-    ):
+    if _is_by_batch(outputs, index):
         outputs = [result for batch in outputs for result in batch]
     return [outputs[place] for place in _places(samples, len(outputs))]
 
 
+def _listed(outputs: Any) -> list[Any]:
+    if not isinstance(outputs, Iterable) or isinstance(outputs, str | bytes) or _is_array(outputs):
+        kind = type(outputs).__name__
+        raise DataError(f"outputs is a {kind}; expected an array with a row for each sample, or a list of results")
+    return list(outputs)
+
+
+def _is_by_batch(outputs: Sequence[Any], index: Any) -> bool:
+    """Whether results and samples are both listed batch by batch."""
+    if not isinstance(index, list | tuple) or len(outputs) != len(index):
+        return False
+    pairs = list(zip(outputs, index, strict=True))
+    return all(isinstance(results, list | tuple) and numpy.ndim(_on_cpu(batch)) == 1 for results, batch in pairs)
+
+
 def _samples(index: Any) -> Any:
-    """Return sample numbers as one array."""
+    """Return sample numbers as one array.
+
+    Raises:
+        DataError: They are no whole numbers of at least 0.
+    """
     parts = index if isinstance(index, list | tuple) else [index]
-    arrays = [numpy.asarray(_on_cpu(part)).reshape(-1) for part in parts]
+    try:
+        arrays = [numpy.asarray(_on_cpu(part)).reshape(-1) for part in parts]
+    except (TypeError, ValueError) as error:
+        raise DataError(f"index is no array of sample numbers: {error}") from None
+    arrays = [array for array in arrays if array.size]
+    for array in arrays:
+        if array.dtype.kind not in "iu":
+            raise DataError(f"index holds {array.dtype}; expected integers, the `index` of the batches")
+        if array.min() < 0:
+            raise DataError(f"index holds sample {array.min()}; expected numbers of at least 0")
     return numpy.concatenate(arrays) if arrays else numpy.zeros(0, numpy.int64)
 
 
@@ -59,15 +84,17 @@ def _places(samples: Any, results: int) -> Any:
     """Return, for each sample, the place of its result."""
     if results != len(samples):
         raise DataError(f"there are {results} results for {len(samples)} samples; expected one for each")
-    places = numpy.full(int(samples.max(initial=-1)) + 1, -1, numpy.int64)
-    places[samples] = numpy.arange(len(samples))
-    if (places < 0).any():
-        raise DataError(f"sample {int((places < 0).argmax())} has no result; expected one for each sample")
+    known = numpy.unique(samples)
+    missing = known != numpy.arange(len(known))
+    if missing.any():
+        raise DataError(f"sample {int(missing.argmax())} has no result; expected one for each sample")
+    places = numpy.empty(len(known), numpy.int64)
+    places[samples.astype(numpy.int64)] = numpy.arange(len(samples))
     return places
 
 
 def _is_array(value: Any) -> bool:
-    return hasattr(value, "dtype") and hasattr(value, "shape")
+    return hasattr(value, "dtype") and hasattr(value, "ndim")
 
 
 def _is_torch(value: Any) -> bool:
@@ -80,12 +107,18 @@ def _on_cpu(value: Any) -> Any:
 
 
 def _concatenate(arrays: Sequence[Any]) -> Any:
-    if _is_torch(arrays[0]):
-        return sys.modules["torch"].cat(list(arrays))
-    jax = sys.modules.get("jax")
-    if jax is not None and isinstance(arrays[0], jax.Array):
-        return jax.numpy.concatenate(arrays)
-    return numpy.concatenate(arrays)
+    try:
+        if _is_torch(arrays[0]):
+            return sys.modules["torch"].cat(list(arrays))
+        jax = sys.modules.get("jax")
+        if jax is not None and isinstance(arrays[0], jax.Array):
+            return jax.numpy.concatenate(arrays)
+        return numpy.concatenate(arrays)
+    except (TypeError, ValueError, RuntimeError) as error:
+        shapes = sorted({tuple(array.shape[1:]) for array in arrays})
+        raise DataError(
+            f"results of several batches do not fit together, their rows have shapes {shapes}: {error}"
+        ) from None
 
 
 def _scatter(outputs: Any, places: Any) -> Any:

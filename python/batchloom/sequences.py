@@ -10,7 +10,7 @@ from typing import Any
 import numpy
 from batchloom import _native, exchange
 from batchloom.arguments import U32
-from batchloom.errors import ArgumentError, DataError, DTypeError, RangeError
+from batchloom.errors import ArgumentError, DataError, DeviceError, DTypeError, RangeError
 from batchloom.sizes import Sizes, checked, read
 
 EXTRA = ("attention_mask", "lengths", "cu_seqlens", "max_seqlen", "position_ids", "segment_ids", "index")
@@ -57,13 +57,13 @@ class SequenceDataset:
         DeviceError: A tensor on another device than the CPU.
     """
 
-    def __init__(self, *, sizes: Any = None, **fields: Any) -> None:
+    def __init__(self, /, *, sizes: Any = None, **fields: Any) -> None:
         if not fields:
             raise DataError("the dataset has no fields; expected at least one sequence field, by name")
         for name in fields:
             if name in EXTRA:
                 raise ArgumentError(f"a field is named {name}, which batches use themselves; expected another name")
-        self._own = None if sizes is None else checked(sizes)
+        self._own = None if sizes is None else numpy.array(checked(sizes, "sizes"))
         self._fields: dict[str, Variable | exchange.Field] = {
             name: variable(name, data) if is_variable(data) else exchange.Field(name, data)
             for name, data in fields.items()
@@ -118,6 +118,8 @@ class SequenceDataset:
         """The bytes of one element of padding, for each variable field where that is not zeros."""
         fields = {name: field for name, field in self._fields.items() if isinstance(field, Variable)}
         if not isinstance(pad_value, dict):
+            if type(pad_value) is int and pad_value == 0:
+                return []  # what every type has, and what the engine pads with
             pad_value = dict.fromkeys(fields, pad_value)
         for name in pad_value:
             if name not in fields:
@@ -192,7 +194,8 @@ def is_variable(data: Any) -> bool:
         return True
     if getattr(data, "is_nested", False):
         return True
-    return not hasattr(data, "__dlpack__") and _is_arrow(data)
+    # An Arrow array of numbers may speak DLPack too: that is a fixed field.
+    return _is_arrow(data) and (not hasattr(data, "__dlpack__") or _native.are_lists(data))
 
 
 def variable(label: str, data: Any) -> Variable:
@@ -205,7 +208,10 @@ def variable(label: str, data: Any) -> Variable:
         values, offsets = _native.borrow_lists(data, label)
         return Variable(label, numpy.from_dlpack(values), offsets=numpy.from_dlpack(offsets))
     values, places = data
-    places = numpy.asarray(places)
+    try:
+        places = numpy.asarray(places)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DataError(f"field {label} has offsets that are no array: {error}") from None
     if places.dtype.kind not in "iu" or places.ndim not in (1, 2):
         raise DataError(
             f"field {label} has offsets of type {places.dtype} and shape {places.shape}; expected integers: offsets "
@@ -225,12 +231,14 @@ def _with_shapes(label: str, values: Any, shapes: Any) -> Variable:
         raise DataError(
             f"field {label}: sample {sample} has shape {shapes[sample].tolist()}; expected lengths of at least 0"
         )
-    return Variable(label, values, shapes=numpy.ascontiguousarray(shapes, numpy.uint32))
+    return Variable(label, values, shapes=numpy.array(shapes, numpy.uint32, order="C"))
 
 
 def _from_nested(label: str, data: Any) -> Variable:
     import torch
 
+    if data.device.type != "cpu":
+        raise DeviceError(f"field {label} is on {data.device}; expected a tensor on the CPU: use .cpu() first")
     if data.layout == torch.jagged and data.lengths() is None and getattr(data, "_ragged_idx", 1) == 1:
         return Variable(label, data.values().detach(), offsets=data.offsets().numpy().astype(numpy.int64))
     return _from_list(label, list(data.detach().unbind()))
@@ -240,16 +248,23 @@ def _from_list(label: str, samples: list[Any]) -> Variable:
     if not samples:
         raise DataError(f"field {label} is an empty list; expected at least one sample")
     arrays = [_array(label, place, sample) for place, sample in enumerate(samples)]
-    first = arrays[0]
+    first = next((array for array in arrays if array is not None), numpy.zeros(0, numpy.int64))
+    if any(array is None for array in arrays):
+        # A list without numbers is of whatever type and rank the others are.
+        empty = numpy.zeros((0, *first.shape[1:]), first.dtype)
+        arrays = [empty if array is None else array for array in arrays]
+    framework = exchange.framework_of(label, first)
     for place, array in enumerate(arrays):
-        if type(array) is not type(first) or array.dtype != first.dtype:
+        same = type(array) is type(first) or exchange.framework_of(label, array) == framework
+        if not same or array.dtype != first.dtype:
             raise DTypeError(
                 f"field {label}: sample {place} is a {type(array).__name__} of {array.dtype}, sample 0 a "
                 f"{type(first).__name__} of {first.dtype}; expected the same"
             )
         if array.ndim != first.ndim:
             raise DataError(
-                f"field {label}: sample {place} has {array.ndim} dimensions, sample 0 has {first.ndim}; expected the same"
+                f"field {label}: sample {place} has {array.ndim} dimensions, sample 0 has {first.ndim}; "
+                "expected the same"
             )
     shapes = numpy.array([array.shape for array in arrays], dtype=numpy.int64)
     if (shapes[:, 1:] == shapes[0, 1:]).all():
@@ -259,9 +274,18 @@ def _from_list(label: str, samples: list[Any]) -> Variable:
 
 
 def _array(label: str, place: int, sample: Any) -> Any:
-    """Return a sample as an array of at least one dimension."""
+    """Return a sample as an array of at least one dimension; ``None`` for an empty list."""
     if isinstance(sample, list | tuple):
-        sample = numpy.asarray(sample) if len(sample) else numpy.zeros(0, numpy.int64)
+        if not sample:
+            return None
+        try:
+            sample = numpy.asarray(sample)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise DataError(f"field {label}: sample {place} is no array of numbers: {error}") from None
+        if sample.dtype.kind not in "biufc":
+            raise DTypeError(f"field {label}: sample {place} holds {sample.dtype}; expected numbers")
+    if not hasattr(sample, "__dlpack__") and hasattr(sample, "__array__"):
+        sample = numpy.asarray(sample)
     if not hasattr(sample, "dtype") or not hasattr(sample, "shape"):
         raise DataError(
             f"field {label}: sample {place} is a {type(sample).__name__}; expected an array or a list of numbers"

@@ -11,30 +11,43 @@ from batchloom.errors import DataError, DTypeError
 Sizes = numpy.ndarray[Any, numpy.dtype[numpy.uint32]]
 
 
-def checked(sizes: Any) -> Sizes:
+def checked(sizes: Any, name: str, most_dimensions: int = 1) -> Sizes:
     """Return ``sizes`` as uint32.
 
     Raises:
-        DataError: They are not one-dimensional; one of them is negative, fractional, no number or not below 2**32.
-            The message names the first such sample.
+        DataError: They have another number of dimensions; one of them is negative, fractional, no number or not below
+            2**32. The message names the first such sample.
         DTypeError: They are no numbers.
     """
-    array = numpy.asarray(sizes)
-    if array.ndim != 1:
-        raise DataError(f"sizes have shape {array.shape}; expected one number for each sample")
+    array = _array(sizes, name, most_dimensions)
     if array.dtype == numpy.uint32:
         return numpy.ascontiguousarray(array)
-    if array.dtype.kind not in "iuf":
-        raise DTypeError(f"sizes have type {array.dtype}; expected integers")
+    if array.dtype.kind == "f":
+        array = array.astype(numpy.float64)
     # One look at all of them; which one is wrong is asked only where one is. No number is not at least 0.
     whole = array.dtype.kind != "f" or (array == numpy.floor(array)).all()
-    if len(array) and not (whole and array.min() >= 0 and array.max() <= U32):
+    if array.size and not (whole and array.min() >= 0 and array.max() <= U32):
         wrong = ~((array >= 0) & (array <= U32) & (array == numpy.floor(array)))
-        sample = int(wrong.argmax())
+        sample = int(wrong.reshape(len(array), -1).any(axis=1).argmax())
         raise DataError(
             f"sample {sample} has size {array[sample]}; expected a whole number, at least 0 and below 2**32"
         )
-    return array.astype(numpy.uint32)
+    return numpy.ascontiguousarray(array, numpy.uint32)
+
+
+def _array(sizes: Any, name: str, most_dimensions: int) -> numpy.ndarray[Any, Any]:
+    """Return an array of numbers."""
+    if isinstance(sizes, numpy.ma.MaskedArray):
+        raise DataError(f"{name} are a masked array; expected plain numbers: use .filled(value)")
+    try:
+        array = numpy.asarray(sizes)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DTypeError(f"{name} are no array of numbers: {error}") from None
+    if not 1 <= array.ndim <= most_dimensions:
+        raise DataError(f"{name} have shape {array.shape}; expected one number for each sample")
+    if array.dtype.kind not in "iuf":
+        raise DTypeError(f"{name} have type {array.dtype}; expected integers")
+    return array
 
 
 def read(sizes: Any) -> Sizes:

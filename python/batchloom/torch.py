@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 import torch
@@ -60,12 +62,15 @@ def view(tensor: _native.Tensor) -> torch.Tensor:
 
 
 def element(dtype: str, value: Any) -> bytes:
-    """Return the bytes of one value.
+    """Return the bytes of one value of a type of floats; a number that the type rounds is rounded.
 
     Raises:
-        ValueError: The type does not have it.
+        TypeError: It is no number.
+        ValueError: The type does not reach it.
     """
-    tensor = torch.tensor([value], dtype=getattr(torch, dtype))
-    if tensor.item() != value and value == value:
+    if not isinstance(value, Real):
+        raise TypeError("expected a number")
+    tensor = torch.tensor([float(value)], dtype=torch.float64).to(getattr(torch, dtype))
+    if math.isfinite(value) and not math.isfinite(tensor.item()):
         raise ValueError(f"it would be {tensor.item()}")
     return bytes(tensor.view(torch.uint8).tolist())

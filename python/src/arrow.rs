@@ -29,9 +29,13 @@ impl AsRef<[u8]> for Memory {
 
 /// Lists as (values, offsets): values of shape `[total, ..]`, offsets as int64. `field` names them in errors.
 #[pyfunction]
-pub(crate) fn borrow_lists(object: AnyArray, field: &str) -> PyResult<(Tensor, Tensor)> {
-    let chunked = object.into_chunked_array().map_err(PyErr::from)?;
-    let (chunks, description) = chunked.into_inner();
+pub(crate) fn borrow_lists(object: &Bound<'_, PyAny>, field: &str) -> PyResult<(Tensor, Tensor)> {
+    let failed = |error: PyErr| {
+        let kind = object.get_type();
+        DataError::new_err(format!("field {field}, a {kind}, gave no Arrow array: {error}"))
+    };
+    let chunked = object.extract::<AnyArray>().map_err(failed)?.into_chunked_array();
+    let (chunks, description) = chunked.map_err(|error| failed(PyErr::from(error)))?.into_inner();
     let whole = match chunks.as_slice() {
         [] => arrow_array::new_empty_array(description.data_type()),
         [chunk] => Arc::clone(chunk),
@@ -49,7 +53,7 @@ pub(crate) fn borrow_lists(object: AnyArray, field: &str) -> PyResult<(Tensor, T
     }
     let (offsets, values) = lists(&whole, field)?;
     let within = values.slice(index(offsets.first()), index(offsets.last()) - index(offsets.first()));
-    if let Some(null) = first_null(&within) {
+    if let Some(null) = first_inner_null(&within) {
         let value = null + index(offsets.first());
         let sample = offsets.partition_point(|&offset| index(Some(&offset)) <= value) - 1;
         return Err(DataError::new_err(format!(
@@ -66,6 +70,15 @@ pub(crate) fn borrow_lists(object: AnyArray, field: &str) -> PyResult<(Tensor, T
     let len = offsets.len();
     let offsets = batchloom::Tensor::from_vec(offsets, &[len]).map_err(|error| raise(&error))?;
     Ok((Tensor(values), Tensor(offsets)))
+}
+
+/// Whether an Arrow array holds lists.
+#[pyfunction]
+pub(crate) fn are_lists(object: &Bound<'_, PyAny>) -> bool {
+    let described = object.extract::<AnyArray>().and_then(|array| array.field());
+    described.is_ok_and(|field| {
+        matches!(field.data_type(), DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..))
+    })
 }
 
 /// The offsets of lists, and all their values.
@@ -108,11 +121,7 @@ fn elements(array: &ArrayRef, inner: &mut Vec<usize>, field: &str) -> PyResult<(
         DataType::Boolean => (unpacked(array.as_boolean()), DType::Bool),
         DataType::FixedSizeList(_, width) => {
             inner.push(usize::try_from(*width).unwrap_or(0));
-            let values = array.as_fixed_size_list().values();
-            if first_null(values).is_some() {
-                return Err(DataError::new_err(format!("field {field} holds a null; expected none")));
-            }
-            return elements(values, inner, field);
+            return elements(array.as_fixed_size_list().values(), inner, field);
         }
         other => {
             return Err(DTypeError::new_err(format!(
@@ -130,6 +139,15 @@ fn unpacked(array: &BooleanArray) -> Bytes {
 
 fn first_null(array: &ArrayRef) -> Option<usize> {
     (array.null_count() > 0).then(|| (0..array.len()).find(|&place| array.is_null(place))).flatten()
+}
+
+/// The first value that is null, or holds one where it is a list of fixed size.
+fn first_inner_null(array: &ArrayRef) -> Option<usize> {
+    let inner = array.as_fixed_size_list_opt().and_then(|lists| {
+        let width = usize::try_from(lists.value_length()).ok()?;
+        Some(first_inner_null(lists.values())? / width)
+    });
+    first_null(array).into_iter().chain(inner).min()
 }
 
 fn compact(shape: &[usize], size: usize) -> Vec<isize> {

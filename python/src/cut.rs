@@ -86,5 +86,11 @@ pub(crate) fn sizes(sizes: &Tensor) -> PyResult<&[u32]> {
 
 /// As [`sizes`], where there are any, for a plan.
 pub(crate) fn known(given: Option<&Tensor>) -> PyResult<Option<Sizes>> {
-    given.map(|given| sizes(given).map(Sizes::new)).transpose()
+    let Some(given) = given else { return Ok(None) };
+    match given.0.shape() {
+        &[_, dimensions] => Sizes::with_extents(sizes(given)?.to_vec(), dimensions),
+        _ => Ok(Sizes::new(sizes(given)?)),
+    }
+    .map(Some)
+    .map_err(|error| raise(&error))
 }

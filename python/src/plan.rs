@@ -84,6 +84,16 @@ impl Plan {
         ranks.map(|rank| self.plan.batch_elements(step, rank).map_err(|error| raise(&error))).collect()
     }
 
+    /// The extents of each sample in the dimensions that vary, `[samples]` or `[samples, dimensions]`, as uint32; none
+    /// where samples do not differ in size.
+    fn extents(&self) -> PyResult<Option<Tensor>> {
+        let Some(sizes) = self.plan.sizes() else { return Ok(None) };
+        let (samples, dimensions) = (sizes.as_slice().len(), sizes.dimensions());
+        let shape = if dimensions == 1 { vec![samples] } else { vec![samples, dimensions] };
+        let extents = batchloom::Tensor::from_vec(sizes.to_extents(), &shape);
+        extents.map(|extents| Some(Tensor(extents))).map_err(|error| raise(&error))
+    }
+
     /// The size of each sample, as uint32; none where samples do not differ in size.
     fn sizes(&self) -> PyResult<Option<Tensor>> {
         let Some(sizes) = self.plan.sizes() else { return Ok(None) };

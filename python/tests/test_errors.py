@@ -1,13 +1,17 @@
 """Bad input: a clear error of the right class, before any batch where it can be known, with the numbers in question."""
 
+import contextlib
 import os
 
 import batchloom as bl
 import ml_dtypes
 import numpy
+import pandas
+import polars
+import pyarrow
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracle import Run, listed
 
@@ -654,3 +658,584 @@ def test_a_file_that_is_shorter_than_its_header_says(tmp_path):
     # NumPy refuses; what is left to us is not to stand in the way.
     with pytest.raises(ValueError, match="mmap length is greater than file"):
         numpy.load(path, mmap_mode="r")
+
+
+# Sequences
+
+
+def sequences(**fields):
+    return bl.SequenceDataset(**fields)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "parts"),
+    [
+        ([0, 3, 2, 5], ("sample 1", "ends at 2", "starts at 3", "do not decrease")),
+        ([0, 3, 4, 6], ("sample 2", "ends at 6", "of 5 values", "within the values")),
+        ([0, 9, 9], ("sample 0", "ends at 9", "of 5 values")),
+        ([-1, 3, 5], ("sample 0", "starts at -1", "at least 0")),
+        ([0, -1], ("sample 0", "ends at -1")),
+        ([0, 2**62, 5], ("sample 0", str(2**62))),
+        ([-(2**63), 2**63 - 1], ("sample 0", str(-(2**63)))),
+        (numpy.array([0, 2**64 - 1], numpy.uint64), ("sample 0",)),
+        ([0, 5, 5, 5, 4], ("sample 3", "ends at 4", "starts at 5")),
+        ([], ("offsets",)),
+        (numpy.zeros(0, int), ("no offsets", "one more than there are samples")),
+        ([0.0, 5.0], ("offsets of type float64", "expected integers")),
+        ([True, True], ("offsets of type bool", "expected integers")),
+        (["0", "5"], ("offsets of type <U1", "expected integers")),
+        ([None, 5], ("offsets of type object", "expected integers")),
+        (None, ("offsets of type object", "expected integers")),
+        (5, ("shape ()", "expected integers")),
+        ("abc", ("shape ()", "expected integers")),
+        (numpy.zeros((1, 1, 1), int), ("shape (1, 1, 1)",)),
+    ],
+    ids=str,
+)
+def test_offsets_that_describe_no_sequences(offsets, parts):
+    for values in (numpy.zeros(5), torch.zeros(5, 2)):
+        with refused(bl.DataError, "field tokens", *parts):
+            sequences(tokens=(values, offsets))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "parts"),
+    [
+        ([[2, 3], [-1, 1]], ("sample 1", "[-1, 1]", "at least 0")),
+        ([[2, 2**32]], ("sample 0", str(2**32))),
+        ([[1, 5], [2, 1]], ("6 values", "holds 7")),
+        ([[2, 2]], ("6 values", "holds 4")),
+        ([[2**31, 2**31, 2**31]], ("6 values",)),
+    ],
+    ids=str,
+)
+def test_shapes_that_describe_no_sequences(shapes, parts):
+    with refused(bl.DataError, *parts):
+        sequences(tokens=(numpy.zeros(6), shapes))
+
+
+def test_sequences_too_large_to_be_sized():
+    with refused(bl.DataError, "sample 1", "[65536, 65536]", "2^32"):
+        sequences(tokens=(numpy.zeros(0), [[1, 0, 0], [2**16, 2**16, 0], [1, 1, 0]]))
+
+
+@pytest.mark.parametrize(
+    ("samples", "kind", "parts"),
+    [
+        ([[1], None], bl.DataError, ("sample 1", "NoneType", "array or a list of numbers")),
+        ([[1], 3], bl.DataError, ("sample 1", "int")),
+        ([[1], "ab"], bl.DataError, ("sample 1", "str")),
+        ([b"ab"], bl.DataError, ("sample 0", "bytes")),
+        ([[1], {1: 2}], bl.DataError, ("sample 1", "dict")),
+        ([[1], iter([1])], bl.DataError, ("sample 1", "iterator")),
+        ([numpy.ones(2), numpy.float64(3)], bl.DataError, ("sample 1", "scalar", "at least one dimension")),
+        ([torch.ones(2), torch.tensor(3.0)], bl.DataError, ("sample 1", "scalar")),
+        ([numpy.ones(2), numpy.ones(2, numpy.float32)], bl.DTypeError, ("sample 1", "float32", "sample 0", "float64")),
+        ([numpy.ones(2), torch.ones(2)], bl.DTypeError, ("sample 1", "Tensor", "sample 0", "ndarray")),
+        ([numpy.ones((2, 2)), numpy.ones((2, 2)), numpy.ones(2)], bl.DataError, ("sample 2", "has 1 dim", "has 2")),
+        ([[1], [0.5]], bl.DTypeError, ("sample 1", "float64", "sample 0", "int64")),
+        ([[1], [2, None]], bl.DTypeError, ("sample 1", "object")),
+        ([["a"], ["b"]], bl.DTypeError, ("<U1",)),
+        ([numpy.array([1, 2], "M8[s]")], bl.DTypeError, ("datetime64[s]",)),
+        ([numpy.array([1, None])], bl.DTypeError, ("object",)),
+        ([], bl.DataError, ("empty list", "at least one sample")),
+        ([torch.ones(2, device="meta"), torch.ones(3)], bl.DeviceError, ("meta", ".cpu()")),
+        ([torch.ones(2).to_sparse(), torch.ones(3).to_sparse()], bl.DataError, ("sparse", "to_dense")),
+        ([numpy.ma.array([1, 2], mask=[0, 1]), numpy.ma.array([1])], bl.DataError, ("masked", "filled")),
+    ],
+    ids=str,
+)
+def test_lists_that_are_no_sequences(samples, kind, parts):
+    with refused(kind, "field tokens", *parts):
+        sequences(tokens=samples)
+
+
+@pytest.mark.parametrize("samples", [[[1], [[1], [2, 3]]], [[1], [[1, 2], [3]]], [[1], [2, [3]]]], ids=str)
+def test_lists_of_ragged_lists(samples):
+    with refused(bl.DataError, "field tokens", "sample 1"):
+        sequences(tokens=samples)
+
+
+@pytest.mark.parametrize("samples", [[[2, None]], [[2**70]], [["a"], ["b"]]], ids=str)
+def test_lists_of_what_is_no_number_name_the_sample(samples):
+    with pytest.raises(bl.Error, match=r"field tokens.*sample 0"):
+        sequences(tokens=samples)
+
+
+@pytest.mark.parametrize("field", [None, 5, 2.5, "abc", b"abc", {1: 2}, range(3), object(), (), (1, 2, 3)], ids=str)
+def test_what_is_no_sequence_field(field):
+    with refused(bl.DataError, "field tokens", type(field).__name__, "expected an array"):
+        sequences(tokens=field)
+
+
+def test_values_that_are_none():
+    for values, kind, parts in (
+        ([1, 2, 3], bl.DataError, ("list", "expected an array")),
+        (numpy.array(3.0), bl.DataError, ("scalar",)),
+        (numpy.array([None]), bl.DTypeError, ("object",)),
+        (numpy.array(["a"]), bl.DTypeError, ("<U1",)),
+        (numpy.zeros(1, ">f4"), bl.DTypeError, ("'>'",)),
+        (torch.zeros(1, device="meta"), bl.DeviceError, ("meta",)),
+        (None, bl.DataError, ("NoneType",)),
+    ):
+        with refused(kind, "field tokens", *parts):
+            sequences(tokens=(values, [0, 1]))
+
+
+def chunked(rows, kind=None):
+    return pyarrow.chunked_array([pyarrow.array(rows, kind)])
+
+
+FIXED = pyarrow.list_(pyarrow.int64(), 2)
+NESTED = pyarrow.list_(FIXED)
+LISTS = [
+    (chunked([[1], [2], None, None]), bl.DataError, ("sample 2 is null",)),
+    (chunked([[1], [], [2, None], [None]]), bl.DataError, ("sample 2 holds a null",)),
+    (chunked([[None], [1], [], [2, None]])[1:], bl.DataError, ("sample 2 holds a null",)),
+    (pyarrow.chunked_array([[[1], [2]], [[3], [None]]]), bl.DataError, ("sample 3 holds a null",)),
+    (chunked([[1, 2], None], FIXED), bl.DataError, ("sample 1 is null",)),
+    (chunked([[1, 2], [1, None]], FIXED), bl.DataError, ("sample 1 holds a null",)),
+    (chunked([[[1, 2]], [None]], NESTED), bl.DataError, ("sample 1 holds a null",)),
+    (chunked([1, 2]), bl.DTypeError, ("Int64", "lists of numbers")),
+    (chunked(["a"]), bl.DTypeError, ("Utf8", "lists of numbers")),
+    (chunked([{"a": 1}]), bl.DTypeError, ("Struct", "lists of numbers")),
+    (chunked([["a"]]), bl.DTypeError, ("lists of Utf8",)),
+    (chunked([[[1]], [[2, 3]]]), bl.DTypeError, ("lists of List",)),
+    (chunked([[]], pyarrow.list_(pyarrow.date32())), bl.DTypeError, ("lists of Date32",)),
+    (chunked([[]], pyarrow.list_(pyarrow.decimal128(5))), bl.DTypeError, ("lists of Decimal128",)),
+    (chunked([[None]], pyarrow.list_(pyarrow.null())), bl.DTypeError, ("lists of Null",)),
+    (chunked([[1], [2]], pyarrow.list_view(pyarrow.int64())), bl.DTypeError, ("ListView",)),
+    (pyarrow.table({"a": [[1]]}), bl.DTypeError, ("Struct",)),
+    (polars.Series([[1], None]), bl.DataError, ("sample 1 is null",)),
+    (polars.Series([[1], [2, None]]), bl.DataError, ("sample 1 holds a null",)),
+    (polars.Series([1, 2]), bl.DTypeError, ("Int64", "lists of numbers")),
+    (polars.Series([["a"]]), bl.DTypeError, ("lists of Utf8",)),
+    (polars.Series([[[1]], [[2, 3]]]), bl.DTypeError, ("lists of ",)),
+    (polars.DataFrame({"a": [[1]]}), bl.DTypeError, ("Struct",)),
+    (
+        pandas.Series([[1], None], dtype=pandas.ArrowDtype(pyarrow.list_(pyarrow.int64()))),
+        bl.DataError,
+        ("sample 1 is",),
+    ),
+    (pandas.Series([1, 2]), bl.DTypeError, ("Int64", "lists of numbers")),
+]
+
+
+@pytest.mark.parametrize(("lists", "kind", "parts"), LISTS, ids=str)
+def test_arrow_that_is_no_lists_of_numbers(lists, kind, parts):
+    with refused(kind, "field tokens", *parts):
+        sequences(tokens=lists)
+
+
+def test_nulls_of_inner_lists_name_the_sample():
+    with refused(bl.DataError, "field tokens", "sample 1 holds a null"):
+        sequences(tokens=chunked([[[1, 2]], [[1, None]]], NESTED))
+
+
+def test_nulls_outside_of_a_slice_do_not_matter():
+    assert len(sequences(tokens=chunked([[[1, None]], [[1, 2]]], NESTED)[1:])) == 1
+    assert len(sequences(tokens=chunked([[None], [1], None])[1:2])) == 1
+
+
+def test_nulls_of_plain_lists_outside_of_a_slice_do_not_matter():
+    dataset = sequences(tokens=chunked([[None], [1, 2], [], None])[1:3])
+    assert [dataset[place]["tokens"].tolist() for place in (0, 1)] == [[1, 2], []]
+
+
+def test_nulls_in_a_pyarrow_array():
+    with refused(bl.DataError, "field tokens", "sample 1 is null"):
+        sequences(tokens=pyarrow.array([[1], None]))
+
+
+class BrokenArrow:
+    def __init__(self, answer):
+        self.answer = answer
+
+    def __arrow_c_array__(self, requested_schema=None):
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@pytest.mark.parametrize("answer", [RuntimeError("no"), 5, None, (1, 2)], ids=repr)
+def test_a_producer_of_arrow_that_is_broken(answer):
+    with pytest.raises(bl.Error, match="field tokens"):
+        sequences(tokens=BrokenArrow(answer))
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_nested_tensors_without_samples():
+    with refused(bl.DataError, "field tokens", "at least one sample"):
+        sequences(tokens=torch.nested.nested_tensor([]))
+
+
+def test_nested_tensors_on_another_device():
+    ragged = [torch.ones(2), torch.ones(3)]
+    with refused(bl.DeviceError, "field tokens", "meta"):
+        sequences(tokens=torch.nested.nested_tensor(ragged, layout=torch.jagged, device="meta"))
+
+
+@pytest.mark.parametrize(
+    "offsets", [[[1], [2, 3]], torch.tensor([0.0, 5.0], requires_grad=True)], ids=["ragged", "grad"]
+)
+def test_offsets_that_numpy_cannot_read(offsets):
+    with pytest.raises(bl.DataError, match="field tokens"):
+        sequences(tokens=(numpy.zeros(5), offsets))
+
+
+def test_shapes_without_samples():
+    assert len(sequences(tokens=(numpy.zeros(0), numpy.zeros((0, 2), int)))) == 0
+
+
+def test_shapes_of_strided_values():
+    with pytest.raises(bl.DataError, match=r"field tokens.*(compact|contiguous|stride)"):
+        sequences(tokens=(numpy.zeros(10)[::2], [[5, 1]]))
+
+
+def test_fields_that_disagree_name_the_sample():
+    with refused(bl.DataError, "sample 2", "[3]", "field marks", "[2]", "field tokens", "equally long"):
+        sequences(tokens=[[1], [], [1, 2]], marks=[[1], [], [1, 2, 3]])
+    with refused(bl.DataError, "sample 1", "[0]", "field c", "[2]", "field b"):
+        sequences(a=numpy.zeros(2), b=(numpy.zeros(4), [0, 2, 4]), c=(torch.zeros(4), [0, 2, 2]))
+    with refused(bl.DataError, "sample 0", "field y", "field x"):
+        sequences(x=[numpy.ones((2, 3)), numpy.ones((1, 4))], y=[numpy.ones((3, 2)), numpy.ones((1, 4))])
+    with refused(bl.DataError, "field y has 3 rows", "field x has 2"):
+        sequences(x=[[1], [2]], y=numpy.ones(3))
+    with refused(bl.DataError, "field y has 1 rows", "field x has 2"):
+        sequences(x=[[1], [2]], y=[[1]])
+    with refused(bl.DataError, "field y is a scalar"):
+        sequences(x=[[1], [2]], y=numpy.array(3))
+
+
+def test_no_fields_no_sequence_and_names_that_are_taken():
+    with refused(bl.DataError, "no fields"):
+        sequences()
+    with refused(bl.DataError, "no field varies", "TensorDataset"):
+        sequences(x=numpy.zeros(3), y=torch.zeros(3, 2))
+    with pytest.raises(TypeError, match="positional"):
+        bl.SequenceDataset([[1], [2]])
+    for name in ("attention_mask", "lengths", "index", "cu_seqlens", "max_seqlen", "position_ids", "segment_ids"):
+        with refused(bl.ArgumentError, name, "another name"):
+            sequences(**{name: [[1]]})
+    with pytest.raises(bl.Error, match=r"labels.*twice"):
+        bl.DataLoader(sequences(labels=[[1], [2]]), labels="labels")
+    assert len(list(bl.DataLoader(sequences(labels=[[1], [2]])))) == 1
+
+
+def test_a_field_named_self():
+    assert len(sequences(**{"self": [[1], [2]]})) == 2
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kind", "parts"),
+    [
+        ([1], bl.DataError, ("1 sizes", "2 samples")),
+        ([1, -1], bl.DataError, ("sample 1", "-1")),
+        ([float("nan"), 1], bl.DataError, ("sample 0", "nan")),
+        ([1, 2**32], bl.DataError, ("sample 1", str(2**32))),
+        ([1, 1.5], bl.DataError, ("sample 1", "1.5")),
+        ([[1, 2]], bl.DataError, ("shape (1, 2)",)),
+        (3, bl.DataError, ("shape ()",)),
+        (["1", "2"], bl.DTypeError, ("<U1",)),
+        ([True, False], bl.DTypeError, ("bool",)),
+        ([None, 1], bl.DTypeError, ("object",)),
+    ],
+    ids=str,
+)
+def test_sizes_of_the_user_that_are_none(sizes, kind, parts):
+    with refused(kind, *parts):
+        sequences(x=[[1], [2]], sizes=sizes)
+
+
+def test_an_empty_dataset_of_sequences():
+    empty = sequences(x=(numpy.zeros(0), [0]), y=numpy.zeros((0, 3)))
+    assert len(empty) == 0
+    for rule in (bl.FixedSize(2), bl.TokenBudget(3), bl.Packing(3)):
+        with refused(bl.DataError, "no samples"):
+            bl.DataLoader(empty, batching=rule)
+    with pytest.raises(bl.RangeError):
+        empty[0]
+
+
+LONG = {"x": [[1], [2] * 7, [3] * 9]}
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        bl.TokenBudget(6),
+        bl.TokenBudget(6, count="real"),
+        bl.CostOptimal(bl.CostModel(1), max_tokens=6),
+        bl.Packing(6),
+    ],
+    ids=str,
+)
+def test_a_sample_longer_than_the_budget_is_named(rule):
+    with refused(bl.DataError, "sample 1", "size 7", "max_tokens=6", "oversize=", "overflow="):
+        bl.DataLoader(sequences(**LONG), batching=rule)
+    with refused(bl.DataError, "sample 0", "size 8", "max_tokens=6"):
+        bl.DataLoader(sequences(**LONG, sizes=[8, 1, 1]), batching=rule)
+
+
+def test_a_sample_whose_padded_length_exceeds_the_budget_is_named():
+    with refused(bl.DataError, "sample 2", "size 9", "multiple of 8", "max_tokens=12"):
+        bl.DataLoader(sequences(**LONG), batching=bl.TokenBudget(12, multiple_of=8))
+    boxes = [numpy.ones((2, 2)), numpy.ones((3, 3))]
+    with refused(bl.DataError, "sample 1", "size 9", "multiple of 2", "max_tokens=12"):
+        bl.DataLoader(sequences(x=boxes), batching=bl.TokenBudget(12, multiple_of=2))
+
+
+@pytest.mark.parametrize(
+    ("fields", "rule", "parts"),
+    [
+        ({"x": [[1] * 7]}, bl.TokenBudget(3, oversize="drop"), ("drop", "all 1 samples", "max_tokens=3")),
+        (LONG | {"sizes": [1, 1, 1]}, bl.TokenBudget(3, oversize="truncate"), ("TokenBudget", "sizes=")),
+        (LONG | {"sizes": [1, 1, 1]}, bl.Packing(3, overflow="split"), ("Packing", "sizes=")),
+        (LONG | {"sizes": [1, 1, 1]}, bl.Packing(3, overflow="truncate"), ("Packing", "sizes=")),
+        ({"x": [numpy.ones((2, 3)), numpy.ones((1, 4))]}, bl.Packing(30), ("Packing", "have 2")),
+        ({"x": [numpy.ones((2, 3)), numpy.ones((1, 4))]}, bl.CostOptimal(bl.CostModel(1)), ("CostOptimal", "have 2")),
+        (
+            {"x": [numpy.ones((2, 3)), numpy.ones((1, 4))]},
+            bl.TokenBudget(3, oversize="truncate"),
+            ("TokenBudget", "have 2", "without truncation"),
+        ),
+        ({"x": [numpy.ones((2, 3)), numpy.ones((2, 4))]}, bl.Packing(30), ("Packing", "field x", "first dimension")),
+    ],
+    ids=str,
+)
+def test_rules_that_do_not_go_with_the_data(fields, rule, parts):
+    with refused(bl.ArgumentError, *parts):
+        bl.DataLoader(sequences(**fields), batching=rule)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [bl.LengthBuckets(2), bl.TokenBudget(9), bl.CostOptimal(bl.CostModel(1)), bl.Packing(9)],
+    ids=lambda rule: type(rule).__name__,
+)
+def test_rules_by_size_of_rows_of_one_shape(rule):
+    with refused(bl.ArgumentError, type(rule).__name__, "decides by size", "FixedSize"):
+        bl.DataLoader(dataset(), batching=rule)
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        ({"labels": "z"}, ("labels", "no field z")),
+        ({"labels": "f"}, ("field f", "float64", "not integers")),
+        ({"labels": "b"}, ("field b", "bool", "not integers")),
+        ({"labels": "w"}, ("field w", "more than one number")),
+        ({"labels": "y"}, ("field y", "does not vary")),
+        ({"pad_side": "up"}, ("pad_side", "'up'", "'right' or 'left'")),
+        ({"pad_side": None}, ("pad_side", "None")),
+        ({"pad_side": True}, ("pad_side", "True")),
+        ({"pad_side": ["right"]}, ("pad_side", "['right']")),
+        ({"pad_value": {"z": 1}}, ("pad_value", "'z'", "variable field: x, f, b, w")),
+        ({"pad_value": {"y": 1}}, ("pad_value", "'y'", "variable field")),
+        ({"pad_value": {1: 1}}, ("pad_value", "names 1")),
+        ({"pad_value": {"x": 0.5}}, ("pad_value is 0.5", "field x", "int64")),
+        ({"pad_value": 0.5}, ("pad_value is 0.5", "field x", "int64")),
+        ({"output": "tensorflow"}, ("output", "tensorflow")),
+    ],
+    ids=str,
+)
+def test_options_that_do_not_go_with_sequences(options, parts):
+    data = sequences(
+        x=[[1, 2], [3]],
+        f=[[1.0, 2.0], [3.0]],
+        b=[[True, False], [True]],
+        w=[numpy.ones((2, 3), int), numpy.ones((1, 3), int)],
+        y=numpy.ones(2, int),
+    )
+    for rule in (bl.FixedSize(2), bl.Packing(5)):
+        with refused(bl.ArgumentError, *parts):
+            bl.DataLoader(data, batching=rule, **options)
+
+
+def test_labels_and_padding_of_rows_of_one_shape():
+    with refused(bl.ArgumentError, "labels", "'x'", "no next token"):
+        bl.DataLoader(dataset(), labels="x")
+    for value in (1, -1, 0.5, float("nan"), None, "0", {"x": 1}, {}):
+        with refused(bl.ArgumentError, "pad_value", repr(value), "not padded"):
+            bl.DataLoader(dataset(), pad_value=value)
+
+
+@pytest.mark.parametrize("labels", [3, True, ["x"], b"x", 1.5])
+def test_labels_that_are_no_names(labels):
+    with refused(bl.ArgumentError, "labels", str(labels)):
+        bl.DataLoader(sequences(x=[[1, 2], [3]]), labels=labels)
+
+
+def test_padding_of_rows_by_an_array():
+    with refused(bl.ArgumentError, "pad_value", "not padded"):
+        bl.DataLoader(dataset(), pad_value=numpy.zeros(2))
+
+
+# Rules
+
+WRONG = [*NOT_INTEGERS, 0, -1, -(2**63), -(2**70), 2**64, 2**70, object(), b"1", {}, numpy.array([1])]
+MODEL = bl.CostModel(1, 1, 1)
+ARGUMENTS = [
+    (bl.LengthBuckets, {"batch_size": 4}, "pool", ()),
+    (bl.LengthBuckets, {"batch_size": 4}, "batch_size", ()),
+    (bl.LengthBuckets, {"batch_size": 4}, "multiple_of", (2**32,)),
+    (bl.TokenBudget, {"max_tokens": 9}, "max_tokens", ()),
+    (bl.TokenBudget, {"max_tokens": 9}, "max_samples", ()),
+    (bl.TokenBudget, {"max_tokens": 9}, "pool", ()),
+    (bl.TokenBudget, {"max_tokens": 9}, "multiple_of", (2**32,)),
+    (bl.TokenBudget, {"max_tokens": 9}, "max_length_spread", (2**32,)),
+    (bl.CostOptimal, {"cost": MODEL}, "max_tokens", ()),
+    (bl.CostOptimal, {"cost": MODEL}, "max_samples", ()),
+    (bl.CostOptimal, {"cost": MODEL}, "pool", ()),
+    (bl.CostOptimal, {"cost": MODEL}, "multiple_of", (2**32,)),
+    (bl.Packing, {"max_tokens": 9}, "max_tokens", (2**28 + 1, 2**32, 2**63)),
+    (bl.Packing, {"max_tokens": 9}, "max_samples", (2**32, 2**63)),
+    (bl.Packing, {"max_tokens": 9}, "pool", ()),
+]
+OPTIONAL = ("max_samples", "max_length_spread")
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "name", "more"), ARGUMENTS, ids=lambda value: getattr(value, "__name__", str(value))
+)
+def test_numbers_of_rules_that_make_no_sense(kind, given, name, more):
+    for found in [*WRONG, *more]:
+        optional = name in OPTIONAL or (kind is bl.CostOptimal and name == "max_tokens")
+        if (found is None and optional) or (name == "max_length_spread" and type(found) is int and found == 0):
+            continue
+        with refused(bl.ArgumentError, name, str(found).strip("[]")):
+            kind(**given | {name: found})
+
+
+@pytest.mark.parametrize(
+    ("make", "parts"),
+    [
+        (lambda: bl.TokenBudget(9, count="paded"), ("count", "'paded'", "'padded' or 'real'")),
+        (lambda: bl.TokenBudget(9, count=None), ("count", "None")),
+        (lambda: bl.TokenBudget(9, count=True), ("count", "True")),
+        (
+            lambda: bl.TokenBudget(9, oversize="keep"),
+            ("oversize", "'keep'", "'error'", "'alone'", "'drop'", "'truncate'"),
+        ),
+        (lambda: bl.TokenBudget(9, oversize=None), ("oversize", "None")),
+        (lambda: bl.CostOptimal(MODEL, oversize="split"), ("oversize", "'split'")),
+        (lambda: bl.Packing(9, overflow="drop"), ("overflow", "'drop'", "'error'", "'truncate'", "'split'")),
+        (lambda: bl.Packing(9, overflow=None), ("overflow", "None")),
+        (lambda: bl.TokenBudget(9, multiple_of=10), ("multiple_of", "10", "max_tokens=9")),
+        (lambda: bl.CostOptimal(MODEL, max_tokens=9, multiple_of=10), ("multiple_of", "10", "max_tokens=9")),
+        (lambda: bl.CostOptimal(None), ("cost", "None", "CostModel")),
+        (lambda: bl.CostOptimal(5), ("cost", "5", "CostModel")),
+        (lambda: bl.CostOptimal((1, 1, 1)), ("cost", "(1, 1, 1)", "CostModel")),
+        (lambda: bl.CostOptimal(bl.CostModel), ("cost", "CostModel")),
+        (lambda: bl.DataLoader(dataset(), batching=bl.TokenBudget), ("batching", "TokenBudget")),
+        (lambda: bl.DataLoader(dataset(), batching=MODEL), ("batching", "CostModel")),
+        (lambda: bl.DataLoader(dataset(), 3, batching=bl.TokenBudget(9)), ("batch_size", "3", "batching")),
+        (lambda: bl.Plan(3, 3, batching=bl.Packing(9)), ("batch_size", "3", "batching")),
+    ],
+)
+def test_rules_that_make_no_sense(make, parts):
+    with refused(bl.ArgumentError, *parts):
+        make()
+
+
+def test_misspelled_parameters_are_type_errors_as_everywhere():
+    for make in (
+        lambda: bl.TokenBudget(9, max_token=3),
+        lambda: bl.Packing(),
+        lambda: bl.CostModel(1, 2, 3, None, 5),
+        lambda: bl.LengthBuckets(4, size=3),
+        lambda: bl.restore_order([1]),
+        lambda: bl.calibrate(),
+        lambda: bl.Plan(sizes=[1], rule=bl.Packing(3)),
+    ):
+        with pytest.raises(TypeError, match="argument"):
+            make()
+
+
+anything = values | st.sampled_from([0, 1, 2**32, 2**64, float("nan"), numpy.int8(3), numpy.float32(1), b"", ()])
+KEYWORDS = {
+    bl.LengthBuckets: ["batch_size", "pool", "multiple_of"],
+    bl.TokenBudget: ["max_tokens", "count", "max_length_spread", "max_samples", "multiple_of", "oversize", "pool"],
+    bl.CostModel: ["fixed", "per_token", "per_pair"],
+    bl.CostOptimal: ["cost", "max_tokens", "max_samples", "multiple_of", "oversize", "pool"],
+    bl.Packing: ["max_tokens", "max_samples", "overflow", "pool"],
+}
+SOUND = {"batch_size": 2, "max_tokens": 9, "fixed": 1, "cost": MODEL}
+
+
+@given(data=st.data(), kind=st.sampled_from(sorted(KEYWORDS, key=str)))
+def test_any_arguments_make_a_rule_or_an_argument_error(data, kind):
+    names = KEYWORDS[kind]
+    chosen = data.draw(st.dictionaries(st.sampled_from(names), anything, max_size=2))
+    arguments = {name: value for name, value in SOUND.items() if name in names} | chosen
+    try:
+        rule = kind(**arguments)
+    except bl.ArgumentError:
+        return
+    rule = bl.CostOptimal(rule) if kind is bl.CostModel else rule
+    for shuffle in (False, True):
+        with contextlib.suppress(bl.DataError):
+            plan = bl.Plan(sizes=[3, 0, 5, 1], batching=rule, shuffle=shuffle)
+            assert sum(map(len, plan)) >= 1
+
+
+fields = st.recursive(
+    st.none() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=2) | st.booleans(),
+    lambda inner: st.lists(inner, max_size=4) | st.tuples(inner, inner),
+    max_leaves=8,
+)
+
+
+def rectangular(data):
+    """Whether NumPy reads it; what it cannot is another test."""
+    try:
+        numpy.asarray(data)
+    except (ValueError, OverflowError):
+        return False
+    return True
+
+
+@given(field=fields, sizes=st.none() | fields)
+def test_any_field_makes_a_dataset_or_an_error_of_ours(field, sizes):
+    assume(rectangular(sizes))
+    assume(not isinstance(field, list | tuple) or all(map(rectangular, field)))
+    try:
+        made = bl.SequenceDataset(x=field, sizes=sizes)
+    except bl.Error:
+        return
+    assert len(made) == len(made.sizes)
+    for place in range(len(made)):
+        assert made[place]["x"] is not None
+    if len(made):
+        assert sum(len(batch["index"]) for batch in bl.DataLoader(made, 2)) == len(made)
+
+
+BEYOND = {
+    "a box of empty ones": "x=(numpy.zeros(0), [[2**32 - 1, 0], [0, 2**32 - 1]])), bl.FixedSize(2)",
+    "three of them": "x=(numpy.zeros(0), [[2**30, 0, 0], [0, 2**30, 0], [0, 0, 2**30]])), bl.FixedSize(3)",
+    "long ones": "x=(LONG, [0] + [2**32 - 1] * 1000)), bl.FixedSize(1000)",
+    "a large multiple": "x=[[1], [2]]), bl.LengthBuckets(2**20, multiple_of=2**32 - 1)",
+    "two large multiples": "x=[numpy.ones((1, 2)), numpy.ones((2, 1))]), bl.LengthBuckets(2, multiple_of=2**32 - 1)",
+    "a large pack": "x=(numpy.broadcast_to(LONG[:1, None], (2**28, 2**20)), [0, 2**28])), bl.Packing(2**28)",
+}
+
+
+@pytest.mark.parametrize("case", BEYOND)
+def test_sequences_beyond_memory_are_an_error_and_no_abort(script, case):
+    script(
+        f"""
+        import resource
+        import numpy
+        import batchloom as bl
+
+        resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))
+        LONG = numpy.broadcast_to(numpy.uint8(0), (2**32,))
+        dataset, rule = bl.SequenceDataset({BEYOND[case]}
+        try:
+            batch = next(iter(bl.DataLoader(dataset, batching=rule)))
+        except (bl.Error, MemoryError) as error:
+            print(error)
+        else:
+            raise AssertionError(batch["x"].shape)
+        """
+    )

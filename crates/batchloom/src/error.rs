@@ -186,7 +186,10 @@ pub enum Error {
         max_tokens: u64,
     },
     /// A pool with more samples than can be numbered.
-    #[error("a pool would hold {found} samples; expected at most {limit}: shuffle, or use a smaller pool")]
+    #[error(
+        "a pool would hold {found} samples, or parts of split ones; expected at most {limit}: shuffle, use a smaller pool, \
+         or larger batches"
+    )]
     PoolTooLarge {
         /// Samples in the pool.
         found: u64,
@@ -243,6 +246,17 @@ pub enum Error {
         first: String,
         /// Its extents in the first variable field.
         expected: Vec<u32>,
+    },
+    /// Values of any shapes, one after the other, in an array that is not flat.
+    #[error(
+        "field {field}: samples of any shapes lie in values of shape {found:?}; expected one compact dimension (make them \
+         contiguous and flat)"
+    )]
+    NotCompact {
+        /// The field.
+        field: String,
+        /// The shape of the values.
+        found: Vec<usize>,
     },
     /// No field varies.
     #[error(
@@ -422,6 +436,7 @@ impl Error {
             | Self::SizeTooLarge { .. }
             | Self::Offsets { .. }
             | Self::Ragged { .. }
+            | Self::NotCompact { .. }
             | Self::NotVariable
             | Self::Layout { .. }
             | Self::Shape { .. } => Kind::Data,

@@ -211,7 +211,8 @@ proptest! {
         let expected = if waited == 0 { 0.0 } else { 1.0 - stats.padded as f64 / waited as f64 };
         prop_assert!((stats.imbalance - expected).abs() < 1e-9, "{} {expected}", stats.imbalance);
         if let Some(tokens) = parameter(&options.rule, "max_tokens") {
-            let expected = stats.padded as f64 / (tokens * stats.batches) as f64;
+            let counted = if policy(&options.rule, "count") == "real" { stats.real } else { stats.padded };
+            let expected = counted as f64 / (tokens * stats.batches) as f64;
             prop_assert!((stats.efficiency.unwrap() - expected).abs() < 1e-9);
         }
         let shape = |parts: &Parts| match &options.rule {

@@ -137,6 +137,10 @@ impl TokenBudget {
         elements.is_some_and(|elements| elements <= self.max_tokens)
     }
 
+    pub(super) fn counts_real(&self) -> bool {
+        self.count == Count::Real
+    }
+
     pub(super) fn budget(&self) -> u64 {
         self.max_tokens
     }

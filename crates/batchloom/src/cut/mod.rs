@@ -29,6 +29,9 @@ use crate::{Error, Result};
 /// Samples in a pool where the user has not said.
 const POOL: u64 = 1 << 14;
 
+/// The most parts that samples are split in: they are listed while their pool is packed.
+const MOST_PARTS: u64 = 1 << 28;
+
 /// How samples share a batch.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
@@ -130,6 +133,10 @@ impl Rule {
         {
             return Err(Error::Dimensions { rule: self.name(), dimensions });
         }
+        let parts = self.parts(sizes);
+        if parts > MOST_PARTS {
+            return Err(Error::PoolTooLarge { found: parts, limit: MOST_PARTS });
+        }
         let found = match self {
             Self::TokenBudget(rule) if rule.oversize_policy() == Oversize::Error => {
                 (0..index_of(sizes.len())).find(|&sample| !rule.fits(sizes.extents(sample)))
@@ -149,6 +156,21 @@ impl Rule {
                 max_tokens: self.budget().unwrap_or(u64::MAX),
             }),
         }
+    }
+
+    /// How many parts all samples are split in; 0 where they are not.
+    fn parts(&self, sizes: &Sizes) -> u64 {
+        match self {
+            Self::Packing(rule) if self.splits() => {
+                sizes.as_slice().iter().map(|&size| u64::from(size.div_ceil(rule.capacity()))).sum()
+            }
+            _ => 0,
+        }
+    }
+
+    /// Whether the budget counts elements without padding.
+    pub(crate) fn counts_real(&self) -> bool {
+        matches!(self, Self::TokenBudget(rule) if rule.counts_real())
     }
 
     /// The batches of a pool, whose samples passed [`check`](Self::check).

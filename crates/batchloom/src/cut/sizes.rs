@@ -83,6 +83,11 @@ impl Sizes {
         self.extents.as_ref().map_or(1, |(dimensions, _)| *dimensions)
     }
 
+    /// The extents of all samples in the variable dimensions, one sample after the other.
+    pub fn to_extents(&self) -> Vec<u32> {
+        self.extents.as_ref().map_or(&self.sizes, |(_, extents)| extents).to_vec()
+    }
+
     /// The extents of `sample` in the variable dimensions.
     ///
     /// # Panics

@@ -63,13 +63,17 @@ impl Sequences {
     /// the second, and so on, `rank` lengths each.
     ///
     /// # Errors
-    /// [`Error::Shape`] where the shapes do not add up to the values, or these are not one compact dimension.
+    /// [`Error::Shape`] where the shapes do not add up to the values, [`Error::NotCompact`] where these are not one
+    /// compact dimension.
     pub fn with_shapes(name: &str, values: &Tensor, shapes: &[u32], rank: usize) -> Result<Self> {
         let (found, shape) = (values.layout().elements(), vec![shapes.len() / rank.max(1), rank]);
         let lengths = shapes.chunks(rank.max(1));
         let total = lengths.clone().try_fold(0_usize, |total, lengths| total.checked_add(elements(lengths)?));
         let compact = values.shape().len() == 1 && values.layout().is_compact(values.dtype().size());
-        if rank == 0 || !shapes.len().is_multiple_of(rank) || total != Some(found) || !compact {
+        if !compact {
+            return Err(Error::NotCompact { field: name.to_owned(), found: values.shape().to_vec() });
+        }
+        if rank == 0 || !shapes.len().is_multiple_of(rank) || total != Some(found) {
             let expected = total.unwrap_or(usize::MAX);
             return Err(Error::Shape { values: found, shape, expected });
         }

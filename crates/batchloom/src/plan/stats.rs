@@ -30,7 +30,7 @@ pub struct Stats {
     pub padded: u64,
     /// The share of `padded` that is padding.
     pub padding: f64,
-    /// How full batches are, padding included, where the rule limits them: `padded / (batches * max_tokens)`.
+    /// How full batches are, where the rule limits them: what it counts, divided by `batches * max_tokens`.
     pub efficiency: Option<f64>,
     /// Distinct shapes of batches.
     pub shapes: u64,
@@ -215,8 +215,9 @@ impl<'a> Walk<'a> {
         stats.shapes = self.shapes.len() as u64;
         stats.imbalance = waiting(stats.padded, self.waited);
         let budget = self.plan.rule().budget();
+        let counted = if self.plan.rule().counts_real() { stats.real } else { stats.padded };
         let room = |budget: u64| budget as f64 * stats.batches as f64;
-        stats.efficiency = budget.map(room).filter(|&room| room > 0.0).map(|room| stats.padded as f64 / room);
+        stats.efficiency = budget.map(room).filter(|&room| room > 0.0).map(|room| counted as f64 / room);
         stats
     }
 }

@@ -78,10 +78,14 @@ impl Tensor {
     /// The values, where they lie in row-major order without gaps and `T` is their type.
     pub fn as_slice<T: Element>(&self) -> Option<&[T]> {
         let size = self.dtype.size();
-        let fits = self.dtype == T::DTYPE && self.layout.is_compact(size);
-        let start = if self.layout.elements() == 0 { 0 } else { self.layout.offset() };
-        let bytes = self.bytes.get(start..start + self.layout.elements() * size)?;
-        bytemuck::try_cast_slice(bytes).ok().filter(|_| fits)
+        if self.dtype != T::DTYPE || !self.layout.is_compact(size) {
+            return None;
+        }
+        if self.layout.elements() == 0 {
+            return Some(&[]);
+        }
+        let bytes = self.bytes.get(self.layout.offset()..)?.get(..self.layout.elements() * size)?;
+        bytemuck::try_cast_slice(bytes).ok()
     }
 
     /// `self[index]` along the first dimension, sharing the memory; none past the end or for a scalar.
