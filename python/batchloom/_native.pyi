@@ -12,7 +12,7 @@ __all__ = [
     "Sequences",
     "Tensor",
     "__version__",
-    "are_lists",
+    "are_numbers",
     "borrow",
     "borrow_lists",
     "forked",
@@ -21,7 +21,7 @@ __all__ = [
 __version__: str
 
 def borrow(object: Any, field: str) -> Tensor: ...
-def are_lists(object: Any) -> bool: ...
+def are_numbers(object: Any) -> bool: ...
 def borrow_lists(object: Any, field: str) -> tuple[Tensor, Tensor]: ...
 def forked() -> None: ...
 

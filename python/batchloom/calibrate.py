@@ -113,6 +113,11 @@ def _shapes(shapes: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     tried = tuple((whole("samples", samples, least=1), whole("length", length, least=1)) for samples, length in pairs)
     if len(set(tried)) < 3:
         raise ArgumentError(f"there are {len(set(tried))} distinct shapes; expected at least 3 to fit 3 coefficients")
+    terms = numpy.array([(1.0, samples * length, samples * length**2) for samples, length in tried])
+    if numpy.linalg.matrix_rank(terms / terms.max(axis=0)) < 3:
+        raise ArgumentError(
+            f"the shapes {tried} do not tell the coefficients apart; expected several lengths and sizes"
+        )
     return tried
 
 

@@ -45,7 +45,7 @@ class Field:
         if found != self._address:
             raise DataError(
                 f"field {self.label} was resized or moved: it had (address, shape, strides) {self._address} when the "
-                f"dataset was made and has {found} now; make a new TensorDataset after changing it"
+                f"dataset was made and has {found} now; make a new dataset after changing it"
             )
 
     @property

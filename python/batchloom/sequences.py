@@ -28,7 +28,8 @@ class SequenceDataset:
     - an Arrow array of lists: pyarrow, polars, pandas, or anything else with the Arrow PyCapsule interface;
     - a nested torch tensor.
 
-    All but lists of arrays are borrowed, not copied. Samples may differ in any of their dimensions: a spectrogram
+    Lists are copied once, and so is what has no simple layout (Arrow arrays in several chunks or of booleans, nested
+    tensors other than jagged ones); all else is borrowed. Samples may differ in any of their dimensions: a spectrogram
     ``[80, time]`` in the second, an image ``[height, width, 3]`` in two. The size of a sample is the product of its
     lengths in these. All variable fields (tokens, masks, labels of tokens) share their sizes, sample by sample.
 
@@ -43,7 +44,7 @@ class SequenceDataset:
       ``cu_seqlens`` (int32, ``[samples + 1]``, begins with 0), ``max_seqlen`` (an int), ``position_ids`` (int64) and
       ``segment_ids`` (int32, from 0), both ``[elements]``, and ``index`` (int64, ``[samples]``).
 
-    The samples of a batch come longest first (but in order with ``FixedSize``); ``index`` says which they are.
+    The samples of a batch come longest first, but in order with ``FixedSize``; ``index`` says which they are.
 
     Args:
         fields: The fields by name.
@@ -65,7 +66,7 @@ class SequenceDataset:
                 raise ArgumentError(f"a field is named {name}, which batches use themselves; expected another name")
         self._own = None if sizes is None else numpy.array(checked(sizes, "sizes"))
         self._fields: dict[str, Variable | exchange.Field] = {
-            name: variable(name, data) if is_variable(data) else exchange.Field(name, data)
+            name: variable(name, data) if is_variable(data) else exchange.Field(name, _fixed(data))
             for name, data in fields.items()
         }
         native = [(name, field._native()) for name, field in self._fields.items()]
@@ -194,8 +195,12 @@ def is_variable(data: Any) -> bool:
         return True
     if getattr(data, "is_nested", False):
         return True
-    # An Arrow array of numbers may speak DLPack too: that is a fixed field.
-    return _is_arrow(data) and (not hasattr(data, "__dlpack__") or _native.are_lists(data))
+    return _is_arrow(data) and not _native.are_numbers(data)
+
+
+def _fixed(data: Any) -> Any:
+    """Return the array of a fixed field; a column of numbers without DLPack, such as a pandas Series, by NumPy."""
+    return numpy.asarray(data) if _is_arrow(data) and not hasattr(data, "__dlpack__") else data
 
 
 def variable(label: str, data: Any) -> Variable:
@@ -229,7 +234,7 @@ def _with_shapes(label: str, values: Any, shapes: Any) -> Variable:
     if wrong.any():
         sample = int(wrong.any(axis=1).argmax())
         raise DataError(
-            f"field {label}: sample {sample} has shape {shapes[sample].tolist()}; expected lengths of at least 0"
+            f"field {label}: sample {sample} has shape {shapes[sample].tolist()}; expected lengths from 0 to 2**32 - 1"
         )
     return Variable(label, values, shapes=numpy.array(shapes, numpy.uint32, order="C"))
 
@@ -288,7 +293,8 @@ def _array(label: str, place: int, sample: Any) -> Any:
         sample = numpy.asarray(sample)
     if not hasattr(sample, "dtype") or not hasattr(sample, "shape"):
         raise DataError(
-            f"field {label}: sample {place} is a {type(sample).__name__}; expected an array or a list of numbers"
+            f"field {label}: sample {place} is a {type(sample).__name__}; expected an array or a list of numbers "
+            "(for one number a sample, give an array: numpy.asarray makes one)"
         )
     if sample.ndim == 0:
         raise DataError(f"field {label}: sample {place} is a scalar; expected at least one dimension")

@@ -72,13 +72,11 @@ pub(crate) fn borrow_lists(object: &Bound<'_, PyAny>, field: &str) -> PyResult<(
     Ok((Tensor(values), Tensor(offsets)))
 }
 
-/// Whether an Arrow array holds lists.
+/// Whether an Arrow array holds a number, or a boolean, for each sample.
 #[pyfunction]
-pub(crate) fn are_lists(object: &Bound<'_, PyAny>) -> bool {
+pub(crate) fn are_numbers(object: &Bound<'_, PyAny>) -> bool {
     let described = object.extract::<AnyArray>().and_then(|array| array.field());
-    described.is_ok_and(|field| {
-        matches!(field.data_type(), DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..))
-    })
+    described.is_ok_and(|field| field.data_type().is_numeric() || *field.data_type() == DataType::Boolean)
 }
 
 /// The offsets of lists, and all their values.

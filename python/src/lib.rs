@@ -15,7 +15,7 @@ mod plan;
 #[pyo3::pymodule(gil_used = false)]
 mod _native {
     #[pymodule_export]
-    use crate::arrow::{are_lists, borrow_lists};
+    use crate::arrow::{are_numbers, borrow_lists};
     #[pymodule_export]
     use crate::cut::Rule;
     #[pymodule_export]

@@ -124,7 +124,8 @@ impl Loader {
     }
 
     fn load(&self, state: &Bound<'_, PyDict>) -> PyResult<()> {
-        self.0.load(&read_state(state)?).map_err(|error| raise(&error))
+        let (py, state) = (state.py(), read_state(state)?);
+        py.detach(|| self.0.load(&state)).map_err(|error| raise(&error))
     }
 
     /// Begins the next epoch. `split` makes a list of batches of a list of runs: of each run the tensors, one a field with

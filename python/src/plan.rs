@@ -61,27 +61,30 @@ impl Plan {
         }
     }
 
-    fn __len__(&self) -> PyResult<usize> {
-        Ok(usize::try_from(self.plan.steps_of(self.rank))?)
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(usize::try_from(py.detach(|| self.plan.steps_of(self.rank)))?)
     }
 
     /// The samples of this rank's batch at `step`, as int64.
-    fn indices(&self, step: u64) -> PyResult<Tensor> {
-        let indices = self.plan.indices(step, self.rank).map_err(|error| raise(&error))?;
+    fn indices(&self, py: Python<'_>, step: u64) -> PyResult<Tensor> {
+        let indices = py.detach(|| self.plan.indices(step, self.rank)).map_err(|error| raise(&error))?;
         numbers(&indices)
     }
 
     /// Samples and tokens over all ranks at `step`, and the samples of each rank's batch.
-    fn step(&self, step: u64) -> PyResult<(u64, u64, Vec<Tensor>)> {
-        let step = self.plan.step(step).map_err(|error| raise(&error))?;
+    fn step(&self, py: Python<'_>, step: u64) -> PyResult<(u64, u64, Vec<Tensor>)> {
+        let step = py.detach(|| self.plan.step(step)).map_err(|error| raise(&error))?;
         let batches = step.batches.iter().map(|batch| numbers(batch)).collect::<PyResult<_>>()?;
         Ok((step.samples, step.tokens, batches))
     }
 
     /// How many elements, padding included, each rank that takes part is given at `step`.
-    fn elements(&self, step: u64) -> PyResult<Vec<u64>> {
-        let ranks = (0..self.plan.world()).filter(|rank| step < self.plan.steps_of(*rank));
-        ranks.map(|rank| self.plan.batch_elements(step, rank).map_err(|error| raise(&error))).collect()
+    fn elements(&self, py: Python<'_>, step: u64) -> PyResult<Vec<u64>> {
+        let elements = || {
+            let ranks = (0..self.plan.world()).filter(|rank| step < self.plan.steps_of(*rank));
+            ranks.map(|rank| self.plan.batch_elements(step, rank)).collect::<batchloom::Result<_>>()
+        };
+        py.detach(elements).map_err(|error| raise(&error))
     }
 
     /// The extents of each sample in the dimensions that vary, `[samples]` or `[samples, dimensions]`, as uint32; none
@@ -105,8 +108,8 @@ impl Plan {
     }
 
     /// Where `sample` comes.
-    fn places(&self, sample: u64) -> PyResult<Vec<Place>> {
-        let places = self.plan.places(sample).map_err(|error| raise(&error))?;
+    fn places(&self, py: Python<'_>, sample: u64) -> PyResult<Vec<Place>> {
+        let places = py.detach(|| self.plan.places(sample)).map_err(|error| raise(&error))?;
         Ok(places.into_iter().map(|place| (place.step, place.rank, place.index)).collect())
     }
 
@@ -150,7 +153,8 @@ impl Plan {
 
     /// The rest of the epoch that a state interrupted.
     fn resume(&self, state: &Bound<'_, PyDict>) -> PyResult<Self> {
-        let plan = self.plan.resume(&read_state(state)?).map_err(|error| raise(&error))?;
+        let (py, state) = (state.py(), read_state(state)?);
+        let plan = py.detach(|| self.plan.resume(&state)).map_err(|error| raise(&error))?;
         Ok(Self { plan, rank: self.rank })
     }
 

@@ -181,7 +181,6 @@ def test_default_shapes_are_a_spread_of_some_size(turned):
         numpy.array(SHAPES),
         torch.tensor(SHAPES),
         [[numpy.int64(samples), torch.tensor(length)] for samples, length in SHAPES],
-        [(1, 8), (2, 8), (4, 8)],
         [(3, 8), (3, 16), (3, 32)],
         [(1, 2), (2, 3), (3, 4)],
     ],
@@ -356,3 +355,9 @@ def test_models_are_values():
     assert model.fit is None
     with pytest.raises(AttributeError):
         model.fixed = 5
+
+
+@pytest.mark.parametrize("shapes", [[(1, 8), (4, 8), (16, 8)], [(2, 8), (2, 8), (2, 16), (2, 16)]])
+def test_shapes_that_cannot_tell_the_coefficients_apart(shapes):
+    with pytest.raises(bl.ArgumentError, match="shapes"):
+        bl.calibrate(lambda samples, length: None, shapes)

@@ -701,7 +701,7 @@ def test_offsets_that_describe_no_sequences(offsets, parts):
 @pytest.mark.parametrize(
     ("shapes", "parts"),
     [
-        ([[2, 3], [-1, 1]], ("sample 1", "[-1, 1]", "at least 0")),
+        ([[2, 3], [-1, 1]], ("sample 1", "[-1, 1]", "from 0")),
         ([[2, 2**32]], ("sample 0", str(2**32))),
         ([[1, 5], [2, 1]], ("6 values", "holds 7")),
         ([[2, 2]], ("6 values", "holds 4")),
@@ -796,7 +796,6 @@ LISTS = [
     (chunked([[1, 2], None], FIXED), bl.DataError, ("sample 1 is null",)),
     (chunked([[1, 2], [1, None]], FIXED), bl.DataError, ("sample 1 holds a null",)),
     (chunked([[[1, 2]], [None]], NESTED), bl.DataError, ("sample 1 holds a null",)),
-    (chunked([1, 2]), bl.DTypeError, ("Int64", "lists of numbers")),
     (chunked(["a"]), bl.DTypeError, ("Utf8", "lists of numbers")),
     (chunked([{"a": 1}]), bl.DTypeError, ("Struct", "lists of numbers")),
     (chunked([["a"]]), bl.DTypeError, ("lists of Utf8",)),
@@ -808,7 +807,6 @@ LISTS = [
     (pyarrow.table({"a": [[1]]}), bl.DTypeError, ("Struct",)),
     (polars.Series([[1], None]), bl.DataError, ("sample 1 is null",)),
     (polars.Series([[1], [2, None]]), bl.DataError, ("sample 1 holds a null",)),
-    (polars.Series([1, 2]), bl.DTypeError, ("Int64", "lists of numbers")),
     (polars.Series([["a"]]), bl.DTypeError, ("lists of Utf8",)),
     (polars.Series([[[1]], [[2, 3]]]), bl.DTypeError, ("lists of ",)),
     (polars.DataFrame({"a": [[1]]}), bl.DTypeError, ("Struct",)),
@@ -817,7 +815,6 @@ LISTS = [
         bl.DataError,
         ("sample 1 is",),
     ),
-    (pandas.Series([1, 2]), bl.DTypeError, ("Int64", "lists of numbers")),
 ]
 
 
@@ -992,12 +989,16 @@ def test_a_sample_whose_padded_length_exceeds_the_budget_is_named():
         (LONG | {"sizes": [1, 1, 1]}, bl.TokenBudget(3, oversize="truncate"), ("TokenBudget", "sizes=")),
         (LONG | {"sizes": [1, 1, 1]}, bl.Packing(3, overflow="split"), ("Packing", "sizes=")),
         (LONG | {"sizes": [1, 1, 1]}, bl.Packing(3, overflow="truncate"), ("Packing", "sizes=")),
-        ({"x": [numpy.ones((2, 3)), numpy.ones((1, 4))]}, bl.Packing(30), ("Packing", "have 2")),
-        ({"x": [numpy.ones((2, 3)), numpy.ones((1, 4))]}, bl.CostOptimal(bl.CostModel(1)), ("CostOptimal", "have 2")),
+        ({"x": [numpy.ones((2, 3)), numpy.ones((1, 4))]}, bl.Packing(30), ("Packing", "differ in 2")),
+        (
+            {"x": [numpy.ones((2, 3)), numpy.ones((1, 4))]},
+            bl.CostOptimal(bl.CostModel(1)),
+            ("CostOptimal", "differ in 2"),
+        ),
         (
             {"x": [numpy.ones((2, 3)), numpy.ones((1, 4))]},
             bl.TokenBudget(3, oversize="truncate"),
-            ("TokenBudget", "have 2", "without truncation"),
+            ("TokenBudget", "differ in 2", "without truncation"),
         ),
         ({"x": [numpy.ones((2, 3)), numpy.ones((2, 4))]}, bl.Packing(30), ("Packing", "field x", "first dimension")),
     ],

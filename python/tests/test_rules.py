@@ -1193,3 +1193,18 @@ def test_more_parts_than_memory_is_an_error_and_no_abort(script):
             print(error)
         """
     )
+
+
+def test_an_epoch_without_a_step_is_an_error_and_not_an_empty_loop():
+    lengths = numpy.random.default_rng(0).integers(1, 50, 40)
+    rule = bl.TokenBudget(100, pool=8)
+    values = (numpy.zeros(int(lengths.sum())), numpy.concatenate([[0], numpy.cumsum(lengths)]))
+    options = {"batching": rule, "shuffle": True, "drop_last": True, "rank": 0, "world": 17}
+    loader = bl.DataLoader(bl.SequenceDataset(x=values), **options)
+    for epoch in range(10):
+        loader.set_epoch(epoch)
+        if len(loader.plan(epoch)):
+            assert len(list(loader)) == len(loader.plan(epoch))
+        else:
+            with pytest.raises(bl.ArgumentError, match="drop_last leaves no step"):
+                iter(loader)

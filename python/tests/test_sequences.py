@@ -1498,3 +1498,12 @@ def test_a_forked_child_sees_the_dataset(script):
 def test_empty_lists_beside_lists_of_other_numbers(samples):
     dataset = bl.SequenceDataset(x=samples)
     assert dataset.sizes.tolist() == [len(sample) for sample in samples]
+
+
+@pytest.mark.parametrize("frame", [pandas.DataFrame, polars.DataFrame])
+def test_columns_of_a_frame(frame):
+    table = frame({"tokens": [[0, 1], [2], []], "label": [3, 4, 5]})
+    dataset = bl.SequenceDataset(tokens=table["tokens"], label=table["label"])
+    (batch,) = bl.DataLoader(dataset, batch_size=3)
+    assert batch["tokens"].tolist() == [[0, 1], [2, 0], [0, 0]]
+    assert batch["label"].tolist() == [3, 4, 5]

@@ -155,8 +155,8 @@ pub enum Error {
     },
     /// A rule for one variable dimension.
     #[error(
-        "{rule} as asked for needs samples with one variable dimension, and these have {dimensions}; use TokenBudget \
-         without truncation, LengthBuckets or FixedSize, or give sizes= of your own"
+        "{rule} as asked for needs samples that differ in one dimension, and these differ in {dimensions}; use TokenBudget \
+         without truncation, LengthBuckets or FixedSize"
     )]
     Dimensions {
         /// The rule.
@@ -172,8 +172,9 @@ pub enum Error {
     },
     /// A sample that exceeds the budget.
     #[error(
-        "sample {sample} has size {size}, which (rounded up to a multiple of {multiple_of}) exceeds \
-         max_tokens={max_tokens}; raise max_tokens, or say by oversize= (overflow= of Packing) what to do with it"
+        "sample {sample} has size {size}, which{} exceeds max_tokens={max_tokens}; raise max_tokens, or say by oversize= (overflow= of Packing) what \
+         to do with it",
+        if *.multiple_of > 1 { format!(", rounded up to a multiple of {multiple_of},") } else { String::new() }
     )]
     Oversize {
         /// The first such sample.

@@ -77,8 +77,9 @@ impl CostOptimal {
     /// # Errors
     /// [`Error::NotPositive`] where it is 0, and [`Error::Multiple`] where no multiple of `multiple_of` fits.
     pub fn max_tokens(self, max_tokens: u64) -> Result<Self> {
+        let max_tokens = positive("max_tokens", max_tokens)?;
         require_multiple(self.multiple_of, Some(max_tokens))?;
-        Ok(Self { max_tokens: Some(positive("max_tokens", max_tokens)?), ..self })
+        Ok(Self { max_tokens: Some(max_tokens), ..self })
     }
 
     /// The most samples in a batch. Default: anything.

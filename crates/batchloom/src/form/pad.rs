@@ -117,13 +117,13 @@ impl Pad {
         if let [dimension] = self.sequences.varying() {
             skipped[*dimension] = members.start(member);
         }
-        let copy = Box { pad: self, stored: &stored, skipped: &skipped, taken: &taken, slot: leading };
+        let copy = Part { pad: self, stored: &stored, skipped: &skipped, taken: &taken, slot: leading };
         copy.fill(0, self.sequences.start(sample), slot);
     }
 }
 
 /// A part of a sample that goes into a part of a slot, dimension by dimension.
-struct Box<'a> {
+struct Part<'a> {
     pad: &'a Pad,
     stored: &'a [usize],
     skipped: &'a [usize],
@@ -131,7 +131,7 @@ struct Box<'a> {
     slot: &'a [usize],
 }
 
-impl Box<'_> {
+impl Part<'_> {
     /// Copies what lies along `dimension` and those after it, from row `start` of the values on.
     fn fill(&self, dimension: usize, start: usize, slot: &mut [u8]) {
         let rows = self.pad.sequences.rows();

@@ -104,6 +104,11 @@ impl BlockLayout {
             slots: Vec::new(),
             members: Arc::new(members),
         };
+        if fields.packs() && i32::try_from(run.members.elements()).is_err() {
+            // Boundaries are 32-bit numbers.
+            let (samples, row) = (run.samples as u64, run.members.longest());
+            return Err(Error::BatchTooLarge { samples, row });
+        }
         for form in &fields.forms {
             let (dtype, shape) = (form.dtype(), form.shape(&run.members));
             let bytes = shape.iter().try_fold(dtype.size(), |bytes: usize, &len| bytes.checked_mul(len));

@@ -91,6 +91,11 @@ impl Fields {
         Ok(Self { names: names.into(), forms, ragged: Some(ragged) })
     }
 
+    /// Whether batches are concatenations.
+    pub(super) fn packs(&self) -> bool {
+        self.forms.iter().any(|form| matches!(form, Form::Boundaries))
+    }
+
     /// The members of the batch that `rank` takes at `step`: in full where samples differ in size, else how many.
     pub(super) fn members(&self, plan: &Plan, step: u64, rank: u32) -> Result<Members> {
         let Some(Ragged { dataset, multiple_of }) = &self.ragged else {

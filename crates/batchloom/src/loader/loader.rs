@@ -107,10 +107,12 @@ impl Loader {
     /// As [`iter`](Self::iter), by blocks, for those who want to cut them up themselves.
     ///
     /// # Errors
-    /// [`Error::Spawn`](crate::Error::Spawn).
+    /// [`Error::Spawn`](crate::Error::Spawn), and [`Error::NothingLeft`](crate::Error::NothingLeft) where rules that
+    /// look at sizes make too few batches for a step in this epoch.
     pub fn blocks(&self) -> Result<Blocks> {
         let mut cursor = self.cursor();
         let plan = cursor.upcoming();
+        plan.require_steps()?;
         let delivery = Delivery::new(plan.steps_of(self.rank));
         let job = Job {
             fields: Arc::clone(&self.fields),

@@ -48,7 +48,7 @@ impl Pool {
             Some(place) => Ok(free.swap_remove(place)),
             None => {
                 drop(free);
-                Buffer::new(rounded(bytes))
+                Buffer::new(rounded(bytes)).or_else(|_| Buffer::new(bytes))
             }
         }
     }

@@ -140,7 +140,7 @@ impl PlanBuilder {
         };
         check_sizes(&recipe)?;
         let plan = Plan::new(Arc::new(Epoch::new(Arc::new(recipe), self.epoch)), self.world, Vec::new());
-        require_steps(&plan)?;
+        plan.require_steps()?;
         Ok(plan)
     }
 }
@@ -154,18 +154,4 @@ fn check_sizes(recipe: &Recipe) -> Result<()> {
         }
         Some(sizes) => recipe.rule.check(sizes, recipe.in_pool()),
     }
-}
-
-fn require_steps(plan: &Plan) -> Result<()> {
-    if plan.steps() > 0 {
-        return Ok(());
-    }
-    let (samples, batches) = (plan.samples(), plan.epoch.batches());
-    Err(match plan.rule().budget() {
-        Some(max_tokens) if batches == 0 => Error::AllDropped { samples, max_tokens },
-        _ => {
-            let batch_size = plan.rule().batch_size();
-            Error::NothingLeft { samples, batch_size, batches, world: plan.world() }
-        }
-    })
 }

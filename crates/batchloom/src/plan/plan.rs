@@ -35,11 +35,11 @@ pub struct Plan {
     pub(super) world: u32,
     /// The parts of this epoch that came earlier: (world, steps).
     pub(super) past: Vec<(u32, u64)>,
-    /// Pools that were asked for lately, by their places.
+    /// Pools that were cut lately.
     pools: Arc<Mutex<Recent>>,
 }
 
-/// Pools by their places in the order of dealing, the one that was asked for last in front.
+/// Pools by their places in the order of dealing, the one that was cut last in front.
 type Recent = VecDeque<(u64, Arc<Pool>)>;
 
 /// One step: `world` batches, one for each rank, taken at the same time.
@@ -80,6 +80,24 @@ impl Plan {
     #[must_use]
     pub fn at_epoch(&self, epoch: u64) -> Self {
         Self::new(Arc::new(Epoch::new(Arc::clone(&self.epoch.recipe), epoch)), self.world, Vec::new())
+    }
+
+    /// Refuses an epoch that has no step, unless earlier parts of it had.
+    ///
+    /// # Errors
+    /// [`Error::NothingLeft`], or [`Error::AllDropped`] where every sample is too large.
+    pub(crate) fn require_steps(&self) -> Result<()> {
+        if self.steps() > 0 || !self.past.is_empty() {
+            return Ok(());
+        }
+        let (samples, batches) = (self.samples(), self.epoch.batches());
+        Err(match self.rule().budget() {
+            Some(max_tokens) if batches == 0 => Error::AllDropped { samples, max_tokens },
+            _ => {
+                let batch_size = self.rule().batch_size();
+                Error::NothingLeft { samples, batch_size, batches, world: self.world() }
+            }
+        })
     }
 
     pub(super) fn recipe(&self) -> &Recipe {
