@@ -174,7 +174,10 @@ class Loader:
     def state(self) -> dict[str, Any]: ...
     def load(self, state: dict[str, Any]) -> None: ...
     def batches(
-        self, split: Callable[[list[tuple[list[Tensor], int]]], list[Any]], check: Callable[[], None]
+        self,
+        split: Callable[[list[tuple[list[Tensor], int]]], list[Any]]
+        | list[tuple[str, Callable[[Any], Any] | None, bool]],
+        check: Callable[[], None],
     ) -> Batches: ...
 
 @final

@@ -2,8 +2,9 @@
 
 Each framework is one module with the same six functions: ``borrow`` shares an array's memory with the engine,
 ``address`` says where that memory is, ``require`` raises where the framework lacks an element type, ``views`` cuts a
-tensor of the engine ``[batches, samples, ...]`` into the framework's own arrays, ``view`` takes the only batch of such
-a tensor, ``element`` gives the bytes of one value. A framework is imported when it is first needed.
+tensor of the engine ``[batches, samples, ...]`` into the framework's own arrays, ``view`` takes a tensor as one array
+(or a DLPack capsule of it, where the module says ``TAKES_CAPSULES``), ``element`` gives the bytes of one value. A
+framework is imported when it is first needed.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ MOST_DIMENSIONS = 62
 Run = tuple[list[Tensor], int]
 """Batches of one shape: a tensor a field, each ``[batches, ...]``, and the size of the longest sample."""
 
-Split = Callable[[list[Run]], list[Any]]
-"""Cuts runs into a list of batches."""
+Keys = list[tuple[str, Callable[[Any], Any] | None, bool]]
+"""Of each key of a batch its name, what takes its tensor, and whether that takes a DLPack capsule instead."""
+
+Split = Callable[[list[Run]], list[Any]] | Keys
+"""Cuts runs into a list of batches, or says how the engine makes a dict of each."""
 
 
 class Field:
@@ -104,31 +108,18 @@ def splitter(fields: Sequence[Field], names: Sequence[str] | None, output: str |
     return lambda runs: [dict(zip(keys, batch, strict=True)) for run, _ in runs for batch in _cut(views, run)]
 
 
-def single(names: Sequence[str], frameworks: Sequence[str]) -> Split:
+def single(names: Sequence[str], frameworks: Sequence[str]) -> Keys:
     """Return what makes a dict of each run of one batch, for the framework of each field.
 
     Where there are boundaries, the size of the longest sample follows them.
     """
-    views = [_module(framework).view for framework in frameworks]
-    columns = list(zip(names, views, strict=True))
-    if "cu_seqlens" not in names:
-        return lambda runs: [
-            {name: view(tensor) for (name, view), tensor in zip(columns, run, strict=True)} for run, _ in runs
-        ]
-    after = names.index("cu_seqlens") + 1
-
-    def split(runs: list[Run]) -> list[Any]:
-        batches = []
-        for run, longest in runs:
-            batch = {name: view(tensor) for (name, view), tensor in zip(columns[:after], run, strict=False)}
-            batch["max_seqlen"] = longest
-            batch.update(
-                (name, view(tensor)) for (name, view), tensor in zip(columns[after:], run[after:], strict=True)
-            )
-            batches.append(batch)
-        return batches
-
-    return split
+    keys: Keys = []
+    for name, framework in zip(names, frameworks, strict=True):
+        module = _module(framework)
+        keys.append((name, module.view, module.TAKES_CAPSULES))
+        if name == "cu_seqlens":
+            keys.append(("max_seqlen", None, False))
+    return keys
 
 
 def require(framework: str, dtype: str, label: str) -> Any:

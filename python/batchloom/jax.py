@@ -9,6 +9,8 @@ import jax
 from batchloom import _native, numpy
 from batchloom.errors import DeviceError
 
+TAKES_CAPSULES = False
+
 
 def borrow(array: Any, label: str) -> _native.Tensor:
     """Share the memory of a CPU array."""
@@ -36,8 +38,8 @@ def views(tensor: _native.Tensor) -> Sequence[Any]:
 
 
 def view(tensor: _native.Tensor) -> Any:
-    """Take the only batch of ``[1, ...]``."""
-    return jax.dlpack.from_dlpack(tensor.index(0))
+    """Take one array."""
+    return jax.dlpack.from_dlpack(tensor)
 
 
 def element(dtype: str, value: Any) -> bytes:

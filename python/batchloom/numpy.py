@@ -11,6 +11,8 @@ import numpy
 from batchloom import _native
 from batchloom.errors import DataError, DTypeError
 
+TAKES_CAPSULES = False
+
 # NumPy has these only through the package ml_dtypes, and neither DLPack nor the buffer protocol lets them through. They
 # travel as integers of the same size.
 FOREIGN = {
@@ -100,10 +102,11 @@ def views(tensor: _native.Tensor) -> Sequence[numpy.ndarray[Any, Any]]:
 
 
 def view(tensor: _native.Tensor) -> numpy.ndarray[Any, Any]:
-    """Take the only batch of ``[1, ...]``."""
+    """Take one array."""
     if tensor.dtype not in FOREIGN:
-        return numpy.from_dlpack(tensor.index(0))
-    batch: numpy.ndarray[Any, Any] = views(tensor)[0]
+        return numpy.from_dlpack(tensor)
+    integers = numpy.from_dlpack(tensor.reinterpret(numpy.dtype(FOREIGN[tensor.dtype]).name))
+    batch: numpy.ndarray[Any, Any] = integers.view(getattr(_ml_dtypes(), tensor.dtype))
     return batch
 
 

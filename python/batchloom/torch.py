@@ -12,6 +12,8 @@ from batchloom import _native
 from batchloom.errors import DataError, DeviceError, DTypeError
 from torch.utils.dlpack import from_dlpack
 
+TAKES_CAPSULES = True
+
 
 def borrow(array: torch.Tensor, label: str) -> _native.Tensor:
     """Share the memory of a CPU tensor. Gradients are left behind; a lazy conjugate or negative is resolved."""
@@ -53,12 +55,12 @@ def views(tensor: _native.Tensor) -> Sequence[torch.Tensor]:
     return [batch.squeeze(0) for batch in from_dlpack(tensor).unsafe_split(1)]
 
 
-def view(tensor: _native.Tensor) -> torch.Tensor:
-    """Take the only batch of ``[1, ...]``."""
+def view(capsule: Any) -> torch.Tensor:
+    """Take one array."""
     if torch.is_inference_mode_enabled():
         with torch.inference_mode(False):
-            return view(tensor)
-    return from_dlpack(tensor.index(0).__dlpack__())
+            return from_dlpack(capsule)
+    return from_dlpack(capsule)
 
 
 def element(dtype: str, value: Any) -> bytes:

@@ -143,6 +143,11 @@ impl DlpackExporter for Tensor {
 }
 
 impl Tensor {
+    /// A capsule that shares the memory, as every consumer takes it.
+    pub(crate) fn capsule(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        export_dlpack(self, py, ExportRequest::parse(None, None, None, None)?)
+    }
+
     /// A managed tensor that shares the memory, in either version of the protocol.
     fn export<M: ManagedTensorBase>(&self) -> PyResult<Managed<M>> {
         let tensor = &self.0;

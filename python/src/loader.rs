@@ -16,7 +16,7 @@ use batchloom::loader::{Block, Blocks, Polled};
 use pyo3::exceptions::PyTypeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyString};
 
 use crate::cut::{Rule, parse};
 use crate::dataset::Dataset;
@@ -128,10 +128,9 @@ impl Loader {
         py.detach(|| self.0.load(&state)).map_err(|error| raise(&error))
     }
 
-    /// Begins the next epoch. `split` makes a list of batches of a list of runs: of each run the tensors, one a field with
-    /// a leading batch dimension, and the size of the longest sample. `check` is called before each block and raises if
-    /// the data has moved.
-    fn batches(&self, py: Python<'_>, split: Py<PyAny>, check: Py<PyAny>) -> PyResult<Batches> {
+    /// Begins the next epoch. `split` makes batches of runs; `check` is called before each block and raises if the data
+    /// has moved.
+    fn batches(&self, py: Python<'_>, split: Split, check: Py<PyAny>) -> PyResult<Batches> {
         let blocks = py.detach(|| self.0.blocks()).map_err(|error| raise(&error))?;
         Ok(Batches::new(blocks, split, check))
     }
@@ -146,6 +145,64 @@ pub(crate) struct Batches {
     process: u32,
 }
 
+/// A key of a batch: its name, what takes its tensor (none for the size of the longest sample), and whether that takes a
+/// DLPack capsule instead.
+type Key = (Py<PyString>, Option<Py<PyAny>>, bool);
+
+/// What makes batches of runs.
+#[derive(Debug, FromPyObject)]
+enum Split {
+    /// Where every run is one batch, which becomes a dict: its keys.
+    Keys(Vec<Key>),
+    /// A function that makes a list of batches of a list of runs: of each run the tensors, one a field with a leading
+    /// batch dimension, and the size of the longest sample.
+    Function(Py<PyAny>),
+}
+
+impl Split {
+    fn call(&self, py: Python<'_>, portion: &Portion) -> PyResult<Vec<Py<PyAny>>> {
+        match self {
+            Self::Keys(keys) => portion.iter().map(|run| dict(py, keys, run)).collect(),
+            Self::Function(function) => {
+                let copy =
+                    |tensors: &[Tensor]| tensors.iter().map(|tensor| Tensor(tensor.0.clone())).collect();
+                let lent: Portion =
+                    portion.iter().map(|(tensors, longest)| (copy(tensors), *longest)).collect();
+                function.call1(py, (lent,))?.extract(py)
+            }
+        }
+    }
+
+    fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match self {
+            Self::Keys(keys) => {
+                keys.iter().filter_map(|key| key.1.as_ref()).try_for_each(|take| visit.call(take))
+            }
+            Self::Function(function) => visit.call(function),
+        }
+    }
+}
+
+/// The only batch of a run.
+fn dict(py: Python<'_>, keys: &[Key], (tensors, longest): &(Vec<Tensor>, usize)) -> PyResult<Py<PyAny>> {
+    let batch = PyDict::new(py);
+    let mut tensors = tensors.iter();
+    for (name, take, capsule) in keys {
+        let Some(take) = take else {
+            batch.set_item(name, longest)?;
+            continue;
+        };
+        let tensor = tensors.next().and_then(|tensor| tensor.0.index(0)).map(Tensor);
+        let tensor = tensor.ok_or_else(|| LoaderError::new_err("a batch has fewer fields than names"))?;
+        let array = match capsule {
+            true => take.call1(py, (tensor.capsule(py)?,))?,
+            false => take.call1(py, (tensor,))?,
+        };
+        batch.set_item(name, array)?;
+    }
+    Ok(batch.into_any().unbind())
+}
+
 /// Some runs of a block: of each a tensor for each field, and the size of the longest sample.
 type Portion = Vec<(Vec<Tensor>, usize)>;
 
@@ -157,7 +214,7 @@ struct Inner {
     portions: VecDeque<Portion>,
     ready: IntoIter<Py<PyAny>>,
     /// What cuts portions, and what checks the data before each block; none once collected.
-    callables: Option<(Py<PyAny>, Py<PyAny>)>,
+    callables: Option<(Split, Py<PyAny>)>,
 }
 
 #[pymethods]
@@ -190,7 +247,7 @@ impl Batches {
         // Who is taking a batch right now is not garbage.
         let Ok(inner) = self.inner.try_lock() else { return Ok(()) };
         if let Some((split, check)) = &inner.callables {
-            visit.call(split)?;
+            split.visit(&visit)?;
             visit.call(check)?;
         }
         inner.ready.as_slice().iter().try_for_each(|batch| visit.call(batch))
@@ -205,7 +262,7 @@ impl Batches {
 }
 
 impl Batches {
-    fn new(blocks: Blocks, split: Py<PyAny>, check: Py<PyAny>) -> Self {
+    fn new(blocks: Blocks, split: Split, check: Py<PyAny>) -> Self {
         let (portions, ready) = (VecDeque::new(), IntoIter::default());
         let inner = Inner { blocks: Some(blocks), portions, ready, callables: Some((split, check)) };
         Self {
@@ -248,11 +305,7 @@ impl Inner {
             let Some((split, _)) = &self.callables else { return Ok(None) };
             if let Some(portion) = self.portions.front() {
                 // Python may raise in the middle, at Ctrl-C for one: then the portion is still there to be asked for.
-                let copy =
-                    |tensors: &[Tensor]| tensors.iter().map(|tensor| Tensor(tensor.0.clone())).collect();
-                let lent: Portion =
-                    portion.iter().map(|(tensors, longest)| (copy(tensors), *longest)).collect();
-                self.ready = split.call1(py, (lent,))?.extract::<Vec<_>>(py)?.into_iter();
+                self.ready = split.call(py, portion)?.into_iter();
                 self.portions.pop_front();
             } else if !self.refill(py)? {
                 return Ok(None);

@@ -130,6 +130,11 @@ impl Sequences {
         usize::try_from(self.starts[sample]).unwrap_or(usize::MAX)
     }
 
+    /// The first row of values of each of some samples. One tight loop, so that the processor waits for all at once.
+    pub(crate) fn starts(&self, samples: &[u64]) -> Vec<usize> {
+        samples.iter().map(|&sample| self.start(usize::try_from(sample).unwrap_or(usize::MAX))).collect()
+    }
+
     /// The extents of a sample in the leading dimensions.
     pub(crate) fn extents(&self, sample: usize) -> &[u32] {
         &self.extents[sample * self.leading..(sample + 1) * self.leading]

@@ -17,7 +17,8 @@ const AHEAD: usize = 4;
 /// The values of some members.
 pub(super) fn values(sequences: &Sequences, members: &Members, range: Range<usize>, target: &mut [u8]) {
     let (rows, source) = (sequences.rows(), sequences.values().bytes());
-    let first = |member: usize| sequences.start(members.sample(member)) + members.start(member);
+    let starts = sequences.starts(&members.samples[range.clone()]);
+    let first = |member: usize| starts[member - range.start] + members.start(member);
     let mut rest = target;
     for member in range.clone() {
         if member + AHEAD < range.end {

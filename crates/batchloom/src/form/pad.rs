@@ -70,28 +70,29 @@ impl Pad {
         if slot == 0 {
             return;
         }
-        let last = range.end;
-        for (member, slot) in range.zip(target.chunks_exact_mut(slot)) {
-            if member + AHEAD < last {
-                self.prefetch(members, member + AHEAD);
+        let starts = self.sequences.starts(&members.samples[range.clone()]);
+        for ((member, slot), place) in range.zip(target.chunks_exact_mut(slot)).zip(0..) {
+            if let Some(&start) = starts.get(place + AHEAD) {
+                self.prefetch(members, member + AHEAD, start);
             }
             match self.sequences.leading() {
-                1 => self.fill_line(members, member, slot),
+                1 => self.fill_line(members, member, starts[place], slot),
                 _ => self.fill_box(members, member, &leading, slot),
             }
         }
     }
 
-    fn prefetch(&self, members: &Members, member: usize) {
+    /// Asks for a sample whose values begin with row `start`.
+    fn prefetch(&self, members: &Members, member: usize, start: usize) {
         let rows = self.sequences.rows();
-        let row = self.sequences.start(members.sample(member)) + members.start(member);
+        let row = start + members.start(member);
         prefetch_rows(self.sequences.values().bytes(), rows, row, members.length(member) * rows.bytes());
     }
 
-    /// A sample along one dimension.
-    fn fill_line(&self, members: &Members, member: usize, slot: &mut [u8]) {
+    /// A sample along one dimension, whose values begin with row `start`.
+    fn fill_line(&self, members: &Members, member: usize, start: usize, slot: &mut [u8]) {
         let (rows, length) = (self.sequences.rows(), members.length(member));
-        let first = self.sequences.start(members.sample(member)) + members.start(member);
+        let first = start + members.start(member);
         let bytes = length * rows.bytes();
         let (data, padding) = match self.side {
             PadSide::Right => slot.split_at_mut(bytes),
