@@ -1426,15 +1426,16 @@ def test_interrupted_cuts_lose_nothing():
     loader = bl.DataLoader(cuts.dataset(sizes), batching=bl.Packing(60), shuffle=True)
     whole = [cuts.held(batch) for batch in loader]
     loader.set_epoch(0)
-    cut, calls, received = loader._split, [], []
+    (name, take, capsule), *others = loader._split
+    calls, received = [], []
 
-    def interrupted(runs):
-        calls.append(len(runs))
-        if len(calls) % 2:
+    def interrupted(lent):
+        calls.append(name)
+        if len(calls) in (1, 4, 40):
             raise KeyboardInterrupt
-        return cut(runs)
+        return take(lent)
 
-    loader._split = interrupted
+    loader._split = [(name, interrupted, capsule), *others]
     batches = iter(loader)
     while True:
         try:
@@ -1444,6 +1445,7 @@ def test_interrupted_cuts_lose_nothing():
         except StopIteration:
             break
     assert received == whole
+    assert len(calls) > 40
 
 
 def test_datasets_and_plans_go_to_other_processes(script, tmp_path):
