@@ -152,7 +152,7 @@ class Plan:
         Raises:
             RangeError: There is no such step.
         """
-        index = _within(step, self.stats()["steps"])
+        index = _within(step, self._native.steps())
         samples, tokens, batches = self._native.step(index)
         return Step(index, samples, tokens, tuple(_array(batch) for batch in batches))
 

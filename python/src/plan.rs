@@ -168,6 +168,11 @@ impl Plan {
         self.plan.samples()
     }
 
+    /// The steps of the rank that has most.
+    fn steps(&self, py: Python<'_>) -> u64 {
+        py.detach(|| self.plan.steps())
+    }
+
     #[getter]
     fn balance(&self) -> bool {
         self.plan.balance()
