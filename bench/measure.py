@@ -34,7 +34,10 @@ from typing import Any
 from quiet import Watch
 
 FOLDER = Path(__file__).parent
-PACKAGES = ("batchloom", "torch", "numpy", "batch-iter", "grain")
+PACKAGES = (
+    *("batchloom", "torch", "numpy", "batch-iter", "grain"),
+    *("transformers", "tokenizers", "trl", "datasets", "pyarrow", "lhotse", "numba"),
+)
 # In each round a candidate runs as often as fits into so many seconds, at least once, at most so many times.
 # The median of these runs is the round's figure.
 ROUND_SECONDS = 0.5
