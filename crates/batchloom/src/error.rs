@@ -153,6 +153,15 @@ pub enum Error {
         /// The rule.
         rule: &'static str,
     },
+    /// Runs of neighbours, by a rule that sorts.
+    #[error(
+        "shuffle=\"runs\" keeps neighbours of one size together, as FixedSize cuts them; {rule} over samples that differ in \
+         size does not"
+    )]
+    RunsOfSizes {
+        /// The rule.
+        rule: &'static str,
+    },
     /// A rule for one variable dimension.
     #[error(
         "{rule} as asked for needs samples that differ in one dimension, and these differ in {dimensions}; use TokenBudget \
@@ -417,6 +426,7 @@ impl Error {
             | Self::Cost { .. }
             | Self::BinTooLarge { .. }
             | Self::NoSizes { .. }
+            | Self::RunsOfSizes { .. }
             | Self::Dimensions { .. }
             | Self::ForeignSizes { .. }
             | Self::PoolTooLarge { .. }
