@@ -295,6 +295,35 @@ pub enum Error {
         /// Bytes of an element.
         expected: usize,
     },
+    /// Windows that make no sense.
+    #[error("{reason}")]
+    WindowShape {
+        /// What was found and expected.
+        reason: String,
+    },
+    /// A series without a window.
+    #[error(
+        "series {series} has {length} steps, and a window takes {span} (input_len + gap + horizon); use shorter windows, \
+         short=\"pad\" or short=\"skip\""
+    )]
+    SeriesTooShort {
+        /// The first such series.
+        series: u64,
+        /// Its steps.
+        length: usize,
+        /// Steps of a window.
+        span: usize,
+    },
+    /// No series has a window.
+    #[error(
+        "none of {series} series has the {span} steps of a window; use shorter windows, or short=\"pad\""
+    )]
+    NoWindows {
+        /// How many series there are.
+        series: u64,
+        /// Steps of a window.
+        span: usize,
+    },
     /// There has to be something that works.
     #[error("num_threads is 0; expected at least 1")]
     Threads,
@@ -420,6 +449,7 @@ impl Error {
             | Self::World { .. }
             | Self::Rank { .. }
             | Self::NothingLeft { .. }
+            | Self::WindowShape { .. }
             | Self::AllDropped { .. }
             | Self::NotPositive { .. }
             | Self::Multiple { .. }
@@ -449,6 +479,8 @@ impl Error {
             | Self::Ragged { .. }
             | Self::NotCompact { .. }
             | Self::NotVariable
+            | Self::SeriesTooShort { .. }
+            | Self::NoWindows { .. }
             | Self::Layout { .. }
             | Self::Shape { .. } => Kind::Data,
             Self::StepRange { .. } | Self::SampleRange { .. } => Kind::Range,

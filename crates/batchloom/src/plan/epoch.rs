@@ -107,7 +107,8 @@ impl Epoch {
 
     /// The batch that holds `position`, where all samples count the same.
     pub(super) fn batch_of(&self, position: u64) -> Option<u64> {
-        let run = self.recipe.uniform().map(|rule| rule.batch_of(position)).filter(|&run| run < self.batches())?;
+        let run =
+            self.recipe.uniform().map(|rule| rule.batch_of(position)).filter(|&run| run < self.batches())?;
         Some(self.runs.as_ref().map_or(run, |runs| runs.find(run)))
     }
 
