@@ -149,7 +149,7 @@ proptest! {
         prop_assert_eq!(dataset.len(), expected.len());
         let targets = shape.input_len + shape.gap - shape.label_len..shape.span();
         let targets = if shape.horizon == 0 { 0..0 } else { targets };
-        let loader = Loader::builder(dataset.clone()).batch_size(batch_size).shuffle(shuffle).build().unwrap();
+        let loader = Loader::builder(dataset).batch_size(batch_size).shuffle(shuffle).build().unwrap();
         let plan = loader.plan(0);
         let mut seen = vec![0; expected.len()];
         for (step, batch) in (0..).zip(loader.iter().unwrap()) {
