@@ -25,13 +25,26 @@ impl From<bool> for Shuffle {
     }
 }
 
+impl Shuffle {
+    /// The name that goes with it in Python.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing",
+            Self::Samples => "samples",
+            Self::Runs => "runs",
+        }
+    }
+}
+
 impl FromStr for Shuffle {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
+            "nothing" => Ok(Self::Nothing),
+            "samples" => Ok(Self::Samples),
             "runs" => Ok(Self::Runs),
-            other => Err(format!("shuffle is {other:?}; expected True, False or \"runs\"")),
+            other => Err(format!("shuffle is {other:?}; expected \"nothing\", \"samples\" or \"runs\"")),
         }
     }
 }
