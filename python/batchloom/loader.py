@@ -36,8 +36,8 @@ class DataLoader:
         dataset: What to batch.
         batch_size: Samples in a batch; 64 where neither this nor ``batching`` is given.
         batching: A rule instead of ``batch_size``.
-        shuffle: Whether each epoch has a random order of its own. ``"runs"`` keeps neighbours together: batches are runs
-            of samples as stored, and come in random order (with ``FixedSize``).
+        shuffle: Whether each epoch has a random order of its own. ``"runs"`` keeps neighbours together: batches are
+            runs of samples as stored, and come in random order (with ``FixedSize``).
         drop_last: Whether to leave out what does not fill a batch and a step.
         seed: What the random orders depend on, besides the epoch.
         uneven: What happens to batches that do not fill the last step, where none is dropped: ``"pad"`` repeats

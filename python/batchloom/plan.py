@@ -61,8 +61,8 @@ class Plan:
         batching: A rule instead of ``batch_size``.
         sizes: The size of each sample: what rules sort, count and budget by. ``[samples]``, or its extents
             ``[samples, dimensions]`` where samples vary in several.
-        shuffle: Whether each epoch has a random order of its own. ``"runs"`` keeps neighbours together: batches are runs
-            of samples as stored, and come in random order (with ``FixedSize``).
+        shuffle: Whether each epoch has a random order of its own. ``"runs"`` keeps neighbours together: batches are
+            runs of samples as stored, and come in random order (with ``FixedSize``).
         drop_last: Whether to leave out what does not fill a batch and a step.
         seed: What the random orders depend on, besides the epoch.
         uneven: What happens to batches that do not fill the last step, where none is dropped: ``"pad"`` repeats
