@@ -99,7 +99,7 @@ class Plan:
         rule: Rule,
         sizes: Tensor | None,
         *,
-        shuffle: bool,
+        shuffle: str,
         drop_last: bool,
         seed: int,
         uneven: str,
@@ -130,7 +130,7 @@ class Plan:
     @property
     def largest_first(self) -> bool: ...
     @property
-    def shuffle(self) -> bool: ...
+    def shuffle(self) -> str: ...
     @property
     def seed(self) -> int: ...
     @property
@@ -151,7 +151,7 @@ class Loader:
         dataset: Dataset,
         rule: Rule,
         *,
-        shuffle: bool,
+        shuffle: str,
         drop_last: bool,
         seed: int,
         uneven: str,

@@ -10,6 +10,7 @@ U32 = 2**32 - 1
 U64 = 2**64 - 1
 
 UNEVEN = ("pad", "short")
+RUNS = "runs"
 PAD_SIDE = ("right", "left")
 
 
@@ -22,6 +23,19 @@ def choice(name: str, value: object, allowed: Sequence[str]) -> str:
     if isinstance(value, str) and value in allowed:
         return value
     raise ArgumentError(f"{name} is {value!r}; expected {' or '.join(map(repr, allowed))}")
+
+
+def shuffled(shuffle: object) -> str:
+    """Return what is in random order, as the engine names it: "samples", "nothing" or "runs".
+
+    Raises:
+        ArgumentError: ``shuffle`` is a string other than "runs".
+    """
+    if isinstance(shuffle, str):
+        if shuffle != RUNS:
+            raise ArgumentError(f"shuffle is {shuffle!r}; expected True, False or 'runs'")
+        return RUNS
+    return "samples" if shuffle else "nothing"
 
 
 def whole(name: str, value: SupportsIndex, least: int = 0, most: int = U64) -> int:

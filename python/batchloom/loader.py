@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from batchloom import _native
-from batchloom.arguments import PAD_SIDE, UNEVEN, choice, whole
+from batchloom.arguments import PAD_SIDE, UNEVEN, choice, shuffled, whole
 from batchloom.cut import Rule, rule
 from batchloom.dataset import TensorDataset
 from batchloom.errors import ArgumentError, DeviceError, StateError
@@ -36,7 +36,8 @@ class DataLoader:
         dataset: What to batch.
         batch_size: Samples in a batch; 64 where neither this nor ``batching`` is given.
         batching: A rule instead of ``batch_size``.
-        shuffle: Whether each epoch has a random order of its own.
+        shuffle: Whether each epoch has a random order of its own. ``"runs"`` keeps neighbours together: batches are
+            runs of samples as stored, and come in random order (with ``FixedSize``).
         drop_last: Whether to leave out what does not fill a batch and a step.
         seed: What the random orders depend on, besides the epoch.
         uneven: What happens to batches that do not fill the last step, where none is dropped: ``"pad"`` repeats
@@ -70,7 +71,7 @@ class DataLoader:
         batch_size: int | None = None,
         *,
         batching: Rule | None = None,
-        shuffle: bool = False,
+        shuffle: bool | str = False,
         drop_last: bool = False,
         seed: int = 0,
         uneven: str = "pad",
@@ -101,7 +102,7 @@ class DataLoader:
         self._native = _native.Loader(
             dataset._native_dataset(),
             self._batching._native(),
-            shuffle=bool(shuffle),
+            shuffle=shuffled(shuffle),
             drop_last=bool(drop_last),
             seed=whole("seed", seed),
             uneven=choice("uneven", uneven, UNEVEN),

@@ -10,7 +10,7 @@ from typing import Any, SupportsIndex, overload
 
 import numpy
 from batchloom import _native as engine
-from batchloom.arguments import U32, UNEVEN, choice, whole
+from batchloom.arguments import RUNS, U32, UNEVEN, choice, shuffled, whole
 from batchloom.cut import Rule, rule
 from batchloom.errors import ArgumentError, RangeError
 from batchloom.sizes import Sizes, checked, read
@@ -61,7 +61,8 @@ class Plan:
         batching: A rule instead of ``batch_size``.
         sizes: The size of each sample: what rules sort, count and budget by. ``[samples]``, or its extents
             ``[samples, dimensions]`` where samples vary in several.
-        shuffle: Whether each epoch has a random order of its own.
+        shuffle: Whether each epoch has a random order of its own. ``"runs"`` keeps neighbours together: batches are
+            runs of samples as stored, and come in random order (with ``FixedSize``).
         drop_last: Whether to leave out what does not fill a batch and a step.
         seed: What the random orders depend on, besides the epoch.
         uneven: What happens to batches that do not fill the last step, where none is dropped: ``"pad"`` repeats
@@ -87,7 +88,7 @@ class Plan:
         *,
         batching: Rule | None = None,
         sizes: Any = None,
-        shuffle: bool = False,
+        shuffle: bool | str = False,
         drop_last: bool = False,
         seed: int = 0,
         uneven: str = "pad",
@@ -107,7 +108,7 @@ class Plan:
             whole("samples", samples),
             self._batching._native(),
             None if known is None else engine.borrow(known, "sizes"),
-            shuffle=bool(shuffle),
+            shuffle=shuffled(shuffle),
             drop_last=bool(drop_last),
             seed=whole("seed", seed),
             uneven=choice("uneven", uneven, UNEVEN),
@@ -229,9 +230,10 @@ class Plan:
         return self._native.largest_first
 
     @property
-    def shuffle(self) -> bool:
-        """Whether the order is random."""
-        return self._native.shuffle
+    def shuffle(self) -> bool | str:
+        """Whether the order is random: ``True``, ``False``, or ``"runs"`` where batches of neighbours are shuffled."""
+        shuffle = self._native.shuffle
+        return shuffle if shuffle == RUNS else shuffle == "samples"
 
     @property
     def drop_last(self) -> bool:
@@ -267,7 +269,7 @@ class Plan:
         native = self._native
         options = {
             "batching": self._batching,
-            "shuffle": native.shuffle,
+            "shuffle": self.shuffle,
             "drop_last": native.drop_last,
             "seed": native.seed,
             "uneven": native.uneven,

@@ -13,6 +13,7 @@ use std::vec::IntoIter;
 
 use batchloom::Error;
 use batchloom::loader::{Block, Blocks, Polled};
+use batchloom::order::Shuffle;
 use pyo3::exceptions::PyTypeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -56,7 +57,7 @@ impl Loader {
         py: Python<'_>,
         dataset: &Dataset,
         rule: &Rule,
-        shuffle: bool,
+        shuffle: &str,
         drop_last: bool,
         seed: u64,
         uneven: &str,
@@ -74,7 +75,7 @@ impl Loader {
     ) -> PyResult<Self> {
         let mut builder = batchloom::Loader::builder(dataset.0.clone())
             .rule(rule.0.clone())
-            .shuffle(shuffle)
+            .shuffle(parse::<Shuffle>(shuffle)?)
             .drop_last(drop_last)
             .seed(seed)
             .uneven(parse(uneven)?)

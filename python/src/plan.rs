@@ -1,5 +1,6 @@
 //! The plan, for one rank.
 
+use batchloom::order::Shuffle;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -30,7 +31,7 @@ impl Plan {
         samples: u64,
         rule: &Rule,
         sizes: Option<&Tensor>,
-        shuffle: bool,
+        shuffle: &str,
         drop_last: bool,
         seed: u64,
         uneven: &str,
@@ -42,7 +43,7 @@ impl Plan {
     ) -> PyResult<Self> {
         let builder = batchloom::Plan::builder(samples)
             .rule(rule.0.clone())
-            .shuffle(shuffle)
+            .shuffle(parse::<Shuffle>(shuffle)?)
             .drop_last(drop_last)
             .seed(seed)
             .uneven(parse(uneven)?)
@@ -184,8 +185,8 @@ impl Plan {
     }
 
     #[getter]
-    fn shuffle(&self) -> bool {
-        self.plan.shuffle()
+    fn shuffle(&self) -> &'static str {
+        self.plan.shuffle().name()
     }
 
     #[getter]

@@ -15,7 +15,7 @@ class Run:
 
     samples: int
     batch_size: int
-    shuffle: bool = True
+    shuffle: bool | str = True
     drop_last: bool = False
     seed: int = 0
     uneven: str = "pad"
@@ -31,7 +31,7 @@ class Run:
 
     def order(self, epoch):
         """All samples as one batch of one rank."""
-        if not self.shuffle:
+        if self.shuffle is not True:
             return list(range(self.samples))
         return bl.Plan(self.samples, self.samples, shuffle=True, seed=self.seed, epoch=epoch)[0].tolist()
 
@@ -39,7 +39,12 @@ class Run:
         """The order in pieces of ``batch_size``."""
         order = self.order(epoch)
         pieces = [order[start : start + self.batch_size] for start in range(0, self.samples, self.batch_size)]
-        return [piece for piece in pieces if not self.drop_last or len(piece) == self.batch_size]
+        pieces = [piece for piece in pieces if not self.drop_last or len(piece) == self.batch_size]
+        if self.shuffle != "runs" or not pieces:
+            return pieces
+        # Which run comes when is taken from the engine: a run of one sample stands for a batch.
+        order = bl.Plan(len(pieces), 1, shuffle="runs", seed=self.seed, epoch=epoch)
+        return [pieces[place] for (place,) in map(numpy.ndarray.tolist, order)]
 
     def steps(self, epoch, world):
         """The batches, ``world`` at a time, and what becomes of those that do not fill the last step."""
@@ -85,7 +90,7 @@ def runs(most=200, batch_size=30, **fixed):
     choices = {
         "samples": st.integers(1, most),
         "batch_size": st.integers(1, batch_size),
-        "shuffle": st.booleans(),
+        "shuffle": st.sampled_from([False, True, "runs"]),
         "drop_last": st.booleans(),
         "seed": st.integers(0, 2**64 - 1),
         "uneven": st.sampled_from(["pad", "short"]),

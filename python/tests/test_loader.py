@@ -191,7 +191,7 @@ def test_blocks_of_any_size(run, widths, block_bytes, threads, prefetch, rank):
     loader._native = type(loader._native)(
         dataset._native_dataset(),
         loader.batching._native(),
-        shuffle=run.shuffle,
+        shuffle="samples" if run.shuffle else "nothing",
         drop_last=run.drop_last,
         seed=run.seed,
         uneven=run.uneven,

@@ -153,6 +153,15 @@ pub enum Error {
         /// The rule.
         rule: &'static str,
     },
+    /// Runs of neighbours, by a rule that sorts.
+    #[error(
+        "shuffle=\"runs\" keeps neighbours of one size together, as FixedSize cuts them; {rule} over samples that differ in \
+         size does not"
+    )]
+    RunsOfSizes {
+        /// The rule.
+        rule: &'static str,
+    },
     /// A rule for one variable dimension.
     #[error(
         "{rule} as asked for needs samples that differ in one dimension, and these differ in {dimensions}; use TokenBudget \
@@ -286,6 +295,35 @@ pub enum Error {
         /// Bytes of an element.
         expected: usize,
     },
+    /// Windows that make no sense.
+    #[error("{reason}")]
+    WindowShape {
+        /// What was found and expected.
+        reason: String,
+    },
+    /// A series without a window.
+    #[error(
+        "series {series} has {length} steps, and a window takes {span} (input_len + gap + horizon); use shorter windows, \
+         short=\"pad\" or short=\"skip\""
+    )]
+    SeriesTooShort {
+        /// The first such series.
+        series: u64,
+        /// Its steps.
+        length: usize,
+        /// Steps of a window.
+        span: usize,
+    },
+    /// No series has a window.
+    #[error(
+        "none of {series} series has the {span} steps of a window; use shorter windows, or short=\"pad\""
+    )]
+    NoWindows {
+        /// How many series there are.
+        series: u64,
+        /// Steps of a window.
+        span: usize,
+    },
     /// There has to be something that works.
     #[error("num_threads is 0; expected at least 1")]
     Threads,
@@ -411,12 +449,14 @@ impl Error {
             | Self::World { .. }
             | Self::Rank { .. }
             | Self::NothingLeft { .. }
+            | Self::WindowShape { .. }
             | Self::AllDropped { .. }
             | Self::NotPositive { .. }
             | Self::Multiple { .. }
             | Self::Cost { .. }
             | Self::BinTooLarge { .. }
             | Self::NoSizes { .. }
+            | Self::RunsOfSizes { .. }
             | Self::Dimensions { .. }
             | Self::ForeignSizes { .. }
             | Self::PoolTooLarge { .. }
@@ -439,6 +479,8 @@ impl Error {
             | Self::Ragged { .. }
             | Self::NotCompact { .. }
             | Self::NotVariable
+            | Self::SeriesTooShort { .. }
+            | Self::NoWindows { .. }
             | Self::Layout { .. }
             | Self::Shape { .. } => Kind::Data,
             Self::StepRange { .. } | Self::SampleRange { .. } => Kind::Range,

@@ -11,7 +11,7 @@ const MAY_USE: [(&str, &[&str]); 8] = [
     ("tensor", &[]),
     ("dataset", &["tensor", "cut"]),
     ("form", &["tensor", "dataset"]),
-    ("loader", &["tensor", "dataset", "form", "plan", "cut", "deal"]),
+    ("loader", &["tensor", "dataset", "form", "plan", "cut", "deal", "order"]),
 ];
 
 /// What `lib.rs` exports at the top, and the folder it comes from.

@@ -16,3 +16,4 @@ mod resume;
 mod rules;
 mod sequences;
 mod threads;
+mod windows;

@@ -2,6 +2,7 @@
 
 use batchloom::cut::FixedSize;
 use batchloom::deal::Uneven;
+use batchloom::order::{Key, Permutation, Purpose, Shuffle};
 use batchloom::{Error, Plan};
 use proptest::prelude::*;
 
@@ -10,7 +11,7 @@ use proptest::prelude::*;
 pub(crate) struct Options {
     pub(crate) samples: u64,
     pub(crate) batch_size: u64,
-    pub(crate) shuffle: bool,
+    pub(crate) shuffle: Shuffle,
     pub(crate) seed: u64,
     pub(crate) epoch: u64,
     pub(crate) world: u32,
@@ -31,16 +32,24 @@ impl Options {
             .build()
     }
 
-    /// The batches of the epoch, by definition: the order in pieces of `batch_size`.
+    /// The batches of the epoch, by definition: the order in pieces of `batch_size`; or the samples as stored in pieces,
+    /// and these in random order.
     pub(crate) fn batches(&self) -> Vec<Vec<u64>> {
-        let one = Plan::builder(self.samples).shuffle(self.shuffle).seed(self.seed).epoch(self.epoch);
+        let samples = self.shuffle == Shuffle::Samples;
+        let one = Plan::builder(self.samples).shuffle(samples).seed(self.seed).epoch(self.epoch);
         let one = one.batch_size(self.samples).build().unwrap();
         let order = one.indices(0, 0).unwrap();
         let pieces = order.chunks(usize::try_from(self.batch_size).unwrap());
-        pieces
+        let pieces: Vec<Vec<u64>> = pieces
             .filter(|piece| !self.drop_last || piece.len() as u64 == self.batch_size)
             .map(<[_]>::to_vec)
-            .collect()
+            .collect();
+        if self.shuffle != Shuffle::Runs {
+            return pieces;
+        }
+        let key = Key::new(self.seed, self.epoch, Purpose::Runs);
+        let permutation = Permutation::new(pieces.len() as u64, &key);
+        (0..pieces.len() as u64).map(|place| pieces[permutation.get(place) as usize].clone()).collect()
     }
 
     /// What every rank sees at every step, by definition: the batches, `world` at a time.
@@ -62,7 +71,8 @@ impl Options {
 
 pub(crate) fn options() -> impl Strategy<Value = Options> {
     let sizes = (1_u64..300, 1_u64..40, 1_u32..10);
-    let choices = (any::<bool>(), any::<bool>(), prop_oneof![Just(Uneven::Pad), Just(Uneven::Short)]);
+    let shuffle = prop_oneof![Just(Shuffle::Nothing), Just(Shuffle::Samples), Just(Shuffle::Runs)];
+    let choices = (shuffle, any::<bool>(), prop_oneof![Just(Uneven::Pad), Just(Uneven::Short)]);
     (sizes, choices, any::<u64>(), any::<u64>()).prop_map(|(sizes, choices, seed, epoch)| Options {
         samples: sizes.0,
         batch_size: sizes.1,
@@ -151,7 +161,7 @@ proptest! {
 
     #[test]
     fn seeds_and_epochs_give_other_orders(options in options(), other in 1_u64..) {
-        let options = Options { samples: options.samples + 20, shuffle: true, world: 1, drop_last: false, ..options };
+        let options = Options { samples: options.samples + 20, shuffle: Shuffle::Samples, world: 1, drop_last: false, ..options };
         let plan = options.build().unwrap();
         let seeded = Options { seed: options.seed.wrapping_add(other), ..options }.build().unwrap();
         prop_assert_ne!(seen(&plan, 0).concat(), seen(&seeded, 0).concat());

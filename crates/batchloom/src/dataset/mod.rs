@@ -2,10 +2,13 @@
 
 mod sequences;
 mod tensors;
+mod windows;
 
 pub(crate) use sequences::Field;
 pub use sequences::{SequenceDataset, Sequences};
 pub use tensors::TensorDataset;
+pub use windows::{Anchor, Shape, Short, WindowDataset};
+pub(crate) use windows::{Span, Windows};
 
 use crate::cut::Sizes;
 
@@ -17,6 +20,8 @@ pub enum Dataset {
     Tensors(TensorDataset),
     /// Sequences of any length.
     Sequences(SequenceDataset),
+    /// Stretches of time series.
+    Windows(WindowDataset),
 }
 
 impl Dataset {
@@ -25,6 +30,7 @@ impl Dataset {
         match self {
             Self::Tensors(dataset) => dataset.len(),
             Self::Sequences(dataset) => dataset.len(),
+            Self::Windows(dataset) => dataset.len(),
         }
     }
 
@@ -36,7 +42,7 @@ impl Dataset {
     /// What a plan has to know of the samples' sizes; none where they all count the same.
     pub fn sizes(&self) -> Option<Sizes> {
         match self {
-            Self::Tensors(_) => None,
+            Self::Tensors(_) | Self::Windows(_) => None,
             Self::Sequences(dataset) => Some(dataset.sizes().clone()),
         }
     }
@@ -51,5 +57,11 @@ impl From<TensorDataset> for Dataset {
 impl From<SequenceDataset> for Dataset {
     fn from(dataset: SequenceDataset) -> Self {
         Self::Sequences(dataset)
+    }
+}
+
+impl From<WindowDataset> for Dataset {
+    fn from(dataset: WindowDataset) -> Self {
+        Self::Windows(dataset)
     }
 }

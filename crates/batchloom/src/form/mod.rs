@@ -9,18 +9,22 @@ mod members;
 mod pack;
 mod pad;
 mod stack;
+mod window;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 pub(crate) use labels::{Labels, is_integer};
 pub(crate) use members::Members;
 pub(crate) use pad::Pad;
 pub use pad::PadSide;
-pub(crate) use stack::{Slots, stack};
+pub(crate) use stack::Slots;
+use stack::stack;
+pub(crate) use window::Window;
 
 use crate::DType;
-use crate::dataset::Sequences;
+use crate::dataset::{Sequences, Windows};
 use crate::tensor::Rows;
 
 /// How one field of a batch is made.
@@ -28,6 +32,10 @@ use crate::tensor::Rows;
 pub(crate) enum Form {
     /// The row of each sample: `[samples, ..row]`.
     Stack(Source),
+    /// Some steps of each window: `[samples, steps, ..row]`.
+    Window(Window),
+    /// Which steps of input of each window exist: `[samples, steps]`.
+    WindowMask(Arc<Windows>, usize),
     /// Each sample padded to the union: `[samples, ..union, ..inner]`.
     Pad(Pad),
     /// Whether an element is data: `[samples, ..union]`.
@@ -65,7 +73,8 @@ impl Form {
             Self::Stack(source) => source.dtype,
             Self::Pad(pad) => pad.sequences.values().dtype(),
             Self::Pack(sequences) => sequences.values().dtype(),
-            Self::Mask(_) => DType::Bool,
+            Self::Window(window) => window.span.values.dtype(),
+            Self::Mask(_) | Self::WindowMask(..) => DType::Bool,
             Self::Lengths | Self::Index | Self::Positions | Self::Labels(_) => DType::I64,
             Self::Boundaries | Self::Segments => DType::I32,
         }
@@ -76,6 +85,8 @@ impl Form {
         let samples = members.count;
         match self {
             Self::Stack(source) => [&[samples], source.shape.as_slice()].concat(),
+            Self::Window(window) => [&[samples, window.span.len], &window.span.values.shape()[1..]].concat(),
+            Self::WindowMask(_, input_len) => vec![samples, *input_len],
             Self::Pad(pad) => [&[samples], pad.shape(members).as_slice()].concat(),
             Self::Mask(_) => [&[samples], members.union.as_slice()].concat(),
             Self::Lengths if members.union.len() > 1 => vec![samples, members.union.len()],
@@ -101,12 +112,22 @@ impl Form {
         }
     }
 
+    /// Fills the parts of samples that need no members, batch by batch: their numbers say all.
+    pub(crate) fn gather(&self, samples: &[u64], target: &mut [u8], slots: Slots) {
+        match self {
+            Self::Stack(source) => stack(&source.bytes, &source.rows, samples, target, slots),
+            Self::Window(window) => window.gather(samples, target, slots),
+            Self::WindowMask(windows, input_len) => window::mask(windows, *input_len, samples, target, slots),
+            _ => {}
+        }
+    }
+
     /// Fills the parts of `range` of the members.
     pub(crate) fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) {
         match self {
-            Self::Stack(source) => {
+            Self::Stack(_) | Self::Window(_) | Self::WindowMask(..) => {
                 let slots = Slots { batch: range.len(), stride: target.len() };
-                stack(&source.bytes, &source.rows, &members.samples[range], target, slots);
+                self.gather(&members.samples[range], target, slots);
             }
             Self::Pad(pad) => pad.fill(members, range, target),
             Self::Mask(side) => pad::mask(*side, members, range, target),

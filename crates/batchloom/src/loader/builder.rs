@@ -13,6 +13,7 @@ use crate::cut::Rule;
 use crate::dataset::Dataset;
 use crate::deal::Uneven;
 use crate::form::PadSide;
+use crate::order::Shuffle;
 use crate::plan::PlanBuilder;
 use crate::{Error, Plan, Result};
 
@@ -63,8 +64,9 @@ impl LoaderBuilder {
         self.plan(|plan| plan.rule(rule))
     }
 
-    /// Whether each epoch has a random order of its own. Default: as stored.
-    pub fn shuffle(self, shuffle: bool) -> Self {
+    /// What each epoch puts in a random order of its own: samples (`true`), nothing (`false`), or [`Shuffle::Runs`].
+    /// Default: nothing.
+    pub fn shuffle(self, shuffle: impl Into<Shuffle>) -> Self {
         self.plan(|plan| plan.shuffle(shuffle))
     }
 

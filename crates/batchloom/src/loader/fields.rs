@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::cut::Rule;
-use crate::dataset::{Dataset, Field, SequenceDataset, Sequences};
-use crate::form::{Form, Labels, Members, Pad, PadSide, Source, is_integer};
+use crate::dataset::{Dataset, Field, SequenceDataset, Sequences, Span, WindowDataset};
+use crate::form::{Form, Labels, Members, Pad, PadSide, Source, Window, is_integer};
 use crate::{Error, Plan, Result, Tensor, TensorDataset};
 
 /// The fields of every batch.
@@ -39,6 +39,7 @@ impl Fields {
         match dataset {
             Dataset::Tensors(dataset) => Ok(Self::stacked(dataset)),
             Dataset::Sequences(dataset) => Self::ragged(dataset, rule, padding),
+            Dataset::Windows(dataset) => Ok(Self::windowed(dataset)),
         }
     }
 
@@ -48,6 +49,18 @@ impl Fields {
             Form::Stack(Source { rows, bytes: field.bytes().clone(), dtype: field.dtype(), shape })
         });
         Self { names: dataset.names().into(), forms: forms.collect(), ragged: None }
+    }
+
+    fn windowed(dataset: &WindowDataset) -> Self {
+        let windows = dataset.windows();
+        let window = |span: &Span| Form::Window(Window { windows: Arc::clone(windows), span: span.clone() });
+        let mut forms: Vec<Form> = dataset.spans().iter().map(window).collect();
+        let mut names = dataset.names().to_vec();
+        if dataset.masks() {
+            forms.push(Form::WindowMask(Arc::clone(windows), dataset.input_len()));
+            names.push("mask".to_owned());
+        }
+        Self { names: names.into(), forms, ragged: None }
     }
 
     fn ragged(dataset: &SequenceDataset, rule: &Rule, padding: &Padding) -> Result<Self> {

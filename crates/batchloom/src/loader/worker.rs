@@ -10,7 +10,7 @@ use super::block::{BlockLayout, Piece, RunLayout};
 use super::fields::Fields;
 use super::pool::Pool;
 use super::reorder::{Opened, Queue};
-use crate::form::{Form, Slots, stack};
+use crate::form::Slots;
 use crate::tensor::buffer::Region;
 use crate::{Error, Plan, Result};
 
@@ -93,10 +93,7 @@ impl Job {
         self.plan.fill(step, self.rank, piece.rows.start as u64, indices)?;
         for ((form, mut region), slot) in self.fields.forms.iter().zip(regions).zip(&run.slots) {
             let stride = if batches == 1 { region.len() } else { slot.stride };
-            if let Form::Stack(source) = form {
-                let slots = Slots { batch: rows, stride };
-                stack(&source.bytes, &source.rows, indices, &mut region, slots);
-            }
+            form.gather(indices, &mut region, Slots { batch: rows, stride });
         }
         Ok(())
     }

@@ -19,6 +19,8 @@ pub enum Purpose {
         /// Which pool.
         pool: u64,
     },
+    /// The order of batches that are runs of neighbours.
+    Runs,
 }
 
 impl Purpose {
@@ -27,13 +29,14 @@ impl Purpose {
         match self {
             Self::Samples => 1,
             Self::Batches { .. } => 2,
+            Self::Runs => 3,
         }
     }
 
     /// Which of the shuffles for this purpose.
     fn number(self) -> u64 {
         match self {
-            Self::Samples => 0,
+            Self::Samples | Self::Runs => 0,
             Self::Batches { pool } => pool,
         }
     }

@@ -6,7 +6,9 @@
 mod epoch;
 mod key;
 mod permutation;
+mod shuffle;
 
 pub use epoch::Order;
 pub use key::{Key, Purpose};
 pub use permutation::{LIMIT, Permutation, VERSION};
+pub use shuffle::Shuffle;

@@ -7,7 +7,7 @@ use super::epoch::Epoch;
 use super::recipe::Recipe;
 use crate::cut::{FixedSize, Rule, Sizes};
 use crate::deal::{MOST_RANKS, Uneven};
-use crate::order::LIMIT;
+use crate::order::{LIMIT, Shuffle};
 use crate::{Error, Result};
 
 /// The options of a [`Plan`], made by [`Plan::builder`].
@@ -15,7 +15,7 @@ use crate::{Error, Result};
 pub struct PlanBuilder {
     samples: u64,
     rule: Result<Rule>,
-    shuffle: bool,
+    shuffle: Shuffle,
     seed: u64,
     drop_last: bool,
     uneven: Uneven,
@@ -31,7 +31,7 @@ impl PlanBuilder {
         Self {
             samples,
             rule: FixedSize::new(64).map(Rule::from),
-            shuffle: false,
+            shuffle: Shuffle::Nothing,
             seed: 0,
             drop_last: false,
             uneven: Uneven::Pad,
@@ -55,9 +55,10 @@ impl PlanBuilder {
         self
     }
 
-    /// Whether each epoch has a random order of its own. Default: as stored.
-    pub fn shuffle(mut self, shuffle: bool) -> Self {
-        self.shuffle = shuffle;
+    /// What each epoch puts in a random order of its own: samples (`true`), nothing (`false`), or [`Shuffle::Runs`].
+    /// Default: nothing.
+    pub fn shuffle(mut self, shuffle: impl Into<Shuffle>) -> Self {
+        self.shuffle = shuffle.into();
         self
     }
 
@@ -114,7 +115,7 @@ impl PlanBuilder {
     ///
     /// # Errors
     /// [`Error::NoSamples`], [`Error::TooManySamples`], [`Error::BatchSize`], [`Error::World`]; [`Error::NoSizes`],
-    /// [`Error::SizesLength`], [`Error::Oversize`], [`Error::Dimensions`], [`Error::PoolTooLarge`]; and
+    /// [`Error::SizesLength`], [`Error::RunsOfSizes`], [`Error::Oversize`], [`Error::Dimensions`], [`Error::PoolTooLarge`]; and
     /// [`Error::NothingLeft`] or [`Error::AllDropped`] where no step would be left.
     pub fn build(self) -> Result<Plan> {
         let rule = self.rule?;
@@ -146,6 +147,9 @@ impl PlanBuilder {
 }
 
 fn check_sizes(recipe: &Recipe) -> Result<()> {
+    if recipe.shuffle == Shuffle::Runs && recipe.uniform().is_none() {
+        return Err(Error::RunsOfSizes { rule: recipe.rule.name() });
+    }
     match &recipe.sizes {
         None if recipe.uniform().is_none() => Err(Error::NoSizes { rule: recipe.rule.name() }),
         None => Ok(()),

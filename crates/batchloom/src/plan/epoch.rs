@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use super::recipe::Recipe;
 use crate::cut::{FixedSize, Groups, PoolSizes, Sizes, Union, padded};
 use crate::deal::Arrange;
-use crate::order::{Key, Order, Purpose};
+use crate::order::{Key, Order, Permutation, Purpose, Shuffle};
 
 /// One epoch of a run. The same for every world.
 #[derive(Debug)]
@@ -17,6 +17,8 @@ pub(super) struct Epoch {
     pub(super) recipe: Arc<Recipe>,
     pub(super) number: u64,
     pub(super) order: Order,
+    /// The order of the batches, where these are runs.
+    runs: Option<Permutation>,
     survey: OnceLock<Survey>,
 }
 
@@ -88,9 +90,31 @@ pub(super) struct Measure {
 
 impl Epoch {
     pub(super) fn new(recipe: Arc<Recipe>, number: u64) -> Self {
-        let key = recipe.shuffle.then(|| Key::new(recipe.seed, number, Purpose::Samples));
-        let order = Order::new(recipe.samples, key.as_ref());
-        Self { recipe, number, order, survey: OnceLock::new() }
+        let key = |purpose| Key::new(recipe.seed, number, purpose);
+        let samples = (recipe.shuffle == Shuffle::Samples).then(|| key(Purpose::Samples));
+        let order = Order::new(recipe.samples, samples.as_ref());
+        let uniform = recipe.uniform().filter(|_| recipe.shuffle == Shuffle::Runs);
+        let batches = uniform.map(|rule| rule.batches(recipe.samples, recipe.drop_last));
+        let runs = batches.map(|batches| Permutation::new(batches, &key(Purpose::Runs)));
+        Self { order, runs, recipe, number, survey: OnceLock::new() }
+    }
+
+    /// The positions of the samples of `batch`, where all count the same; none where they do not.
+    pub(super) fn positions(&self, batch: u64) -> Option<Range<u64>> {
+        let run = self.runs.as_ref().map_or(batch, |runs| runs.get(batch));
+        self.recipe.uniform().map(|rule| rule.positions(run, self.recipe.samples))
+    }
+
+    /// The batch that holds `position`, where all samples count the same.
+    pub(super) fn batch_of(&self, position: u64) -> Option<u64> {
+        let run =
+            self.recipe.uniform().map(|rule| rule.batch_of(position)).filter(|&run| run < self.batches())?;
+        Some(self.runs.as_ref().map_or(run, |runs| runs.find(run)))
+    }
+
+    /// Whether the positions of consecutive batches follow each other.
+    pub(super) fn is_consecutive(&self) -> bool {
+        self.runs.is_none()
     }
 
     /// How many batches there are.
@@ -102,9 +126,9 @@ impl Epoch {
         }
     }
 
-    /// The rule for samples that all count the same.
-    pub(super) fn uniform(&self) -> Option<&FixedSize> {
-        self.recipe.uniform()
+    /// Samples in a full batch, where samples all count the same.
+    pub(super) fn uniform(&self) -> Option<u64> {
+        self.recipe.uniform().map(FixedSize::batch_size)
     }
 
     /// How many pools there are.
@@ -144,7 +168,7 @@ impl Epoch {
 
     fn arrange(&self, place: u64, pool: &Pool, worlds: &[(u32, u64)]) -> Vec<u32> {
         let recipe = &self.recipe;
-        let mixes = recipe.shuffle && recipe.rule.sorts();
+        let mixes = recipe.shuffle == Shuffle::Samples && recipe.rule.sorts();
         let largest_first = recipe.largest_first && place == 0;
         if !mixes && !recipe.balance && !largest_first {
             return Vec::new();
@@ -175,7 +199,7 @@ impl Epoch {
         };
         let start = pool * recipe.in_pool();
         let count = length(recipe.in_pool().min(recipe.kept() - start));
-        if !recipe.shuffle {
+        if recipe.shuffle != Shuffle::Samples {
             let range = length(start)..length(start) + count;
             let extents = sizes.extents_of(range.clone());
             let groups = recipe.rule.cut(PoolSizes { sizes: &sizes.as_slice()[range], extents });

@@ -12,6 +12,7 @@ use super::epoch::{Epoch, Parts, Pool};
 use super::recipe::Recipe;
 use crate::cut::{Rule, Sizes};
 use crate::deal::{Deal, Uneven};
+use crate::order::Shuffle;
 use crate::{Error, Result};
 
 /// Pools that are kept: the one that is being read, and the one that the workers are at.
@@ -129,8 +130,8 @@ impl Plan {
         self.recipe().largest_first
     }
 
-    /// Whether the order is random.
-    pub fn shuffle(&self) -> bool {
+    /// What is in random order.
+    pub fn shuffle(&self) -> Shuffle {
         self.recipe().shuffle
     }
 
@@ -181,11 +182,8 @@ impl Plan {
     /// [`Error::Rank`] and [`Error::StepRange`].
     pub fn batch_len(&self, step: u64, rank: u32) -> Result<u64> {
         let batch = self.batch(step, rank)?;
-        Ok(match self.epoch.uniform() {
-            Some(rule) => {
-                let positions = rule.positions(batch, self.samples());
-                positions.end - positions.start
-            }
+        Ok(match self.epoch.positions(batch) {
+            Some(positions) => positions.end - positions.start,
             None => {
                 let (pool, place) = self.pool_with(batch);
                 pool.batch_len(place)
@@ -210,14 +208,23 @@ impl Plan {
     /// [`Error::Rank`], [`Error::StepRange`], and [`Error::Memory`] where their numbers do not fit in memory.
     pub fn indices(&self, step: u64, rank: u32) -> Result<Vec<u64>> {
         let batch = self.batch(step, rank)?;
-        let Some(rule) = self.epoch.uniform() else {
+        let Some(positions) = self.epoch.positions(batch) else {
             let (pool, place) = self.pool_with(batch);
             return Ok(pool.indices(place));
         };
-        let positions = rule.positions(batch, self.samples());
         let mut out = zeros(positions.end - positions.start)?;
         self.epoch.order.fill(positions.start, &mut out);
         Ok(out)
+    }
+
+    /// The samples that `rank` sees at `step`, where they are neighbours as stored: samples count all the same and are
+    /// not shuffled one by one. None where they are not.
+    ///
+    /// # Errors
+    /// [`Error::Rank`] and [`Error::StepRange`].
+    pub fn run(&self, step: u64, rank: u32) -> Result<Option<std::ops::Range<u64>>> {
+        let batch = self.batch(step, rank)?;
+        Ok(self.epoch.positions(batch).filter(|_| self.shuffle() != Shuffle::Samples))
     }
 
     /// What the batch that `rank` sees at `step` takes of which samples.
@@ -246,10 +253,13 @@ impl Plan {
     pub fn fill(&self, step: u64, rank: u32, skip: u64, out: &mut [u64]) -> Result<()> {
         let (mut step, mut skip, mut out) = (step, length(skip), out);
         // The only rank takes all batches, so that their positions follow each other.
-        if let Some(rule) = self.epoch.uniform().filter(|_| self.world == 1 && !out.is_empty()) {
-            let start = rule.positions(self.batch(step, rank)?, self.samples()).start + skip as u64;
-            let end = rule.positions(self.epoch.batches() - 1, self.samples()).end;
-            if end - start < out.len() as u64 {
+        let consecutive = self.world == 1 && self.epoch.is_consecutive() && !out.is_empty();
+        let batches = || (self.batch(step, rank), self.epoch.batches() - 1);
+        if let Some((now, last)) = consecutive.then(batches)
+            && let (Some(now), Some(last)) = (self.epoch.positions(now?), self.epoch.positions(last))
+        {
+            let start = now.start + skip as u64;
+            if last.end - start < out.len() as u64 {
                 return Err(Error::StepRange { found: self.steps(), steps: self.steps() });
             }
             self.epoch.order.fill(start, out);
@@ -307,10 +317,10 @@ impl Plan {
 
     /// The batches that hold the sample at `position`, and at which index.
     fn batches_with(&self, position: u64) -> Vec<(u64, u64)> {
-        if let Some(rule) = self.epoch.uniform() {
-            let batch = rule.batch_of(position);
-            let index = position - rule.positions(batch, self.samples()).start;
-            return (batch < self.epoch.batches()).then_some((batch, index)).into_iter().collect();
+        if self.epoch.uniform().is_some() {
+            let batch = self.epoch.batch_of(position);
+            let start = |batch| self.epoch.positions(batch).map_or(0, |positions| positions.start);
+            return batch.map(|batch| (batch, position - start(batch))).into_iter().collect();
         }
         let Some((pool, place)) = self.epoch.place_of(position) else { return Vec::new() };
         let pool = self.pool(pool);

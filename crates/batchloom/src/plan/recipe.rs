@@ -5,7 +5,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::cut::{FixedSize, Rule, Sizes};
 use crate::deal::Uneven;
-use crate::order;
+use crate::order::{self, Shuffle};
 
 /// The options of a run. Its hash is the plan's fingerprint, so the names and the order of these fields are part of the
 /// state format; what was added later is left out where it changes nothing.
@@ -13,7 +13,7 @@ use crate::order;
 pub(super) struct Recipe {
     pub(super) samples: u64,
     pub(super) rule: Rule,
-    pub(super) shuffle: bool,
+    pub(super) shuffle: Shuffle,
     pub(super) seed: u64,
     pub(super) drop_last: bool,
     pub(super) uneven: Uneven,
@@ -43,7 +43,7 @@ impl Recipe {
 
     /// Samples in each pool but the last: all of them where they come in stored order.
     pub(super) fn in_pool(&self) -> u64 {
-        match self.shuffle || matches!(self.rule, Rule::FixedSize(_)) {
+        match self.shuffle == Shuffle::Samples || matches!(self.rule, Rule::FixedSize(_)) {
             true => self.rule.samples_in_pool().min(self.kept()).max(1),
             false => self.kept().max(1),
         }

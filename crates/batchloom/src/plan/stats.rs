@@ -62,21 +62,20 @@ impl Plan {
     /// What this plan costs. O(world) where samples all count the same; else every pool is cut once.
     pub fn stats(&self) -> Stats {
         match self.epoch.uniform() {
-            Some(_) => self.uniform_stats(),
+            Some(batch_size) => self.uniform_stats(batch_size),
             None => Walk::new(self).stats(),
         }
     }
 
-    fn uniform_stats(&self) -> Stats {
+    fn uniform_stats(&self, batch_size: u64) -> Stats {
         let deal = self.deal();
         let (first, dealt) = (deal.first(), deal.dealt());
-        let earlier = self.samples_before(first);
-        let once = self.samples_before(first + dealt) - earlier;
-        let repeated = self.last_step().iter().sum::<u64>() - (once - self.samples_before_last_step(once));
-        let real = once + repeated;
-        let dropped = self.samples() - earlier - once;
-        let sizes =
-            self.last_step().into_iter().chain((self.steps() > 1).then(|| self.batch_len(0, 0).unwrap_or(0)));
+        let earlier = self.samples_before(first, batch_size);
+        let once = self.samples_before(first + dealt, batch_size) - earlier;
+        let again = (0..deal.repeated()).map(|batch| self.samples_in(batch % self.epoch.batches()));
+        let repeated: u64 = again.sum();
+        let (real, dropped) = (once + repeated, self.samples() - earlier - once);
+        let sizes = self.uniform_sizes(first..first + dealt, batch_size);
         Stats {
             samples: self.samples(),
             tokens: self.samples(),
@@ -91,36 +90,48 @@ impl Plan {
             repeated_tokens: repeated,
             earlier,
             earlier_tokens: earlier,
-            largest: sizes.clone().max().unwrap_or(0),
-            shapes: sizes.collect::<HashSet<_>>().len() as u64,
-            imbalance: self.uniform_imbalance(real),
+            largest: sizes.iter().copied().max().unwrap_or(0),
+            shapes: sizes.len() as u64,
+            imbalance: self.uniform_imbalance(real, batch_size),
             ..Stats::default()
         }
     }
 
+    /// Samples in a batch, where samples all count the same.
+    fn samples_in(&self, batch: u64) -> u64 {
+        self.epoch.positions(batch).map_or(0, |positions| positions.end - positions.start)
+    }
+
+    /// The batch that may not be full, and how many samples it lacks.
+    fn partial(&self, batch_size: u64) -> (u64, u64) {
+        let last = self.samples().div_ceil(batch_size) - 1;
+        let batch = self.epoch.batch_of(last * batch_size);
+        batch.map_or((u64::MAX, 0), |batch| (batch, batch_size - self.samples_in(batch)))
+    }
+
     /// Samples in the first `batches` batches, where samples all count the same.
-    fn samples_before(&self, batches: u64) -> u64 {
-        let last = batches.checked_sub(1).zip(self.epoch.uniform());
-        last.map_or(0, |(last, rule)| rule.positions(last, self.samples()).end)
+    fn samples_before(&self, batches: u64, batch_size: u64) -> u64 {
+        let (partial, lacking) = self.partial(batch_size);
+        batches * batch_size - if partial < batches { lacking } else { 0 }
     }
 
-    /// The sizes of the batches in the last step; all earlier steps hold full batches.
-    fn last_step(&self) -> Vec<u64> {
-        let Some(last) = self.steps().checked_sub(1) else { return Vec::new() };
-        (0..self.world()).filter_map(|rank| self.batch_len(last, rank).ok()).collect()
+    /// The distinct sizes of some batches, where samples all count the same.
+    fn uniform_sizes(&self, batches: std::ops::Range<u64>, batch_size: u64) -> HashSet<u64> {
+        let (partial, _) = self.partial(batch_size);
+        let full = batches.clone().take(2).find(|&batch| batch != partial);
+        let all = full.into_iter().chain(batches.contains(&partial).then_some(partial));
+        all.map(|batch| self.samples_in(batch)).collect()
     }
 
-    /// Of the `once` samples dealt once, those before the last step.
-    fn samples_before_last_step(&self, once: u64) -> u64 {
-        let before = self.steps().saturating_sub(1) * u64::from(self.world());
-        let first = self.deal().first();
-        (self.samples_before(first + before) - self.samples_before(first)).min(once)
-    }
-
-    fn uniform_imbalance(&self, real: u64) -> f64 {
-        let last = self.last_step();
-        let busy = real - last.iter().sum::<u64>();
-        waiting(real, busy + last.iter().max().unwrap_or(&0) * u64::from(self.world()))
+    fn uniform_imbalance(&self, real: u64, batch_size: u64) -> f64 {
+        if self.world() == 1 {
+            return 0.0;
+        }
+        // Every step but the last holds several batches, of which at most one is not full.
+        let Some(last) = self.steps().checked_sub(1) else { return 0.0 };
+        let sizes = (0..self.world()).filter_map(|rank| self.batch_len(last, rank).ok());
+        let longest = last * batch_size + sizes.max().unwrap_or(0);
+        waiting(real, longest * u64::from(self.world()))
     }
 }
 

@@ -1,0 +1,61 @@
+//! What a run puts in random order.
+
+use std::str::FromStr;
+
+use serde::{Serialize, Serializer};
+
+/// What each epoch puts in a random order of its own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Shuffle {
+    /// Nothing: samples come as stored.
+    #[default]
+    Nothing,
+    /// The samples.
+    Samples,
+    /// The batches, each a run of neighbouring samples as stored.
+    Runs,
+}
+
+impl From<bool> for Shuffle {
+    fn from(shuffle: bool) -> Self {
+        match shuffle {
+            true => Self::Samples,
+            false => Self::Nothing,
+        }
+    }
+}
+
+impl Shuffle {
+    /// The name that goes with it in Python.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing",
+            Self::Samples => "samples",
+            Self::Runs => "runs",
+        }
+    }
+}
+
+impl FromStr for Shuffle {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "nothing" => Ok(Self::Nothing),
+            "samples" => Ok(Self::Samples),
+            "runs" => Ok(Self::Runs),
+            other => Err(format!("shuffle is {other:?}; expected \"nothing\", \"samples\" or \"runs\"")),
+        }
+    }
+}
+
+impl Serialize for Shuffle {
+    /// As in Python: a boolean, or the name.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Nothing => serializer.serialize_bool(false),
+            Self::Samples => serializer.serialize_bool(true),
+            Self::Runs => serializer.serialize_str("runs"),
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Windows against their enumeration: how many, where, what they hold (L1, L8), gathered and as views, in every layout of
+//! the series; none crosses series, and the steps of short ones are zeros in front.
+
+use batchloom::dataset::{Anchor, Shape, Short};
+use batchloom::loader::Batch;
+use batchloom::order::Shuffle;
+use batchloom::{Error, Loader, Tensor, WindowDataset};
+use bytes::Bytes;
+use proptest::prelude::*;
+
+const WIDTH: usize = 3;
+
+/// Series one after the other, each value its own number plus one; as stored, or with features first in memory.
+#[derive(Debug, Clone)]
+struct Series {
+    lengths: Vec<usize>,
+    features_first: bool,
+    backwards: bool,
+}
+
+impl Series {
+    fn offsets(&self) -> Vec<usize> {
+        let ends = self.lengths.iter().scan(0, |end, &length| {
+            *end += length;
+            Some(*end)
+        });
+        [0].into_iter().chain(ends).collect()
+    }
+
+    fn tensor(&self) -> Tensor {
+        let total: usize = self.lengths.iter().sum();
+        let place = |row: usize, column: usize| {
+            let row = if self.backwards { total - 1 - row } else { row };
+            if self.features_first { column * total + row } else { row * WIDTH + column }
+        };
+        let mut values = vec![0_i32; total * WIDTH];
+        for row in 0..total {
+            (0..WIDTH).for_each(|column| values[place(row, column)] = value(row, column));
+        }
+        let (mut time, feature) = if self.features_first { (4, 4 * total) } else { (4 * WIDTH, 4) };
+        let mut offset = 0;
+        if self.backwards {
+            offset = (total - 1) * time;
+            time = time.wrapping_neg();
+        }
+        let bytes = Bytes::from(bytemuck_cast(&values));
+        let strides = [time.cast_signed(), feature.cast_signed()];
+        Tensor::new(bytes, batchloom::DType::I32, &[total, WIDTH], &strides, offset).unwrap()
+    }
+}
+
+fn bytemuck_cast(values: &[i32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_ne_bytes()).collect()
+}
+
+fn value(row: usize, column: usize) -> i32 {
+    (row * WIDTH + column + 1) as i32
+}
+
+/// The rows of every window, by enumeration; none for a row of zeros.
+fn windows(series: &Series, shape: &Shape) -> Vec<Vec<Option<usize>>> {
+    let mut found = Vec::new();
+    for pair in series.offsets().windows(2) {
+        let (length, span) = (pair[1] - pair[0], shape.span());
+        if length < span {
+            if shape.short == Short::Pad {
+                let zeros = vec![None; span - length];
+                found.push(zeros.into_iter().chain((pair[0]..pair[1]).map(Some)).collect());
+            }
+            continue;
+        }
+        let starts = (0..=length - span).filter(|start| match shape.anchor {
+            Anchor::Start => start % shape.stride == 0,
+            Anchor::End => (length - span - start) % shape.stride == 0,
+        });
+        found.extend(
+            starts.map(|start| (pair[0] + start..pair[0] + start + span).map(Some).collect::<Vec<_>>()),
+        );
+    }
+    found
+}
+
+fn values_of(rows: &[Option<usize>]) -> Vec<i32> {
+    rows.iter()
+        .flat_map(|row| (0..WIDTH).map(move |column| row.map_or(0, |row| value(row, column))))
+        .collect()
+}
+
+fn shape() -> impl Strategy<Value = Shape> {
+    (1_usize..9, 0_usize..5, 0_usize..9, 0_usize..3, 1_usize..5, any::<bool>(), any::<bool>()).prop_map(
+        |(input_len, horizon, label_len, gap, stride, end, pad)| {
+            let gap = if horizon == 0 { 0 } else { gap };
+            let label_len = if horizon == 0 { 0 } else { label_len.min(input_len + gap) };
+            let anchor = if end { Anchor::End } else { Anchor::Start };
+            let short = if pad { Short::Pad } else { Short::Skip };
+            Shape { input_len, horizon, label_len, gap, stride, anchor, short }
+        },
+    )
+}
+
+fn series() -> impl Strategy<Value = Series> {
+    (prop::collection::vec(0_usize..40, 1..6), any::<bool>(), any::<bool>())
+        .prop_filter("some step", |(lengths, ..)| lengths.iter().sum::<usize>() > 0)
+        .prop_map(|(lengths, features_first, backwards)| Series { lengths, features_first, backwards })
+}
+
+fn read(batch: &Batch, field: &str) -> Vec<i32> {
+    batch.field(field).map(|field| field.as_slice::<i32>().unwrap().to_vec()).unwrap_or_default()
+}
+
+/// The values of a strided view, element by element.
+fn walk(view: &Tensor) -> Vec<i32> {
+    let (shape, strides) = (view.shape(), view.strides());
+    let mut found = Vec::new();
+    for window in 0..shape[0] {
+        for step in 0..shape[1] {
+            for column in 0..shape[2] {
+                let at = [window, step, column]
+                    .iter()
+                    .zip(strides)
+                    .fold(view.layout().offset(), |at, (&index, &stride)| {
+                        at.wrapping_add_signed(index.cast_signed() * stride)
+                    });
+                found.push(i32::from_ne_bytes(view.bytes()[at..at + 4].try_into().unwrap()));
+            }
+        }
+    }
+    found
+}
+
+proptest! {
+    #[test]
+    fn windows_are_their_enumeration(
+        series in series(),
+        shape in shape(),
+        batch_size in 1_u64..9,
+        shuffle in prop_oneof![Just(Shuffle::Nothing), Just(Shuffle::Samples), Just(Shuffle::Runs)],
+    ) {
+        let expected = windows(&series, &shape);
+        let dataset = match WindowDataset::new(&series.offsets(), shape) {
+            Ok(dataset) => dataset,
+            Err(error) => {
+                prop_assert!(matches!(error, Error::NoWindows { .. }), "{error}");
+                prop_assert!(expected.is_empty());
+                return Ok(());
+            }
+        };
+        let dataset = dataset.input("x", series.tensor()).unwrap().target("y", series.tensor()).unwrap().mask();
+        prop_assert_eq!(dataset.len(), expected.len());
+        let targets = shape.input_len + shape.gap - shape.label_len..shape.span();
+        let targets = if shape.horizon == 0 { 0..0 } else { targets };
+        let loader = Loader::builder(dataset).batch_size(batch_size).shuffle(shuffle).build().unwrap();
+        let plan = loader.plan(0);
+        let mut seen = vec![0; expected.len()];
+        for (step, batch) in (0..).zip(loader.iter().unwrap()) {
+            let (batch, samples) = (batch.unwrap(), plan.indices(step, 0).unwrap());
+            let rows: Vec<_> = samples.iter().map(|&sample| &expected[sample as usize]).collect();
+            let x: Vec<i32> = rows.iter().flat_map(|rows| values_of(&rows[..shape.input_len])).collect();
+            let y: Vec<i32> = rows.iter().flat_map(|rows| values_of(&rows[targets.clone()])).collect();
+            prop_assert_eq!(read(&batch, "x"), x);
+            prop_assert_eq!(read(&batch, "y"), y);
+            let mask = batch.field("mask").unwrap();
+            let start = mask.layout().offset();
+            let found = &mask.bytes()[start..start + mask.layout().elements()];
+            let exists: Vec<u8> = rows.iter().flat_map(|rows| rows[..shape.input_len].iter().map(|row| u8::from(row.is_some()))).collect();
+            prop_assert_eq!(found, exists);
+            samples.iter().for_each(|&sample| seen[sample as usize] += 1);
+            prop_assert_eq!(plan.run(step, 0).unwrap().is_some(), shuffle != Shuffle::Samples);
+        }
+        prop_assert!(seen.iter().all(|&count| count == 1));
+    }
+
+    /// A view holds what a gather holds, and shares the memory of the series; there is none across series.
+    #[test]
+    fn views_are_their_enumeration(series in series(), shape in shape(), start in 0.0..1.0_f64, len in 1_u64..9) {
+        let expected = windows(&series, &shape);
+        let Ok(dataset) = WindowDataset::new(&series.offsets(), shape) else { return Ok(()) };
+        let values = series.tensor();
+        let memory = values.bytes().as_ptr_range();
+        let dataset = dataset.input("x", values).unwrap();
+        let start = (start * expected.len() as f64) as u64;
+        let end = start + len;
+        let of = |window: u64| dataset.place(window).unwrap();
+        let one = end <= expected.len() as u64 && of(start).0 == of(end - 1).0 && of(start).2 == 0;
+        let view = dataset.view(start, end);
+        prop_assert_eq!(view.is_some(), one);
+        if let Some(view) = view {
+            let rows = expected[start as usize..end as usize].iter();
+            let x: Vec<i32> = rows.flat_map(|rows| values_of(&rows[..shape.input_len])).collect();
+            prop_assert_eq!(walk(&view[0]), x);
+            prop_assert_eq!(view[0].bytes().as_ptr_range(), memory);
+        }
+    }
+}
+
+#[test]
+fn bad_input() {
+    let refused = |shape: Shape| WindowDataset::new(&[0, 10], shape).unwrap_err();
+    assert!(matches!(refused(Shape::new(0)), Error::WindowShape { .. }));
+    assert!(matches!(refused(Shape { stride: 0, ..Shape::new(3) }), Error::WindowShape { .. }));
+    assert!(matches!(refused(Shape { gap: 1, ..Shape::new(3) }), Error::WindowShape { .. }));
+    assert!(matches!(
+        refused(Shape { label_len: 5, horizon: 2, ..Shape::new(4) }),
+        Error::WindowShape { .. }
+    ));
+    let error = WindowDataset::new(&[0, 10, 13], Shape { short: Short::Error, ..Shape::new(4) }).unwrap_err();
+    assert!(matches!(error, Error::SeriesTooShort { series: 1, length: 3, span: 4 }));
+    let error = WindowDataset::new(&[0, 3], Shape { short: Short::Skip, ..Shape::new(4) }).unwrap_err();
+    assert!(matches!(error, Error::NoWindows { series: 1, span: 4 }));
+    let wrong = Tensor::from_vec(vec![0_i32; 9], &[9]).unwrap();
+    let error = WindowDataset::new(&[0, 10], Shape::new(4)).unwrap().input("x", wrong).unwrap_err();
+    assert!(matches!(error, Error::FieldLength { found: 9, expected: 10, .. }));
+}
