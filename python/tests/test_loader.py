@@ -15,6 +15,7 @@ import batchloom as bl
 import numpy
 import pytest
 import torch
+from batchloom.arguments import shuffled
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import Run, listed, runs
@@ -191,7 +192,7 @@ def test_blocks_of_any_size(run, widths, block_bytes, threads, prefetch, rank):
     loader._native = type(loader._native)(
         dataset._native_dataset(),
         loader.batching._native(),
-        shuffle="samples" if run.shuffle else "nothing",
+        shuffle=shuffled(run.shuffle),
         drop_last=run.drop_last,
         seed=run.seed,
         uneven=run.uneven,

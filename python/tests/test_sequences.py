@@ -948,7 +948,7 @@ def test_blocks_of_any_size_and_any_threads_give_the_same_bytes(
     other._native = type(loader._native)(
         dataset._native_dataset(),
         rule._native(),
-        shuffle=shuffle,
+        shuffle="samples" if shuffle else "nothing",
         drop_last=False,
         seed=0,
         uneven="pad",
