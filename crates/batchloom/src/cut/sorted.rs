@@ -1,5 +1,7 @@
 //! The samples of a pool from the longest to the shortest: where every rule that pads begins.
 
+use super::index;
+
 /// Places in the pool and their sizes, longest first; equal sizes in the order of the pool.
 #[derive(Debug)]
 pub(super) struct Sorted {
@@ -44,10 +46,6 @@ impl Sorted {
         let places = keys.iter().map(|&key| low(key)).collect();
         Self { places, sizes: keys.iter().map(|&key| !low(key >> 32)).collect() }
     }
-}
-
-fn index(size: u32) -> usize {
-    usize::try_from(size).unwrap_or(usize::MAX)
 }
 
 /// A size that was a 32-bit number before it became an index.

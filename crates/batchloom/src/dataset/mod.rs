@@ -5,7 +5,7 @@ mod tensors;
 mod windows;
 
 pub(crate) use sequences::Field;
-pub use sequences::{SequenceDataset, Sequences};
+pub use sequences::{SequenceDataset, SequenceDatasetBuilder, Sequences};
 pub use tensors::TensorDataset;
 pub use windows::{Anchor, Shape, Short, WindowDataset};
 pub(crate) use windows::{Span, Windows};

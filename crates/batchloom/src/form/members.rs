@@ -75,6 +75,6 @@ impl Members {
 }
 
 /// An extent as an index.
-fn number(extent: u32) -> usize {
+pub(super) fn number(extent: u32) -> usize {
     usize::try_from(extent).unwrap_or(usize::MAX)
 }

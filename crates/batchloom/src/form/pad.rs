@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::str::FromStr;
 
 use super::Members;
+use super::members::number;
 use super::stack::{copy_rows, prefetch_rows};
 use crate::dataset::Sequences;
 
@@ -190,8 +191,4 @@ fn repeat(value: &[u8], target: &mut [u8]) {
         Some(_) => target.chunks_exact_mut(value.len()).for_each(|element| element.copy_from_slice(value)),
         None => {}
     }
-}
-
-fn number(extent: u32) -> usize {
-    usize::try_from(extent).unwrap_or(usize::MAX)
 }
