@@ -301,6 +301,12 @@ pub enum Error {
         /// What was found and expected.
         reason: String,
     },
+    /// Parts of series that are none.
+    #[error("{reason}")]
+    Parts {
+        /// What was found and expected.
+        reason: String,
+    },
     /// A series without a window.
     #[error(
         "series {series} has {length} steps, and a window takes {span} (input_len + gap + horizon); use shorter windows, \
@@ -450,6 +456,7 @@ impl Error {
             | Self::Rank { .. }
             | Self::NothingLeft { .. }
             | Self::WindowShape { .. }
+            | Self::Parts { .. }
             | Self::AllDropped { .. }
             | Self::NotPositive { .. }
             | Self::Multiple { .. }

@@ -1,10 +1,12 @@
 //! Windows against their enumeration: how many, where, what they hold (L1, L8), gathered and as views, in every layout of
 //! the series; none crosses series, and the steps of short ones are zeros in front.
 
-use batchloom::dataset::{Anchor, Shape, Short};
+use batchloom::dataset::{Anchor, Short, Weights, WindowShape};
 use batchloom::loader::Batch;
 use batchloom::order::Shuffle;
 use batchloom::{Error, Loader, Tensor, WindowDataset};
+use std::ops::Range;
+
 use bytes::Bytes;
 use proptest::prelude::*;
 
@@ -58,26 +60,33 @@ fn value(row: usize, column: usize) -> i32 {
 }
 
 /// The rows of every window, by enumeration; none for a row of zeros.
-fn windows(series: &Series, shape: &Shape) -> Vec<Vec<Option<usize>>> {
-    let mut found = Vec::new();
-    for pair in series.offsets().windows(2) {
-        let (length, span) = (pair[1] - pair[0], shape.span());
-        if length < span {
-            if shape.short == Short::Pad {
-                let zeros = vec![None; span - length];
-                found.push(zeros.into_iter().chain((pair[0]..pair[1]).map(Some)).collect());
-            }
-            continue;
-        }
-        let starts = (0..=length - span).filter(|start| match shape.anchor {
-            Anchor::Start => start % shape.stride == 0,
-            Anchor::End => (length - span - start) % shape.stride == 0,
-        });
-        found.extend(
-            starts.map(|start| (pair[0] + start..pair[0] + start + span).map(Some).collect::<Vec<_>>()),
-        );
+fn windows(series: &Series, shape: &WindowShape) -> Vec<Vec<Option<usize>>> {
+    let offsets = series.offsets();
+    let found: Vec<_> = offsets
+        .windows(2)
+        .map(|pair| of_series(pair[0]..pair[1], shape))
+        .filter(|it| !it.is_empty())
+        .collect();
+    let most = found.iter().map(Vec::len).max().unwrap_or(0);
+    let repeated = |windows: Vec<_>| {
+        let samples = if shape.weights == Weights::Series { most } else { windows.len() };
+        windows.into_iter().cycle().take(samples).collect::<Vec<_>>()
+    };
+    found.into_iter().flat_map(repeated).collect()
+}
+
+fn of_series(rows: Range<usize>, shape: &WindowShape) -> Vec<Vec<Option<usize>>> {
+    let (length, span) = (rows.len(), shape.span());
+    if length < span {
+        let zeros = vec![None; span - length];
+        let padded = shape.short == Short::Pad && length > 0;
+        return padded.then(|| zeros.into_iter().chain(rows.map(Some)).collect()).into_iter().collect();
     }
-    found
+    let starts = (0..=length - span).filter(|start| match shape.anchor {
+        Anchor::Start => start % shape.stride == 0,
+        Anchor::End => (length - span - start) % shape.stride == 0,
+    });
+    starts.map(|start| (rows.start + start..rows.start + start + span).map(Some).collect()).collect()
 }
 
 fn values_of(rows: &[Option<usize>]) -> Vec<i32> {
@@ -86,14 +95,16 @@ fn values_of(rows: &[Option<usize>]) -> Vec<i32> {
         .collect()
 }
 
-fn shape() -> impl Strategy<Value = Shape> {
-    (1_usize..9, 0_usize..5, 0_usize..9, 0_usize..3, 1_usize..5, any::<bool>(), any::<bool>()).prop_map(
-        |(input_len, horizon, label_len, gap, stride, end, pad)| {
+fn shape() -> impl Strategy<Value = WindowShape> {
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>());
+    (1_usize..9, 0_usize..5, 0_usize..9, 0_usize..3, 1_usize..5, flags).prop_map(
+        |(input_len, horizon, label_len, gap, stride, (end, pad, even))| {
             let gap = if horizon == 0 { 0 } else { gap };
             let label_len = if horizon == 0 { 0 } else { label_len.min(input_len + gap) };
             let anchor = if end { Anchor::End } else { Anchor::Start };
             let short = if pad { Short::Pad } else { Short::Skip };
-            Shape { input_len, horizon, label_len, gap, stride, anchor, short }
+            let weights = if even { Weights::Series } else { Weights::Windows };
+            WindowShape { input_len, horizon, label_len, gap, stride, anchor, short, weights }
         },
     )
 }
@@ -181,7 +192,12 @@ proptest! {
         let start = (start * expected.len() as f64) as u64;
         let end = start + len;
         let of = |window: u64| dataset.place(window).unwrap();
-        let one = end <= expected.len() as u64 && of(start).0 == of(end - 1).0 && of(start).2 == 0;
+        // Neighbours: each begins a stride after the one before.
+        let next = |window: u64| {
+            let (before, after) = (of(window), of(window + 1));
+            before.0 == after.0 && after.1 == before.1 + shape.stride
+        };
+        let one = end <= expected.len() as u64 && of(start).2 == 0 && (start..end - 1).all(next);
         let view = dataset.view(start, end);
         prop_assert_eq!(view.is_some(), one);
         if let Some(view) = view {
@@ -193,21 +209,111 @@ proptest! {
     }
 }
 
+proptest! {
+    /// The horizons of parts that do not overlap have no step in common; no window is lost but those that lie across a
+    /// border; and without reaching back, no step at all is in common.
+    #[test]
+    fn parts_share_no_horizon(
+        series in series(),
+        shape in shape(),
+        borders in (0.0..1.0_f64, 0.0..1.0_f64),
+        reach_back in any::<bool>(),
+    ) {
+        let shape = WindowShape { weights: Weights::Windows, ..shape };
+        let Ok(whole) = WindowDataset::new(&series.offsets(), shape) else { return Ok(()) };
+        let (low, high) = (borders.0.min(borders.1), borders.0.max(borders.1));
+        let at = |length: usize, share: f64| (length as f64 * share) as usize;
+        let mut horizons = vec![None; series.lengths.iter().sum()];
+        let mut touched = horizons.clone();
+        let mut starts = Vec::new();
+        for part in 0..3 {
+            let within: Vec<_> = series.lengths.iter().map(|&length| {
+                let ends = [0, at(length, low), at(length, high), length];
+                ends[part]..ends[part + 1]
+            }).collect();
+            let Ok(dataset) = whole.part(&within, reach_back) else { continue };
+            let offsets = series.offsets();
+            for window in 0..dataset.len() as u64 {
+                let (number, row, missing) = dataset.place(window).unwrap();
+                if missing == 0 {
+                    starts.push(row);
+                }
+                let last = row + shape.span() - missing;
+                let first = last.saturating_sub(if shape.horizon == 0 { shape.span() } else { shape.horizon });
+                let first = first.max(row);
+                let (start, end) = (offsets[number] + within[number].start, offsets[number] + within[number].end);
+                prop_assert!(start <= first && last <= end, "{start}..{end} has {first}..{last}");
+                for step in first..last {
+                    prop_assert!(horizons[step].is_none_or(|other| other == part));
+                    horizons[step] = Some(part);
+                }
+                for step in row..last {
+                    prop_assert!(reach_back || touched[step].is_none_or(|other| other == part));
+                    touched[step] = Some(part);
+                }
+            }
+        }
+        if reach_back && shape.stride == 1 && shape.horizon > 0 {
+            for window in 0..whole.len() as u64 {
+                let (number, row, missing) = whole.place(window).unwrap();
+                let length = series.lengths[number];
+                let horizon = row - series.offsets()[number] + shape.span() - shape.horizon;
+                let across = [low, high].iter().any(|&share| {
+                    let border = at(length, share);
+                    horizon < border && border < horizon + shape.horizon
+                });
+                prop_assert!(missing > 0 || across || starts.contains(&row), "window at {row} is lost");
+            }
+        }
+    }
+
+    /// By steps, formed one by one, an epoch is what it is by blocks; counting and resuming are the same.
+    #[test]
+    fn steps_are_the_batches(series in series(), shape in shape(), batch_size in 1_u64..9, shuffle in any::<bool>()) {
+        let Ok(dataset) = WindowDataset::new(&series.offsets(), shape) else { return Ok(()) };
+        let dataset = dataset.input("x", series.tensor()).unwrap();
+        let build = || Loader::builder(dataset.clone()).batch_size(batch_size).shuffle(shuffle).build().unwrap();
+        let (by_blocks, by_steps) = (build(), build());
+        let steps = by_steps.steps().unwrap();
+        for batch in by_blocks.iter().unwrap() {
+            let batch = batch.unwrap();
+            let formed = steps.form().unwrap();
+            let formed: Vec<_> = formed.batches().collect();
+            prop_assert_eq!(formed.len(), 1);
+            prop_assert_eq!(read(&formed[0], "x"), read(&batch, "x"));
+            prop_assert_eq!(steps.indices().unwrap().len(), batch.len());
+            prop_assert_eq!(steps.run(0).unwrap().is_none(), shuffle);
+            steps.advance();
+            prop_assert_eq!(by_steps.len(), by_blocks.len());
+        }
+        prop_assert_eq!(steps.left(), 0);
+        prop_assert!(steps.form().is_err());
+        steps.end();
+        prop_assert_eq!(by_steps.state().epoch, 1);
+        prop_assert_eq!(by_steps.state(), by_blocks.state());
+    }
+}
+
 #[test]
 fn bad_input() {
-    let refused = |shape: Shape| WindowDataset::new(&[0, 10], shape).unwrap_err();
-    assert!(matches!(refused(Shape::new(0)), Error::WindowShape { .. }));
-    assert!(matches!(refused(Shape { stride: 0, ..Shape::new(3) }), Error::WindowShape { .. }));
-    assert!(matches!(refused(Shape { gap: 1, ..Shape::new(3) }), Error::WindowShape { .. }));
+    let refused = |shape: WindowShape| WindowDataset::new(&[0, 10], shape).unwrap_err();
+    assert!(matches!(refused(WindowShape::new(0)), Error::WindowShape { .. }));
+    assert!(matches!(refused(WindowShape { stride: 0, ..WindowShape::new(3) }), Error::WindowShape { .. }));
+    assert!(matches!(refused(WindowShape { gap: 1, ..WindowShape::new(3) }), Error::WindowShape { .. }));
     assert!(matches!(
-        refused(Shape { label_len: 5, horizon: 2, ..Shape::new(4) }),
+        refused(WindowShape { label_len: 5, horizon: 2, ..WindowShape::new(4) }),
         Error::WindowShape { .. }
     ));
-    let error = WindowDataset::new(&[0, 10, 13], Shape { short: Short::Error, ..Shape::new(4) }).unwrap_err();
+    let error = WindowDataset::new(&[0, 10, 13], WindowShape { short: Short::Error, ..WindowShape::new(4) })
+        .unwrap_err();
     assert!(matches!(error, Error::SeriesTooShort { series: 1, length: 3, span: 4 }));
-    let error = WindowDataset::new(&[0, 3], Shape { short: Short::Skip, ..Shape::new(4) }).unwrap_err();
+    let error =
+        WindowDataset::new(&[0, 3], WindowShape { short: Short::Skip, ..WindowShape::new(4) }).unwrap_err();
     assert!(matches!(error, Error::NoWindows { series: 1, span: 4 }));
+    let whole = WindowDataset::new(&[0, 10, 13], WindowShape::new(3)).unwrap();
+    assert!(matches!(whole.part(&[0..5], true), Err(Error::Parts { .. })));
+    assert!(matches!(whole.part(&[0..5, 0..4], true), Err(Error::Parts { .. })));
     let wrong = Tensor::from_vec(vec![0_i32; 9], &[9]).unwrap();
-    let error = WindowDataset::new(&[0, 10], Shape::new(4)).unwrap().input("x", wrong).unwrap_err();
+    let error = WindowDataset::new(&[0, 10], WindowShape::new(4)).unwrap().input("x", wrong).unwrap_err();
     assert!(matches!(error, Error::FieldLength { found: 9, expected: 10, .. }));
 }

@@ -2,13 +2,15 @@
 
 mod sequences;
 mod tensors;
+mod window_shape;
 mod windows;
 
 pub(crate) use sequences::Field;
 pub use sequences::{SequenceDataset, SequenceDatasetBuilder, Sequences};
 pub use tensors::TensorDataset;
-pub use windows::{Anchor, Shape, Short, WindowDataset};
+pub use window_shape::{Anchor, Short, Weights, WindowShape};
 pub(crate) use windows::{Span, Windows};
+pub use windows::{WindowCounts, WindowDataset};
 
 use crate::cut::Sizes;
 

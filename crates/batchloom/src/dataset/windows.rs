@@ -3,96 +3,36 @@
 //! Nothing is stored for a window. The windows of a series are counted by a closed form, and a window's number says
 //! where it begins: O(log series) for any window. A window never crosses series.
 
+use std::ops::Range;
 use std::sync::Arc;
 
+use super::window_shape::{Anchor, Short, Weights, WindowShape};
 use crate::tensor::Rows;
 use crate::{Error, Result, Tensor};
-
-/// Which end of a series the windows are counted from, where the last one does not end with it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub enum Anchor {
-    /// The first window begins with the series.
-    #[default]
-    Start,
-    /// The last window ends with the series.
-    End,
-}
-
-/// What happens to a series that is too short for one window.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub enum Short {
-    /// It makes one window, that begins with zeros.
-    #[default]
-    Pad,
-    /// It makes none.
-    Skip,
-    /// No dataset is made; the error names the series.
-    Error,
-}
-
-/// What a window looks like: so many steps of input, then `gap` steps that are not looked at, then the horizon.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Shape {
-    /// Steps of input.
-    pub input_len: usize,
-    /// Steps to predict; 0 for inputs alone.
-    pub horizon: usize,
-    /// Steps before the horizon that targets begin with.
-    pub label_len: usize,
-    /// Steps between input and horizon.
-    pub gap: usize,
-    /// Steps from one window to the next.
-    pub stride: usize,
-    /// Which end windows are counted from.
-    pub anchor: Anchor,
-    /// What happens to short series.
-    pub short: Short,
-}
-
-impl Shape {
-    /// Windows of `input_len` steps that begin at every step, and nothing to predict.
-    pub fn new(input_len: usize) -> Self {
-        let (anchor, short) = (Anchor::Start, Short::Pad);
-        Self { input_len, horizon: 0, label_len: 0, gap: 0, stride: 1, anchor, short }
-    }
-
-    /// Steps of a series that a window takes.
-    pub fn span(&self) -> usize {
-        self.input_len.saturating_add(self.gap).saturating_add(self.horizon)
-    }
-
-    fn check(&self) -> Result<()> {
-        let refused = |reason: String| Err(Error::WindowShape { reason });
-        if self.input_len == 0 {
-            return refused("input_len is 0; expected at least 1 step".to_owned());
-        }
-        if self.stride == 0 {
-            return refused("stride is 0; expected at least 1 step".to_owned());
-        }
-        if self.horizon == 0 && (self.label_len > 0 || self.gap > 0) {
-            let (label_len, gap) = (self.label_len, self.gap);
-            return refused(format!(
-                "label_len is {label_len} and gap is {gap}; expected 0 where horizon is 0"
-            ));
-        }
-        if self.label_len > self.input_len + self.gap {
-            let (found, most) = (self.label_len, self.input_len + self.gap);
-            return refused(format!(
-                "label_len is {found}; expected at most input_len + gap, which is {most}"
-            ));
-        }
-        Ok(())
-    }
-}
 
 /// Where each window lies.
 #[derive(Debug)]
 pub(crate) struct Windows {
-    shape: Shape,
-    /// For each series that makes windows: its number, its first row and its length.
-    series: Vec<(usize, usize, usize)>,
-    /// Windows in the series before each, and in all of them.
+    shape: WindowShape,
+    /// The rows of every series.
+    series: Vec<Range<usize>>,
+    /// Those that make windows,
+    holders: Vec<Holder>,
+    /// and the samples before each of them, and in all.
     before: Vec<u64>,
+}
+
+/// A series that makes windows.
+#[derive(Debug, Clone)]
+struct Holder {
+    /// Its number.
+    series: usize,
+    /// How many windows.
+    windows: u64,
+    /// The row that the first begins with,
+    row: usize,
+    /// and how many rows of zeros come before that.
+    missing: usize,
 }
 
 /// Where one window lies.
@@ -104,66 +44,92 @@ pub(crate) struct Place {
     pub(crate) missing: usize,
 }
 
+/// How many windows there are, and of what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WindowCounts {
+    /// Samples of an epoch.
+    pub samples: u64,
+    /// Different windows: fewer than samples only with [`Weights::Series`].
+    pub windows: u64,
+    /// Series.
+    pub series: usize,
+    /// Series that are too short and make one window that begins with zeros.
+    pub padded: usize,
+    /// Series that make no window.
+    pub without: usize,
+}
+
 impl Windows {
-    fn new(shape: Shape, offsets: &[usize]) -> Result<Self> {
-        shape.check()?;
-        let span = shape.span();
-        let (mut series, mut before, mut total) = (Vec::new(), vec![0], 0);
-        for (number, pair) in offsets.windows(2).enumerate() {
-            let length = pair[1] - pair[0];
-            let count = match length.checked_sub(span) {
-                Some(rest) => rest as u64 / shape.stride as u64 + 1,
-                None if shape.short == Short::Pad => 1,
-                None if shape.short == Short::Skip => 0,
-                None => return Err(Error::SeriesTooShort { series: number as u64, length, span }),
-            };
-            if count > 0 {
-                total += count;
-                series.push((number, pair[0], length));
-                before.push(total);
-            }
+    fn new(shape: WindowShape, series: Vec<Range<usize>>) -> Result<Self> {
+        let mut holders = Vec::new();
+        for (number, rows) in series.iter().enumerate() {
+            holders.extend(Holder::new(&shape, number, rows)?);
         }
-        match total {
-            0 => Err(Error::NoWindows { series: offsets.len().saturating_sub(1) as u64, span }),
-            _ => Ok(Self { shape, series, before }),
+        let most = holders.iter().map(|holder| holder.windows).max().unwrap_or(0);
+        let mut before = vec![0_u64];
+        for holder in &holders {
+            let samples = if shape.weights == Weights::Series { most } else { holder.windows };
+            before.push(before[before.len() - 1].saturating_add(samples));
+        }
+        match holders.is_empty() {
+            true => Err(Error::NoWindows { series: series.len() as u64, span: shape.span() }),
+            false => Ok(Self { shape, series, holders, before }),
         }
     }
 
-    /// How many there are.
+    /// How many samples.
     pub(crate) fn len(&self) -> u64 {
         self.before.last().copied().unwrap_or(0)
     }
 
-    /// The place in `series` of the one that holds `window`.
-    fn holder(&self, window: u64) -> usize {
-        self.before.partition_point(|&before| before <= window) - 1
-    }
-
-    /// Where `window` lies.
-    pub(crate) fn place(&self, window: u64) -> Place {
-        let holder = if self.series.len() == 1 { 0 } else { self.holder(window) };
-        let (_, first, length) = self.series[holder];
-        let span = self.shape.span();
-        let Some(rest) = length.checked_sub(span) else {
-            return Place { row: first, missing: span - length };
+    /// The place in `holders` of the one that makes `sample`, and which of its windows that is; they come again and
+    /// again where every series counts the same.
+    fn window(&self, sample: u64) -> (usize, u64) {
+        let holder = match self.holders.len() {
+            1 => 0,
+            _ => self.before.partition_point(|&before| before <= sample) - 1,
         };
-        let skipped = match self.shape.anchor {
-            Anchor::Start => 0,
-            Anchor::End => rest % self.shape.stride,
-        };
-        let steps = usize::try_from(window - self.before[holder]).unwrap_or(usize::MAX) * self.shape.stride;
-        Place { row: first + skipped + steps, missing: 0 }
+        (holder, (sample - self.before[holder]) % self.holders[holder].windows)
     }
 
-    /// The number of the series that holds `window`.
-    pub(crate) fn series(&self, window: u64) -> usize {
-        self.series[self.holder(window)].0
+    /// Where `sample` lies.
+    pub(crate) fn place(&self, sample: u64) -> Place {
+        let (holder, window) = self.window(sample);
+        let Holder { row, missing, .. } = self.holders[holder];
+        // No more than the rows of the series, which are counted in a usize.
+        let steps = usize::try_from(window).unwrap_or(usize::MAX).saturating_mul(self.shape.stride);
+        Place { row: row.saturating_add(steps), missing }
     }
 
-    /// Whether windows `start..end` lie at equal distances, so that they are one strided view: in one series, without
-    /// zeros.
+    /// Whether samples `start..end` lie at equal distances, so that they are one strided view: in one series, one after
+    /// the other, without zeros.
     pub(crate) fn is_view(&self, start: u64, end: u64) -> bool {
-        start < end && self.holder(start) == self.holder(end - 1) && self.place(start).missing == 0
+        if start >= end {
+            return false;
+        }
+        let ((first, window), (last, last_window)) = (self.window(start), self.window(end - 1));
+        first == last
+            && last_window.checked_sub(window) == Some(end - 1 - start)
+            && self.holders[first].missing == 0
+    }
+}
+
+impl Holder {
+    /// The windows of the series `number` in these rows; none where it is too short and skipped.
+    fn new(shape: &WindowShape, number: usize, rows: &Range<usize>) -> Result<Option<Self>> {
+        let (length, span) = (rows.len(), shape.span());
+        if let Some(rest) = length.checked_sub(span) {
+            let skipped = if shape.anchor == Anchor::End { rest % shape.stride } else { 0 };
+            let windows = (rest / shape.stride) as u64 + 1;
+            return Ok(Some(Self { series: number, windows, row: rows.start + skipped, missing: 0 }));
+        }
+        match shape.short {
+            Short::Pad if length > 0 => {
+                Ok(Some(Self { series: number, windows: 1, row: rows.start, missing: span - length }))
+            }
+            Short::Pad | Short::Skip => Ok(None),
+            Short::Error => Err(Error::SeriesTooShort { series: number as u64, length, span }),
+        }
     }
 }
 
@@ -180,13 +146,15 @@ pub(crate) struct Span {
 /// Sliding windows over one series or many.
 ///
 /// ```
-/// use batchloom::dataset::{Shape, WindowDataset};
-/// use batchloom::Tensor;
+/// use batchloom::dataset::WindowShape;
+/// use batchloom::{Tensor, WindowDataset};
 ///
 /// let series = Tensor::from_vec((0..100).map(|step| step as f32).collect(), &[50, 2])?;
-/// let shape = Shape { horizon: 4, ..Shape::new(10) };
+/// let shape = WindowShape { horizon: 4, ..WindowShape::new(10) };
 /// let dataset = WindowDataset::new(&[0, 50], shape)?.input("x", series.clone())?.target("y", series)?;
 /// assert_eq!(dataset.len(), 50 - 14 + 1);
+/// let batch = dataset.view(0, 16).expect("neighbours in one series");
+/// assert_eq!(batch[0].shape(), [16, 10, 2]); // over the memory of the series: no copy
 /// # Ok::<(), batchloom::Error>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -205,7 +173,8 @@ impl WindowDataset {
     /// # Errors
     /// [`Error::WindowShape`], [`Error::SeriesTooShort`], [`Error::NoWindows`], and [`Error::Offsets`] where they
     /// decrease.
-    pub fn new(offsets: &[usize], shape: Shape) -> Result<Self> {
+    pub fn new(offsets: &[usize], shape: WindowShape) -> Result<Self> {
+        shape.check()?;
         if let Some(series) = offsets.windows(2).position(|pair| pair[1] < pair[0]) {
             return Err(Error::Offsets {
                 field: "series".to_owned(),
@@ -216,7 +185,8 @@ impl WindowDataset {
                 expected: "expected offsets that do not decrease",
             });
         }
-        let windows = Arc::new(Windows::new(shape, offsets)?);
+        let series = offsets.windows(2).map(|pair| pair[0]..pair[1]).collect();
+        let windows = Arc::new(Windows::new(shape, series)?);
         let rows = offsets.last().copied().unwrap_or(0);
         Ok(Self { windows, rows, names: Vec::new(), spans: Vec::new(), mask: false })
     }
@@ -236,8 +206,9 @@ impl WindowDataset {
     /// # Errors
     /// As [`input`](Self::input).
     pub fn target(self, name: impl Into<String>, values: Tensor) -> Result<Self> {
-        let Shape { input_len, horizon, label_len, gap, .. } = self.windows.shape;
-        self.add(name.into(), values, input_len + gap - label_len, label_len + horizon)
+        let WindowShape { horizon, label_len, .. } = self.windows.shape;
+        let start = self.windows.shape.context() - label_len;
+        self.add(name.into(), values, start, label_len.saturating_add(horizon))
     }
 
     /// Adds `mask`: which steps of input exist, those of short series being padded.
@@ -267,7 +238,49 @@ impl WindowDataset {
         Ok(self)
     }
 
-    /// The number of windows.
+    /// The windows whose horizon lies in part of the time: in steps `within[k]` of series `k`. What comes before the
+    /// horizon may lie before the part with `reach_back`, else not. Without a horizon, a window lies wholly in its part.
+    ///
+    /// The windows of parts that do not overlap have no step of a horizon in common: where a part is shorter than a
+    /// horizon, that series makes no window there, whatever [`Short`] says, unless it is [`Short::Error`].
+    ///
+    /// # Errors
+    /// [`Error::Parts`] where there is not one part for each series, or one ends before it starts or after its series;
+    /// [`Error::SeriesTooShort`], [`Error::NoWindows`].
+    pub fn part(&self, within: &[Range<usize>], reach_back: bool) -> Result<Self> {
+        let Windows { shape, series, .. } = &*self.windows;
+        if within.len() != series.len() {
+            let reason = format!(
+                "there are {} parts for {} series; expected one for each",
+                within.len(),
+                series.len()
+            );
+            return Err(Error::Parts { reason });
+        }
+        let reach = if reach_back && shape.horizon > 0 { shape.context() } else { 0 };
+        let part = |(number, (rows, part)): (usize, (&Range<usize>, &Range<usize>))| {
+            let Range { start, end } = *part;
+            if start > end || end > rows.len() {
+                let length = rows.len();
+                let reason = format!(
+                    "the part of series {number} is {start}..{end}; expected it to lie in its {length} steps"
+                );
+                return Err(Error::Parts { reason });
+            }
+            // A horizon that is padded in front would reach into the part before.
+            let start = if reach > 0 && start > 0 && end - start < shape.horizon {
+                end
+            } else {
+                start.saturating_sub(reach)
+            };
+            Ok(rows.start + start..rows.start + end)
+        };
+        let parts: Vec<_> = series.iter().zip(within).enumerate().map(part).collect::<Result<_>>()?;
+        let windows = Arc::new(Windows::new(*shape, parts)?);
+        Ok(Self { windows, ..self.clone() })
+    }
+
+    /// The number of samples.
     pub fn len(&self) -> usize {
         usize::try_from(self.windows.len()).unwrap_or(usize::MAX)
     }
@@ -282,6 +295,23 @@ impl WindowDataset {
         &self.names
     }
 
+    /// What a window looks like.
+    pub fn shape(&self) -> &WindowShape {
+        &self.windows.shape
+    }
+
+    /// How many windows there are, and of what.
+    pub fn counts(&self) -> WindowCounts {
+        let Windows { series, holders, .. } = &*self.windows;
+        WindowCounts {
+            samples: self.windows.len(),
+            windows: holders.iter().map(|holder| holder.windows).sum(),
+            series: series.len(),
+            padded: holders.iter().filter(|holder| holder.missing > 0).count(),
+            without: series.len() - holders.len(),
+        }
+    }
+
     /// The series that `window` lies in, its first row, and how many of its rows are zeros before that.
     ///
     /// # Errors
@@ -292,13 +322,19 @@ impl WindowDataset {
             return Err(Error::SampleRange { found: window, samples });
         }
         let place = self.windows.place(window);
-        Ok((self.windows.series(window), place.row, place.missing))
+        let (holder, _) = self.windows.window(window);
+        Ok((self.windows.holders[holder].series, place.row, place.missing))
+    }
+
+    /// Whether the windows `start..end` are one strided view on the series.
+    pub fn is_view(&self, start: u64, end: u64) -> bool {
+        end <= self.windows.len() && self.windows.is_view(start, end)
     }
 
     /// The windows `start..end` without a copy: for each field an array `[windows, steps, ..]` over the memory of the
     /// series, whose rows overlap. None where they do not lie in one series.
     pub fn view(&self, start: u64, end: u64) -> Option<Vec<Tensor>> {
-        if end > self.windows.len() || !self.windows.is_view(start, end) {
+        if !self.is_view(start, end) {
             return None;
         }
         let (row, count) = (self.windows.place(start).row, usize::try_from(end - start).ok()?);
@@ -324,9 +360,5 @@ impl WindowDataset {
 
     pub(crate) fn masks(&self) -> bool {
         self.mask
-    }
-
-    pub(crate) fn input_len(&self) -> usize {
-        self.windows.shape.input_len
     }
 }

@@ -40,7 +40,8 @@ impl Delivery {
         self.closed.store(true, Ordering::Relaxed);
     }
 
-    fn steps(&self) -> u64 {
+    /// Batches handed over so far.
+    pub(super) fn steps(&self) -> u64 {
         self.steps.load(Ordering::Relaxed)
     }
 

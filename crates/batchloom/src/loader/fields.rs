@@ -57,7 +57,7 @@ impl Fields {
         let mut forms: Vec<Form> = dataset.spans().iter().map(window).collect();
         let mut names = dataset.names().to_vec();
         if dataset.masks() {
-            forms.push(Form::WindowMask(Arc::clone(windows), dataset.input_len()));
+            forms.push(Form::WindowMask(Arc::clone(windows), dataset.shape().input_len));
             names.push("mask".to_owned());
         }
         Self { names: names.into(), forms, ragged: None }

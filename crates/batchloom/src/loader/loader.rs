@@ -6,7 +6,7 @@ use super::cursor::{Cursor, Delivery};
 use super::fields::Fields;
 use super::pool::Pool;
 use super::worker::{Job, Probe};
-use super::{Batches, Blocks, LoaderBuilder};
+use super::{Batches, Blocks, LoaderBuilder, Steps};
 use crate::dataset::Dataset;
 use crate::plan::State;
 use crate::{Plan, Result};
@@ -110,6 +110,22 @@ impl Loader {
     /// [`Error::Spawn`](crate::Error::Spawn), and [`Error::NothingLeft`](crate::Error::NothingLeft) where rules that
     /// look at sizes make too few batches for a step in this epoch.
     pub fn blocks(&self) -> Result<Blocks> {
+        self.begin(self.block_bytes, |job, delivery| {
+            Blocks::start(job, delivery, self.threads, self.block_bytes, self.prefetch)
+        })
+    }
+
+    /// As [`iter`](Self::iter), by steps, for those who take batches from the data themselves; starts no worker.
+    ///
+    /// # Errors
+    /// As [`blocks`](Self::blocks).
+    pub fn steps(&self) -> Result<Steps> {
+        // A block that is formed holds one batch.
+        self.begin(0, |job, delivery| Ok(Steps::new(job, delivery)))
+    }
+
+    /// Begins the next epoch with whatever `start` makes of it.
+    fn begin<T>(&self, block_bytes: usize, start: impl FnOnce(Job, Arc<Delivery>) -> Result<T>) -> Result<T> {
         let mut cursor = self.cursor();
         let plan = cursor.upcoming();
         plan.require_steps()?;
@@ -118,14 +134,13 @@ impl Loader {
             fields: Arc::clone(&self.fields),
             plan: plan.clone(),
             rank: self.rank,
-            block_bytes: self.block_bytes,
+            block_bytes,
             pool: self.pool(),
             probe: self.probe.clone(),
         };
-        let blocks =
-            Blocks::start(job, Arc::clone(&delivery), self.threads, self.block_bytes, self.prefetch)?;
+        let started = start(job, Arc::clone(&delivery))?;
         cursor.begin(plan, delivery);
-        Ok(blocks)
+        Ok(started)
     }
 
     /// The pool, or a new one in a forked child.

@@ -12,11 +12,13 @@ mod fields;
 mod loader;
 mod pool;
 mod reorder;
+mod steps;
 mod worker;
 
 pub use block::{Batch, Block, Run};
 pub use blocks::{Batches, Blocks, Polled};
 pub use builder::LoaderBuilder;
 pub use loader::Loader;
+pub use steps::Steps;
 
 pub use crate::form::PadSide;

@@ -69,7 +69,7 @@ impl Job {
     }
 
     /// Fills one piece.
-    fn fill(&self, task: Task, indices: &mut Vec<u64>) -> Result<()> {
+    pub(super) fn fill(&self, task: Task, indices: &mut Vec<u64>) -> Result<()> {
         if let Some(probe) = &self.probe {
             probe(task.block);
         }

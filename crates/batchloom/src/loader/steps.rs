@@ -1,0 +1,106 @@
+//! One iteration by steps, for those who take batches from the data themselves, as views for one.
+//!
+//! Says which samples each step takes and counts what was handed over. It owns no thread; a batch that cannot be a view
+//! is formed when asked for, by the caller.
+
+use std::ops::Range;
+use std::process;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::block::Block;
+use super::cursor::Delivery;
+use super::pool::Loan;
+use super::worker::Job;
+use crate::{Error, Result};
+
+/// The steps of one epoch, on one rank. The next one is the first that was not counted by [`advance`](Self::advance).
+pub struct Steps {
+    job: Job,
+    delivery: Arc<Delivery>,
+    total: u64,
+    process: u32,
+}
+
+impl Steps {
+    pub(super) fn new(job: Job, delivery: Arc<Delivery>) -> Self {
+        let total = job.plan.steps_of(job.rank);
+        Self { job, delivery, total, process: process::id() }
+    }
+
+    /// How many are left.
+    pub fn left(&self) -> u64 {
+        self.total - self.delivery.steps().min(self.total)
+    }
+
+    /// The samples of the batch `ahead` steps after the next one, where they are neighbours as stored; none where they
+    /// are not.
+    ///
+    /// # Errors
+    /// [`Error::StepRange`] past the last step, and [`Error::Forked`] in a forked child.
+    pub fn run(&self, ahead: u64) -> Result<Option<Range<u64>>> {
+        self.job.plan.run(self.step(ahead)?, self.job.rank)
+    }
+
+    /// The samples of the next batch.
+    ///
+    /// # Errors
+    /// [`Error::StepRange`] past the last step, and [`Error::Forked`] in a forked child.
+    pub fn indices(&self) -> Result<Vec<u64>> {
+        self.job.plan.indices(self.step(0)?, self.job.rank)
+    }
+
+    /// Forms the next batch here and now: one that is owned.
+    ///
+    /// # Errors
+    /// [`Error::StepRange`] past the last step, [`Error::Forked`] in a forked child, [`Error::Memory`] and
+    /// [`Error::BatchTooLarge`].
+    pub fn form(&self) -> Result<Block> {
+        let step = self.step(0)?;
+        let layout = self.job.lay_out(step)?.ok_or(Error::StepRange { found: step, steps: self.total })?;
+        let opened = self.job.open(step, layout)?;
+        let mut indices = Vec::new();
+        opened.tasks.into_iter().try_for_each(|task| self.job.fill(task, &mut indices))?;
+        let buffer = opened.whole.join().ok_or_else(|| Error::Worker {
+            block: step,
+            message: "a batch that is formed is still being written".to_owned(),
+        })?;
+        Block::new(&self.job.fields, &opened.layout, &Bytes::from_owner(Loan::new(buffer, &self.job.pool)))
+    }
+
+    /// Counts the next batch as handed over.
+    pub fn advance(&self) {
+        self.delivery.advance();
+    }
+
+    /// Says that the consumer knows that there is no more.
+    pub fn end(&self) {
+        self.delivery.end();
+    }
+
+    /// Says that nobody takes batches any more.
+    pub fn close(&self) {
+        self.delivery.close();
+    }
+
+    fn step(&self, ahead: u64) -> Result<u64> {
+        let current = process::id();
+        match current == self.process {
+            true => Ok(self.delivery.steps().saturating_add(ahead)),
+            false => Err(Error::Forked { started: self.process, current }),
+        }
+    }
+}
+
+impl Drop for Steps {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl std::fmt::Debug for Steps {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Steps").field("plan", &self.job.plan).finish_non_exhaustive()
+    }
+}
