@@ -27,6 +27,7 @@ from batchloom.loader import DataLoader
 from batchloom.plan import Place, Plan, Step
 from batchloom.restore import restore_order
 from batchloom.sequences import SequenceDataset
+from batchloom.windows import WindowDataset, WindowPlace, WindowStats
 
 __all__ = [
     "ArgumentError",
@@ -50,6 +51,9 @@ __all__ = [
     "Step",
     "TensorDataset",
     "TokenBudget",
+    "WindowDataset",
+    "WindowPlace",
+    "WindowStats",
     "__version__",
     "calibrate",
     "restore_order",

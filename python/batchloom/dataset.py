@@ -88,7 +88,8 @@ class TensorDataset:
         return []
 
     def _split(self, output: str | None, names: Sequence[str]) -> exchange.Split:
-        return exchange.splitter(self._fields, self._names and names, output)
+        columns = [(field.label, field.dtype, field.framework) for field in self._fields]
+        return exchange.splitter(columns, self._names and names, output)
 
 
 def _rebuild(kind: type[TensorDataset], names: tuple[str, ...] | None, fields: tuple[Any, ...]) -> TensorDataset:

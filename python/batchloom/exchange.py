@@ -1,10 +1,11 @@
 """Arrays in and out, by framework.
 
-Each framework is one module with the same six functions: ``borrow`` shares an array's memory with the engine,
-``address`` says where that memory is, ``require`` raises where the framework lacks an element type, ``views`` cuts a
-tensor of the engine ``[batches, samples, ...]`` into the framework's own arrays, ``view`` takes a tensor as one array
-(or a DLPack capsule of it, where the module says ``TAKES_CAPSULES``), ``element`` gives the bytes of one value. A
-framework is imported when it is first needed.
+Each framework is one module with the same functions: ``borrow`` shares an array's memory with the engine, ``address``
+says where that memory is, ``require`` raises where the framework lacks an element type, ``views`` cuts a tensor of the
+engine ``[batches, samples, ...]`` into the framework's own arrays, ``view`` takes a tensor as one array (or a DLPack
+capsule of it, where the module says ``TAKES_CAPSULES``), ``element`` gives the bytes of one value, ``patches`` cuts the
+second dimension into patches, ``pad_front`` puts zeros before an array. Those whose arrays can be strided views also
+have ``windows``, ``ones`` and ``own``. A framework is imported when it is first needed.
 """
 
 from __future__ import annotations
@@ -62,6 +63,11 @@ class Field:
         """The array, as it was given."""
         return self.array
 
+    @property
+    def row_bytes(self) -> int:
+        """The bytes of one row."""
+        return self.tensor.nbytes // max(len(self.tensor), 1)
+
     def row(self, sample: int) -> Any:
         """Return one row of the array."""
         return self._indexable()[sample]
@@ -99,13 +105,39 @@ def _borrow(module: Any, array: Any, label: str) -> Tensor:
     return tensor
 
 
-def splitter(fields: Sequence[Field], names: Sequence[str] | None, output: str | None) -> Split:
-    """Return what cuts runs into batches, for the framework of each field or for ``output``."""
-    views = [require(output or field.framework, field.tensor.dtype, field.label).views for field in fields]
+def splitter(
+    columns: Sequence[tuple[str, str, str]],
+    names: Sequence[str] | None,
+    output: str | None,
+    patches: dict[str, tuple[int, int]] | None = None,
+) -> Split:
+    """Return what cuts runs into batches.
+
+    Args:
+        columns: The label, element type and framework of each field.
+        names: The keys of a batch that is a dict.
+        output: Another framework for all of them.
+        patches: Fields that are cut into patches, by label: the length of a patch, and steps from one to the next.
+    """
+    views = []
+    for label, dtype, framework in columns:
+        module = require(output or framework, dtype, label)
+        patch = (patches or {}).get(label)
+        views.append(_patched(module, *patch) if patch else module.views)
     if names is None:
         return lambda runs: [batch for run, _ in runs for batch in _cut(views, run)]
     keys = tuple(names)
     return lambda runs: [dict(zip(keys, batch, strict=True)) for run, _ in runs for batch in _cut(views, run)]
+
+
+def _patched(module: Any, length: int, stride: int) -> Callable[[Tensor], list[Any]]:
+    return lambda tensor: [module.patches(batch, length, stride) for batch in module.views(tensor)]
+
+
+def lend(tensor: Tensor, framework: str) -> Any:
+    """Return a tensor of the engine as one array of a framework, over the same memory."""
+    module = _module(framework)
+    return module.view(tensor.__dlpack__() if module.TAKES_CAPSULES else tensor)
 
 
 def single(names: Sequence[str], frameworks: Sequence[str]) -> Keys:

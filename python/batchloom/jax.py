@@ -42,6 +42,18 @@ def view(tensor: _native.Tensor) -> Any:
     return jax.dlpack.from_dlpack(tensor)
 
 
+def patches(array: Any, length: int, stride: int) -> Any:
+    """Cut ``[batch, steps, ...]`` into ``[batch, ..., patches, length]``: a copy, as JAX has no views."""
+    starts = jax.numpy.arange(0, array.shape[1] - length + 1, stride)
+    cut = array[:, starts[:, None] + jax.numpy.arange(length)]
+    return jax.numpy.moveaxis(jax.numpy.moveaxis(cut, 2, -1), 1, -2)
+
+
+def pad_front(array: Any, rows: int) -> Any:
+    """Put rows of zeros before an array."""
+    return jax.numpy.concatenate([jax.numpy.zeros((rows, *array.shape[1:]), array.dtype), array])
+
+
 def element(dtype: str, value: Any) -> bytes:
     """Return the bytes of one value, as NumPy has it."""
     return numpy.element(dtype, value)

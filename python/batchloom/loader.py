@@ -10,10 +10,15 @@ from batchloom import _native
 from batchloom.arguments import PAD_SIDE, UNEVEN, choice, shuffled, whole
 from batchloom.cut import Rule, rule
 from batchloom.dataset import TensorDataset
-from batchloom.errors import ArgumentError, DeviceError, StateError
+from batchloom.errors import ArgumentError, StateError
+from batchloom.placement import Placement
 from batchloom.plan import Plan
 from batchloom.sequences import SequenceDataset
+from batchloom.views import views
+from batchloom.windows import WindowDataset
 from batchloom.world import is_worker, place
+
+Dataset = TensorDataset | SequenceDataset | WindowDataset
 
 # More threads, or more blocks ahead, than any machine has use for.
 MOST = 4096
@@ -48,12 +53,19 @@ class DataLoader:
         rank: Which of ``world`` processes this is. Where neither is given: ``torch.distributed`` if it is
             initialised, else the environment's RANK and WORLD_SIZE, else 0 of 1.
         world: How many processes there are.
-        device: ``None`` or ``"cpu"``: batches are made on the CPU.
+        device: ``None`` or ``"cpu"``: batches are made on the CPU. For windows also any other device of torch.
+        resident: For windows whose batches are views. ``True`` moves the series to the device once. ``False`` moves
+            for each batch the rows that it covers, ``batch_size + input_len + horizon - 1`` of them, and cuts windows
+            there (on the CPU too: views on a copy of these rows). ``"auto"`` is ``True`` where the series fit into
+            ``memory_limit``, and else moves the rows of as many batches at a time as fit.
+        memory_limit: The bytes that the rows of windows may take on the device; ``None`` for half of what is free
+            there.
         output: ``"torch"``, ``"numpy"`` or ``"jax"``; ``None`` for what each field came in.
         pad_value: What sequences are padded with: one value for all variable fields, or a dict of values by field.
         pad_side: Where padding goes: ``"right"``, after the data, or ``"left"``.
         labels: The field whose next tokens each batch holds as ``labels`` (int64): shifted by one, -100 at the last
             token of each sample and at padding.
+        copy: Whether batches of windows are always owned, never views on the series.
         num_threads: How many threads form blocks, the consumer among them while it waits; ``None`` for one on each
             core, at most 8, or one in a worker of a torch ``DataLoader``. With one, a thread of its own forms them.
         prefetch: How many blocks are formed ahead of the one in use.
@@ -67,7 +79,7 @@ class DataLoader:
 
     def __init__(
         self,
-        dataset: TensorDataset | SequenceDataset,
+        dataset: Dataset,
         batch_size: int | None = None,
         *,
         batching: Rule | None = None,
@@ -80,21 +92,25 @@ class DataLoader:
         rank: int | None = None,
         world: int | None = None,
         device: Any = None,
+        resident: bool | str = "auto",
+        memory_limit: int | None = None,
         output: str | None = None,
+        copy: bool = False,
         pad_value: Any = 0,
         pad_side: str = "right",
         labels: str | None = None,
         num_threads: int | None = None,
         prefetch: int = 2,
     ) -> None:
-        if not isinstance(dataset, TensorDataset | SequenceDataset):
+        if not isinstance(dataset, Dataset):
             kind = f"{type(dataset).__module__}.{type(dataset).__qualname__}"
-            raise ArgumentError(f"dataset is a {kind}; expected a batchloom.TensorDataset or SequenceDataset")
-        if device is not None and str(device) not in ("cpu", "cpu:0"):
-            raise DeviceError(f'device is {device}; expected None or "cpu", where batches are made')
+            raise ArgumentError(
+                f"dataset is a {kind}; expected a TensorDataset, SequenceDataset or WindowDataset of batchloom"
+            )
         self._dataset = dataset
         self._batching = rule(batch_size, batching)
         self._rank, self._world = place(rank, world)
+        where = Placement(dataset, device, resident, memory_limit, copy, output)
         if labels is not None and not isinstance(labels, str):
             raise ArgumentError(f"labels is {labels!r}; expected None or the name of a field")
         if labels is not None and not isinstance(dataset, SequenceDataset):
@@ -117,7 +133,8 @@ class DataLoader:
             prefetch=whole("prefetch", prefetch, least=1, most=MOST),
             poison=bool(os.environ.get("BATCHLOOM_POISON")),
         )
-        self._split = dataset._split(output, self._native.names)
+        self._views = views(dataset, self._batching, shuffled(shuffle), where)
+        self._split = where.moved(dataset._split(where.output, self._native.names))
 
     def __len__(self) -> int:
         """Return how many batches the iteration under way yields in all, or, where there is none, the next one.
@@ -133,10 +150,12 @@ class DataLoader:
             DataError: An array of the dataset was resized, moved, or lost its file since the dataset was made.
         """
         self.dataset._check()
+        if self._views is not None:
+            return self._views.begin(self._native.steps())
         return self._native.batches(self._split, self.dataset._check)
 
     @property
-    def dataset(self) -> TensorDataset | SequenceDataset:
+    def dataset(self) -> Dataset:
         """What is batched."""
         return self._dataset
 

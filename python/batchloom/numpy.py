@@ -10,6 +10,7 @@ from typing import Any
 import numpy
 from batchloom import _native
 from batchloom.errors import DataError, DTypeError
+from numpy.lib.stride_tricks import sliding_window_view
 
 TAKES_CAPSULES = False
 
@@ -108,6 +109,31 @@ def view(tensor: _native.Tensor) -> numpy.ndarray[Any, Any]:
     integers = numpy.from_dlpack(tensor.reinterpret(numpy.dtype(FOREIGN[tensor.dtype]).name))
     batch: numpy.ndarray[Any, Any] = integers.view(getattr(_ml_dtypes(), tensor.dtype))
     return batch
+
+
+def windows(array: numpy.ndarray[Any, Any], steps: int) -> numpy.ndarray[Any, Any]:
+    """Every stretch of so many rows, ``[stretches, steps, ...]``, over the memory of ``array``; read-only."""
+    return numpy.moveaxis(sliding_window_view(array, steps, axis=0), -1, 1)
+
+
+def patches(array: numpy.ndarray[Any, Any], length: int, stride: int) -> numpy.ndarray[Any, Any]:
+    """Cut ``[batch, steps, ...]`` into ``[batch, ..., patches, length]``, over the same memory; read-only."""
+    return numpy.moveaxis(sliding_window_view(array, length, axis=1)[:, ::stride], 1, -2)
+
+
+def pad_front(array: numpy.ndarray[Any, Any], rows: int) -> numpy.ndarray[Any, Any]:
+    """Put rows of zeros before an array."""
+    return numpy.concatenate([numpy.zeros((rows, *array.shape[1:]), array.dtype), array])
+
+
+def ones(samples: int, steps: int, device: None) -> numpy.ndarray[Any, Any]:
+    """True everywhere, in the memory of one element; read-only."""
+    return numpy.broadcast_to(numpy.True_, (samples, steps))
+
+
+def own(array: numpy.ndarray[Any, Any], device: None) -> numpy.ndarray[Any, Any]:
+    """Copy an array."""
+    return array.copy()
 
 
 def element(dtype: str, value: Any) -> bytes:

@@ -136,18 +136,24 @@ class SequenceDataset:
 
 
 class Variable:
-    """One variable field: flat storage, and where each sample lies in it."""
+    """One variable field: flat storage, and where each sample lies in it.
+
+    Attributes:
+        values: The storage.
+        offsets: Where each sample begins in it, and the last one ends.
+        shapes: The shape of each sample, where they differ in more than the first dimension; else ``None``.
+    """
 
     def __init__(self, label: str, values: Any, *, offsets: Any = None, shapes: Any = None) -> None:
         self.values = exchange.Field(label, values)
-        self._offsets, self._shapes = offsets, shapes
+        self.offsets, self.shapes = offsets, shapes
         tensor = self.values.tensor
         if shapes is None:
             self._sequences = _native.Sequences.from_offsets(label, tensor, _native.borrow(offsets, label))
         else:
             self._sequences = _native.Sequences.from_shapes(label, tensor, _native.borrow(shapes, label))
             ends = numpy.cumsum(numpy.prod(shapes, axis=1, dtype=numpy.int64))
-            self._offsets = numpy.concatenate([numpy.zeros(1, numpy.int64), ends])
+            self.offsets = numpy.concatenate([numpy.zeros(1, numpy.int64), ends])
 
     @property
     def framework(self) -> str:
@@ -162,13 +168,13 @@ class Variable:
     @property
     def data(self) -> Any:
         """The field in a form that makes it again."""
-        return self.values.array, self._offsets if self._shapes is None else self._shapes
+        return self.values.array, self.offsets if self.shapes is None else self.shapes
 
     def row(self, sample: int) -> Any:
         """Return one sample."""
-        start, end = int(self._offsets[sample]), int(self._offsets[sample + 1])
+        start, end = int(self.offsets[sample]), int(self.offsets[sample + 1])
         part = self.values.slice(start, end)
-        return part if self._shapes is None else part.reshape(tuple(map(int, self._shapes[sample])))
+        return part if self.shapes is None else part.reshape(tuple(map(int, self.shapes[sample])))
 
     def element(self, value: Any) -> bytes:
         """Return the bytes of ``value`` as an element.
@@ -195,12 +201,12 @@ def is_variable(data: Any) -> bool:
         return True
     if getattr(data, "is_nested", False):
         return True
-    return _is_arrow(data) and not _native.are_numbers(data)
+    return is_arrow(data) and not _native.are_numbers(data)
 
 
 def _fixed(data: Any) -> Any:
     """Return the array of a fixed field; a column of numbers without DLPack, such as a pandas Series, by NumPy."""
-    return numpy.asarray(data) if _is_arrow(data) and not hasattr(data, "__dlpack__") else data
+    return numpy.asarray(data) if is_arrow(data) and not hasattr(data, "__dlpack__") else data
 
 
 def variable(label: str, data: Any) -> Variable:
@@ -316,7 +322,8 @@ def _concatenated(arrays: list[Any]) -> Any:
     return numpy.concatenate(arrays)
 
 
-def _is_arrow(data: Any) -> bool:
+def is_arrow(data: Any) -> bool:
+    """Whether ``data`` has the Arrow PyCapsule interface."""
     return hasattr(data, "__arrow_c_array__") or hasattr(data, "__arrow_c_stream__")
 
 

@@ -63,6 +63,51 @@ def view(capsule: Any) -> torch.Tensor:
     return from_dlpack(capsule)
 
 
+def windows(array: torch.Tensor, steps: int) -> torch.Tensor:
+    """Every stretch of so many rows, ``[stretches, steps, ...]``, over the memory of ``array``."""
+    return array.unfold(0, steps, 1).movedim(-1, 1)
+
+
+def patches(array: torch.Tensor, length: int, stride: int) -> torch.Tensor:
+    """Cut ``[batch, steps, ...]`` into ``[batch, ..., patches, length]``, over the same memory."""
+    return array.unfold(1, length, stride).movedim(1, -2)
+
+
+def pad_front(array: torch.Tensor, rows: int) -> torch.Tensor:
+    """Put rows of zeros before an array."""
+    return torch.cat([array.new_zeros((rows, *array.shape[1:])), array])
+
+
+def ones(samples: int, steps: int, device: torch.device | None) -> torch.Tensor:
+    """True everywhere, in the memory of one element."""
+    return torch.ones(1, 1, dtype=torch.bool, device=device).expand(samples, steps)
+
+
+def own(array: torch.Tensor, device: torch.device | None) -> torch.Tensor:
+    """Copy an array, to a device or where it is."""
+    return array.to(array.device if device is None else device, copy=True)
+
+
+def accelerator(device: Any) -> torch.device | None:
+    """Return a device other than the CPU, or ``None`` for the CPU.
+
+    Raises:
+        DeviceError: There is no such device.
+    """
+    try:
+        found = torch.device(device)
+        torch.empty(0, device=found)
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        raise DeviceError(f"device is {device!r}, which this machine does not have: {reason}") from None
+    return None if found.type == "cpu" else found
+
+
+def free_memory(device: torch.device) -> int | None:
+    """Return how many bytes are free on a device, where it can tell."""
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None
+
+
 def element(dtype: str, value: Any) -> bytes:
     """Return the bytes of one value of a type of floats; a number that the type rounds is rounded.
 

@@ -61,10 +61,22 @@ impl Tensor {
         self.0.dtype().name()
     }
 
+    /// Whether a dimension runs backwards in memory.
+    #[getter]
+    fn is_backward(&self) -> bool {
+        self.0.strides().iter().any(|&stride| stride < 0)
+    }
+
     /// Whether the first two dimensions could be one: nothing lies between its rows.
     #[getter]
     fn is_compact(&self) -> bool {
         self.0.layout().is_compact(self.0.dtype().size())
+    }
+
+    /// The bytes of all elements.
+    #[getter]
+    fn nbytes(&self) -> usize {
+        self.0.layout().elements().saturating_mul(self.0.dtype().size())
     }
 
     /// The length of the first dimension.

@@ -1,7 +1,8 @@
 //! `batchloom._native`: the engine for Python. Glue only: it converts, it decides nothing.
 //!
 //! One file a concept: `exchange` borrows and lends arrays by DLPack, `arrow` borrows Arrow lists, `cut`, `dataset`,
-//! `plan` and `loader` wrap the engine's types, `error` turns its errors into exceptions. What users see is written in Python, beside this folder.
+//! `windows`, `plan`, `loader` and `steps` wrap the engine's types, `error` turns its errors into exceptions. What users
+//! see is written in Python, beside this folder.
 
 mod arrow;
 mod cut;
@@ -10,6 +11,8 @@ mod error;
 mod exchange;
 mod loader;
 mod plan;
+mod steps;
+mod windows;
 
 /// The extension module.
 #[pyo3::pymodule(gil_used = false)]
@@ -26,6 +29,10 @@ mod _native {
     use crate::loader::{Batches, Loader, forked};
     #[pymodule_export]
     use crate::plan::Plan;
+    #[pymodule_export]
+    use crate::steps::Steps;
+    #[pymodule_export]
+    use crate::windows::Windows;
     #[pymodule_export]
     #[expect(non_upper_case_globals, reason = "Python's name for it")]
     const __version__: &str = env!("CARGO_PKG_VERSION");

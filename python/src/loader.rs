@@ -24,6 +24,7 @@ use crate::dataset::Dataset;
 use crate::error::{LoaderError, raise};
 use crate::exchange::Tensor;
 use crate::plan::{Plan, read_state, write_state};
+use crate::steps::Steps;
 
 /// How often a wait looks for Ctrl-C.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -134,6 +135,11 @@ impl Loader {
     fn batches(&self, py: Python<'_>, split: Split, check: Py<PyAny>) -> PyResult<Batches> {
         let blocks = py.detach(|| self.0.blocks()).map_err(|error| raise(&error))?;
         Ok(Batches::new(blocks, split, check))
+    }
+
+    /// Begins the next epoch, for those who take batches from the data themselves.
+    fn steps(&self, py: Python<'_>) -> PyResult<Steps> {
+        py.detach(|| self.0.steps()).map(Steps).map_err(|error| raise(&error))
     }
 }
 

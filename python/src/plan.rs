@@ -221,7 +221,7 @@ impl Plan {
 }
 
 /// Sample numbers as int64; no plan numbers more than 2^62.
-fn numbers(indices: &[u64]) -> PyResult<Tensor> {
+pub(crate) fn numbers(indices: &[u64]) -> PyResult<Tensor> {
     let numbers: Vec<i64> = indices.iter().map(|index| index.cast_signed()).collect();
     let len = numbers.len();
     batchloom::Tensor::from_vec(numbers, &[len]).map(Tensor).map_err(|error| raise(&error))

@@ -243,13 +243,13 @@ proptest! {
                 let first = first.max(row);
                 let (start, end) = (offsets[number] + within[number].start, offsets[number] + within[number].end);
                 prop_assert!(start <= first && last <= end, "{start}..{end} has {first}..{last}");
-                for step in first..last {
-                    prop_assert!(horizons[step].is_none_or(|other| other == part));
-                    horizons[step] = Some(part);
+                for owner in &mut horizons[first..last] {
+                    prop_assert!(owner.is_none_or(|other| other == part));
+                    *owner = Some(part);
                 }
-                for step in row..last {
-                    prop_assert!(reach_back || touched[step].is_none_or(|other| other == part));
-                    touched[step] = Some(part);
+                for owner in &mut touched[row..last] {
+                    prop_assert!(reach_back || owner.is_none_or(|other| other == part));
+                    *owner = Some(part);
                 }
             }
         }
@@ -311,7 +311,7 @@ fn bad_input() {
         WindowDataset::new(&[0, 3], WindowShape { short: Short::Skip, ..WindowShape::new(4) }).unwrap_err();
     assert!(matches!(error, Error::NoWindows { series: 1, span: 4 }));
     let whole = WindowDataset::new(&[0, 10, 13], WindowShape::new(3)).unwrap();
-    assert!(matches!(whole.part(&[0..5], true), Err(Error::Parts { .. })));
+    assert!(matches!(whole.part(&[0..5, 0..1, 0..1], true), Err(Error::Parts { .. })));
     assert!(matches!(whole.part(&[0..5, 0..4], true), Err(Error::Parts { .. })));
     let wrong = Tensor::from_vec(vec![0_i32; 9], &[9]).unwrap();
     let error = WindowDataset::new(&[0, 10], WindowShape::new(4)).unwrap().input("x", wrong).unwrap_err();

@@ -300,6 +300,11 @@ impl WindowDataset {
         &self.windows.shape
     }
 
+    /// The rows of each series that windows may take.
+    pub fn series(&self) -> &[Range<usize>] {
+        &self.windows.series
+    }
+
     /// How many windows there are, and of what.
     pub fn counts(&self) -> WindowCounts {
         let Windows { series, holders, .. } = &*self.windows;

@@ -1,0 +1,162 @@
+"""Columns of frames: pandas, polars, pyarrow tables, or a dict of columns.
+
+A frame is asked for two things that all of them have, the names of its columns and a column as a NumPy array; no
+package is imported for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy
+from batchloom.errors import ArgumentError, DataError, DTypeError
+
+Array = numpy.ndarray[Any, Any]
+Name = Hashable
+
+
+def is_frame(data: Any) -> bool:
+    """Whether ``data`` has columns that go by names."""
+    return isinstance(data, Mapping) or hasattr(data, "columns") or hasattr(data, "column_names")
+
+
+class Frame:
+    """A frame, column by column."""
+
+    def __init__(self, frame: Any) -> None:
+        if hasattr(frame, "collect") and not hasattr(frame, "to_numpy"):
+            raise DataError(f"series is a {type(frame).__name__}, whose columns are not there yet; use .collect()")
+        self._frame = frame
+        self.names = _names(frame)
+        repeated = [name for place, name in enumerate(self.names) if name in self.names[:place]]
+        if repeated:
+            raise DataError(f"the frame has column {repeated[0]!r} twice; expected every name once")
+
+    def column(self, name: Name, role: str) -> Array:
+        """Return one column.
+
+        Raises:
+            ArgumentError: There is none of that name.
+        """
+        if name not in self.names:
+            raise ArgumentError(f"{role} names column {name!r}; expected one of {', '.join(map(repr, self.names))}")
+        column = numpy.asarray(self._frame[name])
+        if column.ndim != 1:
+            raise DataError(f"column {name!r} has shape {column.shape}; expected one value for each row")
+        return column
+
+    def numbers(self, names: Sequence[Name], role: str) -> Array:
+        """Return columns side by side, ``[rows, columns]``, in the type that holds all of them.
+
+        Raises:
+            ArgumentError: There is none of that name, or no name.
+            DTypeError: One does not hold numbers.
+        """
+        if not names:
+            raise ArgumentError(f"{role} names no column; expected at least one of {', '.join(map(repr, self.names))}")
+        columns = [self.column(name, role) for name in names]
+        for name, column in zip(names, columns, strict=True):
+            if column.dtype.kind not in "biuf":
+                raise DTypeError(
+                    f"column {name!r} has type {column.dtype}; expected numbers without nulls: name the columns to "
+                    "take, or fill and convert it first"
+                )
+        kind = numpy.result_type(*columns)
+        values = numpy.empty((len(columns[0]), len(columns)), kind)
+        for place, (name, column) in enumerate(zip(names, columns, strict=True)):
+            if len(column) != len(values):
+                raise DataError(f"column {name!r} has {len(column)} rows; expected {len(values)}, as {names[0]!r} has")
+            values[:, place] = column
+        return values
+
+
+def _names(frame: Any) -> list[Name]:
+    if isinstance(frame, Mapping):
+        return list(frame)
+    names = getattr(frame, "column_names", None)
+    if (
+        names is None
+        and hasattr(frame, "schema")
+        and hasattr(frame.schema, "names")
+        and not callable(frame.schema.names)
+    ):
+        names = frame.schema.names
+    return list(frame.columns if names is None else names)
+
+
+def runs(ids: Array) -> tuple[list[Any], Array]:
+    """Return the id of each series and the offsets of the rows that have it.
+
+    Raises:
+        DataError: An id is null, or comes again after another one.
+    """
+    missing = _missing(ids)
+    if missing.any():
+        raise DataError(f"row {int(missing.argmax())} has no id; expected one in every row")
+    changes = numpy.flatnonzero(ids[1:] != ids[:-1]) + 1
+    offsets = numpy.concatenate([[0], changes, [len(ids)]]).astype(numpy.int64)
+    seen: dict[Any, int] = {}
+    for row in offsets[:-1].tolist():
+        name = ids[row].item() if isinstance(ids[row], numpy.generic) else ids[row]
+        if name in seen:
+            raise DataError(
+                f"series {name!r} begins at row {seen[name]} and comes again at row {row}; expected the rows of a "
+                "series one after the other: sort the frame by id and time"
+            )
+        seen[name] = row
+    return list(seen), offsets
+
+
+def moments(times: Any) -> Array:
+    """Return times as numbers or as NumPy's datetimes.
+
+    Raises:
+        DTypeError: They are neither, nor ISO texts.
+    """
+    found = numpy.asarray(times)
+    if found.dtype.kind in "OUS" or found.dtype.kind == "T":
+        try:
+            found = found.astype("datetime64[ns]")
+        except (TypeError, ValueError) as error:
+            raise DTypeError(f"time has type {found.dtype}; expected numbers or datetimes: {error}") from None
+    if found.ndim != 1 or found.dtype.kind not in "iufM":
+        raise DTypeError(f"time has type {found.dtype} and shape {found.shape}; expected one number or datetime a row")
+    return found
+
+
+def require_increasing(times: Array, offsets: Array, ids: list[Any] | None) -> None:
+    """Raise where time does not grow from step to step of a series.
+
+    Raises:
+        DataError: The message names the series and the step.
+    """
+    missing = _missing(times)
+    if missing.any():
+        row = int(missing.argmax())
+        raise DataError(f"{_where(row, offsets, ids)} has no time ({times[row]}); expected one at every step")
+    late = numpy.flatnonzero(times[1:] <= times[:-1]) + 1
+    late = late[~numpy.isin(late, offsets)]
+    if len(late):
+        row = int(late[0])
+        kind = "the same time as" if times[row] == times[row - 1] else "an earlier time than"
+        raise DataError(
+            f"{_where(row, offsets, ids)} has {kind} the step before it: {times[row]} after {times[row - 1]}; expected "
+            "time to grow within a series: sort by id and time, and drop what comes twice"
+        )
+
+
+def _where(row: int, offsets: Array, ids: list[Any] | None) -> str:
+    series = int(numpy.searchsorted(offsets, row, side="right")) - 1
+    name = "" if ids is None else f" ({ids[series]!r})"
+    return f"step {row - int(offsets[series])} of series {series}{name}"
+
+
+def _missing(values: Array) -> Array:
+    if values.dtype.kind == "M":
+        return numpy.isnat(values)
+    if values.dtype.kind in "fc":
+        return numpy.isnan(values)
+    if values.dtype.kind == "O":
+        return numpy.fromiter((value is None or value != value for value in values), bool, len(values))
+    return numpy.zeros(len(values), bool)

@@ -1,0 +1,110 @@
+"""Where parts of time series end: by shares, by steps, or by times."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy
+from batchloom.arguments import choice
+from batchloom.errors import ArgumentError
+
+Array = numpy.ndarray[Any, Any]
+
+WAYS = ("share", "index", "time")
+
+
+def borders(ends: dict[str, Any], lengths: Array, times: list[Array] | None, by: str | None) -> Iterator[Array]:
+    """Yield the step at which each part ends, in each series; a part begins where the one before it ends.
+
+    Args:
+        ends: What was said of each part: its share, the step or the time at which it ends, or ``None`` for the rest.
+        lengths: The steps of each series.
+        times: Those of each series, where they are known.
+        by: One of :data:`WAYS`, or ``None`` to tell from ``ends``.
+
+    Raises:
+        ArgumentError: Nothing or nonsense was said.
+    """
+    if not ends:
+        raise ArgumentError("split() names no part; expected some, such as train=0.7, val=0.1, test=0.2")
+    *before, last = ends.items()
+    for name, end in before:
+        if end is None:
+            raise ArgumentError(f"part {name} is None, which means the rest; expected that of the last part alone")
+    said = before if last[1] is None else [*before, last]
+    way = choice("by", by, WAYS) if by is not None else _way(said)
+    found = _times(said, times) if way == "time" else (_shares if way == "share" else _indices)(said, lengths)
+    latest = numpy.zeros_like(lengths)
+    for name, steps in found:
+        if (steps < latest).any():
+            raise ArgumentError(f"part {name} ends before the part in front of it; expected parts in order of time")
+        yield steps
+        latest = steps
+    if last[1] is None:
+        yield lengths
+
+
+def _way(said: list[tuple[str, Any]]) -> str:
+    """Tell what kind of ends these are; all must be of one kind."""
+    ways = {name: _kind(end) for name, end in said}
+    if len(set(ways.values())) > 1:
+        text = ", ".join(f"{name} by {way}" for name, way in ways.items())
+        raise ArgumentError(f"parts end {text}; expected one way for all")
+    return next(iter(ways.values()), "index")
+
+
+def _kind(end: Any) -> str:
+    if isinstance(end, float | numpy.floating):
+        return "share"
+    return "index" if hasattr(end, "__index__") else "time"
+
+
+def _shares(said: list[tuple[str, Any]], lengths: Array) -> Iterator[tuple[str, Array]]:
+    total = Fraction(0)
+    for name, share in said:
+        # As written: 0.7 is seven tenths, not the float next to it.
+        try:
+            total += Fraction(str(float(share)))
+        except (TypeError, ValueError):
+            raise ArgumentError(f"part {name} is {share!r}; expected a share between 0 and 1") from None
+        if not 0 < float(share) <= 1 or total > 1:
+            raise ArgumentError(
+                f"part {name} is {share!r}, which brings the shares to {float(total):g}; expected shares above 0 that "
+                "sum to at most 1"
+            )
+        yield name, numpy.array([total.numerator * int(n) // total.denominator for n in lengths], numpy.int64)
+
+
+def _indices(said: list[tuple[str, Any]], lengths: Array) -> Iterator[tuple[str, Array]]:
+    for name, end in said:
+        try:
+            step = operator.index(end)
+        except TypeError:
+            raise ArgumentError(f"part {name} is {end!r}; expected the step at which it ends") from None
+        if isinstance(end, bool) or not 0 < step <= lengths.max():
+            raise ArgumentError(
+                f"part {name} is {end!r}; expected the step at which it ends, from 1 to {lengths.max()}, the longest "
+                "series"
+            )
+        yield name, numpy.minimum(lengths, step)
+
+
+def _times(said: list[tuple[str, Any]], times: list[Array] | None) -> Iterator[tuple[str, Array]]:
+    if times is None:
+        raise ArgumentError("parts end at times, but the dataset knows no times; expected time= when it is made")
+    for name, end in said:
+        moment = _moment(name, end, times[0].dtype)
+        yield name, numpy.array([numpy.searchsorted(steps, moment) for steps in times], numpy.int64)
+
+
+def _moment(name: str, end: Any, kind: numpy.dtype[Any]) -> Any:
+    try:
+        moment = numpy.datetime64(end) if kind.kind == "M" else kind.type(end)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"part {name} is {end!r}; expected a time, as {kind}: {error}") from None
+    if moment != moment:
+        raise ArgumentError(f"part {name} is {end!r}; expected a time")
+    return moment

@@ -1,0 +1,148 @@
+"""What windows slide over: series in arrays, lists and frames, and what belongs to each of their steps."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, NamedTuple
+
+import numpy
+from batchloom import exchange, frames
+from batchloom.errors import ArgumentError, DataError
+from batchloom.sequences import is_arrow, is_variable, variable
+
+Array = numpy.ndarray[Any, Any]
+
+
+class Series(NamedTuple):
+    """What was read of series: the arrays that windows are cut from."""
+
+    x: Any
+    y: Any
+    marks: Any
+    offsets: Array
+    ids: list[Any] | None
+    times: Array | None
+
+
+def from_arrays(series: Any, targets: Any, marks: Any, time: Any) -> Series:
+    """Read series from an array, from several, or from values with offsets."""
+    values, offsets = _series("series", series)
+    times = None if time is None else frames.moments(time)
+    if times is not None and len(times) != len(values):
+        raise DataError(f"time has {len(times)} steps, the series have {len(values)}; expected as many")
+    beside = None if marks is None else aligned("marks", marks, offsets)
+    return Series(values, _columns(values, targets), beside, offsets, None, times)
+
+
+def from_frame(data: Any, targets: Any, marks: Any, id: Any, time: Any, columns: Any) -> Series:
+    """Read series from the columns of a frame."""
+    frame = frames.Frame(data)
+    chosen = _listed(columns)
+    aside = {id, time, *(_listed(marks) if _are_names(marks, frame) else [])}
+    names = [name for name in frame.names if name not in aside] if columns is None else chosen
+    values = frame.numbers(names, "columns")
+    ids, offsets = (None, _whole(len(values))) if id is None else frames.runs(frame.column(id, "id"))
+    times = None if time is None else frames.moments(frame.column(time, "time") if _is_name(time, frame) else time)
+    if times is not None and len(times) != len(values):
+        raise DataError(f"time has {len(times)} steps, the frame has {len(values)} rows; expected as many")
+    wanted = _listed(targets)
+    if targets is None:
+        y = values
+    elif all(name in names for name in wanted):
+        y = _columns(values, [names.index(name) for name in wanted])
+    else:
+        y = frame.numbers(wanted, "targets")
+    if _are_names(marks, frame):
+        marks = frame.numbers(_listed(marks), "marks")
+    beside = None if marks is None else aligned("marks", marks, offsets)
+    return Series(values, y, beside, offsets, ids, times)
+
+
+def _is_name(value: Any, frame: frames.Frame) -> bool:
+    return isinstance(value, str) or (not hasattr(value, "__len__") and value in frame.names)
+
+
+def _are_names(value: Any, frame: frames.Frame) -> bool:
+    """Whether these are names of columns, and not series themselves."""
+    return value is not None and all(_is_name(name, frame) for name in _listed(value))
+
+
+def _listed(names: Any) -> list[Any]:
+    if names is None:
+        return []
+    return list(names) if isinstance(names, list | tuple) else [names]
+
+
+def _series(label: str, data: Any) -> tuple[Any, Array]:
+    """Return an array of all steps, and the offsets of the series in it."""
+    if is_variable(data):
+        found = variable(label, data)
+        if found.shapes is not None:
+            shapes = found.shapes[:, 1:]
+            other = int((shapes != shapes[0]).any(axis=1).argmax())
+            raise DataError(
+                f"{label}: series {other} has features {shapes[other].tolist()}, series 0 has {shapes[0].tolist()}; "
+                "expected the same"
+            )
+        return found.values.array, found.offsets
+    if is_arrow(data) and not hasattr(data, "__dlpack__"):
+        data = numpy.asarray(data)
+    field = exchange.Field(label, data)
+    if not field.tensor.shape:
+        raise DataError(f"{label} is a scalar; expected an array [time, features] or [time]")
+    values = data if hasattr(data, "__getitem__") else numpy.from_dlpack(data)
+    return values, _whole(len(field.tensor))
+
+
+def _whole(steps: int) -> Array:
+    return numpy.array([0, steps], numpy.int64)
+
+
+def aligned(label: str, data: Any, offsets: Array) -> Any:
+    """Return the array of series that are as long as those at ``offsets``.
+
+    Raises:
+        DataError: One is not; the message names it.
+    """
+    values, found = _series(label, data)
+    if isinstance(data, list | tuple) and len(found) != len(offsets):
+        raise DataError(f"{label} has {len(found) - 1} series; expected {len(offsets) - 1}")
+    lengths, expected = numpy.diff(found), numpy.diff(offsets)
+    if len(found) == len(offsets) and (lengths != expected).any():
+        series = int((lengths != expected).argmax())
+        raise DataError(
+            f"{label}: series {series} has {lengths[series]} steps; expected {expected[series]}, as windows slide over"
+        )
+    if len(values) != offsets[-1]:
+        raise DataError(f"{label} has {len(values)} steps in all; expected {offsets[-1]}, as windows slide over")
+    return values
+
+
+def _columns(values: Any, targets: Any) -> Any:
+    """Return some columns of ``values``: a view, where they are evenly spaced."""
+    if targets is None:
+        return values
+    if len(values.shape) < 2:
+        raise ArgumentError(
+            f"targets is {targets!r}, but the series is [time]; expected None, or a series [time, features]"
+        )
+    width = values.shape[1]
+    if isinstance(targets, slice):
+        wanted = list(range(width))[targets]
+    else:
+        wanted = [_column(column, width) for column in (targets if hasattr(targets, "__iter__") else [targets])]
+    if not wanted:
+        raise ArgumentError(f"targets is {targets!r}, which takes no column; expected some of the {width}")
+    step = wanted[1] - wanted[0] if len(wanted) > 1 else 1
+    if step > 0 and wanted == list(range(wanted[0], wanted[-1] + 1, step)):
+        return values[:, wanted[0] : wanted[-1] + 1 : step]
+    return values[:, wanted]
+
+
+def _column(column: Any, width: int) -> int:
+    number = (
+        None if isinstance(column, bool | numpy.bool) or not hasattr(column, "__index__") else operator.index(column)
+    )
+    if number is None or not -width <= number < width:
+        raise ArgumentError(f"targets takes column {column!r}; expected an index from {-width} to {width - 1}")
+    return number % width

@@ -1,0 +1,278 @@
+"""Batches of windows as views on the series, where it lies or on a device.
+
+A batch of neighbours is one slice of a template: of each array every stretch of so many rows, ``[stretches, steps,
+...]``, over the array's own memory. Where the rows are moved, all at once, some batches at a time, or batch by batch,
+the template is made there, so that what moves is each row once and never a stacked batch.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from batchloom import _native, exchange
+from batchloom.cut import FixedSize, Rule
+from batchloom.errors import ArgumentError, LoaderError
+from batchloom.placement import Placement
+from batchloom.windows import WindowDataset
+
+Form = Callable[[list[Any]], Any]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How one field is cut from rows.
+
+    Attributes:
+        module: The functions of its framework.
+        array: Which array it is cut from.
+        start: The first step of the window,
+        steps: and how many.
+        patches: The length of patches and the steps from one to the next, if any.
+    """
+
+    module: Any
+    array: int
+    start: int
+    steps: int
+    patches: tuple[int, int] | None
+
+    def finish(self, batch: Any) -> Any:
+        """Cut into patches what was cut from rows."""
+        return batch if self.patches is None else self.module.patches(batch, *self.patches)
+
+
+class Shard:
+    """Rows ``first`` to ``end`` of every array, and the templates over them."""
+
+    def __init__(self, arrays: list[Any], cuts: list[Cut], first: int, end: int) -> None:
+        self.first, self.end = first, end
+        self._cuts = cuts
+        self._templates = [cut.module.windows(arrays[cut.array], cut.steps) for cut in cuts]
+
+    def slice(self, row: int, samples: int, stride: int) -> list[Any]:
+        """Return windows that begin at equal distances from ``row`` on: views."""
+        low = row - self.first
+        high = low + (samples - 1) * stride + 1
+        pairs = zip(self._cuts, self._templates, strict=True)
+        return [cut.finish(template[low + cut.start : high + cut.start : stride]) for cut, template in pairs]
+
+    def gather(self, rows: Any) -> list[Any]:
+        """Return the windows that begin at ``rows``, an array of the templates' framework and device: owned."""
+        pairs = zip(self._cuts, self._templates, strict=True)
+        return [cut.finish(template[rows - self.first + cut.start]) for cut, template in pairs]
+
+
+def views(dataset: Any, batching: Rule, shuffle: str, where: Placement) -> Views | None:
+    """Return what makes views, or ``None`` where all batches are gathered by the engine."""
+    if not isinstance(dataset, WindowDataset):
+        return None
+    fields = [span.field for span in dataset._spans.values()]
+    lendable = all(_lendable(field, where.output or field.framework) for field in fields)
+    neighbours = isinstance(batching, FixedSize) and shuffle != "samples"
+    if not lendable or (where.device is None and (where.copy or not neighbours)):
+        return None
+    found = Views(dataset, where, batching.batch_size if isinstance(batching, FixedSize) else 1)
+    return found if neighbours or found.is_resident else None
+
+
+def _lendable(field: exchange.Field, framework: str) -> bool:
+    """Whether a framework has views on such an array: JAX has none, torch none of what runs backwards."""
+    module = exchange.require(framework, field.dtype, field.label)
+    return hasattr(module, "windows") and not (framework == "torch" and field.tensor.is_backward)
+
+
+class Views:
+    """What makes batches of the windows of one dataset, for a loader.
+
+    Raises:
+        ArgumentError: The rows do not fit into ``memory_limit``.
+    """
+
+    def __init__(self, dataset: WindowDataset, where: Placement, batch_size: int) -> None:
+        self._windows = dataset._windows
+        self._stride, self._span = dataset._lengths["stride"], dataset._span
+        self._input_len = dataset._lengths["input_len"]
+        self._mask, self._named, self._names = dataset._options["mask"], dataset._named, dataset.names
+        self._device, self._copy = where.device, where.copy
+        self._read(dataset, where.output)
+        self._limit = self._rows_at_once(where.resident, where.memory_limit, batch_size)
+        self._whole: Shard | None = None
+
+    def _read(self, dataset: WindowDataset, output: str | None) -> None:
+        """Take the arrays, each once, and how fields are cut from them."""
+        self._cuts: list[Cut] = []
+        self._sources: list[tuple[Any, Any]] = []
+        places: dict[tuple[int, str], int] = {}
+        for name, span in dataset._spans.items():
+            framework = output or span.field.framework
+            module = exchange.require(framework, span.field.dtype, name)
+            key = (id(span.field.array), framework)
+            if key not in places:
+                places[key] = len(self._sources)
+                self._sources.append((module, exchange.lend(span.field.tensor, framework)))
+            patches = dataset._patches if name == "x" else None
+            self._cuts.append(Cut(module, places[key], span.start, span.steps, patches))
+        self._rows = len(dataset._spans["x"].field.tensor)
+        self._row_bytes = sum(array.nbytes for _, array in self._sources) // max(self._rows, 1)
+
+    def _rows_at_once(self, resident: bool | str, memory_limit: int | None, batch_size: int) -> int | None:
+        """How many rows may be moved at once; ``None`` for all of them, 0 for those of one batch."""
+        series, batch = self._rows * self._row_bytes, self.cover(0, batch_size)[1] * self._row_bytes
+        if resident is True:
+            if memory_limit is not None and series > memory_limit:
+                raise ArgumentError(
+                    f"resident is True and memory_limit {memory_limit}, but the series take {series} bytes; expected a "
+                    'higher limit, or resident="auto"'
+                )
+            return None
+        # Views on the rows before are still held while the next ones come.
+        if memory_limit is not None and 2 * min(batch, series) > memory_limit and series > memory_limit:
+            raise ArgumentError(
+                f"memory_limit is {memory_limit}, but the rows of a batch of {batch_size} windows take {batch} bytes, "
+                "and two batches must fit; expected a higher limit or smaller batches"
+            )
+        if resident is False:
+            return 0
+        if memory_limit is None and self._device is not None:
+            free = exchange.require("torch", "bool", "x").free_memory(self._device)
+            memory_limit = None if free is None else int(free) // 2
+        if memory_limit is None or series <= memory_limit:
+            return None
+        return int(memory_limit) // 2 // max(self._row_bytes, 1)
+
+    @property
+    def is_resident(self) -> bool:
+        """Whether all rows are there at once."""
+        return self._limit is None
+
+    def begin(self, steps: _native.Steps) -> Batches:
+        """Return the batches of an epoch."""
+        return Batches(self, steps)
+
+    def batch(self, found: list[Any]) -> Any:
+        """Make a batch of its arrays: a tuple, or a dict."""
+        return dict(zip(self._names, found, strict=True)) if self._named else tuple(found)
+
+    def row(self, run: tuple[int, int] | None) -> int | None:
+        """The first row of windows that are one view; ``None`` where they are not."""
+        return None if run is None else self._windows.row(*run)
+
+    def slice(self, shard: Shard, row: int, samples: int) -> list[Any]:
+        """Neighbours, whose rows are in ``shard``."""
+        found = shard.slice(row, samples, self._stride)
+        if self._mask:
+            found.append(self._cuts[0].module.ones(samples, self._input_len, self._device))
+        return [array.clone() for array in found] if self._copy else found
+
+    def cover(self, row: int, samples: int) -> tuple[int, int]:
+        """The rows that windows which begin at equal distances from ``row`` on cover."""
+        return row, row + (samples - 1) * self._stride + self._span
+
+    def load(self, steps: _native.Steps, first: int, end: int) -> Shard:
+        """Return the rows of the next batch, and of those after it: as far as they fit and none is moved in vain."""
+        if self._limit is None:
+            return self._all()
+        for ahead in range(1, steps.left()):
+            run = steps.run(ahead)
+            row = self.row(run)
+            if run is None or row is None:
+                break
+            low, high = self.cover(row, run[1] - run[0])
+            both = max(end, high) - min(first, low)
+            if both > self._limit or both > (end - first) + (high - low):
+                break
+            first, end = min(first, low), max(end, high)
+        arrays = [module.own(array[first:end], self._device) for module, array in self._sources]
+        return Shard(arrays, self._cuts, first, end)
+
+    def _all(self) -> Shard:
+        """All rows, which are moved once."""
+        if self._whole is None:
+            arrays = [
+                array if self._device is None else module.own(array, self._device) for module, array in self._sources
+            ]
+            self._whole = Shard(arrays, self._cuts, 0, self._rows)
+        return self._whole
+
+    def gather(self, steps: _native.Steps) -> list[Any]:
+        """The next batch, whose windows are no neighbours, gathered where the rows are."""
+        rows = self._windows.rows(indices := steps.indices())
+        if rows is None:
+            return self.owned(steps)
+        found = self._all().gather(exchange.lend(rows, "torch").to(self._device))
+        if self._mask:
+            found.append(self._cuts[0].module.ones(len(indices), self._input_len, self._device).clone())
+        return found
+
+    def owned(self, steps: _native.Steps) -> list[Any]:
+        """The next batch, formed by the engine: it is no view, because of zeros or a series that ends."""
+        modules = [cut.module for cut in self._cuts] + ([self._cuts[0].module] if self._mask else [])
+        frameworks = [module.__name__.rpartition(".")[2] for module in modules]
+        arrays = [exchange.lend(tensor, name) for tensor, name in zip(steps.form(), frameworks, strict=True)]
+        if self._device is not None:
+            arrays = [array.to(self._device) for array in arrays]
+        cut = [cut.finish(array) for cut, array in zip(self._cuts, arrays, strict=False)]
+        return cut + arrays[len(cut) :]
+
+
+class Batches:
+    """The batches of one epoch. One thread at a time takes from it; another is told so."""
+
+    def __init__(self, views: Views, steps: _native.Steps) -> None:
+        self._views, self._steps = views, steps
+        self._shard: Shard | None = None
+        self._open = True
+        self._lock = threading.Lock()
+
+    def __iter__(self) -> Batches:
+        return self
+
+    def __next__(self) -> Any:
+        if not self._lock.acquire(blocking=False):
+            raise LoaderError(
+                "this iterator is in use: another thread is taking a batch from it; give each thread an iterator of "
+                "its own, or a lock"
+            )
+        try:
+            return self._next()
+        finally:
+            self._lock.release()
+
+    def _next(self) -> Any:
+        if not self._open or not self._steps.left():
+            if self._open:
+                self._steps.end()
+            self._open, self._shard = False, None
+            raise StopIteration
+        batch = self._views.batch(self._arrays())
+        self._steps.advance()
+        return batch
+
+    def _arrays(self) -> list[Any]:
+        """The arrays of the next batch."""
+        run = self._steps.run(0)
+        row = self._views.row(run)
+        if run is None and self._views.is_resident:
+            return self._views.gather(self._steps)
+        if run is None or row is None:
+            return self._views.owned(self._steps)
+        samples = run[1] - run[0]
+        first, end = self._views.cover(row, samples)
+        if self._shard is None or first < self._shard.first or end > self._shard.end:
+            self._shard = None  # let go before others come
+            self._shard = self._views.load(self._steps, first, end)
+        return self._views.slice(self._shard, row, samples)
+
+    def close(self) -> None:
+        """End the iteration. Nothing comes any more; batches that were handed over stay valid."""
+        self._open, self._shard = False, None
+        self._steps.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "an iterator of a DataLoader does not pickle. Save the loader's state_dict() and load it where the run is "
+            "to go on"
+        )
