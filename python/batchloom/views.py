@@ -98,7 +98,7 @@ class Views:
         self._mask, self._named, self._names = dataset._options["mask"], dataset._named, dataset.names
         self._device, self._copy = where.device, where.copy
         self._read(dataset, where.output)
-        self._limit = self._rows_at_once(where.resident, where.memory_limit, batch_size)
+        self._limit = self._rows_at_once(where, batch_size)
         self._whole: Shard | None = None
 
     def _read(self, dataset: WindowDataset, output: str | None) -> None:
@@ -116,32 +116,33 @@ class Views:
             patches = dataset._patches if name == "x" else None
             self._cuts.append(Cut(module, places[key], span.start, span.steps, patches))
         self._rows = len(dataset._spans["x"].field.tensor)
-        self._row_bytes = sum(array.nbytes for _, array in self._sources) // max(self._rows, 1)
+        self._row_bytes: int = sum(array.nbytes for _, array in self._sources) // max(self._rows, 1)
 
-    def _rows_at_once(self, resident: bool | str, memory_limit: int | None, batch_size: int) -> int | None:
+    def _rows_at_once(self, where: Placement, batch_size: int) -> int | None:
         """How many rows may be moved at once; ``None`` for all of them, 0 for those of one batch."""
         series, batch = self._rows * self._row_bytes, self.cover(0, batch_size)[1] * self._row_bytes
-        if resident is True:
-            if memory_limit is not None and series > memory_limit:
-                raise ArgumentError(
-                    f"resident is True and memory_limit {memory_limit}, but the series take {series} bytes; expected a "
-                    'higher limit, or resident="auto"'
-                )
-            return None
-        # Views on the rows before are still held while the next ones come.
-        if memory_limit is not None and 2 * min(batch, series) > memory_limit and series > memory_limit:
+        limit = self._limit_of(where)
+        if limit is None or series <= limit:
+            return 0 if where.resident is False else None
+        if where.resident is True:
             raise ArgumentError(
-                f"memory_limit is {memory_limit}, but the rows of a batch of {batch_size} windows take {batch} bytes, "
-                "and two batches must fit; expected a higher limit or smaller batches"
+                f"resident is True and memory_limit {limit}, but the series take {series} bytes; expected a higher "
+                'limit, or resident="auto"'
             )
-        if resident is False:
-            return 0
-        if memory_limit is None and self._device is not None:
-            free = exchange.require("torch", "bool", "x").free_memory(self._device)
-            memory_limit = None if free is None else int(free) // 2
-        if memory_limit is None or series <= memory_limit:
-            return None
-        return int(memory_limit) // 2 // max(self._row_bytes, 1)
+        if 2 * batch > limit:
+            # Views on the rows before are still held while the next ones come.
+            raise ArgumentError(
+                f"memory_limit is {limit}, but the rows of a batch of {batch_size} windows take {batch} bytes, and two "
+                "batches must fit; expected a higher limit or smaller batches"
+            )
+        return 0 if where.resident is False else limit // 2 // self._row_bytes
+
+    def _limit_of(self, where: Placement) -> int | None:
+        """The bytes that rows may take; ``None`` where nothing limits them."""
+        if where.memory_limit is not None or where.resident != "auto" or self._device is None:
+            return where.memory_limit
+        free: int | None = exchange.require("torch", "bool", "x").free_memory(self._device)
+        return None if free is None else free // 2
 
     @property
     def is_resident(self) -> bool:

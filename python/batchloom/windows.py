@@ -344,7 +344,8 @@ class WindowDataset:
     @property
     def _span(self) -> int:
         """The steps that a window takes."""
-        return self._lengths["input_len"] + self._lengths["gap"] + self._lengths["horizon"]
+        span: int = self._lengths["input_len"] + self._lengths["gap"] + self._lengths["horizon"]
+        return span
 
     @property
     def _framework(self) -> str:
