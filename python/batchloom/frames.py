@@ -6,7 +6,9 @@ package is imported for it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy
@@ -15,10 +17,14 @@ from batchloom.errors import ArgumentError, DataError, DTypeError
 Array = numpy.ndarray[Any, Any]
 Name = Hashable
 
+# What ends a text in ISO format that names a time zone.
+_ZONE = re.compile(r"T?\d\d:\d\d.*(Z|[+-]\d\d:?\d\d)$")
+
 
 def is_frame(data: Any) -> bool:
     """Whether ``data`` has columns that go by names."""
-    return isinstance(data, Mapping) or hasattr(data, "columns") or hasattr(data, "column_names")
+    kind = type(data)
+    return isinstance(data, Mapping) or hasattr(kind, "columns") or hasattr(kind, "column_names")
 
 
 class Frame:
@@ -39,12 +45,20 @@ class Frame:
         Raises:
             ArgumentError: There is none of that name.
         """
-        if name not in self.names:
-            raise ArgumentError(f"{role} names column {name!r}; expected one of {', '.join(map(repr, self.names))}")
-        column = numpy.asarray(self._frame[name])
+        column = plain(self.raw(name, role), f"column {name!r}")
         if column.ndim != 1:
             raise DataError(f"column {name!r} has shape {column.shape}; expected one value for each row")
         return column
+
+    def raw(self, name: Name, role: str) -> Any:
+        """Return one column, as the frame has it.
+
+        Raises:
+            ArgumentError: There is none of that name.
+        """
+        if not isinstance(name, Hashable) or name not in self.names:
+            raise ArgumentError(f"{role} names column {name!r}; expected one of {', '.join(map(repr, self.names))}")
+        return self._frame[name]
 
     def numbers(self, names: Sequence[Name], role: str) -> Array:
         """Return columns side by side, ``[rows, columns]``, in the type that holds all of them.
@@ -85,15 +99,43 @@ def _names(frame: Any) -> list[Name]:
     return list(frame.columns if names is None else names)
 
 
+def plain(column: Any, label: str) -> Array:
+    """Return a column as a NumPy array.
+
+    Raises:
+        DataError: It has nulls, or is masked.
+        DTypeError: NumPy does not take it.
+    """
+    if isinstance(column, numpy.ma.MaskedArray):
+        raise DataError(f"{label} is a masked array; expected plain values: use .filled(value)")
+    nulls = getattr(column, "null_count", 0)
+    if nulls() if callable(nulls) else nulls:
+        raise DataError(f"{label} has nulls; expected a value in every place: fill or drop them")
+    if hasattr(column, "detach"):
+        column = column.detach()
+    if getattr(getattr(column, "dtype", None), "tz", None) is not None:
+        # An instant is an instant: in UTC, as other frames give them.
+        column = (column.dt if hasattr(column, "dt") else column).tz_convert(None)
+    try:
+        return numpy.asarray(column)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DTypeError(f"{label} is no array that NumPy takes: {error}") from None
+
+
 def runs(ids: Array) -> tuple[list[Any], Array]:
     """Return the id of each series and the offsets of the rows that have it.
 
     Raises:
         DataError: An id is null, or comes again after another one.
     """
+    if not len(ids):
+        raise DataError("the frame has no rows; expected at least one")
+    ids = ids if ids.dtype.kind in "biufM" else ids.astype(object)
     missing = _missing(ids)
     if missing.any():
         raise DataError(f"row {int(missing.argmax())} has no id; expected one in every row")
+    if ids.dtype.kind == "O" and not all(isinstance(name, Hashable) for name in ids):
+        raise DTypeError("ids are lists or other things that change; expected numbers or texts")
     changes = numpy.flatnonzero(ids[1:] != ids[:-1]) + 1
     offsets = numpy.concatenate([[0], changes, [len(ids)]]).astype(numpy.int64)
     seen: dict[Any, int] = {}
@@ -114,15 +156,45 @@ def moments(times: Any) -> Array:
     Raises:
         DTypeError: They are neither, nor ISO texts.
     """
-    found = numpy.asarray(times)
-    if found.dtype.kind in "OUS" or found.dtype.kind == "T":
+    found = plain(times, "time")
+    if found.dtype.kind in "OUST":
         try:
-            found = found.astype("datetime64[ns]")
+            found = numpy.array([moment(time) for time in found])
         except (TypeError, ValueError) as error:
             raise DTypeError(f"time has type {found.dtype}; expected numbers or datetimes: {error}") from None
     if found.ndim != 1 or found.dtype.kind not in "iufM":
         raise DTypeError(f"time has type {found.dtype} and shape {found.shape}; expected one number or datetime a row")
     return found
+
+
+def moment(time: Any) -> numpy.datetime64[Any]:
+    """Return one time as NumPy has it; one of a time zone in UTC.
+
+    Raises:
+        TypeError: It is no time.
+        ValueError: It is none, or not a time (NaT).
+    """
+    if hasattr(time, "to_datetime64"):  # pandas, in nanoseconds
+        found = time.to_datetime64()
+    else:
+        if isinstance(time, str) and _ZONE.search(time):
+            time = datetime.fromisoformat(time)
+        if isinstance(time, datetime) and time.tzinfo is not None:
+            time = time.astimezone(UTC).replace(tzinfo=None)
+        if isinstance(time, int | float | numpy.number):
+            raise TypeError("a number is no datetime")
+        found = numpy.datetime64(time)
+    at: numpy.datetime64[Any] = found
+    return at
+
+
+def has_zone(times: Any) -> bool:
+    """Whether times, or one of them, are of a time zone."""
+    if isinstance(times, str):
+        return _ZONE.search(times) is not None
+    kind = getattr(times, "dtype", getattr(times, "type", None))
+    zones = (getattr(times, "tzinfo", None), getattr(kind, "tz", None), getattr(kind, "time_zone", None))
+    return any(zone is not None for zone in zones)
 
 
 def require_increasing(times: Array, offsets: Array, ids: list[Any] | None) -> None:
@@ -158,5 +230,14 @@ def _missing(values: Array) -> Array:
     if values.dtype.kind in "fc":
         return numpy.isnan(values)
     if values.dtype.kind == "O":
-        return numpy.fromiter((value is None or value != value for value in values), bool, len(values))
+        return numpy.fromiter(map(_is_null, values), bool, len(values))
     return numpy.zeros(len(values), bool)
+
+
+def _is_null(value: Any) -> bool:
+    try:
+        return value is None or bool(value != value)
+    except TypeError:  # pandas.NA answers neither yes nor no
+        return True
+    except ValueError:  # an array, which is no null
+        return False

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
 import numpy
+from batchloom import frames
 from batchloom.arguments import choice
 from batchloom.errors import ArgumentError
 
@@ -16,13 +18,16 @@ Array = numpy.ndarray[Any, Any]
 WAYS = ("share", "index", "time")
 
 
-def borders(ends: dict[str, Any], lengths: Array, times: list[Array] | None, by: str | None) -> Iterator[Array]:
+def borders(
+    ends: dict[str, Any], lengths: Array, times: list[Array] | None, by: str | None, zoned: bool
+) -> Iterator[Array]:
     """Yield the step at which each part ends, in each series; a part begins where the one before it ends.
 
     Args:
         ends: What was said of each part: its share, the step or the time at which it ends, or ``None`` for the rest.
         lengths: The steps of each series.
         times: Those of each series, where they are known.
+        zoned: Whether these are of a time zone.
         by: One of :data:`WAYS`, or ``None`` to tell from ``ends``.
 
     Raises:
@@ -36,7 +41,7 @@ def borders(ends: dict[str, Any], lengths: Array, times: list[Array] | None, by:
             raise ArgumentError(f"part {name} is None, which means the rest; expected that of the last part alone")
     said = before if last[1] is None else [*before, last]
     way = choice("by", by, WAYS) if by is not None else _way(said)
-    found = _times(said, times) if way == "time" else (_shares if way == "share" else _indices)(said, lengths)
+    found = _times(said, times, zoned) if way == "time" else (_shares if way == "share" else _indices)(said, lengths)
     latest = numpy.zeros_like(lengths)
     for name, steps in found:
         if (steps < latest).any():
@@ -65,10 +70,9 @@ def _kind(end: Any) -> str:
 def _shares(said: list[tuple[str, Any]], lengths: Array) -> Iterator[tuple[str, Array]]:
     total = Fraction(0)
     for name, share in said:
-        # As written: 0.7 is seven tenths, not the float next to it.
         try:
-            total += Fraction(str(float(share)))
-        except (TypeError, ValueError):
+            total = _meant(total + Fraction(float(share)))
+        except (TypeError, ValueError, OverflowError):
             raise ArgumentError(f"part {name} is {share!r}; expected a share between 0 and 1") from None
         if not 0 < float(share) <= 1 or total > 1:
             raise ArgumentError(
@@ -76,6 +80,12 @@ def _shares(said: list[tuple[str, Any]], lengths: Array) -> Iterator[tuple[str, 
                 "sum to at most 1"
             )
         yield name, numpy.array([total.numerator * int(n) // total.denominator for n in lengths], numpy.int64)
+
+
+def _meant(share: Fraction) -> Fraction:
+    """A share as meant: 0.7 is seven tenths and 2 / 3 two thirds, not the floats next to them."""
+    simple = share.limit_denominator(10**6)
+    return simple if abs(simple - share) < Fraction(1, 10**7) else share
 
 
 def _indices(said: list[tuple[str, Any]], lengths: Array) -> Iterator[tuple[str, Array]]:
@@ -92,19 +102,41 @@ def _indices(said: list[tuple[str, Any]], lengths: Array) -> Iterator[tuple[str,
         yield name, numpy.minimum(lengths, step)
 
 
-def _times(said: list[tuple[str, Any]], times: list[Array] | None) -> Iterator[tuple[str, Array]]:
+def _times(said: list[tuple[str, Any]], times: list[Array] | None, zoned: bool) -> Iterator[tuple[str, Array]]:
     if times is None:
         raise ArgumentError("parts end at times, but the dataset knows no times; expected time= when it is made")
     for name, end in said:
-        moment = _moment(name, end, times[0].dtype)
-        yield name, numpy.array([numpy.searchsorted(steps, moment) for steps in times], numpy.int64)
+        if zoned and not frames.has_zone(end):
+            raise ArgumentError(f"part {name} is {end!r}, without a time zone, but time has one; expected one here too")
+        find = _before_datetime if times[0].dtype.kind == "M" else _before_number
+        try:
+            yield name, numpy.array([find(steps, end) for steps in times], numpy.int64)
+        except (TypeError, ValueError) as error:
+            kind = "a datetime" if times[0].dtype.kind == "M" else "a number"
+            raise ArgumentError(f"part {name} is {end!r}; expected {kind}, as time is: {error}") from None
 
 
-def _moment(name: str, end: Any, kind: numpy.dtype[Any]) -> Any:
-    try:
-        moment = numpy.datetime64(end) if kind.kind == "M" else kind.type(end)
-    except (TypeError, ValueError) as error:
-        raise ArgumentError(f"part {name} is {end!r}; expected a time, as {kind}: {error}") from None
-    if moment != moment:
-        raise ArgumentError(f"part {name} is {end!r}; expected a time")
-    return moment
+def _before_number(times: Array, end: Any) -> int:
+    """How many times, in growing order, lie before a number."""
+    if isinstance(end, str | bool) or end != end:
+        raise ValueError("it is none")
+    if times.dtype.kind == "f":
+        return int(numpy.searchsorted(times, float(end)))
+    if math.isinf(end):
+        return len(times) if end > 0 else 0
+    limits, first = numpy.iinfo(times.dtype), math.ceil(end)
+    if not limits.min <= first <= limits.max:
+        return len(times) if first > 0 else 0
+    return int(numpy.searchsorted(times, times.dtype.type(first)))
+
+
+def _before_datetime(times: Array, end: Any) -> int:
+    """How many datetimes, in growing order, lie before another."""
+    moment = frames.moment(end)
+    if not len(times):
+        return 0
+    # Years first: finer units do not reach as far, and wrap.
+    year, first, last = (when.astype("datetime64[Y]") for when in (moment, times[0], times[-1]))
+    if year > last or year < first:
+        return len(times) if year > last else 0
+    return int(numpy.searchsorted(times, moment))

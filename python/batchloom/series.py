@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import numpy
@@ -22,44 +23,51 @@ class Series(NamedTuple):
     offsets: Array
     ids: list[Any] | None
     times: Array | None
+    zoned: bool = False
 
 
 def from_arrays(series: Any, targets: Any, marks: Any, time: Any) -> Series:
     """Read series from an array, from several, or from values with offsets."""
     values, offsets = _series("series", series)
-    times = None if time is None else frames.moments(time)
-    if times is not None and len(times) != len(values):
-        raise DataError(f"time has {len(times)} steps, the series have {len(values)}; expected as many")
+    times = None if time is None else _times(time, offsets)
     beside = None if marks is None else aligned("marks", marks, offsets)
-    return Series(values, _columns(values, targets), beside, offsets, None, times)
+    return Series(values, _columns(values, targets), beside, offsets, None, times, frames.has_zone(time))
 
 
 def from_frame(data: Any, targets: Any, marks: Any, id: Any, time: Any, columns: Any) -> Series:
     """Read series from the columns of a frame."""
     frame = frames.Frame(data)
-    chosen = _listed(columns)
-    aside = {id, time, *(_listed(marks) if _are_names(marks, frame) else [])}
-    names = [name for name in frame.names if name not in aside] if columns is None else chosen
+    if id is not None and not _is_name(id, frame):
+        raise ArgumentError(f"id is {id!r}; expected one of {', '.join(map(repr, frame.names))}")
+    marked = _listed(marks) if _are_names(marks, frame) else []
+    aside = [id, *marked, *([time] if _is_name(time, frame) else [])]
+    names = [name for name in frame.names if name not in aside] if columns is None else _listed(columns)
     values = frame.numbers(names, "columns")
     ids, offsets = (None, _whole(len(values))) if id is None else frames.runs(frame.column(id, "id"))
-    times = None if time is None else frames.moments(frame.column(time, "time") if _is_name(time, frame) else time)
-    if times is not None and len(times) != len(values):
-        raise DataError(f"time has {len(times)} steps, the frame has {len(values)} rows; expected as many")
+    zoned = frames.has_zone(frame.raw(time, "time") if _is_name(time, frame) else time)
+    if _is_name(time, frame):
+        time = frame.column(time, "time")
+    times = None if time is None else _times(time, offsets)
+    if marked:
+        marks = frame.numbers(marked, "marks")
+    beside = None if marks is None else aligned("marks", marks, offsets)
+    return Series(values, _named(frame, values, names, targets), beside, offsets, ids, times, zoned)
+
+
+def _named(frame: frames.Frame, values: Any, names: list[Any], targets: Any) -> Any:
+    """Return columns by name: of ``values``, whose columns have these names, where it has them."""
     wanted = _listed(targets)
     if targets is None:
-        y = values
-    elif all(name in names for name in wanted):
-        y = _columns(values, [names.index(name) for name in wanted])
-    else:
-        y = frame.numbers(wanted, "targets")
-    if _are_names(marks, frame):
-        marks = frame.numbers(_listed(marks), "marks")
-    beside = None if marks is None else aligned("marks", marks, offsets)
-    return Series(values, y, beside, offsets, ids, times)
+        return values
+    if all(_is_name(name, frame) and name in names for name in wanted):
+        return _columns(values, [names.index(name) for name in wanted])
+    return frame.numbers(wanted, "targets")
 
 
 def _is_name(value: Any, frame: frames.Frame) -> bool:
-    return isinstance(value, str) or (not hasattr(value, "__len__") and value in frame.names)
+    if isinstance(value, str):
+        return True
+    return value is not None and not hasattr(value, "shape") and isinstance(value, Hashable) and value in frame.names
 
 
 def _are_names(value: Any, frame: frames.Frame) -> bool:
@@ -70,7 +78,26 @@ def _are_names(value: Any, frame: frames.Frame) -> bool:
 def _listed(names: Any) -> list[Any]:
     if names is None:
         return []
-    return list(names) if isinstance(names, list | tuple) else [names]
+    if isinstance(names, str) or not hasattr(names, "__iter__"):
+        return [names]
+    return list(names.tolist() if hasattr(names, "tolist") else names)
+
+
+def _times(time: Any, offsets: Array) -> Array:
+    """Return the time of every step of the series at ``offsets``."""
+    if isinstance(time, list) and time and all(hasattr(part, "__len__") and not isinstance(part, str) for part in time):
+        lengths = [len(part) for part in time]
+        if lengths != numpy.diff(offsets).tolist():
+            raise DataError(f"time is of series of {lengths} steps; expected {numpy.diff(offsets).tolist()}")
+        time = numpy.concatenate([frames.moments(part) for part in time])
+    elif isinstance(time, tuple) and len(time) == 2:
+        if not numpy.array_equal(numpy.asarray(time[1]), offsets):
+            raise DataError("time has other offsets than the series; expected the same")
+        time = time[0]
+    times = frames.moments(time)
+    if len(times) != offsets[-1]:
+        raise DataError(f"time has {len(times)} steps, the series have {offsets[-1]}; expected as many")
+    return times
 
 
 def _series(label: str, data: Any) -> tuple[Any, Array]:
@@ -78,6 +105,8 @@ def _series(label: str, data: Any) -> tuple[Any, Array]:
     if is_variable(data):
         found = variable(label, data)
         if found.shapes is not None:
+            if isinstance(data, tuple):
+                raise DataError(f"{label} is values with shapes; expected values with offsets")
             shapes = found.shapes[:, 1:]
             other = int((shapes != shapes[0]).any(axis=1).argmax())
             raise DataError(
@@ -85,13 +114,13 @@ def _series(label: str, data: Any) -> tuple[Any, Array]:
                 "expected the same"
             )
         return found.values.array, found.offsets
-    if is_arrow(data) and not hasattr(data, "__dlpack__"):
-        data = numpy.asarray(data)
-    field = exchange.Field(label, data)
-    if not field.tensor.shape:
+    if is_arrow(data):
+        data = frames.plain(data, label)
+    elif exchange.framework_of(label, data) == "numpy" and not isinstance(data, numpy.ndarray):
+        data = numpy.from_dlpack(data)
+    if not data.shape:
         raise DataError(f"{label} is a scalar; expected an array [time, features] or [time]")
-    values = data if hasattr(data, "__getitem__") else numpy.from_dlpack(data)
-    return values, _whole(len(field.tensor))
+    return data, _whole(len(data))
 
 
 def _whole(steps: int) -> Array:
@@ -128,7 +157,10 @@ def _columns(values: Any, targets: Any) -> Any:
         )
     width = values.shape[1]
     if isinstance(targets, slice):
-        wanted = list(range(width))[targets]
+        try:
+            wanted = list(range(width))[targets]
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"targets is {targets!r}, which takes no columns: {error}") from None
     else:
         wanted = [_column(column, width) for column in (targets if hasattr(targets, "__iter__") else [targets])]
     if not wanted:

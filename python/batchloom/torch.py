@@ -84,8 +84,9 @@ def ones(samples: int, steps: int, device: torch.device | None) -> torch.Tensor:
 
 
 def own(array: torch.Tensor, device: torch.device | None) -> torch.Tensor:
-    """Copy an array, to a device or where it is."""
-    return array.to(array.device if device is None else device, copy=True)
+    """Copy an array, to a device or where it is: compact, and fit for training whatever the consumer's mode."""
+    with torch.inference_mode(False):
+        return array.to(array.device if device is None else device, copy=True, memory_format=torch.contiguous_format)
 
 
 def accelerator(device: Any) -> torch.device | None:

@@ -62,7 +62,7 @@ class Shard:
     def gather(self, rows: Any) -> list[Any]:
         """Return the windows that begin at ``rows``, an array of the templates' framework and device: owned."""
         pairs = zip(self._cuts, self._templates, strict=True)
-        return [cut.finish(template[rows - self.first + cut.start]) for cut, template in pairs]
+        return [cut.finish(template[rows - self.first + cut.start].contiguous()) for cut, template in pairs]
 
 
 def views(dataset: Any, batching: Rule, shuffle: str, where: Placement) -> Views | None:
@@ -166,7 +166,8 @@ class Views:
         found = shard.slice(row, samples, self._stride)
         if self._mask:
             found.append(self._cuts[0].module.ones(samples, self._input_len, self._device))
-        return [array.clone() for array in found] if self._copy else found
+        # Only a device has copies of views: on the CPU, what is owned is formed by the engine.
+        return [self._cuts[0].module.own(array, None) for array in found] if self._copy else found
 
     def cover(self, row: int, samples: int) -> tuple[int, int]:
         """The rows that windows which begin at equal distances from ``row`` on cover."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy
 from batchloom import _native, exchange, frames, parts
 from batchloom.arguments import choice, whole
-from batchloom.errors import ArgumentError, Error, RangeError
+from batchloom.errors import ArgumentError, DataError, Error, RangeError
 from batchloom.series import Series, aligned, from_arrays, from_frame
 
 Array = numpy.ndarray[Any, Any]
@@ -172,11 +172,12 @@ class WindowDataset:
                 name = "id" if id is not None else "columns"
                 raise ArgumentError(f"{name} is given, but series is no frame; expected a frame with named columns")
             found = from_arrays(series, targets, marks, time)
+        past, future = _by_name("past", past), _by_name("future", future)
         self._named = bool(past or future)
-        self._set_up(found, past or {}, future or {})
+        self._set_up(found, past, future)
 
     def _set_up(self, found: Series, past: dict[str, Any], future: dict[str, Any]) -> None:
-        self._offsets, self._ids, self._times = found.offsets, found.ids, found.times
+        self._offsets, self._ids, self._times, self._zoned = found.offsets, found.ids, found.times, found.zoned
         if found.times is not None:
             frames.require_increasing(found.times, found.offsets, found.ids)
         horizon = self._lengths["horizon"]
@@ -241,7 +242,7 @@ class WindowDataset:
         return len(self._windows)
 
     def __getitem__(self, sample: int) -> Any:
-        """Return one window: what a batch holds, without its first dimension."""
+        """Return one window: what a batch holds, without its first dimension; arrays of its own."""
         _, row, missing = self._windows.place(self._number(sample))
         found = {name: self._part(name, span, row, missing) for name, span in self._spans.items()}
         if self._options["mask"]:
@@ -254,8 +255,7 @@ class WindowDataset:
         start = row + max(span.start - missing, 0)
         found = span.field.slice(start, start + span.steps - zeros)
         module = exchange.require(span.field.framework, span.field.dtype, name)
-        if zeros:
-            found = module.pad_front(found, zeros)
+        found = module.pad_front(found, zeros) if zeros else module.own(found, None)
         return module.patches(found[None], *self._patches)[0] if self._patches and name == "x" else found
 
     def place(self, sample: int) -> WindowPlace:
@@ -270,7 +270,10 @@ class WindowDataset:
         return number % len(self)
 
     def stats(self, batch_size: int = 64) -> WindowStats:
-        """Return what windows there are, and the bytes that an epoch and a batch of them take, stacked or not."""
+        """Return what windows there are, and the bytes that an epoch and a batch of them take, stacked or not.
+
+        Those of a part, but ``series_bytes``: all parts share the arrays.
+        """
         batch_size = whole("batch_size", batch_size, least=1)
         samples, windows, series, padded, without = self._windows.counts()
         lengths, own = self._lengths, list({id(span.field.array): span for span in self._spans.values()}.values())
@@ -303,7 +306,7 @@ class WindowDataset:
             reach_back: Whether inputs may reach into the part before.
             ends: Parts in order of time, by name. Floats are shares of each series; integers the steps at which parts
                 end (exclusive), in each series; anything else the times at which they end (exclusive). The last may
-                be ``None``, for the rest.
+                be ``None``, for the rest. Of a part, steps and shares count within it.
 
         Returns:
             A dataset for each part, in the order of their names.
@@ -312,11 +315,15 @@ class WindowDataset:
             ArgumentError: Parts that overlap, or shares that sum to more than 1.
             DataError: A part without a window.
         """
+        if not isinstance(reach_back, bool):
+            raise ArgumentError(f"reach_back is {reach_back!r}; expected True or False")
         ranges: Array = numpy.from_dlpack(self._windows.ranges())
         lengths = ranges[:, 1] - ranges[:, 0]
-        times = None if self._times is None else [self._times[start:end] for start, end in ranges]
+        times = None if self._times is None else [self._times[start:end] for start, end in ranges.tolist()]
         found, starts = [], numpy.zeros_like(lengths)
-        for name, stops in zip(ends, parts.borders(ends, lengths, times, by), strict=True):
+        for name, stops in zip(ends, parts.borders(ends, lengths, times, by, self._zoned), strict=True):
+            if (starts == stops).all():
+                raise DataError(f"part {name} holds no step of any series; expected it to end after it begins")
             try:
                 found.append(self._within(starts, stops, reach_back))
             except Error as error:
@@ -379,7 +386,16 @@ def _patches(patch_len: int | None, patch_stride: int | None, input_len: int) ->
             raise ArgumentError(f"patch_stride is {patch_stride}, but there is no patch_len; expected both")
         return None
     length = whole("patch_len", patch_len, least=1, most=input_len)
-    return length, length if patch_stride is None else whole("patch_stride", patch_stride, least=1)
+    # A longer stride than the input is makes one patch, as the input's does.
+    return length, length if patch_stride is None else min(whole("patch_stride", patch_stride, least=1), input_len)
+
+
+def _by_name(role: str, series: Any) -> dict[str, Any]:
+    if series is None:
+        return {}
+    if not isinstance(series, dict) or not all(isinstance(name, str) for name in series):
+        raise ArgumentError(f"{role} is a {type(series).__name__}; expected a dict of series by name")
+    return series
 
 
 def _rebuild(kind: type[WindowDataset], state: dict[str, Any], arrays: dict[str, tuple[Any, ...]]) -> WindowDataset:

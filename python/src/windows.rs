@@ -60,11 +60,12 @@ impl Windows {
         (counts.samples, counts.windows, counts.series, counts.padded, counts.without)
     }
 
-    /// The first row of each series and the one after its last, `[series, 2]`, as int64.
+    /// The first row of each series, or of the part of it that this is, and the one after its last, `[series, 2]`, as
+    /// int64.
     fn ranges(&self) -> PyResult<Tensor> {
         let ranges: Vec<i64> = self
             .0
-            .series()
+            .parts()
             .iter()
             .flat_map(|rows| [rows.start, rows.end])
             .map(|row| row.cast_signed() as i64)

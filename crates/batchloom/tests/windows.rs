@@ -267,6 +267,31 @@ proptest! {
         }
     }
 
+    /// A part of a part is the part that it would be of the whole.
+    #[test]
+    fn parts_of_parts(series in series(), shape in shape(), borders in [0.0..1.0_f64, 0.0..1.0_f64, 0.0..1.0_f64]) {
+        let Ok(whole) = WindowDataset::new(&series.offsets(), shape) else { return Ok(()) };
+        let mut shares = borders;
+        shares.sort_by(f64::total_cmp);
+        let [start, middle, end] = shares.map(|share| {
+            series.lengths.iter().map(|&length| (length as f64 * share) as usize).collect::<Vec<_>>()
+        });
+        let ranges = |starts: &[usize], ends: &[usize]| -> Vec<_> {
+            starts.iter().zip(ends).map(|(&start, &end)| start..end).collect()
+        };
+        let places = |dataset: batchloom::Result<WindowDataset>| {
+            let dataset = dataset.ok()?;
+            Some((0..dataset.len() as u64).map(|window| dataset.place(window).unwrap()).collect::<Vec<_>>())
+        };
+        let Ok(outer) = whole.part(&ranges(&start, &end), true) else { return Ok(()) };
+        let lengths = |from: &[usize]| from.iter().zip(&start).map(|(to, from)| to - from).collect::<Vec<_>>();
+        let (zeros, first, all) = (vec![0; start.len()], lengths(&middle), lengths(&end));
+        let early = places(outer.part(&ranges(&zeros, &first), true));
+        prop_assert_eq!(early, places(whole.part(&ranges(&start, &middle), true)));
+        let late = places(outer.part(&ranges(&first, &all), true));
+        prop_assert_eq!(late, places(whole.part(&ranges(&middle, &end), true)));
+    }
+
     /// By steps, formed one by one, an epoch is what it is by blocks; counting and resuming are the same.
     #[test]
     fn steps_are_the_batches(series in series(), shape in shape(), batch_size in 1_u64..9, shuffle in any::<bool>()) {

@@ -14,8 +14,10 @@ use crate::{Error, Result, Tensor};
 #[derive(Debug)]
 pub(crate) struct Windows {
     shape: WindowShape,
-    /// The rows of every series.
+    /// The rows of every series that windows may take,
     series: Vec<Range<usize>>,
+    /// and those of them that horizons may take: fewer in a part that windows reach back from.
+    parts: Vec<Range<usize>>,
     /// Those that make windows,
     holders: Vec<Holder>,
     /// and the samples before each of them, and in all.
@@ -60,10 +62,13 @@ pub struct WindowCounts {
 }
 
 impl Windows {
-    fn new(shape: WindowShape, series: Vec<Range<usize>>) -> Result<Self> {
+    fn new(shape: WindowShape, series: Vec<Range<usize>>, parts: Vec<Range<usize>>) -> Result<Self> {
         let mut holders = Vec::new();
-        for (number, rows) in series.iter().enumerate() {
-            holders.extend(Holder::new(&shape, number, rows)?);
+        for (number, (rows, part)) in series.iter().zip(&parts).enumerate() {
+            // A horizon that is padded in front would reach into what comes before the part.
+            let leaks = part.start > rows.start && part.len() < shape.horizon;
+            let rows = if leaks { part.end..part.end } else { rows.clone() };
+            holders.extend(Holder::new(&shape, number, &rows)?);
         }
         let most = holders.iter().map(|holder| holder.windows).max().unwrap_or(0);
         let mut before = vec![0_u64];
@@ -73,7 +78,7 @@ impl Windows {
         }
         match holders.is_empty() {
             true => Err(Error::NoWindows { series: series.len() as u64, span: shape.span() }),
-            false => Ok(Self { shape, series, holders, before }),
+            false => Ok(Self { shape, series, parts, holders, before }),
         }
     }
 
@@ -133,6 +138,20 @@ impl Holder {
     }
 }
 
+/// The rows that are `steps` of `whole`, of the series `number`.
+fn steps_of(number: usize, whole: &Range<usize>, steps: &Range<usize>) -> Result<Range<usize>> {
+    let (Range { start, end }, length) = (steps, whole.len());
+    match start <= end && *end <= length {
+        true => Ok(whole.start + start..whole.start + end),
+        false => {
+            let reason = format!(
+                "the part of series {number} is {start}..{end}; expected it to lie in its {length} steps"
+            );
+            Err(Error::Parts { reason })
+        }
+    }
+}
+
 /// One field of a window: some of its steps, of one array.
 #[derive(Debug, Clone)]
 pub(crate) struct Span {
@@ -185,8 +204,8 @@ impl WindowDataset {
                 expected: "expected offsets that do not decrease",
             });
         }
-        let series = offsets.windows(2).map(|pair| pair[0]..pair[1]).collect();
-        let windows = Arc::new(Windows::new(shape, series)?);
+        let series: Vec<_> = offsets.windows(2).map(|pair| pair[0]..pair[1]).collect();
+        let windows = Arc::new(Windows::new(shape, series.clone(), series)?);
         let rows = offsets.last().copied().unwrap_or(0);
         Ok(Self { windows, rows, names: Vec::new(), spans: Vec::new(), mask: false })
     }
@@ -238,7 +257,8 @@ impl WindowDataset {
         Ok(self)
     }
 
-    /// The windows whose horizon lies in part of the time: in steps `within[k]` of series `k`. What comes before the
+    /// The windows whose horizon lies in part of the time: in steps `within[k]` of series `k`, or of the part of it that
+    /// this is. What comes before the
     /// horizon may lie before the part with `reach_back`, else not. Without a horizon, a window lies wholly in its part.
     ///
     /// The windows of parts that do not overlap have no step of a horizon in common: where a part is shorter than a
@@ -248,35 +268,21 @@ impl WindowDataset {
     /// [`Error::Parts`] where there is not one part for each series, or one ends before it starts or after its series;
     /// [`Error::SeriesTooShort`], [`Error::NoWindows`].
     pub fn part(&self, within: &[Range<usize>], reach_back: bool) -> Result<Self> {
-        let Windows { shape, series, .. } = &*self.windows;
+        let Windows { shape, series, parts, .. } = &*self.windows;
         if within.len() != series.len() {
-            let reason = format!(
-                "there are {} parts for {} series; expected one for each",
-                within.len(),
-                series.len()
-            );
+            let (found, expected) = (within.len(), series.len());
+            let reason = format!("there are {found} parts for {expected} series; expected one for each");
             return Err(Error::Parts { reason });
         }
         let reach = if reach_back && shape.horizon > 0 { shape.context() } else { 0 };
-        let part = |(number, (rows, part)): (usize, (&Range<usize>, &Range<usize>))| {
-            let Range { start, end } = *part;
-            if start > end || end > rows.len() {
-                let length = rows.len();
-                let reason = format!(
-                    "the part of series {number} is {start}..{end}; expected it to lie in its {length} steps"
-                );
-                return Err(Error::Parts { reason });
-            }
-            // A horizon that is padded in front would reach into the part before.
-            let start = if reach > 0 && start > 0 && end - start < shape.horizon {
-                end
-            } else {
-                start.saturating_sub(reach)
-            };
-            Ok(rows.start + start..rows.start + end)
-        };
-        let parts: Vec<_> = series.iter().zip(within).enumerate().map(part).collect::<Result<_>>()?;
-        let windows = Arc::new(Windows::new(*shape, parts)?);
+        let (mut rows, mut found) = (Vec::new(), Vec::new());
+        for (number, ((series, whole), steps)) in series.iter().zip(parts).zip(within).enumerate() {
+            let part = steps_of(number, whole, steps)?;
+            // Rows before the part, as far as there are any.
+            rows.push(part.start.saturating_sub(reach).max(series.start)..part.end);
+            found.push(part);
+        }
+        let windows = Arc::new(Windows::new(*shape, rows, found)?);
         Ok(Self { windows, ..self.clone() })
     }
 
@@ -300,9 +306,9 @@ impl WindowDataset {
         &self.windows.shape
     }
 
-    /// The rows of each series that windows may take.
-    pub fn series(&self) -> &[Range<usize>] {
-        &self.windows.series
+    /// The rows of each series that horizons may take: all, or those of a [`part`](Self::part).
+    pub fn parts(&self) -> &[Range<usize>] {
+        &self.windows.parts
     }
 
     /// How many windows there are, and of what.

@@ -1,0 +1,226 @@
+"""Trains DLinear on the windows of a real series, which are never stacked, and tests it on every one of them.
+
+The series is ETTh1 where ../shared/data holds it: two years of a transformer's load and oil temperature, hour by hour.
+Else it is four years of Seattle's weather, day by day, from the package vega_datasets. The same model trains on windows
+that torch's loader stacks, on batchloom's in random order, and on runs of neighbouring windows, which are views on the
+series. Shows what each costs and reaches, what the windows would take as arrays, and what an evaluation hides that
+drops its last batch.
+
+    python examples/windows.py --picture forecast.svg
+"""
+
+import argparse
+import csv
+import statistics
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import batchloom as bl
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from tqdm import tqdm
+
+ETTH1 = Path(__file__).parents[2] / "shared" / "data" / "ETTh1.csv"
+INPUT, HORIZON, BATCH, EPOCHS, SMOOTH = 336, 96, 32, 8, 25
+LEARNING_RATE = 5e-3
+
+Batches = Iterable[tuple[Tensor, Tensor]]
+
+
+@dataclass
+class Series:
+    """Columns over time, scaled by what the training part tells, and the step at which each part ends."""
+
+    name: str
+    values: Tensor
+    ends: dict[str, int]
+    columns: list[str]
+    reference: str
+
+
+def etth1() -> Series:
+    """Return the series that papers compare on, cut as they do: twelve, four and four months of thirty days."""
+    with ETTH1.open() as file:
+        (_, *columns), *rows = csv.reader(file)
+    values = torch.tensor([[float(value) for value in row] for _, *row in rows], dtype=torch.float64)
+    ends = {part: months * 30 * 24 for part, months in (("train", 12), ("val", 16), ("test", 20))}
+    reference = "DLinear's paper reports 0.375 and 0.399"
+    return Series("ETTh1", scaled(values, ends), ends, columns, reference)
+
+
+def weather() -> Series:
+    """Return a series that a package ships, cut by shares."""
+    try:
+        from vega_datasets import data
+    except ImportError:
+        raise SystemExit(f"no series here: neither {ETTH1} nor the package vega_datasets") from None
+    frame = data.seattle_weather().select_dtypes("number")
+    values = torch.tensor(frame.to_numpy())
+    ends = {part: len(values) * tenths // 10 for part, tenths in (("train", 6), ("val", 8), ("test", 10))}
+    return Series("Seattle's weather", scaled(values, ends), ends, list(frame), "no paper reports on it")
+
+
+def scaled(values: Tensor, ends: dict[str, int]) -> Tensor:
+    """Return the columns with mean 0 and deviation 1 over the training part."""
+    known = values[: ends["train"]]
+    return ((values - known.mean(0)) / known.std(0, correction=0)).float()
+
+
+class Stacking(torch.utils.data.Dataset):
+    """The usual way: cuts each window when it is asked for, so that a loader can stack them."""
+
+    def __init__(self, values: Tensor) -> None:
+        self.values = values
+
+    def __len__(self) -> int:
+        return len(self.values) - INPUT - HORIZON + 1
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        now = index + INPUT
+        return self.values[index:now], self.values[now : now + HORIZON]
+
+
+class DLinear(nn.Module):
+    """Forecasts trend and remainder of each column by a linear layer over time each, shared by all columns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trend, self.remainder = nn.Linear(INPUT, HORIZON), nn.Linear(INPUT, HORIZON)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the next steps ``[batch, HORIZON, columns]``."""
+        series = x.mT
+        around = functional.pad(series, (SMOOTH // 2, SMOOTH // 2), mode="replicate")
+        trend = functional.avg_pool1d(around, SMOOTH, stride=1)
+        forecast: Tensor = self.trend(trend) + self.remainder(series - trend)
+        return forecast.mT
+
+
+@torch.no_grad()
+def errors(model: nn.Module, loader: Batches) -> tuple[float, float, int]:
+    """Return MSE and MAE over all windows that the loader yields, and how many these are."""
+    squares, distances, values, windows = 0.0, 0.0, 0, 0
+    for x, y in loader:
+        error = (model(x) - y).double()
+        squares, distances = squares + error.square().sum().item(), distances + error.abs().sum().item()
+        values, windows = values + error.numel(), windows + len(x)
+    return squares / values, distances / values, windows
+
+
+def train(name: str, loader: Batches, val: Batches) -> tuple[nn.Module, float]:
+    """Return the model after the last epoch, and the seconds that an epoch took."""
+    torch.manual_seed(0)
+    model, seconds = DLinear(), []
+    descent = torch.optim.Adam(model.parameters(), LEARNING_RATE)
+    halving = torch.optim.lr_scheduler.ExponentialLR(descent, 0.5)
+    bar = tqdm(range(EPOCHS), desc=name, unit="epoch", leave=False)
+    for _ in bar:
+        begun = time.perf_counter()
+        for x, y in loader:
+            descent.zero_grad()
+            functional.mse_loss(model(x), y).backward()
+            descent.step()
+        seconds.append(time.perf_counter() - begun)
+        halving.step()
+        bar.set_postfix(val=f"{errors(model, val)[0]:.3f}")
+    return model, statistics.median(seconds)
+
+
+def loading_time(loader: Batches) -> float:
+    """Return the seconds that an epoch costs without any model, the median of nine."""
+    times = []
+    for _ in range(9):
+        begun = time.perf_counter()
+        for _ in loader:
+            pass
+        times.append(time.perf_counter() - begun)
+    return statistics.median(times)
+
+
+def describe(series: Series, parts: dict[str, bl.WindowDataset]) -> None:
+    """Say what there is, and what the windows would take as arrays."""
+    counts = ", ".join(f"{len(dataset)} to {part}" for part, dataset in parts.items())
+    print(f"{series.name}: {len(series.values)} steps of {len(series.columns)} columns")
+    print(f"windows of {INPUT} steps to see and {HORIZON} to forecast: {counts}")
+    stats = parts["train"].stats(batch_size=BATCH)
+    arrays, values = stats.stacked_bytes / 1e6, stats.series_bytes / 1e6
+    print(f"the training windows take {arrays:.1f} MB as arrays, the series {values:.2f} MB")
+    gathered, viewed = stats.gathered_bytes / 1e3, stats.viewed_bytes / 1e3
+    print(f"{BATCH} windows take {gathered:.0f} KB in random order; neighbours are a view on {viewed:.0f} KB of it")
+
+
+def compare(series: Series, parts: dict[str, bl.WindowDataset]) -> nn.Module:
+    """Train with each loader and print what it reaches and costs; return the model of batchloom's random order."""
+    val, test = (bl.DataLoader(parts[part], batch_size=256) for part in ("val", "test"))
+    stacking = Stacking(series.values[: series.ends["train"]])
+    loaders = {
+        "torch DataLoader, random": torch.utils.data.DataLoader(stacking, BATCH, shuffle=True),
+        "batchloom, random": bl.DataLoader(parts["train"], batch_size=BATCH, shuffle=True),
+        "batchloom, runs": bl.DataLoader(parts["train"], batch_size=BATCH, shuffle="runs"),
+    }
+    print(f"\n{'':26} {'MSE':>6} {'MAE':>6} {'training, an epoch':>20} {'its loading alone':>19}")
+    models = {}
+    for name, loader in loaders.items():
+        models[name], seconds = train(name, loader, val)
+        mse, mae, windows = errors(models[name], test)
+        print(f"{name:26} {mse:6.3f} {mae:6.3f} {seconds:18.2f} s {loading_time(loader) * 1e3:16.1f} ms")
+    if windows != len(parts["test"]):
+        raise SystemExit(f"the test part has {len(parts['test'])} windows, but {windows} were counted")
+    print(f"errors over all {windows} windows of the test part, each counted once; {series.reference}")
+    return models["batchloom, random"]
+
+
+def show_dropped(model: nn.Module, test: bl.WindowDataset) -> None:
+    """Say how far the errors move where the last batch counts only if it is full: they depend on the batch size."""
+    print("\nthe errors of the same model where an evaluation drops its last batch:")
+    whole, distance, windows = errors(model, bl.DataLoader(test, batch_size=BATCH))
+    for batch_size in (32, 128, 512):
+        if batch_size > windows:
+            continue
+        mse, mae, counted = errors(model, bl.DataLoader(test, batch_size=batch_size, drop_last=True))
+        hidden = f"hides {windows - counted} of {windows} windows"
+        print(f"  batches of {batch_size:3}: MSE {mse - whole:+.4f}, MAE {mae - distance:+.4f}, {hidden}")
+
+
+@torch.no_grad()
+def draw(path: Path, model: nn.Module, test: bl.WindowDataset, column: str) -> None:
+    """Write a picture of the last column in the middle window of the test part: what was seen, forecast, and came."""
+    x, y = test[len(test) // 2]
+    lines = {"black": x, "seagreen": y, "crimson": model(x[None])[0]}
+    values = torch.cat([line[:, -1] for line in lines.values()])
+    low, high = values.min().item(), values.max().item()
+    frame = 'viewBox="-10 -30 884 290" style="background: white" fill="none" font-family="sans-serif"'
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" {frame}>']
+    for colour, line in lines.items():
+        first = 0 if line is x else INPUT
+        heights = [240 * (high - value) / (high - low) for value in line[:, -1].tolist()]
+        points = " ".join(f"{2 * (first + step)},{height:.1f}" for step, height in enumerate(heights))
+        parts.append(f'<polyline stroke="{colour}" stroke-width="1.5" points="{points}"/>')
+    title = f"{column}: seen (black), forecast (red) and what came (green)"
+    parts.append(f'<text y="-12" font-size="14" fill="black">{title}</text></svg>')
+    path.write_text("\n".join(parts), encoding="utf-8")
+    print(f"\na forecast of {column}, drawn: {path}")
+
+
+def main() -> None:
+    """Train three ways; test on every window; draw a forecast if asked to."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--picture", type=Path, help="where to write a forecast as SVG")
+    picture = parser.parse_args().picture
+    # So small a model gains little from a second core, and loses much where something else runs on it.
+    torch.set_num_threads(1)
+    series = etth1() if ETTH1.exists() else weather()
+    whole = bl.WindowDataset(series.values, INPUT, HORIZON)
+    parts = dict(zip(series.ends, whole.split(**series.ends), strict=True))
+    describe(series, parts)
+    model = compare(series, parts)
+    show_dropped(model, parts["test"])
+    if picture:
+        draw(picture, model, parts["test"], series.columns[-1])
+
+
+if __name__ == "__main__":
+    main()
