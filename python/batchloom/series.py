@@ -113,13 +113,15 @@ def _series(label: str, data: Any) -> tuple[Any, Array]:
                 f"{label}: series {other} has features {shapes[other].tolist()}, series 0 has {shapes[0].tolist()}; "
                 "expected the same"
             )
-        return found.values.array, found.offsets
+        first, end = int(found.offsets[0]), int(found.offsets[-1])
+        return found.values.slice(first, end), found.offsets - first
     if is_arrow(data):
         data = frames.plain(data, label)
     elif exchange.framework_of(label, data) == "numpy" and not isinstance(data, numpy.ndarray):
         data = numpy.from_dlpack(data)
     if not data.shape:
         raise DataError(f"{label} is a scalar; expected an array [time, features] or [time]")
+    exchange.Field(label, data)  # what cannot be shared is refused by this name
     return data, _whole(len(data))
 
 

@@ -7,14 +7,13 @@ the template is made there, so that what moves is each row once and never a stac
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from batchloom import _native, exchange
 from batchloom.cut import FixedSize, Rule
-from batchloom.errors import ArgumentError, LoaderError
+from batchloom.errors import ArgumentError
 from batchloom.placement import Placement
 from batchloom.windows import WindowDataset
 
@@ -149,9 +148,9 @@ class Views:
         """Whether all rows are there at once."""
         return self._limit is None
 
-    def begin(self, steps: _native.Steps) -> Batches:
+    def begin(self, steps: _native.Steps) -> _native.Views:
         """Return the batches of an epoch."""
-        return Batches(self, steps)
+        return _native.Views(steps, Epoch(self, steps))
 
     def batch(self, found: list[Any]) -> Any:
         """Make a batch of its arrays: a tuple, or a dict."""
@@ -220,38 +219,16 @@ class Views:
         return cut + arrays[len(cut) :]
 
 
-class Batches:
-    """The batches of one epoch. One thread at a time takes from it; another is told so."""
+class Epoch:
+    """Makes the batches of one epoch: each call the next one, and the same again until the engine counts it."""
 
     def __init__(self, views: Views, steps: _native.Steps) -> None:
         self._views, self._steps = views, steps
         self._shard: Shard | None = None
-        self._open = True
-        self._lock = threading.Lock()
 
-    def __iter__(self) -> Batches:
-        return self
-
-    def __next__(self) -> Any:
-        if not self._lock.acquire(blocking=False):
-            raise LoaderError(
-                "this iterator is in use: another thread is taking a batch from it; give each thread an iterator of "
-                "its own, or a lock"
-            )
-        try:
-            return self._next()
-        finally:
-            self._lock.release()
-
-    def _next(self) -> Any:
-        if not self._open or not self._steps.left():
-            if self._open:
-                self._steps.end()
-            self._open, self._shard = False, None
-            raise StopIteration
-        batch = self._views.batch(self._arrays())
-        self._steps.advance()
-        return batch
+    def __call__(self) -> Any:
+        """Return the next batch."""
+        return self._views.batch(self._arrays())
 
     def _arrays(self) -> list[Any]:
         """The arrays of the next batch."""
@@ -267,14 +244,3 @@ class Batches:
             self._shard = None  # let go before others come
             self._shard = self._views.load(self._steps, first, end)
         return self._views.slice(self._shard, row, samples)
-
-    def close(self) -> None:
-        """End the iteration. Nothing comes any more; batches that were handed over stay valid."""
-        self._open, self._shard = False, None
-        self._steps.close()
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "an iterator of a DataLoader does not pickle. Save the loader's state_dict() and load it where the run is "
-            "to go on"
-        )

@@ -30,7 +30,7 @@ mod _native {
     #[pymodule_export]
     use crate::plan::Plan;
     #[pymodule_export]
-    use crate::steps::Steps;
+    use crate::steps::{Steps, Views};
     #[pymodule_export]
     use crate::windows::Windows;
     #[pymodule_export]

@@ -292,12 +292,17 @@ impl Batches {
         match self.inner.try_lock() {
             Ok(inner) => Ok(inner),
             Err(TryLockError::Poisoned(inner)) => Ok(inner.into_inner()),
-            Err(TryLockError::WouldBlock) => Err(LoaderError::new_err(
-                "this iterator is in use: another thread, or a call that this one interrupted, is taking a batch \
-                 from it; give each thread an iterator of its own, or a lock",
-            )),
+            Err(TryLockError::WouldBlock) => Err(in_use()),
         }
     }
+}
+
+/// What another thread is told that takes from an iterator at the same time.
+pub(crate) fn in_use() -> PyErr {
+    LoaderError::new_err(
+        "this iterator is in use: another thread, or a call that this one interrupted, is taking a batch from it; give \
+         each thread an iterator of its own, or a lock",
+    )
 }
 
 impl Inner {
