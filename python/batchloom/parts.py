@@ -133,6 +133,8 @@ def _before_number(times: Array, end: Any) -> int:
 def _before_datetime(times: Array, end: Any) -> int:
     """How many datetimes, in growing order, lie before another."""
     moment = frames.moment(end)
+    if numpy.isnat(moment):
+        raise ValueError("it is no time")
     if not len(times):
         return 0
     # Years first: finer units do not reach as far, and wrap.
