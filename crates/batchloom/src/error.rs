@@ -301,6 +301,25 @@ pub enum Error {
         /// What was found and expected.
         reason: String,
     },
+    /// A group with more rows than it may have.
+    #[error(
+        "group {group} has {rows} rows, and max_rows is {max_rows}; raise it, or let longer groups be truncated or \
+         subsampled"
+    )]
+    GroupTooLong {
+        /// The first such group, by its number.
+        group: u64,
+        /// Its rows.
+        rows: u32,
+        /// The limit.
+        max_rows: u32,
+    },
+    /// Groups stay whole.
+    #[error("{reason}")]
+    WholeGroups {
+        /// What was found and expected.
+        reason: &'static str,
+    },
     /// Parts of series that are none.
     #[error("{reason}")]
     Parts {
@@ -457,6 +476,7 @@ impl Error {
             | Self::NothingLeft { .. }
             | Self::WindowShape { .. }
             | Self::Parts { .. }
+            | Self::WholeGroups { .. }
             | Self::AllDropped { .. }
             | Self::NotPositive { .. }
             | Self::Multiple { .. }
@@ -487,6 +507,7 @@ impl Error {
             | Self::NotCompact { .. }
             | Self::NotVariable
             | Self::SeriesTooShort { .. }
+            | Self::GroupTooLong { .. }
             | Self::NoWindows { .. }
             | Self::Layout { .. }
             | Self::Shape { .. } => Kind::Data,

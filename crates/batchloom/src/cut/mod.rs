@@ -90,6 +90,14 @@ impl Rule {
         matches!(self, Self::Packing(_))
     }
 
+    /// The rule where batches are not padded: its budget counts real elements.
+    pub(crate) fn unpadded(self) -> Self {
+        match self {
+            Self::TokenBudget(rule) => Self::TokenBudget(rule.count(Count::Real)),
+            other => other,
+        }
+    }
+
     /// What padded lengths are a multiple of.
     pub(crate) fn multiple_of(&self) -> u32 {
         match self {

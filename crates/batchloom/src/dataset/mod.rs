@@ -1,10 +1,12 @@
 //! What a sample is. One kind of data a file.
 
+mod groups;
 mod sequences;
 mod tensors;
 mod window_shape;
 mod windows;
 
+pub use groups::{GroupDataset, GroupDatasetBuilder, GroupLayout, Groups, Longer};
 pub(crate) use sequences::Field;
 pub use sequences::{SequenceDataset, SequenceDatasetBuilder, Sequences};
 pub use tensors::TensorDataset;
@@ -24,6 +26,8 @@ pub enum Dataset {
     Sequences(SequenceDataset),
     /// Stretches of time series.
     Windows(WindowDataset),
+    /// Rows that belong together.
+    Groups(GroupDataset),
 }
 
 impl Dataset {
@@ -33,7 +37,13 @@ impl Dataset {
             Self::Tensors(dataset) => dataset.len(),
             Self::Sequences(dataset) => dataset.len(),
             Self::Windows(dataset) => dataset.len(),
+            Self::Groups(dataset) => dataset.len(),
         }
+    }
+
+    /// Whether batches are samples one after the other, whatever the rule.
+    pub(crate) fn is_concatenated(&self) -> bool {
+        matches!(self, Self::Groups(dataset) if dataset.is_concatenated())
     }
 
     /// Whether there are no samples.
@@ -46,6 +56,7 @@ impl Dataset {
         match self {
             Self::Tensors(_) | Self::Windows(_) => None,
             Self::Sequences(dataset) => Some(dataset.sizes().clone()),
+            Self::Groups(dataset) => Some(dataset.sizes().clone()),
         }
     }
 }
@@ -59,6 +70,12 @@ impl From<TensorDataset> for Dataset {
 impl From<SequenceDataset> for Dataset {
     fn from(dataset: SequenceDataset) -> Self {
         Self::Sequences(dataset)
+    }
+}
+
+impl From<GroupDataset> for Dataset {
+    fn from(dataset: GroupDataset) -> Self {
+        Self::Groups(dataset)
     }
 }
 

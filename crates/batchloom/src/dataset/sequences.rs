@@ -16,7 +16,9 @@ use crate::{Error, Result, Tensor};
 pub struct Sequences {
     values: Tensor,
     rows: Rows,
-    /// For each sample, its first row of values.
+    /// The row of values at each place; none where that is the place itself.
+    order: Option<Arc<[u64]>>,
+    /// For each sample, its first place.
     starts: Arc<[u64]>,
     /// For each sample, its extents in the leading dimensions.
     extents: Arc<[u32]>,
@@ -56,7 +58,12 @@ impl Sequences {
                 .push(u32::try_from(length).map_err(|_| wrong("expected fewer than 2^32 values a sample"))?);
         }
         let (starts, extents) = (starts.into(), extents.into());
-        Ok(Self { values, rows, starts, extents, leading: 1, varying: vec![0] })
+        Ok(Self { values, rows, order: None, starts, extents, leading: 1, varying: vec![0] })
+    }
+
+    /// The same, where the value at each place is a row of `order`.
+    pub(super) fn ordered(self, order: Option<Arc<[u64]>>) -> Self {
+        Self { order, ..self }
     }
 
     /// Samples of any rank, one after the other in a flat array: `shapes` lists the shape of the first sample, that of
@@ -102,7 +109,7 @@ impl Sequences {
         let offset = values.layout().offset();
         let values = Tensor::new(values.bytes().clone(), values.dtype(), &shape, compact.strides(), offset)?;
         let rows = values.layout().rows(size).ok_or_else(|| Error::ScalarField { field: name.to_owned() })?;
-        Ok(Self { values, rows, starts, extents, leading, varying })
+        Ok(Self { values, rows, order: None, starts, extents, leading, varying })
     }
 
     /// The number of samples.
@@ -125,12 +132,17 @@ impl Sequences {
         &self.rows
     }
 
-    /// The first row of values of a sample.
+    /// The row of values at each place; none where that is the place itself.
+    pub(crate) fn order(&self) -> Option<&[u64]> {
+        self.order.as_deref()
+    }
+
+    /// The first place of a sample.
     pub(crate) fn start(&self, sample: usize) -> usize {
         usize::try_from(self.starts[sample]).unwrap_or(usize::MAX)
     }
 
-    /// The first row of values of each of some samples. One tight loop, so that the processor waits for all at once.
+    /// The first place of each of some samples. One tight loop, so that the processor waits for all at once.
     pub(crate) fn starts(&self, samples: &[u64]) -> Vec<usize> {
         samples.iter().map(|&sample| self.start(usize::try_from(sample).unwrap_or(usize::MAX))).collect()
     }
@@ -187,6 +199,8 @@ pub struct SequenceDataset {
     guide: usize,
     sizes: Sizes,
     own_sizes: bool,
+    /// Whether samples that are longer than their size are thinned out at random.
+    subsamples: bool,
 }
 
 /// The fields of a [`SequenceDataset`] to be.
@@ -247,7 +261,7 @@ impl SequenceDatasetBuilder {
             }
             (None, Field::Fixed(_)) => return Err(Error::NotVariable),
         };
-        Ok(SequenceDataset { names: self.names, fields: self.fields.into(), guide, sizes, own_sizes })
+        Ok(SequenceDataset { names: self.names, fields: self.fields.into(), guide, sizes, own_sizes, subsamples: false })
     }
 }
 
@@ -276,6 +290,19 @@ impl SequenceDataset {
     /// What plans sort, count and budget by.
     pub fn sizes(&self) -> &Sizes {
         &self.sizes
+    }
+
+    /// The same, where no more than `most` elements are taken of a sample: the first, or some at random.
+    pub(super) fn at_most(mut self, most: u32, subsamples: bool) -> Self {
+        let most: Vec<u32> = self.sizes.as_slice().iter().map(|&size| size.min(most)).collect();
+        self.sizes = Sizes::new(most);
+        self.subsamples = subsamples;
+        self
+    }
+
+    /// Whether samples that are longer than their size are thinned out at random.
+    pub(crate) fn subsamples(&self) -> bool {
+        self.subsamples
     }
 
     /// Whether the sizes are the lengths.

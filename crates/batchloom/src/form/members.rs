@@ -1,5 +1,9 @@
 //! The samples of one batch, as forms have to know them.
 
+use std::ops::Range;
+
+use crate::dataset::Sequences;
+
 /// What a batch takes of which samples, and the shape that follows.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Members {
@@ -11,6 +15,8 @@ pub(crate) struct Members {
     pub(crate) starts: Vec<u32>,
     /// For each sample, what is taken of it in each dimension that varies.
     pub(crate) extents: Vec<u32>,
+    /// Where samples are thinned out: for each element, which one of its sample it is. Else empty.
+    pub(crate) picks: Vec<u32>,
     /// The shape that these are padded to.
     pub(crate) union: Vec<usize>,
     /// Where each sample begins when they are concatenated, and where the last one ends.
@@ -36,7 +42,28 @@ impl Members {
             Some(*end)
         });
         let ends = std::iter::once(0).chain(ends).collect();
-        Self { count: samples.len(), samples, starts, extents, union, ends }
+        Self { count: samples.len(), samples, starts, extents, picks: Vec::new(), union, ends }
+    }
+
+    /// The rows of values that some members take, where these do not lie one after the other.
+    pub(super) fn scattered(&self, sequences: &Sequences, range: Range<usize>) -> Option<Vec<u64>> {
+        let order = sequences.order();
+        if order.is_none() && self.picks.is_empty() {
+            return None;
+        }
+        let mut rows = Vec::with_capacity(self.ends[range.end] - self.ends[range.start]);
+        for member in range {
+            let first = sequences.start(self.sample(member));
+            let places = self.ends[member]..self.ends[member + 1];
+            let row = |place: usize| order.map_or(place as u64, |order| order[place]);
+            match self.picks.get(places.clone()) {
+                Some(picks) if !self.picks.is_empty() => {
+                    rows.extend(picks.iter().map(|&pick| row(first + number(pick))));
+                }
+                _ => rows.extend((0..places.len()).map(|step| row(first + self.start(member) + step))),
+            }
+        }
+        Some(rows)
     }
 
     /// Of samples that do not differ in size.

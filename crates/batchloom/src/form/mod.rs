@@ -46,8 +46,10 @@ pub(crate) enum Form {
     Index,
     /// Samples one after the other: `[elements, ..inner]`.
     Pack(Sequences),
-    /// Where they begin and end: `[samples + 1]`.
+    /// Where they begin and end, as int32: `[samples + 1]`.
     Boundaries,
+    /// The same, as int64.
+    Offsets,
     /// The number of each element in its sample: `[elements]`.
     Positions,
     /// The number of each element's sample in the batch: `[elements]`.
@@ -75,7 +77,7 @@ impl Form {
             Self::Pack(sequences) => sequences.values().dtype(),
             Self::Window(window) => window.span.values.dtype(),
             Self::Mask(_) | Self::WindowMask(..) => DType::Bool,
-            Self::Lengths | Self::Index | Self::Positions | Self::Labels(_) => DType::I64,
+            Self::Lengths | Self::Index | Self::Offsets | Self::Positions | Self::Labels(_) => DType::I64,
             Self::Boundaries | Self::Segments => DType::I32,
         }
     }
@@ -92,7 +94,7 @@ impl Form {
             Self::Lengths if members.union.len() > 1 => vec![samples, members.union.len()],
             Self::Lengths | Self::Index => vec![samples],
             Self::Pack(sequences) => [&[members.elements()], &sequences.values().shape()[1..]].concat(),
-            Self::Boundaries => vec![samples + 1],
+            Self::Boundaries | Self::Offsets => vec![samples + 1],
             Self::Positions | Self::Segments => vec![members.elements()],
             Self::Labels(labels) if labels.packed => vec![members.elements()],
             Self::Labels(_) => [&[samples], members.union.as_slice()].concat(),
@@ -107,7 +109,7 @@ impl Form {
             Self::Positions | Self::Segments => members.ends[member] * size,
             Self::Labels(labels) if labels.packed => members.ends[member] * size,
             // The first boundary goes with the first sample, and each sample has the one at its end.
-            Self::Boundaries => size * if member == 0 { 0 } else { member + 1 },
+            Self::Boundaries | Self::Offsets => size * if member == 0 { 0 } else { member + 1 },
             _ => member * self.shape(members)[1..].iter().product::<usize>() * size,
         }
     }
@@ -135,6 +137,7 @@ impl Form {
             Self::Index => index::samples(members, range, target),
             Self::Pack(sequences) => pack::values(sequences, members, range, target),
             Self::Boundaries => pack::boundaries(members, range, target),
+            Self::Offsets => pack::offsets(members, range, target),
             Self::Positions => pack::positions(members, range, target),
             Self::Segments => pack::segments(members, range, target),
             Self::Labels(labels) => labels.fill(members, range, target),

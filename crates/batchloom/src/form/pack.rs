@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::Members;
 use super::index::write;
-use super::stack::{copy_rows, prefetch_rows};
+use super::stack::{Slots, copy_rows, prefetch_rows, stack};
 use crate::dataset::Sequences;
 
 /// How many samples ahead a sample is asked for.
@@ -17,6 +17,10 @@ const AHEAD: usize = 4;
 /// The values of some members.
 pub(super) fn values(sequences: &Sequences, members: &Members, range: Range<usize>, target: &mut [u8]) {
     let (rows, source) = (sequences.rows(), sequences.values().bytes());
+    if let Some(scattered) = members.scattered(sequences, range.clone()) {
+        let slots = Slots { batch: scattered.len(), stride: target.len() };
+        return stack(source, rows, &scattered, target, slots);
+    }
     let starts = sequences.starts(&members.samples[range.clone()]);
     let first = |member: usize| starts[member - range.start] + members.start(member);
     let mut rest = target;
@@ -34,8 +38,17 @@ pub(super) fn values(sequences: &Sequences, members: &Members, range: Range<usiz
 
 /// Where each member ends; with the first member, also where it begins.
 pub(super) fn boundaries(members: &Members, range: Range<usize>, target: &mut [u8]) {
+    write_short(ends(members, &range).iter().copied(), target);
+}
+
+/// The same, in 64 bits.
+pub(super) fn offsets(members: &Members, range: Range<usize>, target: &mut [u8]) {
+    write(ends(members, &range).iter().map(|end| end.cast_signed() as i64), target);
+}
+
+fn ends<'a>(members: &'a Members, range: &Range<usize>) -> &'a [usize] {
     let first = if range.start == 0 { 0 } else { range.start + 1 };
-    write_short(members.ends[first..=range.end].iter().copied(), target);
+    &members.ends[first..=range.end]
 }
 
 /// The number of each element in its sample; a sample that goes on from an earlier batch begins at 0 again.

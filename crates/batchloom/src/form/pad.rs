@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use super::Members;
 use super::members::number;
-use super::stack::{copy_rows, prefetch_rows};
+use super::stack::{Slots, copy_rows, prefetch_rows, stack};
 use crate::dataset::Sequences;
 
 /// How many samples ahead a sample is asked for.
@@ -102,7 +102,14 @@ impl Pad {
                 (data, padding)
             }
         };
-        copy_rows(self.sequences.values().bytes(), rows, first, length, data);
+        let source = self.sequences.values().bytes();
+        match members.scattered(&self.sequences, member..member + 1) {
+            Some(scattered) => {
+                let slots = Slots { batch: scattered.len(), stride: data.len() };
+                stack(source, rows, &scattered, data, slots);
+            }
+            None => copy_rows(source, rows, first, length, data),
+        }
         repeat(&self.value, padding);
     }
 

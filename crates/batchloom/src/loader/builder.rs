@@ -41,6 +41,7 @@ impl LoaderBuilder {
     pub(super) fn new(dataset: Dataset) -> Self {
         let plan = Plan::builder(dataset.len() as u64);
         let plan = dataset.sizes().into_iter().fold(plan, PlanBuilder::sizes);
+        let plan = plan.concatenated(dataset.is_concatenated());
         Self {
             dataset,
             plan,

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use crate::cut::Rule;
-use crate::dataset::{Dataset, Field, SequenceDataset, Sequences, Span, WindowDataset};
+use crate::dataset::{Dataset, Field, GroupDataset, SequenceDataset, Sequences, Span, WindowDataset};
 use crate::form::{Form, Labels, Members, Pad, PadSide, Source, Window, is_integer};
+use crate::order::{Key, Permutation, Purpose};
+use crate::plan::Parts;
 use crate::{Error, Plan, Result, Tensor, TensorDataset};
 
 /// The fields of every batch.
@@ -40,6 +42,7 @@ impl Fields {
             Dataset::Tensors(dataset) => Ok(Self::stacked(dataset)),
             Dataset::Sequences(dataset) => Self::ragged(dataset, rule, padding),
             Dataset::Windows(dataset) => Ok(Self::windowed(dataset)),
+            Dataset::Groups(dataset) => Self::grouped(dataset, rule, padding),
         }
     }
 
@@ -67,15 +70,7 @@ impl Fields {
         if !dataset.own_sizes() && rule.limit().is_some() {
             return Err(Error::ForeignSizes { rule: rule.name() });
         }
-        let mut names = dataset.names().to_vec();
-        let mut forms = Vec::new();
-        for (name, field) in names.iter().zip(dataset.fields()) {
-            forms.push(match field {
-                Field::Fixed(rows) => Form::Stack(source(name, rows)?),
-                Field::Variable(sequences) if rule.packs() => Form::Pack(packable(name, sequences)?),
-                Field::Variable(sequences) => Form::Pad(pad(name, sequences, padding)?),
-            });
-        }
+        let (mut names, mut forms) = (dataset.names().to_vec(), forms(dataset, rule.packs(), padding)?);
         let mut add = |name: &str, form| {
             names.push(name.to_owned());
             forms.push(form);
@@ -96,12 +91,37 @@ impl Fields {
             let sequences = tokens(dataset, field)?;
             add("labels", Form::Labels(Labels { sequences, side: padding.side, packed: rule.packs() }));
         }
-        let repeated = names.iter().enumerate().find(|(place, name)| names[..*place].contains(name));
-        if let Some((_, name)) = repeated {
-            return Err(Error::DuplicateField { name: name.clone() });
+        Self::checked(names, forms, Ragged { dataset: dataset.clone(), multiple_of: rule.multiple_of() })
+    }
+
+    fn grouped(dataset: &GroupDataset, rule: &Rule, padding: &Padding) -> Result<Self> {
+        let (packs, sequences) = (dataset.is_concatenated(), dataset.sequences());
+        if rule.splits() {
+            let reason = "overflow is \"split\", which would divide groups; expected \"error\" or \"truncate\"";
+            return Err(Error::WholeGroups { reason });
         }
-        let ragged = Ragged { dataset: dataset.clone(), multiple_of: rule.multiple_of() };
-        Ok(Self { names: names.into(), forms, ragged: Some(ragged) })
+        if rule.packs() && !packs {
+            let reason = "Packing makes batches without padding; expected layout \"concatenated\", or another rule";
+            return Err(Error::WholeGroups { reason });
+        }
+        let (mut names, mut forms) = (sequences.names().to_vec(), forms(sequences, packs, padding)?);
+        let extra = match packs {
+            true => dataset.has_offsets().then_some(("offsets", Form::Offsets)),
+            false => Some(("mask", Form::Mask(padding.side))),
+        };
+        if let Some((name, form)) = extra {
+            names.push(name.to_owned());
+            forms.push(form);
+        }
+        Self::checked(names, forms, Ragged { dataset: sequences.clone(), multiple_of: rule.multiple_of() })
+    }
+
+    fn checked(names: Vec<String>, forms: Vec<Form>, ragged: Ragged) -> Result<Self> {
+        let repeated = names.iter().enumerate().find(|(place, name)| names[..*place].contains(name));
+        match repeated {
+            Some((_, name)) => Err(Error::DuplicateField { name: name.clone() }),
+            None => Ok(Self { names: names.into(), forms, ragged: Some(ragged) }),
+        }
     }
 
     /// Whether batches are concatenations.
@@ -116,6 +136,7 @@ impl Fields {
             return Ok(Members::uniform(usize::try_from(samples).unwrap_or(usize::MAX)));
         };
         let parts = plan.parts(step, rank)?;
+        let picks = if dataset.subsamples() { picks(dataset, plan, &parts) } else { Vec::new() };
         let dimensions = dataset.guide().map_or(1, |guide| guide.varying().len());
         let extents = match dataset.own_sizes() && dimensions == 1 {
             true => parts.sizes,
@@ -127,8 +148,46 @@ impl Fields {
                 all.collect()
             }
         };
-        Ok(Members::new(parts.samples, parts.starts, extents, dimensions, *multiple_of))
+        let members = Members::new(parts.samples, parts.starts, extents, dimensions, *multiple_of);
+        Ok(Members { picks, ..members })
     }
+}
+
+/// Which elements are taken of each sample of a batch, in order: at random where it has more than are taken, as a
+/// function of seed, epoch and sample. Empty where all have as many.
+fn picks(dataset: &SequenceDataset, plan: &Plan, parts: &Parts) -> Vec<u32> {
+    let Some(guide) = dataset.guide() else { return Vec::new() };
+    let stored = |sample: u64| guide.extents(usize::try_from(sample).unwrap_or(usize::MAX))[0];
+    let mut samples = parts.samples.iter().zip(&parts.sizes);
+    if samples.clone().all(|(&sample, &taken)| stored(sample) == taken) {
+        return Vec::new();
+    }
+    let mut picks = Vec::new();
+    for (&sample, &taken) in &mut samples {
+        let (start, all) = (picks.len(), stored(sample));
+        if all == taken {
+            picks.extend(0..taken);
+            continue;
+        }
+        let key = Key::new(plan.seed(), plan.epoch(), Purpose::Rows { group: sample });
+        let permutation = Permutation::new(u64::from(all), &key);
+        // No more than a sample has elements, which are counted in 32 bits.
+        picks.extend((0..taken).map(|place| permutation.get(u64::from(place)) as u32));
+        picks[start..].sort_unstable();
+    }
+    picks
+}
+
+/// The forms of a dataset's fields, concatenated or padded.
+fn forms(dataset: &SequenceDataset, packs: bool, padding: &Padding) -> Result<Vec<Form>> {
+    let form = |(name, field): (&String, &Field)| {
+        Ok(match field {
+            Field::Fixed(rows) => Form::Stack(source(name, rows)?),
+            Field::Variable(sequences) if packs => Form::Pack(packable(name, sequences)?),
+            Field::Variable(sequences) => Form::Pad(pad(name, sequences, padding)?),
+        })
+    };
+    dataset.names().iter().zip(dataset.fields()).map(form).collect()
 }
 
 fn source(name: &str, rows: &Tensor) -> Result<Source> {

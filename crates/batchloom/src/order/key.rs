@@ -21,6 +21,11 @@ pub enum Purpose {
     },
     /// The order of batches that are runs of neighbours.
     Runs,
+    /// Which rows of a group are taken, where it has too many.
+    Rows {
+        /// Which group.
+        group: u64,
+    },
 }
 
 impl Purpose {
@@ -30,6 +35,7 @@ impl Purpose {
             Self::Samples => 1,
             Self::Batches { .. } => 2,
             Self::Runs => 3,
+            Self::Rows { .. } => 4,
         }
     }
 
@@ -38,6 +44,7 @@ impl Purpose {
         match self {
             Self::Samples | Self::Runs => 0,
             Self::Batches { pool } => pool,
+            Self::Rows { group } => group,
         }
     }
 }

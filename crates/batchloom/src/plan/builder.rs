@@ -22,6 +22,7 @@ pub struct PlanBuilder {
     sizes: Option<Sizes>,
     balance: bool,
     largest_first: bool,
+    concatenated: bool,
     epoch: u64,
     world: u32,
 }
@@ -38,6 +39,7 @@ impl PlanBuilder {
             sizes: None,
             balance: false,
             largest_first: false,
+            concatenated: false,
             epoch: 0,
             world: 1,
         }
@@ -98,6 +100,13 @@ impl PlanBuilder {
         self
     }
 
+    /// Whether batches are samples one after the other without padding, whatever the rule, so that budgets count real
+    /// elements. Default: no.
+    pub fn concatenated(mut self, concatenated: bool) -> Self {
+        self.concatenated = concatenated;
+        self
+    }
+
     /// Which epoch. Default: 0.
     pub fn epoch(mut self, epoch: u64) -> Self {
         self.epoch = epoch;
@@ -118,7 +127,7 @@ impl PlanBuilder {
     /// [`Error::SizesLength`], [`Error::RunsOfSizes`], [`Error::Oversize`], [`Error::Dimensions`], [`Error::PoolTooLarge`]; and
     /// [`Error::NothingLeft`] or [`Error::AllDropped`] where no step would be left.
     pub fn build(self) -> Result<Plan> {
-        let rule = self.rule?;
+        let rule = if self.concatenated { self.rule?.unpadded() } else { self.rule? };
         match self.samples {
             0 => return Err(Error::NoSamples),
             found if found > LIMIT => return Err(Error::TooManySamples { found, limit: LIMIT }),
@@ -137,6 +146,7 @@ impl PlanBuilder {
             // Samples that all count the same are balanced as they are, and none is larger.
             balance: self.balance && self.sizes.is_some(),
             largest_first: self.largest_first && self.sizes.is_some(),
+            concatenated: self.concatenated,
             sizes: self.sizes,
         };
         check_sizes(&recipe)?;

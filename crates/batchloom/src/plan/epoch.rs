@@ -236,7 +236,7 @@ impl Epoch {
     /// The elements of a batch with padding, and a name for its shape.
     fn shape(&self, sizes: &Sizes, parts: &Parts, measure: &Measure) -> (u64, u64) {
         let multiple_of = self.recipe.rule.multiple_of();
-        if self.recipe.rule.packs() {
+        if self.recipe.packs() {
             return (measure.real, measure.real);
         }
         let each = match sizes.dimensions() {

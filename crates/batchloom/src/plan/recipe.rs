@@ -23,6 +23,8 @@ pub(super) struct Recipe {
     pub(super) balance: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) largest_first: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) concatenated: bool,
 }
 
 impl Recipe {
@@ -39,6 +41,11 @@ impl Recipe {
             Rule::FixedSize(rule) if self.sizes.is_none() => Some(rule),
             _ => None,
         }
+    }
+
+    /// Whether batches are samples one after the other, without padding.
+    pub(super) fn packs(&self) -> bool {
+        self.concatenated || self.rule.packs()
     }
 
     /// Samples in each pool but the last: all of them where they come in stored order.

@@ -206,7 +206,7 @@ impl<'a> Walk<'a> {
         stats.dropped += measure.samples; // what is delivered, until `finish`
         stats.largest = stats.largest.max(measure.padded);
         self.longest = self.longest.max(measure.padded);
-        let packs = self.plan.rule().packs();
+        let packs = self.plan.recipe().packs();
         self.shapes.insert((if packs { 0 } else { measure.parts }, measure.shape));
     }
 

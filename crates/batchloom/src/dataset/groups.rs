@@ -1,0 +1,267 @@
+//! `GroupDataset`: rows that belong together, as those of one query, are one sample.
+//!
+//! A group is never divided between batches, and its rows keep their order. Rows of one group may lie anywhere: what is
+//! kept then is the place of each row, not a copy of it.
+
+use std::collections::HashMap;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use super::sequences::{SequenceDataset, SequenceDatasetBuilder, Sequences};
+use crate::cut::Sizes;
+use crate::{Error, Result, Tensor};
+
+/// Which rows belong to which group. Groups are numbered as they first appear.
+#[derive(Debug, Clone)]
+pub struct Groups {
+    offsets: Vec<i64>,
+    /// The row at each place, where groups do not lie one after the other.
+    order: Option<Arc<[u64]>>,
+}
+
+impl Groups {
+    /// The groups of rows with these ids. One pass; ids that change are looked up.
+    ///
+    /// # Errors
+    /// [`Error::NoSamples`] where there are no rows.
+    pub fn of(ids: &[i64]) -> Result<Self> {
+        if ids.is_empty() {
+            return Err(Error::NoSamples);
+        }
+        let mut numbers = HashMap::new();
+        let mut runs: Vec<(usize, usize)> = Vec::new();
+        for (row, &id) in ids.iter().enumerate() {
+            if row == 0 || ids[row - 1] != id {
+                let next = numbers.len();
+                runs.push((*numbers.entry(id).or_insert(next), row));
+            }
+        }
+        let groups = numbers.len();
+        let ends = runs.iter().skip(1).map(|&(_, row)| row).chain([ids.len()]);
+        let mut lengths = vec![0_usize; groups];
+        runs.iter().zip(ends.clone()).for_each(|(&(group, row), end)| lengths[group] += end - row);
+        let mut offsets = vec![0];
+        offsets.extend(lengths.iter().scan(0_usize, |end, length| {
+            *end += length;
+            Some(end.cast_signed() as i64)
+        }));
+        let order = (runs.len() > groups).then(|| {
+            let mut order = vec![0; ids.len()];
+            let mut next: Vec<i64> = offsets.clone();
+            for (&(group, row), end) in runs.iter().zip(ends) {
+                for row in row..end {
+                    order[usize::try_from(next[group]).unwrap_or(usize::MAX)] = row as u64;
+                    next[group] += 1;
+                }
+            }
+            order.into()
+        });
+        Ok(Self { offsets, order })
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    /// Whether there are none; never.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many rows there are.
+    pub fn rows(&self) -> usize {
+        self.offsets.last().map_or(0, |&end| usize::try_from(end).unwrap_or(usize::MAX))
+    }
+
+    /// Group `k` is the places `offsets[k]..offsets[k + 1]`.
+    pub fn offsets(&self) -> &[i64] {
+        &self.offsets
+    }
+
+    /// The row at each place; none where that is the place itself.
+    pub fn order(&self) -> Option<&[u64]> {
+        self.order.as_deref()
+    }
+}
+
+/// How a batch of groups is laid out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum GroupLayout {
+    /// Rows of one group after the other: `[rows, ..]`.
+    #[default]
+    Concatenated,
+    /// Each group padded to the longest of the batch: `[groups, rows, ..]`, and `mask`.
+    Padded,
+}
+
+impl FromStr for GroupLayout {
+    type Err = String;
+
+    fn from_str(name: &str) -> std::result::Result<Self, String> {
+        match name {
+            "concatenated" => Ok(Self::Concatenated),
+            "padded" => Ok(Self::Padded),
+            _ => Err(format!("layout is {name:?}; expected \"concatenated\" or \"padded\"")),
+        }
+    }
+}
+
+/// What becomes of a group that has more rows than it may.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Longer {
+    /// No dataset is made; the error names the group.
+    #[default]
+    Error,
+    /// Its first rows are taken.
+    Truncate,
+    /// Rows at random are taken, in order, others in each epoch: a function of seed, epoch and group.
+    Subsample,
+}
+
+impl FromStr for Longer {
+    type Err = String;
+
+    fn from_str(name: &str) -> std::result::Result<Self, String> {
+        match name {
+            "error" => Ok(Self::Error),
+            "truncate" => Ok(Self::Truncate),
+            "subsample" => Ok(Self::Subsample),
+            _ => Err(format!("longer is {name:?}; expected \"error\", \"truncate\" or \"subsample\"")),
+        }
+    }
+}
+
+/// Groups of rows, each a sample.
+///
+/// ```
+/// use batchloom::dataset::Groups;
+/// use batchloom::{GroupDataset, Tensor};
+///
+/// let groups = Groups::of(&[7, 7, 3, 7])?; // rows 0, 1 and 3; row 2
+/// let x = Tensor::from_vec((0..4_i64).collect(), &[4])?;
+/// let dataset = GroupDataset::new(groups).rows("x", x)?.build()?;
+/// assert_eq!(dataset.len(), 2);
+/// assert_eq!(dataset.sizes().as_slice(), [3, 1]);
+/// # Ok::<(), batchloom::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct GroupDataset {
+    groups: Groups,
+    sequences: SequenceDataset,
+    layout: GroupLayout,
+    offsets: bool,
+}
+
+/// The fields and options of a [`GroupDataset`] to be.
+#[derive(Debug, Clone)]
+pub struct GroupDatasetBuilder {
+    groups: Groups,
+    fields: SequenceDatasetBuilder,
+    layout: GroupLayout,
+    max_rows: Option<(u32, Longer)>,
+    offsets: bool,
+}
+
+impl GroupDatasetBuilder {
+    /// Adds a field with one row for each row.
+    ///
+    /// # Errors
+    /// [`Error::ScalarField`], and [`Error::FieldLength`] where it has not as many rows as there are ids.
+    pub fn rows(mut self, name: impl Into<String>, values: Tensor) -> Result<Self> {
+        let name = name.into();
+        let found = *values.shape().first().ok_or_else(|| Error::ScalarField { field: name.clone() })?;
+        if found != self.groups.rows() {
+            let (first, expected) = ("of ids".to_owned(), self.groups.rows());
+            return Err(Error::FieldLength { field: name, found, first, expected });
+        }
+        let sequences = Sequences::new(&name, values, &self.groups.offsets)?;
+        self.fields = self.fields.variable(name, sequences.ordered(self.groups.order.clone()));
+        Ok(self)
+    }
+
+    /// Adds a field with one row for each group.
+    #[must_use]
+    pub fn fixed(self, name: impl Into<String>, values: Tensor) -> Self {
+        Self { fields: self.fields.fixed(name, values), ..self }
+    }
+
+    /// How batches are laid out. Default: concatenated.
+    #[must_use]
+    pub fn layout(self, layout: GroupLayout) -> Self {
+        Self { layout, ..self }
+    }
+
+    /// The most rows of a group that a batch takes, and what becomes of groups with more. Default: all rows.
+    #[must_use]
+    pub fn max_rows(self, max_rows: u32, longer: Longer) -> Self {
+        Self { max_rows: Some((max_rows, longer)), ..self }
+    }
+
+    /// Adds `offsets` to concatenated batches: where each group begins, and the last one ends.
+    #[must_use]
+    pub fn offsets(self) -> Self {
+        Self { offsets: true, ..self }
+    }
+
+    /// The dataset.
+    ///
+    /// # Errors
+    /// [`Error::GroupTooLong`], and those of a [`SequenceDatasetBuilder`].
+    pub fn build(self) -> Result<GroupDataset> {
+        let Self { groups, fields, layout, max_rows, offsets } = self;
+        let mut sequences = fields.build()?;
+        if let Some((max_rows, longer)) = max_rows {
+            let sizes = sequences.sizes().as_slice();
+            let group = sizes.iter().position(|&rows| rows > max_rows);
+            if let (Longer::Error, Some(group)) = (longer, group) {
+                return Err(Error::GroupTooLong { group: group as u64, rows: sizes[group], max_rows });
+            }
+            sequences = sequences.at_most(max_rows, longer == Longer::Subsample);
+        }
+        Ok(GroupDataset { groups, sequences, layout, offsets })
+    }
+}
+
+impl GroupDataset {
+    /// The fields of a dataset of groups, to be added one by one.
+    #[expect(clippy::new_ret_no_self, reason = "a dataset without fields is none")]
+    pub fn new(groups: Groups) -> GroupDatasetBuilder {
+        let (fields, layout) = (SequenceDataset::new(), GroupLayout::default());
+        GroupDatasetBuilder { groups, fields, layout, max_rows: None, offsets: false }
+    }
+
+    /// The number of groups.
+    pub fn len(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Whether there are none; never.
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    /// The groups.
+    pub fn groups(&self) -> &Groups {
+        &self.groups
+    }
+
+    /// The rows that batches take of each group: what plans sort, count and budget by.
+    pub fn sizes(&self) -> &Sizes {
+        self.sequences.sizes()
+    }
+
+    /// Whether batches are rows of one group after the other.
+    pub(crate) fn is_concatenated(&self) -> bool {
+        self.layout == GroupLayout::Concatenated
+    }
+
+    pub(crate) fn has_offsets(&self) -> bool {
+        self.offsets
+    }
+
+    /// The groups as sequences of rows.
+    pub(crate) fn sequences(&self) -> &SequenceDataset {
+        &self.sequences
+    }
+}
