@@ -9,6 +9,7 @@
 mod batches;
 mod determinism;
 mod direction;
+mod groups;
 mod lifetime;
 mod order;
 mod plan;

@@ -261,7 +261,14 @@ impl SequenceDatasetBuilder {
             }
             (None, Field::Fixed(_)) => return Err(Error::NotVariable),
         };
-        Ok(SequenceDataset { names: self.names, fields: self.fields.into(), guide, sizes, own_sizes, subsamples: false })
+        Ok(SequenceDataset {
+            names: self.names,
+            fields: self.fields.into(),
+            guide,
+            sizes,
+            own_sizes,
+            subsamples: false,
+        })
     }
 }
 

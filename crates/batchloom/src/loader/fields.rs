@@ -97,11 +97,13 @@ impl Fields {
     fn grouped(dataset: &GroupDataset, rule: &Rule, padding: &Padding) -> Result<Self> {
         let (packs, sequences) = (dataset.is_concatenated(), dataset.sequences());
         if rule.splits() {
-            let reason = "overflow is \"split\", which would divide groups; expected \"error\" or \"truncate\"";
+            let reason =
+                "overflow is \"split\", which would divide groups; expected \"error\" or \"truncate\"";
             return Err(Error::WholeGroups { reason });
         }
         if rule.packs() && !packs {
-            let reason = "Packing makes batches without padding; expected layout \"concatenated\", or another rule";
+            let reason =
+                "Packing makes batches without padding; expected layout \"concatenated\", or another rule";
             return Err(Error::WholeGroups { reason });
         }
         let (mut names, mut forms) = (sequences.names().to_vec(), forms(sequences, packs, padding)?);

@@ -1,0 +1,193 @@
+//! Groups against their slow definition: whole, in order, in every layout; scattered ids; thinned out as a function of
+//! seed, epoch and group.
+
+use batchloom::cut::{Count, FixedSize, LengthBuckets, Overflow, Packing, Rule, TokenBudget};
+use batchloom::dataset::{GroupLayout, Groups, Longer};
+use batchloom::loader::Batch;
+use batchloom::{Error, GroupDataset, Loader, Tensor};
+use proptest::prelude::*;
+
+/// The rows of each group, in order of their first appearance.
+fn members(ids: &[i64]) -> Vec<Vec<usize>> {
+    let mut names: Vec<i64> = Vec::new();
+    let mut found: Vec<Vec<usize>> = Vec::new();
+    for (row, id) in ids.iter().enumerate() {
+        let place = names.iter().position(|name| name == id).unwrap_or_else(|| {
+            names.push(*id);
+            found.push(Vec::new());
+            names.len() - 1
+        });
+        found[place].push(row);
+    }
+    found
+}
+
+fn rows(ids: &[i64]) -> Tensor {
+    Tensor::from_vec((0..ids.len() as i64).flat_map(|row| [row, -row]).collect(), &[ids.len(), 2]).unwrap()
+}
+
+fn dataset(ids: &[i64], layout: GroupLayout, max_rows: Option<(u32, Longer)>) -> GroupDataset {
+    let groups = Groups::of(ids).unwrap();
+    let wide = rows(ids);
+    let one = Tensor::from_vec(ids.to_vec(), &[ids.len()]).unwrap();
+    let builder = GroupDataset::new(groups).rows("id", one).unwrap().rows("x", wide).unwrap();
+    let builder = builder.layout(layout).offsets();
+    max_rows
+        .into_iter()
+        .fold(builder, |builder, (most, longer)| builder.max_rows(most, longer))
+        .build()
+        .unwrap()
+}
+
+fn read(batch: &Batch, field: &str) -> Vec<i64> {
+    batch.field(field).unwrap().as_slice::<i64>().unwrap().to_vec()
+}
+
+fn ids() -> impl Strategy<Value = Vec<i64>> {
+    let runs = prop::collection::vec((0_i64..12, 1_usize..6), 1..30);
+    runs.prop_map(|runs| runs.into_iter().flat_map(|(id, count)| vec![id - 5; count]).collect())
+}
+
+fn rules() -> impl Strategy<Value = Rule> {
+    prop_oneof![
+        (1_u64..9).prop_map(|size| FixedSize::new(size).unwrap().into()),
+        (1_u64..9).prop_map(|size| LengthBuckets::new(size).unwrap().into()),
+        (60_u64..200).prop_map(|most| TokenBudget::new(most).unwrap().into()),
+        (180_u64..300).prop_map(|most| Packing::new(most).unwrap().into()),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn groups_are_their_definition(ids in ids()) {
+        let (groups, expected) = (Groups::of(&ids).unwrap(), members(&ids));
+        prop_assert_eq!(groups.len(), expected.len());
+        let row = |place: usize| groups.order().map_or(place, |order| order[place] as usize);
+        for (pair, expected) in groups.offsets().windows(2).zip(&expected) {
+            let found: Vec<_> = (pair[0] as usize..pair[1] as usize).map(row).collect();
+            prop_assert_eq!(&found, expected);
+        }
+        let consecutive = expected.iter().flatten().is_sorted();
+        prop_assert_eq!(groups.order().is_none(), consecutive);
+    }
+
+    /// Every group comes once and whole, in its order, under every rule; other ids for the same groups change nothing.
+    #[test]
+    fn groups_stay_whole(ids in ids(), rule in rules(), shuffle in any::<bool>(), epoch in 0_u64..3) {
+        let expected = members(&ids);
+        let other: Vec<i64> = ids.iter().map(|id| id * 7 - 3).collect();
+        let loader = |ids: &[i64]| {
+            let dataset = dataset(ids, GroupLayout::Concatenated, None);
+            let loader = Loader::builder(dataset).rule(rule.clone()).shuffle(shuffle).build().unwrap();
+            loader.set_epoch(epoch);
+            loader
+        };
+        let (first, second) = (loader(&ids), loader(&other));
+        let (plan, mut seen) = (first.plan(epoch), Vec::new());
+        for (step, (batch, twin)) in (0..).zip(first.iter().unwrap().zip(second.iter().unwrap())) {
+            let (batch, twin) = (batch.unwrap(), twin.unwrap());
+            let groups = plan.indices(step, 0).unwrap();
+            let wanted: Vec<usize> = groups.iter().flat_map(|&group| expected[group as usize].clone()).collect();
+            let x: Vec<i64> = wanted.iter().flat_map(|&row| [row as i64, -(row as i64)]).collect();
+            prop_assert_eq!(read(&batch, "x"), x.clone());
+            prop_assert_eq!(read(&twin, "x"), x);
+            prop_assert_eq!(read(&batch, "id"), wanted.iter().map(|&row| ids[row]).collect::<Vec<_>>());
+            let ends = groups.iter().scan(0, |end, &group| {
+                *end += expected[group as usize].len() as i64;
+                Some(*end)
+            });
+            prop_assert_eq!(read(&batch, "offsets"), [0].into_iter().chain(ends).collect::<Vec<_>>());
+            seen.extend(groups);
+        }
+        seen.sort_unstable();
+        prop_assert_eq!(seen, (0..expected.len() as u64).collect::<Vec<_>>());
+    }
+
+    /// Padded, longer groups are cut short, or thinned out in order: for each epoch another choice, the same each time.
+    #[test]
+    fn longer_groups(ids in ids(), most in 1_u32..8, subsample in any::<bool>(), seed in any::<u64>()) {
+        let expected = members(&ids);
+        let longer = if subsample { Longer::Subsample } else { Longer::Truncate };
+        for layout in [GroupLayout::Padded, GroupLayout::Concatenated] {
+            let build = || {
+                let dataset = dataset(&ids, layout, Some((most, longer)));
+                Loader::builder(dataset).batch_size(3).shuffle(true).seed(seed).build().unwrap()
+            };
+            let (one, two) = (build(), build());
+            let plan = one.plan(0);
+            for (step, (batch, again)) in (0..).zip(one.iter().unwrap().zip(two.iter().unwrap())) {
+                let (batch, again) = (batch.unwrap(), again.unwrap());
+                prop_assert_eq!(read(&batch, "x"), read(&again, "x"));
+                let groups = plan.indices(step, 0).unwrap();
+                let shape = batch.field("x").unwrap().shape().to_vec();
+                let x = read(&batch, "x");
+                let mut flat = x.chunks(2);
+                for &group in &groups {
+                    let rows = &expected[group as usize];
+                    let taken = rows.len().min(most as usize);
+                    let found: Vec<_> = flat.by_ref().take(taken).map(|pair| pair[0] as usize).collect();
+                    prop_assert!(found.is_sorted() && found.iter().all(|row| rows.contains(row)));
+                    prop_assert_eq!(found.iter().collect::<std::collections::HashSet<_>>().len(), taken);
+                    if !subsample {
+                        prop_assert_eq!(&found[..], &rows[..taken]);
+                    }
+                    if layout == GroupLayout::Padded {
+                        flat.by_ref().take(shape[1] - taken).for_each(drop);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Every row of a group has the same chance, and epochs choose differently.
+#[test]
+fn subsamples_are_fair() {
+    let ids = vec![1; 10];
+    let dataset = dataset(&ids, GroupLayout::Concatenated, Some((3, Longer::Subsample)));
+    let loader = Loader::builder(dataset).build().unwrap();
+    let mut counts = [0_u32; 10];
+    let epochs = 2000;
+    for _ in 0..epochs {
+        for batch in &loader {
+            read(&batch.unwrap(), "x").chunks(2).for_each(|row| counts[row[0] as usize] += 1);
+        }
+    }
+    // Binomial: 600 expected, a standard deviation of 20.
+    assert!(counts.iter().all(|&count| (500..700).contains(&count)), "{counts:?}");
+}
+
+#[test]
+fn budgets_count_rows() {
+    let ids: Vec<i64> = [9, 1, 1, 1].iter().zip(0..).flat_map(|(&rows, id)| vec![id; rows]).collect();
+    let dataset = dataset(&ids, GroupLayout::Concatenated, None);
+    let budget = TokenBudget::new(12).unwrap();
+    let loader = Loader::builder(dataset).rule(budget.count(Count::Padded)).build().unwrap();
+    let stats = loader.plan(0).stats();
+    assert_eq!((stats.batches, stats.padding), (1, 0.0));
+}
+
+#[test]
+fn bad_input() {
+    assert!(matches!(Groups::of(&[]), Err(Error::NoSamples)));
+    let groups = || Groups::of(&[1, 1, 2]).unwrap();
+    let short = Tensor::from_vec(vec![0_i64; 2], &[2]).unwrap();
+    assert!(matches!(
+        GroupDataset::new(groups()).rows("x", short),
+        Err(Error::FieldLength { found: 2, expected: 3, .. })
+    ));
+    let full = || {
+        let x = Tensor::from_vec(vec![0_i64; 3], &[3]).unwrap();
+        GroupDataset::new(groups()).rows("x", x).unwrap()
+    };
+    assert!(matches!(
+        full().max_rows(1, Longer::Error).build(),
+        Err(Error::GroupTooLong { group: 0, rows: 2, max_rows: 1 })
+    ));
+    let split = Packing::new(2).unwrap().overflow(Overflow::Split);
+    let refused = Loader::builder(full().build().unwrap()).rule(split).build();
+    assert!(matches!(refused, Err(Error::WholeGroups { .. })));
+    let padded = full().layout(GroupLayout::Padded).build().unwrap();
+    let refused = Loader::builder(padded).rule(Packing::new(4).unwrap()).build();
+    assert!(matches!(refused, Err(Error::WholeGroups { .. })));
+}
