@@ -23,6 +23,7 @@ from batchloom.errors import (
     RangeError,
     StateError,
 )
+from batchloom.groups import GroupDataset, GroupStats
 from batchloom.loader import DataLoader
 from batchloom.plan import Place, Plan, Step
 from batchloom.restore import restore_order
@@ -39,6 +40,8 @@ __all__ = [
     "DeviceError",
     "Error",
     "FixedSize",
+    "GroupDataset",
+    "GroupStats",
     "LengthBuckets",
     "LoaderError",
     "Packing",

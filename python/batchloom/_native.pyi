@@ -6,6 +6,7 @@ from typing import Any, NoReturn, final
 __all__ = [
     "Batches",
     "Dataset",
+    "Groups",
     "Loader",
     "Plan",
     "Rule",
@@ -71,6 +72,16 @@ class Dataset:
     def sequences(fields: list[tuple[str, Sequences | Tensor]], own: Tensor | None) -> Dataset: ...
     def __len__(self) -> int: ...
     def sizes(self) -> Tensor | None: ...
+
+@final
+class Groups:
+    def __new__(cls, ids: Tensor) -> Groups: ...
+    def __len__(self) -> int: ...
+    def offsets(self) -> Tensor: ...
+    def order(self) -> Tensor | None: ...
+    def dataset(
+        self, fields: list[tuple[str, Tensor, bool]], layout: str, max_rows: int | None, longer: str, offsets: bool
+    ) -> Dataset: ...
 
 @final
 class Tensor:
@@ -184,7 +195,7 @@ class Loader:
     def batches(
         self,
         split: Callable[[list[tuple[list[Tensor], int]]], list[Any]]
-        | list[tuple[str, Callable[[Any], Any] | None, bool]],
+        | list[tuple[str | None, Callable[[Any], Any] | None, bool]],
         check: Callable[[], None],
     ) -> Batches: ...
     def steps(self) -> Steps: ...

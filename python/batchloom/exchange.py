@@ -26,8 +26,9 @@ MOST_DIMENSIONS = 62
 Run = tuple[list[Tensor], int]
 """Batches of one shape: a tensor a field, each ``[batches, ...]``, and the size of the longest sample."""
 
-Keys = list[tuple[str, Callable[[Any], Any] | None, bool]]
-"""Of each key of a batch its name, what takes its tensor, and whether that takes a DLPack capsule instead."""
+Keys = list[tuple[str | None, Callable[[Any], Any] | None, bool]]
+"""Of each key of a batch its name (``None`` in tuples), what takes its tensor, and whether that takes a DLPack capsule
+instead."""
 
 Split = Callable[[list[Run]], list[Any]] | Keys
 """Cuts runs into a list of batches, or says how the engine makes a dict of each."""
@@ -140,8 +141,13 @@ def lend(tensor: Tensor, framework: str) -> Any:
     return module.view(tensor.__dlpack__() if module.TAKES_CAPSULES else tensor)
 
 
-def single(names: Sequence[str], frameworks: Sequence[str]) -> Keys:
-    """Return what makes a dict of each run of one batch, for the framework of each field.
+def owned(array: Any, label: str) -> Any:
+    """Return a copy of an array, in its framework."""
+    return _module(framework_of(label, array)).own(array, None)
+
+
+def single(names: Sequence[str | None], frameworks: Sequence[str]) -> Keys:
+    """Return what makes a dict of each run of one batch, or a tuple without names, for the framework of each field.
 
     Where there are boundaries, the size of the longest sample follows them.
     """

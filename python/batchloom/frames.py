@@ -131,9 +131,9 @@ def runs(ids: Array) -> tuple[list[Any], Array]:
     if not len(ids):
         raise DataError("the frame has no rows; expected at least one")
     ids = ids if ids.dtype.kind in "biufM" else ids.astype(object)
-    missing = _missing(ids)
-    if missing.any():
-        raise DataError(f"row {int(missing.argmax())} has no id; expected one in every row")
+    absent = missing(ids)
+    if absent.any():
+        raise DataError(f"row {int(absent.argmax())} has no id; expected one in every row")
     if ids.dtype.kind == "O" and not all(isinstance(name, Hashable) for name in ids):
         raise DTypeError("ids are lists or other things that change; expected numbers or texts")
     changes = numpy.flatnonzero(ids[1:] != ids[:-1]) + 1
@@ -203,9 +203,9 @@ def require_increasing(times: Array, offsets: Array, ids: list[Any] | None) -> N
     Raises:
         DataError: The message names the series and the step.
     """
-    missing = _missing(times)
-    if missing.any():
-        row = int(missing.argmax())
+    absent = missing(times)
+    if absent.any():
+        row = int(absent.argmax())
         raise DataError(f"{_where(row, offsets, ids)} has no time ({times[row]}); expected one at every step")
     late = numpy.flatnonzero(times[1:] <= times[:-1]) + 1
     late = late[~numpy.isin(late, offsets)]
@@ -224,7 +224,8 @@ def _where(row: int, offsets: Array, ids: list[Any] | None) -> str:
     return f"step {row - int(offsets[series])} of series {series}{name}"
 
 
-def _missing(values: Array) -> Array:
+def missing(values: Array) -> Array:
+    """Return where there is no value: NaN, NaT, or a null."""
     if values.dtype.kind == "M":
         return numpy.isnat(values)
     if values.dtype.kind in "fc":

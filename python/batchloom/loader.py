@@ -11,6 +11,7 @@ from batchloom.arguments import PAD_SIDE, UNEVEN, choice, shuffled, whole
 from batchloom.cut import Rule, rule
 from batchloom.dataset import TensorDataset
 from batchloom.errors import ArgumentError, StateError
+from batchloom.groups import GroupDataset
 from batchloom.placement import Placement
 from batchloom.plan import Plan
 from batchloom.sequences import SequenceDataset
@@ -18,7 +19,7 @@ from batchloom.views import views
 from batchloom.windows import WindowDataset
 from batchloom.world import is_worker, place
 
-Dataset = TensorDataset | SequenceDataset | WindowDataset
+Dataset = TensorDataset | SequenceDataset | WindowDataset | GroupDataset
 
 # More threads, or more blocks ahead, than any machine has use for.
 MOST = 4096
@@ -105,7 +106,8 @@ class DataLoader:
         if not isinstance(dataset, Dataset):
             kind = f"{type(dataset).__module__}.{type(dataset).__qualname__}"
             raise ArgumentError(
-                f"dataset is a {kind}; expected a TensorDataset, SequenceDataset or WindowDataset of batchloom"
+                f"dataset is a {kind}; expected one of batchloom: a TensorDataset, SequenceDataset, WindowDataset or "
+                "GroupDataset"
             )
         self._dataset = dataset
         self._batching = rule(batch_size, batching)

@@ -1,7 +1,7 @@
 //! `batchloom._native`: the engine for Python. Glue only: it converts, it decides nothing.
 //!
 //! One file a concept: `exchange` borrows and lends arrays by DLPack, `arrow` borrows Arrow lists, `cut`, `dataset`,
-//! `windows`, `plan`, `loader` and `steps` wrap the engine's types, `error` turns its errors into exceptions. What users
+//! `windows`, `groups`, `plan`, `loader` and `steps` wrap the engine's types, `error` turns its errors into exceptions. What users
 //! see is written in Python, beside this folder.
 
 mod arrow;
@@ -9,6 +9,7 @@ mod cut;
 mod dataset;
 mod error;
 mod exchange;
+mod groups;
 mod loader;
 mod plan;
 mod steps;
@@ -25,6 +26,8 @@ mod _native {
     use crate::dataset::{Dataset, Sequences};
     #[pymodule_export]
     use crate::exchange::{Tensor, borrow};
+    #[pymodule_export]
+    use crate::groups::Groups;
     #[pymodule_export]
     use crate::loader::{Batches, Loader, forked};
     #[pymodule_export]

@@ -17,7 +17,7 @@ use batchloom::order::Shuffle;
 use pyo3::exceptions::PyTypeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::{PyDict, PyString, PyTuple};
 
 use crate::cut::{Rule, parse};
 use crate::dataset::Dataset;
@@ -152,14 +152,14 @@ pub(crate) struct Batches {
     process: u32,
 }
 
-/// A key of a batch: its name, what takes its tensor (none for the size of the longest sample), and whether that takes a
-/// DLPack capsule instead.
-type Key = (Py<PyString>, Option<Py<PyAny>>, bool);
+/// A key of a batch: its name (none where batches are tuples), what takes its tensor (none for the size of the longest
+/// sample), and whether that takes a DLPack capsule instead.
+type Key = (Option<Py<PyString>>, Option<Py<PyAny>>, bool);
 
 /// What makes batches of runs.
 #[derive(Debug, FromPyObject)]
 enum Split {
-    /// Where every run is one batch, which becomes a dict: its keys.
+    /// Where every run is one batch, which becomes a dict, or a tuple: its keys.
     Keys(Vec<Key>),
     /// A function that makes a list of batches of a list of runs: of each run the tensors, one a field with a leading
     /// batch dimension, and the size of the longest sample.
@@ -169,7 +169,7 @@ enum Split {
 impl Split {
     fn call(&self, py: Python<'_>, portion: &Portion) -> PyResult<Vec<Py<PyAny>>> {
         match self {
-            Self::Keys(keys) => portion.iter().map(|run| dict(py, keys, run)).collect(),
+            Self::Keys(keys) => portion.iter().map(|run| single(py, keys, run)).collect(),
             Self::Function(function) => {
                 let copy =
                     |tensors: &[Tensor]| tensors.iter().map(|tensor| Tensor(tensor.0.clone())).collect();
@@ -191,21 +191,24 @@ impl Split {
 }
 
 /// The only batch of a run.
-fn dict(py: Python<'_>, keys: &[Key], (tensors, longest): &(Vec<Tensor>, usize)) -> PyResult<Py<PyAny>> {
-    let batch = PyDict::new(py);
+fn single(py: Python<'_>, keys: &[Key], (tensors, longest): &(Vec<Tensor>, usize)) -> PyResult<Py<PyAny>> {
     let mut tensors = tensors.iter();
-    for (name, take, capsule) in keys {
-        let Some(take) = take else {
-            batch.set_item(name, longest)?;
-            continue;
-        };
+    let mut value = |(_, take, capsule): &Key| {
+        let Some(take) = take else { return Ok(longest.into_pyobject(py)?.into_any().unbind()) };
         let tensor = tensors.next().and_then(|tensor| tensor.0.index(0)).map(Tensor);
         let tensor = tensor.ok_or_else(|| LoaderError::new_err("a batch has fewer fields than names"))?;
-        let array = match capsule {
-            true => take.call1(py, (tensor.capsule(py)?,))?,
-            false => take.call1(py, (tensor,))?,
-        };
-        batch.set_item(name, array)?;
+        match capsule {
+            true => take.call1(py, (tensor.capsule(py)?,)),
+            false => take.call1(py, (tensor,)),
+        }
+    };
+    if keys.iter().any(|(name, ..)| name.is_none()) {
+        let values = keys.iter().map(value).collect::<PyResult<Vec<_>>>()?;
+        return Ok(PyTuple::new(py, values)?.into_any().unbind());
+    }
+    let batch = PyDict::new(py);
+    for key in keys {
+        batch.set_item(&key.0, value(key)?)?;
     }
     Ok(batch.into_any().unbind())
 }

@@ -173,8 +173,9 @@ fn picks(dataset: &SequenceDataset, plan: &Plan, parts: &Parts) -> Vec<u32> {
         }
         let key = Key::new(plan.seed(), plan.epoch(), Purpose::Rows { group: sample });
         let permutation = Permutation::new(u64::from(all), &key);
-        // No more than a sample has elements, which are counted in 32 bits.
-        picks.extend((0..taken).map(|place| permutation.get(u64::from(place)) as u32));
+        // Elements of a sample are counted in 32 bits.
+        let pick = |place: u32| u32::try_from(permutation.get(u64::from(place))).unwrap_or(u32::MAX);
+        picks.extend((0..taken).map(pick));
         picks[start..].sort_unstable();
     }
     picks

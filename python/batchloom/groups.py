@@ -1,0 +1,261 @@
+"""Rows that belong together, as those of one query: each group is one sample."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+from batchloom import _native, exchange, frames
+from batchloom.arguments import U32, choice, whole
+from batchloom.errors import ArgumentError, DataError, DTypeError, RangeError
+from batchloom.sequences import is_arrow
+from batchloom.sizes import Sizes, read
+
+Array = numpy.ndarray[Any, Any]
+
+IDS, OFFSETS, MASK = "group_ids", "offsets", "mask"
+
+
+@dataclass(frozen=True)
+class GroupStats:
+    """What groups there are, and what is left out of them."""
+
+    groups: int
+    """Groups."""
+    rows: int
+    """Rows of all groups."""
+    longest: int
+    """Rows of the longest."""
+    longer_groups: int
+    """Groups of more than ``max_rows`` rows, which are truncated or subsampled."""
+    rows_left_out: int
+    """Rows of these that an epoch leaves out."""
+
+
+class GroupDataset:
+    """Rows that belong together: a sample is a whole group, which is never divided between batches.
+
+    ``GroupDataset(group_ids, X, y)`` makes batches that are tuples: ``for group_ids, xb, yb in loader``. A group is all
+    rows of one id, wherever they lie, in their order; groups are numbered as they first appear. A batch of
+    ``batch_size`` groups is
+
+    - *concatenated*: ``group_ids``, ``[rows]``, and the arrays, ``[rows, ...]``, one group after the other;
+    - *padded* (``layout="padded"``): ``group_ids``, ``[groups]``, the arrays, ``[groups, rows, ...]``, with padding
+      after the rows of each group, and last a boolean ``mask``, ``[groups, rows]``: where there are rows.
+
+    With named arrays a batch is a dict, and a concatenated one also holds ``offsets`` (int64, ``[groups + 1]``): group
+    ``k`` of the batch is the rows ``offsets[k]`` to ``offsets[k + 1]``.
+
+    Rules count rows: ``TokenBudget(500)`` makes batches of at most 500 rows (with padding, where there is any),
+    ``Packing`` fills them, ``LengthBuckets`` brings groups of similar size together, ``CostOptimal`` cuts at the least
+    cost, that of padded batches.
+
+    Arrays are borrowed, as for :class:`batchloom.TensorDataset`; those of scipy's sparse kinds are made dense once.
+
+    Args:
+        group_ids: The id of each row: integers of any width, or texts; NumPy, torch, JAX, Arrow, a pandas Series, a
+            list. Of texts, batches hold the numbers of their groups as int64; ``ids`` says which those are.
+        arrays: Arrays with as many rows.
+        layout: ``"concatenated"`` or ``"padded"``.
+        max_rows: The most rows of a group that a batch holds; ``None`` for all.
+        longer: What becomes of longer groups: ``"error"``; ``"truncate"`` takes their first rows; ``"subsample"`` takes
+            rows at random, in order, others in each epoch: a function of seed, epoch and group.
+        named: Arrays by name.
+
+    Raises:
+        ArgumentError: Arrays with and without names are mixed, or a name that batches use themselves.
+        DataError: Ids and arrays of different lengths; an id that is missing; a group longer than ``max_rows``.
+        DTypeError: Ids that are no integers or texts; an element type that cannot be moved as bytes.
+        DeviceError: A tensor on another device than the CPU.
+    """
+
+    def __init__(
+        self,
+        group_ids: Any,
+        /,
+        *arrays: Any,
+        layout: str = "concatenated",
+        max_rows: int | None = None,
+        longer: str = "error",
+        **named: Any,
+    ) -> None:
+        if arrays and named:
+            raise ArgumentError("arrays with and without names are mixed; expected all of one kind")
+        for name in named:
+            if name in (IDS, OFFSETS, MASK):
+                raise ArgumentError(f"an array is named {name}, which batches use themselves; expected another name")
+        self._named = bool(named)
+        self._options: dict[str, Any] = {
+            "layout": choice("layout", layout, ("concatenated", "padded")),
+            "max_rows": None if max_rows is None else whole("max_rows", max_rows, least=1, most=U32),
+            "longer": choice("longer", longer, ("error", "truncate", "subsample")),
+        }
+        self._group_ids = group_ids
+        ids, self._names = _ids(group_ids)
+        arrays = tuple(named.values()) if named else arrays
+        labels = tuple(named) if named else tuple(str(place) for place in range(len(arrays)))
+        self._fields = [exchange.Field(label, _dense(array)) for label, array in zip(labels, arrays, strict=True)]
+        self._set_up(ids)
+
+    def _set_up(self, ids: Any) -> None:
+        """Find the groups, and what batches hold: first the ids."""
+        codes = numpy.ascontiguousarray(_plain(ids), numpy.int64)
+        groups = _native.Groups(_native.borrow(codes, IDS))
+        self._offsets: Array = numpy.from_dlpack(groups.offsets())
+        order = groups.order()
+        self._order: Array | None = None if order is None else numpy.from_dlpack(order)
+        padded = self._options["layout"] == "padded"
+        if padded:
+            firsts = self._offsets[:-1]
+            ids = _rows(ids, firsts if self._order is None else self._order[firsts])
+        self._ids = exchange.Field(IDS, ids)
+        fields = [(IDS, self._ids.tensor, padded), *((field.label, field.tensor, False) for field in self._fields)]
+        options = (self._options["layout"], self._options["max_rows"], self._options["longer"])
+        self._engine = groups.dataset(fields, *options, self._named)
+
+    @property
+    def sizes(self) -> Sizes:
+        """The rows that batches take of each group: what plans sort, count and budget by."""
+        return read(self._engine.sizes())
+
+    @property
+    def offsets(self) -> Array:
+        """Where each group begins when rows are in the order of groups, and where the last one ends; int64."""
+        return self._offsets
+
+    @property
+    def ids(self) -> list[Any] | None:
+        """The text that stands for each group, where ids are texts."""
+        return self._names
+
+    @property
+    def fields(self) -> tuple[Any, ...]:
+        """The arrays, as they were given."""
+        return tuple(field.array for field in self._fields)
+
+    def __len__(self) -> int:
+        """Return the number of groups."""
+        return len(self._offsets) - 1
+
+    def __getitem__(self, sample: int) -> Any:
+        """Return all rows of one group: its id and the arrays as a tuple, or a dict where they are named."""
+        number = operator.index(sample)
+        if not -len(self) <= number < len(self):
+            raise RangeError(f"group {number} is outside the dataset; expected 0 <= group < {len(self)}")
+        places = slice(*self._offsets[number % len(self) :][:2].tolist())
+        rows = places if self._order is None else self._order[places]
+        padded = self._options["layout"] == "padded"
+        found = [self._ids.row(number % len(self)) if padded else _rows(self._ids.array, rows)]
+        found += [_rows(field.array, rows) for field in self._fields]
+        return (
+            dict(zip((IDS, *(field.label for field in self._fields)), found, strict=True))
+            if self._named
+            else tuple(found)
+        )
+
+    def stats(self) -> GroupStats:
+        """Return what groups there are, and what ``max_rows`` leaves out of them."""
+        lengths = numpy.diff(self._offsets)
+        left_out = lengths - self.sizes
+        return GroupStats(
+            groups=len(self),
+            rows=int(self._offsets[-1]),
+            longest=int(lengths.max()),
+            longer_groups=int((left_out > 0).sum()),
+            rows_left_out=int(left_out.sum()),
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        arrays = {field.label: field.array for field in self._fields}
+        return _rebuild, (type(self), self._group_ids, arrays, self._named, self._options)
+
+    def __repr__(self) -> str:
+        fields = ", ".join(map(repr, self._fields))
+        return f"GroupDataset({fields}; {int(self._offsets[-1])} rows in {len(self)} groups)"
+
+    def _native_dataset(self) -> _native.Dataset:
+        return self._engine
+
+    def _check(self) -> None:
+        """Raise if an array no longer is where it was borrowed."""
+        for field in (self._ids, *self._fields):
+            field.check()
+
+    def _pad_values(self, pad_value: Any) -> list[tuple[str, bytes]]:
+        """The bytes of one element of padding, for each array where that is not zeros."""
+        fields = {field.label: field for field in self._fields}
+        if not isinstance(pad_value, dict):
+            if type(pad_value) is int and pad_value == 0:
+                return []
+            pad_value = dict.fromkeys(fields, pad_value)
+        for name in pad_value:
+            if name not in fields:
+                raise ArgumentError(f"pad_value names {name!r}; expected one of {', '.join(map(repr, fields))}")
+        return [(name, exchange.element(name, fields[name].dtype, value)) for name, value in pad_value.items()]
+
+    def _split(self, output: str | None, names: Sequence[str]) -> exchange.Split:
+        known = {field.label: field for field in (self._ids, *self._fields)}
+        frameworks = [
+            output or known.get(name, self._fields[0] if self._fields else self._ids).framework for name in names
+        ]
+        for name, field in known.items():
+            exchange.require(output or field.framework, field.dtype, name)
+        return exchange.single(tuple(names) if self._named else (None,) * len(names), frameworks)
+
+
+def _ids(group_ids: Any) -> tuple[Any, list[Any] | None]:
+    """Return ids as an array of integers, and the texts that these stand for, where they do."""
+    if not hasattr(group_ids, "__dlpack__") or is_arrow(group_ids):
+        group_ids = frames.plain(group_ids, IDS)
+    array = _plain(group_ids)
+    if array.ndim != 1:
+        raise DataError(f"{IDS} have shape {array.shape}; expected one id for each row")
+    if not len(array):
+        raise DataError(f"{IDS} are empty; expected at least one row")
+    if array.dtype.kind in "biu":
+        return group_ids, None
+    absent = frames.missing(array)
+    if absent.any():
+        raise DataError(f"row {int(absent.argmax())} has no id; expected one in every row")
+    if array.dtype.kind == "f" and (array == numpy.floor(array)).all() and (abs(array) < 2**63).all():
+        return array.astype(numpy.int64), None
+    if array.dtype.kind == "O" and not all(isinstance(name, str | int | bytes) for name in array):
+        raise DTypeError(f"{IDS} hold other things than integers and texts; expected these")
+    if array.dtype.kind not in "OUST":
+        raise DTypeError(f"{IDS} have type {array.dtype}; expected integers or texts")
+    numbers: dict[Any, int] = {}
+    codes = numpy.fromiter((numbers.setdefault(name, len(numbers)) for name in array.tolist()), numpy.int64, len(array))
+    return codes, list(numbers)
+
+
+def _plain(array: Any) -> Array:
+    """Return an array of any framework as NumPy has it, over the same memory where it can."""
+    if isinstance(array, numpy.ndarray):
+        return array
+    return numpy.from_dlpack(exchange.Field(IDS, array).tensor)
+
+
+def _dense(array: Any) -> Any:
+    """Return an array for one of scipy's sparse kinds, or for an Arrow column."""
+    if hasattr(array, "toarray") and hasattr(array, "nnz"):
+        return array.toarray()
+    return frames.plain(array, "an array") if is_arrow(array) and not hasattr(array, "__dlpack__") else array
+
+
+def _rows(array: Any, rows: Any) -> Any:
+    """Return some rows of an array, as one of its own."""
+    if isinstance(rows, numpy.ndarray) and hasattr(array, "index_select"):
+        import torch
+
+        return array[torch.from_numpy(rows)]
+    found = array[rows]
+    return found if isinstance(rows, numpy.ndarray) else exchange.owned(found, IDS)
+
+
+def _rebuild(
+    kind: type[GroupDataset], group_ids: Any, arrays: dict[str, Any], named: bool, options: dict[str, Any]
+) -> GroupDataset:
+    return kind(group_ids, **arrays, **options) if named else kind(group_ids, *arrays.values(), **options)
