@@ -114,6 +114,8 @@ def _series(label: str, data: Any) -> tuple[Any, Array]:
                 "expected the same"
             )
         first, end = int(found.offsets[0]), int(found.offsets[-1])
+        if first == 0 and end == len(found.values.tensor):
+            return found.values.array, found.offsets
         return found.values.slice(first, end), found.offsets - first
     if is_arrow(data):
         data = frames.plain(data, label)
