@@ -121,7 +121,7 @@ def _before_number(times: Array, end: Any) -> int:
     if isinstance(end, str | bool) or end != end:
         raise ValueError("it is none")
     if times.dtype.kind == "f":
-        return int(numpy.searchsorted(times, float(end)))
+        return int(numpy.searchsorted(times, times.dtype.type(end)))
     if math.isinf(end):
         return len(times) if end > 0 else 0
     limits, first = numpy.iinfo(times.dtype), math.ceil(end)
