@@ -314,6 +314,26 @@ pub enum Error {
         /// The limit.
         max_rows: u32,
     },
+    /// Tokens that make no stream.
+    #[error("{reason}")]
+    Corpus {
+        /// What was found and expected.
+        reason: String,
+    },
+    /// A stream without a whole piece.
+    #[error("the stream has {tokens} tokens; expected at least one more than seq_len, which is {seq_len}")]
+    StreamTooShort {
+        /// Its tokens, those between documents included.
+        tokens: u64,
+        /// Tokens of a piece.
+        seq_len: usize,
+    },
+    /// Options that do not go with rows of a stream that go on.
+    #[error("{reason}")]
+    Continuous {
+        /// What was found and expected.
+        reason: String,
+    },
     /// Groups stay whole.
     #[error("{reason}")]
     WholeGroups {
@@ -477,6 +497,7 @@ impl Error {
             | Self::WindowShape { .. }
             | Self::Parts { .. }
             | Self::WholeGroups { .. }
+            | Self::Continuous { .. }
             | Self::AllDropped { .. }
             | Self::NotPositive { .. }
             | Self::Multiple { .. }
@@ -508,6 +529,8 @@ impl Error {
             | Self::NotVariable
             | Self::SeriesTooShort { .. }
             | Self::GroupTooLong { .. }
+            | Self::Corpus { .. }
+            | Self::StreamTooShort { .. }
             | Self::NoWindows { .. }
             | Self::Layout { .. }
             | Self::Shape { .. } => Kind::Data,

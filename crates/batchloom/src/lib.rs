@@ -52,7 +52,7 @@ pub mod order;
 pub mod plan;
 pub mod tensor;
 
-pub use dataset::{GroupDataset, SequenceDataset, TensorDataset, WindowDataset};
+pub use dataset::{GroupDataset, SequenceDataset, TensorDataset, TokenDataset, WindowDataset};
 pub use error::{Error, Kind, Result};
 pub use loader::Loader;
 pub use plan::Plan;

@@ -9,7 +9,7 @@ const MAY_USE: [(&str, &[&str]); 8] = [
     ("deal", &["order"]),
     ("plan", &["order", "cut", "deal"]),
     ("tensor", &[]),
-    ("dataset", &["tensor", "cut"]),
+    ("dataset", &["tensor", "cut", "order"]),
     ("form", &["tensor", "dataset"]),
     ("loader", &["tensor", "dataset", "form", "plan", "cut", "deal", "order"]),
 ];

@@ -17,4 +17,5 @@ mod resume;
 mod rules;
 mod sequences;
 mod threads;
+mod tokens;
 mod windows;

@@ -3,6 +3,7 @@
 mod groups;
 mod sequences;
 mod tensors;
+mod tokens;
 mod window_shape;
 mod windows;
 
@@ -10,6 +11,8 @@ pub use groups::{GroupDataset, GroupDatasetBuilder, GroupLayout, Groups, Longer}
 pub(crate) use sequences::Field;
 pub use sequences::{SequenceDataset, SequenceDatasetBuilder, Sequences};
 pub use tensors::TensorDataset;
+pub(crate) use tokens::{Passage, Pieces};
+pub use tokens::{TokenDataset, TokenExtras, TokenMode};
 pub use window_shape::{Anchor, Short, Weights, WindowShape};
 pub(crate) use windows::{Span, Windows};
 pub use windows::{WindowCounts, WindowDataset};
@@ -28,6 +31,8 @@ pub enum Dataset {
     Windows(WindowDataset),
     /// Rows that belong together.
     Groups(GroupDataset),
+    /// Pieces of a stream of tokens.
+    Tokens(TokenDataset),
 }
 
 impl Dataset {
@@ -38,6 +43,7 @@ impl Dataset {
             Self::Sequences(dataset) => dataset.len(),
             Self::Windows(dataset) => dataset.len(),
             Self::Groups(dataset) => dataset.len(),
+            Self::Tokens(dataset) => dataset.len(),
         }
     }
 
@@ -54,7 +60,7 @@ impl Dataset {
     /// What a plan has to know of the samples' sizes; none where they all count the same.
     pub fn sizes(&self) -> Option<Sizes> {
         match self {
-            Self::Tensors(_) | Self::Windows(_) => None,
+            Self::Tensors(_) | Self::Windows(_) | Self::Tokens(_) => None,
             Self::Sequences(dataset) => Some(dataset.sizes().clone()),
             Self::Groups(dataset) => Some(dataset.sizes().clone()),
         }
@@ -76,6 +82,12 @@ impl From<SequenceDataset> for Dataset {
 impl From<GroupDataset> for Dataset {
     fn from(dataset: GroupDataset) -> Self {
         Self::Groups(dataset)
+    }
+}
+
+impl From<TokenDataset> for Dataset {
+    fn from(dataset: TokenDataset) -> Self {
+        Self::Tokens(dataset)
     }
 }
 

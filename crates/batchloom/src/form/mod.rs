@@ -9,6 +9,7 @@ mod members;
 mod pack;
 mod pad;
 mod stack;
+mod tokens;
 mod window;
 
 use std::ops::Range;
@@ -21,6 +22,7 @@ pub(crate) use pad::Pad;
 pub use pad::PadSide;
 pub(crate) use stack::Slots;
 use stack::stack;
+pub(crate) use tokens::{Tokens, What};
 pub(crate) use window::Window;
 
 use crate::DType;
@@ -36,6 +38,8 @@ pub(crate) enum Form {
     Window(Window),
     /// Which steps of input of each window exist: `[samples, steps]`.
     WindowMask(Arc<Windows>, usize),
+    /// What is said of each token of pieces of a stream: `[samples, seq_len]`.
+    Tokens(Tokens),
     /// Each sample padded to the union: `[samples, ..union, ..inner]`.
     Pad(Pad),
     /// Whether an element is data: `[samples, ..union]`.
@@ -76,6 +80,7 @@ impl Form {
             Self::Pad(pad) => pad.sequences.values().dtype(),
             Self::Pack(sequences) => sequences.values().dtype(),
             Self::Window(window) => window.span.values.dtype(),
+            Self::Tokens(tokens) => tokens.dtype(),
             Self::Mask(_) | Self::WindowMask(..) => DType::Bool,
             Self::Lengths | Self::Index | Self::Offsets | Self::Positions | Self::Labels(_) => DType::I64,
             Self::Boundaries | Self::Segments => DType::I32,
@@ -89,6 +94,7 @@ impl Form {
             Self::Stack(source) => [&[samples], source.shape.as_slice()].concat(),
             Self::Window(window) => [&[samples, window.span.len], &window.span.values.shape()[1..]].concat(),
             Self::WindowMask(_, input_len) => vec![samples, *input_len],
+            Self::Tokens(tokens) => vec![samples, tokens.pieces.len()],
             Self::Pad(pad) => [&[samples], pad.shape(members).as_slice()].concat(),
             Self::Mask(_) => [&[samples], members.union.as_slice()].concat(),
             Self::Lengths if members.union.len() > 1 => vec![samples, members.union.len()],
@@ -119,6 +125,7 @@ impl Form {
         match self {
             Self::Stack(source) => stack(&source.bytes, &source.rows, samples, target, slots),
             Self::Window(window) => window.gather(samples, target, slots),
+            Self::Tokens(tokens) => tokens.gather(samples, target, slots),
             Self::WindowMask(windows, input_len) => window::mask(windows, *input_len, samples, target, slots),
             _ => {}
         }
@@ -127,7 +134,7 @@ impl Form {
     /// Fills the parts of `range` of the members.
     pub(crate) fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) {
         match self {
-            Self::Stack(_) | Self::Window(_) | Self::WindowMask(..) => {
+            Self::Stack(_) | Self::Window(_) | Self::WindowMask(..) | Self::Tokens(_) => {
                 let slots = Slots { batch: range.len(), stride: target.len() };
                 self.gather(&members.samples[range], target, slots);
             }

@@ -10,7 +10,7 @@ use super::fields::{Fields, Padding};
 use super::pool::Pool;
 use super::worker::Probe;
 use crate::cut::Rule;
-use crate::dataset::Dataset;
+use crate::dataset::{Dataset, TokenDataset};
 use crate::deal::Uneven;
 use crate::form::PadSide;
 use crate::order::Shuffle;
@@ -29,6 +29,7 @@ pub struct LoaderBuilder {
     dataset: Dataset,
     plan: PlanBuilder,
     padding: Padding,
+    shuffle_documents: bool,
     rank: u32,
     threads: Option<usize>,
     prefetch: usize,
@@ -46,6 +47,7 @@ impl LoaderBuilder {
             dataset,
             plan,
             padding: Padding::default(),
+            shuffle_documents: false,
             rank: 0,
             threads: None,
             prefetch: 2,
@@ -114,6 +116,12 @@ impl LoaderBuilder {
         self
     }
 
+    /// Whether the documents of a stream of tokens come in a random order of their own in each epoch. Default: no.
+    pub fn shuffle_documents(mut self, shuffle_documents: bool) -> Self {
+        self.shuffle_documents = shuffle_documents;
+        self
+    }
+
     /// Which of `world` processes this is. Default: 0 of 1.
     pub fn rank(mut self, rank: u32, world: u32) -> Self {
         self.rank = rank;
@@ -158,8 +166,24 @@ impl LoaderBuilder {
     /// # Errors
     /// Those of [`PlanBuilder::build`], and [`Error::Rank`], [`Error::Threads`], [`Error::Prefetch`],
     /// [`Error::BatchTooLarge`]; of sequences, [`Error::ForeignSizes`], [`Error::NotPackable`], [`Error::Labels`],
-    /// [`Error::PadValue`] and [`Error::DuplicateField`].
-    pub fn build(self) -> Result<Loader> {
+    /// [`Error::PadValue`] and [`Error::DuplicateField`]; of streams, [`Error::Continuous`].
+    pub fn build(mut self) -> Result<Loader> {
+        let rows = match &self.dataset {
+            Dataset::Tokens(dataset) => {
+                if dataset.is_empty() {
+                    let (tokens, seq_len) = (dataset.stream_len(), dataset.seq_len());
+                    return Err(Error::StreamTooShort { tokens, seq_len });
+                }
+                let rows = rows_of(dataset, &self.plan)?;
+                let content = dataset.content(rows.map(|(rows, _)| rows), self.shuffle_documents);
+                self.plan = self.plan.content(content);
+                rows
+            }
+            _ => None,
+        };
+        if let Some((rows, steps)) = rows {
+            self.plan = self.plan.samples(rows * steps);
+        }
         let plan = self.plan.build()?;
         if self.rank >= plan.world() {
             return Err(Error::Rank { rank: self.rank, world: plan.world() });
@@ -172,7 +196,10 @@ impl LoaderBuilder {
         if self.prefetch == 0 {
             return Err(Error::Prefetch);
         }
-        let fields = Fields::new(&self.dataset, plan.rule(), &self.padding)?;
+        let fields = match &self.dataset {
+            Dataset::Tokens(dataset) => Fields::streamed(dataset, rows, self.shuffle_documents),
+            dataset => Fields::new(dataset, plan.rule(), &self.padding)?,
+        };
         // What cannot be laid out is better known now.
         BlockLayout::new(&fields, &plan, self.rank, 0, self.block_bytes)?;
         Ok(Loader {
@@ -191,6 +218,35 @@ impl LoaderBuilder {
     fn plan(mut self, change: impl FnOnce(PlanBuilder) -> PlanBuilder) -> Self {
         self.plan = change(self.plan);
         self
+    }
+}
+
+/// Of a stream whose rows go on: how many rows, and how many pieces each has.
+fn rows_of(dataset: &TokenDataset, plan: &PlanBuilder) -> Result<Option<(u64, u64)>> {
+    if !dataset.is_continuous() {
+        return Ok(None);
+    }
+    let refused = |reason: String| Err(Error::Continuous { reason });
+    let Some(rows) = plan.samples_in_step() else {
+        return refused(
+            "rows of a stream that go on need batches of equal size; expected FixedSize".to_owned(),
+        );
+    };
+    if plan.shuffled() != Shuffle::Nothing {
+        let shuffle = plan.shuffled().name();
+        return refused(format!(
+            "shuffle is {shuffle:?}, but rows of a stream go on; expected documents alone"
+        ));
+    }
+    match dataset.steps(rows) {
+        0 => {
+            let (tokens, seq_len) = (dataset.stream_len(), dataset.seq_len());
+            refused(format!(
+                "the stream has {tokens} tokens, too few for {rows} rows of {seq_len} and a label; expected fewer or \
+                 shorter rows"
+            ))
+        }
+        steps => Ok(Some((rows, steps))),
     }
 }
 

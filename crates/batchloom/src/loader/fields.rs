@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use crate::cut::Rule;
-use crate::dataset::{Dataset, Field, GroupDataset, SequenceDataset, Sequences, Span, WindowDataset};
-use crate::form::{Form, Labels, Members, Pad, PadSide, Source, Window, is_integer};
-use crate::order::{Key, Permutation, Purpose};
+use crate::dataset::{
+    Dataset, Field, GroupDataset, Pieces, SequenceDataset, Sequences, Span, TokenDataset, WindowDataset,
+};
+use crate::form::{Form, Labels, Members, Pad, PadSide, Source, Tokens, What, Window, is_integer};
+use crate::order::{Key, Order, Permutation, Purpose};
 use crate::plan::Parts;
 use crate::{Error, Plan, Result, Tensor, TensorDataset};
 
@@ -16,6 +18,8 @@ pub(super) struct Fields {
     pub(super) forms: Vec<Form>,
     /// Where samples have sizes: what makes members of the parts that a plan names.
     pub(super) ragged: Option<Ragged>,
+    /// Where documents are shuffled anew for each epoch: what they are.
+    documents: Option<(TokenDataset, Option<(u64, u64)>)>,
 }
 
 /// How samples are padded.
@@ -43,7 +47,40 @@ impl Fields {
             Dataset::Sequences(dataset) => Self::ragged(dataset, rule, padding),
             Dataset::Windows(dataset) => Ok(Self::windowed(dataset)),
             Dataset::Groups(dataset) => Self::grouped(dataset, rule, padding),
+            Dataset::Tokens(dataset) => Ok(Self::streamed(dataset, None, false)),
         }
+    }
+
+    /// The fields of pieces of a stream; of `rows` that go on, which each have so many pieces.
+    pub(super) fn streamed(dataset: &TokenDataset, rows: Option<(u64, u64)>, shuffles: bool) -> Self {
+        let documents = shuffles.then(|| (dataset.clone(), rows));
+        Self { documents, ..Self::of_stream(dataset, rows, None) }
+    }
+
+    fn of_stream(dataset: &TokenDataset, rows: Option<(u64, u64)>, order: Option<Order>) -> Self {
+        let pieces = Pieces { stream: Arc::new(dataset.stream(order)), rows };
+        let extras = dataset.extra();
+        let fields = [
+            ("input_ids", What::Inputs, true),
+            ("labels", What::Labels, true),
+            ("position_ids", What::Positions, extras.position_ids),
+            ("segment_ids", What::Segments, extras.segment_ids),
+            ("resets", What::Resets, extras.resets),
+        ];
+        let fields = fields.into_iter().filter(|&(.., wanted)| wanted);
+        let form = |(name, what, _): (&str, What, bool)| {
+            (name.to_owned(), Form::Tokens(Tokens { pieces: pieces.clone(), what }))
+        };
+        let (names, forms): (Vec<_>, Vec<_>) = fields.map(form).unzip();
+        Self { names: names.into(), forms, ragged: None, documents: None }
+    }
+
+    /// The fields in the epoch of `plan`.
+    pub(super) fn at(this: &Arc<Self>, plan: &Plan) -> Arc<Self> {
+        let Some((dataset, rows)) = &this.documents else { return Arc::clone(this) };
+        let key = Key::new(plan.seed(), plan.epoch(), Purpose::Documents);
+        let order = Order::new(dataset.document_count(), Some(&key));
+        Arc::new(Self::of_stream(dataset, *rows, Some(order)))
     }
 
     fn stacked(dataset: &TensorDataset) -> Self {
@@ -51,7 +88,7 @@ impl Fields {
             let shape = field.shape()[1..].to_vec();
             Form::Stack(Source { rows, bytes: field.bytes().clone(), dtype: field.dtype(), shape })
         });
-        Self { names: dataset.names().into(), forms: forms.collect(), ragged: None }
+        Self { names: dataset.names().into(), forms: forms.collect(), ragged: None, documents: None }
     }
 
     fn windowed(dataset: &WindowDataset) -> Self {
@@ -63,7 +100,7 @@ impl Fields {
             forms.push(Form::WindowMask(Arc::clone(windows), dataset.shape().input_len));
             names.push("mask".to_owned());
         }
-        Self { names: names.into(), forms, ragged: None }
+        Self { names: names.into(), forms, ragged: None, documents: None }
     }
 
     fn ragged(dataset: &SequenceDataset, rule: &Rule, padding: &Padding) -> Result<Self> {
@@ -122,7 +159,7 @@ impl Fields {
         let repeated = names.iter().enumerate().find(|(place, name)| names[..*place].contains(name));
         match repeated {
             Some((_, name)) => Err(Error::DuplicateField { name: name.clone() }),
-            None => Ok(Self { names: names.into(), forms, ragged: Some(ragged) }),
+            None => Ok(Self { names: names.into(), forms, ragged: Some(ragged), documents: None }),
         }
     }
 

@@ -131,7 +131,7 @@ impl Loader {
         plan.require_steps()?;
         let delivery = Delivery::new(plan.steps_of(self.rank));
         let job = Job {
-            fields: Arc::clone(&self.fields),
+            fields: Fields::at(&self.fields, &plan),
             plan: plan.clone(),
             rank: self.rank,
             block_bytes,

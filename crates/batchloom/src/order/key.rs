@@ -21,6 +21,8 @@ pub enum Purpose {
     },
     /// The order of batches that are runs of neighbours.
     Runs,
+    /// The order of documents in a stream.
+    Documents,
     /// Which rows of a group are taken, where it has too many.
     Rows {
         /// Which group.
@@ -36,13 +38,14 @@ impl Purpose {
             Self::Batches { .. } => 2,
             Self::Runs => 3,
             Self::Rows { .. } => 4,
+            Self::Documents => 5,
         }
     }
 
     /// Which of the shuffles for this purpose.
     fn number(self) -> u64 {
         match self {
-            Self::Samples | Self::Runs => 0,
+            Self::Samples | Self::Runs | Self::Documents => 0,
             Self::Batches { pool } => pool,
             Self::Rows { group } => group,
         }

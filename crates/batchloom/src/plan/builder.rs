@@ -23,6 +23,7 @@ pub struct PlanBuilder {
     balance: bool,
     largest_first: bool,
     concatenated: bool,
+    content: Option<String>,
     epoch: u64,
     world: u32,
 }
@@ -40,6 +41,7 @@ impl PlanBuilder {
             balance: false,
             largest_first: false,
             concatenated: false,
+            content: None,
             epoch: 0,
             world: 1,
         }
@@ -107,6 +109,30 @@ impl PlanBuilder {
         self
     }
 
+    /// A name for what samples are made of, where their number and sizes do not say it: part of the fingerprint.
+    pub(crate) fn content(mut self, content: String) -> Self {
+        self.content = Some(content);
+        self
+    }
+
+    /// Another number of samples.
+    pub(crate) fn samples(mut self, samples: u64) -> Self {
+        self.samples = samples;
+        self
+    }
+
+    /// Samples of all ranks at a step, where all batches have as many.
+    pub(crate) fn samples_in_step(&self) -> Option<u64> {
+        let rule = self.rule.as_ref().ok()?;
+        let batch_size = rule.batch_size().filter(|_| !rule.sorts())?;
+        batch_size.checked_mul(u64::from(self.world))
+    }
+
+    /// What is in random order.
+    pub(crate) fn shuffled(&self) -> Shuffle {
+        self.shuffle
+    }
+
     /// Which epoch. Default: 0.
     pub fn epoch(mut self, epoch: u64) -> Self {
         self.epoch = epoch;
@@ -147,6 +173,7 @@ impl PlanBuilder {
             balance: self.balance && self.sizes.is_some(),
             largest_first: self.largest_first && self.sizes.is_some(),
             concatenated: self.concatenated,
+            content: self.content,
             sizes: self.sizes,
         };
         check_sizes(&recipe)?;

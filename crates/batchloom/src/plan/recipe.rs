@@ -25,6 +25,8 @@ pub(super) struct Recipe {
     pub(super) largest_first: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) concatenated: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) content: Option<String>,
 }
 
 impl Recipe {

@@ -1,0 +1,246 @@
+//! Pieces of a stream against the stream itself, made the slow way: every token an input once, its label the token
+//! after it, documents whole and in the order of the epoch, and rows that go on.
+
+use std::collections::HashMap;
+
+use batchloom::dataset::{TokenExtras, TokenMode};
+use batchloom::loader::Batch;
+use batchloom::{DType, Error, Loader, Tensor, TokenDataset};
+use proptest::prelude::*;
+
+const SEPARATOR: i64 = -7;
+
+#[derive(Debug, Clone)]
+struct Corpus {
+    lengths: Vec<usize>,
+    separated: bool,
+    kind: DType,
+}
+
+/// A token of the stream: its value, its document, and whether that begins with it.
+type Token = (i64, usize, bool);
+
+impl Corpus {
+    fn offsets(&self) -> Vec<i64> {
+        let ends = self.lengths.iter().scan(0, |end, &length| {
+            *end += length as i64;
+            Some(*end)
+        });
+        [0].into_iter().chain(ends).collect()
+    }
+
+    fn tokens(&self) -> Tensor {
+        let total: usize = self.lengths.iter().sum();
+        match self.kind {
+            DType::U8 => Tensor::from_vec((0..total).map(|token| (token % 251) as u8).collect(), &[total]),
+            DType::U16 => Tensor::from_vec((0..total).map(|token| token as u16).collect(), &[total]),
+            DType::U32 => Tensor::from_vec((0..total).map(|token| token as u32).collect(), &[total]),
+            DType::I32 => Tensor::from_vec((0..total).map(|token| token as i32).collect(), &[total]),
+            _ => Tensor::from_vec((0..total).map(|token| token as i64).collect(), &[total]),
+        }
+        .unwrap()
+    }
+
+    /// The stream of the documents in this order.
+    fn stream(&self, order: &[usize]) -> Vec<Token> {
+        let offsets = self.offsets();
+        let value = |token: i64| if self.kind == DType::U8 { token % 251 } else { token };
+        let mut stream = Vec::new();
+        for (place, &document) in order.iter().enumerate() {
+            let (start, end) = (offsets[document], offsets[document + 1]);
+            stream.extend((start..end).map(|token| (value(token), document, token == start)));
+            if self.separated && place + 1 < order.len() {
+                stream.push((SEPARATOR, document, start == end));
+            }
+        }
+        stream
+    }
+
+    fn dataset(&self, seq_len: usize, mode: TokenMode) -> batchloom::Result<TokenDataset> {
+        let offsets = self.offsets();
+        let documents = Tensor::from_vec(offsets.clone(), &[offsets.len()])?;
+        let extras = TokenExtras { position_ids: true, segment_ids: true, resets: true };
+        let dataset = TokenDataset::new(self.tokens(), seq_len)?.mode(mode).extras(extras);
+        let dataset = if self.separated { dataset.separator(SEPARATOR) } else { dataset };
+        dataset.documents(documents)
+    }
+}
+
+fn corpus() -> impl Strategy<Value = Corpus> {
+    let kinds =
+        prop_oneof![Just(DType::U8), Just(DType::U16), Just(DType::U32), Just(DType::I32), Just(DType::I64)];
+    (prop::collection::vec(prop_oneof![0_usize..4, 0_usize..30], 1..60), any::<bool>(), kinds)
+        .prop_filter("two tokens", |(lengths, ..)| lengths.iter().sum::<usize>() > 1)
+        .prop_map(|(lengths, separated, kind)| Corpus { lengths, separated, kind })
+}
+
+fn longs(batch: &Batch, field: &str) -> Vec<i64> {
+    batch.field(field).unwrap().as_slice::<i64>().unwrap().to_vec()
+}
+
+fn flags(batch: &Batch) -> Vec<bool> {
+    let resets = batch.field("resets").unwrap();
+    let start = resets.layout().offset();
+    resets.bytes()[start..start + resets.layout().elements()].iter().map(|&byte| byte == 1).collect()
+}
+
+/// What a piece of the stream has to say: inputs, labels, positions, segments, resets.
+fn expected(piece: &[Token], after: i64) -> (Vec<i64>, Vec<i64>, Vec<i64>, Vec<i32>, Vec<bool>) {
+    let inputs: Vec<i64> = piece.iter().map(|token| token.0).collect();
+    let labels = inputs[1..].iter().copied().chain([after]).collect();
+    let (mut positions, mut segments) = (Vec::new(), Vec::new());
+    for (place, token) in piece.iter().enumerate() {
+        let same = place > 0 && piece[place - 1].1 == token.1;
+        positions.push(if same { positions[place - 1] + 1 } else { 0 });
+        segments.push(if place == 0 { 0 } else { segments[place - 1] + i32::from(!same) });
+    }
+    (inputs, labels, positions, segments, piece.iter().map(|token| token.2).collect())
+}
+
+/// Finds the order of documents in an epoch from where they begin; those without a token may be anywhere.
+fn check(
+    batch: &Batch,
+    place: usize,
+    seq_len: usize,
+    piece: &[Token],
+    after: i64,
+) -> Result<(), TestCaseError> {
+    let (inputs, labels, positions, segments, resets) = expected(piece, after);
+    let range = place * seq_len..(place + 1) * seq_len;
+    prop_assert_eq!(&longs(batch, "input_ids")[range.clone()], &inputs[..]);
+    prop_assert_eq!(&longs(batch, "labels")[range.clone()], &labels[..]);
+    prop_assert_eq!(&longs(batch, "position_ids")[range.clone()], &positions[..]);
+    let found = batch.field("segment_ids").unwrap().as_slice::<i32>().unwrap();
+    prop_assert_eq!(&found[range.clone()], &segments[..]);
+    prop_assert_eq!(&flags(batch)[range], &resets[..]);
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn pieces_are_the_stream(corpus in corpus(), seq_len in 1_usize..20, batch_size in 1_u64..6, shuffle in any::<bool>()) {
+        let order: Vec<usize> = (0..corpus.lengths.len()).collect();
+        let stream = corpus.stream(&order);
+        let dataset = corpus.dataset(seq_len, TokenMode::Chunk).unwrap();
+        prop_assert_eq!(dataset.len(), (stream.len() - 1) / seq_len);
+        let loader = match Loader::builder(dataset).batch_size(batch_size).shuffle(shuffle).build() {
+            Ok(loader) => loader,
+            Err(error) => {
+                prop_assert!(matches!(error, Error::StreamTooShort { .. }), "{error}");
+                prop_assert!(stream.len() < seq_len + 1);
+                return Ok(());
+            }
+        };
+        let (plan, mut seen) = (loader.plan(0), 0);
+        for (step, batch) in (0..).zip(loader.iter().unwrap()) {
+            let batch = batch.unwrap();
+            for (place, &piece) in plan.indices(step, 0).unwrap().iter().enumerate() {
+                let start = piece as usize * seq_len;
+                check(&batch, place, seq_len, &stream[start..start + seq_len], stream[start + seq_len].0)?;
+                seen += 1;
+            }
+        }
+        prop_assert_eq!(seen, (stream.len() - 1) / seq_len);
+    }
+
+    /// Shuffled, the stream is some order of the documents, each whole: another in each epoch, the same each time, and
+    /// whatever the batches.
+    #[test]
+    fn documents_are_shuffled_whole(lengths in prop::collection::vec(0_usize..30, 20..60), separated in any::<bool>(), seed in any::<u64>()) {
+        let corpus = Corpus { lengths, separated, kind: DType::U16 };
+        let read = |seq_len: usize, batch_size: u64, epoch: u64| {
+            let dataset = corpus.dataset(seq_len, TokenMode::Chunk).unwrap();
+            let loader = Loader::builder(dataset).batch_size(batch_size).shuffle_documents(true).seed(seed).build().unwrap();
+            loader.set_epoch(epoch);
+            let mut stream = Vec::new();
+            for batch in &loader {
+                stream.extend(longs(&batch.unwrap(), "input_ids"));
+            }
+            stream
+        };
+        let total: usize = corpus.stream(&(0..corpus.lengths.len()).collect::<Vec<_>>()).len();
+        prop_assume!(total > 40);
+        let (one, again, other) = (read(1, 7, 0), read(5, 3, 0), read(1, 7, 1));
+        prop_assert_eq!(one.len(), total - 1);
+        prop_assert_eq!(&one[..again.len()], &again[..]);
+        prop_assert_ne!(&one, &other);
+        for stream in [&one, &other] {
+            let mut counts: HashMap<i64, usize> = HashMap::new();
+            stream.iter().for_each(|&token| *counts.entry(token).or_default() += 1);
+            let between = counts.remove(&SEPARATOR).unwrap_or(0);
+            prop_assert!(counts.values().all(|&count| count == 1));
+            prop_assert!(between <= corpus.lengths.len() - 1);
+            // Whole: inside a document, a token is followed by the next one.
+            let offsets = corpus.offsets();
+            for pair in stream.windows(2).filter(|pair| pair[0] != SEPARATOR) {
+                let ends = offsets.contains(&(pair[0] + 1));
+                prop_assert!(ends || pair[1] == pair[0] + 1, "{pair:?}");
+            }
+        }
+    }
+
+    /// Each row of a batch goes on where the same row of the batch before it ended, on every rank and after a resume.
+    #[test]
+    fn rows_go_on(corpus in corpus(), seq_len in 1_usize..6, batch_size in 1_u64..4, world in 1_u32..4, stop in 0_usize..4) {
+        let order: Vec<usize> = (0..corpus.lengths.len()).collect();
+        let stream = corpus.stream(&order);
+        let rows = batch_size * u64::from(world);
+        let steps = (stream.len() - 1) / rows as usize / seq_len;
+        let dataset = corpus.dataset(seq_len, TokenMode::Continuous).unwrap();
+        for rank in 0..world {
+            let build = || Loader::builder(dataset.clone()).batch_size(batch_size).rank(rank, world).build();
+            let loader = match build() {
+                Ok(loader) => loader,
+                Err(error) => {
+                    let short = matches!(error, Error::Continuous { .. } | Error::StreamTooShort { .. });
+                    prop_assert!(short, "{error}");
+                    prop_assert_eq!(steps, 0);
+                    return Ok(());
+                }
+            };
+            prop_assert_eq!(loader.len(), steps as u64);
+            let mut batches: Vec<Batch> = loader.iter().unwrap().take(stop.min(steps)).map(Result::unwrap).collect();
+            let resumed = build().unwrap();
+            resumed.load(&loader.state()).unwrap();
+            if resumed.len() > 0 {
+                batches.extend(resumed.iter().unwrap().map(Result::unwrap));
+            }
+            prop_assert_eq!(batches.len(), steps);
+            for (step, batch) in batches.iter().enumerate() {
+                for row in 0..batch_size as usize {
+                    let global = rank as usize * batch_size as usize + row;
+                    let start = (global * steps + step) * seq_len;
+                    check(batch, row, seq_len, &stream[start..start + seq_len], stream[start + seq_len].0)?;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn bad_input() {
+    let tokens = || Tensor::from_vec((0..10_u16).collect(), &[10]).unwrap();
+    let refused = |dataset: batchloom::Result<TokenDataset>| matches!(dataset, Err(Error::Corpus { .. }));
+    assert!(refused(TokenDataset::new(tokens(), 0)));
+    let short = Loader::builder(TokenDataset::new(tokens(), 10).unwrap()).build();
+    assert!(matches!(short, Err(Error::StreamTooShort { tokens: 10, seq_len: 10 })));
+    assert!(refused(TokenDataset::new(Tensor::from_vec(vec![0.0_f32; 10], &[10]).unwrap(), 2)));
+    assert!(refused(TokenDataset::new(Tensor::from_vec(vec![0_u64; 10], &[10]).unwrap(), 2)));
+    assert!(refused(TokenDataset::new(Tensor::from_vec(vec![0_i64; 10], &[5, 2]).unwrap(), 2)));
+    let with = |offsets: Vec<i64>| {
+        let len = offsets.len();
+        TokenDataset::new(tokens(), 2).unwrap().documents(Tensor::from_vec(offsets, &[len]).unwrap())
+    };
+    assert!(with(vec![0, 4, 10]).is_ok());
+    for offsets in [vec![0, 4, 9], vec![1, 10], vec![0, 6, 4, 10], vec![0, 11], vec![]] {
+        assert!(refused(with(offsets)));
+    }
+    let dataset = || TokenDataset::new(tokens(), 2).unwrap().mode(TokenMode::Continuous);
+    let refused =
+        |builder: batchloom::loader::LoaderBuilder| matches!(builder.build(), Err(Error::Continuous { .. }));
+    assert!(refused(Loader::builder(dataset()).batch_size(2).shuffle(true)));
+    assert!(refused(Loader::builder(dataset()).batch_size(5)));
+    let loader = |world| Loader::builder(dataset()).batch_size(1).rank(0, world).build().unwrap();
+    let state = loader(1).state();
+    assert!(matches!(loader(2).load(&state), Err(Error::StateFingerprint { .. })));
+}
