@@ -106,6 +106,9 @@ def plain(column: Any, label: str) -> Array:
         DataError: It has nulls, or is masked.
         DTypeError: NumPy does not take it.
     """
+    if is_frame(column):
+        frame = Frame(column)
+        return frame.numbers(frame.names, label)
     if isinstance(column, numpy.ma.MaskedArray):
         raise DataError(f"{label} is a masked array; expected plain values: use .filled(value)")
     nulls = getattr(column, "null_count", 0)

@@ -93,8 +93,8 @@ class GroupDataset:
             "max_rows": None if max_rows is None else whole("max_rows", max_rows, least=1, most=U32),
             "longer": choice("longer", longer, ("error", "truncate", "subsample")),
         }
-        self._group_ids = group_ids
         ids, self._names = _ids(group_ids)
+        self._group_ids = ids if self._names is None else numpy.array(self._names, object)[ids]
         arrays = tuple(named.values()) if named else arrays
         labels = tuple(named) if named else tuple(str(place) for place in range(len(arrays)))
         self._fields = [exchange.Field(label, _dense(array)) for label, array in zip(labels, arrays, strict=True)]
@@ -104,10 +104,12 @@ class GroupDataset:
         """Find the groups, and what batches hold: first the ids."""
         codes = numpy.ascontiguousarray(_plain(ids), numpy.int64)
         groups = _native.Groups(_native.borrow(codes, IDS))
-        self._offsets: Array = numpy.from_dlpack(groups.offsets())
+        self._offsets = _read_only(groups.offsets())
         order = groups.order()
-        self._order: Array | None = None if order is None else numpy.from_dlpack(order)
+        self._order = None if order is None else _read_only(order)
         padded = self._options["layout"] == "padded"
+        if padded and not self._fields:
+            raise DataError('the dataset has no arrays, and layout is "padded"; expected at least one array to pad')
         if padded:
             firsts = self._offsets[:-1]
             ids = _rows(ids, firsts if self._order is None else self._order[firsts])
@@ -208,7 +210,10 @@ class GroupDataset:
 
 def _ids(group_ids: Any) -> tuple[Any, list[Any] | None]:
     """Return ids as an array of integers, and the texts that these stand for, where they do."""
-    if not hasattr(group_ids, "__dlpack__") or is_arrow(group_ids):
+    if isinstance(group_ids, list):
+        # As NumPy would make texts of numbers beside texts.
+        group_ids = numpy.fromiter(group_ids, object, len(group_ids))
+    elif not hasattr(group_ids, "__dlpack__") or is_arrow(group_ids) or isinstance(group_ids, numpy.ma.MaskedArray):
         group_ids = frames.plain(group_ids, IDS)
     array = _plain(group_ids)
     if array.ndim != 1:
@@ -217,32 +222,54 @@ def _ids(group_ids: Any) -> tuple[Any, list[Any] | None]:
         raise DataError(f"{IDS} are empty; expected at least one row")
     if array.dtype.kind in "biu":
         return group_ids, None
+    array = array.astype(object) if array.dtype.kind in "UST" else array
     absent = frames.missing(array)
     if absent.any():
         raise DataError(f"row {int(absent.argmax())} has no id; expected one in every row")
     if array.dtype.kind == "f" and (array == numpy.floor(array)).all() and (abs(array) < 2**63).all():
         return array.astype(numpy.int64), None
-    if array.dtype.kind == "O" and not all(isinstance(name, str | int | bytes) for name in array):
-        raise DTypeError(f"{IDS} hold other things than integers and texts; expected these")
-    if array.dtype.kind not in "OUST":
+    if array.dtype.kind != "O":
         raise DTypeError(f"{IDS} have type {array.dtype}; expected integers or texts")
+    return _named(array)
+
+
+def _named(names: Array) -> tuple[Array, list[Any] | None]:
+    """Return integers that are stored as objects, or the numbers of texts in order of appearance and the texts."""
+    kinds = {type(name) for name in names}
+    if all(issubclass(kind, int | numpy.integer) for kind in kinds):
+        try:
+            return names.astype(numpy.int64), None
+        except OverflowError as error:
+            raise DTypeError(f"{IDS} hold integers that int64 does not: {error}") from None
+    if not all(issubclass(kind, str | bytes) for kind in kinds):
+        text = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise DTypeError(f"{IDS} hold {text}; expected integers alone, or texts alone")
     numbers: dict[Any, int] = {}
-    codes = numpy.fromiter((numbers.setdefault(name, len(numbers)) for name in array.tolist()), numpy.int64, len(array))
-    return codes, list(numbers)
+    codes = (numbers.setdefault(name, len(numbers)) for name in names)
+    return numpy.fromiter(codes, numpy.int64, len(names)), list(numbers)
 
 
 def _plain(array: Any) -> Array:
     """Return an array of any framework as NumPy has it, over the same memory where it can."""
     if isinstance(array, numpy.ndarray):
         return array
-    return numpy.from_dlpack(exchange.Field(IDS, array).tensor)
+    tensor = exchange.Field(IDS, array).tensor
+    if "float8" in tensor.dtype or tensor.dtype == "bfloat16":
+        raise DTypeError(f"{IDS} have type {tensor.dtype}; expected integers or texts")
+    return numpy.from_dlpack(tensor)
 
 
 def _dense(array: Any) -> Any:
     """Return an array for one of scipy's sparse kinds, or for an Arrow column."""
     if hasattr(array, "toarray") and hasattr(array, "nnz"):
         return array.toarray()
-    return frames.plain(array, "an array") if is_arrow(array) and not hasattr(array, "__dlpack__") else array
+    return frames.plain(array, "an array") if is_arrow(array) or frames.is_frame(array) else array
+
+
+def _read_only(tensor: _native.Tensor) -> Array:
+    array: Array = numpy.from_dlpack(tensor)
+    array.setflags(write=False)
+    return array
 
 
 def _rows(array: Any, rows: Any) -> Any:
@@ -250,7 +277,7 @@ def _rows(array: Any, rows: Any) -> Any:
     if isinstance(rows, numpy.ndarray) and hasattr(array, "index_select"):
         import torch
 
-        return array[torch.from_numpy(rows)]
+        return array[torch.from_numpy(numpy.array(rows))]
     found = array[rows]
     return found if isinstance(rows, numpy.ndarray) else exchange.owned(found, IDS)
 

@@ -116,7 +116,7 @@ class DataLoader:
         if labels is not None and not isinstance(labels, str):
             raise ArgumentError(f"labels is {labels!r}; expected None or the name of a field")
         if labels is not None and not isinstance(dataset, SequenceDataset):
-            raise ArgumentError(f"labels is {labels!r}; expected None: rows of one shape have no next token")
+            raise ArgumentError(f"labels is {labels!r}; expected None: only sequences have a next token")
         self._native = _native.Loader(
             dataset._native_dataset(),
             self._batching._native(),

@@ -268,8 +268,7 @@ class Plan:
     def _value(self) -> tuple[Any, ...]:
         native = self._native
         options = {
-            "batching": self._batching,
-            "shuffle": self.shuffle,
+            "shuffle": native.shuffle,
             "drop_last": native.drop_last,
             "seed": native.seed,
             "uneven": native.uneven,
@@ -278,8 +277,10 @@ class Plan:
             "epoch": native.epoch,
             "rank": native.rank,
             "world": native.world,
+            "concatenated": native.concatenated,
+            "content": native.content,
         }
-        return native.samples, options, native.state(0)
+        return native.samples, self._batching, options, native.state(0)
 
     def __eq__(self, other: object) -> bool:
         # The fingerprint stands for the sizes.
@@ -299,9 +300,10 @@ class Plan:
         )
 
 
-def _rebuild(samples: int, options: dict[str, Any], state: dict[str, Any], sizes: Sizes | None) -> Plan:
-    plan = Plan(samples, sizes=sizes, **options)
-    return Plan._wrap(plan._native.resume(state), plan.batching) if state["batches"] else plan
+def _rebuild(samples: int, batching: Rule, options: dict[str, Any], state: dict[str, Any], sizes: Sizes | None) -> Plan:
+    known = None if sizes is None else engine.borrow(sizes, "sizes")
+    plan = engine.Plan(samples, batching._native(), known, **options)
+    return Plan._wrap(plan.resume(state) if state["batches"] else plan, batching)
 
 
 def _array(numbers: engine.Tensor) -> Indices:

@@ -23,7 +23,8 @@ type Place = (u64, u32, u64);
 impl Plan {
     #[new]
     #[pyo3(signature = (
-        samples, rule, sizes, *, shuffle, drop_last, seed, uneven, balance, largest_first, epoch, rank, world
+        samples, rule, sizes, *, shuffle, drop_last, seed, uneven, balance, largest_first, epoch, rank, world,
+        concatenated=false, content=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
     fn new(
@@ -40,6 +41,8 @@ impl Plan {
         epoch: u64,
         rank: u32,
         world: u32,
+        concatenated: bool,
+        content: Option<String>,
     ) -> PyResult<Self> {
         let builder = batchloom::Plan::builder(samples)
             .rule(rule.0.clone())
@@ -49,8 +52,10 @@ impl Plan {
             .uneven(parse(uneven)?)
             .balance(balance)
             .largest_first(largest_first)
+            .concatenated(concatenated)
             .epoch(epoch)
             .world(world);
+        let builder = content.into_iter().fold(builder, batchloom::plan::PlanBuilder::content);
         let builder = match known(sizes)? {
             Some(sizes) => builder.sizes(sizes),
             None => builder,
@@ -182,6 +187,16 @@ impl Plan {
     #[getter]
     fn largest_first(&self) -> bool {
         self.plan.largest_first()
+    }
+
+    #[getter]
+    fn concatenated(&self) -> bool {
+        self.plan.concatenated()
+    }
+
+    #[getter]
+    fn content(&self) -> Option<String> {
+        self.plan.content().map(str::to_owned)
     }
 
     #[getter]

@@ -196,15 +196,17 @@ impl Fields {
 /// function of seed, epoch and sample. Empty where all have as many.
 fn picks(dataset: &SequenceDataset, plan: &Plan, parts: &Parts) -> Vec<u32> {
     let Some(guide) = dataset.guide() else { return Vec::new() };
-    let stored = |sample: u64| guide.extents(usize::try_from(sample).unwrap_or(usize::MAX))[0];
+    let number = |sample: u64| usize::try_from(sample).unwrap_or(usize::MAX);
+    let stored = |sample: u64| guide.extents(number(sample))[0];
+    let thinned = |sample: u64| stored(sample) > dataset.sizes().as_slice()[number(sample)];
     let mut samples = parts.samples.iter().zip(&parts.sizes);
-    if samples.clone().all(|(&sample, &taken)| stored(sample) == taken) {
+    if !samples.clone().any(|(&sample, _)| thinned(sample)) {
         return Vec::new();
     }
     let mut picks = Vec::new();
     for (&sample, &taken) in &mut samples {
         let (start, all) = (picks.len(), stored(sample));
-        if all == taken {
+        if !thinned(sample) {
             picks.extend(0..taken);
             continue;
         }

@@ -110,7 +110,7 @@ impl PlanBuilder {
     }
 
     /// A name for what samples are made of, where their number and sizes do not say it: part of the fingerprint.
-    pub(crate) fn content(mut self, content: String) -> Self {
+    pub fn content(mut self, content: String) -> Self {
         self.content = Some(content);
         self
     }

@@ -130,6 +130,16 @@ impl Plan {
         self.recipe().largest_first
     }
 
+    /// Whether batches are samples one after the other without padding, whatever the rule.
+    pub fn concatenated(&self) -> bool {
+        self.recipe().concatenated
+    }
+
+    /// A name for what samples are made of, where their number and sizes do not say it.
+    pub fn content(&self) -> Option<&str> {
+        self.recipe().content.as_deref()
+    }
+
     /// What is in random order.
     pub fn shuffle(&self) -> Shuffle {
         self.recipe().shuffle
