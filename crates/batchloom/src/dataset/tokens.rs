@@ -327,12 +327,10 @@ impl Stream {
 
     /// The document at a place; past the last, any.
     fn at(&self, place: u64) -> u64 {
-        let mut document = [place];
         match &self.order {
-            Some(order) if place < order.len() => order.fill(place, &mut document),
-            _ => {}
+            Some(order) if place < order.len() => order.get(place),
+            _ => place,
         }
-        document[0]
     }
 
     /// The tokens of a document.

@@ -29,6 +29,20 @@ impl Order {
         self.samples == 0
     }
 
+    /// The sample at `position`.
+    ///
+    /// # Panics
+    /// Where `position` is not below [`len`](Self::len).
+    pub fn get(&self, position: u64) -> u64 {
+        match &self.permutation {
+            Some(permutation) => permutation.get(position),
+            None => {
+                assert!(position < self.samples, "position {position} is not below {}", self.samples);
+                position
+            }
+        }
+    }
+
     /// The samples at positions `start`, `start + 1`, and so on, as many as `out` holds.
     ///
     /// # Panics
