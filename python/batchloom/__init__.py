@@ -28,6 +28,7 @@ from batchloom.loader import DataLoader
 from batchloom.plan import Place, Plan, Step
 from batchloom.restore import restore_order
 from batchloom.sequences import SequenceDataset
+from batchloom.tokens import TokenDataset, TokenStats
 from batchloom.windows import WindowDataset, WindowPlace, WindowStats
 
 __all__ = [
@@ -54,6 +55,8 @@ __all__ = [
     "Step",
     "TensorDataset",
     "TokenBudget",
+    "TokenDataset",
+    "TokenStats",
     "WindowDataset",
     "WindowPlace",
     "WindowStats",

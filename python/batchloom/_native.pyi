@@ -13,6 +13,7 @@ __all__ = [
     "Sequences",
     "Steps",
     "Tensor",
+    "Tokens",
     "Views",
     "Windows",
     "__version__",
@@ -176,6 +177,7 @@ class Loader:
         rule: Rule,
         *,
         shuffle: str,
+        shuffle_documents: bool,
         drop_last: bool,
         seed: int,
         uneven: str,
@@ -220,6 +222,25 @@ class Views:
     def __next__(self) -> Any: ...
     def __reduce__(self) -> NoReturn: ...
     def close(self) -> None: ...
+
+@final
+class Tokens:
+    def __new__(
+        cls,
+        tokens: Tensor,
+        seq_len: int,
+        *,
+        documents: Tensor | None,
+        separator: int | None,
+        mode: str,
+        position_ids: bool,
+        segment_ids: bool,
+        resets: bool,
+    ) -> Tokens: ...
+    def __len__(self) -> int: ...
+    def stream_len(self) -> int: ...
+    def document_count(self) -> int: ...
+    def dataset(self) -> Dataset: ...
 
 @final
 class Windows:

@@ -38,6 +38,25 @@ def shuffled(shuffle: object) -> str:
     return "samples" if shuffle else "nothing"
 
 
+def streamed(shuffle: object, mode: str) -> tuple[str, bool]:
+    """Return what of a stream is in random order: its pieces, as the engine names it, and whether documents are.
+
+    Raises:
+        ArgumentError: ``shuffle`` is another string, or rows that go on would not.
+    """
+    if shuffle == "documents":
+        return "nothing", True
+    if mode == "continuous" and shuffle:
+        raise ArgumentError(
+            f"shuffle is {shuffle!r}, but rows of a stream go on with mode 'continuous'; expected False or 'documents'"
+        )
+    if shuffle == "chunks":
+        return "samples", False
+    if isinstance(shuffle, str) and shuffle != RUNS:
+        raise ArgumentError(f"shuffle is {shuffle!r}; expected True, False, 'documents', 'chunks' or 'runs'")
+    return shuffled(shuffle), bool(shuffle) and shuffle != RUNS
+
+
 def whole(name: str, value: SupportsIndex, least: int = 0, most: int = U64) -> int:
     """Return ``value`` as an integer between ``least`` and ``most``.
 

@@ -141,6 +141,12 @@ def lend(tensor: Tensor, framework: str) -> Any:
     return module.view(tensor.__dlpack__() if module.TAKES_CAPSULES else tensor)
 
 
+def release(field: Field) -> None:
+    """Let go of what a memory map has read into this process, once it is much; it stays in the system's cache."""
+    if field.framework == "numpy":
+        _module("numpy").release(field.array)
+
+
 def owned(array: Any, label: str) -> Any:
     """Return a copy of an array, in its framework."""
     return _module(framework_of(label, array)).own(array, None)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from batchloom import _native
-from batchloom.arguments import PAD_SIDE, UNEVEN, choice, shuffled, whole
+from batchloom.arguments import PAD_SIDE, UNEVEN, choice, shuffled, streamed, whole
 from batchloom.cut import Rule, rule
 from batchloom.dataset import TensorDataset
 from batchloom.errors import ArgumentError, StateError
@@ -15,11 +15,12 @@ from batchloom.groups import GroupDataset
 from batchloom.placement import Placement
 from batchloom.plan import Plan
 from batchloom.sequences import SequenceDataset
+from batchloom.tokens import TokenDataset
 from batchloom.views import views
 from batchloom.windows import WindowDataset
 from batchloom.world import is_worker, place
 
-Dataset = TensorDataset | SequenceDataset | WindowDataset | GroupDataset
+Dataset = TensorDataset | SequenceDataset | WindowDataset | GroupDataset | TokenDataset
 
 # More threads, or more blocks ahead, than any machine has use for.
 MOST = 4096
@@ -43,7 +44,8 @@ class DataLoader:
         batch_size: Samples in a batch; 64 where neither this nor ``batching`` is given.
         batching: A rule instead of ``batch_size``.
         shuffle: Whether each epoch has a random order of its own. ``"runs"`` keeps neighbours together: batches are
-            runs of samples as stored, and come in random order (with ``FixedSize``).
+            runs of samples as stored, and come in random order (with ``FixedSize``). For streams of tokens,
+            ``"documents"`` and ``"chunks"`` shuffle one of both.
         drop_last: Whether to leave out what does not fill a batch and a step.
         seed: What the random orders depend on, besides the epoch.
         uneven: What happens to batches that do not fill the last step, where none is dropped: ``"pad"`` repeats
@@ -106,8 +108,8 @@ class DataLoader:
         if not isinstance(dataset, Dataset):
             kind = f"{type(dataset).__module__}.{type(dataset).__qualname__}"
             raise ArgumentError(
-                f"dataset is a {kind}; expected one of batchloom: a TensorDataset, SequenceDataset, WindowDataset or "
-                "GroupDataset"
+                f"dataset is a {kind}; expected one of batchloom: a TensorDataset, SequenceDataset, WindowDataset, "
+                "GroupDataset or TokenDataset"
             )
         self._dataset = dataset
         self._batching = rule(batch_size, batching)
@@ -117,10 +119,15 @@ class DataLoader:
             raise ArgumentError(f"labels is {labels!r}; expected None or the name of a field")
         if labels is not None and not isinstance(dataset, SequenceDataset):
             raise ArgumentError(f"labels is {labels!r}; expected None: only sequences have a next token")
+        if isinstance(dataset, TokenDataset):
+            order, documents = streamed(shuffle, dataset.mode)
+        else:
+            order, documents = shuffled(shuffle), False
         self._native = _native.Loader(
             dataset._native_dataset(),
             self._batching._native(),
-            shuffle=shuffled(shuffle),
+            shuffle=order,
+            shuffle_documents=documents,
             drop_last=bool(drop_last),
             seed=whole("seed", seed),
             uneven=choice("uneven", uneven, UNEVEN),
@@ -135,7 +142,7 @@ class DataLoader:
             prefetch=whole("prefetch", prefetch, least=1, most=MOST),
             poison=bool(os.environ.get("BATCHLOOM_POISON")),
         )
-        self._views = views(dataset, self._batching, shuffled(shuffle), where)
+        self._views = views(dataset, self._batching, order, documents, where)
         self._split = where.moved(dataset._split(where.output, self._native.names))
 
     def __len__(self) -> int:

@@ -14,6 +14,9 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 TAKES_CAPSULES = False
 
+# Bytes of files that may be mapped before those of a map of tokens are let go.
+RESIDENT = 1 << 29
+
 # NumPy has these only through the package ml_dtypes, and neither DLPack nor the buffer protocol lets them through. They
 # travel as integers of the same size.
 FOREIGN = {
@@ -78,6 +81,31 @@ def _mapping(array: Any) -> tuple[mmap.mmap | None, int, str]:
             offset, name = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY, str(array.filename)
         array = array.obj if isinstance(array, memoryview) else getattr(array, "base", None)
     return array, offset, name
+
+
+def release(array: Any) -> None:
+    """Unmap the pages of a memory map that were read, once they are more than :data:`RESIDENT` bytes.
+
+    They stay in the system's cache, and come back as they are read again. A map that is copied on writing is left
+    alone: what was written there has no other place.
+    """
+    mapped = array
+    while mapped is not None and not isinstance(mapped, numpy.memmap):
+        mapped = getattr(mapped, "base", None)
+    if mapped is None or mapped.mode == "c" or not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    mapping, _, _ = _mapping(mapped)
+    if mapping is not None and _mapped_bytes() > RESIDENT:
+        mapping.madvise(mmap.MADV_DONTNEED)
+
+
+def _mapped_bytes() -> int:
+    """Bytes of files that are mapped into this process and in memory; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[2]) * mmap.PAGESIZE
+    except OSError:
+        return 0
 
 
 def require(dtype: str, label: str) -> None:

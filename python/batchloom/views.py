@@ -15,6 +15,7 @@ from batchloom import _native, exchange
 from batchloom.cut import FixedSize, Rule
 from batchloom.errors import ArgumentError
 from batchloom.placement import Placement
+from batchloom.tokens import TokenDataset
 from batchloom.windows import WindowDataset
 
 Form = Callable[[list[Any]], Any]
@@ -64,8 +65,10 @@ class Shard:
         return [cut.finish(template[rows - self.first + cut.start].contiguous()) for cut, template in pairs]
 
 
-def views(dataset: Any, batching: Rule, shuffle: str, where: Placement) -> Views | None:
+def views(dataset: Any, batching: Rule, shuffle: str, documents: bool, where: Placement) -> Views | None:
     """Return what makes views, or ``None`` where all batches are gathered by the engine."""
+    if isinstance(dataset, TokenDataset):
+        dataset = None if documents else dataset._as_windows()
     if not isinstance(dataset, WindowDataset):
         return None
     fields = [span.field for span in dataset._spans.values()]

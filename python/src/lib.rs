@@ -1,7 +1,7 @@
 //! `batchloom._native`: the engine for Python. Glue only: it converts, it decides nothing.
 //!
 //! One file a concept: `exchange` borrows and lends arrays by DLPack, `arrow` borrows Arrow lists, `cut`, `dataset`,
-//! `windows`, `groups`, `plan`, `loader` and `steps` wrap the engine's types, `error` turns its errors into exceptions. What users
+//! `windows`, `groups`, `tokens`, `plan`, `loader` and `steps` wrap the engine's types, `error` turns its errors into exceptions. What users
 //! see is written in Python, beside this folder.
 
 mod arrow;
@@ -13,6 +13,7 @@ mod groups;
 mod loader;
 mod plan;
 mod steps;
+mod tokens;
 mod windows;
 
 /// The extension module.
@@ -34,6 +35,8 @@ mod _native {
     use crate::plan::Plan;
     #[pymodule_export]
     use crate::steps::{Steps, Views};
+    #[pymodule_export]
+    use crate::tokens::Tokens;
     #[pymodule_export]
     use crate::windows::Windows;
     #[pymodule_export]

@@ -50,7 +50,7 @@ pub(crate) struct Loader(batchloom::Loader);
 impl Loader {
     #[new]
     #[pyo3(signature = (
-        dataset, rule, *, shuffle, drop_last, seed, uneven, balance, largest_first, rank, world, pad_values, pad_side,
+        dataset, rule, *, shuffle, shuffle_documents, drop_last, seed, uneven, balance, largest_first, rank, world, pad_values, pad_side,
         labels, num_threads, prefetch, block_bytes=None, poison=false
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
@@ -59,6 +59,7 @@ impl Loader {
         dataset: &Dataset,
         rule: &Rule,
         shuffle: &str,
+        shuffle_documents: bool,
         drop_last: bool,
         seed: u64,
         uneven: &str,
@@ -77,6 +78,7 @@ impl Loader {
         let mut builder = batchloom::Loader::builder(dataset.0.clone())
             .rule(rule.0.clone())
             .shuffle(parse::<Shuffle>(shuffle)?)
+            .shuffle_documents(shuffle_documents)
             .drop_last(drop_last)
             .seed(seed)
             .uneven(parse(uneven)?)

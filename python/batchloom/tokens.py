@@ -1,0 +1,265 @@
+"""Streams of tokens: documents one after the other, in pieces of equal length."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+from batchloom import _native, exchange, frames
+from batchloom.arguments import choice, whole
+from batchloom.errors import ArgumentError, DataError, RangeError
+from batchloom.sequences import is_arrow, variable
+from batchloom.windows import WindowDataset
+
+Array = numpy.ndarray[Any, Any]
+
+# More tokens than any corpus has.
+MOST = 2**60
+
+# How many tokens are searched for the one that ends documents at a time.
+SEARCHED = 1 << 24
+
+
+@dataclass(frozen=True)
+class TokenStats:
+    """What a stream holds."""
+
+    tokens: int
+    """Tokens of all documents."""
+    documents: int
+    """Documents."""
+    separators: int
+    """Tokens that are put between documents."""
+    samples: int
+    """Pieces of an epoch."""
+    inputs: int
+    """Tokens that are inputs, each once in an epoch."""
+    tail: int
+    """Tokens and separators that are none, because they fill no piece with a label for each token."""
+
+
+class TokenDataset:
+    """Documents of tokens as one stream, in pieces of ``seq_len`` tokens and the tokens after each.
+
+    The stream is never made: documents are borrowed where they lie, and may come in another order in each epoch.
+    Batches are tuples ``(x, y)``, int64, ``[batch, seq_len]``, ``y`` one token after ``x``; then come, where asked for,
+    ``position_ids``, ``segment_ids`` and ``resets``.
+
+    ``mode="chunk"``: the stream is sliced in pieces. ``shuffle=`` of the loader says what is in random order:
+    ``"documents"`` (among themselves, never inside), ``"chunks"``, or ``True`` for both. Every token is an input
+    exactly once an epoch, less a tail that fills no piece, which :meth:`stats` counts.
+
+    ``mode="continuous"``, for truncated backpropagation through time: the stream is cut in ``batch_size`` times
+    ``world`` rows, and row ``r`` of a batch goes on where row ``r`` of the batch before it ended, on every rank and
+    after every resume (with as many ranks). Only documents may be shuffled.
+
+    Where tokens are int64, without separators and in stored order, batches are views on them (with ``shuffle="runs"``
+    too): read-only in NumPy, not to be written in place in torch; ``copy=True`` of the loader gives batches of their
+    own.
+
+    Args:
+        tokens: An array of integers, ``[tokens]``, of any width that int64 holds: NumPy, a memory map (of nanoGPT's
+            kind, for one), torch, JAX, an Arrow column; or a list of documents, or an Arrow column of lists.
+        seq_len: Tokens of a piece.
+        documents: Where documents begin in an array of tokens, and the last one ends (``[documents + 1]``); or the
+            token that ends each; ``None`` where all are one document.
+        mode: ``"chunk"`` or ``"continuous"``.
+        separator: A token to put between documents, or ``None``.
+        position_ids: Whether batches say for each token its place in its document (int64), from where the piece begins.
+        segment_ids: Whether they say for each token which document of the piece it is of (int32), from 0: for attention
+            that stays inside documents. A separator is of the document before it.
+        resets: Whether they say for each token whether a document begins with it (bool).
+
+    Raises:
+        ArgumentError: An argument makes no sense.
+        DataError: Tokens that are no integers of one dimension; offsets that do not go from 0 to the number of tokens.
+        DeviceError: A tensor on another device than the CPU.
+    """
+
+    def __init__(
+        self,
+        tokens: Any,
+        seq_len: int,
+        *,
+        documents: Any = None,
+        mode: str = "chunk",
+        separator: int | None = None,
+        position_ids: bool = False,
+        segment_ids: bool = False,
+        resets: bool = False,
+    ) -> None:
+        self._options: dict[str, Any] = {
+            "mode": choice("mode", mode, ("chunk", "continuous")),
+            "separator": None if separator is None else _token("separator", separator),
+            "position_ids": bool(position_ids),
+            "segment_ids": bool(segment_ids),
+            "resets": bool(resets),
+        }
+        self._seq_len = whole("seq_len", seq_len, least=1, most=MOST)
+        values, offsets = _corpus(tokens, documents)
+        self._field = exchange.Field("tokens", values)
+        self._offsets = _offsets(values, documents) if offsets is None else offsets
+        borrowed = None if self._offsets is None else _native.borrow(self._offsets, "documents")
+        self._engine = _native.Tokens(self._field.tensor, self._seq_len, documents=borrowed, **self._options)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What a batch holds, in order."""
+        extras = ("position_ids", "segment_ids", "resets")
+        return ("input_ids", "labels", *(name for name in extras if self._options[name]))
+
+    @property
+    def tokens(self) -> Any:
+        """The tokens of all documents."""
+        return self._field.array
+
+    @property
+    def offsets(self) -> Array | None:
+        """Where each document begins, and the last one ends; ``None`` where all tokens are one document."""
+        return self._offsets
+
+    @property
+    def seq_len(self) -> int:
+        """Tokens of a piece."""
+        return self._seq_len
+
+    @property
+    def mode(self) -> str:
+        """``"chunk"`` or ``"continuous"``."""
+        mode: str = self._options["mode"]
+        return mode
+
+    def __len__(self) -> int:
+        """Return the number of pieces of the stream."""
+        return len(self._engine)
+
+    def __getitem__(self, sample: int) -> tuple[Array, Array]:
+        """Return inputs and labels of a piece of the stream of documents as stored; int64."""
+        number = operator.index(sample)
+        if not -len(self) <= number < len(self):
+            raise RangeError(f"piece {number} is outside the stream; expected 0 <= piece < {len(self)}")
+        start = number % len(self) * self._seq_len
+        found = self._slice(start, start + self._seq_len + 1)
+        return found[:-1], found[1:]
+
+    def _slice(self, start: int, end: int) -> Array:
+        """Tokens ``start`` to ``end`` of the stream of documents as stored, as int64."""
+        separator = self._options["separator"]
+        if separator is None or self._offsets is None:
+            return numpy.array(self._field.slice(start, end), numpy.int64)
+        # A separator follows each document but the last, so document k begins k tokens later than stored.
+        places = numpy.arange(start, end)
+        begins = self._offsets[:-1] + numpy.arange(len(self._offsets) - 1)
+        document = numpy.searchsorted(begins, places, side="right") - 1
+        stored = places - document
+        between = stored == self._offsets[document + 1]
+        values = numpy.array(self._field.slice(int(stored[0]), int(stored[-1]) + 1), numpy.int64)
+        picked: Array = values[numpy.minimum(stored - stored[0], len(values) - 1)]
+        return numpy.where(between, separator, picked)
+
+    def stats(self, rows: int = 1) -> TokenStats:
+        """Return what the stream holds, and what an epoch leaves out.
+
+        Args:
+            rows: With ``mode="continuous"``, the rows that the stream is cut in: ``batch_size`` times ``world``.
+        """
+        rows = whole("rows", rows, least=1) if self.mode == "continuous" else 1
+        stream, tokens = self._engine.stream_len(), len(self._field.tensor)
+        samples = max(stream - 1, 0) // rows // self._seq_len * rows
+        return TokenStats(
+            tokens=tokens,
+            documents=self._engine.document_count(),
+            separators=stream - tokens,
+            samples=samples,
+            inputs=samples * self._seq_len,
+            tail=stream - samples * self._seq_len,
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.tokens, self._seq_len, self._offsets, self._options)
+
+    def __repr__(self) -> str:
+        pieces = f"{len(self)} pieces of {self._seq_len}, {self.mode}"
+        return f"TokenDataset({self._field!r} in {self._engine.document_count()} documents; {pieces})"
+
+    def _native_dataset(self) -> _native.Dataset:
+        return self._engine.dataset()
+
+    def _check(self) -> None:
+        """Raise if the tokens no longer are where they were borrowed; let go of what a memory map has read."""
+        self._field.check()
+        exchange.release(self._field)
+
+    def _pad_values(self, pad_value: Any) -> list[tuple[str, bytes]]:
+        if not isinstance(pad_value, int | float) or pad_value != 0:
+            raise ArgumentError(f"pad_value is {pad_value!r}; expected 0: pieces of a stream are not padded")
+        return []
+
+    def _split(self, output: str | None, names: Sequence[str]) -> exchange.Split:
+        kinds = {"segment_ids": "int32", "resets": "bool"}
+        columns = [(name, kinds.get(name, "int64"), self._field.framework) for name in names]
+        return exchange.splitter(columns, None, output)
+
+    def _as_windows(self) -> WindowDataset | None:
+        """The pieces as windows on the tokens, where they are nothing else."""
+        plain = self._field.dtype == "int64" and self._options["separator"] is None and len(self.names) == 2
+        if not plain or self.mode != "chunk" or not len(self):
+            return None
+        seq_len = self._seq_len
+        return WindowDataset(self.tokens, seq_len, 1, label_len=seq_len - 1, stride=seq_len)
+
+
+def _corpus(tokens: Any, documents: Any) -> tuple[Any, Array | None]:
+    """Return an array of all tokens, and the offsets of documents where these come as a list."""
+    listed = isinstance(tokens, list | tuple) or (is_arrow(tokens) and not _native.are_numbers(tokens))
+    if not listed:
+        if is_arrow(tokens):
+            tokens = frames.plain(tokens, "tokens")
+        return tokens, None
+    if documents is not None:
+        raise ArgumentError("tokens are a list of documents, and documents are given; expected one of them")
+    found = variable("tokens", tokens)
+    if found.shapes is not None:
+        raise DataError("documents have more than one dimension; expected a list of tokens for each")
+    first, end = int(found.offsets[0]), int(found.offsets[-1])
+    whole_array = first == 0 and end == len(found.values.tensor)
+    return found.values.array if whole_array else found.values.slice(first, end), found.offsets - first
+
+
+def _offsets(tokens: Any, documents: Any) -> Array | None:
+    """Return the offsets of documents in an array of tokens."""
+    if documents is None:
+        return None
+    if not hasattr(documents, "__len__"):
+        return _ends_with(tokens, _token("documents", documents))
+    offsets = numpy.asarray(documents)
+    if offsets.ndim != 1 or offsets.dtype.kind not in "iu":
+        raise DataError(
+            f"documents have type {offsets.dtype} and shape {offsets.shape}; expected offsets, or one token"
+        )
+    return numpy.ascontiguousarray(offsets, numpy.int64)
+
+
+def _ends_with(tokens: Any, token: int) -> Array:
+    """Return the offsets of documents that each end with a token; the last one need not."""
+    total = len(tokens)
+    found = [numpy.zeros(1, numpy.int64)]
+    for start in range(0, total, SEARCHED):
+        found.append(numpy.flatnonzero(numpy.asarray(tokens[start : start + SEARCHED]) == token) + start + 1)
+    offsets = numpy.concatenate(found)
+    return offsets if offsets[-1] == total else numpy.append(offsets, total)
+
+
+def _token(name: str, token: Any) -> int:
+    if isinstance(token, bool) or not hasattr(token, "__index__") or not -(2**63) <= operator.index(token) < 2**63:
+        raise ArgumentError(f"{name} is {token!r}; expected a token")
+    return operator.index(token)
+
+
+def _rebuild(
+    kind: type[TokenDataset], tokens: Any, seq_len: int, offsets: Array | None, options: dict[str, Any]
+) -> TokenDataset:
+    return kind(tokens, seq_len, documents=offsets, **options)
