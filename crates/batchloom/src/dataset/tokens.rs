@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::order::Order;
@@ -15,7 +16,7 @@ use crate::tensor::Rows;
 use crate::{DType, Error, Result, Tensor};
 
 /// Of how many documents one is noted.
-const NOTED: u64 = 16;
+const NOTED: usize = 16;
 
 /// Which pieces of the stream are samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -68,8 +69,8 @@ pub struct TokenExtras {
 pub struct TokenDataset {
     tokens: Tensor,
     rows: Rows,
-    /// Where each document begins, and the last one ends; int64. None where all tokens are one document.
-    documents: Option<Tensor>,
+    /// Where each document begins, and the last one ends, as the bytes of int64. None where all tokens are one document.
+    documents: Option<Bytes>,
     seq_len: usize,
     separator: Option<i64>,
     mode: TokenMode,
@@ -123,7 +124,9 @@ impl TokenDataset {
                 "document {document} goes from token {start} to {end}; expected offsets that do not decrease"
             ));
         }
-        Ok(Self { documents: Some(offsets), ..self })
+        let start = offsets.layout().offset();
+        let bytes = offsets.bytes().slice(start..start + ends.len() * size_of::<i64>());
+        Ok(Self { documents: Some(bytes), ..self })
     }
 
     /// A token that is put between documents.
@@ -185,15 +188,12 @@ impl TokenDataset {
     }
 
     fn offsets(&self) -> Option<&[i64]> {
-        self.documents.as_ref().and_then(|documents| documents.as_slice())
+        self.documents.as_ref().and_then(|bytes| bytemuck::try_cast_slice(bytes).ok())
     }
 
     /// A name for what an epoch is made of, for the fingerprint of a plan.
     pub(crate) fn content(&self, rows: Option<u64>, shuffles_documents: bool) -> String {
-        let bytes = self.documents.as_ref().map_or(&[][..], |documents| {
-            let start = documents.layout().offset();
-            &documents.bytes()[start..start + documents.shape()[0] * size_of::<i64>()]
-        });
+        let bytes = self.documents.as_deref().unwrap_or_default();
         let (tokens, documents) = (self.tokens.shape()[0], xxh3_64(bytes));
         let (seq_len, separator) = (self.seq_len, self.separator);
         format!(
@@ -212,10 +212,10 @@ impl TokenDataset {
             let count = usize::try_from(order.len() - first).unwrap_or(usize::MAX).min(batch.len());
             order.fill(first, &mut batch[..count]);
             for (place, &document) in (first..).zip(&batch[..count]) {
-                if place % NOTED == 0 {
+                if place % NOTED as u64 == 0 {
                     stream.noted.push(start);
                 }
-                start += stream.taken(document);
+                start += stream.taken(&stream.document(document));
             }
         }
         stream.order = Some(order);
@@ -273,64 +273,60 @@ impl Stream {
 
     /// The passages that make up the tokens `start..start + len` of the stream.
     pub(crate) fn walk(&self, start: u64, len: usize, mut each: impl FnMut(Passage)) {
-        let (mut place, mut document, begin) = self.locate(start);
+        let (mut documents, begin) = self.locate(start);
         let mut skipped = usize::try_from(start - begin).unwrap_or(usize::MAX);
-        let (mut left, mut goes_on) = (len, false);
+        let mut left = len;
         while left > 0 {
-            let tokens = self.document(document);
+            let tokens = documents.current();
+            let mut goes_on = false;
             if skipped < tokens.len() {
                 let from = tokens.start + skipped;
                 let taken = from..tokens.end.min(from + left);
                 left -= taken.len();
-                each(Passage { tokens: Some(taken), begins: skipped == 0, goes_on: false });
+                each(Passage { tokens: Some(taken), begins: skipped == 0, goes_on });
                 goes_on = true;
             }
             if left > 0 && self.dataset.separator.is_some() {
-                let begins = tokens.is_empty();
-                each(Passage { tokens: None, begins, goes_on });
                 left -= 1;
+                each(Passage { tokens: None, begins: tokens.is_empty(), goes_on });
             }
-            (skipped, goes_on) = (0, false);
-            place += 1;
-            document = self.at(place);
+            skipped = 0;
+            documents.advance();
         }
     }
 
-    /// The place and number of the document that holds a token of the stream, and where it begins.
-    fn locate(&self, token: u64) -> (u64, u64, u64) {
+    /// The documents from the one on that holds a token of the stream, and where that one begins.
+    fn locate(&self, token: u64) -> (Documents<'_>, u64) {
         if self.order.is_none() {
-            let offsets = self.dataset.offsets().unwrap_or(&[]);
-            let between = u64::from(self.dataset.separator.is_some());
-            let begin = |place: usize| {
-                let offset = offsets.get(place).map_or(0, |offset| offset.cast_unsigned());
-                offset + between * place as u64
-            };
-            let (mut low, mut high) = (0, offsets.len().saturating_sub(1).max(1));
-            while high - low > 1 {
-                let middle = low.midpoint(high);
-                if begin(middle) <= token { low = middle } else { high = middle }
-            }
-            return (low as u64, low as u64, begin(low));
+            let (place, begin) = self.locate_stored(token);
+            return (Documents::new(self, place), begin);
         }
         let noted = self.noted.partition_point(|&begin| begin <= token) - 1;
-        let (mut place, mut begin) = (noted as u64 * NOTED, self.noted[noted]);
+        let (mut documents, mut begin) = (Documents::new(self, (noted * NOTED) as u64), self.noted[noted]);
         loop {
-            let document = self.at(place);
-            let taken = self.taken(document);
+            let taken = self.taken(&documents.current());
             if token < begin + taken {
-                return (place, document, begin);
+                return (documents, begin);
             }
             begin += taken;
-            place += 1;
+            documents.advance();
         }
     }
 
-    /// The document at a place; past the last, any.
-    fn at(&self, place: u64) -> u64 {
-        match &self.order {
-            Some(order) if place < order.len() => order.get(place),
-            _ => place,
+    /// The place of the document that holds a token, where documents are as stored, and where it begins.
+    fn locate_stored(&self, token: u64) -> (u64, u64) {
+        let offsets = self.dataset.offsets().unwrap_or(&[]);
+        let between = u64::from(self.dataset.separator.is_some());
+        let begin = |place: usize| {
+            let offset = offsets.get(place).map_or(0, |offset| offset.cast_unsigned());
+            offset + between * place as u64
+        };
+        let (mut low, mut high) = (0, offsets.len().saturating_sub(1).max(1));
+        while high - low > 1 {
+            let middle = low.midpoint(high);
+            if begin(middle) <= token { low = middle } else { high = middle }
         }
+        (low as u64, begin(low))
     }
 
     /// The tokens of a document.
@@ -343,8 +339,51 @@ impl Stream {
     }
 
     /// Tokens of the stream that a document takes, with what comes after it.
-    fn taken(&self, document: u64) -> u64 {
-        self.document(document).len() as u64 + u64::from(self.dataset.separator.is_some())
+    fn taken(&self, tokens: &Range<usize>) -> u64 {
+        tokens.len() as u64 + u64::from(self.dataset.separator.is_some())
+    }
+}
+
+/// Documents one after the other, looked up some at a time: the processor waits for all of them at once.
+struct Documents<'a> {
+    stream: &'a Stream,
+    /// The place of the first that is looked up, and how many places that one is behind.
+    first: u64,
+    behind: usize,
+    found: [Range<usize>; NOTED],
+}
+
+impl<'a> Documents<'a> {
+    /// Those from a place on.
+    fn new(stream: &'a Stream, place: u64) -> Self {
+        let mut documents = Self { stream, first: place, behind: 0, found: Default::default() };
+        documents.look_up();
+        documents
+    }
+
+    #[inline]
+    fn look_up(&mut self) {
+        let count = self.stream.dataset.document_count().saturating_sub(self.first).min(NOTED as u64);
+        let mut numbers = [0; NOTED];
+        let numbers = &mut numbers[..usize::try_from(count).unwrap_or(0)];
+        match &self.stream.order {
+            Some(order) => order.fill(self.first, numbers),
+            None => numbers.iter_mut().zip(self.first..).for_each(|(number, place)| *number = place),
+        }
+        self.found.iter_mut().zip(numbers).for_each(|(found, number)| *found = self.stream.document(*number));
+    }
+
+    /// The tokens of the document at this place; past the last one, any.
+    fn current(&self) -> Range<usize> {
+        self.found[self.behind].clone()
+    }
+
+    fn advance(&mut self) {
+        self.behind += 1;
+        if self.behind == self.found.len() {
+            (self.first, self.behind) = (self.first + NOTED as u64, 0);
+            self.look_up();
+        }
     }
 }
 
