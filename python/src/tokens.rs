@@ -36,7 +36,7 @@ impl Tokens {
             let dataset = TokenDataset::new(tokens.0.clone(), seq_len)?.mode(mode).extras(extras);
             let dataset = separator.into_iter().fold(dataset, TokenDataset::separator);
             match documents {
-                Some(documents) => dataset.documents(documents.0.clone()),
+                Some(documents) => dataset.documents(&documents.0),
                 None => Ok(dataset),
             }
         };

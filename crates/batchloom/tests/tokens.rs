@@ -62,7 +62,7 @@ impl Corpus {
         let extras = TokenExtras { position_ids: true, segment_ids: true, resets: true };
         let dataset = TokenDataset::new(self.tokens(), seq_len)?.mode(mode).extras(extras);
         let dataset = if self.separated { dataset.separator(SEPARATOR) } else { dataset };
-        dataset.documents(documents)
+        dataset.documents(&documents)
     }
 }
 
@@ -234,7 +234,7 @@ fn bad_input() {
     assert!(refused(TokenDataset::new(Tensor::from_vec(vec![0_i64; 10], &[5, 2]).unwrap(), 2)));
     let with = |offsets: Vec<i64>| {
         let len = offsets.len();
-        TokenDataset::new(tokens(), 2).unwrap().documents(Tensor::from_vec(offsets, &[len]).unwrap())
+        TokenDataset::new(tokens(), 2).unwrap().documents(&Tensor::from_vec(offsets, &[len]).unwrap())
     };
     assert!(with(vec![0, 4, 10]).is_ok());
     for offsets in [vec![0, 4, 9], vec![1, 10], vec![0, 6, 4, 10], vec![0, 11], vec![]] {

@@ -106,7 +106,7 @@ impl TokenDataset {
     ///
     /// # Errors
     /// [`Error::Corpus`] where the offsets do not go from 0 to the number of tokens, or decrease.
-    pub fn documents(self, offsets: Tensor) -> Result<Self> {
+    pub fn documents(self, offsets: &Tensor) -> Result<Self> {
         let refused = |reason: String| Err(Error::Corpus { reason });
         let Some(ends) = offsets.as_slice::<i64>() else {
             return refused(format!("documents are {}; expected offsets, compact int64", offsets.dtype()));
@@ -125,7 +125,7 @@ impl TokenDataset {
             ));
         }
         let start = offsets.layout().offset();
-        let bytes = offsets.bytes().slice(start..start + ends.len() * size_of::<i64>());
+        let bytes = offsets.bytes().slice(start..start + size_of_val(ends));
         Ok(Self { documents: Some(bytes), ..self })
     }
 
