@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy
@@ -210,7 +211,7 @@ class GroupDataset:
 
 def _ids(group_ids: Any) -> tuple[Any, list[Any] | None]:
     """Return ids as an array of integers, and the texts that these stand for, where they do."""
-    if isinstance(group_ids, list):
+    if isinstance(group_ids, list | tuple):
         # As NumPy would make texts of numbers beside texts.
         group_ids = numpy.fromiter(group_ids, object, len(group_ids))
     elif not hasattr(group_ids, "__dlpack__") or is_arrow(group_ids) or isinstance(group_ids, numpy.ma.MaskedArray):
@@ -226,21 +227,31 @@ def _ids(group_ids: Any) -> tuple[Any, list[Any] | None]:
     absent = frames.missing(array)
     if absent.any():
         raise DataError(f"row {int(absent.argmax())} has no id; expected one in every row")
-    if array.dtype.kind == "f" and (array == numpy.floor(array)).all() and (abs(array) < 2**63).all():
-        return array.astype(numpy.int64), None
-    if array.dtype.kind != "O":
-        raise DTypeError(f"{IDS} have type {array.dtype}; expected integers or texts")
-    return _named(array)
+    if array.dtype.kind == "O" and all(isinstance(name, Real | numpy.bool) for name in array):
+        array = numpy.array(array.tolist())
+    if array.dtype.kind == "O":
+        return _named(array)
+    return _integers(array), None
 
 
-def _named(names: Array) -> tuple[Array, list[Any] | None]:
-    """Return integers that are stored as objects, or the numbers of texts in order of appearance and the texts."""
+def _integers(numbers: Array) -> Array:
+    """Return whole numbers as int64.
+
+    Raises:
+        DTypeError: They are not whole, or too large.
+    """
+    if numbers.dtype.kind == "f" and (numbers == numpy.floor(numbers)).all():
+        wide = numbers.astype(numpy.float64)
+        if (abs(wide) < 2**63).all():
+            return wide.astype(numpy.int64)
+    if numbers.dtype.kind not in "biu":
+        raise DTypeError(f"{IDS} have type {numbers.dtype}; expected integers or texts")
+    return numbers.astype(numpy.int64)
+
+
+def _named(names: Array) -> tuple[Array, list[Any]]:
+    """Return the numbers of texts in order of appearance, and the texts."""
     kinds = {type(name) for name in names}
-    if all(issubclass(kind, int | numpy.integer) for kind in kinds):
-        try:
-            return names.astype(numpy.int64), None
-        except OverflowError as error:
-            raise DTypeError(f"{IDS} hold integers that int64 does not: {error}") from None
     if not all(issubclass(kind, str | bytes) for kind in kinds):
         text = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise DTypeError(f"{IDS} hold {text}; expected integers alone, or texts alone")
