@@ -177,7 +177,6 @@ class Loader:
         rule: Rule,
         *,
         shuffle: str,
-        shuffle_documents: bool,
         drop_last: bool,
         seed: int,
         uneven: str,
@@ -192,6 +191,7 @@ class Loader:
         prefetch: int,
         block_bytes: int | None = None,
         poison: bool = False,
+        shuffle_documents: bool = False,
     ) -> Loader: ...
     def __len__(self) -> int: ...
     @property

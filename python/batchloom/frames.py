@@ -195,6 +195,11 @@ def has_zone(times: Any) -> bool:
     """Whether times, or one of them, are of a time zone."""
     if isinstance(times, str):
         return _ZONE.search(times) is not None
+    if isinstance(times, list | tuple) or getattr(getattr(times, "dtype", None), "kind", None) == "O":
+        found = {has_zone(time) for time in times}
+        if len(found) > 1:
+            raise DataError("some times are of a time zone and others of none; expected one kind")
+        return found == {True}
     kind = getattr(times, "dtype", getattr(times, "type", None))
     zones = (getattr(times, "tzinfo", None), getattr(kind, "tz", None), getattr(kind, "time_zone", None))
     return any(zone is not None for zone in zones)

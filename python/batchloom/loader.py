@@ -118,7 +118,7 @@ class DataLoader:
         if labels is not None and not isinstance(labels, str):
             raise ArgumentError(f"labels is {labels!r}; expected None or the name of a field")
         if labels is not None and not isinstance(dataset, SequenceDataset):
-            raise ArgumentError(f"labels is {labels!r}; expected None: only sequences have a next token")
+            raise ArgumentError(f"labels is {labels!r}; expected None: but for sequences there is no next token")
         if isinstance(dataset, TokenDataset):
             order, documents = streamed(shuffle, dataset.mode)
         else:

@@ -106,8 +106,9 @@ def _times(said: list[tuple[str, Any]], times: list[Array] | None, zoned: bool) 
     if times is None:
         raise ArgumentError("parts end at times, but the dataset knows no times; expected time= when it is made")
     for name, end in said:
-        if zoned and not frames.has_zone(end):
-            raise ArgumentError(f"part {name} is {end!r}, without a time zone, but time has one; expected one here too")
+        if zoned != frames.has_zone(end):
+            found, expected = ("no", "one") if zoned else ("a", "none")
+            raise ArgumentError(f"part {name} is {end!r}, with {found} time zone; expected {expected}, as time has")
         find = _before_datetime if times[0].dtype.kind == "M" else _before_number
         try:
             yield name, numpy.array([find(steps, end) for steps in times], numpy.int64)

@@ -50,8 +50,9 @@ pub(crate) struct Loader(batchloom::Loader);
 impl Loader {
     #[new]
     #[pyo3(signature = (
-        dataset, rule, *, shuffle, shuffle_documents, drop_last, seed, uneven, balance, largest_first, rank, world, pad_values, pad_side,
-        labels, num_threads, prefetch, block_bytes=None, poison=false
+        dataset, rule, *, shuffle, drop_last, seed, uneven, balance, largest_first, rank, world, pad_values, pad_side,
+        labels, num_threads, prefetch, block_bytes=None, poison=false,
+        shuffle_documents=false
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
     fn new(
@@ -59,7 +60,6 @@ impl Loader {
         dataset: &Dataset,
         rule: &Rule,
         shuffle: &str,
-        shuffle_documents: bool,
         drop_last: bool,
         seed: u64,
         uneven: &str,
@@ -74,6 +74,7 @@ impl Loader {
         prefetch: usize,
         block_bytes: Option<usize>,
         poison: bool,
+        shuffle_documents: bool,
     ) -> PyResult<Self> {
         let mut builder = batchloom::Loader::builder(dataset.0.clone())
             .rule(rule.0.clone())

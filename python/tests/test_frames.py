@@ -286,8 +286,6 @@ def test_a_time_without_a_zone_is_not_one_with_a_zone(end):
         dataset.split(early=end, late=None)
 
 
-# BUG 27
-@pytest.mark.xfail(strict=True, reason="only columns with a zone are told from those without")
 @pytest.mark.parametrize("aware", ["times", "end", "some times"])
 def test_a_list_of_times_has_a_zone_or_none(aware):
     times = [when if aware == "times" else when.tz_localize(None) for when in ZONED]
