@@ -227,26 +227,39 @@ def _ids(group_ids: Any) -> tuple[Any, list[Any] | None]:
     absent = frames.missing(array)
     if absent.any():
         raise DataError(f"row {int(absent.argmax())} has no id; expected one in every row")
-    if array.dtype.kind == "O" and all(isinstance(name, Real | numpy.bool) for name in array):
-        array = numpy.array(array.tolist())
     if array.dtype.kind == "O":
-        return _named(array)
+        return (_listed(array), None) if all(isinstance(name, Real | numpy.bool) for name in array) else _named(array)
     return _integers(array), None
 
 
-def _integers(numbers: Array) -> Array:
-    """Return whole numbers as int64.
+def _listed(numbers: Array) -> Array:
+    """Return whole numbers of any types as int64, or as uint64 where they need it.
 
     Raises:
         DTypeError: They are not whole, or too large.
     """
+    for number in numbers:
+        if number != number // 1:
+            raise DTypeError(f"{IDS} hold {number!r}; expected integers or texts")
+    for kind in (numpy.int64, numpy.uint64):
+        try:
+            return numpy.fromiter(map(int, numbers), kind, len(numbers))
+        except OverflowError:
+            continue
+    raise DTypeError(f"{IDS} hold integers that neither int64 nor uint64 holds: {max(numbers, key=abs)!r}")
+
+
+def _integers(numbers: Array) -> Array:
+    """Return floats that are whole as int64.
+
+    Raises:
+        DTypeError: They are not whole, or too large, or no numbers.
+    """
     if numbers.dtype.kind == "f" and (numbers == numpy.floor(numbers)).all():
-        wide = numbers.astype(numpy.float64)
+        wide = numbers.astype(numpy.result_type(numbers, numpy.float64))
         if (abs(wide) < 2**63).all():
             return wide.astype(numpy.int64)
-    if numbers.dtype.kind not in "biu":
-        raise DTypeError(f"{IDS} have type {numbers.dtype}; expected integers or texts")
-    return numbers.astype(numpy.int64)
+    raise DTypeError(f"{IDS} have type {numbers.dtype}; expected integers or texts")
 
 
 def _named(names: Array) -> tuple[Array, list[Any]]:
