@@ -111,6 +111,7 @@ def splitter(
     names: Sequence[str] | None,
     output: str | None,
     patches: dict[str, tuple[int, int]] | None = None,
+    copies: bool = False,
 ) -> Split:
     """Return what cuts runs into batches.
 
@@ -119,20 +120,25 @@ def splitter(
         names: The keys of a batch that is a dict.
         output: Another framework for all of them.
         patches: Fields that are cut into patches, by label: the length of a patch, and steps from one to the next.
+        copies: Whether patches are copies, which do not overlap.
     """
     views = []
     for label, dtype, framework in columns:
         module = require(output or framework, dtype, label)
         patch = (patches or {}).get(label)
-        views.append(_patched(module, *patch) if patch else module.views)
+        views.append(_patched(module, *patch, copies) if patch else module.views)
     if names is None:
         return lambda runs: [batch for run, _ in runs for batch in _cut(views, run)]
     keys = tuple(names)
     return lambda runs: [dict(zip(keys, batch, strict=True)) for run, _ in runs for batch in _cut(views, run)]
 
 
-def _patched(module: Any, length: int, stride: int) -> Callable[[Tensor], list[Any]]:
-    return lambda tensor: [module.patches(batch, length, stride) for batch in module.views(tensor)]
+def _patched(module: Any, length: int, stride: int, copies: bool) -> Callable[[Tensor], list[Any]]:
+    def cut(tensor: Tensor) -> list[Any]:
+        found = [module.patches(batch, length, stride) for batch in module.views(tensor)]
+        return [module.own(patches, None) for patches in found] if copies else found
+
+    return cut
 
 
 def lend(tensor: Tensor, framework: str) -> Any:

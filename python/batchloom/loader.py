@@ -143,7 +143,7 @@ class DataLoader:
             poison=bool(os.environ.get("BATCHLOOM_POISON")),
         )
         self._views = views(dataset, self._batching, order, documents, where)
-        self._split = where.moved(dataset._split(where.output, self._native.names))
+        self._split = where.split(dataset, self._native.names)
 
     def __len__(self) -> int:
         """Return how many batches the iteration under way yields in all, or, where there is none, the next one.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from batchloom import exchange
@@ -52,8 +53,12 @@ class Placement:
                 )
             self.output = "torch"
 
-    def moved(self, split: exchange.Split) -> exchange.Split:
-        """Move to the device what is cut on the CPU."""
+    def split(self, dataset: Any, names: Sequence[str]) -> exchange.Split:
+        """Return what cuts blocks into batches, and moves them to the device."""
+        if not isinstance(dataset, WindowDataset):
+            cut: exchange.Split = dataset._split(self.output, names)
+            return cut
+        split = dataset._split(self.output, names, copies=self.copy)
         if self.device is None or not callable(split):
             return split
         return lambda runs: [self._move(batch) for batch in split(runs)]

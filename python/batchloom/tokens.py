@@ -143,22 +143,23 @@ class TokenDataset:
             raise RangeError(f"piece {number} is outside the stream; expected 0 <= piece < {len(self)}")
         start = number % len(self) * self._seq_len
         found = self._slice(start, start + self._seq_len + 1)
-        return found[:-1], found[1:]
+        return found[:-1].copy(), found[1:].copy()
 
     def _slice(self, start: int, end: int) -> Array:
         """Tokens ``start`` to ``end`` of the stream of documents as stored, as int64."""
         separator = self._options["separator"]
         if separator is None or self._offsets is None:
-            return numpy.array(self._field.slice(start, end), numpy.int64)
+            return numpy.asarray(self._field.slice(start, end)).astype(numpy.int64)
         # A separator follows each document but the last, so document k begins k tokens later than stored.
         places = numpy.arange(start, end)
         begins = self._offsets[:-1] + numpy.arange(len(self._offsets) - 1)
         document = numpy.searchsorted(begins, places, side="right") - 1
         stored = places - document
         between = stored == self._offsets[document + 1]
-        values = numpy.array(self._field.slice(int(stored[0]), int(stored[-1]) + 1), numpy.int64)
-        picked: Array = values[numpy.minimum(stored - stored[0], len(values) - 1)]
-        return numpy.where(between, separator, picked)
+        found = numpy.full(len(places), separator, numpy.int64)
+        values = numpy.asarray(self._field.slice(int(stored[0]), int(stored[-1]) + 1))
+        found[~between] = values[(stored - stored[0])[~between]]
+        return found
 
     def stats(self, rows: int = 1) -> TokenStats:
         """Return what the stream holds, and what an epoch leaves out.
@@ -221,6 +222,8 @@ def _corpus(tokens: Any, documents: Any) -> tuple[Any, Array | None]:
         return tokens, None
     if documents is not None:
         raise ArgumentError("tokens are a list of documents, and documents are given; expected one of them")
+    if isinstance(tokens, tuple) and len(tokens) != 2:
+        raise DataError(f"tokens are a tuple of {len(tokens)}; expected a list of documents, or (values, offsets)")
     found = variable("tokens", tokens)
     if found.shapes is not None:
         raise DataError("documents have more than one dimension; expected a list of tokens for each")
@@ -235,12 +238,16 @@ def _offsets(tokens: Any, documents: Any) -> Array | None:
         return None
     if not hasattr(documents, "__len__"):
         return _ends_with(tokens, _token("documents", documents))
-    offsets = numpy.asarray(documents)
+    try:
+        offsets = numpy.asarray(documents)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DataError(f"documents are offsets that are no array: {error}") from None
     if offsets.ndim != 1 or offsets.dtype.kind not in "iu":
         raise DataError(
             f"documents have type {offsets.dtype} and shape {offsets.shape}; expected offsets, or one token"
         )
-    return numpy.ascontiguousarray(offsets, numpy.int64)
+    # A copy: what is written to them later must not tear the stream.
+    return numpy.array(offsets, numpy.int64)
 
 
 def _ends_with(tokens: Any, token: int) -> Array:
@@ -254,9 +261,13 @@ def _ends_with(tokens: Any, token: int) -> Array:
 
 
 def _token(name: str, token: Any) -> int:
-    if isinstance(token, bool) or not hasattr(token, "__index__") or not -(2**63) <= operator.index(token) < 2**63:
+    try:
+        number = operator.index(token)
+    except TypeError:
+        number = None
+    if isinstance(token, bool) or number is None or not -(2**63) <= number < 2**63:
         raise ArgumentError(f"{name} is {token!r}; expected a token")
-    return operator.index(token)
+    return number
 
 
 def _rebuild(

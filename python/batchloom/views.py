@@ -7,7 +7,6 @@ the template is made there, so that what moves is each row once and never a stac
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +17,8 @@ from batchloom.placement import Placement
 from batchloom.tokens import TokenDataset
 from batchloom.windows import WindowDataset
 
-Form = Callable[[list[Any]], Any]
+# Batches after which memory maps are looked at.
+RELEASED = 64
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,7 @@ class Views:
         """Take the arrays, each once, and how fields are cut from them."""
         self._cuts: list[Cut] = []
         self._sources: list[tuple[Any, Any]] = []
+        self._fields = [span.field for span in dataset._spans.values()]
         places: dict[tuple[int, str], int] = {}
         for name, span in dataset._spans.items():
             framework = output or span.field.framework
@@ -154,6 +155,11 @@ class Views:
     def begin(self, steps: _native.Steps) -> _native.Views:
         """Return the batches of an epoch."""
         return _native.Views(steps, Epoch(self, steps))
+
+    def release(self) -> None:
+        """Let go of what memory maps have read, once it is much."""
+        for field in self._fields:
+            exchange.release(field)
 
     def batch(self, found: list[Any]) -> Any:
         """Make a batch of its arrays: a tuple, or a dict."""
@@ -228,9 +234,13 @@ class Epoch:
     def __init__(self, views: Views, steps: _native.Steps) -> None:
         self._views, self._steps = views, steps
         self._shard: Shard | None = None
+        self._made = 0
 
     def __call__(self) -> Any:
         """Return the next batch."""
+        self._made += 1
+        if self._made % RELEASED == 0:
+            self._views.release()
         return self._views.batch(self._arrays())
 
     def _arrays(self) -> list[Any]:

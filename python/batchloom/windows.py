@@ -117,7 +117,9 @@ class WindowDataset:
         weights: ``"windows"``: every window comes once an epoch. ``"series"``: every series comes equally often; those
             with fewer windows repeat them.
         mask: Whether batches hold ``mask``.
-        patch_len: Cuts ``x`` into patches, ``[batch, features, patches, patch_len]``, without a copy.
+        patch_len: Cuts ``x`` into patches, ``[batch, features, patches, patch_len]``, without a copy: a view of the
+            batch, whose patches overlap where ``patch_stride`` is shorter (read-only in NumPy). With the loader's
+            ``copy=True`` they are a copy.
         patch_stride: Steps from one patch to the next; ``None`` for ``patch_len``.
 
     Raises:
@@ -372,12 +374,12 @@ class WindowDataset:
             raise ArgumentError(f"pad_value is {pad_value!r}; expected 0: short series are padded with zeros")
         return []
 
-    def _split(self, output: str | None, names: Sequence[str]) -> exchange.Split:
+    def _split(self, output: str | None, names: Sequence[str], copies: bool = False) -> exchange.Split:
         columns = [(name, span.field.dtype, span.field.framework) for name, span in self._spans.items()]
         if self._options["mask"]:
             columns.append(("mask", "bool", self._framework))
         patches = {"x": self._patches} if self._patches else {}
-        return exchange.splitter(columns, names if self._named else None, output, patches)
+        return exchange.splitter(columns, names if self._named else None, output, patches, copies)
 
 
 def _patches(patch_len: int | None, patch_stride: int | None, input_len: int) -> tuple[int, int] | None:

@@ -191,13 +191,24 @@ def test_owned_batches_are_compact(options, kind, fortran):
         assert array.is_contiguous() if isinstance(array, torch.Tensor) else array.flags.c_contiguous
 
 
-def test_one_window_is_owned():
-    values = numpy.arange(40.0).reshape(20, 2)
-    for kind in KINDS.values():
-        dataset = bl.WindowDataset(kind(values), 5, 2, targets=0)
-        for array in dataset[3]:
-            array[...] = -1
-        assert numpy.asarray(dataset[3][0]).tolist() == values[3:8].tolist()
+@pytest.mark.parametrize("kind", KINDS)
+def test_patches_that_are_copied_are_owned(kind):
+    values = KINDS[kind](numpy.arange(40.0).reshape(20, 2))
+    loader = bl.DataLoader(bl.WindowDataset(values, 5, patch_len=3, patch_stride=1), batch_size=4, copy=True)
+    for (x,) in loader:
+        before = numpy.asarray(x[:, :, 1:]).copy()
+        x[:, :, 0] = -1
+        assert numpy.asarray(x[:, :, 1:]).tolist() == before.tolist()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_window_is_owned(kind):
+    values = KINDS[kind](numpy.arange(40.0).reshape(20, 2))
+    dataset = bl.WindowDataset(values, 5, 2, targets=0)
+    for array in dataset[3]:
+        assert not overlap(array, values)
+        array[...] = -1
+    assert numpy.asarray(values).tolist() == numpy.arange(40.0).reshape(20, 2).tolist()
 
 
 def test_jax_is_never_given_a_view():
@@ -317,14 +328,36 @@ def test_options_that_change_nothing(options):
             assert equal(batch, shape.stack(samples)[:-1])
 
 
+def test_no_rows_are_moved_in_vain():
+    """Runs of neighbours in random order: what lies between two of them is not moved, though it would fit."""
+    values = torch.arange(1000.0)
+    loader = bl.DataLoader(bl.WindowDataset(values, 6), batch_size=10, shuffle="runs", memory_limit=3000)
+    batches = [x for (x,) in loader]
+    storages = {x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in batches}
+    assert sum(storages.values()) <= len(batches) * 15 * 4
+
+
+@pytest.mark.parametrize("named", [False, True])
 @pytest.mark.parametrize(
-    "options", [{}, {"resident": False}, {"copy": True}, {"shuffle": True}, {"memory_limit": 20_000}]
+    "options",
+    [
+        {},
+        {"resident": False},
+        {"copy": True},
+        {"shuffle": True},
+        {"shuffle": True, "resident": False},
+        {"memory_limit": 20_000},
+    ],
 )
-def test_the_device_without_values(options):
-    dataset = bl.WindowDataset([torch.zeros(100, 4), torch.zeros(7, 4)], 8, 2, mask=True, patch_len=4, targets=[0, 1])
+def test_the_device_without_values(options, named):
+    past = {"more": torch.zeros(107)} if named else None
+    series = [torch.zeros(100, 4), torch.zeros(7, 4)]
+    dataset = bl.WindowDataset(series, 8, 2, mask=True, patch_len=4, targets=[0, 1], past=past)
     loader = bl.DataLoader(dataset, batch_size=16, device="meta", **options)
-    for samples, (x, y, mask) in zip(loader.plan(0), loader, strict=True):
+    for samples, batch in zip(loader.plan(0), loader, strict=True):
         size = len(samples)
+        assert not named or batch["more"].device.type == "meta"
+        x, y, mask = (batch[name] for name in ("x", "y", "mask")) if named else batch
         assert {array.device.type for array in (x, y, mask)} == {"meta"}
         assert (x.shape, y.shape, mask.shape) == ((size, 4, 2, 4), (size, 2, 2), (size, 8))
 

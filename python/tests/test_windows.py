@@ -131,7 +131,7 @@ def test_one_window_is_what_a_batch_holds(shape):
 
 @given(
     shape=shapes(series=1, most=40),
-    targets=st.sampled_from([0, -1, slice(1, None), slice(None, None, 2), [2, 0], [1, 1]]),
+    targets=st.sampled_from([0, -1, slice(1, None), slice(None, None, 2), [2, 0], [1, 1], [0, 2, 1]]),
 )
 @pytest.mark.parametrize("kind", [numpy.asarray, torch.as_tensor, jax.numpy.asarray])
 def test_targets(kind, shape, targets):

@@ -402,7 +402,8 @@ pub enum Error {
     /// The state belongs to another plan.
     #[error(
         "the state belongs to another plan: its fingerprint is {found}, this plan's is {expected}; expected the same \
-         number of samples, batch rule, shuffle, drop_last and uneven as when it was saved"
+         number of samples, batch rule, shuffle, drop_last and uneven as when it was saved; of a stream of tokens, the same \
+         documents, seq_len and separator, and as many ranks where its rows go on"
     )]
     StateFingerprint {
         /// The fingerprint in the state.

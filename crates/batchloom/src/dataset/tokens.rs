@@ -113,10 +113,10 @@ impl TokenDataset {
         };
         let tokens = self.tokens.shape()[0];
         if ends.first() != Some(&0) || ends.last() != Some(&(tokens.cast_signed() as i64)) {
-            let found = (ends.first(), ends.last());
-            return refused(format!(
-                "offsets of documents go from {found:?}; expected from 0 to {tokens}, the tokens"
-            ));
+            let found = ends.first().zip(ends.last());
+            let found = found
+                .map_or_else(|| "are none".to_owned(), |(first, last)| format!("go from {first} to {last}"));
+            return refused(format!("offsets of documents {found}; expected from 0 to {tokens}, the tokens"));
         }
         if let Some(document) = ends.windows(2).position(|pair| pair[1] < pair[0]) {
             let (start, end) = (ends[document], ends[document + 1]);
