@@ -359,6 +359,7 @@ UNMAPPED = [
     ("int64", False, "copy", ""),
     ("int64", True, "", ""),
     ("int64", False, "", ""),
+    ("int64", "runs", "", ""),
 ]
 
 
