@@ -20,7 +20,7 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// The groups of rows with these ids. One pass; ids that change are looked up.
+    /// The groups of rows with these ids. One pass; ids that change are looked up, unless they are sorted.
     ///
     /// # Errors
     /// [`Error::NoSamples`] where there are no rows.
@@ -28,15 +28,8 @@ impl Groups {
         if ids.is_empty() {
             return Err(Error::NoSamples);
         }
-        let mut numbers = HashMap::new();
-        let mut runs: Vec<(usize, usize)> = Vec::new();
-        for (row, &id) in ids.iter().enumerate() {
-            if row == 0 || ids[row - 1] != id {
-                let next = numbers.len();
-                runs.push((*numbers.entry(id).or_insert(next), row));
-            }
-        }
-        let groups = numbers.len();
+        let runs = runs(ids);
+        let groups = runs.iter().map(|&(group, _)| group + 1).max().unwrap_or(0);
         let ends = runs.iter().skip(1).map(|&(_, row)| row).chain([ids.len()]);
         let mut lengths = vec![0_usize; groups];
         runs.iter().zip(ends.clone()).for_each(|(&(group, row), end)| lengths[group] += end - row);
@@ -83,6 +76,22 @@ impl Groups {
     pub fn order(&self) -> Option<&[u64]> {
         self.order.as_deref()
     }
+}
+
+/// Where ids change: the group that begins or goes on, by the order of first appearance, and the row.
+fn runs(ids: &[i64]) -> Vec<(usize, usize)> {
+    let changes = ids.windows(2).enumerate().filter(|(_, pair)| pair[0] != pair[1]).map(|(row, _)| row + 1);
+    let starts: Vec<usize> = [0].into_iter().chain(changes).collect();
+    let rises = |pair: &[usize]| ids[pair[0]] < ids[pair[1]];
+    if starts.windows(2).all(rises) {
+        return starts.into_iter().enumerate().collect();
+    }
+    let mut numbers = HashMap::new();
+    let number = |row: usize| {
+        let next = numbers.len();
+        (*numbers.entry(ids[row]).or_insert(next), row)
+    };
+    starts.into_iter().map(number).collect()
 }
 
 /// How a batch of groups is laid out.
