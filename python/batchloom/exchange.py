@@ -44,6 +44,7 @@ class Field:
         self._module = _module(self.framework)
         self.tensor = _borrow(self._module, array, label)
         self._address = self._module.address(array, label)
+        self.mapped: int | None = None
 
     def check(self) -> None:
         """Raise if the array no longer is where it was borrowed."""
@@ -150,7 +151,7 @@ def lend(tensor: Tensor, framework: str) -> Any:
 def release(field: Field) -> None:
     """Let go of what a memory map has read into this process, once it is much; it stays in the system's cache."""
     if field.framework == "numpy":
-        _module("numpy").release(field.array)
+        field.mapped = _module("numpy").release(field.array, field.mapped)
 
 
 def owned(array: Any, label: str) -> Any:

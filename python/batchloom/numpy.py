@@ -14,8 +14,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 TAKES_CAPSULES = False
 
-# Bytes of files that may be mapped before those of a map of tokens are let go.
-RESIDENT = 1 << 29
+# Bytes of a memory map that may be in memory before they are let go.
+RESIDENT = 1 << 28
 
 # NumPy has these only through the package ml_dtypes, and neither DLPack nor the buffer protocol lets them through. They
 # travel as integers of the same size.
@@ -83,8 +83,11 @@ def _mapping(array: Any) -> tuple[mmap.mmap | None, int, str]:
     return array, offset, name
 
 
-def release(array: Any) -> None:
+def release(array: Any, before: int | None) -> int:
     """Unmap the pages of a memory map that were read, once they are more than :data:`RESIDENT` bytes.
+
+    Takes the bytes of files that were mapped and in memory the last time, or ``None`` the first time; returns those to
+    compare with from now on. (They include other files, such as libraries.)
 
     They stay in the system's cache, and come back as they are read again. A map that is copied on writing is left
     alone: what was written there has no other place.
@@ -93,10 +96,14 @@ def release(array: Any) -> None:
     while mapped is not None and not isinstance(mapped, numpy.memmap):
         mapped = getattr(mapped, "base", None)
     if mapped is None or mapped.mode == "c" or not hasattr(mmap, "MADV_DONTNEED"):
-        return
+        return 0
+    found = _mapped_bytes()
+    if before is None or found <= before + RESIDENT:
+        return found if before is None else min(before, found)
     mapping, _, _ = _mapping(mapped)
-    if mapping is not None and _mapped_bytes() > RESIDENT:
+    if mapping is not None:
         mapping.madvise(mmap.MADV_DONTNEED)
+    return _mapped_bytes()
 
 
 def _mapped_bytes() -> int:
