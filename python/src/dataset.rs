@@ -44,6 +44,18 @@ impl Sequences {
         let sequences = EngineSequences::with_shapes(field, &values.0, shapes, rank);
         sequences.map(Self).map_err(|error| raise(&error))
     }
+
+    /// The leading extents of samples that are the same for all; none for those that vary.
+    #[getter]
+    fn frame(&self) -> Vec<Option<u32>> {
+        self.0.frame()
+    }
+
+    /// The shape of a row of values.
+    #[getter]
+    fn row_shape(&self) -> Vec<usize> {
+        self.0.values().shape()[1..].to_vec()
+    }
 }
 
 #[pymethods]

@@ -113,6 +113,15 @@ impl Tensor {
             .ok_or_else(|| DTypeError::new_err(format!("{} cannot be read as {dtype}", self.0.dtype())))
     }
 
+    /// An array of a type and a shape whose elements are where the engine cannot read them.
+    #[staticmethod]
+    #[expect(clippy::needless_pass_by_value, reason = "what PyO3 makes of a sequence")]
+    fn elsewhere(dtype: &str, shape: Vec<usize>) -> PyResult<Self> {
+        let known = DType::named(dtype);
+        let known = known.ok_or_else(|| DTypeError::new_err(format!("there is no type {dtype}")))?;
+        batchloom::Tensor::elsewhere(known, &shape).map(Self).map_err(|error| raise(&error))
+    }
+
     /// DLPack: the device of the memory.
     fn __dlpack_device__(&self) -> (u32, i32) {
         (DLDevice::CPU.device_type.0, DLDevice::CPU.device_id)
@@ -163,6 +172,9 @@ impl Tensor {
     /// A managed tensor that shares the memory, in either version of the protocol.
     fn export<M: ManagedTensorBase>(&self) -> PyResult<Managed<M>> {
         let tensor = &self.0;
+        if tensor.is_elsewhere() {
+            return Err(DeviceError::new_err("the array is in memory that this process cannot read"));
+        }
         let size = tensor.dtype().size().cast_signed();
         let shape: Vec<i64> = tensor.shape().iter().map(|len| len.cast_signed() as i64).collect();
         let strides: Vec<i64> = tensor.strides().iter().map(|stride| (stride / size) as i64).collect();
@@ -199,6 +211,43 @@ impl AsRef<[u8]> for Borrowed {
             // writes to it meanwhile is what the documentation of datasets asks of users.
             len => unsafe { std::slice::from_raw_parts(self.start, len) },
         }
+    }
+}
+
+/// Memory that a DLPack producer gave up, for blocks.
+pub(crate) struct Lent {
+    start: *mut u8,
+    len: usize,
+    _producer: ImportedDlpack,
+}
+
+// SAFETY: the bytes belong to the lent memory alone, and the protocol lets a consumer call the deleter from any thread.
+unsafe impl Send for Lent {}
+// SAFETY: nothing can be done through a shared one.
+unsafe impl Sync for Lent {}
+
+impl AsMut<[u8]> for Lent {
+    fn as_mut(&mut self) -> &mut [u8] {
+        // SAFETY: `lent` checked that this is the extent of what the producer described, and `_producer` keeps it. That
+        // nobody else reads or writes it is what `lent` asks of its caller; fresh memory of a framework is initialised
+        // as far as the kernel is concerned, and bytes of any value are bytes.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
+    }
+}
+
+/// Takes over memory from whoever allocated it: one dimension of bytes, which nobody else may use from now on.
+pub(crate) fn lent(object: &Bound<'_, PyAny>) -> PyResult<Lent> {
+    let request = ImportRequest::new(object.as_borrowed())?;
+    require_cpu(&request, "memory")?;
+    let imported = request.import(None, None)?;
+    let (Description { dtype, shape, strides, len, .. }, start) = {
+        let described =
+            imported.validate().map_err(|error| DataError::new_err(format!("memory: {error}")))?;
+        describe(&described, "memory")?
+    };
+    match (dtype, strides.as_slice()) {
+        (DType::U8, [1]) if len > 0 => Ok(Lent { start: start.cast_mut(), len, _producer: imported }),
+        _ => Err(DataError::new_err(format!("memory is {dtype} {shape:?}; expected bytes in one line"))),
     }
 }
 

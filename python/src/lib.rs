@@ -1,10 +1,11 @@
 //! `batchloom._native`: the engine for Python. Glue only: it converts, it decides nothing.
 //!
 //! One file a concept: `exchange` borrows and lends arrays by DLPack, `arrow` borrows Arrow lists, `cut`, `dataset`,
-//! `windows`, `groups`, `tokens`, `plan`, `loader` and `steps` wrap the engine's types, `error` turns its errors into exceptions. What users
+//! `windows`, `groups`, `tokens`, `plan`, `loader`, `block` and `steps` wrap the engine's types, `error` turns its errors into exceptions. What users
 //! see is written in Python, beside this folder.
 
 mod arrow;
+mod block;
 mod cut;
 mod dataset;
 mod error;
@@ -21,6 +22,8 @@ mod windows;
 mod _native {
     #[pymodule_export]
     use crate::arrow::{are_numbers, borrow_lists};
+    #[pymodule_export]
+    use crate::block::Block;
     #[pymodule_export]
     use crate::cut::Rule;
     #[pymodule_export]

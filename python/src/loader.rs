@@ -2,7 +2,8 @@
 //!
 //! The iterator takes a block from the engine without the interpreter lock, looks for Ctrl-C while it waits, lets the
 //! framework cut the block into batches a portion at a time, and hands them over one by one: what remains for each
-//! batch is to take the next element of a list.
+//! batch is to take the next element of a list. Where batches are made on a device, a relay begins with the next block
+//! while batches of this one are in use.
 
 use std::collections::VecDeque;
 use std::process;
@@ -19,10 +20,11 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
+use crate::block::Block as PyBlock;
 use crate::cut::{Rule, parse};
 use crate::dataset::Dataset;
 use crate::error::{LoaderError, raise};
-use crate::exchange::Tensor;
+use crate::exchange::{Lent, Tensor, lent};
 use crate::plan::{Plan, read_state, write_state};
 use crate::steps::Steps;
 
@@ -51,8 +53,8 @@ impl Loader {
     #[new]
     #[pyo3(signature = (
         dataset, rule, *, shuffle, drop_last, seed, uneven, balance, largest_first, rank, world, pad_values, pad_side,
-        labels, num_threads, prefetch, block_bytes=None, poison=false,
-        shuffle_documents=false
+        labels, num_threads, prefetch, block_bytes=None, poison=false, shuffle_documents=false, addresses=false,
+        memory=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
     fn new(
@@ -75,6 +77,8 @@ impl Loader {
         block_bytes: Option<usize>,
         poison: bool,
         shuffle_documents: bool,
+        addresses: bool,
+        memory: Option<(usize, Py<PyAny>)>,
     ) -> PyResult<Self> {
         let mut builder = batchloom::Loader::builder(dataset.0.clone())
             .rule(rule.0.clone())
@@ -88,6 +92,7 @@ impl Loader {
             .rank(rank, world)
             .pad_side(parse(pad_side)?)
             .prefetch(prefetch)
+            .addresses(addresses)
             .poison(poison);
         for (field, element) in pad_values {
             builder = builder.pad_value(field, &element);
@@ -100,6 +105,9 @@ impl Loader {
         }
         if let Some(bytes) = block_bytes {
             builder = builder.block_bytes(bytes);
+        }
+        if let Some((least, allocate)) = memory {
+            builder = builder.memory(least, move |bytes| allocated(&allocate, bytes));
         }
         py.detach(|| builder.build()).map(Self).map_err(|error| raise(&error))
     }
@@ -146,6 +154,14 @@ impl Loader {
     }
 }
 
+/// Memory that a function of Python allocates, whatever thread asks.
+fn allocated(allocate: &Py<PyAny>, bytes: usize) -> batchloom::Result<Lent> {
+    let failed = |reason: String| Error::Memory { bytes, reason };
+    let lend = |py: Python<'_>| lent(allocate.bind(py).call1((bytes,))?.as_any());
+    let found = Python::try_attach(|py| lend(py).map_err(|error| failed(error.to_string())));
+    found.unwrap_or_else(|| Err(failed("the interpreter is ending".to_owned())))
+}
+
 /// The batches of one epoch. One thread at a time takes from it; another is told so.
 #[pyclass(frozen, module = "batchloom._native")]
 #[derive(Debug)]
@@ -164,14 +180,26 @@ type Key = (Option<Py<PyString>>, Option<Py<PyAny>>, bool);
 enum Split {
     /// Where every run is one batch, which becomes a dict, or a tuple: its keys.
     Keys(Vec<Key>),
+    /// Where batches are made on a device, what makes them.
+    Relay(Relay),
     /// A function that makes a list of batches of a list of runs: of each run the tensors, one a field with a leading
     /// batch dimension, and the size of the longest sample.
     Function(Py<PyAny>),
 }
 
+/// What makes batches of blocks on a device: begins with a block, ends with it and returns a list of its batches, and
+/// delivers each, if there is something to do for it.
+#[derive(Debug, FromPyObject)]
+struct Relay {
+    start: Py<PyAny>,
+    finish: Py<PyAny>,
+    deliver: Option<Py<PyAny>>,
+}
+
 impl Split {
     fn call(&self, py: Python<'_>, portion: &Portion) -> PyResult<Vec<Py<PyAny>>> {
         match self {
+            Self::Relay(_) => Ok(Vec::new()),
             Self::Keys(keys) => portion.iter().map(|run| single(py, keys, run)).collect(),
             Self::Function(function) => {
                 let copy =
@@ -187,6 +215,11 @@ impl Split {
         match self {
             Self::Keys(keys) => {
                 keys.iter().filter_map(|key| key.1.as_ref()).try_for_each(|take| visit.call(take))
+            }
+            Self::Relay(relay) => {
+                visit.call(&relay.start)?;
+                visit.call(&relay.finish)?;
+                visit.call(&relay.deliver)
             }
             Self::Function(function) => visit.call(function),
         }
@@ -225,6 +258,9 @@ struct Inner {
     blocks: Option<Blocks>,
     /// Parts of the current block that are not cut yet.
     portions: VecDeque<Portion>,
+    /// The next block, where a relay has to begin with it, and what the relay has begun.
+    pending: Option<Block>,
+    begun: Option<Py<PyAny>>,
     ready: IntoIter<Py<PyAny>>,
     /// What cuts portions, and what checks the data before each block; none once collected.
     callables: Option<(Split, Py<PyAny>)>,
@@ -263,12 +299,14 @@ impl Batches {
             split.visit(&visit)?;
             visit.call(check)?;
         }
+        visit.call(&inner.begun)?;
         inner.ready.as_slice().iter().try_for_each(|batch| visit.call(batch))
     }
 
     fn __clear__(&self) {
         if let Ok(mut inner) = self.inner.try_lock() {
             inner.ready = IntoIter::default();
+            inner.begun = None;
             inner.callables = None;
         }
     }
@@ -277,7 +315,8 @@ impl Batches {
 impl Batches {
     fn new(blocks: Blocks, split: Split, check: Py<PyAny>) -> Self {
         let (portions, ready) = (VecDeque::new(), IntoIter::default());
-        let inner = Inner { blocks: Some(blocks), portions, ready, callables: Some((split, check)) };
+        let (blocks, callables) = (Some(blocks), Some((split, check)));
+        let inner = Inner { blocks, portions, pending: None, begun: None, ready, callables };
         Self {
             inner: Mutex::new(inner),
             generation: GENERATION.load(Ordering::Relaxed),
@@ -314,21 +353,68 @@ pub(crate) fn in_use() -> PyErr {
 impl Inner {
     fn next(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         loop {
-            if let Some(batch) = self.ready.next() {
+            self.look_ahead(py)?;
+            if let Some(batch) = self.deliver(py)? {
                 if let Some(blocks) = &self.blocks {
                     blocks.advance();
                 }
                 return Ok(Some(batch));
             }
-            let Some((split, _)) = &self.callables else { return Ok(None) };
-            if let Some(portion) = self.portions.front() {
-                // Python may raise in the middle, at Ctrl-C for one: then the portion is still there to be asked for.
-                self.ready = split.call(py, portion)?.into_iter();
-                self.portions.pop_front();
-            } else if !self.refill(py)? {
+            if !self.cut(py)? && !self.refill(py)? {
                 return Ok(None);
             }
         }
+    }
+
+    /// The next batch that is ready.
+    fn deliver(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        match (&self.callables, self.ready.as_slice().first()) {
+            // Python may raise: then the batch is still there to be asked for.
+            (Some((Split::Relay(Relay { deliver: Some(deliver), .. }), _)), Some(batch)) => {
+                let delivered = deliver.call1(py, (batch,))?;
+                self.ready.next();
+                Ok(Some(delivered))
+            }
+            _ => Ok(self.ready.next()),
+        }
+    }
+
+    /// Makes batches of what is there; false where nothing is. Python may raise in the middle, at Ctrl-C for one: then
+    /// what was there still is.
+    fn cut(&mut self, py: Python<'_>) -> PyResult<bool> {
+        match &self.callables {
+            Some((Split::Relay(relay), _)) => {
+                let Some(begun) = &self.begun else { return Ok(false) };
+                self.ready = relay.finish.call1(py, (begun,))?.extract::<Vec<_>>(py)?.into_iter();
+                self.begun = None;
+            }
+            Some((split, _)) => {
+                let Some(portion) = self.portions.front() else { return Ok(false) };
+                self.ready = split.call(py, portion)?.into_iter();
+                self.portions.pop_front();
+            }
+            None => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Lets a relay begin with the next block, if that is formed and nothing else has begun.
+    fn look_ahead(&mut self, py: Python<'_>) -> PyResult<()> {
+        let Some((Split::Relay(relay), check)) = &self.callables else { return Ok(()) };
+        if self.begun.is_some() {
+            return Ok(());
+        }
+        if self.pending.is_none() {
+            self.pending = self.blocks.as_mut().and_then(Blocks::ahead);
+            if self.pending.is_some() {
+                check.call0(py)?;
+            }
+        }
+        if let Some(block) = &self.pending {
+            self.begun = Some(relay.start.call1(py, (PyBlock(block.clone()),))?);
+            self.pending = None;
+        }
+        Ok(())
     }
 
     /// Takes the next block; false where there is none. Whatever ends the iteration also ends its threads.
@@ -337,13 +423,12 @@ impl Inner {
         if !matches!(block, Ok(Some(_))) {
             self.close(py);
         }
-        Ok(match block? {
-            Some(block) => {
-                self.portions = portions(&block);
-                true
-            }
-            None => false,
-        })
+        let Some(block) = block? else { return Ok(false) };
+        match &self.callables {
+            Some((Split::Relay(_), _)) => self.pending = Some(block),
+            _ => self.portions = portions(&block),
+        }
+        Ok(true)
     }
 
     /// Waits for the next block, looking for Ctrl-C now and then.
@@ -364,6 +449,7 @@ impl Inner {
     fn close(&mut self, py: Python<'_>) {
         self.ready = IntoIter::default();
         self.portions.clear();
+        (self.pending, self.begun) = (None, None);
         if let Some(mut blocks) = self.blocks.take() {
             py.detach(|| blocks.close());
         }

@@ -452,6 +452,14 @@ pub enum Error {
         /// Bytes of one sample in the largest field.
         row: usize,
     },
+    /// What is to be read is in memory that this process cannot read.
+    #[error(
+        "field {field} is in memory that this process cannot read; expected a loader of addresses, or a copy of it"
+    )]
+    Elsewhere {
+        /// The field.
+        field: String,
+    },
     /// The operating system gave no memory.
     #[error("could not allocate a block of {bytes} bytes: {reason}")]
     Memory {
@@ -517,6 +525,7 @@ impl Error {
             | Self::BatchTooLarge { .. } => Kind::Argument,
             Self::NoSamples
             | Self::NoFields
+            | Self::Elsewhere { .. }
             | Self::DuplicateField { .. }
             | Self::ScalarField { .. }
             | Self::FieldLength { .. }

@@ -17,6 +17,7 @@ pub use window_shape::{Anchor, Short, Weights, WindowShape};
 pub(crate) use windows::{Span, Windows};
 pub use windows::{WindowCounts, WindowDataset};
 
+use crate::Tensor;
 use crate::cut::Sizes;
 
 /// Any kind of data.
@@ -55,6 +56,26 @@ impl Dataset {
     /// Whether there are no samples.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The arrays that samples are taken from, by name.
+    pub(crate) fn arrays(&self) -> Vec<(&str, &Tensor)> {
+        fn named<'a>(
+            names: &'a [String],
+            arrays: impl Iterator<Item = &'a Tensor>,
+        ) -> Vec<(&'a str, &'a Tensor)> {
+            names.iter().map(String::as_str).zip(arrays).collect()
+        }
+        match self {
+            Self::Tensors(dataset) => named(dataset.names(), dataset.fields().iter()),
+            Self::Sequences(dataset) => named(dataset.names(), dataset.fields().iter().map(Field::values)),
+            Self::Windows(dataset) => named(dataset.names(), dataset.spans().iter().map(|span| &span.values)),
+            Self::Groups(dataset) => {
+                let dataset = dataset.sequences();
+                named(dataset.names(), dataset.fields().iter().map(Field::values))
+            }
+            Self::Tokens(dataset) => vec![("tokens", dataset.tokens())],
+        }
     }
 
     /// What a plan has to know of the samples' sizes; none where they all count the same.

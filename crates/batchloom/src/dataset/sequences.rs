@@ -102,13 +102,10 @@ impl Sequences {
         let starts = starts.collect();
         let extents = lengths.flat_map(|lengths| &lengths[..leading]).copied().collect();
         let shape = [&[found.checked_div(row).unwrap_or(0)], inner.as_slice()].concat();
-        let size = values.dtype().size();
-        let compact = crate::tensor::Layout::compact(&shape, size);
-        let compact =
-            compact.ok_or(Error::Shape { values: found, shape: shape.clone(), expected: usize::MAX })?;
-        let offset = values.layout().offset();
-        let values = Tensor::new(values.bytes().clone(), values.dtype(), &shape, compact.strides(), offset)?;
-        let rows = values.layout().rows(size).ok_or_else(|| Error::ScalarField { field: name.to_owned() })?;
+        let values = values.reshape(&shape);
+        let values = values.ok_or(Error::Shape { values: found, shape, expected: usize::MAX })?;
+        let rows = values.layout().rows(values.dtype().size());
+        let rows = rows.ok_or_else(|| Error::ScalarField { field: name.to_owned() })?;
         Ok(Self { values, rows, order: None, starts, extents, leading, varying })
     }
 
@@ -155,6 +152,14 @@ impl Sequences {
     /// How many leading dimensions may differ between samples.
     pub(crate) fn leading(&self) -> usize {
         self.leading
+    }
+
+    /// The leading extents of all samples; none for those in which samples differ. As many as decide where a row of
+    /// values lies in a sample.
+    pub fn frame(&self) -> Vec<Option<u32>> {
+        let same =
+            |dimension| self.extents.get(dimension).copied().filter(|_| !self.varying.contains(&dimension));
+        (0..self.leading).map(same).collect()
     }
 
     /// The dimensions in which samples differ.
@@ -209,6 +214,16 @@ pub struct SequenceDatasetBuilder {
     names: Vec<String>,
     fields: Vec<Field>,
     sizes: Option<Vec<u32>>,
+}
+
+impl Field {
+    /// The array that it is taken from.
+    pub(crate) fn values(&self) -> &Tensor {
+        match self {
+            Self::Fixed(rows) => rows,
+            Self::Variable(sequences) => sequences.values(),
+        }
+    }
 }
 
 impl SequenceDatasetBuilder {
@@ -315,6 +330,11 @@ impl SequenceDataset {
     /// Whether the sizes are the lengths.
     pub(crate) fn own_sizes(&self) -> bool {
         self.own_sizes
+    }
+
+    /// In how many dimensions samples differ.
+    pub(crate) fn dimensions(&self) -> usize {
+        self.guide().map_or(1, |guide| guide.varying().len())
     }
 
     pub(crate) fn fields(&self) -> &[Field] {

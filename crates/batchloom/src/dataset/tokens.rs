@@ -178,6 +178,10 @@ impl TokenDataset {
         self.mode == TokenMode::Continuous
     }
 
+    pub(crate) fn tokens(&self) -> &Tensor {
+        &self.tokens
+    }
+
     pub(crate) fn extra(&self) -> TokenExtras {
         self.extras
     }
@@ -399,6 +403,16 @@ impl Pieces {
     /// Tokens of a piece.
     pub(crate) fn len(&self) -> usize {
         self.stream.dataset.seq_len
+    }
+
+    /// The passages that make up a piece and the label of its last token; where nobody asks which documents they are of,
+    /// one for all tokens that lie one after the other.
+    pub(crate) fn passages(&self, sample: u64, documents: bool, mut each: impl FnMut(Passage)) {
+        let (start, len) = (self.start(sample), self.len() + 1);
+        match self.stream.stored(start, len).filter(|_| !documents) {
+            Some(stored) => each(Passage { tokens: Some(stored), begins: false, goes_on: false }),
+            None => self.stream.walk(start, len, each),
+        }
     }
 
     /// Where a piece begins.

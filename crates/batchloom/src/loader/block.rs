@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::addresses::Table;
 use super::fields::Fields;
 use crate::form::Members;
 use crate::tensor::Layout;
@@ -24,16 +25,22 @@ const PIECE_BYTES: usize = 512 * 1024;
 /// and at most this many samples, so that their numbers do.
 const PIECE_SAMPLES: usize = 8192;
 
-/// A block holds at most this many batches.
+/// A block holds at most this many batches;
 const MOST_BATCHES: usize = 1 << 16;
+
+/// one of addresses fewer, as all of its batches are made at once.
+const MOST_ADDRESSED: usize = 512;
 
 /// The layout of one block.
 #[derive(Debug)]
 pub(super) struct BlockLayout {
     pub(super) runs: Vec<RunLayout>,
+    /// Bytes of the batches.
     pub(super) bytes: usize,
     /// The step after the last batch.
     pub(super) end: u64,
+    /// Where the block is addresses, these.
+    pub(super) table: Option<Table>,
 }
 
 /// The layout of consecutive batches of one shape.
@@ -47,6 +54,8 @@ pub(super) struct RunLayout {
     pub(super) samples: usize,
     /// What each field takes.
     pub(super) slots: Vec<Slot>,
+    /// The shape of what is addressed in each.
+    space: Vec<usize>,
     /// Who they are, where samples differ in size.
     pub(super) members: Arc<Members>,
 }
@@ -77,21 +86,30 @@ impl BlockLayout {
         bytes: usize,
     ) -> Result<Option<Self>> {
         let steps = plan.steps_of(rank);
-        let mut layout = Self { runs: Vec::new(), bytes: 0, end: step };
+        let mut layout = Self { runs: Vec::new(), bytes: 0, end: step, table: None };
+        let most = if fields.addresses.is_some() { MOST_ADDRESSED } else { MOST_BATCHES };
         let mut batches = 0;
-        while layout.end < steps && batches < MOST_BATCHES {
+        while layout.end < steps && batches < most {
             let run = layout.run(fields, plan, rank)?;
             let end = layout.bytes.saturating_add(run.bytes());
             if end > bytes && !layout.runs.is_empty() {
                 break;
             }
-            let fit = (bytes - layout.bytes.min(bytes)).checked_div(run.bytes()).unwrap_or(MOST_BATCHES);
-            let same = layout.same(fields, plan, rank, run.samples, fit.clamp(1, MOST_BATCHES - batches))?;
+            let fit = (bytes - layout.bytes.min(bytes)).checked_div(run.bytes()).unwrap_or(most);
+            let same = layout.same(fields, plan, rank, run.samples, fit.clamp(1, most - batches))?;
             batches += same;
             layout.end += same as u64;
             layout.push(run, same);
         }
+        if let Some((addresses, limit)) = &fields.addresses {
+            layout.table = Some(addresses.table(plan, rank, &layout.runs, *limit)?);
+        }
         Ok((!layout.runs.is_empty()).then_some(layout))
+    }
+
+    /// Bytes of the block in memory.
+    pub(super) fn memory(&self) -> usize {
+        self.table.map_or(self.bytes, |table| table.bytes())
     }
 
     /// The next batch, as a run.
@@ -102,9 +120,10 @@ impl BlockLayout {
             batches: 1,
             samples: members.count,
             slots: Vec::new(),
+            space: fields.space(&members),
             members: Arc::new(members),
         };
-        if fields.packs() && i32::try_from(run.members.elements()).is_err() {
+        if fields.has_boundaries() && i32::try_from(run.members.elements()).is_err() {
             // Boundaries are 32-bit numbers.
             let (samples, row) = (run.samples as u64, run.members.longest());
             return Err(Error::BatchTooLarge { samples, row });
@@ -170,6 +189,11 @@ impl BlockLayout {
 }
 
 impl RunLayout {
+    /// The shape of the elements that are addressed in each batch.
+    pub(super) fn space(&self) -> &[usize] {
+        &self.space
+    }
+
     /// Bytes of one batch.
     fn bytes(&self) -> usize {
         self.slots.iter().fold(0, |bytes, slot| bytes.saturating_add(slot.stride))
@@ -215,6 +239,8 @@ pub(super) struct Piece {
 #[derive(Debug, Clone)]
 pub struct Block {
     runs: Vec<Run>,
+    bytes: Bytes,
+    table: Option<Box<(Tensor, Tensor)>>,
 }
 
 /// Consecutive batches of one shape, field by field.
@@ -225,12 +251,27 @@ pub struct Run {
     len: usize,
     samples: usize,
     longest: usize,
+    space: Vec<usize>,
 }
 
 impl Block {
     pub(super) fn new(fields: &Fields, layout: &BlockLayout, bytes: &Bytes) -> Result<Self> {
-        let runs = layout.runs.iter().map(|run| Run::new(fields, run, bytes));
-        Ok(Self { runs: runs.collect::<Result<_>>()? })
+        let runs = layout.runs.iter().map(|run| Run::new(fields, run, bytes, layout.table.is_none()));
+        let runs = runs.collect::<Result<_>>()?;
+        let table = layout.table.map(|table| tables(table, bytes)).transpose()?.map(Box::new);
+        Ok(Self { runs, bytes: bytes.slice(..layout.memory()), table })
+    }
+
+    /// Its memory, all of it.
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// The addresses of a loader of [`addresses`](super::LoaderBuilder::addresses), int32 or int64: the table `[rows,
+    /// members]`, and `[elements]`, for each element that is addressed which one of its sample it is; empty unless
+    /// samples are thinned out.
+    pub fn addresses(&self) -> Option<(&Tensor, &Tensor)> {
+        self.table.as_ref().map(|parts| (&parts.0, &parts.1))
     }
 
     /// The runs of equal batches, in order; mostly one, or one for each batch where samples differ in size.
@@ -244,8 +285,20 @@ impl Block {
     }
 }
 
+/// The two parts of a table of addresses.
+fn tables(table: Table, bytes: &Bytes) -> Result<(Tensor, Tensor)> {
+    let (shape, picks) = table.shape();
+    let size = table.dtype().size();
+    let tensor = |shape: &[usize], offset| {
+        let compact = Layout::compact(shape, size);
+        let compact = compact.ok_or(Error::BatchTooLarge { samples: shape[0] as u64, row: size })?;
+        Tensor::new(bytes.clone(), table.dtype(), shape, compact.strides(), offset)
+    };
+    Ok((tensor(&shape, 0)?, tensor(&[picks], shape[0] * shape[1] * size)?))
+}
+
 impl Run {
-    fn new(fields: &Fields, run: &RunLayout, bytes: &Bytes) -> Result<Self> {
+    fn new(fields: &Fields, run: &RunLayout, bytes: &Bytes, has_fields: bool) -> Result<Self> {
         let tensor = |slot: &Slot| {
             let size = slot.dtype.size();
             let compact = Layout::compact(&slot.shape, size).ok_or(Error::BatchTooLarge {
@@ -256,9 +309,10 @@ impl Run {
             let strides = [&[slot.stride.cast_signed()], compact.strides()].concat();
             Tensor::new(bytes.clone(), slot.dtype, &shape, &strides, slot.offset)
         };
-        let tensors = run.slots.iter().map(tensor).collect::<Result<_>>()?;
+        let tensors = run.slots.iter().filter(|_| has_fields).map(tensor).collect::<Result<_>>()?;
         let (len, samples, longest) = (run.batches, run.samples, run.members.longest());
-        Ok(Self { names: Arc::clone(&fields.names), fields: tensors, len, samples, longest })
+        let (names, space) = (Arc::clone(&fields.names), run.space.clone());
+        Ok(Self { names, fields: tensors, len, samples, longest, space })
     }
 
     /// How many batches.
@@ -280,6 +334,17 @@ impl Run {
     /// The size of the longest sample, where samples differ in size.
     pub fn longest(&self) -> usize {
         self.longest
+    }
+
+    /// Samples of each batch.
+    pub fn samples(&self) -> usize {
+        self.samples
+    }
+
+    /// The shape of the elements that are addressed in each batch: `[samples]`, or `[samples, ..extents]` where samples
+    /// are padded, `[elements]` where they are concatenated, `[samples, seq_len + 1]` of a stream.
+    pub fn space(&self) -> &[usize] {
+        &self.space
     }
 
     /// Batch `index`, a view; none past the end.

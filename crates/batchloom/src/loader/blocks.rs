@@ -65,9 +65,26 @@ impl Blocks {
     /// # Errors
     /// [`Error::Worker`], [`Error::Memory`], and [`Error::Forked`] in a forked child.
     pub fn poll(&mut self, patience: Duration) -> Result<Polled> {
-        self.check_process()?;
         let deadline = Instant::now() + patience;
         while self.helps && Instant::now() < deadline && help(&self.job, &self.queue, &mut self.indices) {}
+        let polled = self.take(deadline)?;
+        if matches!(polled, Polled::End) {
+            self.delivery.end();
+        }
+        Ok(polled)
+    }
+
+    /// The next block, if it is ready now: for those who begin with it while batches of the one before are in use. What
+    /// goes wrong, and that there is no more, is left for [`poll`](Self::poll) to say.
+    pub fn ahead(&mut self) -> Option<Block> {
+        match self.take(Instant::now()) {
+            Ok(Polled::Block(block)) => Some(block),
+            _ => None,
+        }
+    }
+
+    fn take(&mut self, deadline: Instant) -> Result<Polled> {
+        self.check_process()?;
         Ok(match self.queue.next(deadline)? {
             Next::Block(layout, whole) => {
                 // Every region was let go before its piece was counted as filled.
@@ -80,10 +97,7 @@ impl Blocks {
                 Polled::Block(Block::new(&self.job.fields, &layout, &bytes)?)
             }
             Next::Pending => Polled::Pending,
-            Next::End => {
-                self.delivery.end();
-                Polled::End
-            }
+            Next::End => Polled::End,
         })
     }
 

@@ -6,8 +6,8 @@ use std::thread;
 use super::Loader;
 use super::block::BlockLayout;
 use super::cursor::Cursor;
-use super::fields::{Fields, Padding};
-use super::pool::Pool;
+use super::fields::{Fields, Options};
+use super::pool::{Allocate, Pool, PoolOptions};
 use super::worker::Probe;
 use crate::cut::Rule;
 use crate::dataset::{Dataset, TokenDataset};
@@ -15,6 +15,7 @@ use crate::deal::Uneven;
 use crate::form::PadSide;
 use crate::order::Shuffle;
 use crate::plan::PlanBuilder;
+use crate::tensor::buffer::{Buffer, Memory};
 use crate::{Error, Plan, Result};
 
 /// Bytes of a block: large enough that fixed costs vanish, small enough that those in flight stay in a shared cache.
@@ -28,8 +29,8 @@ const MOST_THREADS: usize = 8;
 pub struct LoaderBuilder {
     dataset: Dataset,
     plan: PlanBuilder,
-    padding: Padding,
-    shuffle_documents: bool,
+    fields: Options,
+    memory: Option<(Allocate, usize)>,
     rank: u32,
     threads: Option<usize>,
     prefetch: usize,
@@ -46,8 +47,8 @@ impl LoaderBuilder {
         Self {
             dataset,
             plan,
-            padding: Padding::default(),
-            shuffle_documents: false,
+            fields: Options::default(),
+            memory: None,
             rank: 0,
             threads: None,
             prefetch: 2,
@@ -100,25 +101,43 @@ impl LoaderBuilder {
 
     /// The bytes of the element that pads `field`. Default: zeros.
     pub fn pad_value(mut self, field: impl Into<String>, element: &[u8]) -> Self {
-        self.padding.values.push((field.into(), element.to_vec()));
+        self.fields.padding.values.push((field.into(), element.to_vec()));
         self
     }
 
     /// Where padding goes. Default: after the data.
     pub fn pad_side(mut self, side: PadSide) -> Self {
-        self.padding.side = side;
+        self.fields.padding.side = side;
         self
     }
 
     /// Adds `labels` to each batch: the next token of each token of `field`, -100 where there is none.
     pub fn labels(mut self, field: impl Into<String>) -> Self {
-        self.padding.labels = Some(field.into());
+        self.fields.padding.labels = Some(field.into());
         self
     }
 
     /// Whether the documents of a stream of tokens come in a random order of their own in each epoch. Default: no.
     pub fn shuffle_documents(mut self, shuffle_documents: bool) -> Self {
-        self.shuffle_documents = shuffle_documents;
+        self.fields.shuffles_documents = shuffle_documents;
+        self
+    }
+
+    /// Whether blocks are [addresses](Block::addresses) and not bytes of samples: where the data is not in memory that
+    /// this process reads. Batches are then made of them elsewhere; those of [`Loader::iter`] have no fields. Default: no.
+    pub fn addresses(mut self, addresses: bool) -> Self {
+        self.fields.addresses = addresses;
+        self
+    }
+
+    /// Who allocates memory for blocks, at least so many bytes at once, aligned to 64. Called from any thread. Default: the system, in its
+    /// own pages.
+    pub fn memory<M: Memory>(
+        mut self,
+        least: usize,
+        allocate: impl Fn(usize) -> Result<M> + Send + Sync + 'static,
+    ) -> Self {
+        self.memory = Some((Arc::new(move |bytes| allocate(bytes).map(Buffer::lent)), least));
         self
     }
 
@@ -168,22 +187,7 @@ impl LoaderBuilder {
     /// [`Error::BatchTooLarge`]; of sequences, [`Error::ForeignSizes`], [`Error::NotPackable`], [`Error::Labels`],
     /// [`Error::PadValue`] and [`Error::DuplicateField`]; of streams, [`Error::Continuous`].
     pub fn build(mut self) -> Result<Loader> {
-        let rows = match &self.dataset {
-            Dataset::Tokens(dataset) => {
-                if dataset.is_empty() {
-                    let (tokens, seq_len) = (dataset.stream_len(), dataset.seq_len());
-                    return Err(Error::StreamTooShort { tokens, seq_len });
-                }
-                let rows = rows_of(dataset, &self.plan)?;
-                let content = dataset.content(rows.map(|(rows, _)| rows), self.shuffle_documents);
-                self.plan = self.plan.content(content);
-                rows
-            }
-            _ => None,
-        };
-        if let Some((rows, steps)) = rows {
-            self.plan = self.plan.samples(rows * steps);
-        }
+        self.prepare()?;
         let plan = self.plan.build()?;
         if self.rank >= plan.world() {
             return Err(Error::Rank { rank: self.rank, world: plan.world() });
@@ -196,15 +200,17 @@ impl LoaderBuilder {
         if self.prefetch == 0 {
             return Err(Error::Prefetch);
         }
-        let fields = match &self.dataset {
-            Dataset::Tokens(dataset) => Fields::streamed(dataset, rows, self.shuffle_documents),
-            dataset => Fields::new(dataset, plan.rule(), &self.padding)?,
-        };
+        let fields = Fields::new(&self.dataset, plan.rule(), &self.fields)?;
         // What cannot be laid out is better known now.
         BlockLayout::new(&fields, &plan, self.rank, 0, self.block_bytes)?;
         Ok(Loader {
             fields: Arc::new(fields),
-            pool: Mutex::new(Pool::new(self.prefetch.saturating_add(1), self.poison)),
+            pool: Mutex::new(Pool::new(PoolOptions {
+                // Who allocates memory also keeps blocks for a while, as they are copied.
+                keep: self.prefetch.saturating_add(if self.memory.is_some() { 3 } else { 1 }),
+                poison: self.poison,
+                memory: self.memory,
+            })),
             cursor: Mutex::new(Cursor::new(plan)),
             dataset: self.dataset,
             rank: self.rank,
@@ -213,6 +219,23 @@ impl LoaderBuilder {
             block_bytes: self.block_bytes,
             probe: self.probe,
         })
+    }
+
+    /// What a plan has to know of a stream.
+    fn prepare(&mut self) -> Result<()> {
+        let Dataset::Tokens(dataset) = &self.dataset else { return Ok(()) };
+        if dataset.is_empty() {
+            let (tokens, seq_len) = (dataset.stream_len(), dataset.seq_len());
+            return Err(Error::StreamTooShort { tokens, seq_len });
+        }
+        let rows = rows_of(dataset, &self.plan)?;
+        let content = dataset.content(rows.map(|(rows, _)| rows), self.fields.shuffles_documents);
+        let mut plan = self.plan.clone().content(content);
+        if let Some((rows, steps)) = rows {
+            plan = plan.samples(rows * steps);
+        }
+        (self.plan, self.fields.rows) = (plan, rows);
+        Ok(())
     }
 
     fn plan(mut self, change: impl FnOnce(PlanBuilder) -> PlanBuilder) -> Self {

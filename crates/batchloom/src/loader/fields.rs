@@ -1,10 +1,14 @@
 //! What a batch holds: its fields, by name and form, and the members that they are made of.
+//!
+//! Where blocks are addresses the forms still say what batches will be like, and so how many share a block.
 
 use std::sync::Arc;
 
+use super::addresses::Addresses;
 use crate::cut::Rule;
 use crate::dataset::{
-    Dataset, Field, GroupDataset, Pieces, SequenceDataset, Sequences, Span, TokenDataset, WindowDataset,
+    Dataset, Field, GroupDataset, Pieces, SequenceDataset, Sequences, Span, TokenDataset, TokenExtras,
+    WindowDataset,
 };
 use crate::form::{Form, Labels, Members, Pad, PadSide, Source, Tokens, What, Window, is_integer};
 use crate::order::{Key, Order, Permutation, Purpose};
@@ -18,8 +22,31 @@ pub(super) struct Fields {
     pub(super) forms: Vec<Form>,
     /// Where samples have sizes: what makes members of the parts that a plan names.
     pub(super) ragged: Option<Ragged>,
-    /// Where documents are shuffled anew for each epoch: what they are.
-    documents: Option<(TokenDataset, Option<(u64, u64)>)>,
+    /// Where samples are pieces of a stream: of what.
+    stream: Option<Streamed>,
+    /// Where blocks are addresses: of what, and the most rows of any array.
+    pub(super) addresses: Option<(Addresses, usize)>,
+}
+
+/// How pieces of a stream are taken.
+#[derive(Debug, Clone)]
+struct Streamed {
+    dataset: TokenDataset,
+    pieces: Pieces,
+    /// Whether documents are shuffled anew for each epoch.
+    shuffles: bool,
+}
+
+/// What fields have to know besides the dataset and the rule.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Options {
+    pub(super) padding: Padding,
+    /// Of a stream whose rows go on: how many, and how many pieces each has.
+    pub(super) rows: Option<(u64, u64)>,
+    /// Whether the documents of a stream are shuffled.
+    pub(super) shuffles_documents: bool,
+    /// Whether blocks are addresses.
+    pub(super) addresses: bool,
 }
 
 /// How samples are padded.
@@ -37,29 +64,52 @@ pub(super) struct Padding {
 pub(super) struct Ragged {
     dataset: SequenceDataset,
     multiple_of: u32,
+    /// Whether batches are concatenations.
+    packs: bool,
 }
 
 impl Fields {
     /// The fields of `dataset` in batches that `rule` makes.
-    pub(super) fn new(dataset: &Dataset, rule: &Rule, padding: &Padding) -> Result<Self> {
-        match dataset {
-            Dataset::Tensors(dataset) => Ok(Self::stacked(dataset)),
-            Dataset::Sequences(dataset) => Self::ragged(dataset, rule, padding),
-            Dataset::Windows(dataset) => Ok(Self::windowed(dataset)),
-            Dataset::Groups(dataset) => Self::grouped(dataset, rule, padding),
-            Dataset::Tokens(dataset) => Ok(Self::streamed(dataset, None, false)),
+    ///
+    /// # Errors
+    /// [`Error::Elsewhere`] where samples are to be read and are elsewhere, and what the kind of dataset does not allow.
+    pub(super) fn new(dataset: &Dataset, rule: &Rule, options: &Options) -> Result<Self> {
+        let arrays = dataset.arrays();
+        let elsewhere = arrays.iter().find(|(_, array)| array.is_elsewhere() && !options.addresses);
+        if let Some((name, _)) = elsewhere {
+            return Err(Error::Elsewhere { field: (*name).to_owned() });
         }
+        let fields = match dataset {
+            Dataset::Tensors(dataset) => Self::stacked(dataset),
+            Dataset::Sequences(dataset) => Self::ragged(dataset, rule, &options.padding)?,
+            Dataset::Windows(dataset) => Self::windowed(dataset),
+            Dataset::Groups(dataset) => Self::grouped(dataset, rule, &options.padding)?,
+            Dataset::Tokens(dataset) => Self::streamed(Streamed {
+                dataset: dataset.clone(),
+                pieces: Pieces { stream: Arc::new(dataset.stream(None)), rows: options.rows },
+                shuffles: options.shuffles_documents,
+            }),
+        };
+        let rows = arrays.iter().filter_map(|(_, array)| array.shape().first()).max().copied().unwrap_or(0);
+        let limit = rows.max(dataset.len());
+        let addresses = options.addresses.then(|| (Addresses::new(dataset, fields.concatenates()), limit));
+        Ok(fields.with_addresses(addresses))
     }
 
-    /// The fields of pieces of a stream; of `rows` that go on, which each have so many pieces.
-    pub(super) fn streamed(dataset: &TokenDataset, rows: Option<(u64, u64)>, shuffles: bool) -> Self {
-        let documents = shuffles.then(|| (dataset.clone(), rows));
-        Self { documents, ..Self::of_stream(dataset, rows, None) }
+    /// The same, where blocks are addresses; those of a stream are of its pieces.
+    fn with_addresses(self, addresses: Option<(Addresses, usize)>) -> Self {
+        let addresses = addresses.map(|(addresses, limit)| match &self.stream {
+            Some(Streamed { dataset, pieces, .. }) => {
+                (Addresses::Stream(pieces.clone(), dataset.extra() != TokenExtras::default()), limit)
+            }
+            None => (addresses, limit),
+        });
+        Self { addresses, ..self }
     }
 
-    fn of_stream(dataset: &TokenDataset, rows: Option<(u64, u64)>, order: Option<Order>) -> Self {
-        let pieces = Pieces { stream: Arc::new(dataset.stream(order)), rows };
-        let extras = dataset.extra();
+    /// The fields of pieces of a stream.
+    fn streamed(streamed: Streamed) -> Self {
+        let (pieces, extras) = (&streamed.pieces, streamed.dataset.extra());
         let fields = [
             ("input_ids", What::Inputs, true),
             ("labels", What::Labels, true),
@@ -71,16 +121,25 @@ impl Fields {
         let form = |(name, what, _): (&str, What, bool)| {
             (name.to_owned(), Form::Tokens(Tokens { pieces: pieces.clone(), what }))
         };
-        let (names, forms): (Vec<_>, Vec<_>) = fields.map(form).unzip();
-        Self { names: names.into(), forms, ragged: None, documents: None }
+        let (names, forms) = fields.map(form).unzip();
+        Self { stream: Some(streamed), ..Self::plain(names, forms) }
     }
 
     /// The fields in the epoch of `plan`.
     pub(super) fn at(this: &Arc<Self>, plan: &Plan) -> Arc<Self> {
-        let Some((dataset, rows)) = &this.documents else { return Arc::clone(this) };
+        let Some(streamed) = this.stream.as_ref().filter(|streamed| streamed.shuffles) else {
+            return Arc::clone(this);
+        };
+        let Streamed { dataset, pieces, .. } = streamed;
         let key = Key::new(plan.seed(), plan.epoch(), Purpose::Documents);
         let order = Order::new(dataset.document_count(), Some(&key));
-        Arc::new(Self::of_stream(dataset, *rows, Some(order)))
+        let pieces = Pieces { stream: Arc::new(dataset.stream(Some(order))), rows: pieces.rows };
+        let addresses = this.addresses.as_ref().map(|&(_, limit)| (Addresses::Rows, limit));
+        Arc::new(Self::streamed(Streamed { pieces, ..streamed.clone() }).with_addresses(addresses))
+    }
+
+    fn plain(names: Vec<String>, forms: Vec<Form>) -> Self {
+        Self { names: names.into(), forms, ragged: None, stream: None, addresses: None }
     }
 
     fn stacked(dataset: &TensorDataset) -> Self {
@@ -88,7 +147,7 @@ impl Fields {
             let shape = field.shape()[1..].to_vec();
             Form::Stack(Source { rows, bytes: field.bytes().clone(), dtype: field.dtype(), shape })
         });
-        Self { names: dataset.names().into(), forms: forms.collect(), ragged: None, documents: None }
+        Self::plain(dataset.names().to_vec(), forms.collect())
     }
 
     fn windowed(dataset: &WindowDataset) -> Self {
@@ -100,7 +159,7 @@ impl Fields {
             forms.push(Form::WindowMask(Arc::clone(windows), dataset.shape().input_len));
             names.push("mask".to_owned());
         }
-        Self { names: names.into(), forms, ragged: None, documents: None }
+        Self::plain(names, forms)
     }
 
     fn ragged(dataset: &SequenceDataset, rule: &Rule, padding: &Padding) -> Result<Self> {
@@ -128,7 +187,8 @@ impl Fields {
             let sequences = tokens(dataset, field)?;
             add("labels", Form::Labels(Labels { sequences, side: padding.side, packed: rule.packs() }));
         }
-        Self::checked(names, forms, Ragged { dataset: dataset.clone(), multiple_of: rule.multiple_of() })
+        let (packs, multiple_of) = (rule.packs(), rule.multiple_of());
+        Self::checked(names, forms, Ragged { dataset: dataset.clone(), multiple_of, packs })
     }
 
     fn grouped(dataset: &GroupDataset, rule: &Rule, padding: &Padding) -> Result<Self> {
@@ -152,31 +212,48 @@ impl Fields {
             names.push(name.to_owned());
             forms.push(form);
         }
-        Self::checked(names, forms, Ragged { dataset: sequences.clone(), multiple_of: rule.multiple_of() })
+        let multiple_of = rule.multiple_of();
+        Self::checked(names, forms, Ragged { dataset: sequences.clone(), multiple_of, packs })
     }
 
     fn checked(names: Vec<String>, forms: Vec<Form>, ragged: Ragged) -> Result<Self> {
         let repeated = names.iter().enumerate().find(|(place, name)| names[..*place].contains(name));
         match repeated {
             Some((_, name)) => Err(Error::DuplicateField { name: name.clone() }),
-            None => Ok(Self { names: names.into(), forms, ragged: Some(ragged), documents: None }),
+            None => Ok(Self { ragged: Some(ragged), ..Self::plain(names, forms) }),
         }
     }
 
     /// Whether batches are concatenations.
-    pub(super) fn packs(&self) -> bool {
+    fn concatenates(&self) -> bool {
+        self.ragged.as_ref().is_some_and(|ragged| ragged.packs)
+    }
+
+    /// Whether batches have boundaries, which are 32-bit numbers.
+    pub(super) fn has_boundaries(&self) -> bool {
         self.forms.iter().any(|form| matches!(form, Form::Boundaries))
+    }
+
+    /// The shape of the elements that are addressed in a batch of these members: of a concatenation, all in one line; of
+    /// pieces of a stream, with the label of the last token.
+    pub(super) fn space(&self, members: &Members) -> Vec<usize> {
+        match (&self.ragged, &self.stream) {
+            (Some(Ragged { packs: true, .. }), _) => vec![members.elements()],
+            (Some(_), _) => [&[members.count], members.union.as_slice()].concat(),
+            (None, Some(streamed)) => vec![members.count, streamed.pieces.len() + 1],
+            (None, None) => vec![members.count],
+        }
     }
 
     /// The members of the batch that `rank` takes at `step`: in full where samples differ in size, else how many.
     pub(super) fn members(&self, plan: &Plan, step: u64, rank: u32) -> Result<Members> {
-        let Some(Ragged { dataset, multiple_of }) = &self.ragged else {
+        let Some(Ragged { dataset, multiple_of, .. }) = &self.ragged else {
             let samples = plan.batch_len(step, rank)?;
             return Ok(Members::uniform(usize::try_from(samples).unwrap_or(usize::MAX)));
         };
         let parts = plan.parts(step, rank)?;
         let picks = if dataset.subsamples() { picks(dataset, plan, &parts) } else { Vec::new() };
-        let dimensions = dataset.guide().map_or(1, |guide| guide.varying().len());
+        let dimensions = dataset.dimensions();
         let extents = match dataset.own_sizes() && dimensions == 1 {
             true => parts.sizes,
             false => {

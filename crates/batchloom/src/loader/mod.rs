@@ -3,6 +3,7 @@
 //! The only folder that owns threads. It moves bytes and decides nothing: which samples, in which order, is the plan's
 //! business, and how a row is copied is the form's. The protocol between the threads is in `README.md` beside this file.
 
+mod addresses;
 mod block;
 mod blocks;
 mod builder;
@@ -22,3 +23,4 @@ pub use loader::Loader;
 pub use steps::Steps;
 
 pub use crate::form::PadSide;
+pub use crate::tensor::buffer::Memory;

@@ -6,32 +6,42 @@
 use std::process;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::Result;
 use crate::tensor::buffer::Buffer;
+use crate::{Error, Result};
 
 /// What a recycled buffer is filled with when poisoning is on.
 const POISON: u8 = 0xA5;
 
+/// Allocates at least so many bytes.
+pub(super) type Allocate = Arc<dyn Fn(usize) -> Result<Buffer> + Send + Sync>;
+
+/// What a pool is to be like.
+#[derive(Clone)]
+pub(super) struct PoolOptions {
+    /// Free buffers to keep; more are given back.
+    pub(super) keep: usize,
+    /// Whether a buffer is overwritten as soon as it comes back: for tests that look for views which outlive their block.
+    pub(super) poison: bool,
+    /// Who allocates buffers, and the least bytes of one; none for the system.
+    pub(super) memory: Option<(Allocate, usize)>,
+}
+
 /// Buffers of one loader.
-#[derive(Debug)]
 pub(super) struct Pool {
     free: Mutex<Vec<Buffer>>,
-    /// Buffers to keep; more are given back to the system.
-    keep: usize,
-    poison: bool,
+    options: PoolOptions,
     process: u32,
 }
 
 impl Pool {
-    /// A pool that keeps at most `keep` free buffers. With `poison`, a buffer is overwritten as soon as it comes back:
-    /// for tests that look for views which outlive their block.
-    pub(super) fn new(keep: usize, poison: bool) -> Arc<Self> {
-        Arc::new(Self { free: Mutex::default(), keep, poison, process: process::id() })
+    /// An empty pool.
+    pub(super) fn new(options: PoolOptions) -> Arc<Self> {
+        Arc::new(Self { free: Mutex::default(), options, process: process::id() })
     }
 
     /// An empty pool with the same options.
     pub(super) fn afresh(&self) -> Arc<Self> {
-        Self::new(self.keep, self.poison)
+        Self::new(self.options.clone())
     }
 
     /// Whether this process was forked after the pool was made, so that its lock cannot be trusted.
@@ -48,8 +58,23 @@ impl Pool {
             Some(place) => Ok(free.swap_remove(place)),
             None => {
                 drop(free);
-                Buffer::new(rounded(bytes)).or_else(|_| Buffer::new(bytes))
+                self.allocate(bytes)
             }
+        }
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<Buffer> {
+        let Some((allocate, least)) = &self.options.memory else {
+            return Buffer::new(rounded(bytes)).or_else(|_| Buffer::new(bytes));
+        };
+        // Few sizes: memory that is pinned is kept by whoever pins it, in powers of two.
+        let slot = bytes.max(*least).checked_next_power_of_two().unwrap_or(bytes);
+        let buffer = allocate(slot)?;
+        match buffer.len() {
+            found if found < slot => {
+                Err(Error::Memory { bytes: slot, reason: format!("{found} were allocated") })
+            }
+            _ => Ok(buffer),
         }
     }
 
@@ -58,12 +83,12 @@ impl Pool {
         if self.is_foreign() {
             return;
         }
-        if self.poison {
+        if self.options.poison {
             buffer.poison(POISON);
         }
         let mut free = self.lock();
         free.push(buffer);
-        if free.len() > self.keep {
+        if free.len() > self.options.keep {
             // The smallest serves the fewest blocks.
             free.sort_unstable_by_key(|buffer| std::cmp::Reverse(buffer.len()));
             let surplus = free.pop();

@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
+use super::addresses::Table;
 use super::block::{BlockLayout, Piece, RunLayout};
 use super::fields::Fields;
 use super::pool::Pool;
@@ -28,12 +29,19 @@ pub(super) struct Job {
     pub(super) probe: Option<Probe>,
 }
 
-/// One piece of one block, and the memory that it fills: a region for each field.
+/// A part of one block, and the memory that it fills.
 pub(super) struct Task {
     pub(super) block: u64,
-    run: RunLayout,
-    piece: Piece,
+    part: Part,
     regions: Vec<Region>,
+}
+
+/// What one worker fills at once.
+enum Part {
+    /// A piece of a run: a region for each field.
+    Piece(RunLayout, Piece),
+    /// The addresses of all runs: one region.
+    Table(Vec<RunLayout>, Table),
 }
 
 impl Job {
@@ -51,7 +59,12 @@ impl Job {
     /// [`Error::Memory`].
     pub(super) fn open(&self, block: u64, layout: BlockLayout) -> Result<Opened> {
         // Memory first: where there is none for the block, there may be none for the list of its pieces.
-        let buffer = self.pool.take(layout.bytes)?;
+        let buffer = self.pool.take(layout.memory())?;
+        if let Some(table) = layout.table {
+            let (whole, regions) = buffer.split(&[0, layout.memory()]);
+            let part = Part::Table(layout.runs.clone(), table);
+            return Ok(Opened { layout, whole, tasks: vec![Task { block, part, regions }] });
+        }
         let pieces = layout.pieces();
         let (whole, regions) = buffer.split(&layout.cuts(&self.fields, &pieces));
         let mut regions = regions.into_iter();
@@ -62,7 +75,7 @@ impl Job {
             for _ in &self.fields.forms {
                 taken.iter_mut().zip(&mut regions).for_each(|(taken, region)| taken.push(region));
             }
-            let task = |(piece, regions)| Task { block, run: run.clone(), piece, regions };
+            let task = |(piece, regions)| Task { block, part: Part::Piece(run.clone(), piece), regions };
             tasks.extend(pieces.into_iter().zip(taken).map(task));
         }
         Ok(Opened { layout, whole, tasks })
@@ -73,20 +86,33 @@ impl Job {
         if let Some(probe) = &self.probe {
             probe(task.block);
         }
-        match self.fields.ragged {
-            Some(_) => {
-                for (form, mut region) in self.fields.forms.iter().zip(task.regions) {
-                    form.fill(&task.run.members, task.piece.rows.clone(), &mut region);
+        let Task { part, regions, .. } = task;
+        match (part, &self.fields.addresses) {
+            (Part::Table(runs, table), Some((addresses, _))) => {
+                let mut regions = regions.into_iter();
+                regions.try_for_each(|mut region| {
+                    addresses.fill(&self.plan, self.rank, &runs, table, &mut region)
+                })
+            }
+            (Part::Piece(run, piece), _) if self.fields.ragged.is_some() => {
+                for (form, mut region) in self.fields.forms.iter().zip(regions) {
+                    form.fill(&run.members, piece.rows.clone(), &mut region);
                 }
                 Ok(())
             }
-            None => self.fill_uniform(task, indices),
+            (Part::Piece(run, piece), _) => self.fill_uniform(&run, &piece, regions, indices),
+            (Part::Table(..), None) => Ok(()),
         }
     }
 
     /// Fills one piece of batches whose samples do not differ in size: the plan says here and now which they are.
-    fn fill_uniform(&self, task: Task, indices: &mut Vec<u64>) -> Result<()> {
-        let Task { run, piece, regions, .. } = task;
+    fn fill_uniform(
+        &self,
+        run: &RunLayout,
+        piece: &Piece,
+        regions: Vec<Region>,
+        indices: &mut Vec<u64>,
+    ) -> Result<()> {
         let (batches, rows) = (piece.batches.len(), piece.rows.len());
         indices.resize(batches * rows, 0);
         let step = run.step + piece.batches.start as u64;

@@ -5,7 +5,8 @@
 //! byte reachable through two handles.
 //!
 //! The pages are the kernel's own zeroed anonymous pages, so that fresh memory is initialised at no cost, and large
-//! ones are asked for, because a gather writes all over its block.
+//! ones are asked for, because a gather writes all over its block. Or someone else's, who wants blocks where an
+//! accelerator can fetch them.
 #![expect(unsafe_code, reason = "disjoint writes into one allocation, and a prefetch hint")]
 
 use std::ops::{Deref, DerefMut};
@@ -15,45 +16,68 @@ use memmap2::MmapMut;
 
 use crate::{Error, Result};
 
-/// A piece of memory of our own, at least page-aligned.
-#[derive(Debug)]
-pub(crate) struct Buffer(MmapMut);
+/// Bytes that whoever has them may write to: memory for blocks that someone else allocates.
+pub trait Memory: AsMut<[u8]> + Send + Sync + 'static {}
+
+impl<T: AsMut<[u8]> + Send + Sync + 'static> Memory for T {}
+
+/// A piece of memory of our own.
+pub(crate) struct Buffer {
+    start: *mut u8,
+    len: usize,
+    /// Never looked at again: whoever looks might make another handle on the bytes.
+    _owner: Arc<dyn Memory>,
+}
+
+// SAFETY: a buffer is the only handle on its bytes, as its owner is not looked at, and that owner may go to, and be
+// dropped on, any thread.
+unsafe impl Send for Buffer {}
+// SAFETY: through a shared buffer bytes are only read.
+unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// At least `bytes` bytes, zeroed.
+    /// At least `bytes` bytes, zeroed, page-aligned.
     pub(crate) fn new(bytes: usize) -> Result<Self> {
         let failed = |error: std::io::Error| Error::Memory { bytes, reason: error.to_string() };
         let map = MmapMut::map_anon(bytes.max(1)).map_err(failed)?;
         // Only advice: where the kernel has no large pages, small ones do.
         #[cfg(target_os = "linux")]
         drop(map.advise(memmap2::Advice::HugePage));
-        Ok(Self(map))
+        Ok(Self::lent(map))
+    }
+
+    /// Memory that someone else allocated, and gives up.
+    pub(crate) fn lent(memory: impl Memory) -> Self {
+        let mut owner = Arc::new(memory);
+        let bytes: &mut [u8] = Arc::get_mut(&mut owner).map_or(&mut [], AsMut::as_mut);
+        Self { start: bytes.as_mut_ptr(), len: bytes.len(), _owner: owner }
     }
 
     /// The number of bytes.
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.len
     }
 
     /// Overwrites every byte.
     pub(crate) fn poison(&mut self, byte: u8) {
-        self.0.fill(byte);
+        // SAFETY: as in `as_ref`; `&mut self` makes the access exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }.fill(byte);
     }
 
     /// Splits at `cuts`, ascending offsets: region `k` is `cuts[k]..cuts[k + 1]`.
     ///
     /// # Panics
     /// Where the cuts do not ascend or leave the buffer.
-    pub(crate) fn split(mut self, cuts: &[usize]) -> (Whole, Vec<Region>) {
+    pub(crate) fn split(self, cuts: &[usize]) -> (Whole, Vec<Region>) {
         assert!(
             cuts.is_sorted() && cuts.last().is_none_or(|&end| end <= self.len()),
             "cuts {cuts:?} in {}",
             self.len()
         );
-        let start = self.0.as_mut_ptr();
+        let start = self.start;
         let whole = Arc::new(self);
         let region = |cut: &[usize]| Region {
-            // SAFETY: cut[0] <= len of the mapping that `start` points to, by the assertion above.
+            // SAFETY: cut[0] <= len of the memory that `start` points to, by the assertion above.
             start: unsafe { start.add(cut[0]) },
             len: cut[1] - cut[0],
             _whole: Arc::clone(&whole),
@@ -65,7 +89,15 @@ impl Buffer {
 
 impl AsRef<[u8]> for Buffer {
     fn as_ref(&self) -> &[u8] {
-        &self.0
+        // SAFETY: `start` and `len` are those of the slice that the owner gave, which lives as long as the owner; its
+        // bytes are initialised, and written to only through regions, which are gone where this can be called.
+        unsafe { std::slice::from_raw_parts(self.start, self.len) }
+    }
+}
+
+impl std::fmt::Debug for Buffer {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Buffer of {} bytes", self.len)
     }
 }
 
@@ -96,7 +128,7 @@ impl Deref for Region {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: `start` and `len` lie inside the mapping, which `_whole` keeps; its bytes are initialised, and no
+        // SAFETY: `start` and `len` lie inside the memory, which `_whole` keeps; its bytes are initialised, and no
         // other handle reaches them.
         unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }

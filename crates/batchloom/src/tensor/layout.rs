@@ -71,6 +71,11 @@ impl Layout {
             })
     }
 
+    /// The same, from another offset on.
+    pub(crate) fn starting(self, offset: usize) -> Self {
+        Self { offset, ..self }
+    }
+
     /// The layout of `[index]` along the first dimension.
     pub(crate) fn index(&self, index: usize) -> Option<Self> {
         let (&len, shape) = self.shape.split_first()?;

@@ -50,6 +50,22 @@ impl Tensor {
         Ok(Self { bytes: Bytes::from_owner(Values(values)), dtype: T::DTYPE, layout })
     }
 
+    /// An array whose elements are in memory that this process cannot read, as that of an accelerator: of a type and a
+    /// shape, but without bytes. Plans need no more; batches of it are [`addresses`](crate::loader::Addresses).
+    ///
+    /// # Errors
+    /// [`Error::Layout`] where it is larger than memory can be.
+    pub fn elsewhere(dtype: DType, shape: &[usize]) -> Result<Self> {
+        let large = || Error::Layout { shape: shape.to_vec(), strides: Vec::new(), offset: 0, bytes: 0 };
+        let layout = Layout::compact(shape, dtype.size()).ok_or_else(large)?;
+        Ok(Self { bytes: Bytes::new(), dtype, layout })
+    }
+
+    /// Whether it has elements, and these are in memory that this process cannot read.
+    pub fn is_elsewhere(&self) -> bool {
+        self.bytes.is_empty() && self.layout.elements() > 0
+    }
+
     /// The type of an element.
     pub fn dtype(&self) -> DType {
         self.dtype
@@ -101,6 +117,15 @@ impl Tensor {
     /// The same bytes read as another type of the same size, none where sizes differ.
     pub fn reinterpret(&self, dtype: DType) -> Option<Self> {
         (dtype.size() == self.dtype.size()).then(|| Self { dtype, ..self.clone() })
+    }
+
+    /// The same elements in another shape, where they lie in row-major order without gaps; none where they do not, or
+    /// there are more or fewer.
+    pub(crate) fn reshape(&self, shape: &[usize]) -> Option<Self> {
+        let size = self.dtype.size();
+        let layout = Layout::compact(shape, size)?.starting(self.layout.offset());
+        (self.layout.is_compact(size) && layout.elements() == self.layout.elements())
+            .then(|| Self { layout, ..self.clone() })
     }
 
     fn with_layout(&self, layout: Layout) -> Option<Self> {

@@ -1,0 +1,254 @@
+//! Addresses: where the samples of a block lie, in numbers, for data that this process cannot read or need not.
+//!
+//! Where data is in the memory of an accelerator, a block is no bytes of samples but a table that says which rows they
+//! are; the accelerator's own framework makes batches of it. The table has a column for each member: a sample, or a
+//! passage of a stream. What its rows mean depends on the kind of dataset:
+//!
+//! | dataset | rows of the table |
+//! |---|---|
+//! | rows of one shape | the sample |
+//! | windows | the row that the window begins with, and the steps of zeros before it |
+//! | sequences and groups | the sample; its first element in the block; how many elements its slot has; where it ends in its batch; its number in its batch; for each dimension that varies what is taken; for each the extent of the slot; for each variable field the row of values where it begins |
+//! | streams of tokens | the first row of the passage, or -1 for a separator; its first element in the block; how many; the place in its document, and the number of the document in its piece, that it begins with; whether a document begins with it |
+//!
+//! A passage of a piece goes on to the label of the piece's last token. In front of the members of each batch that is a
+//! concatenation comes one more, without elements, so that where its members end are the boundaries of the batch.
+
+use std::sync::Arc;
+
+use super::block::RunLayout;
+use crate::dataset::{Dataset, Field, Pieces, Sequences, Windows};
+use crate::form::Members;
+use crate::tensor::buffer::Region;
+use crate::{DType, Plan, Result};
+
+/// What the addresses of a dataset's samples are.
+#[derive(Debug)]
+pub(super) enum Addresses {
+    /// Rows of one shape.
+    Rows,
+    /// Windows.
+    Windows(Arc<Windows>),
+    /// Samples that differ in size: the variable fields, and whether batches are concatenations.
+    Ragged { fields: Vec<Sequences>, dimensions: usize, packs: bool },
+    /// Pieces of a stream, and whether what documents they are of matters.
+    Stream(Pieces, bool),
+}
+
+/// The size of the table of one block, and of what comes with it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Table {
+    /// Rows of the table.
+    rows: usize,
+    /// Columns: the members.
+    members: usize,
+    /// For each element of the block, which one of its sample it is: where samples are thinned out.
+    picks: usize,
+    /// What numbers take.
+    dtype: DType,
+}
+
+impl Table {
+    /// Bytes of all numbers.
+    pub(super) fn bytes(&self) -> usize {
+        (self.rows * self.members + self.picks) * self.dtype.size()
+    }
+
+    pub(super) fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The shape of the table, and the length of the picks.
+    pub(super) fn shape(&self) -> ([usize; 2], usize) {
+        ([self.rows, self.members], self.picks)
+    }
+}
+
+impl Addresses {
+    /// The addresses of samples of `dataset`; those of a stream, of its pieces.
+    pub(super) fn new(dataset: &Dataset, packs: bool) -> Self {
+        let ragged = |fields: &[Field], dimensions| {
+            let variable = fields.iter().filter_map(|field| match field {
+                Field::Variable(sequences) => Some(sequences.clone()),
+                Field::Fixed(_) => None,
+            });
+            Self::Ragged { fields: variable.collect(), dimensions, packs }
+        };
+        match dataset {
+            Dataset::Tensors(_) | Dataset::Tokens(_) => Self::Rows,
+            Dataset::Windows(dataset) => Self::Windows(Arc::clone(dataset.windows())),
+            Dataset::Sequences(dataset) => ragged(dataset.fields(), dataset.dimensions()),
+            Dataset::Groups(dataset) => {
+                ragged(dataset.sequences().fields(), dataset.sequences().dimensions())
+            }
+        }
+    }
+
+    fn rows(&self) -> usize {
+        match self {
+            Self::Rows => 1,
+            Self::Windows(_) => 2,
+            Self::Ragged { fields, dimensions, .. } => 5 + 2 * dimensions + fields.len(),
+            Self::Stream(..) => 6,
+        }
+    }
+
+    /// The table for the batches of some runs, of rows below `limit`.
+    ///
+    /// # Errors
+    /// Those of [`Plan::indices`].
+    pub(super) fn table(&self, plan: &Plan, rank: u32, runs: &[RunLayout], limit: usize) -> Result<Table> {
+        let (mut members, mut elements, mut picks) = (0, 0, false);
+        for run in runs {
+            members += self.members(plan, rank, run)?;
+            elements += run.batches * run.space().iter().product::<usize>();
+            picks |= !run.members.picks.is_empty();
+        }
+        // Labels lie one element further.
+        let fits = i32::try_from(limit.max(elements + members)).is_ok();
+        let dtype = if fits { DType::I32 } else { DType::I64 };
+        Ok(Table { rows: self.rows(), members, picks: if picks { elements } else { 0 }, dtype })
+    }
+
+    /// How many members the batches of a run have.
+    fn members(&self, plan: &Plan, rank: u32, run: &RunLayout) -> Result<usize> {
+        Ok(match self {
+            Self::Rows | Self::Windows(_) => run.batches * run.samples,
+            Self::Ragged { packs, .. } => run.samples + usize::from(*packs),
+            Self::Stream(pieces, extras) => {
+                let mut passages = 0;
+                for sample in samples(plan, rank, run)? {
+                    pieces.passages(sample, *extras, |_| passages += 1);
+                }
+                passages
+            }
+        })
+    }
+
+    /// Writes the table of some runs.
+    ///
+    /// # Errors
+    /// Those of [`Plan::fill`].
+    pub(super) fn fill(
+        &self,
+        plan: &Plan,
+        rank: u32,
+        runs: &[RunLayout],
+        table: Table,
+        target: &mut Region,
+    ) -> Result<()> {
+        let mut writer = Writer { table, target, member: 0, element: 0 };
+        for run in runs {
+            match self {
+                Self::Rows => samples(plan, rank, run)?.into_iter().for_each(|it| writer.add([number(it)])),
+                Self::Windows(windows) => {
+                    for sample in samples(plan, rank, run)? {
+                        let place = windows.place(sample);
+                        writer.add([index(place.row), index(place.missing)]);
+                    }
+                }
+                Self::Ragged { fields, packs, .. } => writer.ragged(fields, *packs, &run.members),
+                Self::Stream(pieces, extras) => {
+                    for sample in samples(plan, rank, run)? {
+                        writer.piece(pieces, *extras, sample);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The samples of all batches of a run.
+fn samples(plan: &Plan, rank: u32, run: &RunLayout) -> Result<Vec<u64>> {
+    let mut samples = vec![0; run.batches * run.samples];
+    plan.fill(run.step, rank, 0, &mut samples)?;
+    Ok(samples)
+}
+
+/// Writes the table member by member.
+struct Writer<'a> {
+    table: Table,
+    target: &'a mut Region,
+    /// Members and elements written.
+    member: usize,
+    element: usize,
+}
+
+impl Writer<'_> {
+    /// The next member.
+    fn add(&mut self, numbers: impl IntoIterator<Item = i64>) {
+        for (row, number) in numbers.into_iter().enumerate() {
+            self.write(row * self.table.members + self.member, number);
+        }
+        self.member += 1;
+    }
+
+    fn write(&mut self, place: usize, number: i64) {
+        match self.table.dtype {
+            DType::I32 => {
+                // The table is of this type because all numbers fit.
+                let number = i32::try_from(number).unwrap_or(i32::MAX);
+                self.target.as_chunks_mut::<4>().0[place] = number.to_ne_bytes();
+            }
+            _ => self.target.as_chunks_mut::<8>().0[place] = number.to_ne_bytes(),
+        }
+    }
+
+    /// The members of a batch whose samples differ in size.
+    fn ragged(&mut self, fields: &[Sequences], packs: bool, members: &Members) {
+        let none = vec![0; 2 * members.union.len() + fields.len()];
+        if packs {
+            let start = index(self.element);
+            self.add([0, start, 0, 0, 0].into_iter().chain(none));
+        }
+        for member in 0..members.count {
+            let slot = if packs { members.length(member) } else { members.union.iter().product() };
+            let end = if packs { index(members.ends[member + 1]) } else { 0 };
+            let sample = number(members.samples[member]);
+            let head = [sample, index(self.element), index(slot), end, index(member)];
+            let taken = members.extents(member).iter().map(|&extent| i64::from(extent));
+            let most = members.union.iter().map(|&most| index(most));
+            let first = |field: &Sequences| field.start(members.sample(member)) + members.start(member);
+            let starts = fields.iter().map(|field| index(first(field)));
+            self.add(head.into_iter().chain(taken).chain(most).chain(starts));
+            self.pick(members, member);
+            self.element += slot;
+        }
+    }
+
+    /// Which elements of its sample a member takes, where some sample of the block is thinned out.
+    fn pick(&mut self, members: &Members, member: usize) {
+        if self.table.picks == 0 {
+            return;
+        }
+        let start = self.table.rows * self.table.members + self.element;
+        for step in 0..members.length(member) {
+            let pick = members.picks.get(members.ends[member] + step);
+            self.write(start + step, pick.map_or(index(step), |&pick| i64::from(pick)));
+        }
+    }
+
+    /// The passages of a piece.
+    fn piece(&mut self, pieces: &Pieces, extras: bool, sample: u64) {
+        let (mut place, mut document) = (0, -1);
+        pieces.passages(sample, extras, |passage| {
+            place = if passage.goes_on { place } else { 0 };
+            document += i64::from(!passage.goes_on);
+            let row = passage.tokens.as_ref().map_or(-1, |tokens| index(tokens.start));
+            let length = passage.len();
+            let begins = i64::from(passage.begins);
+            self.add([row, index(self.element), index(length), place, document, begins]);
+            place += index(length);
+            self.element += length;
+        });
+    }
+}
+
+fn index(place: usize) -> i64 {
+    i64::try_from(place).unwrap_or(i64::MAX)
+}
+
+fn number(sample: u64) -> i64 {
+    sample.cast_signed()
+}

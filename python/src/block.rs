@@ -1,0 +1,56 @@
+//! Blocks, for those who make batches of them elsewhere than in the memory of this process.
+
+use batchloom::DType;
+use batchloom::loader;
+use batchloom::tensor::Layout;
+use pyo3::prelude::*;
+
+use crate::error::raise;
+use crate::exchange::Tensor;
+
+/// Consecutive batches, formed. Written about in batchloom/transfer.py.
+#[pyclass(frozen, module = "batchloom._native")]
+#[derive(Debug)]
+pub(crate) struct Block(pub(crate) loader::Block);
+
+/// Shape, strides and offset of an array, in elements.
+type Slot = (Vec<usize>, Vec<isize>, usize);
+
+/// Batches, samples of each, the shape of what is addressed in each, and the size of the longest sample.
+type Run = (usize, usize, Vec<usize>, usize);
+
+#[pymethods]
+impl Block {
+    /// All of its memory, as bytes.
+    #[getter]
+    fn memory(&self) -> PyResult<Tensor> {
+        let bytes = self.0.bytes();
+        batchloom::Tensor::new(bytes.clone(), DType::U8, &[bytes.len()], &[1], 0)
+            .map(Tensor)
+            .map_err(|error| raise(&error))
+    }
+
+    /// The runs of batches of one shape.
+    #[getter]
+    fn runs(&self) -> Vec<Run> {
+        let run = |run: &loader::Run| (run.len(), run.samples(), run.space().to_vec(), run.longest());
+        self.0.runs().iter().map(run).collect()
+    }
+
+    /// Where in its memory the fields of each run lie: `[batches, ..shape]`.
+    #[getter]
+    fn slots(&self) -> Vec<Vec<Slot>> {
+        let slot = |field: &batchloom::Tensor| {
+            let (layout, size): (&Layout, _) = (field.layout(), field.dtype().size());
+            let strides = layout.strides().iter().map(|stride| stride / size.cast_signed());
+            (layout.shape().to_vec(), strides.collect(), layout.offset() / size)
+        };
+        self.0.runs().iter().map(|run| run.fields().iter().map(slot).collect()).collect()
+    }
+
+    /// The addresses of its samples, where it is no bytes of samples: the table, and which element of its sample each is.
+    #[getter]
+    fn addresses(&self) -> Option<(Tensor, Tensor)> {
+        self.0.addresses().map(|(table, picks)| (Tensor(table.clone()), Tensor(picks.clone())))
+    }
+}
