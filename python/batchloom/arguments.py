@@ -57,6 +57,17 @@ def streamed(shuffle: object, mode: str) -> tuple[str, bool]:
     return shuffled(shuffle), bool(shuffle) and shuffle != RUNS
 
 
+def unpadded(pad_value: object, what: str) -> list[tuple[str, bytes]]:
+    """Return no values to pad with.
+
+    Raises:
+        ArgumentError: One is given.
+    """
+    if not isinstance(pad_value, int | float) or pad_value != 0:
+        raise ArgumentError(f"pad_value is {pad_value!r}; expected 0: {what}")
+    return []
+
+
 def whole(name: str, value: SupportsIndex, least: int = 0, most: int = U64) -> int:
     """Return ``value`` as an integer between ``least`` and ``most``.
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from batchloom import _native, exchange
+from batchloom.arguments import unpadded
 from batchloom.errors import ArgumentError, DataError, RangeError
+from batchloom.exchange import Column, Columns
+
+if TYPE_CHECKING:
+    from batchloom.device.relay import Maker
+    from batchloom.device.store import Store, Wanted
 
 
 class TensorDataset:
@@ -83,13 +88,24 @@ class TensorDataset:
             field.check()
 
     def _pad_values(self, pad_value: Any) -> list[tuple[str, bytes]]:
-        if not isinstance(pad_value, int | float) or pad_value != 0:
-            raise ArgumentError(f"pad_value is {pad_value!r}; rows of one shape are not padded")
-        return []
+        return unpadded(pad_value, "rows of one shape are not padded")
 
-    def _split(self, output: str | None, names: Sequence[str]) -> exchange.Split:
-        columns = [(field.label, field.dtype, field.framework) for field in self._fields]
-        return exchange.splitter(columns, self._names and names, output)
+    def _arrays(self) -> tuple[exchange.Field, ...]:
+        """What has to be on a device for batches to be made there."""
+        return self._fields
+
+    def _schema(self, columns: Columns) -> exchange.Schema:
+        """What a batch holds, where the engine makes fields of these names and types."""
+        found = (
+            Column(name, dtype, field.framework) for (name, dtype), field in zip(columns, self._fields, strict=True)
+        )
+        return exchange.Schema(tuple(found), named=self._names is not None)
+
+    def _maker(self, store: Store, wanted: Wanted) -> Maker:
+        """What makes batches of addresses on a device."""
+        from batchloom.device.rows import Rows
+
+        return Rows(lambda: [store.array(field) for field in self._fields])
 
 
 def _rebuild(kind: type[TensorDataset], names: tuple[str, ...] | None, fields: tuple[Any, ...]) -> TensorDataset:

@@ -1,7 +1,7 @@
 """Arrays in and out, by framework.
 
-Each framework is one module with the same functions: ``borrow`` shares an array's memory with the engine, ``address``
-says where that memory is, ``require`` raises where the framework lacks an element type, ``views`` cuts a tensor of the
+Each framework is one module with the same functions: ``borrow`` shares an array's memory with the engine (or describes
+what torch has on another device), ``address`` says where that memory is, ``require`` raises where the framework lacks an element type, ``views`` cuts a tensor of the
 engine ``[batches, samples, ...]`` into the framework's own arrays, ``view`` takes a tensor as one array (or a DLPack
 capsule of it, where the module says ``TAKES_CAPSULES``), ``element`` gives the bytes of one value, ``patches`` cuts the
 second dimension into patches, ``pad_front`` puts zeros before an array, ``own`` copies one. Those whose arrays can be
@@ -12,14 +12,19 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy
 from batchloom._native import Tensor
 from batchloom.errors import ArgumentError, DataError, DTypeError, Error
 
 OUTPUTS = ("torch", "numpy", "jax")
+
+# The field that says where samples of a packed batch begin, and what follows it: the size of the longest.
+BOUNDARIES, LONGEST = "cu_seqlens", "max_seqlen"
 
 MOST_DIMENSIONS = 62
 
@@ -29,6 +34,9 @@ Run = tuple[list[Tensor], int]
 Keys = list[tuple[str | None, Callable[[Any], Any] | None, bool]]
 """Of each key of a batch its name (``None`` in tuples), what takes its tensor, and whether that takes a DLPack capsule
 instead."""
+
+Columns = Sequence[tuple[str, str]]
+"""The name and element type of each field that the engine makes."""
 
 Split = Callable[[list[Run]], list[Any]] | Keys
 """Cuts runs into a list of batches, or says how the engine makes a dict of each."""
@@ -42,8 +50,10 @@ class Field:
         self.array = array
         self.framework = framework_of(label, array)
         self._module = _module(self.framework)
+        self.device = _module("torch").elsewhere(array) if self.framework == "torch" else None
         self.tensor = _borrow(self._module, array, label)
         self._address = self._module.address(array, label)
+        self._moved: WeakValueDictionary[Any, Any] = WeakValueDictionary()
         self.mapped: int | None = None
 
     def check(self) -> None:
@@ -69,6 +79,23 @@ class Field:
     def row_bytes(self) -> int:
         """The bytes of one row."""
         return self.tensor.nbytes // max(len(self.tensor), 1)
+
+    def on(self, device: Any) -> Any:
+        """Return the array on a device of torch: itself where it is there, else a copy.
+
+        One for all who ask: as long as any of them holds it, no other is made.
+        """
+        if self.device is not None:
+            return self.array.detach().resolve_conj().resolve_neg()
+        found = self._moved.get(device)
+        if found is None:
+            tensor = (
+                _borrow(self._module, numpy.ascontiguousarray(self.array), self.label)
+                if self.tensor.is_backward
+                else self.tensor
+            )
+            found = self._moved[device] = _module("torch").on(lend(tensor, "torch"), device)
+        return found
 
     def row(self, sample: int) -> Any:
         """Return one row of the array."""
@@ -107,45 +134,96 @@ def _borrow(module: Any, array: Any, label: str) -> Tensor:
     return tensor
 
 
-def splitter(
-    columns: Sequence[tuple[str, str, str]],
-    names: Sequence[str] | None,
-    output: str | None,
-    patches: dict[str, tuple[int, int]] | None = None,
-    copies: bool = False,
-) -> Split:
+@dataclass(frozen=True)
+class Column:
+    """One field of a batch: its name, the type of its elements, and the framework that its array is of."""
+
+    name: str
+    dtype: str
+    framework: str
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What a batch holds.
+
+    Attributes:
+        columns: The fields, in order.
+        named: Whether batches are dicts.
+        ragged: Whether samples differ in size, so that every run is one batch.
+        patches: The length of the patches that ``x`` is cut into, and the steps from one to the next, if it is.
+    """
+
+    columns: tuple[Column, ...]
+    named: bool
+    ragged: bool = False
+    patches: tuple[int, int] | None = None
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of a batch that is a dict: where there are boundaries, the longest sample follows them."""
+        keys = [column.name for column in self.columns]
+        if BOUNDARIES in keys and self.ragged:
+            keys.insert(keys.index(BOUNDARIES) + 1, LONGEST)
+        return tuple(keys)
+
+    def modules(self, output: str | None) -> list[Any]:
+        """The functions of the framework of each field, or of ``output`` for all.
+
+        Raises:
+            ArgumentError: There is no such framework, or it is not installed.
+            DTypeError: It lacks the type of a field.
+        """
+        return [require(output or column.framework, column.dtype, column.name) for column in self.columns]
+
+
+def splitter(schema: Schema, output: str | None, copies: bool = False) -> Split:
     """Return what cuts runs into batches.
 
     Args:
-        columns: The label, element type and framework of each field.
-        names: The keys of a batch that is a dict.
-        output: Another framework for all of them.
-        patches: Fields that are cut into patches, by label: the length of a patch, and steps from one to the next.
+        schema: What a batch holds.
+        output: A framework for all fields, or ``None`` for that of each.
         copies: Whether patches are copies, which do not overlap.
     """
-    views = []
-    for label, dtype, framework in columns:
-        module = require(output or framework, dtype, label)
-        patch = (patches or {}).get(label)
-        views.append(_patched(module, *patch, copies) if patch else module.views)
-    if names is None:
-        return lambda runs: [batch for run, _ in runs for batch in _cut(views, run)]
-    keys = tuple(names)
-    return lambda runs: [dict(zip(keys, batch, strict=True)) for run, _ in runs for batch in _cut(views, run)]
+    modules = schema.modules(output)
+    if schema.ragged:
+        return _single(schema, modules)
+    finish = finisher(schema, output, copies)
+
+    def split(runs: list[Run]) -> list[Any]:
+        found: list[Any] = []
+        for tensors, _ in runs:
+            found += finish([module.views(tensor) for module, tensor in zip(modules, tensors, strict=True)])
+        return found
+
+    return split
 
 
-def _patched(module: Any, length: int, stride: int, copies: bool) -> Callable[[Tensor], list[Any]]:
-    def cut(tensor: Tensor) -> list[Any]:
-        found = [module.patches(batch, length, stride) for batch in module.views(tensor)]
-        return [module.own(patches, None) for patches in found] if copies else found
+def finisher(schema: Schema, output: str | None, copies: bool) -> Callable[[list[Sequence[Any]]], list[Any]]:
+    """Return what makes batches of the arrays of each field, one for each batch."""
+    keys, place = schema.keys, schema.keys.index("x") if schema.patches else None
+    module = schema.modules(output)[place] if place is not None else None
 
-    return cut
+    def finish(columns: list[Sequence[Any]]) -> list[Any]:
+        if place is not None and schema.patches is not None:
+            found = [module.patches(batch, *schema.patches) for batch in columns[place]]
+            columns[place] = [module.own(patches, None) for patches in found] if copies else found
+        batches = zip(*columns, strict=True)
+        return [dict(zip(keys, batch, strict=True)) for batch in batches] if schema.named else list(batches)
+
+    return finish
 
 
 def lend(tensor: Tensor, framework: str) -> Any:
     """Return a tensor of the engine as one array of a framework, over the same memory."""
     module = _module(framework)
     return module.view(tensor.__dlpack__() if module.TAKES_CAPSULES else tensor)
+
+
+def host(array: Any) -> Any:
+    """Return an array in memory of the CPU: itself, unless it is a tensor of torch on another device."""
+    torch = sys.modules.get("torch")
+    return array.cpu() if torch is not None and isinstance(array, torch.Tensor) else array
 
 
 def release(field: Field) -> None:
@@ -159,17 +237,13 @@ def owned(array: Any, label: str) -> Any:
     return _module(framework_of(label, array)).own(array, None)
 
 
-def single(names: Sequence[str | None], frameworks: Sequence[str]) -> Keys:
-    """Return what makes a dict of each run of one batch, or a tuple without names, for the framework of each field.
-
-    Where there are boundaries, the size of the longest sample follows them.
-    """
+def _single(schema: Schema, modules: list[Any]) -> Keys:
+    """Return what makes a batch of each run of one batch."""
     keys: Keys = []
-    for name, framework in zip(names, frameworks, strict=True):
-        module = _module(framework)
-        keys.append((name, module.view, module.TAKES_CAPSULES))
-        if name == "cu_seqlens":
-            keys.append(("max_seqlen", None, False))
+    for column, module in zip(schema.columns, modules, strict=True):
+        keys.append((column.name if schema.named else None, module.view, module.TAKES_CAPSULES))
+        if column.name == BOUNDARIES:
+            keys.append((LONGEST, None, False))
     return keys
 
 
@@ -187,6 +261,27 @@ def require(framework: str, dtype: str, label: str) -> Any:
     module = _module(framework)
     module.require(dtype, label)
     return module
+
+
+def pad_values(fields: dict[str, str], pad_value: Any) -> list[tuple[str, bytes]]:
+    """Return the bytes of one element of padding, for each field where that is not zeros.
+
+    Args:
+        fields: The types of fields that are padded, by name.
+        pad_value: One value for all, or values by name.
+
+    Raises:
+        ArgumentError: There is no such field, or its type does not have the value.
+    """
+    if not isinstance(pad_value, dict):
+        if type(pad_value) is int and pad_value == 0:
+            return []  # what every type has, and what the engine pads with
+        pad_value = dict.fromkeys(fields, pad_value)
+    for name in pad_value:
+        if name not in fields:
+            known = ", ".join(map(repr, fields))
+            raise ArgumentError(f"pad_value names {name!r}; expected fields that are padded: {known}")
+    return [(name, element(name, fields[name], value)) for name, value in pad_value.items()]
 
 
 def element(label: str, dtype: str, value: Any) -> bytes:
@@ -208,10 +303,6 @@ def _element(dtype: str, value: Any) -> bytes:
         # A type that NumPy has only through a package, which is not there; then it came from torch.
         found = _module("torch").element(dtype, value)
     return found
-
-
-def _cut(views: Sequence[Callable[[Tensor], Any]], tensors: Sequence[Tensor]) -> Iterator[tuple[Any, ...]]:
-    return zip(*(view(tensor) for view, tensor in zip(views, tensors, strict=True)), strict=True)
 
 
 def framework_of(label: str, array: Any) -> str:

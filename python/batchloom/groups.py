@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy
 from batchloom import _native, exchange, frames
 from batchloom.arguments import U32, choice, whole
 from batchloom.errors import ArgumentError, DataError, DTypeError, RangeError
+from batchloom.exchange import Column, Columns
 from batchloom.sequences import is_arrow
 from batchloom.sizes import Sizes, read
+
+if TYPE_CHECKING:
+    from batchloom.device.relay import Maker
+    from batchloom.device.store import Store, Wanted
 
 Array = numpy.ndarray[Any, Any]
 
@@ -98,7 +103,7 @@ class GroupDataset:
         self._group_ids = ids if self._names is None else numpy.array(self._names, object)[ids]
         arrays = tuple(named.values()) if named else arrays
         labels = tuple(named) if named else tuple(str(place) for place in range(len(arrays)))
-        self._fields = [exchange.Field(label, _dense(array)) for label, array in zip(labels, arrays, strict=True)]
+        self._fields = tuple(exchange.Field(label, _dense(array)) for label, array in zip(labels, arrays, strict=True))
         self._set_up(ids)
 
     def _set_up(self, ids: Any) -> None:
@@ -189,28 +194,40 @@ class GroupDataset:
 
     def _pad_values(self, pad_value: Any) -> list[tuple[str, bytes]]:
         """The bytes of one element of padding, for each array where that is not zeros."""
-        fields = {field.label: field for field in self._fields}
-        if not isinstance(pad_value, dict):
-            if type(pad_value) is int and pad_value == 0:
-                return []
-            pad_value = dict.fromkeys(fields, pad_value)
-        for name in pad_value:
-            if name not in fields:
-                raise ArgumentError(f"pad_value names {name!r}; expected one of {', '.join(map(repr, fields))}")
-        return [(name, exchange.element(name, fields[name].dtype, value)) for name, value in pad_value.items()]
+        return exchange.pad_values({field.label: field.dtype for field in self._fields}, pad_value)
 
-    def _split(self, output: str | None, names: Sequence[str]) -> exchange.Split:
+    def _arrays(self) -> tuple[exchange.Field, ...]:
+        """What has to be on a device for batches to be made there: ids come along."""
+        return self._fields or (self._ids,)
+
+    def _schema(self, columns: Columns) -> exchange.Schema:
+        """What a batch holds, where the engine makes fields of these names and types."""
         known = {field.label: field for field in (self._ids, *self._fields)}
-        frameworks = [
-            output or known.get(name, self._fields[0] if self._fields else self._ids).framework for name in names
-        ]
-        for name, field in known.items():
-            exchange.require(output or field.framework, field.dtype, name)
-        return exchange.single(tuple(names) if self._named else (None,) * len(names), frameworks)
+        first = self._arrays()[0]
+        found = (Column(name, dtype, known.get(name, first).framework) for name, dtype in columns)
+        return exchange.Schema(tuple(found), named=self._named, ragged=True)
+
+    def _maker(self, store: Store, wanted: Wanted) -> Maker:
+        """What makes batches of addresses on a device."""
+        from batchloom.device.ragged import Fixed, Ragged, Variable
+
+        order = None if self._order is None else exchange.Field("order", self._order)
+        places = None if order is None else partial(store.array, order)
+        fields: dict[str, Fixed | Variable] = {
+            field.label: Variable(
+                partial(store.array, field), (None,), wanted.padding(field.label, field.dtype), places
+            )
+            for field in self._fields
+        }
+        ids = partial(store.array, self._ids)
+        padded = self._options["layout"] == "padded"
+        fields = {IDS: Fixed(ids) if padded else Variable(ids, (None,), 0, places)} | fields
+        return Ragged(fields, wanted, not padded)
 
 
 def _ids(group_ids: Any) -> tuple[Any, list[Any] | None]:
     """Return ids as an array of integers, and the texts that these stand for, where they do."""
+    group_ids = exchange.host(group_ids)
     if isinstance(group_ids, list | tuple):
         # As NumPy would make texts of numbers beside texts.
         group_ids = numpy.fromiter(group_ids, object, len(group_ids))
@@ -301,7 +318,7 @@ def _rows(array: Any, rows: Any) -> Any:
     if isinstance(rows, numpy.ndarray) and hasattr(array, "index_select"):
         import torch
 
-        return array[torch.from_numpy(numpy.array(rows))]
+        return array[torch.from_numpy(numpy.array(rows)).to(array.device)]
     found = array[rows]
     return found if isinstance(rows, numpy.ndarray) else exchange.owned(found, IDS)
 

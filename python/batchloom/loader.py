@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from batchloom import _native
+from batchloom import _native, exchange
 from batchloom.arguments import PAD_SIDE, UNEVEN, choice, shuffled, streamed, whole
 from batchloom.cut import Rule, rule
 from batchloom.dataset import TensorDataset
 from batchloom.errors import ArgumentError, StateError
 from batchloom.groups import GroupDataset
-from batchloom.placement import Placement
+from batchloom.placement import Placement, Wish
 from batchloom.plan import Plan
 from batchloom.sequences import SequenceDataset
 from batchloom.tokens import TokenDataset
@@ -20,7 +20,14 @@ from batchloom.views import views
 from batchloom.windows import WindowDataset
 from batchloom.world import is_worker, place
 
+if TYPE_CHECKING:
+    from batchloom.device.lane import Lane
+    from batchloom.device.relay import Relay
+
 Dataset = TensorDataset | SequenceDataset | WindowDataset | GroupDataset | TokenDataset
+
+# Bytes of blocks that are copied to a device, and of those that are gathered there; and the least of a table of rows.
+STREAMED, GATHERED, TABLE = 16 << 20, 32 << 20, 64 << 10
 
 # More threads, or more blocks ahead, than any machine has use for.
 MOST = 4096
@@ -99,6 +106,7 @@ class DataLoader:
         memory_limit: int | None = None,
         output: str | None = None,
         copy: bool = False,
+        static: bool = False,
         pad_value: Any = 0,
         pad_side: str = "right",
         labels: str | None = None,
@@ -114,7 +122,15 @@ class DataLoader:
         self._dataset = dataset
         self._batching = rule(batch_size, batching)
         self._rank, self._world = place(rank, world)
-        where = Placement(dataset, device, resident, memory_limit, copy, output)
+        wish = Wish(
+            dataset,
+            device=device,
+            resident=resident,
+            memory_limit=memory_limit,
+            copy=copy,
+            static=static,
+            output=output,
+        )
         if labels is not None and not isinstance(labels, str):
             raise ArgumentError(f"labels is {labels!r}; expected None or the name of a field")
         if labels is not None and not isinstance(dataset, SequenceDataset):
@@ -123,6 +139,10 @@ class DataLoader:
             order, documents = streamed(shuffle, dataset.mode)
         else:
             order, documents = shuffled(shuffle), False
+        self._views = views(dataset, self._batching, order, documents, wish)
+        self._placement = wish.decide() if self._views is None else self._views.placement
+        lane = _lane(self._placement)
+        pad_values = dataset._pad_values(pad_value)
         self._native = _native.Loader(
             dataset._native_dataset(),
             self._batching._native(),
@@ -135,15 +155,20 @@ class DataLoader:
             largest_first=bool(largest_first),
             rank=self._rank,
             world=self._world,
-            pad_values=dataset._pad_values(pad_value),
+            pad_values=pad_values,
             pad_side=choice("pad_side", pad_side, PAD_SIDE),
             labels=labels,
             num_threads=_threads(num_threads),
             prefetch=whole("prefetch", prefetch, least=1, most=MOST),
             poison=bool(os.environ.get("BATCHLOOM_POISON")),
+            **_blocks(self._placement, lane),
+            addresses=wish.is_there or self._placement.mode == "resident",
         )
-        self._views = views(dataset, self._batching, order, documents, where)
-        self._split = where.split(dataset, self._native.names)
+        schema = dataset._schema(self._native.columns)
+        if lane is None:
+            self._split: Any = exchange.splitter(schema, wish.output, wish.copy)
+        else:
+            self._split = _relay(dataset, schema, self._placement, lane, wish, dict(pad_values), pad_side, labels)
 
     def __len__(self) -> int:
         """Return how many batches the iteration under way yields in all, or, where there is none, the next one.
@@ -182,6 +207,11 @@ class DataLoader:
     def world(self) -> int:
         """How many processes there are."""
         return self._world
+
+    @property
+    def placement(self) -> Placement:
+        """Where batches are made, how data comes there, and why."""
+        return self._placement
 
     def plan(self, epoch: int | None = None) -> Plan:
         """Return the plan of an epoch, or of the next iteration (after a load, the rest of the epoch)."""
@@ -223,6 +253,46 @@ class DataLoader:
 
     def __repr__(self) -> str:
         return f"DataLoader({self.dataset!r}, {self.batching}, rank {self.rank} of {self.world}: {len(self)} batches)"
+
+
+def _lane(placement: Placement) -> Lane | None:
+    """The way to the device where the engine's blocks go, if they go to one."""
+    if placement.mode in ("host", "views"):
+        return None
+    from batchloom.device.lane import Lane
+
+    return Lane(exchange.require("torch", "bool", "x").accelerator(placement.device))
+
+
+def _blocks(placement: Placement, lane: Lane | None) -> dict[str, Any]:
+    """How large blocks are, and where."""
+    if lane is None:
+        return {}
+    if placement.mode == "streamed":
+        return {"block_bytes": STREAMED, "memory": (STREAMED, lane.allocate)}
+    return {"block_bytes": GATHERED, "memory": (TABLE, lane.allocate)}
+
+
+def _relay(
+    dataset: Dataset,
+    schema: exchange.Schema,
+    placement: Placement,
+    lane: Lane,
+    wish: Wish,
+    pad_values: dict[str, bytes],
+    pad_side: str,
+    labels: str | None,
+) -> Relay:
+    """What makes batches on a device."""
+    from batchloom.device.formed import Formed
+    from batchloom.device.relay import Relay
+    from batchloom.device.store import Store, Wanted
+
+    names = [column.name for column in schema.columns]
+    if placement.mode == "streamed":
+        return Relay(lane, Formed(schema), schema, wish.copy, wish.static)
+    wanted = Wanted(names, pad_values, pad_side == "left", labels)
+    return Relay(lane, dataset._maker(Store(lane.device), wanted), schema, wish.copy, wish.static)
 
 
 def _threads(num_threads: int | None) -> int | None:

@@ -1,77 +1,168 @@
-"""Where batches are wanted, and what of the data may be there."""
+"""Where batches are made, and how data comes there."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from dataclasses import dataclass
 from typing import Any
 
 from batchloom import exchange
 from batchloom.arguments import whole
 from batchloom.errors import ArgumentError, DeviceError
-from batchloom.windows import WindowDataset
+
+_log = logging.getLogger("batchloom")
 
 
+@dataclass(frozen=True)
 class Placement:
-    """The device of batches, and how data comes there.
+    """Where batches are made, and how data comes there: what a loader decided, and why.
 
     Attributes:
-        device: A device of torch; ``None`` for the CPU.
+        mode: ``"host"``: the engine's threads form batches in memory. ``"views"``: batches are views on data, on the
+            device or on rows that move there. ``"resident"``: all data is on the device, and batches are gathered there.
+            ``"streamed"``: blocks that are formed in memory are copied there.
+        device: The device of batches.
+        needed: The bytes of the data.
+        free: The bytes that it may take on the device, where they are known.
+        reason: Why it is so.
+    """
+
+    mode: str
+    device: str
+    needed: int
+    free: int | None
+    reason: str
+
+
+class Wish:
+    """What a user asked for.
+
+    Attributes:
+        device: A device of torch; ``None`` for the CPU's own way.
         resident: ``True``, ``False`` or ``"auto"``.
-        memory_limit: The bytes that data may take there, or ``None``.
+        memory_limit: The bytes that data may take on the device, or ``None``.
         copy: Whether batches are owned.
+        static: Whether batches come at fixed places.
         output: The framework of batches, or ``None`` for what each field came in.
+        frameworks: The frameworks that fields are of.
+        needed: The bytes of the data.
+        is_there: Whether the data is on the device already.
 
     Raises:
-        ArgumentError: Something that the dataset has no use for.
-        DeviceError: There is no such device, or it is not for this dataset.
+        ArgumentError: Arguments that contradict each other, or the dataset.
+        DeviceError: There is no such device, or data is on others.
     """
 
     def __init__(
         self,
         dataset: Any,
+        *,
         device: Any,
         resident: bool | str,
         memory_limit: int | None,
         copy: bool,
+        static: bool,
         output: str | None,
     ) -> None:
-        windows = isinstance(dataset, WindowDataset)
         if not (isinstance(resident, bool) or resident == "auto"):
             raise ArgumentError(f'resident is {resident!r}; expected True, False or "auto"')
-        if not windows and (resident != "auto" or memory_limit is not None):
-            name = "resident" if resident != "auto" else "memory_limit"
-            raise ArgumentError(f"{name} is given; expected that for windows only: rows are read where they are")
-        self.device = _device(device, windows)
-        self.resident = resident
+        self.resident, self.copy, self.static, self.output = resident, bool(copy), bool(static), output
         self.memory_limit = None if memory_limit is None else whole("memory_limit", memory_limit, least=1)
-        self.copy = bool(copy)
-        self.output = output
-        if self.device is not None:
-            if output not in (None, "torch"):
-                raise ArgumentError(
-                    f'output is {output!r} on device {self.device}; expected "torch", whose device it is'
-                )
-            self.output = "torch"
+        self.frameworks = {output or field.framework for field in dataset._arrays()}
+        self.needed = sum(field.tensor.nbytes for field in dataset._arrays())
+        there = _there(dataset._arrays())
+        self.is_there = there is not None
+        self.device = there if device is None else _device(device)
+        if self.is_there:
+            self._require_there(there)
+        if self.device is not None and output not in (None, "torch"):
+            raise ArgumentError(f'output is {output!r} on device {self.device}; expected "torch", whose device it is')
 
-    def split(self, dataset: Any, names: Sequence[str]) -> exchange.Split:
-        """Return what cuts blocks into batches, and moves them to the device."""
-        if not isinstance(dataset, WindowDataset):
-            cut: exchange.Split = dataset._split(self.output, names)
-            return cut
-        split = dataset._split(self.output, names, copies=self.copy)
-        if self.device is None or not callable(split):
-            return split
-        return lambda runs: [self._move(batch) for batch in split(runs)]
+    def _require_there(self, there: Any) -> None:
+        if self.device != there:
+            raise DeviceError(
+                f"the data is on {there}, and device is {self.device or 'cpu'}; expected the device of the data, or data "
+                "on the CPU, which moves to any device"
+            )
+        if self.resident is False:
+            raise ArgumentError(f'resident is False, but the data is on {there} already; expected True or "auto"')
 
-    def _move(self, batch: Any) -> Any:
-        if isinstance(batch, dict):
-            return {name: array.to(self.device) for name, array in batch.items()}
-        return tuple(array.to(self.device) for array in batch)
+    def on_device(self) -> Any:
+        """Return the device on which torch makes batches: the CPU, where what only devices have is asked for."""
+        asked = self.resident != "auto" or self.memory_limit is not None or self.static
+        if self.device is not None or not asked:
+            return self.device
+        return exchange.require("torch", "bool", "x").accelerator("cpu")
+
+    def limit(self) -> int | None:
+        """Return the bytes that data may take on the device; ``None`` where nothing limits them."""
+        if self.memory_limit is not None or self.device is None or self.is_there:
+            return self.memory_limit
+        free = self.free()
+        return free // 2 if free is not None and self.resident == "auto" else free
+
+    def free(self) -> int | None:
+        """Return the bytes that are free on the device, where it can tell."""
+        found: int | None = exchange.require("torch", "bool", "x").free_memory(self.on_device())
+        return found
+
+    def decide(self) -> Placement:
+        """Decide how batches come to the device.
+
+        Raises:
+            ArgumentError: The data is to be resident and does not fit, or is to be so on the CPU and not of torch.
+        """
+        device = self.on_device()
+        if device is None:
+            return Placement("host", "cpu", self.needed, None, "no device is given")
+        if self.device is None and self.frameworks != {"torch"}:
+            raise ArgumentError(
+                f"resident, memory_limit or static is given without a device, and batches are of {min(self.frameworks - {'torch'})}; "
+                'expected output="torch", which makes them on the CPU as on any device'
+            )
+        limit = self.limit()
+        found = self._mode(limit)
+        placement = Placement(found[0], str(device), self.needed, limit, found[1])
+        _log.info("batches on %s: %s, %s", placement.device, placement.mode, placement.reason)
+        return placement
+
+    def _mode(self, limit: int | None) -> tuple[str, str]:
+        if self.is_there:
+            return "resident", "the data is on the device already"
+        if self.resident is False:
+            return "streamed", "resident is False"
+        if limit is None:
+            return "resident", "the device does not say how much memory is free, and no memory_limit is given"
+        what = "memory_limit" if self.memory_limit is not None else "what may be used of its free memory"
+        if self.needed <= limit:
+            return "resident", f"its {self.needed} bytes fit into {limit}, {what}"
+        if self.resident is True:
+            raise too_large(self.needed, limit, what)
+        return "streamed", f"its {self.needed} bytes do not fit into {limit}, {what}"
 
 
-def _device(device: Any, windows: bool) -> Any:
-    if device is None or str(device) in ("cpu", "cpu:0"):
+def too_large(needed: int, limit: int, what: str) -> ArgumentError:
+    """Return the error for data that is to be resident and does not fit."""
+    return ArgumentError(
+        f"resident is True, and the data takes {needed} bytes, but {what} is {limit}; expected resident=False, which "
+        'copies blocks as they are needed, or resident="auto"'
+    )
+
+
+def _there(fields: tuple[exchange.Field, ...]) -> Any:
+    """Return the device that all fields are on; ``None`` for the CPU."""
+    first = fields[0]
+    for field in fields:
+        if field.device != first.device:
+            raise DeviceError(
+                f"field {field.label} is on {field.device or 'cpu'}, field {first.label} on {first.device or 'cpu'}; "
+                "expected all on one device: move them with .to()"
+            )
+    return first.device
+
+
+def _device(device: Any) -> Any:
+    """Return a device of torch; ``None`` for the CPU."""
+    if str(device) in ("cpu", "cpu:0"):
         return None
-    if not windows:
-        raise DeviceError(f'device is {device}; expected None or "cpu", where batches are made')
     return exchange.require("torch", "bool", "x").accelerator(device)

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy
 from batchloom import _native, exchange
 from batchloom.arguments import U32
 from batchloom.errors import ArgumentError, DataError, DeviceError, DTypeError, RangeError
+from batchloom.exchange import Column, Columns
 from batchloom.sizes import Sizes, checked, read
+
+if TYPE_CHECKING:
+    from batchloom.device import ragged
+    from batchloom.device.relay import Maker
+    from batchloom.device.store import Store, Wanted
 
 EXTRA = ("attention_mask", "lengths", "cu_seqlens", "max_seqlen", "position_ids", "segment_ids", "index")
 
@@ -117,22 +123,30 @@ class SequenceDataset:
 
     def _pad_values(self, pad_value: Any) -> list[tuple[str, bytes]]:
         """The bytes of one element of padding, for each variable field where that is not zeros."""
-        fields = {name: field for name, field in self._fields.items() if isinstance(field, Variable)}
-        if not isinstance(pad_value, dict):
-            if type(pad_value) is int and pad_value == 0:
-                return []  # what every type has, and what the engine pads with
-            pad_value = dict.fromkeys(fields, pad_value)
-        for name in pad_value:
-            if name not in fields:
-                raise ArgumentError(f"pad_value names {name!r}; expected a variable field: {', '.join(fields)}")
-        return [(name, fields[name].element(value)) for name, value in pad_value.items()]
+        variable = {name: field.dtype for name, field in self._fields.items() if isinstance(field, Variable)}
+        return exchange.pad_values(variable, pad_value)
 
-    def _split(self, output: str | None, names: Sequence[str]) -> exchange.Split:
+    def _arrays(self) -> tuple[exchange.Field, ...]:
+        """What has to be on a device for batches to be made there."""
+        return tuple(field.values if isinstance(field, Variable) else field for field in self._fields.values())
+
+    def _schema(self, columns: Columns) -> exchange.Schema:
+        """What a batch holds, where the engine makes fields of these names and types."""
         first = next(field for field in self._fields.values() if isinstance(field, Variable))
-        frameworks = [output or self._fields.get(name, first).framework for name in names]
+        found = (Column(name, dtype, self._fields.get(name, first).framework) for name, dtype in columns)
+        return exchange.Schema(tuple(found), named=True, ragged=True)
+
+    def _maker(self, store: Store, wanted: Wanted) -> Maker:
+        """What makes batches of addresses on a device."""
+        from batchloom.device import ragged
+
+        fields: dict[str, ragged.Fixed | ragged.Variable] = {}
         for name, field in self._fields.items():
-            exchange.require(output or field.framework, field.dtype, name)
-        return exchange.single(tuple(names), frameworks)
+            if isinstance(field, Variable):
+                fields[name] = field._on(store, wanted.padding(name, field.dtype))
+            else:
+                fields[name] = ragged.Fixed(partial(store.array, field))
+        return ragged.Ragged(fields, wanted, exchange.BOUNDARIES in wanted.names)
 
 
 class Variable:
@@ -176,20 +190,19 @@ class Variable:
         part = self.values.slice(start, end)
         return part if self.shapes is None else part.reshape(tuple(map(int, self.shapes[sample])))
 
-    def element(self, value: Any) -> bytes:
-        """Return the bytes of ``value`` as an element.
-
-        Raises:
-            ArgumentError: The type does not have it.
-        """
-        return exchange.element(self.values.label, self.dtype, value)
-
     def check(self) -> None:
         """Raise if the values no longer are where they were borrowed."""
         self.values.check()
 
     def _native(self) -> _native.Sequences:
         return self._sequences
+
+    def _on(self, store: Store, padding: float) -> ragged.Variable:
+        """The field on a device."""
+        from batchloom.device import ragged
+
+        shape, frame = self._sequences.shape, tuple(self._sequences.frame)
+        return ragged.Variable(lambda: store.array(self.values).reshape(shape), frame, padding)
 
     def __repr__(self) -> str:
         return f"{self.values.label}: {self.dtype} sequences"
@@ -220,7 +233,7 @@ def variable(label: str, data: Any) -> Variable:
         return Variable(label, numpy.from_dlpack(values), offsets=numpy.from_dlpack(offsets))
     values, places = data
     try:
-        places = numpy.asarray(places)
+        places = numpy.asarray(exchange.host(places))
     except (TypeError, ValueError, RuntimeError) as error:
         raise DataError(f"field {label} has offsets that are no array: {error}") from None
     if places.dtype.kind not in "iu" or places.ndim not in (1, 2):
@@ -248,10 +261,8 @@ def _with_shapes(label: str, values: Any, shapes: Any) -> Variable:
 def _from_nested(label: str, data: Any) -> Variable:
     import torch
 
-    if data.device.type != "cpu":
-        raise DeviceError(f"field {label} is on {data.device}; expected a tensor on the CPU: use .cpu() first")
     if data.layout == torch.jagged and data.lengths() is None and getattr(data, "_ragged_idx", 1) == 1:
-        return Variable(label, data.values().detach(), offsets=data.offsets().numpy().astype(numpy.int64))
+        return Variable(label, data.values().detach(), offsets=data.offsets().cpu().numpy().astype(numpy.int64))
     return _from_list(label, list(data.detach().unbind()))
 
 
@@ -312,10 +323,9 @@ def _concatenated(arrays: list[Any]) -> Any:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(arrays[0], torch.Tensor):
         for place, array in enumerate(arrays):
-            if array.device.type != "cpu":
-                return array  # whose device is refused by name
-            arrays[place] = array.detach()
-        return torch.cat(arrays)
+            if array.device != arrays[0].device:
+                raise DeviceError(f"sample {place} is on {array.device}, sample 0 on {arrays[0].device}; expected one")
+        return torch.cat([array.detach() for array in arrays])
     jax = sys.modules.get("jax")
     if jax is not None and isinstance(arrays[0], jax.Array):
         return jax.numpy.concatenate(arrays)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy
 from batchloom import _native, exchange, frames
-from batchloom.arguments import choice, whole
+from batchloom.arguments import choice, unpadded, whole
 from batchloom.errors import ArgumentError, DataError, RangeError
+from batchloom.exchange import Column, Columns
 from batchloom.sequences import is_arrow, variable
 from batchloom.windows import WindowDataset
+
+if TYPE_CHECKING:
+    from batchloom.device.relay import Maker
+    from batchloom.device.store import Store, Wanted
 
 Array = numpy.ndarray[Any, Any]
 
@@ -149,7 +154,7 @@ class TokenDataset:
         """Tokens ``start`` to ``end`` of the stream of documents as stored, as int64."""
         separator = self._options["separator"]
         if separator is None or self._offsets is None:
-            return numpy.asarray(self._field.slice(start, end)).astype(numpy.int64)
+            return numpy.asarray(exchange.host(self._field.slice(start, end))).astype(numpy.int64)
         # A separator follows each document but the last, so document k begins k tokens later than stored.
         places = numpy.arange(start, end)
         begins = self._offsets[:-1] + numpy.arange(len(self._offsets) - 1)
@@ -157,7 +162,7 @@ class TokenDataset:
         stored = places - document
         between = stored == self._offsets[document + 1]
         found = numpy.full(len(places), separator, numpy.int64)
-        values = numpy.asarray(self._field.slice(int(stored[0]), int(stored[-1]) + 1))
+        values = numpy.asarray(exchange.host(self._field.slice(int(stored[0]), int(stored[-1]) + 1)))
         found[~between] = values[(stored - stored[0])[~between]]
         return found
 
@@ -195,14 +200,23 @@ class TokenDataset:
         exchange.release(self._field)
 
     def _pad_values(self, pad_value: Any) -> list[tuple[str, bytes]]:
-        if not isinstance(pad_value, int | float) or pad_value != 0:
-            raise ArgumentError(f"pad_value is {pad_value!r}; expected 0: pieces of a stream are not padded")
-        return []
+        return unpadded(pad_value, "pieces of a stream are not padded")
 
-    def _split(self, output: str | None, names: Sequence[str]) -> exchange.Split:
-        kinds = {"segment_ids": "int32", "resets": "bool"}
-        columns = [(name, kinds.get(name, "int64"), self._field.framework) for name in names]
-        return exchange.splitter(columns, None, output)
+    def _arrays(self) -> tuple[exchange.Field, ...]:
+        """What has to be on a device for batches to be made there."""
+        return (self._field,)
+
+    def _schema(self, columns: Columns) -> exchange.Schema:
+        """What a batch holds, where the engine makes fields of these names and types."""
+        framework = self._field.framework
+        return exchange.Schema(tuple(Column(name, dtype, framework) for name, dtype in columns), named=False)
+
+    def _maker(self, store: Store, wanted: Wanted) -> Maker:
+        """What makes batches of addresses on a device."""
+        from batchloom.device.stream import Stream
+
+        tokens = partial(store.array, self._field)
+        return Stream(tokens, self._seq_len, self._options["separator"], self.names[2:])
 
     def _as_windows(self) -> WindowDataset | None:
         """The pieces as windows on the tokens, where they are nothing else."""
@@ -236,10 +250,10 @@ def _offsets(tokens: Any, documents: Any) -> Array | None:
     """Return the offsets of documents in an array of tokens."""
     if documents is None:
         return None
-    if not hasattr(documents, "__len__"):
+    if not hasattr(documents, "__len__") or getattr(documents, "ndim", 1) == 0:
         return _ends_with(tokens, _token("documents", documents))
     try:
-        offsets = numpy.asarray(documents)
+        offsets = numpy.asarray(exchange.host(documents))
     except (TypeError, ValueError, RuntimeError) as error:
         raise DataError(f"documents are offsets that are no array: {error}") from None
     if offsets.ndim != 1 or offsets.dtype.kind not in "iu":
@@ -255,7 +269,8 @@ def _ends_with(tokens: Any, token: int) -> Array:
     total = len(tokens)
     found = [numpy.zeros(1, numpy.int64)]
     for start in range(0, total, SEARCHED):
-        found.append(numpy.flatnonzero(numpy.asarray(tokens[start : start + SEARCHED]) == token) + start + 1)
+        part = numpy.asarray(exchange.host(tokens[start : start + SEARCHED]))
+        found.append(numpy.flatnonzero(part == token) + start + 1)
     offsets = numpy.concatenate(found)
     return offsets if offsets[-1] == total else numpy.append(offsets, total)
 

@@ -16,17 +16,29 @@ TAKES_CAPSULES = True
 
 
 def borrow(array: torch.Tensor, label: str) -> _native.Tensor:
-    """Share the memory of a CPU tensor. Gradients are left behind; a lazy conjugate or negative is resolved."""
+    """Share the memory of a tensor; of one on another device than the CPU, only describe it.
+
+    Gradients are left behind; a lazy conjugate or negative is resolved.
+    """
     if array.layout != torch.strided:
         raise DataError(f"field {label} has layout {array.layout}; expected a dense tensor: use .to_dense()")
-    if array.device.type != "cpu":
-        raise DeviceError(
-            f"field {label} is on {array.device}; expected a tensor on the CPU: use .cpu() before making the dataset"
-        )
+    if elsewhere(array) is not None:
+        return _native.Tensor.elsewhere(str(array.dtype).removeprefix("torch."), array.shape)
     tensor = _native.borrow(array.detach().resolve_conj().resolve_neg(), label)
     if f"torch.{tensor.dtype}" != str(array.dtype):
         raise DTypeError(f"field {label} is {array.dtype}, which would come out as {tensor.dtype}")
     return tensor
+
+
+def elsewhere(array: torch.Tensor) -> torch.device | None:
+    """Return the device of a tensor that is not in memory of the CPU."""
+    return None if array.device.type == "cpu" else array.device
+
+
+def on(array: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Return an array on a device: itself where it is there, in an object of its own."""
+    with torch.inference_mode(False):
+        return array.detach().to(device)
 
 
 def address(array: torch.Tensor, label: str) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
@@ -50,9 +62,14 @@ def views(tensor: _native.Tensor) -> Sequence[torch.Tensor]:
         # The consumer asks for one batch; the others of the portion must not be marked by its mode.
         with torch.inference_mode(False):
             return views(tensor)
-    if tensor.is_compact:
-        return from_dlpack(tensor.flatten()).unsafe_split(tensor.shape[1])
-    return [batch.squeeze(0) for batch in from_dlpack(tensor).unsafe_split(1)]
+    return cut(from_dlpack(tensor))
+
+
+def cut(array: torch.Tensor) -> Sequence[torch.Tensor]:
+    """Cut ``[batches, samples, ...]``, whose batches are compact, into these."""
+    if array.is_contiguous():
+        return array.flatten(0, 1).unsafe_split(array.shape[1])
+    return [batch.squeeze(0) for batch in array.unsafe_split(1)]
 
 
 def view(capsule: Any) -> torch.Tensor:
@@ -90,23 +107,25 @@ def own(array: torch.Tensor, device: torch.device | None) -> torch.Tensor:
 
 
 def accelerator(device: Any) -> torch.device | None:
-    """Return a device other than the CPU, or ``None`` for the CPU.
+    """Return a device of torch, with its number.
 
     Raises:
         DeviceError: There is no such device.
     """
     try:
-        found = torch.device(device)
-        torch.empty(0, device=found)
+        return torch.empty(0, device=torch.device(device)).device
     except Exception as error:
         reason = str(error).partition("\n")[0]
         raise DeviceError(f"device is {device!r}, which this machine does not have: {reason}") from None
-    return None if found.type == "cpu" else found
 
 
 def free_memory(device: torch.device) -> int | None:
     """Return how many bytes are free on a device, where it can tell."""
-    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None
+    if device.type != "cuda":
+        return None
+    # What torch holds in reserve and nobody uses is free, too.
+    reserve = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return torch.cuda.mem_get_info(device)[0] + reserve
 
 
 def element(dtype: str, value: Any) -> bytes:

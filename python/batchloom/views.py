@@ -8,14 +8,17 @@ the template is made there, so that what moves is each row once and never a stac
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from batchloom import _native, exchange
 from batchloom.cut import FixedSize, Rule
 from batchloom.errors import ArgumentError
-from batchloom.placement import Placement
+from batchloom.placement import Placement, Wish, too_large
 from batchloom.tokens import TokenDataset
 from batchloom.windows import WindowDataset
+
+if TYPE_CHECKING:
+    from batchloom.device.lane import Copy, Lane
 
 # Batches after which memory maps are looked at.
 RELEASED = 64
@@ -45,112 +48,128 @@ class Cut:
 
 
 class Shard:
-    """Rows ``first`` to ``end`` of every array, and the templates over them."""
+    """Rows ``first`` to ``end`` of every array, and the templates over them.
 
-    def __init__(self, arrays: list[Any], cuts: list[Cut], first: int, end: int) -> None:
-        self.first, self.end = first, end
+    Attributes:
+        arrays: The rows; or copies of them that are under way to a device.
+    """
+
+    def __init__(self, arrays: list[Any | Copy], cuts: list[Cut], first: int, end: int) -> None:
+        self.first, self.end, self.arrays = first, end, arrays
         self._cuts = cuts
-        self._templates = [cut.module.windows(arrays[cut.array], cut.steps) for cut in cuts]
+        self._templates: list[Any] = []
+
+    def holds(self, first: int, end: int) -> bool:
+        """Whether it holds these rows."""
+        return self.first <= first and end <= self.end
 
     def slice(self, row: int, samples: int, stride: int) -> list[Any]:
         """Return windows that begin at equal distances from ``row`` on: views."""
+        if not self._templates:
+            found = [array.arrive() if hasattr(array, "arrive") else array for array in self.arrays]
+            self._templates = [cut.module.windows(found[cut.array], cut.steps) for cut in self._cuts]
         low = row - self.first
         high = low + (samples - 1) * stride + 1
         pairs = zip(self._cuts, self._templates, strict=True)
         return [cut.finish(template[low + cut.start : high + cut.start : stride]) for cut, template in pairs]
 
-    def gather(self, rows: Any) -> list[Any]:
-        """Return the windows that begin at ``rows``, an array of the templates' framework and device: owned."""
-        pairs = zip(self._cuts, self._templates, strict=True)
-        return [cut.finish(template[rows - self.first + cut.start].contiguous()) for cut, template in pairs]
 
-
-def views(dataset: Any, batching: Rule, shuffle: str, documents: bool, where: Placement) -> Views | None:
-    """Return what makes views, or ``None`` where all batches are gathered by the engine."""
+def views(dataset: Any, batching: Rule, shuffle: str, documents: bool, wish: Wish) -> Views | None:
+    """Return what makes views, or ``None`` where batches are no neighbours, or are to be formed."""
     if isinstance(dataset, TokenDataset):
         dataset = None if documents else dataset._as_windows()
-    if not isinstance(dataset, WindowDataset):
+    if not isinstance(dataset, WindowDataset) or not isinstance(batching, FixedSize) or shuffle == "samples":
         return None
     fields = [span.field for span in dataset._spans.values()]
-    lendable = all(_lendable(field, where.output or field.framework) for field in fields)
-    neighbours = isinstance(batching, FixedSize) and shuffle != "samples"
-    if not lendable or (where.device is None and (where.copy or not neighbours)):
+    lendable = all(_lendable(field, wish.output or field.framework, wish.device) for field in fields)
+    if not lendable or (wish.device is None and wish.copy):
         return None
-    found = Views(dataset, where, batching.batch_size if isinstance(batching, FixedSize) else 1)
-    return found if neighbours or found.is_resident else None
+    return Views(dataset, wish, batching.batch_size)
 
 
-def _lendable(field: exchange.Field, framework: str) -> bool:
-    """Whether a framework has views on such an array: JAX has none, torch none of what runs backwards."""
-    module = exchange.require(framework, field.dtype, field.label)
+def _lendable(field: exchange.Field, framework: str, device: Any) -> bool:
+    """Whether a framework has views on such an array: JAX has none, torch none of what runs backwards in memory."""
+    module = exchange.require("torch" if device is not None else framework, field.dtype, field.label)
     return hasattr(module, "windows") and not (framework == "torch" and field.tensor.is_backward)
 
 
 class Views:
     """What makes batches of the windows of one dataset, for a loader.
 
+    Attributes:
+        placement: Where they are made.
+
     Raises:
         ArgumentError: The rows do not fit into ``memory_limit``.
     """
 
-    def __init__(self, dataset: WindowDataset, where: Placement, batch_size: int) -> None:
-        self._windows = dataset._windows
+    def __init__(self, dataset: WindowDataset, wish: Wish, batch_size: int) -> None:
+        self._dataset, self._windows = dataset, dataset._windows
         self._stride, self._span = dataset._lengths["stride"], dataset._span
         self._input_len = dataset._lengths["input_len"]
         self._mask, self._named, self._names = dataset._options["mask"], dataset._named, dataset.names
-        self._device, self._copy = where.device, where.copy
-        self._read(dataset, where.output)
-        self._limit = self._rows_at_once(where, batch_size)
+        self._device, self._copy = wish.device, wish.copy
+        self._output = "torch" if self._device is not None else wish.output
+        self._lane = self._static = None
+        if self._device is not None:
+            from batchloom.device.lane import Lane
+
+            self._lane: Lane | None = Lane(self._device)
+        if wish.static:
+            from batchloom.device.static import Static
+
+            self._static = Static()
+        self._read(dataset)
+        self._limit = self._rows_at_once(wish, batch_size)
+        self.placement = self._placement(wish)
         self._whole: Shard | None = None
 
-    def _read(self, dataset: WindowDataset, output: str | None) -> None:
+    def _read(self, dataset: WindowDataset) -> None:
         """Take the arrays, each once, and how fields are cut from them."""
         self._cuts: list[Cut] = []
-        self._sources: list[tuple[Any, Any]] = []
+        self._sources: list[tuple[Any, exchange.Field, str]] = []
         self._fields = [span.field for span in dataset._spans.values()]
         places: dict[tuple[int, str], int] = {}
         for name, span in dataset._spans.items():
-            framework = output or span.field.framework
+            framework = self._output or span.field.framework
             module = exchange.require(framework, span.field.dtype, name)
             key = (id(span.field.array), framework)
             if key not in places:
                 places[key] = len(self._sources)
-                self._sources.append((module, exchange.lend(span.field.tensor, framework)))
+                self._sources.append((module, span.field, framework))
             patches = dataset._patches if name == "x" else None
             self._cuts.append(Cut(module, places[key], span.start, span.steps, patches))
         self._rows = len(dataset._spans["x"].field.tensor)
-        self._row_bytes: int = sum(array.nbytes for _, array in self._sources) // max(self._rows, 1)
+        self._row_bytes: int = sum(field.tensor.nbytes for _, field, _ in self._sources) // max(self._rows, 1)
 
-    def _rows_at_once(self, where: Placement, batch_size: int) -> int | None:
+    def _rows_at_once(self, wish: Wish, batch_size: int) -> int | None:
         """How many rows may be moved at once; ``None`` for all of them, 0 for those of one batch."""
         series, batch = self._rows * self._row_bytes, self.cover(0, batch_size)[1] * self._row_bytes
-        limit = self._limit_of(where)
+        limit = wish.limit()
         if limit is None or series <= limit:
-            return 0 if where.resident is False else None
-        if where.resident is True:
-            raise ArgumentError(
-                f"resident is True and memory_limit {limit}, but the series take {series} bytes; expected a higher "
-                'limit, or resident="auto"'
-            )
+            return 0 if wish.resident is False else None
+        if wish.resident is True:
+            raise too_large(series, limit, "memory_limit" if wish.memory_limit is not None else "the free memory")
         if 2 * batch > limit:
             # Views on the rows before are still held while the next ones come.
             raise ArgumentError(
                 f"memory_limit is {limit}, but the rows of a batch of {batch_size} windows take {batch} bytes, and two "
                 "batches must fit; expected a higher limit or smaller batches"
             )
-        return 0 if where.resident is False else limit // 2 // self._row_bytes
+        return 0 if wish.resident is False else limit // 2 // self._row_bytes
 
-    def _limit_of(self, where: Placement) -> int | None:
-        """The bytes that rows may take; ``None`` where nothing limits them."""
-        if where.memory_limit is not None or where.resident != "auto" or self._device is None:
-            return where.memory_limit
-        free: int | None = exchange.require("torch", "bool", "x").free_memory(self._device)
-        return None if free is None else free // 2
+    def _placement(self, wish: Wish) -> Placement:
+        device, limit = str(self._device or "cpu"), wish.limit()
+        if self._limit is None:
+            reason = "the series are read where they are" if self._device is None else "the series are on the device"
+        else:
+            reason = f"{self._limit} rows move at a time" if self._limit else "the rows of each batch move"
+        return Placement("views", device, self._rows * self._row_bytes, limit, reason)
 
     @property
-    def is_resident(self) -> bool:
-        """Whether all rows are there at once."""
-        return self._limit is None
+    def moves(self) -> bool:
+        """Whether rows move to a device batch by batch, beside its computation."""
+        return self._lane is not None and self._limit is not None
 
     def begin(self, steps: _native.Steps) -> _native.Views:
         """Return the batches of an epoch."""
@@ -163,7 +182,8 @@ class Views:
 
     def batch(self, found: list[Any]) -> Any:
         """Make a batch of its arrays: a tuple, or a dict."""
-        return dict(zip(self._names, found, strict=True)) if self._named else tuple(found)
+        batch = dict(zip(self._names, found, strict=True)) if self._named else tuple(found)
+        return batch if self._static is None else self._static.put(batch)
 
     def row(self, run: tuple[int, int] | None) -> int | None:
         """The first row of windows that are one view; ``None`` where they are not."""
@@ -181,12 +201,12 @@ class Views:
         """The rows that windows which begin at equal distances from ``row`` on cover."""
         return row, row + (samples - 1) * self._stride + self._span
 
-    def load(self, steps: _native.Steps, first: int, end: int) -> Shard:
-        """Return the rows of the next batch, and of those after it: as far as they fit and none is moved in vain."""
+    def load(self, steps: _native.Steps, ahead: int, first: int, end: int) -> Shard:
+        """Return the rows of the batch ``ahead``, and of those after it: as far as they fit and none is moved in vain."""
         if self._limit is None:
             return self._all()
-        for ahead in range(1, steps.left()):
-            run = steps.run(ahead)
+        for later in range(ahead + 1, steps.left()):
+            run = steps.run(later)
             row = self.row(run)
             if run is None or row is None:
                 break
@@ -195,35 +215,46 @@ class Views:
             if both > self._limit or both > (end - first) + (high - low):
                 break
             first, end = min(first, low), max(end, high)
-        arrays = [module.own(array[first:end], self._device) for module, array in self._sources]
+        arrays = [
+            self._moved(exchange.lend(field.tensor, name)[first:end], module) for module, field, name in self._sources
+        ]
         return Shard(arrays, self._cuts, first, end)
+
+    def _moved(self, rows: Any, module: Any) -> Any:
+        """Rows on their way to the device; on the CPU, a copy."""
+        return module.own(rows, None) if self._lane is None else self._lane.carry(rows)
 
     def _all(self) -> Shard:
         """All rows, which are moved once."""
         if self._whole is None:
             arrays = [
-                array if self._device is None else module.own(array, self._device) for module, array in self._sources
+                exchange.lend(field.tensor, name) if self._device is None else field.on(self._device)
+                for _, field, name in self._sources
             ]
             self._whole = Shard(arrays, self._cuts, 0, self._rows)
         return self._whole
 
-    def gather(self, steps: _native.Steps) -> list[Any]:
-        """The next batch, whose windows are no neighbours, gathered where the rows are."""
-        rows = self._windows.rows(indices := steps.indices())
-        if rows is None:
-            return self.owned(steps)
-        found = self._all().gather(exchange.lend(rows, "torch").to(self._device))
-        if self._mask:
-            found.append(self._cuts[0].module.ones(len(indices), self._input_len, self._device).clone())
-        return found
-
     def owned(self, steps: _native.Steps) -> list[Any]:
-        """The next batch, formed by the engine: it is no view, because of zeros or a series that ends."""
+        """The next batch, which is no view, because of zeros or a series that ends."""
+        if self._lane is not None and self._limit is None:
+            return self._gathered(self._lane, steps)
         modules = [cut.module for cut in self._cuts] + ([self._cuts[0].module] if self._mask else [])
         frameworks = [module.__name__.rpartition(".")[2] for module in modules]
         arrays = [exchange.lend(tensor, name) for tensor, name in zip(steps.form(), frameworks, strict=True)]
-        if self._device is not None:
-            arrays = [array.to(self._device) for array in arrays]
+        if self._lane is not None:
+            arrays = [copy.arrive() for copy in [self._lane.carry(array) for array in arrays]]
+        return self._patched(arrays)
+
+    def _gathered(self, lane: Lane, steps: _native.Steps) -> list[Any]:
+        """The next batch, gathered on the device."""
+        from batchloom.device.store import Store, Wanted
+
+        maker = self._dataset._maker(Store(lane.device), Wanted(self._names))
+        places = self._windows.rows(steps.indices())
+        rows, missing = (lane.carry(exchange.lend(place, "torch")).arrive() for place in places)
+        return self._patched(maker.fields(rows, missing))  # type: ignore[attr-defined]
+
+    def _patched(self, arrays: list[Any]) -> list[Any]:
         cut = [cut.finish(array) for cut, array in zip(self._cuts, arrays, strict=False)]
         return cut + arrays[len(cut) :]
 
@@ -234,6 +265,7 @@ class Epoch:
     def __init__(self, views: Views, steps: _native.Steps) -> None:
         self._views, self._steps = views, steps
         self._shard: Shard | None = None
+        self._next: Shard | None = None
         self._made = 0
 
     def __call__(self) -> Any:
@@ -247,13 +279,29 @@ class Epoch:
         """The arrays of the next batch."""
         run = self._steps.run(0)
         row = self._views.row(run)
-        if run is None and self._views.is_resident:
-            return self._views.gather(self._steps)
         if run is None or row is None:
             return self._views.owned(self._steps)
         samples = run[1] - run[0]
-        first, end = self._views.cover(row, samples)
-        if self._shard is None or first < self._shard.first or end > self._shard.end:
-            self._shard = None  # let go before others come
-            self._shard = self._views.load(self._steps, first, end)
-        return self._views.slice(self._shard, row, samples)
+        self._shard = self._with(0, *self._views.cover(row, samples))
+        found = self._views.slice(self._shard, row, samples)
+        self._look_ahead()
+        return found
+
+    def _with(self, ahead: int, first: int, end: int) -> Shard:
+        """The rows ``first`` to ``end``, which the batch ``ahead`` covers."""
+        for shard in (self._shard, self._next):
+            if shard is not None and shard.holds(first, end):
+                return shard
+        if ahead == 0:
+            self._shard = self._next = None  # let go before others come
+        return self._views.load(self._steps, ahead, first, end)
+
+    def _look_ahead(self) -> None:
+        """Let the rows of the batch after the next one go on their way to the device."""
+        if not self._views.moves or self._steps.left() < 2:
+            return
+        run = self._steps.run(1)
+        row = self._views.row(run)
+        if run is not None and row is not None:
+            found = self._with(1, *self._views.cover(row, run[1] - run[0]))
+            self._next = None if found is self._shard else found

@@ -6,13 +6,19 @@ import copy
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy
 from batchloom import _native, exchange, frames, parts
-from batchloom.arguments import choice, whole
+from batchloom.arguments import choice, unpadded, whole
 from batchloom.errors import ArgumentError, DataError, Error, RangeError
+from batchloom.exchange import Column, Columns
 from batchloom.series import Series, aligned, from_arrays, from_frame
+
+if TYPE_CHECKING:
+    from batchloom.device.relay import Maker
+    from batchloom.device.store import Store, Wanted
 
 Array = numpy.ndarray[Any, Any]
 
@@ -370,16 +376,27 @@ class WindowDataset:
             span.field.check()
 
     def _pad_values(self, pad_value: Any) -> list[tuple[str, bytes]]:
-        if not isinstance(pad_value, int | float) or pad_value != 0:
-            raise ArgumentError(f"pad_value is {pad_value!r}; expected 0: short series are padded with zeros")
-        return []
+        return unpadded(pad_value, "short series are padded with zeros")
 
-    def _split(self, output: str | None, names: Sequence[str], copies: bool = False) -> exchange.Split:
-        columns = [(name, span.field.dtype, span.field.framework) for name, span in self._spans.items()]
-        if self._options["mask"]:
-            columns.append(("mask", "bool", self._framework))
-        patches = {"x": self._patches} if self._patches else {}
-        return exchange.splitter(columns, names if self._named else None, output, patches, copies)
+    def _arrays(self) -> tuple[exchange.Field, ...]:
+        """What has to be on a device for batches to be made there: each array once."""
+        return tuple({id(span.field.array): span.field for span in reversed(self._spans.values())}.values())
+
+    def _schema(self, columns: Columns) -> exchange.Schema:
+        """What a batch holds, where the engine makes fields of these names and types."""
+        frameworks = {name: span.field.framework for name, span in self._spans.items()}
+        found = (Column(name, dtype, frameworks.get(name, self._framework)) for name, dtype in columns)
+        return exchange.Schema(tuple(found), named=self._named, patches=self._patches)
+
+    def _maker(self, store: Store, wanted: Wanted) -> Maker:
+        """What makes batches of addresses on a device."""
+        from batchloom.device.windows import Stretch, Windows
+
+        arrays = {id(field.array): partial(store.array, field) for field in self._arrays()}
+        spans = self._spans.values()
+        stretches = [Stretch(arrays[id(span.field.array)], span.start, span.steps) for span in spans]
+        _, _, _, padded, _ = self._windows.counts()
+        return Windows(stretches, self._lengths["input_len"] if self._options["mask"] else None, bool(padded))
 
 
 def _patches(patch_len: int | None, patch_stride: int | None, input_len: int) -> tuple[int, int] | None:

@@ -51,10 +51,10 @@ impl Sequences {
         self.0.frame()
     }
 
-    /// The shape of a row of values.
+    /// The shape of all values, `[rows, ..]`.
     #[getter]
-    fn row_shape(&self) -> Vec<usize> {
-        self.0.values().shape()[1..].to_vec()
+    fn shape(&self) -> Vec<usize> {
+        self.0.values().shape().to_vec()
     }
 }
 

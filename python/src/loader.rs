@@ -112,10 +112,10 @@ impl Loader {
         py.detach(|| builder.build()).map(Self).map_err(|error| raise(&error))
     }
 
-    /// The names of a batch's fields, in order.
+    /// The name and the element type of each field of a batch, in order.
     #[getter]
-    fn names(&self) -> Vec<String> {
-        self.0.names().to_vec()
+    fn columns(&self) -> Vec<(String, &'static str)> {
+        self.0.names().iter().cloned().zip(self.0.dtypes().into_iter().map(batchloom::DType::name)).collect()
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {

@@ -87,16 +87,14 @@ impl Windows {
         }
     }
 
-    /// The first row of each of some windows, as int64; none where one begins with zeros.
-    fn rows(&self, windows: &Tensor) -> PyResult<Option<Tensor>> {
+    /// The first row of each of some windows, as int64, and the rows of zeros before it.
+    fn rows(&self, windows: &Tensor) -> PyResult<(Tensor, Tensor)> {
         let windows = steps(windows)?;
         let places = windows.iter().map(|&window| self.0.place(window as u64));
-        let places: Vec<_> = places.collect::<batchloom::Result<_>>().map_err(|error| raise(&error))?;
-        if places.iter().any(|&(_, _, missing)| missing > 0) {
-            return Ok(None);
-        }
-        let rows: Vec<u64> = places.into_iter().map(|(_, row, _)| row as u64).collect();
-        numbers(&rows).map(Some)
+        let places = places.map(|place| place.map(|(_, row, missing)| (row as u64, missing as u64)));
+        let places = places.collect::<batchloom::Result<(Vec<_>, Vec<_>)>>();
+        let (rows, missing) = places.map_err(|error| raise(&error))?;
+        Ok((numbers(&rows)?, numbers(&missing)?))
     }
 
     /// The windows whose horizon lies in `[starts[k], ends[k])` of series `k`.

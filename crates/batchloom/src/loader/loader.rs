@@ -8,8 +8,9 @@ use super::pool::Pool;
 use super::worker::{Job, Probe};
 use super::{Batches, Blocks, LoaderBuilder, Steps};
 use crate::dataset::Dataset;
+use crate::form::Form;
 use crate::plan::State;
-use crate::{Plan, Result};
+use crate::{DType, Plan, Result};
 
 /// Yields the batches of one rank. Each iteration is the next epoch.
 ///
@@ -51,6 +52,11 @@ impl Loader {
     /// The names of a batch's fields, in order: the dataset's, and what comes along with sequences.
     pub fn names(&self) -> &[String] {
         &self.fields.names
+    }
+
+    /// The type of each field, in order.
+    pub fn dtypes(&self) -> Vec<DType> {
+        self.fields.forms.iter().map(Form::dtype).collect()
     }
 
     /// Which rank this loader serves.

@@ -1,0 +1,45 @@
+"""Rows of an array that lies on a device."""
+
+from __future__ import annotations
+
+import torch
+
+# What torch has few operations for travels as integers of the same size.
+INTEGERS = {
+    name: integers
+    for names, integers in (
+        (("uint16",), torch.int16),
+        (("uint32",), torch.int32),
+        (("uint64",), torch.int64),
+        (("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"), torch.int8),
+    )
+    for name in names
+}
+
+
+def plain(values: torch.Tensor) -> torch.Tensor:
+    """Return the same bytes as a type that every operation knows."""
+    integers = INTEGERS.get(str(values.dtype).removeprefix("torch."))
+    return values if integers is None else values.view(integers)
+
+
+def gather(values: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """Return rows of an array, as an array of its own: ``[len(rows), ...]``."""
+    return plain(values).index_select(0, rows).view(values.dtype)
+
+
+def padded(values: torch.Tensor, rows: torch.Tensor, exists: torch.Tensor | None, padding: float = 0) -> torch.Tensor:
+    """Return rows of an array, and padding where there are none; ``padding`` as :func:`plain` has it."""
+    if exists is None:
+        return gather(values, rows)
+    found = plain(values).index_select(0, torch.where(exists, rows, 0))
+    absent = exists.logical_not().view(-1, *(1,) * (values.dim() - 1))
+    return found.masked_fill_(absent, padding).view(values.dtype)
+
+
+def whole(tokens: torch.Tensor) -> torch.Tensor:
+    """Return integers of any width as int64."""
+    wide = plain(tokens).to(torch.int64)
+    bits = 8 * tokens.dtype.itemsize
+    unsigned = tokens.dtype in (torch.uint16, torch.uint32)
+    return wide.bitwise_and_((1 << bits) - 1) if unsigned else wide

@@ -1,0 +1,113 @@
+"""Copies to a device that go on beside its computation.
+
+A copy is asynchronous where the memory that it comes from is pinned. That memory must not be written before it is over,
+so the lane keeps hold of it until then; and it has at most two copies under way, so that no more memory is held.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import torch
+
+# Copies under way: one that is waited for, and the next.
+UNDER_WAY = 2
+
+
+class Lane:
+    """The way to one device.
+
+    Attributes:
+        device: Where it leads.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._streams = _streams(device)
+        self._stream: Any = None
+        self._flying: deque[Copy] = deque()
+
+    @property
+    def has_streams(self) -> bool:
+        """Whether work on the device goes on by itself, in streams that have to wait for each other."""
+        return self._streams is not None and self.device.type != "cpu"
+
+    def current(self) -> Any:
+        """Return the stream that work is given to at the moment."""
+        return None if self._streams is None else self._streams.current_stream(self.device)
+
+    def allocate(self, size: int) -> torch.Tensor:
+        """Return memory that copies can be made from while others go on: pinned, where the device needs that."""
+        try:
+            return torch.empty(size, dtype=torch.uint8, pin_memory=self.has_streams)
+        except RuntimeError:
+            return torch.empty(size, dtype=torch.uint8)
+
+    def copy(self, host: torch.Tensor) -> Copy:
+        """Begin to copy an array, after those that were begun before. Waits while too many are under way."""
+        while len(self._flying) >= UNDER_WAY or (self._flying and self._flying[0].is_over()):
+            self._flying.popleft().wait()
+        copy = Copy(self, host)
+        self._flying.append(copy)
+        return copy
+
+    def carry(self, host: torch.Tensor) -> Copy:
+        """Begin to copy an array that lies anywhere: by way of memory that is pinned, where the device needs that."""
+        host = host.detach()
+        return self.copy(host.pin_memory() if self.has_streams and not host.is_pinned() else host)
+
+    def send(self, host: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        """Return a copy that is under way, and the event that it is over; ``None`` where it is over already."""
+        if self._streams is None:
+            return host.to(self.device, copy=True), None
+        if self._stream is None:
+            self._stream = self._streams.Stream() if self.device.type == "cpu" else self._streams.Stream(self.device)
+        with self._streams.stream(self._stream):
+            there = host.to(self.device, non_blocking=True, copy=True)
+            event = self._streams.Event()
+            event.record(self._stream)
+        return there, event
+
+    def __del__(self) -> None:
+        # The memory that copies come from is about to be used again.
+        while self._flying:
+            self._flying.popleft().wait()
+
+
+class Copy:
+    """A copy that is under way."""
+
+    def __init__(self, lane: Lane, host: torch.Tensor) -> None:
+        self._lane = lane
+        self._host: torch.Tensor | None = host
+        self._there, self._event = lane.send(host)
+
+    def is_over(self) -> bool:
+        """Whether it is over, without waiting."""
+        return self._event is None or bool(self._event.query())
+
+    def wait(self) -> None:
+        """Wait until it is over, and let go of the memory that it came from."""
+        if self._event is not None:
+            self._event.synchronize()
+        self._host = None
+
+    def arrive(self) -> torch.Tensor:
+        """Return the array on the device, for work that is given to the present stream from now on."""
+        if self._event is not None:
+            current = self._lane.current()
+            current.wait_event(self._event)
+            if self._lane.has_streams:
+                self._there.record_stream(current)
+        return self._there
+
+
+def _streams(device: torch.device) -> Any:
+    """The module of torch that has the streams of a device; ``None`` where it has none."""
+    try:
+        module = torch.get_device_module(device)
+    except (AttributeError, RuntimeError):
+        return None
+    names = ("Stream", "Event", "stream", "current_stream")
+    return module if all(hasattr(module, name) for name in names) else None

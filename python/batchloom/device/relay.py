@@ -1,0 +1,68 @@
+"""Takes blocks from the engine and hands over batches that are on a device.
+
+The engine's iterator calls :meth:`Relay.start` with a block as soon as it is formed, while batches of the one before are
+in use, and :meth:`Relay.finish` when its batches are wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+from batchloom import _native, exchange
+from batchloom.device.lane import Copy, Lane
+from batchloom.device.static import Static
+from torch.utils.dlpack import from_dlpack
+
+Begun = tuple[list[Copy], Any]
+
+
+class Maker(Protocol):
+    """Makes batches of what arrives of a block."""
+
+    def parts(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
+        """Return what has to travel of a block, and what has to be known of it then."""
+
+    def make(self, arrived: list[torch.Tensor], outline: Any) -> list[Sequence[Any]]:
+        """Return of each field the batches, in order."""
+
+
+class Relay:
+    """What the engine's iterator calls.
+
+    Attributes:
+        deliver: What is done with each batch as it is handed over, if anything is.
+    """
+
+    def __init__(self, lane: Lane, maker: Maker, schema: exchange.Schema, copies: bool, static: bool) -> None:
+        self._lane, self._maker = lane, maker
+        self._finished = exchange.finisher(schema, "torch", copies)
+        self._static = Static() if static else None
+        self._stream: Any = None
+        self._held: list[torch.Tensor] = []
+        self.deliver: Callable[[Any], Any] | None = self._delivered if lane.has_streams or static else None
+
+    def start(self, block: _native.Block) -> Begun:
+        """Let what has to travel of a block go on its way."""
+        parts, outline = self._maker.parts(block)
+        return [self._lane.copy(from_dlpack(part.__dlpack__())) for part in parts], outline
+
+    def finish(self, begun: Begun) -> list[Any]:
+        """Return the batches of a block. They belong to the stream that is the present one now."""
+        copies, outline = begun
+        with torch.inference_mode(False):
+            self._stream = self._lane.current() if self._lane.has_streams else None
+            columns = self._maker.make([copy.arrive() for copy in copies], outline)
+            return self._finished(columns)
+
+    def _delivered(self, batch: Any) -> Any:
+        """Let the consumer's stream wait for a batch that was made for another, or put it where all batches go."""
+        if self._stream is not None:
+            current = self._lane.current()
+            if current != self._stream:
+                current.wait_stream(self._stream)
+                for array in batch.values() if isinstance(batch, dict) else batch:
+                    if isinstance(array, torch.Tensor):
+                        array.record_stream(current)
+        return batch if self._static is None else self._static.put(batch)

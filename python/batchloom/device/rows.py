@@ -1,0 +1,42 @@
+"""Makes batches of rows: one gather for each field of a block, of which batches are slices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from batchloom import _native
+from batchloom.device.gather import gather
+
+Runs = list[tuple[int, int, list[int], int]]
+"""Of each run its batches, the samples of each, the shape of what is addressed in each, and the longest sample."""
+
+
+def table(block: _native.Block) -> tuple[list[_native.Tensor], Runs]:
+    """Return the addresses of a block, and what it consists of."""
+    addresses = block.addresses
+    assert addresses is not None
+    found, picks = addresses
+    return [found, picks] if len(picks) else [found], block.runs
+
+
+def samples(runs: Runs, more: int = 0) -> list[int]:
+    """Return how many members each batch has: its samples, and ``more``."""
+    return [count + more for batches, count, _, _ in runs for _ in range(batches)]
+
+
+class Rows:
+    """Gathers rows of arrays ``[samples, ...]``, which are fetched when they are first needed."""
+
+    def __init__(self, fetch: Callable[[], list[torch.Tensor]]) -> None:
+        self._fetch = fetch
+
+    def parts(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
+        """Return which rows."""
+        return table(block)
+
+    def make(self, arrived: list[torch.Tensor], outline: Runs) -> list[Sequence[Any]]:
+        """Gather them."""
+        rows, sizes = arrived[0][0], samples(outline)
+        return [gather(values, rows).unsafe_split_with_sizes(sizes) for values in self._fetch()]

@@ -1,0 +1,29 @@
+"""Batches at fixed places, for CUDA graphs: a graph that was captured reads the same memory at each replay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+class Static:
+    """One set of arrays for each shape of batches. Each batch overwrites the one before of its shape."""
+
+    def __init__(self) -> None:
+        self._sets: dict[tuple[Any, ...], Any] = {}
+
+    def put(self, batch: Any) -> Any:
+        """Write a batch to its place, and return what is there: the same objects each time."""
+        named = isinstance(batch, dict)
+        values = list(batch.values()) if named else list(batch)
+        shape = tuple(value.shape if isinstance(value, torch.Tensor) else value for value in values)
+        found = self._sets.get(shape)
+        if found is None:
+            own = [value.clone() if isinstance(value, torch.Tensor) else value for value in values]
+            found = self._sets[shape] = (own, dict(zip(batch, own, strict=True)) if named else tuple(own))
+            return found[1]
+        for place, value in zip(found[0], values, strict=True):
+            if isinstance(place, torch.Tensor):
+                place.copy_(value, non_blocking=True)
+        return found[1]
