@@ -1,11 +1,12 @@
 """Arrays in and out, by framework.
 
 Each framework is one module with the same functions: ``borrow`` shares an array's memory with the engine (or describes
-what torch has on another device), ``address`` says where that memory is, ``require`` raises where the framework lacks an element type, ``views`` cuts a tensor of the
-engine ``[batches, samples, ...]`` into the framework's own arrays, ``view`` takes a tensor as one array (or a DLPack
-capsule of it, where the module says ``TAKES_CAPSULES``), ``element`` gives the bytes of one value, ``patches`` cuts the
-second dimension into patches, ``pad_front`` puts zeros before an array, ``own`` copies one. Those whose arrays can be
-strided views also have ``windows`` and ``ones``. A framework is imported when it is first needed.
+what torch has on another device), ``address`` says where that memory is, ``require`` raises where the framework lacks
+an element type, ``views`` cuts a tensor of the engine ``[batches, samples, ...]`` into the framework's own arrays,
+``view`` takes a tensor as one array (or a DLPack capsule of it, where the module says ``TAKES_CAPSULES``), ``element``
+gives the bytes of one value, ``patches`` cuts the second dimension into patches, ``pad_front`` puts zeros before an
+array, ``own`` copies one. Those whose arrays can be strided views also have ``windows`` and ``ones``. A framework is
+imported when it is first needed.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Field:
         self.array = array
         self.framework = framework_of(label, array)
         self._module = _module(self.framework)
-        self.device = _module("torch").elsewhere(array) if self.framework == "torch" else None
+        self.device = _module("torch").device_of(array) if self.framework == "torch" else None
         self.tensor = _borrow(self._module, array, label)
         self._address = self._module.address(array, label)
         self._moved: WeakValueDictionary[Any, Any] = WeakValueDictionary()
@@ -202,7 +203,7 @@ def splitter(schema: Schema, output: str | None, copies: bool = False) -> Split:
 def finisher(schema: Schema, output: str | None, copies: bool) -> Callable[[list[Sequence[Any]]], list[Any]]:
     """Return what makes batches of the arrays of each field, one for each batch."""
     keys, place = schema.keys, schema.keys.index("x") if schema.patches else None
-    module = schema.modules(output)[place] if place is not None else None
+    module: Any = schema.modules(output)[place] if place is not None else None
 
     def finish(columns: list[Sequence[Any]]) -> list[Any]:
         if place is not None and schema.patches is not None:

@@ -140,7 +140,8 @@ class DataLoader:
         else:
             order, documents = shuffled(shuffle), False
         self._views = views(dataset, self._batching, order, documents, wish)
-        self._placement = wish.decide() if self._views is None else self._views.placement
+        anywhere = isinstance(dataset, WindowDataset)
+        self._placement = wish.decide(anywhere) if self._views is None else self._views.placement
         lane = _lane(self._placement)
         pad_values = dataset._pad_values(pad_value)
         self._native = _native.Loader(

@@ -19,7 +19,8 @@ class Placement:
 
     Attributes:
         mode: ``"host"``: the engine's threads form batches in memory. ``"views"``: batches are views on data, on the
-            device or on rows that move there. ``"resident"``: all data is on the device, and batches are gathered there.
+            device or on rows that move there. ``"resident"``: all data is on the device, and batches
+            are gathered there.
             ``"streamed"``: blocks that are formed in memory are copied there.
         device: The device of batches.
         needed: The bytes of the data.
@@ -81,8 +82,8 @@ class Wish:
     def _require_there(self, there: Any) -> None:
         if self.device != there:
             raise DeviceError(
-                f"the data is on {there}, and device is {self.device or 'cpu'}; expected the device of the data, or data "
-                "on the CPU, which moves to any device"
+                f"the data is on {there}, and device is {self.device or 'cpu'}; expected the device of the data, or "
+                "data on the CPU, which moves to any device"
             )
         if self.resident is False:
             raise ArgumentError(f'resident is False, but the data is on {there} already; expected True or "auto"')
@@ -106,8 +107,11 @@ class Wish:
         found: int | None = exchange.require("torch", "bool", "x").free_memory(self.on_device())
         return found
 
-    def decide(self) -> Placement:
+    def decide(self, anywhere: bool) -> Placement:
         """Decide how batches come to the device.
+
+        Args:
+            anywhere: Whether the engine may form batches on the CPU where torch cannot make them.
 
         Raises:
             ArgumentError: The data is to be resident and does not fit, or is to be so on the CPU and not of torch.
@@ -116,8 +120,11 @@ class Wish:
         if device is None:
             return Placement("host", "cpu", self.needed, None, "no device is given")
         if self.device is None and self.frameworks != {"torch"}:
+            if anywhere:
+                return Placement("host", "cpu", self.needed, None, "batches are no views, and not of torch")
+            other = min(self.frameworks - {"torch"})
             raise ArgumentError(
-                f"resident, memory_limit or static is given without a device, and batches are of {min(self.frameworks - {'torch'})}; "
+                f"resident, memory_limit or static is given without a device, and batches are of {other}; "
                 'expected output="torch", which makes them on the CPU as on any device'
             )
         limit = self.limit()

@@ -22,15 +22,15 @@ def borrow(array: torch.Tensor, label: str) -> _native.Tensor:
     """
     if array.layout != torch.strided:
         raise DataError(f"field {label} has layout {array.layout}; expected a dense tensor: use .to_dense()")
-    if elsewhere(array) is not None:
-        return _native.Tensor.elsewhere(str(array.dtype).removeprefix("torch."), array.shape)
+    if device_of(array) is not None:
+        return _native.Tensor.elsewhere(str(array.dtype).removeprefix("torch."), list(array.shape))
     tensor = _native.borrow(array.detach().resolve_conj().resolve_neg(), label)
     if f"torch.{tensor.dtype}" != str(array.dtype):
         raise DTypeError(f"field {label} is {array.dtype}, which would come out as {tensor.dtype}")
     return tensor
 
 
-def elsewhere(array: torch.Tensor) -> torch.device | None:
+def device_of(array: torch.Tensor) -> torch.device | None:
     """Return the device of a tensor that is not in memory of the CPU."""
     return None if array.device.type == "cpu" else array.device
 

@@ -19,6 +19,7 @@ from batchloom.windows import WindowDataset
 
 if TYPE_CHECKING:
     from batchloom.device.lane import Copy, Lane
+    from batchloom.device.static import Static
 
 # Batches after which memory maps are looked at.
 RELEASED = 64
@@ -93,6 +94,20 @@ def _lendable(field: exchange.Field, framework: str, device: Any) -> bool:
     return hasattr(module, "windows") and not (framework == "torch" and field.tensor.is_backward)
 
 
+def _lane(device: Any) -> Lane | None:
+    if device is None:
+        return None
+    from batchloom.device.lane import Lane
+
+    return Lane(device)
+
+
+def _static() -> Static:
+    from batchloom.device.static import Static
+
+    return Static()
+
+
 class Views:
     """What makes batches of the windows of one dataset, for a loader.
 
@@ -110,15 +125,8 @@ class Views:
         self._mask, self._named, self._names = dataset._options["mask"], dataset._named, dataset.names
         self._device, self._copy = wish.device, wish.copy
         self._output = "torch" if self._device is not None else wish.output
-        self._lane = self._static = None
-        if self._device is not None:
-            from batchloom.device.lane import Lane
-
-            self._lane: Lane | None = Lane(self._device)
-        if wish.static:
-            from batchloom.device.static import Static
-
-            self._static = Static()
+        self._lane = _lane(self._device)
+        self._static = _static() if wish.static else None
         self._read(dataset)
         self._limit = self._rows_at_once(wish, batch_size)
         self.placement = self._placement(wish)
@@ -202,7 +210,7 @@ class Views:
         return row, row + (samples - 1) * self._stride + self._span
 
     def load(self, steps: _native.Steps, ahead: int, first: int, end: int) -> Shard:
-        """Return the rows of the batch ``ahead``, and of those after it: as far as they fit and none is moved in vain."""
+        """Return the rows of the batch ``ahead``, and of those after it: as far as they fit and none moves in vain."""
         if self._limit is None:
             return self._all()
         for later in range(ahead + 1, steps.left()):
@@ -247,12 +255,12 @@ class Views:
 
     def _gathered(self, lane: Lane, steps: _native.Steps) -> list[Any]:
         """The next batch, gathered on the device."""
-        from batchloom.device.store import Store, Wanted
+        from batchloom.device.store import Store
 
-        maker = self._dataset._maker(Store(lane.device), Wanted(self._names))
+        maker = self._dataset._gatherer(Store(lane.device))
         places = self._windows.rows(steps.indices())
-        rows, missing = (lane.carry(exchange.lend(place, "torch")).arrive() for place in places)
-        return self._patched(maker.fields(rows, missing))  # type: ignore[attr-defined]
+        rows, missing = [lane.carry(exchange.lend(place, "torch")).arrive() for place in places]
+        return self._patched(maker.fields(rows, missing))
 
     def _patched(self, arrays: list[Any]) -> list[Any]:
         cut = [cut.finish(array) for cut, array in zip(self._cuts, arrays, strict=False)]

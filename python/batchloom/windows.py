@@ -19,6 +19,7 @@ from batchloom.series import Series, aligned, from_arrays, from_frame
 if TYPE_CHECKING:
     from batchloom.device.relay import Maker
     from batchloom.device.store import Store, Wanted
+    from batchloom.device.windows import Windows as Gatherer
 
 Array = numpy.ndarray[Any, Any]
 
@@ -390,13 +391,17 @@ class WindowDataset:
 
     def _maker(self, store: Store, wanted: Wanted) -> Maker:
         """What makes batches of addresses on a device."""
-        from batchloom.device.windows import Stretch, Windows
+        return self._gatherer(store)
+
+    def _gatherer(self, store: Store) -> Gatherer:
+        from batchloom.device.windows import Stretch
+        from batchloom.device.windows import Windows as Gatherer
 
         arrays = {id(field.array): partial(store.array, field) for field in self._arrays()}
         spans = self._spans.values()
         stretches = [Stretch(arrays[id(span.field.array)], span.start, span.steps) for span in spans]
         _, _, _, padded, _ = self._windows.counts()
-        return Windows(stretches, self._lengths["input_len"] if self._options["mask"] else None, bool(padded))
+        return Gatherer(stretches, self._lengths["input_len"] if self._options["mask"] else None, bool(padded))
 
 
 def _patches(patch_len: int | None, patch_stride: int | None, input_len: int) -> tuple[int, int] | None:

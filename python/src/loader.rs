@@ -405,7 +405,8 @@ impl Inner {
             return Ok(());
         }
         if self.pending.is_none() {
-            self.pending = self.blocks.as_mut().and_then(Blocks::ahead);
+            // Without the interpreter's lock: a worker may wait for it to allocate memory, and hold the queue's.
+            self.pending = self.blocks.as_mut().and_then(|blocks| py.detach(|| blocks.ahead()));
             if self.pending.is_some() {
                 check.call0(py)?;
             }

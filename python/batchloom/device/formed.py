@@ -25,8 +25,11 @@ class Formed:
         return [block.memory], (block.slots, [longest for *_, longest in block.runs])
 
     def make(self, arrived: list[torch.Tensor], outline: Any) -> list[Sequence[Any]]:
-        """Cut a block. A field of a run is taken out before it is read as what it is, so that what is written to one
-        batch in place does not count as written to the others."""
+        """Cut a block.
+
+        A field of a run is taken out before it is read as what it is, so that what is written to one batch in place
+        does not count as written to the others.
+        """
         slots, longest = outline
         sizes = [dtype.itemsize for dtype in self._dtypes]
         starts = [offset * size for run in slots for (_, _, offset), size in zip(run, sizes, strict=True)]

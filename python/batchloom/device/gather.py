@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 # What torch has few operations for travels as integers of the same size.
@@ -43,3 +45,8 @@ def whole(tokens: torch.Tensor) -> torch.Tensor:
     bits = 8 * tokens.dtype.itemsize
     unsigned = tokens.dtype in (torch.uint16, torch.uint32)
     return wide.bitwise_and_((1 << bits) - 1) if unsigned else wide
+
+
+def split(array: torch.Tensor, sizes: list[int]) -> Sequence[torch.Tensor]:
+    """Cut along the first dimension, into arrays that autograd takes for separate, not for views of one."""
+    return array.unsafe_split_with_sizes(sizes)

@@ -1,7 +1,8 @@
 """Makes batches of samples that differ in size, padded or one after the other, by a constant number of operations.
 
 All elements of all batches of a block are numbered. Of each, :class:`Grid` finds the member that it is of and its
-coordinates there, and so the row of values that it is, or that it is padding. Whatever a batch holds follows from these.
+coordinates there, and so the row of values that it is, or that it is padding. Whatever a batch holds follows from
+these.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 import torch
 from batchloom import _native
-from batchloom.device.gather import gather, padded, whole
+from batchloom.device.gather import gather, padded, split, whole
 from batchloom.device.rows import Runs, samples, table
 from batchloom.device.store import Wanted
 
@@ -78,7 +79,8 @@ class Grid:
             self.places = self.steps = rest
             self.exists: torch.Tensor | None = None
             return
-        self.exists, self.steps, scale = torch.ones_like(rest, dtype=torch.bool), torch.zeros_like(rest), 1
+        self.exists, self.steps = torch.ones_like(rest, dtype=torch.bool), torch.zeros_like(rest)
+        scale: int | torch.Tensor = 1
         varying = sum(extent is None for extent in frame)
         for dimension, extent in reversed(list(enumerate(frame))):
             if extent is not None:
@@ -170,11 +172,11 @@ class Ragged:
             return self._each(gather(field.values(), elements.members.samples), runs)
         if name in BOUNDARIES:
             ends = elements.members.ends.to(BOUNDARIES[name], copy=True)
-            return ends.unsafe_split_with_sizes(samples(runs, 1))
+            return split(ends, samples(runs, 1))
         if name in EACH:
             return self._each(EACH[name](elements.members), runs)
         spread = self._next(elements) if name == "labels" else SPREAD[name](elements)
-        pieces = spread.unsafe_split_with_sizes(elements.sizes)
+        pieces = split(spread, elements.sizes)
         return [piece.view(space) for piece, space in zip(pieces, _spaces(runs), strict=True)]
 
     def _variable(self, name: str, field: Variable, elements: Elements, runs: Runs) -> Sequence[torch.Tensor]:
@@ -182,7 +184,7 @@ class Ragged:
         values = field.values()
         found = padded(values, rows, grid.exists, field.padding)
         inner = prod(extent for extent in field.frame if extent is not None)
-        pieces = found.unsafe_split_with_sizes([size * inner for size in elements.sizes])
+        pieces = split(found, [size * inner for size in elements.sizes])
         if self.packs:
             return pieces
         shapes = [(*_shape(space, field.frame), *values.shape[1:]) for space in _spaces(runs)]
@@ -190,7 +192,7 @@ class Ragged:
 
     def _each(self, found: torch.Tensor, runs: Runs) -> Sequence[torch.Tensor]:
         """Cut what has one row for each member: of a concatenation, the first is no sample."""
-        pieces = found.unsafe_split_with_sizes(samples(runs, int(self.packs)))
+        pieces = split(found, samples(runs, int(self.packs)))
         return [piece[1:] for piece in pieces] if self.packs else pieces
 
     def _next(self, elements: Elements) -> torch.Tensor:
@@ -216,7 +218,8 @@ def _mask(elements: Elements) -> torch.Tensor:
 
 
 def _segments(elements: Elements) -> torch.Tensor:
-    return elements.members.numbers.to(torch.int32).index_select(0, elements.plain.owners)
+    numbers: torch.Tensor = elements.members.numbers.to(torch.int32)
+    return numbers.index_select(0, elements.plain.owners)
 
 
 # What batches hold besides fields: numbers at boundaries, numbers of each member, numbers of each element.

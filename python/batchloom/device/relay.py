@@ -1,7 +1,7 @@
 """Takes blocks from the engine and hands over batches that are on a device.
 
-The engine's iterator calls :meth:`Relay.start` with a block as soon as it is formed, while batches of the one before are
-in use, and :meth:`Relay.finish` when its batches are wanted.
+The engine's iterator calls :meth:`Relay.start` with a block as soon as it is formed, while batches of the one before
+are in use, and :meth:`Relay.finish` when its batches are wanted.
 """
 
 from __future__ import annotations

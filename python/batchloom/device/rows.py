@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from batchloom import _native
-from batchloom.device.gather import gather
+from batchloom.device.gather import gather, split
 
 Runs = list[tuple[int, int, list[int], int]]
 """Of each run its batches, the samples of each, the shape of what is addressed in each, and the longest sample."""
@@ -39,4 +39,4 @@ class Rows:
     def make(self, arrived: list[torch.Tensor], outline: Runs) -> list[Sequence[Any]]:
         """Gather them."""
         rows, sizes = arrived[0][0], samples(outline)
-        return [gather(values, rows).unsafe_split_with_sizes(sizes) for values in self._fetch()]
+        return [split(gather(values, rows), sizes) for values in self._fetch()]

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from batchloom import _native
-from batchloom.device.gather import padded, whole
+from batchloom.device.gather import padded, split, whole
 from batchloom.device.rows import Runs, samples, table
 
 
@@ -48,7 +48,7 @@ class Stream:
         }
         found += [self._piece(extras[name](), 0) for name in self._extras]
         sizes = samples(outline)
-        return [field.contiguous().unsafe_split_with_sizes(sizes) for field in found]
+        return [split(field.contiguous(), sizes) for field in found]
 
     def _piece(self, numbers: torch.Tensor, ahead: int) -> torch.Tensor:
         """Those of inputs, or of labels, which are one ahead."""
@@ -58,6 +58,6 @@ class Stream:
         rows = self._piece(rows, ahead).flatten()
         exists = None if exists is None else self._piece(exists, ahead).flatten()
         found = whole(padded(self._tokens(), rows, exists))
-        if exists is not None:
+        if exists is not None and self._separator is not None:
             found = found.masked_fill_(exists.logical_not(), self._separator)
         return found.view(-1, self._seq_len)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from batchloom import _native
-from batchloom.device.gather import padded, plain
+from batchloom.device.gather import padded, plain, split
 from batchloom.device.rows import Runs, samples, table
 from batchloom.torch import windows
 
@@ -47,7 +47,7 @@ class Windows:
     def make(self, arrived: list[torch.Tensor], outline: Runs) -> list[Sequence[Any]]:
         """Gather them."""
         sizes = samples(outline)
-        return [found.unsafe_split_with_sizes(sizes) for found in self.fields(*arrived[0].unbind())]
+        return [split(found, sizes) for found in self.fields(*arrived[0].unbind())]
 
     def fields(self, rows: torch.Tensor, missing: torch.Tensor) -> list[torch.Tensor]:
         """Return all fields of windows that begin with ``rows``, after ``missing`` steps of zeros."""
