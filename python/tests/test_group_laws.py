@@ -2,12 +2,7 @@
 
 import contextlib
 import itertools
-import json
-import os
 import pickle
-import subprocess
-import sys
-import textwrap
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -436,18 +431,8 @@ RANK = """
 """
 
 
-def test_ranks_that_talk_and_a_world_that_changes(tmp_path):
-    command = [sys.executable, "-c", textwrap.dedent(RANK), str(tmp_path / "meeting"), "4"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    ranks = [os.environ | {"RANK": str(rank), "WORLD_SIZE": "2"} for rank in range(2)]
-    processes = [subprocess.Popen(command, env=environment, **pipes) for environment in ranks]
-    try:
-        outputs = [process.communicate(timeout=60) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert [process.returncode for process in processes] == [0, 0], outputs
-    found = [json.loads(out) for out, _ in outputs]
+def test_ranks_that_talk_and_a_world_that_changes(ranks, tmp_path):
+    found = ranks(RANK, 2, tmp_path / "meeting", 4)
     assert found[0]["state"] == found[1]["state"]
     dataset = bl.GroupDataset(torch.arange(300) * 7 % 41, rows=torch.arange(300), max_rows=6, longer="subsample")
     options = {"batching": bl.TokenBudget(20), "shuffle": True, "uneven": "short"}

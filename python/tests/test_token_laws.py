@@ -2,9 +2,6 @@
 
 import itertools
 import json
-import os
-import subprocess
-import sys
 import textwrap
 from collections import Counter
 from dataclasses import replace
@@ -323,25 +320,10 @@ RANK = """
 """
 
 
-def run_ranks(world, *arguments):
-    processes = []
-    for rank in range(world):
-        environment = os.environ | {"RANK": str(rank), "WORLD_SIZE": str(world)}
-        code = textwrap.dedent(DATASET) + textwrap.dedent(RANK)
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        processes.append(subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], env=environment, **pipes))
-    try:
-        outputs = [process.communicate(timeout=60) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert [process.returncode for process in processes] == [0] * world, outputs
-    return [json.loads(out) for out, _ in outputs]
-
-
-def test_processes_stop_in_mid_epoch_and_another_goes_on(tmp_path):
+def test_processes_stop_in_mid_epoch_and_another_goes_on(ranks, tmp_path):
     """With one rank instead of two where pieces are of shuffled documents; as two, one by one, where rows go on."""
-    first = run_ranks(2, tmp_path / "first", 7, json.dumps({"chunk": None, "continuous": None}))
+    code = textwrap.dedent(DATASET) + textwrap.dedent(RANK)
+    first = ranks(code, 2, tmp_path / "first", 7, json.dumps({"chunk": None, "continuous": None}))
     names = {}
     exec(textwrap.dedent(DATASET), names)
     for mode, world, most in (("chunk", 1, 16), ("continuous", 2, 16 * (2 * 4 + 1))):
