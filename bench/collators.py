@@ -271,12 +271,7 @@ def check(ours: Iterable[Batch], theirs: Iterable[Batch], former: Former) -> int
     return number
 
 
-LOOM, TORCH, ROWS, CAT = (
-    "batchloom",
-    "torch DataLoader, pad_sequence",
-    "NumPy row copies, by hand",
-    "torch.cat, by hand",
-)
+TORCH, ROWS, CAT = "torch DataLoader, pad_sequence", "NumPy row copies, by hand", "torch.cat, by hand"
 COLLATOR = "transformers DataCollatorWithPadding"
 PADDING = (
     Former(TORCH, torch_loader),

@@ -1,6 +1,6 @@
 """What batchloom claims for forming batches of sequences, measured beside its peers and the machine's own copy.
 
-    python bench/forming.py [--only packed] [--rounds 5] [--samples-scale 0.02] [--output FILE]
+    python bench/forming.py [--only packed] [--rounds 5] [--scale 0.02] [--output FILE]
 
 200 000 sequences of int64 tokens, lengths lognormal (median 80, sigma 0.7, from 1 to 2048), a label each, shuffled,
 loop body ``pass``. Three workloads: ``buckets`` pads batches of 64 of similar length, ``fixed`` pads 64 at random,
@@ -15,9 +15,7 @@ loop body ``pass``. Three workloads: ``buckets`` pads batches of 64 of similar l
 
 from __future__ import annotations
 
-import argparse
 import math
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
@@ -27,14 +25,28 @@ import batchloom
 import collators
 import numpy
 import torch
-from collators import CAT, COLLATOR, LOOM, PACKING, PADDING, ROWS, TORCH, Batches, Corpus, Former
-from measure import Candidate, Claim, Timing, interleave, print_disturbed, table, write
+from collators import CAT, COLLATOR, PACKING, PADDING, ROWS, TORCH, Batches, Corpus, Former
+from measure import (
+    COPY,
+    LOOM,
+    Candidate,
+    all_slower,
+    arguments,
+    exhaust,
+    fastest_threads,
+    interleave,
+    is_whole,
+    report,
+    wanted,
+    with_threads,
+    write,
+)
 
 SAMPLES = 200_000
 MEDIAN, SIGMA, LONGEST = 80, 0.7, 2048
 BATCH, CAPACITY = 64, 8192
 CHECKED_BATCHES, TUNING_BATCHES = 200, 20
-COPY = "copy of the same bytes"
+FACTS = {"batches measured": "measured_batches", "torch threads": "torch_threads"}
 PADDED_CLAIMS = {TORCH: 8, ROWS: 2, COLLATOR: 100}
 
 
@@ -61,19 +73,6 @@ def draw(samples: int) -> Corpus:
     return Corpus.make(numpy.clip(numpy.rint(drawn), 1, LONGEST).astype(numpy.int64))
 
 
-def exhaust(epoch: Iterable[Any]) -> None:
-    """The loop that is timed."""
-    for _ in epoch:
-        pass
-
-
-def seconds(epochs: collators.Epochs) -> float:
-    """Time one epoch."""
-    start = time.perf_counter()
-    exhaust(epochs())
-    return time.perf_counter() - start
-
-
 def candidate(former: Former, corpus: Corpus, batches: Batches, loom: collators.Epochs) -> Candidate:
     """Check a peer against batchloom, choose its threads, and make it ready for its part of the batches.
 
@@ -92,22 +91,6 @@ def candidate(former: Former, corpus: Corpus, batches: Batches, loom: collators.
         "lacks": former.lacks,
     }
     return Candidate(former.name, lambda: with_threads(threads, epochs) * factor, facts, slow=former.part < 1)
-
-
-def with_threads(threads: int, epochs: collators.Epochs) -> float:
-    """Time one epoch with so many of torch's threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        return seconds(epochs)
-    finally:
-        torch.set_num_threads(before)
-
-
-def fastest_threads(epochs: collators.Epochs) -> int:
-    """Whether one thread is faster, or all of them."""
-    choices = (1, torch.get_num_threads())
-    return min(choices, key=lambda threads: min(with_threads(threads, epochs) for _ in range(3)))
 
 
 def copying(size: int) -> Callable[[], None]:
@@ -140,77 +123,23 @@ def measure(workload: Workload, corpus: Corpus, rounds: int) -> dict[str, Any]:
         except ImportError as error:
             not_measured[former.name] = str(error)
     timings = interleave(workload.name, candidates, rounds)
-    return report(workload, plan.stats(), timings, not_measured)
-
-
-def report(
-    workload: Workload, stats: dict[str, Any], timings: dict[str, Timing], not_measured: dict[str, str]
-) -> dict[str, Any]:
-    """Print what was measured; return it for the JSON."""
-    copy, loom = timings[COPY], timings[LOOM]
-    print_timings(workload.name, timings)
-    print_disturbed(workload.name, timings)
-    for name, reason in not_measured.items():
-        print(f"not measured: {name}: {reason}")
-    claims = [claim(workload, name, timings) for name in workload.claims if name in timings]
-    for each in claims:
-        each.print()
-    against = {"copy": copy, "batchloom": loom}
+    claims = all_slower(workload.name, timings, workload.claims)
     return {
         "workload": workload.name,
         "settings": repr(workload.batching),
-        "plan": stats,
-        "candidates": [timing.record(against) for timing in timings.values()],
-        "not_measured": not_measured,
-        "claims": [each.record() for each in claims],
-        "faster_than_batchloom": [name for name, timing in timings.items() if timing.ratio(loom) < 1],
+        "plan": plan.stats(),
+        **report(workload.name, timings, claims, FACTS, not_measured),
     }
-
-
-def print_timings(title: str, timings: dict[str, Timing]) -> None:
-    """Print one line for each candidate, the fastest first."""
-    heads = ("candidate", "median s", "min s", "x copy", "x batchloom", "batches measured", "torch threads")
-    rows = [
-        (
-            timing.name,
-            f"{timing.median:.4f}",
-            f"{timing.minimum:.4f}",
-            f"{timing.ratio(timings[COPY]):.2f}",
-            f"{timing.ratio(timings[LOOM]):.2f}",
-            f"{timing.candidate.facts['measured_batches']}",
-            f"{timing.candidate.facts['torch_threads']}",
-        )
-        for timing in sorted(timings.values(), key=lambda timing: timing.median)
-    ]
-    table(title, heads, rows)
-
-
-def claim(workload: Workload, name: str, timings: dict[str, Timing]) -> Claim:
-    """One number to reach: how many times batchloom's time a peer takes."""
-    peer, loom = timings[name], timings[LOOM]
-    text = f"{workload.name}: time of {name}, times batchloom's"
-    return Claim(text, peer.ratio(loom), ">=", workload.claims[name], peer.best_ratio(loom))
-
-
-def arguments() -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--samples-scale", type=float, default=1.0, help="shrink the data for a quick run")
-    parser.add_argument("--rounds", type=int, default=5, help="how many rounds; at least 5 to quote a figure")
-    parser.add_argument("--only", choices=[workload.name for workload in WORKLOADS], help="one workload")
-    parser.add_argument("--output", help="the JSON file to write")
-    return parser.parse_args()
 
 
 def main() -> None:
     """Run the script."""
-    chosen = arguments()
+    parts = {workload.name: workload for workload in WORKLOADS}
+    chosen = arguments(__doc__, parts)
     torch.manual_seed(0)
-    corpus = draw(max(round(SAMPLES * chosen.samples_scale), 50 * BATCH))
-    wanted = [workload for workload in WORKLOADS if chosen.only in (None, workload.name)]
-    cases = [measure(workload, corpus, chosen.rounds) for workload in wanted]
-    whole = chosen.samples_scale == 1 and chosen.rounds >= 5 and chosen.only is None
-    write("forming", vars(chosen), {"torch_threads": torch.get_num_threads(), "cases": cases}, whole)
+    corpus = draw(max(round(SAMPLES * chosen.scale), 50 * BATCH))
+    cases = [measure(workload, corpus, chosen.rounds) for workload in wanted(chosen, parts).values()]
+    write("forming", chosen, {"cases": cases}, is_whole(chosen))
 
 
 if __name__ == "__main__":

@@ -21,26 +21,37 @@ batch, shuffled, on the CPU, loop body ``pass``. ``together``: the rows of a gro
 
 from __future__ import annotations
 
-import argparse
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count, islice
+from itertools import count
 from typing import Any
 
 import batchloom
 import numpy
 import torch
 from batch_iter import GroupBatchIter
-from measure import Candidate, Claim, Timing, interleave, print_disturbed, table, write
+from measure import (
+    COPY,
+    LOOM,
+    Candidate,
+    all_slower,
+    arguments,
+    fastest_threads,
+    interleave,
+    is_whole,
+    report,
+    wanted,
+    with_threads,
+    write,
+)
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader
 
 ROWS, WIDTH, LONGEST, BATCH = 250_000, 1024, 15, 64
 TUNING_BATCHES = 20
-COPY, LOOM, LOOM_MADE = "copy of the same bytes", "batchloom", "batchloom, made before the clock"
+LOOM_MADE = "batchloom, made before the clock"
 BATCH_ITER, TORCH, SELECT, VIEWS = "batch-iter", "torch DataLoader", "index_select a batch, by hand", "views, by hand"
 TORCH_VIEWS = "torch DataLoader, slices made before"
 CLAIMS = {BATCH_ITER: 2, TORCH: 3}
@@ -317,31 +328,11 @@ def check(way: Way, found: Iterable[Batch], expected: Iterable[Batch], groups: G
     assert torch.equal(torch.cat(seen).sort().values, everyone), f"{way.name} does not hold every group once"
 
 
-def exhaust(epoch: Iterable[Any]) -> None:
-    """The loop that is timed."""
-    for _ in epoch:
-        pass
-
-
-def with_threads(threads: int, epochs: Epochs, batches: int | None = None) -> float:
-    """Time an epoch, or its first batches, with so many of torch's threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        start = time.perf_counter()
-        exhaust(islice(epochs(), batches))
-        return time.perf_counter() - start
-    finally:
-        torch.set_num_threads(before)
-
-
 def candidate(way: Way, groups: Groups, batches: Batches, expected: Epochs) -> Candidate:
     """Check a way, choose its threads, and make it ready."""
     epochs = way.epochs(groups, batches)
     check(way, epochs(), expected(), groups)
-    choices = (1, torch.get_num_threads()) if way.tuned else (torch.get_num_threads(),)
-    tried = {threads: min(with_threads(threads, epochs, TUNING_BATCHES) for _ in range(3)) for threads in choices}
-    threads = min(tried, key=tried.__getitem__)
+    threads = fastest_threads(epochs, TUNING_BATCHES) if way.tuned else torch.get_num_threads()
     facts = {"torch_threads": threads, "told": way.told}
     return Candidate(way.name, lambda: with_threads(threads, epochs), facts, slow=way.slow)
 
@@ -373,68 +364,27 @@ def measure(workload: Workload, features: Tensor, rows: int, rounds: int) -> dic
     candidates = [copying(size, groups.features)]
     candidates += [candidate(way, groups, batches, expected) for way in workload.ways]
     timings = interleave(workload.name, candidates, rounds)
-    facts = {"rows": len(groups.ids), "groups": len(groups.lengths), "batches": len(batches)}
-    return report(workload, facts, timings)
-
-
-def report(workload: Workload, facts: dict[str, int], timings: dict[str, Timing]) -> dict[str, Any]:
-    """Print what was measured; return it for the JSON."""
-    copy, ours = timings[COPY], timings[LOOM]
-    heads = ("candidate", "median s", "min s", "x copy", "x batchloom", "torch threads")
-    lines = [
-        (
-            timing.name,
-            f"{timing.median:.4f}",
-            f"{timing.minimum:.4f}",
-            f"{timing.ratio(copy):.2f}",
-            f"{timing.ratio(ours):.2f}",
-            f"{timing.candidate.facts['torch_threads']}",
-        )
-        for timing in sorted(timings.values(), key=lambda timing: timing.median)
-    ]
-    table(workload.name, heads, lines)
-    print_disturbed(workload.name, timings)
-    claims = [claim(workload, name, timings) for name in workload.claims]
-    for each in claims:
-        each.print()
+    claims = all_slower(workload.name, timings, workload.claims)
     return {
         "workload": workload.name,
-        **facts,
+        "rows": len(groups.ids),
+        "groups": len(groups.lengths),
+        "batches": len(batches),
         "batch_size": BATCH,
-        "candidates": [timing.record({"copy": copy, "batchloom": ours}) for timing in timings.values()],
-        "claims": [each.record() for each in claims],
-        "faster_than_batchloom": [name for name, timing in timings.items() if timing.ratio(ours) < 1],
+        **report(workload.name, timings, claims, {"torch threads": "torch_threads"}),
     }
-
-
-def claim(workload: Workload, name: str, timings: dict[str, Timing]) -> Claim:
-    """One number to reach: how many times batchloom's time a peer takes."""
-    peer, ours = timings[name], timings[LOOM]
-    text = f"{workload.name}: time of {name}, times batchloom's"
-    return Claim(text, peer.ratio(ours), ">=", workload.claims[name], peer.best_ratio(ours))
-
-
-def arguments() -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--scale", type=float, default=1.0, help="shrink the data for a quick run")
-    parser.add_argument("--rounds", type=int, default=5, help="how many rounds; at least 5 to quote a figure")
-    parser.add_argument("--only", choices=[workload.name for workload in WORKLOADS], help="one workload")
-    parser.add_argument("--output", help="the JSON file to write")
-    return parser.parse_args()
 
 
 def main() -> None:
     """Run the script."""
-    chosen = arguments()
+    parts = {workload.name: workload for workload in WORKLOADS}
+    chosen = arguments(__doc__, parts)
     torch.manual_seed(0)
     rows = round(ROWS * chosen.scale)
     # Sizes are drawn: a few rows more than their mean would take.
     features = torch.rand(round(rows * 1.02) + 2000, WIDTH)
-    wanted = [workload for workload in WORKLOADS if chosen.only in (None, workload.name)]
-    cases = [measure(workload, features, rows, chosen.rounds) for workload in wanted]
-    whole = chosen.scale == 1 and chosen.rounds >= 5 and chosen.only is None
-    write("groups", vars(chosen), {"torch_threads": torch.get_num_threads(), "cases": cases}, whole)
+    cases = [measure(workload, features, rows, chosen.rounds) for workload in wanted(chosen, parts).values()]
+    write("groups", chosen, {"cases": cases}, is_whole(chosen))
 
 
 if __name__ == "__main__":

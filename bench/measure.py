@@ -15,6 +15,7 @@ Progress goes to standard error, the tables and the verdicts to standard output.
 
 from __future__ import annotations
 
+import argparse
 import gc
 import importlib.metadata
 import json
@@ -24,16 +25,20 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
+import torch
 from quiet import Watch
 
 FOLDER = Path(__file__).parent
+# What every table calls batchloom with its defaults, and the machine's copy.
+LOOM, COPY = "batchloom", "copy of the same bytes"
 PACKAGES = (
     *("batchloom", "torch", "numpy", "batch-iter", "grain"),
     *("transformers", "tokenizers", "trl", "datasets", "pyarrow", "lhotse", "numba"),
@@ -46,6 +51,44 @@ MOST_RUNS = 9
 QUIET_CORES = 0.15
 TRIES = 4
 REPEATED_SECONDS = 3.0
+Part = TypeVar("Part")
+# An option of scripts that draw.
+PICTURES = {"help": "the folder to draw to; by default pictures/ in results or results/local"}
+# With fewer rounds no figure is to be quoted.
+LEAST_ROUNDS = 5
+
+
+def arguments(
+    document: str, parts: Iterable[str] = (), rounds: int = LEAST_ROUNDS, **more: Mapping[str, Any]
+) -> argparse.Namespace:
+    """Read the command line: what every script takes, ``--only`` where it has parts, and options of its own.
+
+    Args:
+        document: The script's own docstring.
+        parts: What ``--only`` can choose from.
+        rounds: How many there are unless the command line says otherwise.
+        **more: Options of this script alone, as ``argparse`` wants them.
+    """
+    parser = argparse.ArgumentParser(description=document.partition("\n")[0])
+    parser.add_argument("--scale", type=float, default=1.0, help="fraction of the published size, for a quick run")
+    least = f"at least {LEAST_ROUNDS} to quote a figure"
+    parser.add_argument("--rounds", type=int, default=rounds, help=f"how many rounds; {least}")
+    if parts := list(parts):
+        parser.add_argument("--only", choices=parts, action="append", help="one part, or some: give it again")
+    for name, option in more.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", **option)
+    parser.add_argument("--output", help="the JSON file to write")
+    return parser.parse_args()
+
+
+def wanted(chosen: argparse.Namespace, parts: Mapping[str, Part]) -> dict[str, Part]:
+    """Return the parts that ``--only`` chose, or all."""
+    return {name: part for name, part in parts.items() if name in (chosen.only or parts)}
+
+
+def is_whole(chosen: argparse.Namespace) -> bool:
+    """Whether none of the options that every script takes shrank the run."""
+    return chosen.scale == 1 and chosen.rounds >= LEAST_ROUNDS and not vars(chosen).get("only")
 
 
 @dataclass(frozen=True)
@@ -172,6 +215,30 @@ def _show(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
 
+def exhaust(epoch: Iterable[Any]) -> None:
+    """The loop that is timed."""
+    for _ in epoch:
+        pass
+
+
+def with_threads(threads: int, epochs: Callable[[], Iterable[Any]], batches: int | None = None) -> float:
+    """Time an epoch, or its first batches, with so many of torch's threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        start = time.perf_counter()
+        exhaust(epochs() if batches is None else islice(epochs(), batches))
+        return time.perf_counter() - start
+    finally:
+        torch.set_num_threads(before)
+
+
+def fastest_threads(epochs: Callable[[], Iterable[Any]], batches: int | None = None) -> int:
+    """Whether an epoch, or its first batches, is faster with one of torch's threads or with all of them."""
+    choices = (1, torch.get_num_threads())
+    return min(choices, key=lambda threads: min(with_threads(threads, epochs, batches) for _ in range(3)))
+
+
 def table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table: the first column flush left, the others flush right."""
     widths = [max(len(cell) for cell in column) for column in zip(heads, *rows, strict=True)]
@@ -189,6 +256,39 @@ def print_disturbed(title: str, timings: dict[str, Timing]) -> None:
             share = f"in {timing.disturbed} of {len(timing.others)} rounds"
             most = f"others kept up to {max(timing.others):.2f} cores busy"
             print(f"  DISTURBED  {title}: {timing.name}: {share} {most}")
+
+
+def print_not_measured(reasons: Mapping[str, str]) -> None:
+    """Say why some peers were not measured."""
+    for name, reason in reasons.items():
+        print(f"not measured: {name}: {reason}")
+
+
+def print_timings(title: str, timings: dict[str, Timing], facts: Mapping[str, str]) -> None:
+    """Print one line for each candidate, the fastest first; ``facts``: further columns, head and name of the fact."""
+    rows = [
+        (
+            timing.name,
+            f"{timing.median:.4f}",
+            f"{timing.minimum:.4f}",
+            f"{timing.ratio(timings[COPY]):.2f}",
+            f"{timing.ratio(timings[LOOM]):.2f}",
+            *(str(timing.candidate.facts.get(fact, "-")) for fact in facts.values()),
+        )
+        for timing in fastest_first(timings)
+    ]
+    table(title, ("candidate", "median s", "min s", "x copy", "x batchloom", *facts), rows)
+    print_disturbed(title, timings)
+
+
+def fastest_first(timings: dict[str, Timing]) -> list[Timing]:
+    """Return the timings in the order of their medians."""
+    return sorted(timings.values(), key=lambda timing: timing.median)
+
+
+def faster_than(name: str, timings: dict[str, Timing]) -> list[str]:
+    """Return who takes less time than the one so named."""
+    return [timing.name for timing in timings.values() if timing.ratio(timings[name]) < 1]
 
 
 @dataclass(frozen=True)
@@ -209,6 +309,11 @@ class Claim:
     bound: float
     best: float | None = None
 
+    @classmethod
+    def of_ratio(cls, text: str, timing: Timing, other: Timing, relation: str, bound: float) -> Claim:
+        """Claim how many times the seconds of ``other`` the first takes."""
+        return cls(text, timing.ratio(other), relation, bound, timing.best_ratio(other))
+
     @property
     def reached(self) -> bool:
         """Whether it holds."""
@@ -224,6 +329,51 @@ class Claim:
         verdict = "reached" if self.reached else "NOT REACHED"
         best = "" if self.best is None else f", shortest runs {self.best:.4g}"
         print(f"{verdict:>11}  {self.text}: {self.measured:.4g}{best} (to reach: {self.relation} {self.bound:g})")
+
+
+def slower(title: str, peer: Timing, loom: Timing, bound: float) -> Claim:
+    """Claim that a peer takes so many times batchloom's time at least."""
+    return Claim.of_ratio(f"{title}: time of {peer.name}, times batchloom's", peer, loom, ">=", bound)
+
+
+def all_slower(title: str, timings: dict[str, Timing], bounds: Mapping[str, float]) -> list[Claim]:
+    """Claim it of every peer that has a bound and was measured."""
+    measured = [name for name in bounds if name in timings]
+    return [slower(title, timings[name], timings[LOOM], bounds[name]) for name in measured]
+
+
+def stated(claims: Sequence[Claim]) -> list[dict[str, Any]]:
+    """Say what is claimed, reached or not; return it for the JSON."""
+    for claim in claims:
+        claim.print()
+    return [claim.record() for claim in claims]
+
+
+def report(
+    title: str,
+    timings: dict[str, Timing],
+    claims: Sequence[Claim],
+    facts: Mapping[str, str],
+    not_measured: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Print what was measured beside the copy and batchloom; return it for the JSON.
+
+    Args:
+        title: What was done.
+        timings: Of whom.
+        claims: What is claimed of them.
+        facts: Further columns of the table: head and name of the fact.
+        not_measured: For some peers, why they were not.
+    """
+    print_timings(title, timings, facts)
+    print_not_measured(not_measured or {})
+    against = {"copy": timings[COPY], "batchloom": timings[LOOM]}
+    return {
+        "candidates": [timing.record(against) for timing in timings.values()],
+        "not_measured": not_measured or {},
+        "claims": stated(claims),
+        "faster_than_batchloom": faster_than(LOOM, timings),
+    }
 
 
 def machine() -> dict[str, Any]:
@@ -278,20 +428,30 @@ def _git(*arguments: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def write(name: str, arguments: dict[str, Any], body: dict[str, Any], whole: bool) -> None:
+def write(name: str, chosen: argparse.Namespace, body: dict[str, Any], whole: bool) -> None:
     """Write what was measured to the file that ``--output`` names, or to ``results/<name>-<machine>.json``.
 
     A run that is not ``whole`` goes to ``results/local/``, which git ignores.
     """
     head = {"name": name, "taken": datetime.now(UTC).isoformat(timespec="seconds"), "whole": whole}
-    where = {"machine": machine(), "versions": versions(), "commit": commit(), "arguments": arguments}
-    path = Path(arguments["output"] or _default_path(name, whole))
+    where = {"machine": machine(), "versions": versions(), "commit": commit(), "arguments": vars(chosen)}
+    body = {"torch_threads": torch.get_num_threads(), **body}
+    path = Path(chosen.output or results(whole) / _file_name(name))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({**head, **where, **body}, indent=1) + "\n")
     print(f"\nwritten: {path}")
 
 
-def _default_path(name: str, whole: bool) -> Path:
+def results(whole: bool) -> Path:
+    """Return the folder of what is measured."""
+    return FOLDER / "results" if whole else FOLDER / "results" / "local"
+
+
+def pictures_folder(chosen: argparse.Namespace, whole: bool) -> Path:
+    """Return the folder that ``--pictures`` names, or the one beside the results."""
+    return Path(chosen.pictures or results(whole) / "pictures")
+
+
+def _file_name(name: str) -> str:
     model = re.sub(r"[^a-z0-9]+", "-", _cpu_model().lower()).strip("-")
-    folder = FOLDER / "results" if whole else FOLDER / "results" / "local"
-    return folder / f"{name}-{model}-{len(os.sched_getaffinity(0))}-cores.json"
+    return f"{name}-{model}-{len(os.sched_getaffinity(0))}-cores.json"

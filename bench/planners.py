@@ -19,6 +19,7 @@ from typing import Any
 import batchloom
 import numpy
 import torch
+from measure import LOOM
 
 Array = numpy.ndarray
 MAX_TOKENS, CAPACITY, BATCH = 65_536, 8192, 64
@@ -294,7 +295,7 @@ def _rows(packed: Any, work: Work) -> Cut:
     return Cut(order, ends)
 
 
-LOOM, NAMED = "batchloom", "batchloom, and every batch named"
+NAMED = "batchloom, and every batch named"
 CHEAPEST = "numba exact cut, by hand"
 OURS = (Planner(LOOM, loom, _listed), Planner(NAMED, loom_named, _listed))
 STEPS = Planner("NumPy sort and steps, by hand", sort_and_step, _same)

@@ -1,6 +1,6 @@
 """What batchloom claims for planning: which of ten million sequences share a batch, within seconds.
 
-    python bench/planning.py [--only "token budget"] [--rounds 5] [--samples-scale 0.02] [--output FILE]
+    python bench/planning.py [--only "token budget"] [--rounds 5] [--scale 0.02] [--output FILE]
 
 Lengths are lognormal (median 300, sigma 1), whole numbers from 1 to 8192. Four rules, each shuffled with its default
 pools and as one pool that holds everything, beside what peers do for the same purpose. Promises:
@@ -15,7 +15,6 @@ pools and as one pool that holds everything, beside what peers do for the same p
 
 from __future__ import annotations
 
-import argparse
 import math
 import time
 from collections.abc import Callable
@@ -23,8 +22,24 @@ from typing import Any
 
 import numpy
 import torch
-from measure import Candidate, Claim, Timing, interleave, print_disturbed, table, write
-from planners import CHEAPEST, LOOM, PLANNERS, RULES, Cut, Planner, Work, account, loom
+from measure import (
+    LOOM,
+    Candidate,
+    Claim,
+    Timing,
+    arguments,
+    faster_than,
+    fastest_first,
+    interleave,
+    is_whole,
+    print_disturbed,
+    print_not_measured,
+    stated,
+    table,
+    wanted,
+    write,
+)
+from planners import CHEAPEST, PLANNERS, RULES, Cut, Planner, Work, account, loom
 
 SAMPLES = 10_000_000
 MEDIAN, SIGMA, LONGEST = 300, 1.0, 8192
@@ -111,11 +126,7 @@ def report(title: str, work: Work, timings: dict[str, Timing], not_measured: dic
     loom = timings[LOOM]
     print_timings(title, timings)
     print_disturbed(title, timings)
-    for name, reason in not_measured.items():
-        print(f"not measured: {name}: {reason}")
-    claims = claims_of(title, work.rule, loom)
-    for each in claims:
-        each.print()
+    print_not_measured(not_measured)
     return {
         "rule": work.rule,
         "shuffle": work.shuffle,
@@ -124,8 +135,8 @@ def report(title: str, work: Work, timings: dict[str, Timing], not_measured: dic
         "seconds_are_for_samples": SAMPLES,
         "candidates": [timing.record({"batchloom": loom}) for timing in timings.values()],
         "not_measured": not_measured,
-        "claims": [each.record() for each in claims],
-        "faster_than_batchloom": [name for name, timing in timings.items() if timing.ratio(loom) < 1],
+        "claims": stated(claims_of(title, work.rule, loom)),
+        "faster_than_batchloom": faster_than(LOOM, timings),
     }
 
 
@@ -142,7 +153,7 @@ def claims_of(title: str, rule: str, loom: Timing) -> list[Claim]:
 def print_timings(title: str, timings: dict[str, Timing]) -> None:
     """Print one line for each candidate, the fastest first; counts are for a million samples."""
     heads = ("candidate", "median s", "min s", "x batchloom", "measured", "batches/M", "efficiency", "over", "cost/M")
-    rows = [row(timing, timings[LOOM]) for timing in sorted(timings.values(), key=lambda timing: timing.median)]
+    rows = [row(timing, timings[LOOM]) for timing in fastest_first(timings)]
     table(f"{title}: seconds for {SAMPLES // 10**6} million", heads, rows)
 
 
@@ -164,25 +175,14 @@ def row(timing: Timing, loom: Timing) -> tuple[str, ...]:
     )
 
 
-def arguments() -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--samples-scale", type=float, default=1.0, help="shrink the data for a quick run")
-    parser.add_argument("--rounds", type=int, default=5, help="how many rounds; at least 5 to quote a figure")
-    parser.add_argument("--only", choices=list(RULES), help="one rule")
-    parser.add_argument("--output", help="the JSON file to write")
-    return parser.parse_args()
-
-
 def main() -> None:
     """Run the script."""
-    chosen = arguments()
+    chosen = arguments(__doc__, RULES)
     torch.manual_seed(0)
-    lengths = draw(max(round(SAMPLES * chosen.samples_scale), 1000))
-    wanted = [rule for rule in RULES if chosen.only in (None, rule)]
-    cases = [measure(rule, shuffle, lengths, chosen.rounds) for rule in wanted for shuffle in (True, False)]
-    whole = chosen.samples_scale == 1 and chosen.rounds >= 5 and chosen.only is None
-    write("planning", vars(chosen), {"torch_threads": torch.get_num_threads(), "cases": cases}, whole)
+    lengths = draw(max(round(SAMPLES * chosen.scale), 1000))
+    orders = [(rule, shuffle) for rule in wanted(chosen, RULES) for shuffle in (True, False)]
+    cases = [measure(rule, shuffle, lengths, chosen.rounds) for rule, shuffle in orders]
+    write("planning", chosen, {"cases": cases}, is_whole(chosen))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The published experiment on documents of any length: what padding costs, and what is left of it, by strategy.
 
-    python bench/sequences.py [--device cpu] [--hidden 128] [--depth 4] [--rounds 9] [--output FILE] [--pictures DIR]
+    python bench/sequences.py [--device cpu] [--hidden 128] [--depth 4] [--rounds 9] [--scale 0.1] [--output FILE]
 
 1000 documents with exponential lengths go through a model of blocks of attention and linear layers
 (experiment_model.py), and one bit is decided for each. Four strategies are the published ones; batchloom's are
@@ -31,9 +31,24 @@ from typing import Any
 import batchloom
 import torch
 from experiment_model import Model, random_documents
-from measure import FOLDER, Candidate, Claim, Timing, interleave, print_disturbed, table, write
+from measure import (
+    PICTURES,
+    Candidate,
+    Claim,
+    Timing,
+    arguments,
+    faster_than,
+    interleave,
+    is_whole,
+    pictures_folder,
+    print_disturbed,
+    stated,
+    table,
+    write,
+)
 from pictures import Cut, draw
 from strategies import (
+    BATCH,
     BOUND,
     LOOM,
     OPTIMAL,
@@ -48,7 +63,7 @@ from strategies import (
 )
 from torch import Tensor
 
-DOCUMENTS, SCALE, VOCABULARY, SEED = 1000, 50.0, 65_535, 0
+DOCUMENTS, MEAN_LENGTH, VOCABULARY, SEED = 1000, 50.0, 65_535, 0
 # The published model, and one that a CPU runs in seconds.
 DEFAULTS: dict[str, dict[str, Any]] = {
     "cuda": {"hidden": 4096, "depth": 70, "dtype": "float16", "max_tokens": 32_768},
@@ -125,27 +140,16 @@ def candidate(strategy: Strategy, real: int, checked: dict[str, Any]) -> Candida
 def claims_of(timings: dict[str, Timing], on_cuda: bool) -> list[Claim]:
     """Return the numbers to reach on this device."""
     if not on_cuda:
-        return [cheaper(timings[OPTIMAL], timings[name]) for name in PUBLISHED]
+        ours = timings[OPTIMAL]
+        text = f"time of {OPTIMAL}, times that of"
+        return [Claim.of_ratio(f"{text}: {name}", ours, timings[name], "<", 1) for name in PUBLISHED]
     first, limit = timings[PAD_ALL], timings[BOUND]
     fastest = min((timings[name] for name in LOOM), key=lambda timing: timing.median)
-    speed, share = first.ratio(fastest), limit.ratio(fastest)
+    text = f"speed of {fastest.name}, times"
     return [
-        Claim(
-            f"speed of {fastest.name}, times that of: {PAD_ALL}",
-            speed,
-            ">=",
-            FASTER_THAN_FIRST,
-            first.best_ratio(fastest),
-        ),
-        Claim(f"speed of {fastest.name}, times the bound's", share, ">=", SHARE_OF_BOUND, limit.best_ratio(fastest)),
+        Claim.of_ratio(f"{text} that of: {PAD_ALL}", first, fastest, ">=", FASTER_THAN_FIRST),
+        Claim.of_ratio(f"{text} the bound's", limit, fastest, ">=", SHARE_OF_BOUND),
     ]
-
-
-def cheaper(timing: Timing, peer: Timing) -> Claim:
-    """Claim that one takes less time than the other."""
-    return Claim(
-        f"time of {timing.name}, times that of: {peer.name}", timing.ratio(peer), "<", 1, timing.best_ratio(peer)
-    )
 
 
 def print_timings(title: str, timings: dict[str, Timing]) -> None:
@@ -187,9 +191,6 @@ def report(experiment: Experiment, timings: dict[str, Timing]) -> dict[str, Any]
     print_timings(of, timings)
     print_disturbed("sequences", timings)
     print(decided(timings, model.tolerance))
-    claims = claims_of(timings, on_cuda)
-    for claim in claims:
-        claim.print()
     against = {"first": timings[PAD_ALL], "bound": timings[BOUND], "cost_optimal": timings[OPTIMAL]}
     return {
         "model": model.facts,
@@ -201,8 +202,8 @@ def report(experiment: Experiment, timings: dict[str, Timing]) -> dict[str, Any]
         },
         "tolerance": model.tolerance,
         "candidates": [timing.record(against) for timing in timings.values()],
-        "claims": [claim.record() for claim in claims],
-        "faster_than_cost_optimal": [name for name, timing in timings.items() if timing.ratio(timings[OPTIMAL]) < 1],
+        "claims": stated(claims_of(timings, on_cuda)),
+        "faster_than_cost_optimal": faster_than(OPTIMAL, timings),
     }
 
 
@@ -217,23 +218,24 @@ def decided(timings: dict[str, Timing], tolerance: float) -> str:
     )
 
 
-def arguments() -> argparse.Namespace:
-    """Read the command line; what it leaves out depends on the device."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    default = "cuda" if torch.cuda.is_available() else "cpu"
-    parser.add_argument("--device", default=default, help="where the model runs; cuda if there is one")
-    parser.add_argument("--hidden", type=int, help="hidden size: 4096 on CUDA, else 128")
-    parser.add_argument("--depth", type=int, help="blocks: 70 on CUDA, else 4")
-    parser.add_argument("--dtype", choices=["float16", "float32"], help="float16 on CUDA, else float32")
-    parser.add_argument("--max-tokens", type=int, help="what batchloom may put in a batch: 32768 on CUDA, else 8192")
-    parser.add_argument("--vocabulary", type=int, default=VOCABULARY, help="how many tokens there are")
-    parser.add_argument("--documents", type=int, default=DOCUMENTS, help="how many documents")
-    parser.add_argument("--scale", type=float, default=SCALE, help="mean length of a document")
-    parser.add_argument("--seed", type=int, default=SEED, help="seed of the documents and the model")
-    parser.add_argument("--rounds", type=int, default=9, help="how many rounds; at least 5 to quote a figure")
-    parser.add_argument("--output", help="the JSON file to write")
-    parser.add_argument("--pictures", help="the folder to draw to; by default pictures/ in results or results/local")
-    chosen = parser.parse_args()
+OPTIONS: dict[str, dict[str, Any]] = {
+    "device": {
+        "default": "cuda" if torch.cuda.is_available() else "cpu",
+        "help": "where the model runs; cuda if there is one",
+    },
+    "hidden": {"type": int, "help": "hidden size: 4096 on CUDA, else 128"},
+    "depth": {"type": int, "help": "blocks: 70 on CUDA, else 4"},
+    "dtype": {"choices": ["float16", "float32"], "help": "float16 on CUDA, else float32"},
+    "max_tokens": {"type": int, "help": "what batchloom may put in a batch: 32768 on CUDA, else 8192"},
+    "vocabulary": {"type": int, "default": VOCABULARY, "help": "how many tokens there are"},
+    "mean_length": {"type": float, "default": MEAN_LENGTH, "help": "mean length of a document"},
+    "seed": {"type": int, "default": SEED, "help": "seed of the documents and the model"},
+    "pictures": PICTURES,
+}
+
+
+def completed(chosen: argparse.Namespace) -> argparse.Namespace:
+    """Fill in what the command line leaves out; that depends on the device."""
     for name, value in defaults(chosen.device).items():
         if getattr(chosen, name) is None:
             setattr(chosen, name, value)
@@ -245,23 +247,22 @@ def defaults(device: str) -> dict[str, Any]:
     return DEFAULTS["cuda" if torch.device(device).type == "cuda" else "cpu"]
 
 
-def is_whole(chosen: argparse.Namespace) -> bool:
-    """Whether no option shrank the run."""
-    usual = {**defaults(chosen.device), "documents": DOCUMENTS, "scale": SCALE, "vocabulary": VOCABULARY, "seed": SEED}
-    return chosen.rounds >= 5 and all(getattr(chosen, name) == value for name, value in usual.items())
+def is_published(chosen: argparse.Namespace) -> bool:
+    """Whether no option changed the experiment."""
+    usual = {**defaults(chosen.device), "mean_length": MEAN_LENGTH, "vocabulary": VOCABULARY, "seed": SEED}
+    return is_whole(chosen) and all(getattr(chosen, name) == value for name, value in usual.items())
 
 
 def main() -> None:
     """Run the script."""
-    chosen = arguments()
-    device, whole = torch.device(chosen.device), is_whole(chosen)
+    chosen = completed(arguments(__doc__, rounds=9, **OPTIONS))
+    device, whole = torch.device(chosen.device), is_published(chosen)
     model = Model(chosen.hidden, chosen.depth, chosen.vocabulary, device, getattr(torch, chosen.dtype), chosen.seed)
-    documents = random_documents(chosen.documents, chosen.scale, chosen.vocabulary, chosen.seed)
-    results = FOLDER / "results" if whole else FOLDER / "results" / "local"
-    pictures = Path(chosen.pictures or results / "pictures")
-    body = measure(Experiment(documents, model, chosen.max_tokens), chosen.rounds, pictures)
+    count = max(round(DOCUMENTS * chosen.scale), BATCH)
+    documents = random_documents(count, chosen.mean_length, chosen.vocabulary, chosen.seed)
+    body = measure(Experiment(documents, model, chosen.max_tokens), chosen.rounds, pictures_folder(chosen, whole))
     name = "sequences" if device.type == "cpu" else f"sequences-{device.type}"
-    write(name, vars(chosen), {"torch_threads": torch.get_num_threads(), **body}, whole)
+    write(name, chosen, body, whole)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What batchloom claims for shuffling: a first batch at once, indices at speed, memory that does not grow.
 
-    python bench/shuffle.py [--rounds 5] [--rows-scale 0.02] [--output FILE]
+    python bench/shuffle.py [--rounds 5] [--scale 0.02] [--output FILE]
 
 Promises:
 
@@ -17,21 +17,30 @@ Promises:
 
 from __future__ import annotations
 
-import argparse
 import logging
-import multiprocessing
 import time
 import tracemalloc
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import batchloom
 import numpy
 import torch
-from measure import Candidate, Claim, Timing, interleave, print_disturbed, table, write
+from measure import (
+    LOOM,
+    Candidate,
+    Claim,
+    Timing,
+    arguments,
+    faster_than,
+    interleave,
+    is_whole,
+    print_disturbed,
+    table,
+    write,
+)
+from processes import elsewhere, peak, reset_peak, resident
 
 BATCH = 64
 BILLION, HUNDRED_MILLION = 10**9, 10**8
@@ -47,7 +56,7 @@ ROWS, WIDTH = 100_000, 256
 # ahead and the one in use; the loop variable holds the last batch of the one before while it asks for the next.
 # Stacks of threads and lists of numbers are resident, too.
 BLOCK_MEBIBYTES, PREFETCH, HELD, OTHER_MEBIBYTES = 4, 2, 1, 1
-LOOM, FLOOR = "batchloom", "batchloom, not shuffled"
+FLOOR = "batchloom, not shuffled"
 
 
 def first_of_plan(samples: int) -> Any:
@@ -123,7 +132,7 @@ def memory_of_first(name: str, samples: int) -> dict[str, float]:
     first(1000)
     before = reset_peak()
     first(samples)
-    grown = peak() - before
+    grown = (peak() - before) / MEBIBYTE
     tracemalloc.start()
     first(samples)
     traced = tracemalloc.get_traced_memory()[1]
@@ -258,9 +267,9 @@ def memory_of_epochs(rows: int, abandon: bool) -> dict[str, Any]:
     for epoch in range(1, EPOCHS + 1):
         run_steps(loader, steps)
         if epoch % EVERY == 0:
-            grown.append(resident() - before)
+            grown.append((resident() - before) / MEBIBYTE)
     iteration = "abandoned half-way" if abandon else "finished"
-    most, moved = peak() - before, max(grown) - min(grown)
+    most, moved = (peak() - before) / MEBIBYTE, max(grown) - min(grown)
     bound = (PREFETCH + 1 + HELD) * BLOCK_MEBIBYTES + OTHER_MEBIBYTES
     claims = [
         Claim(f"MiB between least and most resident, {iteration}", moved, "<=", BLOCK_MEBIBYTES),
@@ -278,46 +287,16 @@ def run_steps(loader: batchloom.DataLoader, steps: int) -> None:
         pass
 
 
-def resident() -> float:
-    """MiB of this process in memory now."""
-    return status("VmRSS")
-
-
-def peak() -> float:
-    """MiB of this process in memory, at most, since ``reset_peak``."""
-    return status("VmHWM")
-
-
-def reset_peak() -> float:
-    """Forget the peak; return what is resident now."""
-    Path("/proc/self/clear_refs").write_text("5")
-    return resident()
-
-
-def status(name: str) -> float:
-    """MiB that Linux reports under a name."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(name)) / 1024
-
-
-def elsewhere(work: Callable[..., Any], *arguments: Any) -> Any:
-    """Do the work in a fresh process."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context) as pool:
-        return pool.submit(work, *arguments).result()
-
-
 def case(name: str, timings: dict[str, Timing], claims: list[Claim], unit: str = "seconds") -> dict[str, Any]:
     """Return what the JSON says of one comparison."""
     against = {"batchloom": timings[LOOM]}
     candidates = [timing.record(against) for timing in timings.values()]
-    faster = [timing.name for timing in timings.values() if timing.ratio(timings[LOOM]) < 1]
     return {
         "name": name,
         "unit": unit,
         "candidates": candidates,
         "claims": [claim.record() for claim in claims],
-        "faster_than_batchloom": [peer for peer in faster if peer != FLOOR],
+        "faster_than_batchloom": [peer for peer in faster_than(LOOM, timings) if peer != FLOOR],
     }
 
 
@@ -328,25 +307,15 @@ def print_claims(cases: list[dict[str, Any]]) -> None:
         Claim(**{key: value for key, value in record.items() if key != "reached"}).print()
 
 
-def arguments() -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rows-scale", type=float, default=1.0, help="shrink the work for a quick run")
-    parser.add_argument("--rounds", type=int, default=5, help="how many rounds; at least 5 to quote a figure")
-    parser.add_argument("--output", help="the JSON file to write")
-    return parser.parse_args()
-
-
 def main() -> None:
     """Run the script."""
-    chosen = arguments()
-    first = measure_first_batch(chosen.rounds, chosen.rows_scale)
-    indices = [measure_indices(samples, chosen.rounds, chosen.rows_scale) for samples in SIZES]
+    chosen = arguments(__doc__)
+    first = measure_first_batch(chosen.rounds, chosen.scale)
+    indices = [measure_indices(samples, chosen.rounds, chosen.scale) for samples in SIZES]
     print_indices(indices)
-    cases = [first, *indices, *measure_memory(chosen.rows_scale)]
+    cases = [first, *indices, *measure_memory(chosen.scale)]
     print_claims(cases)
-    whole = chosen.rows_scale == 1 and chosen.rounds >= 5
-    write("shuffle", vars(chosen), {"cases": cases}, whole)
+    write("shuffle", chosen, {"cases": cases}, is_whole(chosen))
 
 
 if __name__ == "__main__":

@@ -20,13 +20,10 @@ and labels one token later. Loop body ``pass``. Promises:
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import multiprocessing
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -36,7 +33,8 @@ from typing import Any
 import batchloom
 import numpy
 import torch
-from measure import Candidate, Claim, Timing, interleave, print_disturbed, table, write
+from measure import COPY, LOOM, Candidate, Claim, Timing, arguments, interleave, is_whole, report, table, wanted, write
+from processes import elsewhere, peak, reset_peak
 from torch.utils.data import DataLoader, Dataset
 
 TOKENS, SEQ_LEN, BATCH, DOCUMENTS = 100_000_000, 1024, 8, 200_000
@@ -181,8 +179,7 @@ class Way:
     once: bool = True
 
 
-LOOM, IN_ORDER, DIVIDED = "batchloom", "batchloom, in order", "batchloom, documents and pieces"
-COPY = "copy of the same bytes"
+IN_ORDER, DIVIDED = "batchloom, in order", "batchloom, documents and pieces"
 WAYS = (
     Way(LOOM, partial(loom, shuffle=True)),
     Way('batchloom, "chunks"', partial(loom, shuffle="chunks")),
@@ -262,10 +259,7 @@ def measure_epoch(folder: Path, rounds: int, scale: float) -> dict[str, Any]:
     del drawn
     candidates = [copying(corpus), *(candidate(way, corpus) for way in WAYS)]
     timings = interleave("epoch", candidates, rounds)
-    print_timings(timings)
     claims = [claim(way, timings) for way in WAYS if way.bound is not None]
-    for each in claims:
-        each.print()
     pairs = [(timing, timings[way.against]) for way in WAYS if way.against for timing in [timings[way.name]]]
     return {
         "name": "epoch",
@@ -274,39 +268,17 @@ def measure_epoch(folder: Path, rounds: int, scale: float) -> dict[str, Any]:
         "seq_len": SEQ_LEN,
         "batch_size": BATCH,
         "checked_batches": checked,
-        "candidates": [
-            timing.record({"copy": timings[COPY], "batchloom": timings[LOOM]}) for timing in timings.values()
-        ],
-        "claims": [each.record() for each in claims],
+        **report("epoch", timings, claims, {"batches measured": "measured_batches"}),
         "faster_than_batchloom": [timing.name for timing, ours in pairs if timing.ratio(ours) < 1],
     }
-
-
-def print_timings(timings: dict[str, Timing]) -> None:
-    """Print one line for each candidate, the fastest first."""
-    rows = [
-        (
-            timing.name,
-            f"{timing.median:.4f}",
-            f"{timing.minimum:.4f}",
-            f"{timing.ratio(timings[COPY]):.2f}",
-            f"{timing.ratio(timings[LOOM]):.2f}",
-            str(timing.candidate.facts.get("measured_batches", "-")),
-        )
-        for timing in sorted(timings.values(), key=lambda timing: timing.median)
-    ]
-    table("epoch", ("candidate", "median s", "min s", "x copy", "x batchloom", "batches measured"), rows)
-    print_disturbed("epoch", timings)
 
 
 def claim(way: Way, timings: dict[str, Timing]) -> Claim:
     """One number to reach: how many times batchloom's time a peer takes; of a loop by hand, batchloom its time."""
     peer, ours = timings[way.name], timings[way.against]
     if way.bound == 1:
-        text = f"time of {ours.name}, times that of {way.name}"
-        return Claim(text, ours.ratio(peer), "<=", 1, ours.best_ratio(peer))
-    text = f"time of {way.name}, times that of {ours.name}"
-    return Claim(text, peer.ratio(ours), ">=", way.bound, peer.best_ratio(ours))
+        return Claim.of_ratio(f"time of {ours.name}, times that of {way.name}", ours, peer, "<=", 1)
+    return Claim.of_ratio(f"time of {way.name}, times that of {ours.name}", peer, ours, ">=", way.bound)
 
 
 def measure_planning(folder: Path, rounds: int, scale: float) -> dict[str, Any]:
@@ -382,7 +354,7 @@ def starts(loader: batchloom.DataLoader, rounds: int) -> tuple[float, float]:
     """Return the median seconds to the first batch, and by how many MiB the first start made this process grow."""
     before = reset_peak()
     first = start(loader)
-    grown = resident("VmHWM") - before
+    grown = (peak() - before) / MEBIBYTE
     return median([first, *(start(loader) for _ in range(rounds - 1))]), grown
 
 
@@ -394,46 +366,16 @@ def start(loader: batchloom.DataLoader) -> float:
     return time.perf_counter() - begun
 
 
-def reset_peak() -> float:
-    """Forget the peak; return the MiB that are resident now."""
-    Path("/proc/self/clear_refs").write_text("5")
-    return resident("VmRSS")
-
-
-def resident(name: str) -> float:
-    """MiB that Linux reports under a name."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(name)) / 1024
-
-
-def elsewhere(work: Callable[..., Any], *arguments: Any) -> Any:
-    """Do the work in a fresh process."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(work, *arguments).result()
-
-
 PARTS = {"epoch": measure_epoch, "planning": measure_planning}
-
-
-def arguments() -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--scale", type=float, default=1.0, help="shrink the data for a quick run")
-    parser.add_argument("--rounds", type=int, default=5, help="how many rounds; at least 5 to quote a figure")
-    parser.add_argument("--only", choices=list(PARTS), help="one part")
-    parser.add_argument("--output", help="the JSON file to write")
-    return parser.parse_args()
 
 
 def main() -> None:
     """Run the script."""
-    chosen = arguments()
+    chosen = arguments(__doc__, PARTS)
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as folder:
-        wanted = [part for name, part in PARTS.items() if chosen.only in (None, name)]
-        cases = [part(Path(folder), chosen.rounds, chosen.scale) for part in wanted]
-    whole = chosen.scale == 1 and chosen.rounds >= 5 and chosen.only is None
-    write("tokens", vars(chosen), {"torch_threads": torch.get_num_threads(), "cases": cases}, whole)
+        cases = [part(Path(folder), chosen.rounds, chosen.scale) for part in wanted(chosen, PARTS).values()]
+    write("tokens", chosen, {"cases": cases}, is_whole(chosen))
 
 
 if __name__ == "__main__":

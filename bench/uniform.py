@@ -1,6 +1,6 @@
 """What batchloom claims for uniform rows, measured beside its peers and beside the machine's own copy.
 
-    python bench/uniform.py [--only wide|narrow] [--rounds 5] [--rows-scale 0.02] [--output FILE]
+    python bench/uniform.py [--only wide|narrow] [--rounds 5] [--scale 0.02] [--output FILE]
 
 Two workloads, batch 64, shuffled, on the CPU, labels beside the features, loop body ``pass``:
 ``wide`` is 250 000 rows of 1024 float32 (4 KB), ``narrow`` 4 million rows of 16 float32 (64 B). Promises:
@@ -15,7 +15,6 @@ Two workloads, batch 64, shuffled, on the CPU, labels beside the features, loop 
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -23,11 +22,23 @@ from typing import Any
 
 import peers
 import torch
-from measure import Candidate, Claim, Timing, interleave, print_disturbed, table, write
+from measure import (
+    COPY,
+    LOOM,
+    Candidate,
+    Timing,
+    all_slower,
+    arguments,
+    exhaust,
+    interleave,
+    is_whole,
+    report,
+    wanted,
+    write,
+)
 from peers import BATCH, Rows, RustLoader
 
 CHECKED_ROWS = 9_001
-LOOM, COPY = "batchloom", "copy of the same bytes"
 BATCH_ITER, RUST = "batch-iter", "dataloader-rs"
 SELECT, SELECT_BLOCKS = "index_select a batch, by hand", "index_select of 4096 and split, by hand"
 TORCH = "torch DataLoader"
@@ -100,12 +111,6 @@ def batches(rows: int) -> int:
     return -(-rows // BATCH)
 
 
-def exhaust(epoch: Iterable[Any]) -> None:
-    """The loop that is timed."""
-    for _ in epoch:
-        pass
-
-
 def stretched(epoch: Iterable[Any], stretch: float) -> float:
     """Seconds of a longer epoch: from the first batch to the last takes ``stretch`` times as long."""
     start = time.perf_counter()
@@ -129,11 +134,11 @@ def measure_shuffled(workload: Workload, rows: Rows, rounds: int) -> dict[str, A
     candidates = [copying(rows), *(candidate(peer, workload, rows) for peer in SHUFFLED)]
     missing = RustLoader.missing()
     if missing:
-        return report(workload, "shuffled", interleave(workload.name, candidates, rounds), {RUST: missing})
+        return case(workload, "shuffled", interleave(workload.name, candidates, rounds), {RUST: missing})
     rust = RustLoader(len(rows), workload.width)
     try:
         candidates.append(rust_candidate(rust, rows))
-        return report(workload, "shuffled", interleave(workload.name, candidates, rounds), {})
+        return case(workload, "shuffled", interleave(workload.name, candidates, rounds))
     finally:
         rust.close()
 
@@ -147,55 +152,21 @@ def rust_candidate(rust: RustLoader, rows: Rows) -> Candidate:
 def measure_in_order(workload: Workload, rows: Rows, rounds: int) -> dict[str, Any]:
     """Run the case that a peer wins."""
     candidates = [copying(rows), *(candidate(peer, workload, rows) for peer in IN_ORDER)]
-    return report(workload, "in order", interleave(f"{workload.name}, in order", candidates, rounds), {})
+    return case(workload, "in order", interleave(f"{workload.name}, in order", candidates, rounds))
 
 
-def report(workload: Workload, order: str, timings: dict[str, Timing], not_measured: dict[str, str]) -> dict[str, Any]:
+def case(
+    workload: Workload, order: str, timings: dict[str, Timing], not_measured: dict[str, str] | None = None
+) -> dict[str, Any]:
     """Print what was measured; return it for the JSON."""
-    copy, loom = timings[COPY], timings[LOOM]
-    print_timings(f"{workload.name}, {order}", timings)
-    print_disturbed(f"{workload.name}, {order}", timings)
-    for name, reason in not_measured.items():
-        print(f"not measured: {name}: {reason}")
-    claims = [claim(workload, name, timings) for name in workload.claims if order == "shuffled"]
-    for each in claims:
-        each.print()
-    against = {"copy": copy, "batchloom": loom}
+    claims = all_slower(workload.name, timings, workload.claims if order == "shuffled" else {})
     return {
         "workload": workload.name,
         "order": order,
         "row_floats": workload.width,
         "batch_size": BATCH,
-        "candidates": [timing.record(against) for timing in timings.values()],
-        "not_measured": not_measured,
-        "claims": [each.record() for each in claims],
-        "faster_than_batchloom": [name for name, timing in timings.items() if timing.ratio(loom) < 1],
+        **report(f"{workload.name}, {order}", timings, claims, {"rows measured": "measured_rows"}, not_measured),
     }
-
-
-def print_timings(title: str, timings: dict[str, Timing]) -> None:
-    """Print one line for each candidate, the fastest first."""
-    copy, loom = timings[COPY], timings[LOOM]
-    heads = ("candidate", "median s", "min s", "x copy", "x batchloom", "rows measured")
-    rows = [
-        (
-            timing.name,
-            f"{timing.median:.4f}",
-            f"{timing.minimum:.4f}",
-            f"{timing.ratio(copy):.2f}",
-            f"{timing.ratio(loom):.2f}",
-            f"{timing.candidate.facts['measured_rows']}",
-        )
-        for timing in sorted(timings.values(), key=lambda timing: timing.median)
-    ]
-    table(title, heads, rows)
-
-
-def claim(workload: Workload, name: str, timings: dict[str, Timing]) -> Claim:
-    """One number to reach: how many times batchloom's time a peer takes."""
-    text = f"{workload.name}: time of {name}, times batchloom's"
-    peer, loom = timings[name], timings[LOOM]
-    return Claim(text, peer.ratio(loom), ">=", workload.claims[name], peer.best_ratio(loom))
 
 
 def measure(workload: Workload, scale: float, rounds: int) -> list[dict[str, Any]]:
@@ -204,24 +175,15 @@ def measure(workload: Workload, scale: float, rounds: int) -> list[dict[str, Any
     return [measure_shuffled(workload, rows, rounds), measure_in_order(workload, rows, rounds)]
 
 
-def arguments() -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rows-scale", type=float, default=1.0, help="shrink the data for a quick run")
-    parser.add_argument("--rounds", type=int, default=5, help="how many rounds; at least 5 to quote a figure")
-    parser.add_argument("--only", choices=[workload.name for workload in WORKLOADS], help="one workload")
-    parser.add_argument("--output", help="the JSON file to write")
-    return parser.parse_args()
-
-
 def main() -> None:
     """Run the script."""
-    chosen = arguments()
+    parts = {workload.name: workload for workload in WORKLOADS}
+    chosen = arguments(__doc__, parts)
     torch.manual_seed(0)
-    wanted = [workload for workload in WORKLOADS if chosen.only in (None, workload.name)]
-    cases = [case for workload in wanted for case in measure(workload, chosen.rows_scale, chosen.rounds)]
-    whole = chosen.rows_scale == 1 and chosen.rounds >= 5 and chosen.only is None
-    write("uniform", vars(chosen), {"torch_threads": torch.get_num_threads(), "cases": cases}, whole)
+    cases = [
+        each for workload in wanted(chosen, parts).values() for each in measure(workload, chosen.scale, chosen.rounds)
+    ]
+    write("uniform", chosen, {"cases": cases}, is_whole(chosen))
 
 
 if __name__ == "__main__":

@@ -15,15 +15,14 @@ from __future__ import annotations
 import gc
 import json
 import os
-import re
 import subprocess
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
+from processes import peak, reset_peak
 from window_modes import MODES, Series, Sizes, take, wait
 
 # An epoch of so many batches, of which stacking makes the first: it holds one at a time, however many there are.
@@ -90,19 +89,12 @@ def restart(device: torch.device) -> int:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return torch.cuda.memory_allocated(device)
-    Path("/proc/self/clear_refs").write_text("5")
-    return resident("VmRSS")
+    return reset_peak()
 
 
 def highest(device: torch.device) -> int:
     """Return the high-water mark."""
-    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else resident("VmHWM")
-
-
-def resident(name: str) -> int:
-    """Return one of the kernel's counts of this process, in bytes."""
-    found = re.search(rf"^{name}:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
-    return int(found[1]) * 1024
+    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else peak()
 
 
 if __name__ == "__main__":

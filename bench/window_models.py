@@ -22,7 +22,7 @@ from statistics import median
 from typing import Any
 
 import torch
-from measure import Candidate, Claim, Timing, interleave, print_disturbed, table
+from measure import Candidate, Claim, Timing, interleave, print_disturbed, stated, table
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool1d, mse_loss, pad
 from window_modes import (
@@ -46,7 +46,7 @@ from window_modes import (
 BOUND = "no loading: one batch, again and again"
 # The published windows; the models have the published sizes, or such as a CPU trains in seconds.
 WINDOWS = Sizes(features=100, batch=100, length=300, label=40, horizon=60)
-PUBLISHED_STEPS, QUICK_STEPS, MOST_ROUNDS = 10_000, 2, 3
+PUBLISHED_STEPS, MOST_ROUNDS = 10_000, 3
 KERNEL = 25
 LESS_TIME, ROUNDING = 0.95, 1e-5
 # Rounding grows from step to step: only the first losses are compared.
@@ -234,7 +234,7 @@ def measure_models(setting: Setting) -> dict[str, Any]:
     sizes, width = setting.sizes(WINDOWS), PUBLISHED if setting.published else SMALL
     cases = []
     for kind in KINDS:
-        steps = PUBLISHED_STEPS if setting.published else QUICK_STEPS if setting.quick else kind.steps
+        steps = setting.scaled(PUBLISHED_STEPS if setting.published else kind.steps)
         trainings = prepare(kind, width, sizes, steps, setting.device)
         cases.append(
             report(kind, trainings, interleave(kind.name, candidates(trainings), min(setting.rounds, MOST_ROUNDS)))
@@ -270,15 +270,12 @@ def report(kind: Kind, trainings: dict[str, Training], timings: dict[str, Timing
             timing.candidate.facts["loss_difference"] = differences[name]
     print_timings(f"{kind.name}, {parameters} parameters, {trainings[STACK].steps} steps", timings)
     print_disturbed(kind.name, timings)
-    claims = claims_of(kind, timings)
-    for claim in claims:
-        claim.print()
     against = {"stacking": timings[STACK], "stacking_random": timings[STACK_RANDOM], "no_loading": timings[BOUND]}
     return {
         "model": kind.name,
         "parameters": parameters,
         "candidates": [timing.record(against) for timing in timings.values()],
-        "claims": [claim.record() for claim in claims],
+        "claims": stated(claims_of(kind, timings)),
     }
 
 

@@ -112,8 +112,8 @@ class Setting:
 
     device: torch.device
     rounds: int
-    share: float
-    quick: bool
+    memory_share: float
+    scale: float
     published: bool
 
     @property
@@ -125,16 +125,20 @@ class Setting:
         return min(machine, torch.cuda.get_device_properties(self.device).total_memory)
 
     def sizes(self, sizes: Sizes) -> Sizes:
-        """Return the sizes to measure: for a quick look, a tenth in every direction."""
-        if not self.quick:
+        """Return the sizes to measure: the same fraction in every direction."""
+        if self.scale == 1:
             return sizes
-        tenth = {name: max(count // 10, 2) if count else 0 for name, count in asdict(sizes).items()}
-        return Sizes(**{**tenth, "stride": sizes.stride})
+        less = {name: self.scaled(count) if count else 0 for name, count in asdict(sizes).items()}
+        return Sizes(**{**less, "stride": sizes.stride})
+
+    def scaled(self, count: int) -> int:
+        """Return so many, scaled: two at least."""
+        return max(round(count * self.scale), 2)
 
     def fitting(self, sizes: Sizes) -> Sizes:
         """Return the sizes to measure with fewer windows in a batch, if need be, so that every mode can be measured."""
         sizes = self.sizes(sizes)
-        while sizes.batch > 1 and AHEAD * sizes.stacked_bytes > self.share * self.memory:
+        while sizes.batch > 1 and AHEAD * sizes.stacked_bytes > self.memory_share * self.memory:
             sizes = replace(sizes, batch=sizes.batch // 2)
         return sizes
 
@@ -142,9 +146,9 @@ class Setting:
         """Return why a mode is not measured, if it is not."""
         held = 0 if name in (*VIEWS, HAND) else 1 if name == STACK else AHEAD
         needed = held * sizes.stacked_bytes
-        if needed <= self.share * self.memory:
+        if needed <= self.memory_share * self.memory:
             return None
-        return f"it holds {needed / 1e9:.1f} GB at once, more than {self.share:g} of {self.memory / 1e9:.1f} GB"
+        return f"it holds {needed / 1e9:.1f} GB at once, more than {self.memory_share:g} of {self.memory / 1e9:.1f} GB"
 
 
 def windows(array: Tensor, length: int, stride: int) -> Tensor:

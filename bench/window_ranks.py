@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measure import Candidate, Timing, interleave, print_disturbed, table
+from measure import Candidate, Timing, interleave, print_disturbed, stated, table
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 from window_models import KINDS, MOST_ROUNDS, SMALL, WINDOWS, Loss, same_losses, train
@@ -46,7 +46,7 @@ from window_modes import (
     wait,
 )
 
-WORLD, STEPS, QUICK_STEPS = 2, 30, 4
+WORLD, STEPS = 2, 30
 KIND = KINDS[0]
 # Each mode, and the stacking pipeline in the same order; that of runs is not measured.
 AGAINST = {PER_BATCH: STACK, PRELOADED: STACK, RANDOM: STACK_RANDOM}
@@ -162,7 +162,7 @@ def check_plans(series: Series, shuffle: Shuffle) -> None:
 
 def measure_ranks(setting: Setting) -> dict[str, Any]:
     """Train in every mode; return what the JSON says."""
-    sizes, steps = setting.sizes(WINDOWS), QUICK_STEPS if setting.quick else STEPS
+    sizes, steps = setting.sizes(WINDOWS), setting.scaled(STEPS)
     with tempfile.TemporaryDirectory() as folder:
         job = Job(sizes, steps, str(setting.device), str(Path(folder) / "rendezvous"))
         for shuffle in (False, "runs", True):
@@ -190,12 +190,9 @@ def report(losses: dict[str, list[list[float]]], timings: dict[str, Timing]) -> 
         rows.append((mode, f"{timing.median:.3f}", f"{timing.minimum:.3f}", f"{ratio:.3f}", differs))
     table(f"{WORLD} ranks, {KIND.name}", heads, rows)
     print_disturbed("ranks", timings)
-    claims = same_losses(f"{WORLD} ranks", differences)
-    for claim in claims:
-        claim.print()
     against = {"stacking": timings[STACK], "stacking_random": timings[STACK_RANDOM]}
     candidates = [timing.record(against) for timing in timings.values()]
-    return {"candidates": candidates, "claims": [claim.record() for claim in claims]}
+    return {"candidates": candidates, "claims": stated(same_losses(f"{WORLD} ranks", differences))}
 
 
 def difference(mine: list[list[float]], theirs: list[list[float]]) -> float:

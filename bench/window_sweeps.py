@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from measure import Candidate, Claim, Timing, interleave, print_disturbed, table
+from measure import Candidate, Claim, Timing, faster_than, interleave, print_disturbed, stated, table
 from window_memory import Meter
 from window_modes import (
     HAND,
@@ -152,16 +152,7 @@ def point(setting: Setting, sizes: Sizes, sweeps: list[str], timings: dict[str, 
         **asdict(sizes),
         "candidates": candidates,
         "not_measured": not_measured,
-        **faster(timings),
-    }
-
-
-def faster(timings: dict[str, Timing], loom: str = PRELOADED) -> dict[str, list[str]]:
-    """Say which modes take less time than batchloom's."""
-    return {
-        "faster_than_batchloom": [
-            name for name in timings if timings[name].ratio(timings[loom]) < 1 and name not in VIEWS
-        ]
+        "faster_than_batchloom": [name for name in faster_than(PRELOADED, timings) if name not in VIEWS],
     }
 
 
@@ -216,6 +207,4 @@ def claimed(what: str, shares: dict[str, tuple[float, float | None]]) -> list[di
         Claim(f"{what} of a batch: {name}, times that of stacking", share, "<=", SHARE, best)
         for name, (share, best) in shares.items()
     ]
-    for claim in claims:
-        claim.print()
-    return [claim.record() for claim in claims]
+    return stated(claims)

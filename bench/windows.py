@@ -1,6 +1,6 @@
 """The published evaluation of windows: views beside the stacking pipeline, in memory, in time, and in training.
 
-    python bench/windows.py [--only memory] [--device cuda] [--rounds 5] [--scale 0.3] [--quick] [--published]
+    python bench/windows.py [--only memory] [--device cuda] [--rounds 5] [--scale 0.1] [--published]
 
 - ``memory`` and ``time``: what a batch takes, over features, batch and length (window_sweeps.py).
 - ``epoch``: the time of each batch of an epoch. ``random``: windows in random order, gathered: x alone, beside loops
@@ -19,18 +19,33 @@ Promises:
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
 import window_pictures
-from measure import FOLDER, Candidate, Claim, Timing, interleave, print_disturbed, table, write
+from measure import (
+    PICTURES,
+    Candidate,
+    Claim,
+    Timing,
+    arguments,
+    faster_than,
+    fastest_first,
+    interleave,
+    is_whole,
+    pictures_folder,
+    print_disturbed,
+    slower,
+    stated,
+    table,
+    wanted,
+    write,
+)
 from window_models import measure_models
 from window_modes import (
     GATHER,
@@ -63,7 +78,7 @@ RANDOM_MODES = (RANDOM, STACK_RANDOM, WORKERS_RANDOM, GATHER, GATHER_REUSED)
 # Modes whose batches all cost the same make the first part of the epoch only, where batches are large.
 SAME_COST, FIRST_PART = (STACK_RANDOM, GATHER), 3
 COPY = "copy of as many bytes"
-STACKING_RATIO, COPY_SHARE, SCALE = 2.5, 0.85, 0.3
+STACKING_RATIO, COPY_SHARE, MEMORY_SHARE = 2.5, 0.85, 0.3
 # Modes whose batches are larger than this run once in a round, without a warm-up.
 LARGE = 2.5e8
 
@@ -111,24 +126,10 @@ def measure_random(setting: Setting) -> dict[str, Any]:
     timings = cases[0][1]
     loom, stack, copy = timings[RANDOM], timings[STACK_RANDOM], timings[COPY]
     claims = [
-        Claim(
-            f"random order: time of {STACK_RANDOM}, times batchloom's",
-            stack.ratio(loom),
-            ">=",
-            STACKING_RATIO,
-            stack.best_ratio(loom),
-        ),
-        Claim(
-            "random order: batchloom's bandwidth, times the copy's",
-            copy.ratio(loom),
-            ">=",
-            COPY_SHARE,
-            copy.best_ratio(loom),
-        ),
+        slower("random order", stack, loom, STACKING_RATIO),
+        Claim.of_ratio("random order: batchloom's bandwidth, times the copy's", copy, loom, ">=", COPY_SHARE),
     ]
-    for claim in claims:
-        claim.print()
-    return {"cases": [case for case, _ in cases], "claims": [claim.record() for claim in claims]}
+    return {"cases": [case for case, _ in cases], "claims": stated(claims)}
 
 
 def random_case(setting: Setting, sizes: Sizes, batches: int) -> tuple[dict[str, Any], dict[str, Timing]]:
@@ -142,12 +143,12 @@ def random_case(setting: Setting, sizes: Sizes, batches: int) -> tuple[dict[str,
         candidates.append(Candidate(name, run, {"batches": most or batches}, slow=large))
     timings = interleave(f"random: {named(asdict(sizes))}", candidates, setting.rounds)
     print_random(sizes, timings)
-    loom, against = timings[RANDOM], {"copy": timings[COPY], "batchloom": timings[RANDOM]}
+    against = {"copy": timings[COPY], "batchloom": timings[RANDOM]}
     return {
         **asdict(sizes),
         "series_bytes": series.values.nbytes,
         "candidates": [timing.record(against) for timing in timings.values()],
-        "faster_than_batchloom": [name for name, timing in timings.items() if timing.ratio(loom) < 1],
+        "faster_than_batchloom": faster_than(RANDOM, timings),
     }, timings
 
 
@@ -173,7 +174,7 @@ def print_random(sizes: Sizes, timings: dict[str, Timing]) -> None:
             f"{timing.ratio(timings[COPY]):.2f}",
             f"{timing.ratio(timings[RANDOM]):.2f}",
         )
-        for timing in sorted(timings.values(), key=lambda timing: timing.median)
+        for timing in fastest_first(timings)
     ]
     size = f"{sizes.stacked_bytes / 1e6:.0f} MB a batch"
     heads = ("mode", "median ms", "min ms", "x copy", "x batchloom")
@@ -191,39 +192,31 @@ PARTS: dict[str, Callable[[Setting], dict[str, Any]]] = {
 }
 
 
-def arguments() -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--only", choices=list(PARTS), action="append", help="one part, or some: give it again")
-    parser.add_argument("--device", default="cpu", help="where batches are to be, and models are trained")
-    parser.add_argument("--rounds", type=int, default=5, help="how many rounds; at least 5 to quote a figure")
-    parser.add_argument(
-        "--scale",
-        type=float,
-        default=SCALE,
-        help="the share of the device's memory that the batches of a mode may take to be measured",
-    )
-    parser.add_argument("--quick", action="store_true", help="a tenth of every size, and a few steps")
-    parser.add_argument("--published", action="store_true", help="models and steps of the published sizes (for a GPU)")
-    parser.add_argument("--output", help="the JSON file to write")
-    parser.add_argument("--pictures", help="the folder to draw to; by default pictures/ in results or results/local")
-    return parser.parse_args()
+OPTIONS: dict[str, dict[str, Any]] = {
+    "device": {"default": "cpu", "help": "where batches are to be, and models are trained"},
+    "memory_share": {
+        "type": float,
+        "default": MEMORY_SHARE,
+        "help": "the share of the device's memory that the batches of a mode may take to be measured",
+    },
+    "published": {"action": "store_true", "help": "models and steps of the published sizes (for a GPU)"},
+    "pictures": PICTURES,
+}
 
 
 def main() -> None:
     """Run the script."""
-    chosen = arguments()
-    setting = Setting(torch.device(chosen.device), chosen.rounds, chosen.scale, chosen.quick, chosen.published)
+    chosen = arguments(__doc__, PARTS, **OPTIONS)
+    setting = Setting(torch.device(chosen.device), chosen.rounds, chosen.memory_share, chosen.scale, chosen.published)
     print(f"compared with stacking: {check(list(MODES), setting.device)} batches of all modes")
     if reason := setting.why_not(STACK, setting.sizes(REFERENCE)):
-        raise SystemExit(f"stacking cannot be measured at the reference point: {reason}; raise --scale")
-    parts = {name: part(setting) for name, part in PARTS.items() if name in (chosen.only or PARTS)}
-    whole = chosen.rounds >= 5 and chosen.only is None and chosen.scale >= SCALE and not chosen.quick
-    results = FOLDER / "results" if whole else FOLDER / "results" / "local"
+        raise SystemExit(f"stacking cannot be measured at the reference point: {reason}; raise --memory-share")
+    parts = {name: part(setting) for name, part in wanted(chosen, PARTS).items()}
+    whole = is_whole(chosen) and chosen.memory_share >= MEMORY_SHARE
     name = "windows" if setting.device.type == "cpu" else f"windows-{setting.device.type}"
-    for path in window_pictures.draw(parts, Path(chosen.pictures or results / "pictures")):
+    for path in window_pictures.draw(parts, pictures_folder(chosen, whole)):
         print(f"drawn: {path}")
-    write(name, vars(chosen), {"torch_threads": torch.get_num_threads(), **parts}, whole)
+    write(name, chosen, parts, whole)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-"""How hard Hypothesis tries, a clean environment, and scripts that run in a process of their own."""
+"""How hard Hypothesis tries, a clean environment, and scripts that run in processes of their own."""
 
+import json
 import os
 import subprocess
 import sys
@@ -32,5 +33,25 @@ def script():
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment, check=False)
         assert done.returncode == 0, f"ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
         return done.stdout
+
+    return run
+
+
+@pytest.fixture
+def ranks():
+    """Run Python code as all ranks of a world; they have to end well, and in time. Return the JSON of each."""
+
+    def run(code, world, *arguments, timeout=60):
+        command = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        places = [os.environ | {"RANK": str(rank), "WORLD_SIZE": str(world)} for rank in range(world)]
+        processes = [subprocess.Popen(command, env=place, **pipes) for place in places]
+        try:
+            outputs = [process.communicate(timeout=timeout) for process in processes]
+        finally:
+            for process in processes:
+                process.kill()
+        assert [process.returncode for process in processes] == [0] * world, outputs
+        return [json.loads(out) for out, _ in outputs]
 
     return run

@@ -212,6 +212,11 @@ def held(batch):
     return tuple((sample, *row) for sample, row in zip(batch["index"].tolist(), rows, strict=True))
 
 
+def seen(batches):
+    """What each batch of such a dataset holds."""
+    return [held(batch) for batch in batches]
+
+
 def sized(samples=60, size=40, least=1):
     """Lists of sizes: any, equal ones, none at all, those on the edges of budgets, a few that dwarf the rest."""
     number = st.integers(0, size)

@@ -79,6 +79,9 @@ class Case:
         more = self.options() | {"pad_value": -1} | more
         return bl.DataLoader(dataset or self.dataset(), **more, world=world, rank=rank)
 
+    def loaders(self, world, **more):
+        return [self.loader(world, rank, **more) for rank in range(world)]
+
     def plan(self, **more):
         """The batches as lists of groups, asked of sizes alone."""
         more = self.options() | {"batching": self.counting} | more

@@ -57,6 +57,9 @@ class Corpus:
         options = {"batch_size": self.batch_size, "shuffle": self.shuffle, "seed": self.seed} | more
         return bl.DataLoader(dataset or self.dataset(), **options, world=world, rank=rank)
 
+    def loaders(self, world, **more):
+        return [self.loader(world, rank, **more) for rank in range(world)]
+
     def stream(self, documents):
         """All tokens of documents in this order: of each its value, its document, and whether that begins with it."""
         found = []
@@ -112,9 +115,13 @@ def lists(batch):
     return [numpy.asarray(field).tolist() for field in batch]
 
 
+def listed(batches):
+    return [lists(batch) for batch in batches]
+
+
 def epochs(loaders):
     """The batches of loaders, one loader after the other, as lists."""
-    return [lists(batch) for loader in loaders for batch in loader]
+    return listed(itertools.chain(*loaders))
 
 
 lengths = st.lists(st.one_of(st.integers(0, 2), st.integers(0, 25)), min_size=1, max_size=40)

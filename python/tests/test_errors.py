@@ -14,6 +14,7 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracle import Run, listed
+from refusals import refused
 
 BUILT_IN = {
     bl.ArgumentError: ValueError,
@@ -28,11 +29,6 @@ BUILT_IN = {
 
 def dataset(samples=100):
     return bl.TensorDataset(numpy.arange(samples))
-
-
-def refused(kind, *parts):
-    """The error is of this very class, derives from the built-in one, and its message holds these parts."""
-    return pytest.raises(kind, check=lambda error: type(error) is kind and all(part in str(error) for part in parts))
 
 
 @pytest.mark.parametrize("kind", BUILT_IN)

@@ -8,17 +8,13 @@ import polars
 import pyarrow
 import pytest
 import torch
+from refusals import refused
 
 IDS = [5, 5, 3, 5, -7, -7, 3]
 TEXTS = list("bbabccz")
 ROWS = len(IDS)
 NULLABLE = numpy.dtypes.StringDType(na_object=None)
 VALUES = numpy.arange(ROWS * 3.0).reshape(ROWS, 3)
-
-
-def refused(kind, *parts):
-    """The error is of this very class, and its message holds these parts."""
-    return pytest.raises(kind, check=lambda error: type(error) is kind and all(part in str(error) for part in parts))
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,7 @@
 
 import contextlib
 import itertools
-import json
-import os
 import pickle
-import subprocess
-import sys
-import textwrap
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -18,12 +13,10 @@ import numpy
 import pytest
 import torch
 from grouped import Case, assert_batch, cases, held, ids, members, packings, padding_rules, seen
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
-from oracle import saved
+from oracle import assert_resumes, chained, few, fractions
 
-# For laws whose one example takes many iterations.
-few = settings(max_examples=max(settings.default.max_examples // 3, 5))
 worlds = st.integers(1, 4)
 subsampled = {"max_rows": st.integers(1, 4), "longer": "subsample"}
 
@@ -136,58 +129,30 @@ def test_batches_of_many_pieces_by_many_threads(layout, spread):
 @given(case=cases() | cases(**subsampled), world=worlds, threads=st.integers(1, 3))
 def test_resume_at_every_step(case, world, threads):
     rank = world - 1
-    plans = [case.loader(world, rank).plan(epoch) for epoch in range(2)]
-    assume(len(plans[0]))
     loader = case.loader(world, rank)
-    expected, states = [], [(loader.state_dict(), 0)]
-    for _ in plans:
-        batches = iter(loader)
-        states.append((loader.state_dict(), len(expected)))
-        for batch in batches:
-            expected.append(held(batch))
-            states.append((loader.state_dict(), len(expected)))
-        states.append((loader.state_dict(), len(expected)))
-    assert len(expected) == sum(map(len, plans))
+    plans = [loader.plan(epoch) for epoch in range(2)]
+    assume(len(plans[0]))
+    expected = [seen(loader) for _ in plans]
+    assert list(map(len, expected)) == list(map(len, plans))
     resumed = replace(case, seed=case.seed // 2).loader(world, rank, num_threads=threads)
-    for state, taken in states:
-        resumed.load_state_dict(saved(state))
-        assert resumed.state_dict() == state
-        received = []
-        while resumed.plan().epoch < 2:
-            length = len(resumed)
-            received += (batches := seen(resumed))
-            assert len(batches) == length
-        assert received == expected[taken:]
+    assert_resumes(case.loader(world, rank), lambda: resumed, expected, seen)
 
 
 @few
 @given(
     case=cases(uneven="short") | cases(uneven="short", **subsampled),
-    chain=st.lists(st.tuples(worlds, st.floats(0, 1)), max_size=3),
+    chain=st.lists(st.tuples(worlds, fractions), max_size=3),
     end=worlds,
 )
 def test_any_chain_of_worlds_delivers_each_batch_once(case, chain, end):
-    state, received = case.loader().state_dict(), []
-    for world, stop in chain:
-        loaders = [case.loader(world, rank) for rank in range(world)]
-        for loader in loaders:
-            loader.load_state_dict(saved(state))
-        steps, iterators = min(int(stop * 9), min(map(len, loaders))), [iter(loader) for loader in loaders]
-        for _ in range(steps):
-            received += [held(next(batches)) for batches in iterators]
-        states = [loader.state_dict() for loader in loaders]
-        assert all(other == states[0] for other in states)
-        state = states[0]
-    for rank in range(end):
-        loader = case.loader(end, rank)
-        loader.load_state_dict(state)
-        received += seen(loader)
-    assert sorted(received) == sorted(seen(case.loader()))
+    loader = case.loader()
+    before = ((case.loaders(world), stop) for world, stop in chain)
+    assert chained(loader.state_dict(), before, case.loaders(end), seen) == seen(loader)
 
 
 @given(case=cases(), world=worlds)
 def test_ranks_take_as_many_steps_and_know_the_rows_of_each(case, world):
-    loaders = [case.loader(world, rank) for rank in range(world)]
+    loaders = case.loaders(world)
     plans = [loader.plan() for loader in loaders]
     batches = [seen(loader) for loader in loaders]
     lengths = {len(taken) for taken in batches}
@@ -466,18 +431,8 @@ RANK = """
 """
 
 
-def test_ranks_that_talk_and_a_world_that_changes(tmp_path):
-    command = [sys.executable, "-c", textwrap.dedent(RANK), str(tmp_path / "meeting"), "4"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    ranks = [os.environ | {"RANK": str(rank), "WORLD_SIZE": "2"} for rank in range(2)]
-    processes = [subprocess.Popen(command, env=environment, **pipes) for environment in ranks]
-    try:
-        outputs = [process.communicate(timeout=60) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert [process.returncode for process in processes] == [0, 0], outputs
-    found = [json.loads(out) for out, _ in outputs]
+def test_ranks_that_talk_and_a_world_that_changes(ranks, tmp_path):
+    found = ranks(RANK, 2, tmp_path / "meeting", 4)
     assert found[0]["state"] == found[1]["state"]
     dataset = bl.GroupDataset(torch.arange(300) * 7 % 41, rows=torch.arange(300), max_rows=6, longer="subsample")
     options = {"batching": bl.TokenBudget(20), "shuffle": True, "uneven": "short"}

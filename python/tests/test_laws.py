@@ -12,20 +12,23 @@ import ml_dtypes
 import numpy
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
-from oracle import Run, listed, runs, saved, worlds
+from oracle import (
+    Run,
+    advance,
+    assert_resumes,
+    chained,
+    few,
+    finish,
+    fractions,
+    listed,
+    part,
+    runs,
+    worlds,
+)
 
 GOLDEN = Path(__file__).parents[2] / "crates" / "batchloom" / "tests" / "golden"
-
-# For laws whose one example takes many iterations.
-few = settings(max_examples=max(settings.default.max_examples // 3, 5))
-fractions = st.floats(0, 1)
-
-
-def part(fraction, count):
-    """A number from 0 to ``count``, both included."""
-    return min(int(fraction * (count + 1)), count)
 
 
 # L1 partition
@@ -162,58 +165,27 @@ def test_more_ranks_than_batches():
 # L4 resume
 
 
-def states_and_rest(run, epochs, world, rank):
-    """Every state of an uninterrupted run, each with the batches that were still to come."""
-    loader = run.loader(world, rank)
-    expected = [batch for epoch in range(epochs) for batch in run.seen(epoch, world, rank)]
-    taken = 0
-    yield loader.state_dict(), expected
-    for _ in range(epochs):
-        batches = iter(loader)
-        yield loader.state_dict(), expected[taken:]
-        for _ in batches:
-            taken += 1
-            yield loader.state_dict(), expected[taken:]
-        yield loader.state_dict(), expected[taken:]
-
-
-def until(loader, epochs):
-    """The batches of a loader to the end of its last epoch."""
-    received = []
-    while loader.plan().epoch < epochs:
-        length = len(loader)
-        batches = listed(loader)
-        assert len(batches) == length
-        received += batches
-    return received
-
-
 @few
 @given(run=runs(most=40, batch_size=12), world=st.integers(1, 4), last=st.booleans())
 def test_resume_at_every_step_of_three_epochs(run, world, last):
     assume(run.steps(0, world))
     rank = world - 1 if last else 0
-    for state, rest in states_and_rest(run, 3, world, rank):
-        resumed = run.with_seed(run.seed // 2).loader(world, rank)
-        resumed.load_state_dict(saved(state))
-        assert resumed.state_dict() == state
-        assert until(resumed, 3) == rest
+    other = run.with_seed(run.seed // 2)
+    expected = [run.seen(epoch, world, rank) for epoch in range(3)]
+    assert_resumes(run.loader(world, rank), lambda: other.loader(world, rank), expected, listed)
 
 
 @given(run=runs(), world=worlds, stops=st.tuples(fractions, fractions, fractions))
 def test_three_resumes_inside_one_epoch(run, world, stops):
     assume(run.steps(0, world))
     rank = world - 1
-    received, loader = [], run.loader(world, rank)
+    received, state, loader = [], None, run.loader(world, rank)
     loader.set_epoch(4)
     for stop in stops:
-        batches = iter(loader)
-        received += listed(next(batches) for _ in range(part(stop, len(loader.plan(4)) - len(received))))
-        state = saved(loader.state_dict())
+        more, state = advance([loader], stop, listed, state)
+        received += more
         loader = run.loader(world, rank)
-        loader.load_state_dict(state)
-        assert loader.state_dict() == state
-    assert received + listed(loader) == run.seen(4, world, rank)
+    assert received + finish([loader], listed, state) == run.seen(4, world, rank)
     assert listed(loader) == run.seen(5, world, rank)
 
 
@@ -294,57 +266,26 @@ def test_a_state_costs_the_same_wherever_the_epoch_stands():
 # L5 elastic
 
 
-def advance(run, state, world, stop):
-    """Load a state on every rank of ``world``, take some steps; return the batches step by step, and the state."""
-    taken, states = [], []
-    loaders = [run.loader(world, rank) for rank in range(world)]
-    for loader in loaders:
-        if state is not None:
-            loader.load_state_dict(saved(state))
-    # Only steps that all ranks have: with "short" the last step has no state of its own.
-    steps = part(stop, min(len(loader) for loader in loaders))
-    iterators = [iter(loader) for loader in loaders]
-    for _ in range(steps):
-        taken += listed(next(batches) for batches in iterators)
-    states = [loader.state_dict() for loader in loaders]
-    assert all(other == states[0] for other in states)
-    return taken, states[0]
-
-
-def finish(run, state, world):
-    """The rest of the epoch, in the order of steps and ranks."""
-    received = []
-    for rank in range(world):
-        loader = run.loader(world, rank)
-        loader.load_state_dict(saved(state))
-        received += [(step, rank, batch) for step, batch in enumerate(listed(loader))]
-    return [batch for _, _, batch in sorted(received, key=lambda place: place[:2])]
-
-
 def test_world_four_then_three():
     run = Run(100, 3, seed=9, uneven="short")
-    taken, state = advance(run, None, 4, 0.5)
+    taken, state = advance(run.loaders(4), 0.5, listed)
     assert 0 < len(taken) < 34
-    assert taken + finish(run, state, 3) == run.batches(0)
+    assert taken + finish(run.loaders(3), listed, state) == run.batches(0)
 
 
 @few
 @given(run=runs(uneven="short", drop_last=False), chain=st.lists(st.tuples(worlds, fractions), max_size=3), end=worlds)
 def test_any_chain_of_worlds_delivers_each_batch_once(run, chain, end):
-    taken, state = [], run.loader().state_dict()
-    for world, stop in chain:
-        more, state = advance(run, state, world, stop)
-        taken += more
-        assert state["batches"] == len(taken)
-    assert taken + finish(run, state, end) == run.batches(0)
+    before = ((run.loaders(world), stop) for world, stop in chain)
+    assert chained(run.loader().state_dict(), before, run.loaders(end), listed) == run.batches(0)
 
 
 @few
 @given(run=runs(uneven="pad", drop_last=False), first=worlds, stop=fractions, end=worlds)
 def test_a_padded_remainder_loses_nothing_and_ranks_stay_equal(run, first, stop, end):
-    taken, state = advance(run, None, first, stop)
+    taken, state = advance(run.loaders(first), stop, listed)
     left = Counter(map(tuple, run.batches(0))) - Counter(map(tuple, taken))
-    received = finish(run, state, end)
+    received = finish(run.loaders(end), listed, state)
     assert not left - Counter(map(tuple, received))
     assert len(received) % end == 0
     assert len(received) - left.total() < end
@@ -354,8 +295,8 @@ def test_a_padded_remainder_loses_nothing_and_ranks_stay_equal(run, first, stop,
 @given(run=runs(drop_last=True), first=worlds, stop=fractions, end=worlds)
 def test_a_dropping_remainder_repeats_nothing(run, first, stop, end):
     assume(run.steps(0, first) and run.steps(0, end))
-    taken, state = advance(run, None, first, stop)
-    received = taken + finish(run, state, end)
+    taken, state = advance(run.loaders(first), stop, listed)
+    received = taken + finish(run.loaders(end), listed, state)
     assert received == run.batches(0)[: len(received)]
     assert len(run.batches(0)) - len(received) < end
 
@@ -446,7 +387,7 @@ def test_the_length_is_exact_in_every_epoch(run, world):
 @given(run=runs(), world=worlds, stop=fractions)
 def test_the_length_is_exact_after_a_load(run, world, stop):
     assume(run.steps(0, world))
-    _, state = advance(run, None, world, stop)
+    _, state = advance(run.loaders(world), stop, listed)
     loader = run.loader(world)
     loader.load_state_dict(state)
     for _ in range(2):

@@ -10,11 +10,9 @@ import batchloom as bl
 import numpy
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
-from oracle import Run, runs, saved, worlds
-
-few = settings(max_examples=max(settings.default.max_examples // 3, 5))
+from oracle import Run, few, runs, saved, worlds
 
 
 class Squares(torch.utils.data.Dataset):

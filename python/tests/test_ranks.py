@@ -1,10 +1,6 @@
 """Sequences on several ranks, which are processes that talk: equal steps, counts known beforehand, elastic resume."""
 
 import json
-import os
-import subprocess
-import sys
-import textwrap
 from collections import Counter
 
 import pytest
@@ -55,28 +51,12 @@ RANK = """
 """
 
 
-def run_ranks(world, *arguments):
-    processes = []
-    for rank in range(world):
-        environment = os.environ | {"RANK": str(rank), "WORLD_SIZE": str(world)}
-        command = [sys.executable, "-c", textwrap.dedent(RANK), *map(str, arguments)]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        processes.append(subprocess.Popen(command, env=environment, **pipes))
-    try:
-        outputs = [process.communicate(timeout=100) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert [process.returncode for process in processes] == [0] * world, outputs
-    return [json.loads(out) for out, _ in outputs]
-
-
 @pytest.mark.parametrize("rule", ["budget", "packing"])
-def test_an_epoch_that_changes_its_world(rule, tmp_path):
-    first = run_ranks(3, rule, tmp_path / "first", 5, "none")
+def test_an_epoch_that_changes_its_world(ranks, rule, tmp_path):
+    first = ranks(RANK, 3, rule, tmp_path / "first", 5, "none", timeout=100)
     states = [rank["state"] for rank in first]
     assert states == states[:1] * 3
-    second = run_ranks(2, rule, tmp_path / "second", 10**6, json.dumps(states[0]))
+    second = ranks(RANK, 2, rule, tmp_path / "second", 10**6, json.dumps(states[0]), timeout=100)
     times = Counter(sample for rank in first + second for sample in rank["seen"])
     assert times == Counter(range(700))
     assert sum(rank["tokens"] for rank in first + second) == first[0]["total"]

@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import json
 import pickle
 import random
 from collections import Counter
@@ -12,9 +11,10 @@ import cuts
 import numpy
 import pytest
 import torch
-from cuts import batches_of, buckets, budgets, flat, optimals, packings, rules, sized
+from cuts import batches_of, buckets, budgets, flat, optimals, packings, rules, seen, sized
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from oracle import advance, assert_resumes, chained, dealt, finish, fractions, saved
 
 few = settings(max_examples=max(settings.default.max_examples // 2, 5))
 worlds = st.integers(1, 5)
@@ -344,16 +344,6 @@ def test_empty_samples_cost_nothing_and_are_all_there():
 
 
 # L3 equal, and the deal
-
-
-def dealt(batches, world, drop_last, uneven):
-    steps = cuts.pieces(batches, world)
-    if steps and len(steps[-1]) < world:
-        if drop_last:
-            steps.pop()
-        elif uneven == "pad":
-            steps[-1] = steps[-1] + list(itertools.islice(itertools.cycle(batches), world - len(steps[-1])))
-    return steps
 
 
 @settings(max_examples=settings.default.max_examples * 2)
@@ -798,33 +788,8 @@ def run(rule, sizes, world=1, rank=0, **options):
     return bl.DataLoader(cuts.dataset(sizes), batching=rule, world=world, rank=rank, **options)
 
 
-def saved(loader):
-    """A state after a trip through text, as a checkpoint makes it."""
-    return json.loads(json.dumps(loader.state_dict()))
-
-
-def rest(rule, sizes, state, world, **options):
-    """What is left of the epoch, step by step and rank by rank."""
-    found = []
-    for rank in range(world):
-        loader = run(rule, sizes, world, rank, **options)
-        loader.load_state_dict(state)
-        assert loader.state_dict() == state
-        expected = len(loader)
-        batches = [cuts.held(batch) for batch in loader]
-        assert len(batches) == expected
-        found += [((step, rank), batch) for step, batch in enumerate(batches)]
-    return [batch for _, batch in sorted(found)]
-
-
-def started(rule, sizes, world, steps, **options):
-    """The first steps of all ranks, and the state that they leave."""
-    loaders = [run(rule, sizes, world, rank, **options) for rank in range(world)]
-    iterators = [iter(loader) for loader in loaders]
-    taken = [cuts.held(next(batches)) for _ in range(steps) for batches in iterators]
-    states = [saved(loader) for loader in loaders]
-    assert all(state == states[0] for state in states)
-    return taken, states[0]
+def ranks(rule, sizes, world, **options):
+    return [run(rule, sizes, world, rank, **options) for rank in range(world)]
 
 
 SMALL = SPREAD[:37]
@@ -833,36 +798,23 @@ SMALL = SPREAD[:37]
 @pytest.mark.parametrize("rule", EACH, ids=named)
 @pytest.mark.parametrize("world", [1, 3])
 def test_resume_at_every_step(rule, world):
-    whole = [cuts.held(batch) for batch in run(rule, SMALL, world, world - 1)]
-    following = run(rule, SMALL, world, world - 1)
+    first, following = (run(rule, SMALL, world, world - 1) for _ in range(2))
     following.set_epoch(1)
-    following = [cuts.held(batch) for batch in following]
-    for stop in range(len(whole) + 1):
-        loader = run(rule, SMALL, world, world - 1)
-        batches = iter(loader)
-        taken = [cuts.held(next(batches)) for _ in range(stop)]
-        resumed = run(rule, SMALL, world, world - 1, seed=77)
-        resumed.load_state_dict(saved(loader))
-        assert len(resumed) == len(whole) - stop
-        assert taken + [cuts.held(batch) for batch in resumed] == whole
-        after = saved(resumed)
-        assert (after["epoch"], after["batches"]) == (1, 0)
-        assert len(resumed) == len(following)
-        assert [cuts.held(batch) for batch in resumed] == following
-        resumed.load_state_dict(after)
-        assert [cuts.held(batch) for batch in resumed] == following
+    expected = [seen(first), seen(following)]
+    loader = run(rule, SMALL, world, world - 1)
+    assert_resumes(loader, lambda: run(rule, SMALL, world, world - 1, seed=77), expected, seen)
 
 
 @pytest.mark.parametrize("rule", EACH, ids=named)
 @pytest.mark.parametrize("balance", [False, True])
 def test_another_world_takes_exactly_what_is_left(rule, balance):
     options = {"uneven": "short", "balance": balance}
-    whole = [cuts.held(batch) for batch in run(rule, SMALL, **options)]
+    whole = seen(run(rule, SMALL, **options))
     for before, after in [(1, 2), (2, 1), (2, 3), (3, 3), (5, 2), (4, 5)]:
         steps = len(whole) // before
         for stop in {1, steps // 2, steps}:
-            taken, state = started(rule, SMALL, before, min(stop, steps), **options)
-            found = taken + rest(rule, SMALL, state, after, **options)
+            taken, state = advance(ranks(rule, SMALL, before, **options), min(stop, steps), seen)
+            found = taken + finish(ranks(rule, SMALL, after, **options), seen, state)
             if balance:
                 assert sorted(found) == sorted(whole)
             else:
@@ -873,7 +825,7 @@ def test_another_world_takes_exactly_what_is_left(rule, balance):
 @given(
     sizes=sized(samples=40),
     rule=rules,
-    chain=st.lists(st.tuples(worlds, st.floats(0, 1)), min_size=1, max_size=3),
+    chain=st.lists(st.tuples(worlds, fractions), min_size=1, max_size=3),
     end=worlds,
     balance=st.booleans(),
     largest_first=st.booleans(),
@@ -882,32 +834,22 @@ def test_another_world_takes_exactly_what_is_left(rule, balance):
 def test_any_chain_of_worlds_delivers_each_batch_once(sizes, rule, chain, end, balance, largest_first, shuffle):
     options = {"uneven": "short", "balance": balance, "largest_first": largest_first, "shuffle": shuffle}
     planned(sizes, rule, **options)
-    whole = [cuts.held(batch) for batch in run(rule, sizes, **options)]
-    found, state = [], run(rule, sizes, **options).state_dict()
-    for world, part in chain:
-        loaders = [run(rule, sizes, world, rank, **options) for rank in range(world)]
-        for loader in loaders:
-            loader.load_state_dict(state)
-        iterators = [iter(loader) for loader in loaders]
-        steps = int(part * min(map(len, loaders)))
-        found += [cuts.held(next(batches)) for _ in range(steps) for batches in iterators]
-        state = saved(loaders[0])
-        assert all(saved(loader) == state for loader in loaders)
-        assert loaders[0].plan().stats()["earlier"] <= len(sizes)
-    found += rest(rule, sizes, state, end, **options)
+    loader = run(rule, sizes, **options)
+    before = [(ranks(rule, sizes, world, **options), stop) for world, stop in chain]
+    found = chained(loader.state_dict(), before, ranks(rule, sizes, end, **options), seen)
+    assert all(loaders[0].plan().stats()["earlier"] <= len(sizes) for loaders, _ in before)
+    whole = seen(loader)
     assert sorted(found) == sorted(whole)
     assert balance or found == whole
 
 
 @few
-@given(sizes=sized(samples=40), rule=rules, before=worlds, after=worlds, part=st.floats(0, 1), balance=st.booleans())
-def test_a_padded_remainder_loses_nothing_and_ranks_stay_equal(sizes, rule, before, after, part, balance):
+@given(sizes=sized(samples=40), rule=rules, before=worlds, after=worlds, stop=fractions, balance=st.booleans())
+def test_a_padded_remainder_loses_nothing_and_ranks_stay_equal(sizes, rule, before, after, stop, balance):
     planned(sizes, rule)
-    whole = Counter(cuts.held(batch) for batch in run(rule, sizes, balance=balance))
-    steps = int(part * len(run(rule, sizes, before, balance=balance)))
-    taken, state = started(rule, sizes, before, steps, balance=balance)
-    left = whole - Counter(taken)
-    found = Counter(rest(rule, sizes, state, after, balance=balance))
+    taken, state = advance(ranks(rule, sizes, before, balance=balance), stop, seen)
+    left = Counter(seen(run(rule, sizes, balance=balance))) - Counter(taken)
+    found = Counter(finish(ranks(rule, sizes, after, balance=balance), seen, state))
     assert not left - found
     assert found.total() % after == 0
     assert found.total() - left.total() < after
@@ -919,7 +861,7 @@ def test_the_stats_of_a_remainder_count_what_came_earlier(rule):
     batches = iter(loader)
     delivered = [next(batches) for _ in range(5)]
     resumed = run(rule, SPREAD, uneven="short")
-    resumed.load_state_dict(saved(loader))
+    resumed.load_state_dict(saved(loader.state_dict()))
     stats, whole = resumed.plan().stats(), loader.plan(0).stats()
     assert stats["batches"] == whole["batches"] - 5
     lengths = [numpy.diff(batch["cu_seqlens"]) if "cu_seqlens" in batch else batch["lengths"] for batch in delivered]
@@ -932,7 +874,7 @@ def test_the_stats_of_a_remainder_count_what_came_earlier(rule):
 
 
 def test_a_state_of_other_sizes_or_another_rule_is_refused():
-    state = saved(run(bl.TokenBudget(50), SPREAD))
+    state = saved(run(bl.TokenBudget(50), SPREAD).state_dict())
     changed = [*SPREAD[:-1], SPREAD[-1] + 1]
     for other in (run(bl.TokenBudget(50), changed), run(bl.TokenBudget(51), SPREAD), run(bl.Packing(50), SPREAD)):
         before = other.state_dict()
@@ -1059,7 +1001,7 @@ def test_a_remainder_says_where_samples_come(rule):
     batches = iter(loader)
     early = [next(batches)["index"].tolist() for _ in range(3)]
     resumed = run(rule, SMALL, 2, 1, uneven="short")
-    resumed.load_state_dict(saved(loader))
+    resumed.load_state_dict(saved(loader.state_dict()))
     plan = resumed.plan()
     travelled = pickle.loads(pickle.dumps(plan))
     assert travelled == plan

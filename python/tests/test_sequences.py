@@ -20,13 +20,12 @@ import torch
 from cuts import flat, rules, sized
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from oracle import few
 
 SHARED = ["bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"]
 FLOATS = ["float16", "float32", "float64", "complex64", "complex128"]
 FOREIGN = ["bfloat16", "float8_e4m3fn", "float8_e5m2"]
 INTEGERS = SHARED[1:]
-
-few = settings(max_examples=max(settings.default.max_examples // 3, 5))
 
 
 def numpy_type(name):

@@ -2,9 +2,6 @@
 
 import itertools
 import json
-import os
-import subprocess
-import sys
 import textwrap
 from collections import Counter
 from dataclasses import replace
@@ -13,16 +10,12 @@ import batchloom as bl
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from oracle import saved, worlds
-from streams import EXTRAS, SEPARATOR, SHUFFLES, Corpus, corpora, epochs, lists
+from oracle import advance, assert_resumes, chained, fractions, resume, worlds
+from streams import EXTRAS, SEPARATOR, SHUFFLES, Corpus, corpora, epochs, listed, lists
 
 # For laws whose one example takes many iterations.
 few = settings(max_examples=max(settings.default.max_examples // 2, 10))
 continuous = {"mode": "continuous", "shuffle": st.sampled_from([False, "documents"])}
-
-
-def loaders_of(corpus, world, **more):
-    return [corpus.loader(world, rank, **more) for rank in range(world)]
 
 
 def seen(batches):
@@ -39,7 +32,7 @@ def test_pieces_are_slices_of_the_stream(corpus, epoch, drop_last):
     stream = corpus.epoch(epoch)
     loader = corpus.loader(drop_last=drop_last)
     loader.set_epoch(epoch)
-    batches = [lists(batch) for batch in loader]
+    batches = listed(loader)
     plan = loader.plan(epoch)
     assert batches == [corpus.batch(stream, samples.tolist()) for samples in plan]
     assert len(batches) == len(loader)
@@ -49,7 +42,7 @@ def test_pieces_are_slices_of_the_stream(corpus, epoch, drop_last):
 @given(corpus=corpora(), world=st.integers(1, 5))
 def test_every_token_is_an_input_once_less_the_tail(corpus, world):
     stats, stream = corpus.dataset().stats(), corpus.epoch()
-    times = seen(epochs(loaders_of(corpus, world, uneven="short")))
+    times = seen(epochs(corpus.loaders(world, uneven="short")))
     between = times.pop(SEPARATOR, 0)
     assert set(times.values()) <= {1}
     assert times.total() + between == stats.inputs == stats.samples * corpus.seq_len
@@ -84,8 +77,8 @@ def test_separators_stand_between_documents_and_nowhere_else(corpus):
 @few
 @given(corpus=corpora(), threads=st.integers(1, 6), prefetch=st.integers(1, 4), world=worlds)
 def test_threads_and_blocks_change_nothing(corpus, threads, prefetch, world):
-    loaders = loaders_of(corpus, world, num_threads=threads, prefetch=prefetch)
-    assert epochs(loaders) == epochs(loaders_of(corpus, world, num_threads=1))
+    loaders = corpus.loaders(world, num_threads=threads, prefetch=prefetch)
+    assert epochs(loaders) == epochs(corpus.loaders(world, num_threads=1))
     assert len({loader.plan(0).fingerprint for loader in loaders}) == 1
     assert len({len(loader) for loader in loaders}) == 1
 
@@ -93,7 +86,7 @@ def test_threads_and_blocks_change_nothing(corpus, threads, prefetch, world):
 @few
 @given(corpus=corpora(), world=worlds, uneven=st.sampled_from(["pad", "short"]))
 def test_lengths_are_known_for_every_epoch(corpus, world, uneven):
-    for loader in loaders_of(corpus, world, uneven=uneven):
+    for loader in corpus.loaders(world, uneven=uneven):
         for epoch in range(3):
             expected = len(loader)
             assert len(loader.plan(epoch)) == expected == sum(1 for _ in loader)
@@ -105,22 +98,16 @@ def test_lengths_are_known_for_every_epoch(corpus, world, uneven):
 @few
 @given(corpus=corpora(), world=st.integers(1, 3))
 def test_resume_after_every_step(corpus, world):
-    whole = [[lists(batch) for batch in loader] for loader in loaders_of(corpus, world)]
-    for stop in range(len(whole[0]) + 1):
-        for rank, batches in enumerate(whole):
-            loader = corpus.loader(world, rank)
-            head = [lists(batch) for batch in itertools.islice(loader, stop)]
-            resumed = corpus.loader(world, rank)
-            resumed.load_state_dict(saved(loader.state_dict()))
-            assert resumed.state_dict() == loader.state_dict()
-            if stop < len(batches):
-                assert len(resumed) == len(batches) - stop
-                assert head + [lists(batch) for batch in resumed] == batches
-            # The epoch after a resume is whole, and new.
-            resumed.set_epoch(1)
-            other = corpus.loader(world, rank)
-            other.set_epoch(1)
-            assert epochs([resumed]) == epochs([other])
+    for rank in range(world):
+        first, other = (corpus.loader(world, rank) for _ in range(2))
+        other.set_epoch(1)
+        expected = [listed(first), listed(other)]
+        assert_resumes(corpus.loader(world, rank), lambda rank=rank: corpus.loader(world, rank), expected, listed)
+        # Nothing is left, and yet the epoch is not over: the next one is whole, and new, for whoever asks for it.
+        _, state = advance([corpus.loader(world, rank)], len(expected[0]), listed)
+        resumed = resume(corpus.loader(world, rank), state)
+        resumed.set_epoch(1)
+        assert listed(resumed) == expected[1]
 
 
 @few
@@ -129,11 +116,8 @@ def test_chains_of_resumes(corpus, stops):
     expected = epochs([loader := corpus.loader()]) + epochs([loader])
     found, state = [], None
     for stop in [*stops, None, None, None]:
-        loader = corpus.loader()
-        if state is not None:
-            loader.load_state_dict(state)
-        found += [lists(batch) for batch in itertools.islice(loader, stop)]
-        state = saved(loader.state_dict())
+        more, state = advance([corpus.loader()], stop, listed, state)
+        found += more
     assert found[: len(expected)] == expected[: len(found)]
     assert len(found) >= len(expected)
 
@@ -144,25 +128,15 @@ def test_chains_of_resumes(corpus, stops):
 @few
 @given(
     corpus=corpora(seq_len=st.integers(1, 6), batch_size=st.integers(1, 3)),
-    parts=st.lists(st.tuples(st.integers(1, 5), st.integers(0, 3)), min_size=1, max_size=3),
+    parts=st.lists(st.tuples(st.integers(1, 5), fractions), min_size=1, max_size=3),
     last=worlds,
 )
 def test_another_world_takes_what_was_left(corpus, parts, last):
     """For all orders, shuffled documents too: every piece comes once, from the stream of that epoch."""
-    stream, found, state = corpus.epoch(), [], None
-    for world, stop in [*parts, (last, None)]:
-        loaders = loaders_of(corpus, world, uneven="short")
-        for loader in loaders:
-            if state is not None:
-                loader.load_state_dict(saved(state))
-        if state is not None and loaders[0].state_dict()["epoch"] != 0:
-            break
-        common = min(map(len, loaders))
-        for loader in loaders:
-            found += [lists(batch) for batch in itertools.islice(loader, None if stop is None else min(stop, common))]
-        states = [loader.state_dict() for loader in loaders]
-        assert states[1:] == states[:-1]
-        state = states[0]
+    stream, loader = corpus.epoch(), corpus.loader(uneven="short")
+    before = ((corpus.loaders(world, uneven="short"), stop) for world, stop in parts)
+    found = chained(loader.state_dict(), before, corpus.loaders(last, uneven="short"), listed)
+    assert found == listed(loader)
     rows = [row for batch in found for row in zip(*batch, strict=True)]
     expected = [corpus.piece(stream, k * corpus.seq_len) for k in range(corpus.pieces())]
     assert sorted(rows) == sorted(expected)
@@ -202,7 +176,7 @@ def test_rows_go_on_in_every_rank(corpus, world, epoch):
             corpus.loader(world)
         return
     stream, before, inputs = corpus.epoch(epoch), [None] * world, []
-    loaders = loaders_of(corpus, world)
+    loaders = corpus.loaders(world)
     for rank, loader in enumerate(loaders):
         loader.set_epoch(epoch)
         for step, batch in enumerate(loader):
@@ -227,14 +201,11 @@ def test_rows_go_on_after_every_resume(corpus, world):
     rows = corpus.batch_size * world
     assume(corpus.pieces(rows))
     for rank in range(world):
-        whole = epochs([corpus.loader(world, rank)])
         state = None
-        for batch in whole:  # resumed after each batch
+        for batch in listed(corpus.loader(world, rank)):  # resumed after each batch
             loader = corpus.loader(world, rank)
-            if state is not None:
-                loader.load_state_dict(state)
-            assert lists(next(iter(loader))) == batch
-            state = saved(loader.state_dict())
+            found, state = advance([loader], 1, listed, state)
+            assert found == [batch]
         assert loader.plan().epoch == 1
 
 
@@ -349,25 +320,10 @@ RANK = """
 """
 
 
-def run_ranks(world, *arguments):
-    processes = []
-    for rank in range(world):
-        environment = os.environ | {"RANK": str(rank), "WORLD_SIZE": str(world)}
-        code = textwrap.dedent(DATASET) + textwrap.dedent(RANK)
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        processes.append(subprocess.Popen([sys.executable, "-c", code, *map(str, arguments)], env=environment, **pipes))
-    try:
-        outputs = [process.communicate(timeout=60) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert [process.returncode for process in processes] == [0] * world, outputs
-    return [json.loads(out) for out, _ in outputs]
-
-
-def test_processes_stop_in_mid_epoch_and_another_goes_on(tmp_path):
+def test_processes_stop_in_mid_epoch_and_another_goes_on(ranks, tmp_path):
     """With one rank instead of two where pieces are of shuffled documents; as two, one by one, where rows go on."""
-    first = run_ranks(2, tmp_path / "first", 7, json.dumps({"chunk": None, "continuous": None}))
+    code = textwrap.dedent(DATASET) + textwrap.dedent(RANK)
+    first = ranks(code, 2, tmp_path / "first", 7, json.dumps({"chunk": None, "continuous": None}))
     names = {}
     exec(textwrap.dedent(DATASET), names)
     for mode, world, most in (("chunk", 1, 16), ("continuous", 2, 16 * (2 * 4 + 1))):

@@ -11,20 +11,12 @@ import batchloom as bl
 import numpy
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
-from oracle import saved
+from oracle import assert_resumes, chained, few, fractions, part
 from series import MODES, Slid, modes, seen, slid
 
-# For laws whose one example takes many iterations.
-few = settings(max_examples=max(settings.default.max_examples // 3, 5))
-fractions = st.floats(0, 1)
 worlds = st.integers(1, 4)
-
-
-def part(fraction, count):
-    """A number from 0 to ``count``, both included."""
-    return min(int(fraction * (count + 1)), count)
 
 
 @given(run=slid(), world=worlds)
@@ -54,27 +46,10 @@ def test_every_window_comes_once(run, world):
 @given(run=slid(most=30), world=worlds, other=modes())
 def test_resume_at_every_step_in_any_mode(run, world, other):
     assume(run.steps(0, world))
-    rank, loader = world - 1, run.loader(world, world - 1)
-    expected = [batch for epoch in range(2) for batch in run.seen(epoch, world, rank)]
-    states, taken = [(loader.state_dict(), 0)], 0
-    for _ in range(2):
-        batches = iter(loader)
-        states.append((loader.state_dict(), taken))
-        for _ in batches:
-            taken += 1
-            states.append((loader.state_dict(), taken))
-        states.append((loader.state_dict(), taken))
-    assert taken == len(expected)
+    rank = world - 1
     resumed = replace(run, mode=other, seed=run.seed // 2).loader(world, rank)
-    for state, taken in states:
-        resumed.load_state_dict(saved(state))
-        assert resumed.state_dict() == state
-        received = []
-        while resumed.plan().epoch < 2:
-            length = len(resumed)
-            received += (batches := seen(resumed))
-            assert len(batches) == length
-        assert received == expected[taken:]
+    expected = [run.seen(epoch, world, rank) for epoch in range(2)]
+    assert_resumes(run.loader(world, rank), lambda: resumed, expected, seen)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -95,22 +70,8 @@ def test_states_of_all_modes_are_the_same(mode, shuffle):
     end=worlds,
 )
 def test_any_chain_of_worlds_and_modes_delivers_each_batch_once(run, chain, end):
-    state, received = run.loader().state_dict(), []
-    for world, stop, mode in chain:
-        loaders = [run.over(mode).loader(world, rank) for rank in range(world)]
-        for loader in loaders:
-            loader.load_state_dict(saved(state))
-        steps, iterators = part(stop, min(map(len, loaders))), [iter(loader) for loader in loaders]
-        for _ in range(steps):
-            received += seen(next(batches) for batches in iterators)
-        states = [loader.state_dict() for loader in loaders]
-        assert all(other == states[0] for other in states)
-        state = states[0]
-    for rank in range(end):
-        loader = run.loader(end, rank)
-        loader.load_state_dict(state)
-        received += seen(loader)
-    assert sorted(received) == sorted(run.batches(0))
+    before = ((run.over(mode).loaders(world), stop) for world, stop, mode in chain)
+    assert chained(run.loader().state_dict(), before, run.loaders(end), seen) == run.batches(0)
 
 
 @few

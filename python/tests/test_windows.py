@@ -10,13 +10,10 @@ import numpy
 import pytest
 import series
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
-from oracle import runs, worlds
+from oracle import few, runs, worlds
 from series import Shape, equal, loader_of, modes, shapes
-
-# For laws whose one example takes many iterations.
-few = settings(max_examples=max(settings.default.max_examples // 3, 5))
 
 
 def windows_of(dataset, shape, within=None):

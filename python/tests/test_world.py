@@ -1,11 +1,5 @@
 """Which rank of which world: as given, as torch.distributed says, or as the environment says."""
 
-import json
-import os
-import subprocess
-import sys
-import textwrap
-
 import batchloom as bl
 import numpy
 import pytest
@@ -110,20 +104,8 @@ WORKER = """
 
 
 @pytest.mark.parametrize("mode", ["environment", "gloo"])
-def test_two_processes(tmp_path, mode):
-    processes = []
-    for rank in range(2):
-        environment = os.environ | {"RANK": str(rank), "WORLD_SIZE": "2"}
-        command = [sys.executable, "-c", textwrap.dedent(WORKER), mode, str(tmp_path / "rendezvous")]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        processes.append(subprocess.Popen(command, env=environment, **pipes))
-    try:
-        outputs = [process.communicate(timeout=60) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert [process.returncode for process in processes] == [0, 0], outputs
-    first, second = (json.loads(out) for out, _ in outputs)
+def test_two_processes(ranks, tmp_path, mode):
+    first, second = ranks(WORKER, 2, mode, tmp_path / "rendezvous")
     assert (first["place"], second["place"]) == ([0, 2], [1, 2])
     assert first["length"] == second["length"] == 7
     assert first["states"] == second["states"]
