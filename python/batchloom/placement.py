@@ -8,7 +8,7 @@ from typing import Any
 
 from batchloom import exchange
 from batchloom.arguments import whole
-from batchloom.errors import ArgumentError, DeviceError
+from batchloom.errors import ArgumentError, DeviceError, Error
 
 _log = logging.getLogger("batchloom")
 
@@ -114,7 +114,8 @@ class Wish:
             anywhere: Whether the engine may form batches on the CPU where torch cannot make them.
 
         Raises:
-            ArgumentError: The data is to be resident and does not fit, or is to be so on the CPU and not of torch.
+            ArgumentError: The data is to be resident and exceeds ``memory_limit``, or is not of torch on the CPU.
+            DeviceError: The data is to be resident, and the device has too little memory.
         """
         device = self.on_device()
         if device is None:
@@ -144,16 +145,19 @@ class Wish:
         if self.needed <= limit:
             return "resident", f"its {self.needed} bytes fit into {limit}, {what}"
         if self.resident is True:
-            raise too_large(self.needed, limit, what)
+            raise self.too_large(self.needed, limit)
         return "streamed", f"its {self.needed} bytes do not fit into {limit}, {what}"
 
-
-def too_large(needed: int, limit: int, what: str) -> ArgumentError:
-    """Return the error for data that is to be resident and does not fit."""
-    return ArgumentError(
-        f"resident is True, and the data takes {needed} bytes, but {what} is {limit}; expected resident=False, which "
-        'copies blocks as they are needed, or resident="auto"'
-    )
+    def too_large(self, needed: int, limit: int) -> Error:
+        """Return the error for data that is to be resident and does not fit."""
+        instead = 'expected resident=False, which copies blocks as they are needed, or resident="auto"'
+        if self.memory_limit is not None:
+            return ArgumentError(
+                f"resident is True, and the data takes {needed} bytes of a memory_limit of {limit}; {instead}"
+            )
+        return DeviceError(
+            f"resident is True, and the data takes {needed} bytes, but {limit} are free on {self.device}; {instead}"
+        )
 
 
 def _there(fields: tuple[exchange.Field, ...]) -> Any:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from batchloom import _native, exchange
 from batchloom.cut import FixedSize, Rule
 from batchloom.errors import ArgumentError
-from batchloom.placement import Placement, Wish, too_large
+from batchloom.placement import Placement, Wish
 from batchloom.tokens import TokenDataset
 from batchloom.windows import WindowDataset
 
@@ -157,7 +157,7 @@ class Views:
         if limit is None or series <= limit:
             return 0 if wish.resident is False else None
         if wish.resident is True:
-            raise too_large(series, limit, "memory_limit" if wish.memory_limit is not None else "the free memory")
+            raise wish.too_large(series, limit)
         if 2 * batch > limit:
             # Views on the rows before are still held while the next ones come.
             raise ArgumentError(
