@@ -6,6 +6,7 @@
     reason = "a test's values are small, and a panic is how it fails"
 )]
 
+mod addresses;
 mod batches;
 mod determinism;
 mod direction;

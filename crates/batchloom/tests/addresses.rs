@@ -1,0 +1,344 @@
+//! Blocks of addresses against blocks of bytes: what a device that follows the addresses finds is what the engine would
+//! have formed, for every kind of dataset (L1, L2, L8, L9), though nothing of the data is read. And blocks in memory that
+//! someone else allocates (L11).
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use batchloom::cut::{FixedSize, LengthBuckets, Overflow, Packing, Rule};
+use batchloom::dataset::{
+    Dataset, GroupLayout, Groups, Longer, Sequences, TokenExtras, TokenMode, WindowShape,
+};
+use batchloom::loader::{Block, LoaderBuilder, PadSide, Polled};
+use batchloom::{
+    DType, Error, GroupDataset, Loader, SequenceDataset, Tensor, TensorDataset, TokenDataset, WindowDataset,
+};
+use proptest::prelude::*;
+
+/// An array whose values are its row numbers, here or elsewhere.
+fn rows(count: usize, here: bool) -> Tensor {
+    match here {
+        true => Tensor::from_vec((0..count as i64).collect(), &[count]).unwrap(),
+        false => Tensor::elsewhere(DType::I64, &[count]).unwrap(),
+    }
+}
+
+fn numbers(tensor: &Tensor) -> Vec<i64> {
+    match tensor.dtype() {
+        DType::I32 => tensor.as_slice::<i32>().unwrap().iter().map(|&number| number.into()).collect(),
+        _ => tensor.as_slice::<i64>().unwrap().to_vec(),
+    }
+}
+
+/// The table of a block, member by member, and its picks.
+fn table(block: &Block) -> (Vec<Vec<i64>>, Vec<i64>) {
+    let (table, picks) = block.addresses().unwrap();
+    let (lines, members) = (table.shape()[0], table.shape()[1]);
+    let all = numbers(table);
+    let member = |member: usize| (0..lines).map(|line| all[line * members + member]).collect();
+    ((0..members).map(member).collect(), numbers(picks))
+}
+
+/// One batch of addresses: its members, the shape of its elements, and where its first element is among the block's.
+struct Addressed {
+    members: Vec<Vec<i64>>,
+    space: Vec<usize>,
+    first: usize,
+    picks: Arc<Vec<i64>>,
+}
+
+/// The batches of all blocks; `members` says how many members a batch of so many samples has.
+fn addressed(blocks: batchloom::loader::Blocks, members: impl Fn(usize) -> usize) -> Vec<Addressed> {
+    let mut batches = Vec::new();
+    for block in blocks {
+        let block = block.unwrap();
+        let (all, picks) = table(&block);
+        let (mut all, picks, mut first) = (all.into_iter(), Arc::new(picks), 0);
+        for run in block.runs() {
+            for _ in 0..run.len() {
+                let members = all.by_ref().take(members(run.samples())).collect();
+                let (space, picks) = (run.space().to_vec(), Arc::clone(&picks));
+                batches.push(Addressed { members, first, picks, space: space.clone() });
+                first += space.iter().product::<usize>();
+            }
+        }
+        assert_eq!(all.next(), None);
+    }
+    batches
+}
+
+/// The values of one field of all batches, formed by the engine.
+fn formed(loader: &Loader, field: &str) -> Vec<Vec<i64>> {
+    let values = |batch: batchloom::Result<batchloom::loader::Batch>| {
+        batch.unwrap().field(field).unwrap().as_slice::<i64>().unwrap().to_vec()
+    };
+    loader.iter().unwrap().map(values).collect()
+}
+
+fn pair(
+    dataset: impl Fn(bool) -> Dataset,
+    options: impl Fn(LoaderBuilder) -> LoaderBuilder,
+) -> (Loader, Loader) {
+    let build = |here: bool| options(Loader::builder(dataset(here)).addresses(!here)).build().unwrap();
+    (build(true), build(false))
+}
+
+proptest! {
+    #[test]
+    fn rows_are_the_samples(samples in 1_usize..3000, batch_size in 1_u64..70, shuffle in any::<bool>(),
+                            rank in 0_u32..3, bytes in 1_usize..40_000, stop in 0_usize..5) {
+        let (here, there) = pair(
+            |here| TensorDataset::new([("x", rows(samples, here))]).unwrap().into(),
+            |builder| builder.batch_size(batch_size).shuffle(shuffle).rank(rank, 3).block_bytes(bytes),
+        );
+        for round in 0..3 {
+            let batches = addressed(there.blocks().unwrap(), |samples| samples);
+            let batches: Vec<Vec<i64>> = batches.into_iter().map(|batch| batch.members.concat()).collect();
+            prop_assert_eq!(batches, formed(&here, "x"));
+            if round == 1 {
+                let mut begun = here.iter().unwrap();
+                begun.by_ref().take(stop).for_each(drop);
+                here.load(&here.state()).unwrap();
+                there.load(&here.state()).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn ragged_members_say_where_elements_are(
+        lengths in prop::collection::vec(0_usize..12, 1..80), kind in 0..4, multiple_of in 1_u32..5, left in any::<bool>(),
+        bytes in 1_usize..3000,
+    ) {
+        let total = lengths.iter().sum::<usize>();
+        let mut offsets = vec![0_i64];
+        lengths.iter().for_each(|&length| offsets.push(offsets[offsets.len() - 1] + length as i64));
+        let dataset = |here: bool| {
+            let sequences = Sequences::new("x", rows(total, here), &offsets).unwrap();
+            SequenceDataset::new().variable("x", sequences).build().unwrap().into()
+        };
+        let rule: Rule = match kind {
+            0 => FixedSize::new(3).unwrap().into(),
+            1 => LengthBuckets::new(4).unwrap().multiple_of(multiple_of).unwrap().into(),
+            2 => Packing::new(20).unwrap().into(),
+            _ => Packing::new(7).unwrap().overflow(Overflow::Split).into(),
+        };
+        let packs = kind > 1;
+        let side = if left { PadSide::Left } else { PadSide::Right };
+        let (here, there) = pair(dataset, |builder| {
+            let padding = (-1_i64).to_ne_bytes();
+            builder.rule(rule.clone()).shuffle(true).pad_side(side).pad_value("x", &padding).block_bytes(bytes)
+        });
+        let batches = addressed(there.blocks().unwrap(), |samples| samples + usize::from(packs));
+        let found: Vec<Vec<i64>> = batches.iter().map(|batch| follow(batch, packs, left)).collect();
+        prop_assert_eq!(found, formed(&here, "x"));
+    }
+
+    #[test]
+    fn windows_begin_with_rows(lengths in prop::collection::vec(1_usize..30, 1..6), input_len in 1_usize..8,
+                               horizon in 1_usize..4, stride in 1_usize..3) {
+        let mut offsets = vec![0];
+        lengths.iter().for_each(|&length| offsets.push(offsets[offsets.len() - 1] + length));
+        let total = offsets[offsets.len() - 1];
+        let dataset = |here| {
+            let shape = WindowShape { horizon, stride, ..WindowShape::new(input_len) };
+            let windows = WindowDataset::new(&offsets, shape).unwrap();
+            windows.input("x", rows(total, here)).unwrap().into()
+        };
+        let (here, there) = pair(dataset, |builder| builder.batch_size(4).shuffle(true));
+        let batches = addressed(there.blocks().unwrap(), |samples| samples);
+        let window = |member: &Vec<i64>| {
+            let (row, missing) = (member[0], member[1]);
+            let step = move |step: i64| if step < missing { 0 } else { row - missing + step };
+            (0..input_len as i64).map(step).collect::<Vec<_>>()
+        };
+        let found: Vec<Vec<i64>> = batches.iter().map(|batch| batch.members.iter().flat_map(window).collect()).collect();
+        prop_assert_eq!(found, formed(&here, "x"));
+    }
+
+    #[test]
+    fn picks_thin_groups_out(ids in prop::collection::vec(0_i64..9, 1..120), padded in any::<bool>(), most in 1_u32..6,
+                             left in any::<bool>()) {
+        let groups = Groups::of(&ids).unwrap();
+        let order: Option<Vec<u64>> = groups.order().map(<[u64]>::to_vec);
+        let dataset = |here| {
+            let layout = if padded { GroupLayout::Padded } else { GroupLayout::Concatenated };
+            let dataset = GroupDataset::new(groups.clone()).rows("x", rows(ids.len(), here)).unwrap();
+            dataset.layout(layout).max_rows(most, Longer::Subsample).build().unwrap().into()
+        };
+        let side = if left { PadSide::Left } else { PadSide::Right };
+        let (here, there) = pair(dataset, |builder| {
+            builder.batch_size(2).shuffle(true).pad_side(side).pad_value("x", &(-1_i64).to_ne_bytes())
+        });
+        let batches = addressed(there.blocks().unwrap(), |samples| samples + usize::from(!padded));
+        let row = |&place: &i64| match (&order, usize::try_from(place)) {
+            (Some(order), Ok(place)) => order[place] as i64,
+            _ => place,
+        };
+        let found = batches.iter().map(|batch| follow(batch, !padded, left).iter().map(row).collect());
+        prop_assert_eq!(found.collect::<Vec<Vec<i64>>>(), formed(&here, "x"));
+    }
+
+    #[test]
+    fn passages_make_up_pieces(lengths in prop::collection::vec(0_usize..9, 3..40), seq_len in 1_usize..7,
+                               separated in any::<bool>(), extras in any::<bool>(), shuffle in any::<bool>(),
+                               continuous in any::<bool>()) {
+        let mut offsets = vec![0_i64];
+        lengths.iter().for_each(|&length| offsets.push(offsets[offsets.len() - 1] + length as i64));
+        let total = offsets[offsets.len() - 1] as usize;
+        prop_assume!(total > 4 * seq_len);
+        let offsets = Tensor::from_vec(offsets.clone(), &[offsets.len()]).unwrap();
+        let dataset = |here| {
+            let dataset = TokenDataset::new(rows(total, here), seq_len).unwrap().documents(&offsets).unwrap();
+            let dataset = if separated { dataset.separator(-1) } else { dataset };
+            let mode = if continuous { TokenMode::Continuous } else { TokenMode::Chunk };
+            let every = TokenExtras { position_ids: extras, segment_ids: extras, resets: extras };
+            dataset.mode(mode).extras(every).into()
+        };
+        let (here, there) = pair(dataset, |builder| {
+            builder.batch_size(2).shuffle(shuffle && !continuous).shuffle_documents(shuffle)
+        });
+        let blocks: Vec<Block> = there.blocks().unwrap().map(Result::unwrap).collect();
+        let (inputs, positions) = passages(&blocks, seq_len);
+        prop_assert_eq!(inputs, formed(&here, "input_ids").concat());
+        if extras {
+            here.set_epoch(0);
+            prop_assert_eq!(positions, formed(&here, "position_ids").concat());
+        }
+    }
+}
+
+/// Follows the addresses of a batch: the row of each element, -1 for padding.
+fn follow(batch: &Addressed, packs: bool, left: bool) -> Vec<i64> {
+    let mut found = vec![-1; batch.space.iter().product()];
+    let members = if packs { &batch.members[1..] } else { &batch.members };
+    let mut end = 0;
+    for (number, member) in members.iter().enumerate() {
+        let (element, count, taken, most, start) = (member[1], member[2], member[5], member[6], member[7]);
+        assert_eq!(member[4], number as i64);
+        assert_eq!(count, if packs { taken } else { most });
+        end += taken;
+        assert!(!packs || member[3] == end, "where it ends in its batch");
+        let slot = element as usize - batch.first;
+        let before = if left && !packs { most - taken } else { 0 } as usize;
+        for step in 0..taken as usize {
+            let picked =
+                if batch.picks.is_empty() { step as i64 } else { batch.picks[element as usize + step] };
+            found[slot + before + step] = start + picked;
+        }
+    }
+    found
+}
+
+/// Inputs and positions of all pieces, from passages.
+fn passages(blocks: &[Block], seq_len: usize) -> (Vec<i64>, Vec<i64>) {
+    let (mut inputs, mut positions) = (Vec::new(), Vec::new());
+    for block in blocks {
+        let (mut tokens, mut places) = (Vec::new(), Vec::new());
+        for passage in table(block).0 {
+            assert_eq!(passage[1], tokens.len() as i64);
+            let row = |step| if passage[0] < 0 { -1 } else { passage[0] + step };
+            tokens.extend((0..passage[2]).map(row));
+            places.extend((0..passage[2]).map(|step| passage[3] + step));
+        }
+        tokens.chunks(seq_len + 1).for_each(|piece| inputs.extend(&piece[..seq_len]));
+        places.chunks(seq_len + 1).for_each(|piece| positions.extend(&piece[..seq_len]));
+    }
+    (inputs, positions)
+}
+
+#[test]
+fn numbers_that_need_64_bits_have_them() {
+    for (samples, dtype) in [(1_usize << 31, DType::I64), (1 << 20, DType::I32)] {
+        let dataset = TensorDataset::new([("x", rows(samples, false))]).unwrap();
+        let loader = Loader::builder(dataset).addresses(true).shuffle(true).build().unwrap();
+        let block = loader.blocks().unwrap().next().unwrap().unwrap();
+        assert_eq!(block.addresses().unwrap().0.dtype(), dtype);
+        let expected = loader.plan(0).indices(0, 0).unwrap();
+        let found: Vec<u64> = numbers(block.addresses().unwrap().0).iter().map(|&row| row as u64).collect();
+        assert_eq!(found[..64], expected);
+    }
+}
+
+#[test]
+fn what_is_elsewhere_is_not_read() {
+    let dataset = TensorDataset::new([("x", rows(10, false))]).unwrap();
+    let refused = Loader::builder(dataset).build().unwrap_err();
+    assert!(matches!(&refused, Error::Elsewhere { field } if field == "x"), "{refused}");
+}
+
+#[test]
+fn memory_that_others_allocate_is_used_again() {
+    let (allocated, sizes) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
+    let (count, seen) = (Arc::clone(&allocated), Arc::clone(&sizes));
+    let lengths: Vec<usize> = (0..500).map(|sample| sample * 7 % 60).collect();
+    let total = lengths.iter().sum();
+    let mut offsets = vec![0_i64];
+    lengths.iter().for_each(|&length| offsets.push(offsets[offsets.len() - 1] + length as i64));
+    let sequences = Sequences::new("x", rows(total, true), &offsets).unwrap();
+    let dataset = SequenceDataset::new().variable("x", sequences).build().unwrap();
+    let loader = Loader::builder(dataset)
+        .batch_size(8)
+        .shuffle(true)
+        .block_bytes(5000)
+        .poison(true)
+        .memory(6000, move |bytes| {
+            count.fetch_add(1, Ordering::SeqCst);
+            seen.lock().unwrap().push(bytes);
+            Ok(vec![0_u8; bytes])
+        })
+        .build()
+        .unwrap();
+    for _ in 0..50 {
+        for batch in &loader {
+            let batch = batch.unwrap();
+            let x = batch.field("x").unwrap().as_slice::<i64>().unwrap();
+            let lengths = batch.field("lengths").unwrap().as_slice::<i64>().unwrap();
+            let index = batch.field("index").unwrap().as_slice::<i64>().unwrap();
+            for ((slot, &length), &sample) in x.chunks(x.len() / index.len()).zip(lengths).zip(index) {
+                let first = offsets[sample as usize];
+                assert!(slot.iter().take(length as usize).copied().eq(first..first + length));
+            }
+        }
+    }
+    let sizes = sizes.lock().unwrap();
+    assert!(sizes.iter().all(|size| size.is_power_of_two() && *size >= 6000), "{sizes:?}");
+    assert!(sizes.len() < 20, "{sizes:?}");
+}
+
+#[test]
+fn memory_that_is_not_there_is_an_error() {
+    let loader = |allocate: fn(usize) -> batchloom::Result<Vec<u8>>| {
+        let dataset = TensorDataset::new([("x", rows(100, true))]).unwrap();
+        Loader::builder(dataset).memory(64, allocate).build().unwrap()
+    };
+    let failed = loader(|bytes| Err(Error::Memory { bytes, reason: "none is left".to_owned() }));
+    let error = failed.iter().unwrap().next().unwrap().unwrap_err();
+    assert!(error.to_string().contains("none is left"), "{error}");
+    let short = loader(|bytes| Ok(vec![0; bytes - 1]));
+    let error = short.iter().unwrap().next().unwrap().unwrap_err();
+    assert!(matches!(error, Error::Memory { bytes: 1024, .. }), "{error}");
+}
+
+/// A look at the next block takes it if it is ready, and never ends the epoch.
+#[test]
+fn looking_ahead_ends_nothing() {
+    let dataset = TensorDataset::new([("x", rows(100, true))]).unwrap();
+    let loader = Loader::builder(dataset).batch_size(10).block_bytes(640).num_threads(2).build().unwrap();
+    let mut blocks = loader.blocks().unwrap();
+    let mut batches = 0;
+    while batches < 10 {
+        let block = match blocks.ahead() {
+            Some(block) => block,
+            None => match blocks.poll(Duration::from_secs(10)).unwrap() {
+                Polled::Block(block) => block,
+                other => panic!("{other:?} after {batches} batches"),
+            },
+        };
+        batches += block.batches().inspect(|_| blocks.advance()).count();
+    }
+    assert!(blocks.ahead().is_none());
+    assert_eq!((loader.state().epoch, loader.state().batches), (0, 10));
+    assert!(matches!(blocks.poll(Duration::from_secs(10)).unwrap(), Polled::End));
+    assert_eq!((loader.state().epoch, loader.state().batches), (1, 0));
+}
