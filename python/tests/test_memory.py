@@ -86,7 +86,7 @@ def test_loaders_come_and_go(script):
     print(resident() - early)
 """
     )
-    assert int(grown) < 8 << 20
+    assert int(grown) < 16 << 20
 
 
 def test_an_exception_in_each_epoch_leaves_nothing(script):
