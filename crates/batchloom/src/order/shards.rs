@@ -58,8 +58,11 @@ impl Shards {
         assert!(shard_size > 0, "a shard of no samples");
         let count = samples / shard_size;
         let full = Permutation::new(count, &Key::new(seed, epoch, Purpose::Shards));
-        let places = Permutation::new(count + 1, &Key::new(seed, epoch, Purpose::ShortShard));
-        Self { samples, shard_size, seed, epoch, full, before: places.get(0) }
+        let before = match samples % shard_size {
+            0 => 0,
+            _ => Permutation::new(count + 1, &Key::new(seed, epoch, Purpose::ShortShard)).get(0),
+        };
+        Self { samples, shard_size, seed, epoch, full, before }
     }
 
     /// The number of samples.
