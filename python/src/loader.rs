@@ -52,7 +52,7 @@ impl Loader {
     #[pyo3(signature = (
         dataset, rule, *, shuffle, drop_last, seed, uneven, balance, largest_first, rank, world, pad_values, pad_side,
         labels, num_threads, prefetch, block_bytes=None, poison=false,
-        shuffle_documents=false
+        shuffle_documents=false, shard_size=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
     fn new(
@@ -75,6 +75,7 @@ impl Loader {
         block_bytes: Option<usize>,
         poison: bool,
         shuffle_documents: bool,
+        shard_size: Option<u64>,
     ) -> PyResult<Self> {
         let mut builder = batchloom::Loader::builder(dataset.0.clone())
             .rule(rule.0.clone())
@@ -85,6 +86,7 @@ impl Loader {
             .uneven(parse(uneven)?)
             .balance(balance)
             .largest_first(largest_first)
+            .shard_size(shard_size)
             .rank(rank, world)
             .pad_side(parse(pad_side)?)
             .prefetch(prefetch)
