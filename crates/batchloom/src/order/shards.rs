@@ -15,7 +15,7 @@ use super::{Key, Permutation, Purpose};
 /// The order of `[0, samples)` that goes shard by shard.
 ///
 /// Takes about 300 bytes whatever the number of samples and of shards. Each shard has a permutation of its own, made
-/// when it is asked for: some 200 nanoseconds for each shard that a call touches, besides those of [`Permutation`].
+/// when it is asked for: some 100 nanoseconds for each shard that a call touches, besides those of [`Permutation`].
 ///
 /// ```
 /// use batchloom::order::Shards;
