@@ -53,6 +53,10 @@ class DataLoader:
         shuffle: Whether each epoch has a random order of its own. ``"runs"`` keeps neighbours together: batches are
             runs of samples as stored, and come in random order (with ``FixedSize``). For streams of tokens,
             ``"documents"`` and ``"chunks"`` shuffle one of both.
+        shard_size: Samples are shuffled within shards of so many neighbours, and shards among each other: for data that
+            is larger than the memory of a device, or read from disk. One shard at a time then holds all that batches
+            need. A multiple of the batch size, where there is one; a pool of other rules ends where its shard ends.
+            ``None``: everything is shuffled at once.
         drop_last: Whether to leave out what does not fill a batch and a step.
         seed: What the random orders depend on, besides the epoch.
         uneven: What happens to batches that do not fill the last step, where none is dropped: ``"pad"`` repeats
@@ -94,6 +98,7 @@ class DataLoader:
         *,
         batching: Rule | None = None,
         shuffle: bool | str = False,
+        shard_size: int | None = None,
         drop_last: bool = False,
         seed: int = 0,
         uneven: str = "pad",
@@ -161,6 +166,7 @@ class DataLoader:
             labels=labels,
             num_threads=_threads(num_threads),
             prefetch=whole("prefetch", prefetch, least=1, most=MOST),
+            shard_size=None if shard_size is None else whole("shard_size", shard_size, least=1),
             poison=bool(os.environ.get("BATCHLOOM_POISON")),
             **_blocks(self._placement, lane),
             addresses=wish.is_there or self._placement.mode == "resident",

@@ -63,6 +63,10 @@ class Plan:
             ``[samples, dimensions]`` where samples vary in several.
         shuffle: Whether each epoch has a random order of its own. ``"runs"`` keeps neighbours together: batches are
             runs of samples as stored, and come in random order (with ``FixedSize``).
+        shard_size: Samples are shuffled within shards of so many neighbours, and shards among each other: for data that
+            is larger than the memory of a device, or read from disk. One shard at a time then holds all that batches
+            need. A multiple of the batch size, where there is one; a pool of other rules ends where its shard ends.
+            ``None``: everything is shuffled at once.
         drop_last: Whether to leave out what does not fill a batch and a step.
         seed: What the random orders depend on, besides the epoch.
         uneven: What happens to batches that do not fill the last step, where none is dropped: ``"pad"`` repeats
@@ -89,6 +93,7 @@ class Plan:
         batching: Rule | None = None,
         sizes: Any = None,
         shuffle: bool | str = False,
+        shard_size: int | None = None,
         drop_last: bool = False,
         seed: int = 0,
         uneven: str = "pad",
@@ -117,6 +122,7 @@ class Plan:
             epoch=whole("epoch", epoch),
             rank=whole("rank", rank, most=U32),
             world=whole("world", world, most=U32),
+            shard_size=None if shard_size is None else whole("shard_size", shard_size, least=1),
         )
 
     @classmethod
@@ -156,6 +162,21 @@ class Plan:
         index = _within(step, self._native.steps())
         samples, tokens, batches = self._native.step(index)
         return Step(index, samples, tokens, tuple(_array(batch) for batch in batches))
+
+    def shard(self, step: SupportsIndex) -> range | None:
+        """Return the shard of this rank's batch at ``step``: samples as stored, all of the batch's among them.
+
+        Shards hold ``shard_size`` samples, but the one that comes last may hold fewer, and is another stretch in each
+        epoch. (Where nothing is shuffled, it is the last as stored. With ``shuffle="runs"`` the shard of the short run
+        has fewer too.)
+
+        ``None`` where the plan has no ``shard_size``.
+
+        Raises:
+            RangeError: There is no such step.
+        """
+        shard = self._native.shard(_within(step, len(self)))
+        return None if shard is None else range(*shard)
 
     def where(self, sample: SupportsIndex) -> list[Place]:
         """Return where ``sample`` comes.
@@ -198,8 +219,8 @@ class Plan:
         """A name for what stays the same over all epochs and worlds of a run, as 32 hexadecimal digits.
 
         Depends on the number of samples and their sizes, the rule, shuffle, seed, ``drop_last``, ``uneven``,
-        ``balance``, ``largest_first`` and the version of the order. A state can only be loaded where the fingerprint is
-        the same.
+        ``balance``, ``largest_first``, ``shard_size`` and the version of the order. A state can only be loaded where
+        the fingerprint is the same.
         """
         return self._native.fingerprint
 
@@ -234,6 +255,11 @@ class Plan:
         """Whether the order is random: ``True``, ``False``, or ``"runs"`` where batches of neighbours are shuffled."""
         shuffle = self._native.shuffle
         return shuffle if shuffle == RUNS else shuffle == "samples"
+
+    @property
+    def shard_size(self) -> int | None:
+        """Samples in a shard, where the order goes shard by shard."""
+        return self._native.shard_size
 
     @property
     def drop_last(self) -> bool:
@@ -279,6 +305,7 @@ class Plan:
             "world": native.world,
             "concatenated": native.concatenated,
             "content": native.content,
+            "shard_size": native.shard_size,
         }
         return native.samples, self._batching, options, native.state(0)
 

@@ -54,7 +54,7 @@ impl Loader {
     #[pyo3(signature = (
         dataset, rule, *, shuffle, drop_last, seed, uneven, balance, largest_first, rank, world, pad_values, pad_side,
         labels, num_threads, prefetch, block_bytes=None, poison=false, shuffle_documents=false, addresses=false,
-        memory=None
+        memory=None, shard_size=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
     fn new(
@@ -79,6 +79,7 @@ impl Loader {
         shuffle_documents: bool,
         addresses: bool,
         memory: Option<(usize, Py<PyAny>)>,
+        shard_size: Option<u64>,
     ) -> PyResult<Self> {
         let mut builder = batchloom::Loader::builder(dataset.0.clone())
             .rule(rule.0.clone())
@@ -89,6 +90,7 @@ impl Loader {
             .uneven(parse(uneven)?)
             .balance(balance)
             .largest_first(largest_first)
+            .shard_size(shard_size)
             .rank(rank, world)
             .pad_side(parse(pad_side)?)
             .prefetch(prefetch)

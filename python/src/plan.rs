@@ -24,7 +24,7 @@ impl Plan {
     #[new]
     #[pyo3(signature = (
         samples, rule, sizes, *, shuffle, drop_last, seed, uneven, balance, largest_first, epoch, rank, world,
-        concatenated=false, content=None
+        concatenated=false, content=None, shard_size=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
     fn new(
@@ -43,6 +43,7 @@ impl Plan {
         world: u32,
         concatenated: bool,
         content: Option<String>,
+        shard_size: Option<u64>,
     ) -> PyResult<Self> {
         let builder = batchloom::Plan::builder(samples)
             .rule(rule.0.clone())
@@ -53,6 +54,7 @@ impl Plan {
             .balance(balance)
             .largest_first(largest_first)
             .concatenated(concatenated)
+            .shard_size(shard_size)
             .epoch(epoch)
             .world(world);
         let builder = content.into_iter().fold(builder, batchloom::plan::PlanBuilder::content);
@@ -75,6 +77,12 @@ impl Plan {
     fn indices(&self, py: Python<'_>, step: u64) -> PyResult<Tensor> {
         let indices = py.detach(|| self.plan.indices(step, self.rank)).map_err(|error| raise(&error))?;
         numbers(&indices)
+    }
+
+    /// The shard that holds this rank's batch at `step`: its first sample as stored, and the one after its last.
+    fn shard(&self, py: Python<'_>, step: u64) -> PyResult<Option<(u64, u64)>> {
+        let shard = py.detach(|| self.plan.shard(step, self.rank)).map_err(|error| raise(&error))?;
+        Ok(shard.map(|shard| (shard.start, shard.end)))
     }
 
     /// Samples and tokens over all ranks at `step`, and the samples of each rank's batch.
@@ -197,6 +205,11 @@ impl Plan {
     #[getter]
     fn content(&self) -> Option<String> {
         self.plan.content().map(str::to_owned)
+    }
+
+    #[getter]
+    fn shard_size(&self) -> Option<u64> {
+        self.plan.shard_size()
     }
 
     #[getter]

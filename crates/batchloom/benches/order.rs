@@ -1,6 +1,6 @@
 //! How fast an order yields samples: a block's worth at a time, for sizes around and between powers of two.
 
-use batchloom::order::{Key, Permutation, Purpose};
+use batchloom::order::{Key, Permutation, Purpose, Shards};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 
 const BLOCK: usize = 1 << 16;
@@ -13,6 +13,20 @@ fn fill(criterion: &mut Criterion) {
         group.throughput(Throughput::Elements(out.len() as u64));
         group.bench_function(BenchmarkId::from_parameter(samples), |bencher| {
             bencher.iter(|| permutation.fill(0, &mut out));
+        });
+    }
+    group.finish();
+}
+
+/// The same in shards: from those of one batch, where each needs a key of its own, to those that hold many blocks.
+fn shards(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("order/shards");
+    for shard_size in [64, 4096, 1 << 20] {
+        let shards = Shards::new(1_000_000_000, shard_size, 0, 0);
+        let mut out = vec![0; BLOCK];
+        group.throughput(Throughput::Elements(BLOCK as u64));
+        group.bench_function(BenchmarkId::from_parameter(shard_size), |bencher| {
+            bencher.iter(|| shards.fill(0, &mut out));
         });
     }
     group.finish();
@@ -32,5 +46,5 @@ fn access(criterion: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, fill, access);
+criterion_group!(benches, fill, shards, access);
 criterion_main!(benches);

@@ -122,6 +122,18 @@ pub enum Error {
         /// The parameter.
         name: &'static str,
     },
+    /// A shard that would divide a batch.
+    #[error(
+        "shard_size is {found}; expected a multiple of the batch size, which is {batch_size}, so that no batch lies in two \
+         shards: {}",
+        nearest(*.found, *.batch_size)
+    )]
+    ShardSize {
+        /// The samples in a shard asked for.
+        found: u64,
+        /// Samples in a batch.
+        batch_size: u64,
+    },
     /// Padded lengths are multiples of something larger than a batch may be.
     #[error("multiple_of is {multiple_of}, so that no padded sample fits into max_tokens={max_tokens}")]
     Multiple {
@@ -509,6 +521,7 @@ impl Error {
             | Self::Continuous { .. }
             | Self::AllDropped { .. }
             | Self::NotPositive { .. }
+            | Self::ShardSize { .. }
             | Self::Multiple { .. }
             | Self::Cost { .. }
             | Self::BinTooLarge { .. }
@@ -552,5 +565,15 @@ impl Error {
                 Kind::Runtime
             }
         }
+    }
+}
+
+/// The multiples of `step` around `number`, 0 aside.
+fn nearest(number: u64, step: u64) -> String {
+    let below = number - number % step;
+    match (below, below.checked_add(step)) {
+        (0, above) => format!("{}", above.unwrap_or(step)),
+        (below, Some(above)) => format!("{below} or {above}"),
+        (below, None) => format!("{below}"),
     }
 }

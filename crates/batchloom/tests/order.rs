@@ -1,7 +1,7 @@
 //! The order: a bijection, the same everywhere and for ever (L2), fresh for every seed and epoch (L7), and
 //! statistically a shuffle. All draws are keyed, so a statistic is a fixed number: a failure is a change, never luck.
 
-use batchloom::order::{Key, LIMIT, Order, Permutation, Purpose};
+use batchloom::order::{Key, LIMIT, Order, Permutation, Purpose, Shards};
 use proptest::prelude::*;
 
 fn key(seed: u64, epoch: u64) -> Key {
@@ -12,6 +12,35 @@ fn all(samples: u64, key: &Key) -> Vec<u64> {
     let mut out = vec![0; usize::try_from(samples).unwrap()];
     Permutation::new(samples, key).fill(0, &mut out);
     out
+}
+
+/// An order in shards by definition: neighbours as stored in stretches, a short one among them; the full ones in random
+/// order and then the short one; each shuffled.
+pub(crate) fn sharded(samples: u64, shard_size: u64, seed: u64, epoch: u64) -> Vec<u64> {
+    shards(samples, shard_size, seed, epoch).concat()
+}
+
+/// The shards of such an order.
+fn shards(samples: u64, shard_size: u64, seed: u64, epoch: u64) -> Vec<Vec<u64>> {
+    let key = |purpose| Key::new(seed, epoch, purpose);
+    let count = samples / shard_size;
+    let before = Permutation::new(count + 1, &key(Purpose::ShortShard)).get(0);
+    let mut lengths = vec![shard_size; count as usize];
+    lengths.insert(before as usize, samples % shard_size);
+    let mut start = 0;
+    let mut stored: Vec<(u64, u64)> = Vec::new();
+    for length in lengths {
+        stored.push((start, length));
+        start += length;
+    }
+    let short = stored.remove(before as usize);
+    let order = all(count, &key(Purpose::Shards));
+    let full = order.into_iter().map(|number| (number, stored[number as usize]));
+    let shuffled = |(number, (start, length))| {
+        let inside = all(length, &key(Purpose::Shard { number }));
+        inside.into_iter().map(|sample| start + sample).collect::<Vec<_>>()
+    };
+    full.chain([(count, short)]).map(shuffled).filter(|shard| !shard.is_empty()).collect()
 }
 
 /// The greatest plausible chi-square: the mean and six standard deviations.
@@ -50,6 +79,118 @@ proptest! {
             prop_assert_eq!(permutation.find(sample), position);
         }
     }
+}
+
+proptest! {
+    #[test]
+    fn shards_are_what_the_oracle_says(samples in 0_u64..600, shard_size in 1_u64..700, seed: u64, epoch: u64) {
+        let order = Order::from(Shards::new(samples, shard_size, seed, epoch));
+        let expected = sharded(samples, shard_size, seed, epoch);
+        prop_assert_eq!(order.len(), samples);
+        let mut found = vec![0; usize::try_from(samples).unwrap()];
+        order.fill(0, &mut found);
+        prop_assert_eq!(&found, &expected);
+        for (position, &sample) in (0..).zip(&expected) {
+            prop_assert_eq!(order.get(position), sample);
+            prop_assert_eq!(order.find(sample), position);
+        }
+    }
+
+    /// Every sample once; a shard is a stretch both of the storage and of the order; the short one comes last.
+    #[test]
+    fn shards_are_neighbours_as_stored(samples in 1_u64..600, shard_size in 1_u64..700, seed: u64, epoch: u64) {
+        let shards = Shards::new(samples, shard_size, seed, epoch);
+        let mut order = vec![0; usize::try_from(samples).unwrap()];
+        shards.fill(0, &mut order);
+        for (start, shard) in (0..).step_by(shard_size as usize).zip(order.chunks(shard_size as usize)) {
+            let mut stored = shard.to_vec();
+            stored.sort_unstable();
+            let range = stored[0]..stored[0] + shard.len() as u64;
+            prop_assert_eq!(stored, range.clone().collect::<Vec<_>>());
+            for position in start..start + shard.len() as u64 {
+                prop_assert_eq!(shards.range(position), range.clone());
+            }
+        }
+        order.sort_unstable();
+        prop_assert_eq!(order, (0..samples).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn runs_of_shards_agree_with_single_positions(
+        samples in 1..=LIMIT,
+        bits in 0_u32..63,
+        seed: u64,
+        at in 0.0..1.0_f64,
+        len in 0_usize..300,
+    ) {
+        let shards = Shards::new(samples, (1 << bits) + seed % 3, seed, 3);
+        let start = ((samples as f64 * at) as u64).min(samples - 1);
+        let len = len.min(usize::try_from(samples - start).unwrap_or(usize::MAX));
+        let mut run = vec![0; len];
+        shards.fill(start, &mut run);
+        for (position, &sample) in (start..).zip(&run) {
+            prop_assert_eq!(shards.get(position), sample);
+            prop_assert_eq!(shards.find(sample), position);
+            prop_assert!(shards.range(position).contains(&sample));
+        }
+    }
+
+    #[test]
+    fn seeds_and_epochs_give_other_shards(shard_size in 20_u64..200, seed: u64, epoch: u64, other in 1_u64..) {
+        let order = sharded(400, shard_size, seed, epoch);
+        prop_assert_ne!(&order, &sharded(400, shard_size, seed.wrapping_add(other), epoch));
+        prop_assert_ne!(&order, &sharded(400, shard_size, seed, epoch.wrapping_add(other)));
+    }
+}
+
+/// Where a sample of a small set lands is uniform, as far as shards allow: every position of a full shard is as likely
+/// to hold any sample that can lie in one.
+#[test]
+fn shards_and_their_samples_are_shuffled() {
+    let (samples, shard_size, seeds) = (24, 6, 20_000);
+    for position in [0, 5, 6, 23] {
+        let mut counts = vec![0; usize::try_from(samples).unwrap()];
+        for seed in 0..seeds {
+            counts[usize::try_from(Shards::new(samples, shard_size, seed, 4).get(position)).unwrap()] += 1;
+        }
+        assert_uniform(&counts, &format!("position {position}"));
+    }
+}
+
+/// What is in the short shard is another stretch in each epoch, every one as likely.
+#[test]
+fn the_short_shard_lies_anywhere() {
+    let mut counts = vec![0; 5];
+    for epoch in 0..20_000 {
+        let range = Shards::new(43, 10, 7, epoch).range(42);
+        assert_eq!((range.end - range.start, range.start % 10), (3, 0));
+        counts[usize::try_from(range.start / 10).unwrap()] += 1;
+    }
+    assert_uniform(&counts, "places of the short shard");
+}
+
+/// What happens inside one shard says nothing of what happens inside another.
+#[test]
+fn shards_are_shuffled_independently() {
+    let shards = Shards::new(1 << 20, 1 << 10, 0, 0);
+    let mut order = vec![0; 1 << 20];
+    shards.fill(0, &mut order);
+    let inside: Vec<Vec<u64>> =
+        order.chunks(1 << 10).map(|shard| shard.iter().map(|sample| sample % (1 << 10)).collect()).collect();
+    for pair in inside.windows(2) {
+        let same = pair[0].iter().zip(&pair[1]).filter(|(first, second)| first == second).count();
+        assert!(same < 10, "{same} samples of two shards come at the same place");
+    }
+}
+
+#[test]
+fn shards_of_all_samples_or_of_one() {
+    assert_eq!(Shards::new(10, u64::MAX, 3, 4).range(9), 0..10);
+    assert_eq!(Shards::new(10, 10, 3, 4).range(0), 0..10);
+    assert_eq!(sharded(50, 1, 3, 4), all(50, &Key::new(3, 4, Purpose::Shards)));
+    assert!(Order::from(Shards::new(0, 5, 0, 0)).is_empty());
+    let most = Shards::new(LIMIT, 1, 0, 0);
+    assert_eq!(most.find(most.get(LIMIT - 1)), LIMIT - 1);
 }
 
 #[test]
@@ -203,6 +344,33 @@ fn golden() {
             let start = (samples - out.len() as u64) / 2;
             Permutation::new(samples, &key(seed, epoch)).fill(start, &mut out);
             serde_json::json!({"samples": samples, "seed": seed, "epoch": epoch, "start": start, "order": out})
+        })
+        .collect();
+    let text = serde_json::to_string_pretty(&vectors).unwrap() + "\n";
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(path, &text).unwrap();
+    }
+    assert_eq!(text, std::fs::read_to_string(path).unwrap());
+}
+
+/// The same contract for orders that go shard by shard.
+#[test]
+fn golden_shards() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/shards.json");
+    let sizes =
+        [(1, 1), (10, 3), (10, 100), (1000, 64), (100_000, 4097), (1 << 40, 1 << 20), (LIMIT, (1 << 33) + 1)];
+    let vectors: Vec<_> = sizes
+        .into_iter()
+        .flat_map(|sizes| [(0, 0), (42, 7), (u64::MAX, 1 << 33)].map(|key| (sizes, key)))
+        .flat_map(|(sizes, key)| [0, 1, 2].map(|place| (sizes, key, place)))
+        .map(|((samples, shard_size), (seed, epoch), place): ((u64, u64), (u64, u64), u64)| {
+            let shards = Shards::new(samples, shard_size, seed, epoch);
+            let mut out = vec![0; usize::try_from(samples.min(8)).unwrap()];
+            let start = ((samples - out.len() as u64) / 2) * place;
+            shards.fill(start, &mut out);
+            serde_json::json!({
+                "samples": samples, "shard_size": shard_size, "seed": seed, "epoch": epoch, "start": start, "order": out
+            })
         })
         .collect();
     let text = serde_json::to_string_pretty(&vectors).unwrap() + "\n";

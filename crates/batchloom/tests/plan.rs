@@ -6,6 +6,8 @@ use batchloom::order::{Key, Permutation, Purpose, Shuffle};
 use batchloom::{Error, Plan};
 use proptest::prelude::*;
 
+use crate::order::sharded;
+
 /// The options of a plan, small enough to enumerate what it delivers.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
@@ -17,6 +19,7 @@ pub(crate) struct Options {
     pub(crate) world: u32,
     pub(crate) drop_last: bool,
     pub(crate) uneven: Uneven,
+    pub(crate) shard_size: Option<u64>,
 }
 
 impl Options {
@@ -29,16 +32,21 @@ impl Options {
             .world(self.world)
             .drop_last(self.drop_last)
             .uneven(self.uneven)
+            .shard_size(self.shard_size)
             .build()
     }
 
     /// The batches of the epoch, by definition: the order in pieces of `batch_size`; or the samples as stored in pieces,
     /// and these in random order.
     pub(crate) fn batches(&self) -> Vec<Vec<u64>> {
-        let samples = self.shuffle == Shuffle::Samples;
-        let one = Plan::builder(self.samples).shuffle(samples).seed(self.seed).epoch(self.epoch);
-        let one = one.batch_size(self.samples).build().unwrap();
-        let order = one.indices(0, 0).unwrap();
+        let order = match (self.shuffle, self.shard_size) {
+            (Shuffle::Samples, Some(shard_size)) => sharded(self.samples, shard_size, self.seed, self.epoch),
+            (shuffle, _) => {
+                let one = Plan::builder(self.samples).shuffle(shuffle == Shuffle::Samples);
+                let one = one.seed(self.seed).epoch(self.epoch).batch_size(self.samples).build().unwrap();
+                one.indices(0, 0).unwrap()
+            }
+        };
         let pieces = order.chunks(usize::try_from(self.batch_size).unwrap());
         let pieces: Vec<Vec<u64>> = pieces
             .filter(|piece| !self.drop_last || piece.len() as u64 == self.batch_size)
@@ -47,9 +55,16 @@ impl Options {
         if self.shuffle != Shuffle::Runs {
             return pieces;
         }
-        let key = Key::new(self.seed, self.epoch, Purpose::Runs);
-        let permutation = Permutation::new(pieces.len() as u64, &key);
-        (0..pieces.len() as u64).map(|place| pieces[permutation.get(place) as usize].clone()).collect()
+        let count = pieces.len() as u64;
+        let order = match self.shard_size {
+            Some(shard_size) => sharded(count, shard_size / self.batch_size, self.seed, self.epoch),
+            None => {
+                let key = Key::new(self.seed, self.epoch, Purpose::Runs);
+                let permutation = Permutation::new(count, &key);
+                (0..count).map(|place| permutation.get(place)).collect()
+            }
+        };
+        order.into_iter().map(|run| pieces[run as usize].clone()).collect()
     }
 
     /// What every rank sees at every step, by definition: the batches, `world` at a time.
@@ -73,15 +88,20 @@ pub(crate) fn options() -> impl Strategy<Value = Options> {
     let sizes = (1_u64..300, 1_u64..40, 1_u32..10);
     let shuffle = prop_oneof![Just(Shuffle::Nothing), Just(Shuffle::Samples), Just(Shuffle::Runs)];
     let choices = (shuffle, any::<bool>(), prop_oneof![Just(Uneven::Pad), Just(Uneven::Short)]);
-    (sizes, choices, any::<u64>(), any::<u64>()).prop_map(|(sizes, choices, seed, epoch)| Options {
-        samples: sizes.0,
-        batch_size: sizes.1,
-        world: sizes.2,
-        shuffle: choices.0,
-        drop_last: choices.1,
-        uneven: choices.2,
-        seed,
-        epoch,
+    // Batches in a shard.
+    let shards = prop_oneof![Just(None), (1_u64..12).prop_map(Some), Just(Some(300))];
+    (sizes, choices, any::<u64>(), any::<u64>(), shards).prop_map(|(sizes, choices, seed, epoch, shards)| {
+        Options {
+            samples: sizes.0,
+            batch_size: sizes.1,
+            world: sizes.2,
+            shuffle: choices.0,
+            drop_last: choices.1,
+            uneven: choices.2,
+            shard_size: shards.map(|batches| batches * sizes.1),
+            seed,
+            epoch,
+        }
     })
 }
 
@@ -161,7 +181,7 @@ proptest! {
 
     #[test]
     fn seeds_and_epochs_give_other_orders(options in options(), other in 1_u64..) {
-        let options = Options { samples: options.samples + 20, shuffle: Shuffle::Samples, world: 1, drop_last: false, ..options };
+        let options = Options { samples: options.samples + 20, shuffle: Shuffle::Samples, world: 1, drop_last: false, shard_size: None, ..options };
         let plan = options.build().unwrap();
         let seeded = Options { seed: options.seed.wrapping_add(other), ..options }.build().unwrap();
         prop_assert_ne!(seen(&plan, 0).concat(), seen(&seeded, 0).concat());
@@ -169,6 +189,51 @@ proptest! {
         prop_assert_ne!(seen(&plan, 0).concat(), seen(&later, 0).concat());
         prop_assert_eq!(plan.fingerprint(), later.fingerprint());
         prop_assert_ne!(plan.fingerprint(), seeded.fingerprint());
+    }
+
+    /// Shards are stretches as stored, all of one size but one, that come one after the other; each holds what `shard` says.
+    #[test]
+    fn batches_come_shard_by_shard(options in options(), stop in 0.0..1.0_f64, world in 1_u32..10) {
+        let Ok(plan) = options.build() else { return Ok(()) };
+        let state = plan.state((plan.steps() as f64 * stop) as u64);
+        let rest = Options { world, ..options }.build().and_then(|plan| plan.resume(&state));
+        for plan in [Some(plan), rest.ok()].into_iter().flatten() {
+            prop_assert_eq!(plan.shard_size(), options.shard_size);
+            let mut came: Vec<std::ops::Range<u64>> = Vec::new();
+            for step in 0..plan.steps() {
+                for (rank, batch) in (0..).zip(plan.step(step).unwrap().batches) {
+                    let shard = plan.shard(step, rank).unwrap();
+                    prop_assert_eq!(shard.is_some(), options.shard_size.is_some());
+                    let shard = shard.unwrap_or(0..options.samples);
+                    prop_assert!(batch.iter().all(|sample| shard.contains(sample)), "{:?} {:?}", batch, shard);
+                    if came.last() != Some(&shard) {
+                        came.push(shard);
+                    }
+                }
+            }
+            if plan.stats().repeated > 0 {
+                continue; // shards of the start come again
+            }
+            came.sort_unstable_by_key(|shard| shard.start);
+            prop_assert!(came.windows(2).all(|pair| pair[0].end <= pair[1].start), "{:?}", came);
+            let size = options.shard_size.unwrap_or(options.samples);
+            prop_assert!(came.iter().all(|shard| shard.end <= options.samples && shard.end - shard.start <= size));
+            // One is short; of runs, also the one that ends with the run that is.
+            let short = came.iter().filter(|shard| shard.end - shard.start < size).count();
+            prop_assert!(short <= 1 + usize::from(options.shuffle == Shuffle::Runs), "{:?}", came);
+        }
+    }
+
+    #[test]
+    fn shards_other_than_none_are_part_of_the_name(options in options(), batches in 1_u64..50) {
+        let Ok(plan) = (Options { shard_size: None, ..options }).build() else { return Ok(()) };
+        let size = batches * options.batch_size;
+        let sharded = Options { shard_size: Some(size), ..options }.build().unwrap();
+        let other = Options { shard_size: Some(size + options.batch_size), ..options }.build().unwrap();
+        prop_assert_ne!(plan.fingerprint(), sharded.fingerprint());
+        prop_assert_ne!(other.fingerprint(), sharded.fingerprint());
+        let refused = matches!(sharded.resume(&plan.state(0)), Err(Error::StateFingerprint { .. }));
+        prop_assert!(refused);
     }
 
     #[test]
@@ -179,6 +244,11 @@ proptest! {
         let mut rest = vec![0; batch.len() - skip];
         plan.fill(plan.steps() - 1, 0, skip as u64, &mut rest).unwrap();
         prop_assert_eq!(&rest, &batch[skip..]);
+        let all = seen(&plan, 0).concat();
+        let skip = skip.min(plan.indices(0, 0).unwrap().len());
+        let mut rest = vec![0; all.len() - skip];
+        plan.fill(0, 0, skip as u64, &mut rest).unwrap();
+        prop_assert_eq!(&rest, &all[skip..]);
     }
 }
 
@@ -192,6 +262,15 @@ fn a_billion_samples_and_a_thousand_ranks() {
     let plan = Plan::builder(samples).batch_size(1 << 20).shuffle(true).build().unwrap();
     assert_eq!(plan.batch_len(1 << 20, 0).unwrap(), 7);
     assert_eq!(plan.places(1 << 33).unwrap().len(), 1);
+    for shuffle in [Shuffle::Nothing, Shuffle::Samples, Shuffle::Runs] {
+        let plan =
+            Plan::builder(samples).batch_size(1 << 10).shuffle(shuffle).shard_size(1_u64 << 20).world(1000);
+        let plan = plan.build().unwrap();
+        let shard = plan.shard(1 << 20, 999).unwrap().unwrap();
+        assert!(plan.indices(1 << 20, 999).unwrap().iter().all(|sample| shard.contains(sample)));
+        let place = plan.places(1 << 33).unwrap()[0];
+        assert!(plan.shard(place.step, place.rank).unwrap().unwrap().contains(&(1 << 33)));
+    }
 }
 
 #[test]
@@ -206,7 +285,18 @@ fn bad_options_are_named() {
         plan(10).batch_size(4).world(3).drop_last(true).build().unwrap_err(),
         Error::NothingLeft { samples: 10, batch_size: Some(4), batches: 2, world: 3 }
     ));
+    assert_eq!(plan(9).shard_size(0).build().unwrap_err(), Error::NotPositive { name: "shard_size" });
+    let error = plan(900).batch_size(64).shard_size(100).build().unwrap_err();
+    assert_eq!(error, Error::ShardSize { found: 100, batch_size: 64 });
+    assert!(error.to_string().ends_with("64 or 128"), "{error}");
+    let error = plan(900).batch_size(64).shard_size(9).build().unwrap_err();
+    assert!(error.to_string().ends_with(": 64"), "{error}");
+    let error = plan(900).batch_size(64).shard_size(u64::MAX).build().unwrap_err();
+    assert!(error.to_string().ends_with(": 18446744073709551552"), "{error}");
     let small = plan(10).batch_size(4).world(2).build().unwrap();
+    assert_eq!(small.shard(2, 0).unwrap_err(), Error::StepRange { found: 2, steps: 2 });
+    assert_eq!(small.shard(0, 2).unwrap_err(), Error::Rank { rank: 2, world: 2 });
+    assert_eq!(small.shard(0, 1).unwrap(), None);
     assert_eq!(small.indices(0, 2).unwrap_err(), Error::Rank { rank: 2, world: 2 });
     assert_eq!(small.step(2).unwrap_err(), Error::StepRange { found: 2, steps: 2 });
     assert_eq!(small.places(10).unwrap_err(), Error::SampleRange { found: 10, samples: 10 });

@@ -13,6 +13,8 @@ use batchloom::plan::{Parts, State};
 use batchloom::{Error, Plan};
 use proptest::prelude::*;
 
+use crate::order::sharded;
+
 /// The options of a plan over samples of different sizes.
 #[derive(Debug, Clone)]
 struct Options {
@@ -26,6 +28,7 @@ struct Options {
     uneven: Uneven,
     balance: bool,
     largest_first: bool,
+    shard_size: Option<u64>,
 }
 
 impl Options {
@@ -41,6 +44,7 @@ impl Options {
             .uneven(self.uneven)
             .balance(self.balance)
             .largest_first(self.largest_first)
+            .shard_size(self.shard_size)
             .build()
     }
 }
@@ -105,9 +109,20 @@ fn cost() -> impl Strategy<Value = CostModel> {
 fn options() -> impl Strategy<Value = Options> {
     let uneven = prop_oneof![Just(Uneven::Pad), Just(Uneven::Short)];
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
-    (sizes(), rule(), flags, uneven, any::<u64>(), any::<u64>(), 1_u32..6).prop_map(
-        |(sizes, rule, (shuffle, drop_last, balance, largest_first), uneven, seed, epoch, world)| Options {
+    let shards = prop_oneof![Just(None), (1_u64..60).prop_map(Some), Just(Some(1 << 20))];
+    (sizes(), rule(), flags, uneven, any::<u64>(), any::<u64>(), (1_u32..6, shards)).prop_map(
+        |(
             sizes,
+            rule,
+            (shuffle, drop_last, balance, largest_first),
+            uneven,
+            seed,
+            epoch,
+            (world, shards),
+        )| Options {
+            sizes,
+            // Batches of equal size fill a shard.
+            shard_size: shards.map(|size| size * parameter(&rule, "batch_size").unwrap_or(1)),
             rule,
             shuffle,
             seed,
@@ -323,6 +338,56 @@ proptest! {
         prop_assert_eq!(batches(got), batches(seen(&whole)));
     }
 
+    /// No batch of any rule lies in two shards, on any rank, after any stop.
+    #[test]
+    fn batches_lie_in_their_shard(options in options(), stop in 0.0..1.0_f64, world in 1_u32..6) {
+        let Ok(plan) = options.build() else { return Ok(()) };
+        let Some(shard_size) = options.shard_size else { return Ok(()) };
+        let state = plan.state((plan.steps() as f64 * stop) as u64);
+        let rest = Options { world, ..options.clone() }.build().and_then(|plan| plan.resume(&state));
+        for plan in [Some(plan), rest.ok()].into_iter().flatten() {
+            let mut came: Vec<std::ops::Range<u64>> = Vec::new();
+            for (index, step) in (0..).zip(seen(&plan)) {
+                for (rank, parts) in (0..).zip(step) {
+                    let shard = plan.shard(index, rank).unwrap().unwrap();
+                    prop_assert!(parts.samples.iter().all(|sample| shard.contains(sample)), "{:?} {:?}", parts, shard);
+                    prop_assert!(shard.end - shard.start <= shard_size && shard.end <= plan.samples());
+                    if came.last() != Some(&shard) {
+                        came.push(shard);
+                    }
+                }
+            }
+            // Shard by shard, but where the largest batch is to come first, or what is repeated comes last.
+            if !options.largest_first && plan.stats().repeated_tokens == 0 && plan.stats().repeated == 0 {
+                came.sort_unstable_by_key(|shard| shard.start);
+                prop_assert!(came.windows(2).all(|pair| pair[0].end <= pair[1].start), "{:?}", came);
+            }
+        }
+    }
+
+    /// The batches of a shard are those of the rule on it alone, as the order has it.
+    #[test]
+    fn length_buckets_in_shards_by_definition(sizes in sizes(), batch_size in 1_u64..20, pool in 1_u64..9, shards in 1_u64..9, seed in any::<u64>(), shuffle in any::<bool>()) {
+        let rule = LengthBuckets::new(batch_size).unwrap().pool(pool).unwrap();
+        let (samples, shard_size) = (sizes.len() as u64, shards * batch_size);
+        let plan = Plan::builder(samples).sizes(Sizes::new(sizes.clone())).rule(rule).shuffle(shuffle).seed(seed);
+        let plan = plan.shard_size(shard_size).build().unwrap();
+        let order = if shuffle { sharded(samples, shard_size, seed, 0) } else { (0..samples).collect() };
+        let in_pool = if shuffle { batch_size * pool } else { shard_size };
+        let mut expected = Vec::new();
+        for pool in order.chunks(shard_size as usize).flat_map(|shard| shard.chunks(in_pool as usize)) {
+            let mut pool = pool.to_vec();
+            pool.sort_by_key(|&sample| std::cmp::Reverse(sizes[sample as usize]));
+            expected.extend(pool.chunks(batch_size as usize).map(<[_]>::to_vec));
+        }
+        let mut found: Vec<_> = seen(&plan).into_iter().flatten().map(|parts| parts.samples).collect();
+        if shuffle {
+            found.sort();
+            expected.sort();
+        }
+        prop_assert_eq!(found, expected);
+    }
+
     /// The first batch is the largest where that is asked for.
     #[test]
     fn largest_first(options in options()) {
@@ -336,7 +401,7 @@ proptest! {
     fn balance(options in options()) {
         let pool = options.sizes.len() as u64;
         let rule = LengthBuckets::new(1).unwrap().pool(pool).unwrap();
-        let options = Options { rule: rule.into(), balance: true, uneven: Uneven::Short, drop_last: false, largest_first: false, ..options };
+        let options = Options { rule: rule.into(), balance: true, uneven: Uneven::Short, drop_last: false, largest_first: false, shard_size: None, ..options };
         let Ok(balanced) = options.build() else { return Ok(()) };
         let mut sizes = options.sizes.clone();
         sizes.sort_unstable_by_key(|&size| std::cmp::Reverse(size));

@@ -99,6 +99,12 @@ impl LoaderBuilder {
         self.plan(|plan| plan.largest_first(largest_first))
     }
 
+    /// Shuffles within shards of so many neighbours, and shards among each other: see [`PlanBuilder::shard_size`].
+    /// Default: none.
+    pub fn shard_size(self, shard_size: impl Into<Option<u64>>) -> Self {
+        self.plan(|plan| plan.shard_size(shard_size))
+    }
+
     /// The bytes of the element that pads `field`. Default: zeros.
     pub fn pad_value(mut self, field: impl Into<String>, element: &[u8]) -> Self {
         self.fields.padding.values.push((field.into(), element.to_vec()));

@@ -28,6 +28,15 @@ pub enum Purpose {
         /// Which group.
         group: u64,
     },
+    /// The order of shards, of samples or of runs.
+    Shards,
+    /// Where the short shard lies among the others.
+    ShortShard,
+    /// The order inside one shard.
+    Shard {
+        /// Which shard, as stored.
+        number: u64,
+    },
 }
 
 impl Purpose {
@@ -39,15 +48,19 @@ impl Purpose {
             Self::Runs => 3,
             Self::Rows { .. } => 4,
             Self::Documents => 5,
+            Self::Shards => 6,
+            Self::ShortShard => 7,
+            Self::Shard { .. } => 8,
         }
     }
 
     /// Which of the shuffles for this purpose.
     fn number(self) -> u64 {
         match self {
-            Self::Samples | Self::Runs | Self::Documents => 0,
+            Self::Samples | Self::Runs | Self::Documents | Self::Shards | Self::ShortShard => 0,
             Self::Batches { pool } => pool,
             Self::Rows { group } => group,
+            Self::Shard { number } => number,
         }
     }
 }

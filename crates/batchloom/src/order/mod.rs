@@ -6,9 +6,11 @@
 mod epoch;
 mod key;
 mod permutation;
+mod shards;
 mod shuffle;
 
 pub use epoch::Order;
 pub use key::{Key, Purpose};
 pub use permutation::{LIMIT, Permutation, VERSION};
+pub use shards::Shards;
 pub use shuffle::Shuffle;

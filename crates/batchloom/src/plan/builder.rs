@@ -24,6 +24,7 @@ pub struct PlanBuilder {
     largest_first: bool,
     concatenated: bool,
     content: Option<String>,
+    shard_size: Option<u64>,
     epoch: u64,
     world: u32,
 }
@@ -42,6 +43,7 @@ impl PlanBuilder {
             largest_first: false,
             concatenated: false,
             content: None,
+            shard_size: None,
             epoch: 0,
             world: 1,
         }
@@ -115,6 +117,15 @@ impl PlanBuilder {
         self
     }
 
+    /// Shuffles within shards of so many neighbours as stored, and shards among each other, so that the order needs one
+    /// shard at a time: for data that is larger than the memory of a device, or read from disk. A multiple of the batch
+    /// size, where there is one; a pool of other rules ends where its shard ends. Without
+    /// [`shuffle`](Self::shuffle), shards come as stored. Default: none, everything is shuffled at once.
+    pub fn shard_size(mut self, shard_size: impl Into<Option<u64>>) -> Self {
+        self.shard_size = shard_size.into();
+        self
+    }
+
     /// Another number of samples.
     pub(crate) fn samples(mut self, samples: u64) -> Self {
         self.samples = samples;
@@ -149,7 +160,8 @@ impl PlanBuilder {
     /// other rules cut every pool once, to know how many steps there are.
     ///
     /// # Errors
-    /// [`Error::NoSamples`], [`Error::TooManySamples`], [`Error::BatchSize`], [`Error::World`]; [`Error::NoSizes`],
+    /// [`Error::NoSamples`], [`Error::TooManySamples`], [`Error::BatchSize`], [`Error::World`]; [`Error::NotPositive`] and
+    /// [`Error::ShardSize`]; [`Error::NoSizes`],
     /// [`Error::SizesLength`], [`Error::RunsOfSizes`], [`Error::Oversize`], [`Error::Dimensions`], [`Error::PoolTooLarge`]; and
     /// [`Error::NothingLeft`] or [`Error::AllDropped`] where no step would be left.
     pub fn build(self) -> Result<Plan> {
@@ -174,12 +186,25 @@ impl PlanBuilder {
             largest_first: self.largest_first && self.sizes.is_some(),
             concatenated: self.concatenated,
             content: self.content,
+            shard_size: self.shard_size,
             sizes: self.sizes,
         };
+        check_shards(&recipe)?;
         check_sizes(&recipe)?;
         let plan = Plan::new(Arc::new(Epoch::new(Arc::new(recipe), self.epoch)), self.world, Vec::new());
         plan.require_steps()?;
         Ok(plan)
+    }
+}
+
+/// No batch lies in two shards: those of equal size fill a shard.
+fn check_shards(recipe: &Recipe) -> Result<()> {
+    match (recipe.shard_size, recipe.rule.batch_size()) {
+        (Some(0), _) => Err(Error::NotPositive { name: "shard_size" }),
+        (Some(found), Some(batch_size)) if !found.is_multiple_of(batch_size) => {
+            Err(Error::ShardSize { found, batch_size })
+        }
+        _ => Ok(()),
     }
 }
 

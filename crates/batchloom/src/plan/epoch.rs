@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use super::recipe::Recipe;
 use crate::cut::{FixedSize, Groups, PoolSizes, Sizes, Union, padded};
 use crate::deal::Arrange;
-use crate::order::{Key, Order, Permutation, Purpose, Shuffle};
+use crate::order::{Key, Order, Purpose, Shards, Shuffle};
 
 /// One epoch of a run. The same for every world.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(super) struct Epoch {
     pub(super) number: u64,
     pub(super) order: Order,
     /// The order of the batches, where these are runs.
-    runs: Option<Permutation>,
+    runs: Option<Order>,
     survey: OnceLock<Survey>,
 }
 
@@ -90,13 +90,41 @@ pub(super) struct Measure {
 
 impl Epoch {
     pub(super) fn new(recipe: Arc<Recipe>, number: u64) -> Self {
-        let key = |purpose| Key::new(recipe.seed, number, purpose);
-        let samples = (recipe.shuffle == Shuffle::Samples).then(|| key(Purpose::Samples));
-        let order = Order::new(recipe.samples, samples.as_ref());
+        let shuffled = |things, in_shard: Option<u64>, purpose| match in_shard {
+            Some(in_shard) => Order::from(Shards::new(things, in_shard, recipe.seed, number)),
+            None => Order::new(things, Some(&Key::new(recipe.seed, number, purpose))),
+        };
+        let order = match recipe.shuffle {
+            Shuffle::Samples => shuffled(recipe.samples, recipe.shard_size, Purpose::Samples),
+            Shuffle::Nothing | Shuffle::Runs => Order::new(recipe.samples, None),
+        };
         let uniform = recipe.uniform().filter(|_| recipe.shuffle == Shuffle::Runs);
-        let batches = uniform.map(|rule| rule.batches(recipe.samples, recipe.drop_last));
-        let runs = batches.map(|batches| Permutation::new(batches, &key(Purpose::Runs)));
+        let runs = uniform.map(|rule| {
+            let in_shard = recipe.shard_size.map(|samples| samples / rule.batch_size());
+            shuffled(rule.batches(recipe.samples, recipe.drop_last), in_shard, Purpose::Runs)
+        });
         Self { order, runs, recipe, number, survey: OnceLock::new() }
+    }
+
+    /// The samples as stored of the shard that holds `batch`; none where there are no shards.
+    pub(super) fn shard(&self, batch: u64) -> Option<Range<u64>> {
+        let (shard_size, samples) = (self.recipe.shard_size?, self.recipe.samples);
+        if let (Some(rule), Some(shards)) =
+            (self.recipe.uniform(), self.runs.as_ref().and_then(Order::shards))
+        {
+            let runs = shards.range(batch);
+            return Some(
+                rule.positions(runs.start, samples).start..rule.positions(runs.end - 1, samples).end,
+            );
+        }
+        // Pools lie in one shard each, and batches in one pool.
+        let position = match self.positions(batch) {
+            Some(positions) => positions.start,
+            None => self.recipe.start_of(self.exchanged(self.pool_of(batch))),
+        };
+        let start = position - position % shard_size;
+        let stored = || start..start.saturating_add(shard_size).min(samples);
+        Some(self.order.shards().map_or_else(stored, |shards| shards.range(position)))
     }
 
     /// The positions of the samples of `batch`, where all count the same; none where they do not.
@@ -133,13 +161,13 @@ impl Epoch {
 
     /// How many pools there are.
     pub(super) fn pools(&self) -> u64 {
-        self.recipe.kept().div_ceil(self.recipe.in_pool())
+        self.recipe.kept().checked_sub(1).map_or(0, |last| self.recipe.pool_at(last) + 1)
     }
 
     /// The place in the order of dealing of the pool that holds `batch`.
     pub(super) fn pool_of(&self, batch: u64) -> u64 {
-        match self.batches_in_pool() {
-            Some(batches) => batch / batches,
+        match self.equal_batches() {
+            Some(batch_size) => self.recipe.pool_at(batch * batch_size),
             None => self.survey().before.partition_point(|&before| before <= batch) as u64 - 1,
         }
     }
@@ -147,15 +175,15 @@ impl Epoch {
     /// The place in the order of dealing of the pool that holds `position`, and the place in the pool; none for
     /// positions past those that are kept.
     pub(super) fn place_of(&self, position: u64) -> Option<(u64, u64)> {
-        let in_pool = self.recipe.in_pool();
-        (position < self.recipe.kept()).then(|| (self.exchanged(position / in_pool), position % in_pool))
+        let pool = (position < self.recipe.kept()).then(|| self.recipe.pool_at(position))?;
+        Some((self.exchanged(pool), position - self.recipe.start_of(pool)))
     }
 
     /// The pool that is dealt in place `place`, where `worlds` deal: the parts of the epoch, how many ranks take how
     /// many batches.
     pub(super) fn pool(&self, place: u64, worlds: &[(u32, u64)]) -> Pool {
-        let first = match self.batches_in_pool() {
-            Some(batches) => place * batches,
+        let first = match self.equal_batches() {
+            Some(batch_size) => self.recipe.start_of(place) / batch_size,
             None => self.survey().before[length(place)],
         };
         let pool = self.exchanged(place);
@@ -197,8 +225,8 @@ impl Epoch {
         let Some(sizes) = &recipe.sizes else {
             return Cut { samples: Samples::Run(0), groups: Groups::default() };
         };
-        let start = pool * recipe.in_pool();
-        let count = length(recipe.in_pool().min(recipe.kept() - start));
+        let start = recipe.start_of(pool);
+        let count = length(recipe.start_of(pool + 1).min(recipe.kept()) - start);
         if recipe.shuffle != Shuffle::Samples {
             let range = length(start)..length(start) + count;
             let extents = sizes.extents_of(range.clone());
@@ -251,11 +279,10 @@ impl Epoch {
         (each.saturating_mul(measure.parts), each)
     }
 
-    /// Batches in every pool but the last, where that follows from the number of samples.
-    fn batches_in_pool(&self) -> Option<u64> {
-        let recipe = &self.recipe;
-        let closed = recipe.rule.batch_size().filter(|_| !recipe.largest_first);
-        closed.map(|batch_size| recipe.in_pool().div_ceil(batch_size).max(1))
+    /// Samples in every batch but the last, where pools are dealt in their order: then every pool starts with a batch,
+    /// and which one follows from the number of samples.
+    fn equal_batches(&self) -> Option<u64> {
+        self.recipe.rule.batch_size().filter(|_| !self.recipe.largest_first)
     }
 
     /// The pool in place `place`, and the place of pool `place`: at most two are exchanged.

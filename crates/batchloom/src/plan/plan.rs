@@ -140,6 +140,11 @@ impl Plan {
         self.recipe().content.as_deref()
     }
 
+    /// Samples in a shard, where the order goes shard by shard.
+    pub fn shard_size(&self) -> Option<u64> {
+        self.recipe().shard_size
+    }
+
     /// What is in random order.
     pub fn shuffle(&self) -> Shuffle {
         self.recipe().shuffle
@@ -181,7 +186,7 @@ impl Plan {
     }
 
     /// A name for what stays the same over all epochs and worlds of a run: samples, rule, shuffle, seed, `drop_last`,
-    /// `uneven`, sizes, `balance`, `largest_first` and the version of the order. 32 hexadecimal digits.
+    /// `uneven`, sizes, `balance`, `largest_first`, `shard_size` and the version of the order. 32 hexadecimal digits.
     pub fn fingerprint(&self) -> String {
         self.recipe().fingerprint()
     }
@@ -235,6 +240,17 @@ impl Plan {
     pub fn run(&self, step: u64, rank: u32) -> Result<Option<std::ops::Range<u64>>> {
         let batch = self.batch(step, rank)?;
         Ok(self.epoch.positions(batch).filter(|_| self.shuffle() != Shuffle::Samples))
+    }
+
+    /// The shard that holds the batch which `rank` sees at `step`, in samples as stored: none of the batch lies outside.
+    /// None where the plan has no [`shard_size`](Self::shard_size). O(1), but for rules that count their batches by
+    /// looking at all pools, once.
+    ///
+    /// # Errors
+    /// [`Error::Rank`] and [`Error::StepRange`].
+    pub fn shard(&self, step: u64, rank: u32) -> Result<Option<std::ops::Range<u64>>> {
+        let batch = self.batch(step, rank)?;
+        Ok(self.epoch.shard(batch))
     }
 
     /// What the batch that `rank` sees at `step` takes of which samples.

@@ -27,6 +27,8 @@ pub(super) struct Recipe {
     pub(super) concatenated: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) content: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) shard_size: Option<u64>,
 }
 
 impl Recipe {
@@ -50,12 +52,33 @@ impl Recipe {
         self.concatenated || self.rule.packs()
     }
 
-    /// Samples in each pool but the last: all of them where they come in stored order.
+    /// Samples in each shard but the last; all of them where there are no shards.
+    pub(super) fn in_shard(&self) -> u64 {
+        self.shard_size.unwrap_or(u64::MAX).min(self.kept()).max(1)
+    }
+
+    /// Samples in each pool but the last of a shard: all of the shard's where they come in stored order.
     pub(super) fn in_pool(&self) -> u64 {
         match self.shuffle == Shuffle::Samples || matches!(self.rule, Rule::FixedSize(_)) {
-            true => self.rule.samples_in_pool().min(self.kept()).max(1),
-            false => self.kept().max(1),
+            true => self.rule.samples_in_pool().min(self.in_shard()),
+            false => self.in_shard(),
         }
+    }
+
+    /// The pool that holds `position`.
+    pub(super) fn pool_at(&self, position: u64) -> u64 {
+        let in_shard = self.in_shard();
+        position / in_shard * self.pools_in_shard() + position % in_shard / self.in_pool()
+    }
+
+    /// The first position of `pool`. A pool ends where the next one starts, or where those that are kept end.
+    pub(super) fn start_of(&self, pool: u64) -> u64 {
+        let pools = self.pools_in_shard();
+        pool / pools * self.in_shard() + pool % pools * self.in_pool()
+    }
+
+    fn pools_in_shard(&self) -> u64 {
+        self.in_shard().div_ceil(self.in_pool())
     }
 
     /// Samples that are left when those that fill no batch are dropped.
