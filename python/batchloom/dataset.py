@@ -12,7 +12,7 @@ from batchloom.exchange import Column, Columns
 
 if TYPE_CHECKING:
     from batchloom.device.relay import Maker
-    from batchloom.device.store import Store, Wanted
+    from batchloom.device.store import Store, Stretch, Wanted
 
 
 class TensorDataset:
@@ -105,7 +105,17 @@ class TensorDataset:
         """What makes batches of addresses on a device."""
         from batchloom.device.rows import Rows
 
-        return Rows(lambda: [store.array(field) for field in self._fields])
+        return Rows(lambda: [store.part(field) for field in self._fields])
+
+    def _stretches(self, first: int, end: int) -> list[Stretch]:
+        """What has to be on a device for batches of some samples."""
+        from batchloom.device.store import Stretch
+
+        return [Stretch(field, first, end) for field in self._fields]
+
+    def _shard_bytes(self, samples: int) -> int:
+        """The most bytes that so many neighbouring samples take."""
+        return samples * sum(field.row_bytes for field in self._fields)
 
 
 def _rebuild(kind: type[TensorDataset], names: tuple[str, ...] | None, fields: tuple[Any, ...]) -> TensorDataset:

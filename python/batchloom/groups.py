@@ -18,7 +18,7 @@ from batchloom.sizes import Sizes, read
 
 if TYPE_CHECKING:
     from batchloom.device.relay import Maker
-    from batchloom.device.store import Store, Wanted
+    from batchloom.device.store import Store, Stretch, Wanted
 
 Array = numpy.ndarray[Any, Any]
 
@@ -200,6 +200,21 @@ class GroupDataset:
         """What has to be on a device for batches to be made there: ids come along."""
         return self._fields or (self._ids,)
 
+    def _stretches(self, first: int, end: int) -> list[Stretch]:
+        """What has to be on a device for batches of some groups."""
+        from batchloom.device.store import Stretch
+
+        start, stop = self._offsets[[first, end]].tolist()
+        found = [Stretch(field, start, stop, self._order) for field in self._fields]
+        padded = self._options["layout"] == "padded"
+        ids = Stretch(self._ids, first, end) if padded else Stretch(self._ids, start, stop, self._order)
+        return [ids, *found]
+
+    def _shard_bytes(self, samples: int) -> int:
+        """The most bytes that so many neighbouring groups take."""
+        rows = int((self._offsets[samples:] - self._offsets[: len(self._offsets) - samples]).max())
+        return rows * sum(field.row_bytes for field in (self._ids, *self._fields))
+
     def _schema(self, columns: Columns) -> exchange.Schema:
         """What a batch holds, where the engine makes fields of these names and types."""
         known = {field.label: field for field in (self._ids, *self._fields)}
@@ -211,15 +226,14 @@ class GroupDataset:
         """What makes batches of addresses on a device."""
         from batchloom.device.ragged import Fixed, Ragged, Variable
 
-        order = None if self._order is None else exchange.Field("order", self._order)
-        places = None if order is None else partial(store.array, order)
+        # A shard is moved in the order of its groups.
+        order = exchange.Field("order", self._order) if self._order is not None and store.is_whole else None
+        places = None if order is None else partial(store.part, order)
         fields: dict[str, Fixed | Variable] = {
-            field.label: Variable(
-                partial(store.array, field), (None,), wanted.padding(field.label, field.dtype), places
-            )
+            field.label: Variable(partial(store.part, field), (None,), wanted.padding(field.label, field.dtype), places)
             for field in self._fields
         }
-        ids = partial(store.array, self._ids)
+        ids = partial(store.part, self._ids)
         padded = self._options["layout"] == "padded"
         fields = {IDS: Fixed(ids) if padded else Variable(ids, (None,), 0, places)} | fields
         return Ragged(fields, wanted, not padded)

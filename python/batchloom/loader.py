@@ -67,27 +67,34 @@ class DataLoader:
         rank: Which of ``world`` processes this is. Where neither is given: ``torch.distributed`` if it is
             initialised, else the environment's RANK and WORLD_SIZE, else 0 of 1.
         world: How many processes there are.
-        device: ``None`` or ``"cpu"``: batches are made on the CPU. For windows also any other device of torch.
-        resident: For windows whose batches are views. ``True`` moves the series to the device once. ``False`` moves
-            for each batch the rows that it covers, ``batch_size + input_len + horizon - 1`` of them, and cuts windows
-            there (on the CPU too: views on a copy of these rows). ``"auto"`` is ``True`` where the series fit into
-            ``memory_limit``, and else moves the rows of as many batches at a time as fit.
-        memory_limit: The bytes that the rows of windows may take on the device; ``None`` for half of what is free
-            there.
+        device: A device of torch where batches are to be; ``None`` for where the data is. Batches are torch's there,
+            ready for the stream that is the current one when they are taken.
+        resident: ``True`` moves the data to the device once and makes batches there (windows of neighbours are views).
+            ``False`` copies blocks that are formed in memory (for windows of neighbours the rows that a batch covers,
+            ``batch_size + input_len + horizon - 1`` of them). ``"auto"`` is ``True`` where the data fits into
+            ``memory_limit``, or else into half of what is free there; and ``False`` or shards where not. Without a
+            device, ``True`` and ``False`` let torch do the same on the CPU.
+        memory_limit: The bytes that data may take on the device. Data that takes more goes there in shards, of
+            ``shard_size`` samples or of as many as fit twice: samples are then shuffled within shards. (Windows of
+            neighbours keep their order: the rows of as many batches as fit move at a time.)
         output: ``"torch"``, ``"numpy"`` or ``"jax"``; ``None`` for what each field came in.
         pad_value: What sequences are padded with: one value for all variable fields, or a dict of values by field.
         pad_side: Where padding goes: ``"right"``, after the data, or ``"left"``.
         labels: The field whose next tokens each batch holds as ``labels`` (int64): shifted by one, -100 at the last
             token of each sample and at padding.
         copy: Whether batches of windows are always owned, never views on the series.
+        static: Whether every batch is written into the same tensors of torch, one set for each shape, as CUDA graphs
+            need: then the next batch overwrites it.
         num_threads: How many threads form blocks, the consumer among them while it waits; ``None`` for one on each
             core, at most 8, or one in a worker of a torch ``DataLoader``. With one, a thread of its own forms them.
         prefetch: How many blocks are formed ahead of the one in use.
 
     Raises:
-        ArgumentError: An argument makes no sense, or ``drop_last`` would leave no step.
+        ArgumentError: An argument makes no sense, ``drop_last`` would leave no step, or data that is to be resident
+            exceeds ``memory_limit``.
         DataError: The dataset has no samples.
-        DeviceError: ``device`` is not the CPU.
+        DeviceError: There is no such device, fields are on several, or data that is to be resident takes more memory
+            than is free.
         DTypeError: A field's type does not exist in ``output``.
     """
 
@@ -135,6 +142,7 @@ class DataLoader:
             copy=copy,
             static=static,
             output=output,
+            shard_size=shard_size,
         )
         if labels is not None and not isinstance(labels, str):
             raise ArgumentError(f"labels is {labels!r}; expected None or the name of a field")
@@ -145,8 +153,7 @@ class DataLoader:
         else:
             order, documents = shuffled(shuffle), False
         self._views = views(dataset, self._batching, order, documents, wish)
-        anywhere = isinstance(dataset, WindowDataset)
-        self._placement = wish.decide(anywhere) if self._views is None else self._views.placement
+        self._placement = self._views.placement if self._views is not None else self._decide(wish, documents)
         lane = _lane(self._placement)
         pad_values = dataset._pad_values(pad_value)
         self._native = _native.Loader(
@@ -166,16 +173,36 @@ class DataLoader:
             labels=labels,
             num_threads=_threads(num_threads),
             prefetch=whole("prefetch", prefetch, least=1, most=MOST),
-            shard_size=None if shard_size is None else whole("shard_size", shard_size, least=1),
+            shard_size=self._placement.shard_size,
             poison=bool(os.environ.get("BATCHLOOM_POISON")),
             **_blocks(self._placement, lane),
-            addresses=wish.is_there or self._placement.mode == "resident",
+            addresses=wish.is_there or self._placement.mode in ("resident", "sharded"),
         )
         schema = dataset._schema(self._native.columns)
         if lane is None:
             self._split: Any = exchange.splitter(schema, wish.output, wish.copy)
         else:
-            self._split = _relay(dataset, schema, self._placement, lane, wish, dict(pad_values), pad_side, labels)
+            names = [column.name for column in schema.columns]
+            self._split = self._relay(schema, lane, wish, (names, dict(pad_values), pad_side == "left", labels))
+
+    def _decide(self, wish: Wish, documents: bool) -> Placement:
+        """How batches come to a device, if they go to one."""
+        dataset, unit = self._dataset, getattr(self._batching, "batch_size", 1)
+        apart = isinstance(dataset, TokenDataset) and (documents or dataset.mode == "continuous")
+        return wish.decide(dataset, None if apart else unit, isinstance(dataset, WindowDataset))
+
+    def _relay(self, schema: exchange.Schema, lane: Lane, wish: Wish, wanted: tuple[Any, ...]) -> Relay:
+        """What makes batches on a device."""
+        from batchloom.device.formed import Formed
+        from batchloom.device.relay import Relay
+        from batchloom.device.store import Shards, Store, Wanted
+
+        store, dataset = Store(lane.device), self._dataset
+        if self._placement.mode == "streamed":
+            return Relay(lane, store, Formed(schema), schema, wish.copy, wish.static)
+        if self._placement.mode == "sharded":
+            store = Shards(type(lane)(lane.device), dataset._stretches, self._world)
+        return Relay(lane, store, dataset._maker(store, Wanted(*wanted)), schema, wish.copy, wish.static)
 
     def __len__(self) -> int:
         """Return how many batches the iteration under way yields in all, or, where there is none, the next one.
@@ -278,28 +305,6 @@ def _blocks(placement: Placement, lane: Lane | None) -> dict[str, Any]:
     if placement.mode == "streamed":
         return {"block_bytes": STREAMED, "memory": (STREAMED, lane.allocate)}
     return {"block_bytes": GATHERED, "memory": (TABLE, lane.allocate)}
-
-
-def _relay(
-    dataset: Dataset,
-    schema: exchange.Schema,
-    placement: Placement,
-    lane: Lane,
-    wish: Wish,
-    pad_values: dict[str, bytes],
-    pad_side: str,
-    labels: str | None,
-) -> Relay:
-    """What makes batches on a device."""
-    from batchloom.device.formed import Formed
-    from batchloom.device.relay import Relay
-    from batchloom.device.store import Store, Wanted
-
-    names = [column.name for column in schema.columns]
-    if placement.mode == "streamed":
-        return Relay(lane, Formed(schema), schema, wish.copy, wish.static)
-    wanted = Wanted(names, pad_values, pad_side == "left", labels)
-    return Relay(lane, dataset._maker(Store(lane.device), wanted), schema, wish.copy, wish.static)
 
 
 def _threads(num_threads: int | None) -> int | None:

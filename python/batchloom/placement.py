@@ -21,11 +21,13 @@ class Placement:
         mode: ``"host"``: the engine's threads form batches in memory. ``"views"``: batches are views on data, on the
             device or on rows that move there. ``"resident"``: all data is on the device, and batches
             are gathered there.
-            ``"streamed"``: blocks that are formed in memory are copied there.
+            ``"streamed"``: blocks that are formed in memory are copied there. ``"sharded"``: as resident, but of one
+            shard at a time, while the next one moves.
         device: The device of batches.
         needed: The bytes of the data.
         free: The bytes that it may take on the device, where they are known.
         reason: Why it is so.
+        shard_size: Samples of a shard, where there are shards.
     """
 
     mode: str
@@ -33,6 +35,7 @@ class Placement:
     needed: int
     free: int | None
     reason: str
+    shard_size: int | None = None
 
 
 class Wish:
@@ -44,6 +47,7 @@ class Wish:
         memory_limit: The bytes that data may take on the device, or ``None``.
         copy: Whether batches are owned.
         static: Whether batches come at fixed places.
+        shard_size: Samples of a shard, or ``None``.
         output: The framework of batches, or ``None`` for what each field came in.
         frameworks: The frameworks that fields are of.
         needed: The bytes of the data.
@@ -64,10 +68,12 @@ class Wish:
         copy: bool,
         static: bool,
         output: str | None,
+        shard_size: int | None,
     ) -> None:
         if not (isinstance(resident, bool) or resident == "auto"):
             raise ArgumentError(f'resident is {resident!r}; expected True, False or "auto"')
         self.resident, self.copy, self.static, self.output = resident, bool(copy), bool(static), output
+        self.shard_size = None if shard_size is None else whole("shard_size", shard_size, least=1)
         self.memory_limit = None if memory_limit is None else whole("memory_limit", memory_limit, least=1)
         self.frameworks = {output or field.framework for field in dataset._arrays()}
         self.needed = sum(field.tensor.nbytes for field in dataset._arrays())
@@ -107,10 +113,12 @@ class Wish:
         found: int | None = exchange.require("torch", "bool", "x").free_memory(self.on_device())
         return found
 
-    def decide(self, anywhere: bool) -> Placement:
+    def decide(self, dataset: Any, unit: int | None, anywhere: bool) -> Placement:
         """Decide how batches come to the device.
 
         Args:
+            dataset: What is batched.
+            unit: What a shard holds a multiple of; ``None`` where samples that a shard needs do not lie together.
             anywhere: Whether the engine may form batches on the CPU where torch cannot make them.
 
         Raises:
@@ -119,34 +127,57 @@ class Wish:
         """
         device = self.on_device()
         if device is None:
-            return Placement("host", "cpu", self.needed, None, "no device is given")
+            return Placement("host", "cpu", self.needed, None, "no device is given", self.shard_size)
         if self.device is None and self.frameworks != {"torch"}:
             if anywhere:
-                return Placement("host", "cpu", self.needed, None, "batches are no views, and not of torch")
+                reason = "batches are no views, and not of torch"
+                return Placement("host", "cpu", self.needed, None, reason, self.shard_size)
             other = min(self.frameworks - {"torch"})
             raise ArgumentError(
                 f"resident, memory_limit or static is given without a device, and batches are of {other}; "
                 'expected output="torch", which makes them on the CPU as on any device'
             )
         limit = self.limit()
-        found = self._mode(limit)
-        placement = Placement(found[0], str(device), self.needed, limit, found[1])
+        mode, reason, shard_size = self._mode(limit, dataset, unit)
+        placement = Placement(mode, str(device), self.needed, limit, reason, shard_size)
         _log.info("batches on %s: %s, %s", placement.device, placement.mode, placement.reason)
         return placement
 
-    def _mode(self, limit: int | None) -> tuple[str, str]:
+    def _mode(self, limit: int | None, dataset: Any, unit: int | None) -> tuple[str, str, int | None]:
+        given = self.shard_size
         if self.is_there:
-            return "resident", "the data is on the device already"
+            return "resident", "the data is on the device already", given
         if self.resident is False:
-            return "streamed", "resident is False"
+            return "streamed", "resident is False", given
         if limit is None:
-            return "resident", "the device does not say how much memory is free, and no memory_limit is given"
+            reason = "the device does not say how much memory is free, and no memory_limit is given"
+            return "resident", reason, given
         what = "memory_limit" if self.memory_limit is not None else "what may be used of its free memory"
         if self.needed <= limit:
-            return "resident", f"its {self.needed} bytes fit into {limit}, {what}"
+            return "resident", f"its {self.needed} bytes fit into {limit}, {what}", given
         if self.resident is True:
             raise self.too_large(self.needed, limit)
-        return "streamed", f"its {self.needed} bytes do not fit into {limit}, {what}"
+        reason = f"its {self.needed} bytes do not fit into {limit}, {what}"
+        if unit is None:
+            return "streamed", f"{reason}, and what a shard would need does not lie together", given
+        if given is None and self.memory_limit is None:
+            return "streamed", f"{reason}, and neither that nor shard_size is given", None
+        return "sharded", reason, self._fitting(dataset, limit // 2, unit, limit)
+
+    def _fitting(self, dataset: Any, room: int, unit: int, limit: int) -> int:
+        """The samples of a shard that fits twice: as many as was asked for, or as can be."""
+        size, most = (unit, len(dataset) // unit) if self.shard_size is None else (self.shard_size, 1)
+        takes = dataset._shard_bytes(min(size, len(dataset)))
+        if takes > room:
+            raise ArgumentError(
+                f"a shard of {size} samples takes {takes} bytes, and two of them have to fit into {limit}; expected a "
+                "higher memory_limit, a smaller shard_size or smaller batches, or resident=False"
+            )
+        fits, beyond = 1, max(most, 1) + 1
+        while beyond - fits > 1:
+            middle = (fits + beyond) // 2
+            fits, beyond = (middle, beyond) if dataset._shard_bytes(middle * size) <= room else (fits, middle)
+        return fits * size
 
     def too_large(self, needed: int, limit: int) -> Error:
         """Return the error for data that is to be resident and does not fit."""

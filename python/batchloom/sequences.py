@@ -17,7 +17,7 @@ from batchloom.sizes import Sizes, checked, read
 if TYPE_CHECKING:
     from batchloom.device import ragged
     from batchloom.device.relay import Maker
-    from batchloom.device.store import Store, Wanted
+    from batchloom.device.store import Store, Stretch, Wanted
 
 EXTRA = ("attention_mask", "lengths", "cu_seqlens", "max_seqlen", "position_ids", "segment_ids", "index")
 
@@ -130,6 +130,27 @@ class SequenceDataset:
         """What has to be on a device for batches to be made there."""
         return tuple(field.values if isinstance(field, Variable) else field for field in self._fields.values())
 
+    def _stretches(self, first: int, end: int) -> list[Stretch]:
+        """What has to be on a device for batches of some samples."""
+        from batchloom.device.store import Stretch
+
+        def stretch(field: Variable | exchange.Field) -> Stretch:
+            if isinstance(field, exchange.Field):
+                return Stretch(field, first, end)
+            return Stretch(field.values, int(field.offsets[first]), int(field.offsets[end]))
+
+        return [stretch(field) for field in self._fields.values()]
+
+    def _shard_bytes(self, samples: int) -> int:
+        """The most bytes that so many neighbouring samples take."""
+        starts = numpy.zeros(len(self) + 1, numpy.int64)
+        for field in self._fields.values():
+            if isinstance(field, Variable):
+                starts += field.offsets * field.values.row_bytes
+            else:
+                starts += numpy.arange(len(starts)) * field.row_bytes
+        return int((starts[samples:] - starts[: len(starts) - samples]).max())
+
     def _schema(self, columns: Columns) -> exchange.Schema:
         """What a batch holds, where the engine makes fields of these names and types."""
         first = next(field for field in self._fields.values() if isinstance(field, Variable))
@@ -145,7 +166,7 @@ class SequenceDataset:
             if isinstance(field, Variable):
                 fields[name] = field._on(store, wanted.padding(name, field.dtype))
             else:
-                fields[name] = ragged.Fixed(partial(store.array, field))
+                fields[name] = ragged.Fixed(partial(store.part, field))
         return ragged.Ragged(fields, wanted, exchange.BOUNDARIES in wanted.names)
 
 
@@ -201,8 +222,11 @@ class Variable:
         """The field on a device."""
         from batchloom.device import ragged
 
-        shape, frame = self._sequences.shape, tuple(self._sequences.frame)
-        return ragged.Variable(lambda: store.array(self.values).reshape(shape), frame, padding)
+        inner, frame = self._sequences.shape[1:], tuple(self._sequences.frame)
+        part = partial(store.part, self.values)
+        return ragged.Variable(
+            part if self.shapes is None else partial(store.shaped, self.values, inner), frame, padding
+        )
 
     def __repr__(self) -> str:
         return f"{self.values.label}: {self.dtype} sequences"

@@ -17,7 +17,7 @@ from batchloom.windows import WindowDataset
 
 if TYPE_CHECKING:
     from batchloom.device.relay import Maker
-    from batchloom.device.store import Store, Wanted
+    from batchloom.device.store import Store, Stretch, Wanted
 
 Array = numpy.ndarray[Any, Any]
 
@@ -206,6 +206,25 @@ class TokenDataset:
         """What has to be on a device for batches to be made there."""
         return (self._field,)
 
+    def _stretches(self, first: int, end: int) -> list[Stretch]:
+        """What has to be on a device for batches of some pieces of documents in stored order."""
+        from batchloom.device.store import Stretch
+
+        start, stop = (self._stored(piece * self._seq_len) for piece in (first, end))
+        return [Stretch(self._field, start, min(stop + 1, len(self._field.tensor)))]
+
+    def _stored(self, place: int) -> int:
+        """The token that comes at a place of the stream of documents as stored, or after the separator there."""
+        if self._options["separator"] is None or self._offsets is None:
+            return place
+        begins = self._offsets[:-1] + numpy.arange(len(self._offsets) - 1)
+        document = int(numpy.searchsorted(begins, place, side="right")) - 1
+        return min(place - document, int(self._offsets[document + 1]))
+
+    def _shard_bytes(self, samples: int) -> int:
+        """The most bytes that so many neighbouring pieces take."""
+        return (samples * self._seq_len + 1) * self._field.row_bytes
+
     def _schema(self, columns: Columns) -> exchange.Schema:
         """What a batch holds, where the engine makes fields of these names and types."""
         framework = self._field.framework
@@ -215,7 +234,7 @@ class TokenDataset:
         """What makes batches of addresses on a device."""
         from batchloom.device.stream import Stream
 
-        tokens = partial(store.array, self._field)
+        tokens = partial(store.part, self._field)
         return Stream(tokens, self._seq_len, self._options["separator"], self.names[2:])
 
     def _as_windows(self) -> WindowDataset | None:

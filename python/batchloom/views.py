@@ -172,7 +172,7 @@ class Views:
             reason = "the series are read where they are" if self._device is None else "the series are on the device"
         else:
             reason = f"{self._limit} rows move at a time" if self._limit else "the rows of each batch move"
-        return Placement("views", device, self._rows * self._row_bytes, limit, reason)
+        return Placement("views", device, self._rows * self._row_bytes, limit, reason, wish.shard_size)
 
     @property
     def moves(self) -> bool:

@@ -18,7 +18,7 @@ from batchloom.series import Series, aligned, from_arrays, from_frame
 
 if TYPE_CHECKING:
     from batchloom.device.relay import Maker
-    from batchloom.device.store import Store, Wanted
+    from batchloom.device.store import Store, Stretch, Wanted
     from batchloom.device.windows import Windows as Gatherer
 
 Array = numpy.ndarray[Any, Any]
@@ -383,6 +383,27 @@ class WindowDataset:
         """What has to be on a device for batches to be made there: each array once."""
         return tuple({id(span.field.array): span.field for span in reversed(self._spans.values())}.values())
 
+    def _stretches(self, first: int, end: int) -> list[Stretch]:
+        """What has to be on a device for batches of some windows."""
+        from batchloom.device.store import Stretch
+
+        start, stop = self._covered(first, end)
+        return [Stretch(field, start, stop) for field in self._arrays()]
+
+    def _covered(self, first: int, end: int) -> tuple[int, int]:
+        """The rows from the first of some windows to the last."""
+        samples = numpy.arange(first, end)
+        rows: Array = numpy.from_dlpack(self._windows.rows(_native.borrow(samples, "samples"))[0])
+        return int(rows.min()), min(int(rows.max()) + self._span, int(self._offsets[-1]))
+
+    def _shard_bytes(self, samples: int) -> int:
+        """The most bytes that so many neighbouring windows take."""
+        starts = range(0, len(self), max(samples // 2, 1))
+        # Shards begin anywhere: each lies in one and a half that begin at every half.
+        covered = (self._covered(start, min(start + samples + samples // 2, len(self))) for start in starts)
+        rows = max(end - start for start, end in covered)
+        return rows * sum(field.row_bytes for field in self._arrays())
+
     def _schema(self, columns: Columns) -> exchange.Schema:
         """What a batch holds, where the engine makes fields of these names and types."""
         frameworks = {name: span.field.framework for name, span in self._spans.items()}
@@ -397,7 +418,7 @@ class WindowDataset:
         from batchloom.device.windows import Stretch
         from batchloom.device.windows import Windows as Gatherer
 
-        arrays = {id(field.array): partial(store.array, field) for field in self._arrays()}
+        arrays = {id(field.array): partial(store.part, field) for field in self._arrays()}
         spans = self._spans.values()
         stretches = [Stretch(arrays[id(span.field.array)], span.start, span.steps) for span in spans]
         _, _, _, padded, _ = self._windows.counts()

@@ -19,6 +19,9 @@ type Slot = (Vec<usize>, Vec<isize>, usize);
 /// Batches, samples of each, the shape of what is addressed in each, and the size of the longest sample.
 type Run = (usize, usize, Vec<usize>, usize);
 
+/// The first sample of a shard, and the one after its last.
+type Shard = (u64, u64);
+
 #[pymethods]
 impl Block {
     /// All of its memory, as bytes.
@@ -46,6 +49,13 @@ impl Block {
             (layout.shape().to_vec(), strides.collect(), layout.offset() / size)
         };
         self.0.runs().iter().map(|run| run.fields().iter().map(slot).collect()).collect()
+    }
+
+    /// Where the order goes shard by shard: the samples of its shard, and of the next one, as first and end.
+    #[getter]
+    fn shards(&self) -> Option<(Shard, Option<Shard>)> {
+        let pair = |shard: &std::ops::Range<u64>| (shard.start, shard.end);
+        self.0.shards().map(|(shard, next)| (pair(shard), next.map(pair)))
     }
 
     /// The addresses of its samples, where it is no bytes of samples: the table, and which element of its sample each is.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -25,18 +26,35 @@ def plain(values: torch.Tensor) -> torch.Tensor:
     return values if integers is None else values.view(integers)
 
 
-def gather(values: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+@dataclass(frozen=True)
+class Part:
+    """Rows of an array that are on a device, from row ``first`` of it on."""
+
+    values: torch.Tensor
+    first: int = 0
+
+    @property
+    def inner(self) -> tuple[int, ...]:
+        """The shape of a row."""
+        return tuple(self.values.shape[1:])
+
+    def places(self, rows: torch.Tensor) -> torch.Tensor:
+        """Return where rows of the array are among those that are here."""
+        return rows - self.first if self.first else rows
+
+
+def gather(part: Part, rows: torch.Tensor) -> torch.Tensor:
     """Return rows of an array, as an array of its own: ``[len(rows), ...]``."""
-    return plain(values).index_select(0, rows).view(values.dtype)
+    return plain(part.values).index_select(0, part.places(rows)).view(part.values.dtype)
 
 
-def padded(values: torch.Tensor, rows: torch.Tensor, exists: torch.Tensor | None, padding: float = 0) -> torch.Tensor:
+def padded(part: Part, rows: torch.Tensor, exists: torch.Tensor | None, padding: float = 0) -> torch.Tensor:
     """Return rows of an array, and padding where there are none; ``padding`` as :func:`plain` has it."""
     if exists is None:
-        return gather(values, rows)
-    found = plain(values).index_select(0, torch.where(exists, rows, 0))
-    absent = exists.logical_not().view(-1, *(1,) * (values.dim() - 1))
-    return found.masked_fill_(absent, padding).view(values.dtype)
+        return gather(part, rows)
+    found = plain(part.values).index_select(0, torch.where(exists, part.places(rows), 0))
+    absent = exists.logical_not().view(-1, *(1,) * len(part.inner))
+    return found.masked_fill_(absent, padding).view(part.values.dtype)
 
 
 def whole(tokens: torch.Tensor) -> torch.Tensor:

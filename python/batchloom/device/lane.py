@@ -7,6 +7,7 @@ so the lane keeps hold of it until then; and it has at most two copies under way
 from __future__ import annotations
 
 from collections import deque
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -44,30 +45,50 @@ class Lane:
         except RuntimeError:
             return torch.empty(size, dtype=torch.uint8)
 
-    def copy(self, host: torch.Tensor) -> Copy:
-        """Begin to copy an array, after those that were begun before. Waits while too many are under way."""
+    def copy(self, host: torch.Tensor, into: torch.Tensor | None = None) -> Copy:
+        """Begin to copy an array, after those that were begun before. Waits while too many are under way.
+
+        Args:
+            host: What is copied.
+            into: Where it goes; ``None`` for memory of its own.
+        """
         while len(self._flying) >= UNDER_WAY or (self._flying and self._flying[0].is_over()):
             self._flying.popleft().wait()
-        copy = Copy(self, host)
+        copy = Copy(self, host, into)
         self._flying.append(copy)
         return copy
 
-    def carry(self, host: torch.Tensor) -> Copy:
+    def carry(self, host: torch.Tensor, into: torch.Tensor | None = None) -> Copy:
         """Begin to copy an array that lies anywhere: by way of memory that is pinned, where the device needs that."""
         host = host.detach()
-        return self.copy(host.pin_memory() if self.has_streams and not host.is_pinned() else host)
+        return self.copy(host.pin_memory() if self.has_streams and not host.is_pinned() else host, into)
 
-    def send(self, host: torch.Tensor) -> tuple[torch.Tensor, Any]:
+    def room(self, like: torch.Tensor, rows: int) -> torch.Tensor:
+        """Return memory on the device for so many rows of an array, to copy into."""
+        with self._beside():
+            return torch.empty((rows, *like.shape[1:]), dtype=like.dtype, device=self.device)
+
+    def send(self, host: torch.Tensor, into: torch.Tensor | None) -> tuple[torch.Tensor, Any]:
         """Return a copy that is under way, and the event that it is over; ``None`` where it is over already."""
-        if self._streams is None:
-            return host.to(self.device, copy=True), None
-        if self._stream is None:
-            self._stream = self._streams.Stream() if self.device.type == "cpu" else self._streams.Stream(self.device)
-        with self._streams.stream(self._stream):
-            there = host.to(self.device, non_blocking=True, copy=True)
+        with self._beside():
+            there = (
+                host.to(self.device, non_blocking=True, copy=True)
+                if into is None
+                else into.copy_(host, non_blocking=True)
+            )
+            if self._streams is None:
+                return there, None
             event = self._streams.Event()
             event.record(self._stream)
         return there, event
+
+    def _beside(self) -> Any:
+        """Give work to the stream of copies."""
+        if self._streams is None:
+            return nullcontext()
+        if self._stream is None:
+            self._stream = self._streams.Stream() if self.device.type == "cpu" else self._streams.Stream(self.device)
+        return self._streams.stream(self._stream)
 
     def __del__(self) -> None:
         # The memory that copies come from is about to be used again.
@@ -78,10 +99,10 @@ class Lane:
 class Copy:
     """A copy that is under way."""
 
-    def __init__(self, lane: Lane, host: torch.Tensor) -> None:
+    def __init__(self, lane: Lane, host: torch.Tensor, into: torch.Tensor | None) -> None:
         self._lane = lane
         self._host: torch.Tensor | None = host
-        self._there, self._event = lane.send(host)
+        self._there, self._event = lane.send(host, into)
 
     def is_over(self) -> bool:
         """Whether it is over, without waiting."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from batchloom import _native
-from batchloom.device.gather import gather, padded, split, whole
+from batchloom.device.gather import Part, gather, padded, split, whole
 from batchloom.device.rows import Runs, samples, table
 from batchloom.device.store import Wanted
 
@@ -30,7 +30,7 @@ Frame = tuple[int | None, ...]
 class Fixed:
     """A field with one row for each sample."""
 
-    values: Callable[[], torch.Tensor]
+    part: Callable[[], Part]
 
 
 @dataclass(frozen=True)
@@ -38,16 +38,16 @@ class Variable:
     """A field whose samples differ in size.
 
     Attributes:
-        values: Fetches the array ``[rows, ...]``.
+        part: Fetches the array ``[rows, ...]``.
         frame: The leading extents.
         padding: What it is padded with.
         order: Fetches the row at each place, where that is not the place itself.
     """
 
-    values: Callable[[], torch.Tensor]
+    part: Callable[[], Part]
     frame: Frame
     padding: float = 0
-    order: Callable[[], torch.Tensor] | None = None
+    order: Callable[[], Part] | None = None
 
 
 class Members:
@@ -169,7 +169,7 @@ class Ragged:
         if isinstance(field, Variable):
             return self._variable(name, field, elements, runs)
         if isinstance(field, Fixed):
-            return self._each(gather(field.values(), elements.members.samples), runs)
+            return self._each(gather(field.part(), elements.members.samples), runs)
         if name in BOUNDARIES:
             ends = elements.members.ends.to(BOUNDARIES[name], copy=True)
             return split(ends, samples(runs, 1))
@@ -181,13 +181,13 @@ class Ragged:
 
     def _variable(self, name: str, field: Variable, elements: Elements, runs: Runs) -> Sequence[torch.Tensor]:
         grid, rows = elements.rows(field, self._columns[name])
-        values = field.values()
-        found = padded(values, rows, grid.exists, field.padding)
+        part = field.part()
+        found = padded(part, rows, grid.exists, field.padding)
         inner = prod(extent for extent in field.frame if extent is not None)
         pieces = split(found, [size * inner for size in elements.sizes])
         if self.packs:
             return pieces
-        shapes = [(*_shape(space, field.frame), *values.shape[1:]) for space in _spaces(runs)]
+        shapes = [(*_shape(space, field.frame), *part.inner) for space in _spaces(runs)]
         return [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
 
     def _each(self, found: torch.Tensor, runs: Runs) -> Sequence[torch.Tensor]:
@@ -203,7 +203,7 @@ class Ragged:
         grid, rows = elements.rows(field, self._columns[self._labels])
         follows = grid.places + 1 < elements.members.taken[0].index_select(0, grid.owners)
         follows = follows if grid.exists is None else follows & grid.exists
-        found = whole(padded(field.values(), rows + 1, follows))
+        found = whole(padded(field.part(), rows + 1, follows))
         return found.masked_fill_(follows.logical_not(), IGNORED)
 
 

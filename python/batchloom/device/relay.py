@@ -13,6 +13,7 @@ import torch
 from batchloom import _native, exchange
 from batchloom.device.lane import Copy, Lane
 from batchloom.device.static import Static
+from batchloom.device.store import Store
 from torch.utils.dlpack import from_dlpack
 
 Begun = tuple[list[Copy], Any]
@@ -35,16 +36,18 @@ class Relay:
         deliver: What is done with each batch as it is handed over, if anything is.
     """
 
-    def __init__(self, lane: Lane, maker: Maker, schema: exchange.Schema, copies: bool, static: bool) -> None:
-        self._lane, self._maker = lane, maker
+    def __init__(
+        self, lane: Lane, store: Store, maker: Maker, schema: exchange.Schema, copies: bool, static: bool
+    ) -> None:
+        self._lane, self._store, self._maker = lane, store, maker
         self._finished = exchange.finisher(schema, "torch", copies)
         self._static = Static() if static else None
         self._stream: Any = None
-        self._held: list[torch.Tensor] = []
         self.deliver: Callable[[Any], Any] | None = self._delivered if lane.has_streams or static else None
 
     def start(self, block: _native.Block) -> Begun:
         """Let what has to travel of a block go on its way."""
+        self._store.enter(block)
         parts, outline = self._maker.parts(block)
         return [self._lane.copy(from_dlpack(part.__dlpack__())) for part in parts], outline
 

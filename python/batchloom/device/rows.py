@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from batchloom import _native
-from batchloom.device.gather import gather, split
+from batchloom.device.gather import Part, gather, split
 
 Runs = list[tuple[int, int, list[int], int]]
 """Of each run its batches, the samples of each, the shape of what is addressed in each, and the longest sample."""
@@ -27,9 +27,9 @@ def samples(runs: Runs, more: int = 0) -> list[int]:
 
 
 class Rows:
-    """Gathers rows of arrays ``[samples, ...]``, which are fetched when they are first needed."""
+    """Gathers rows of arrays ``[samples, ...]``, which are fetched when they are needed."""
 
-    def __init__(self, fetch: Callable[[], list[torch.Tensor]]) -> None:
+    def __init__(self, fetch: Callable[[], list[Part]]) -> None:
         self._fetch = fetch
 
     def parts(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
@@ -39,4 +39,4 @@ class Rows:
     def make(self, arrived: list[torch.Tensor], outline: Runs) -> list[Sequence[Any]]:
         """Gather them."""
         rows, sizes = arrived[0][0], samples(outline)
-        return [split(gather(values, rows), sizes) for values in self._fetch()]
+        return [split(gather(part, rows), sizes) for part in self._fetch()]

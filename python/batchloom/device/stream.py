@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from batchloom import _native
-from batchloom.device.gather import padded, split, whole
+from batchloom.device.gather import Part, padded, split, whole
 from batchloom.device.rows import Runs, samples, table
 
 
@@ -16,15 +16,13 @@ class Stream:
     """Gathers passages.
 
     Args:
-        tokens: Fetches all tokens.
+        tokens: Fetches the tokens.
         seq_len: Tokens of a piece.
         separator: What comes between documents, if anything.
         extras: What batches hold besides inputs and labels, in order.
     """
 
-    def __init__(
-        self, tokens: Callable[[], torch.Tensor], seq_len: int, separator: int | None, extras: Sequence[str]
-    ) -> None:
+    def __init__(self, tokens: Callable[[], Part], seq_len: int, separator: int | None, extras: Sequence[str]) -> None:
         self._tokens, self._seq_len, self._separator, self._extras = tokens, seq_len, separator, extras
 
     def parts(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:

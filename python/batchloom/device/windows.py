@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from batchloom import _native
-from batchloom.device.gather import padded, plain, split
+from batchloom.device.gather import Part, padded, plain, split
 from batchloom.device.rows import Runs, samples, table
 from batchloom.torch import windows
 
@@ -18,12 +18,12 @@ class Stretch:
     """Some steps of each window, of one array.
 
     Attributes:
-        values: Fetches the array ``[time, ...]``.
+        part: Fetches the array ``[time, ...]``.
         start: The first step of the window,
         steps: and how many.
     """
 
-    values: Callable[[], torch.Tensor]
+    part: Callable[[], Part]
     start: int
     steps: int
 
@@ -59,16 +59,16 @@ class Windows:
         return found
 
     def _with_zeros(self, stretch: Stretch, rows: torch.Tensor, missing: torch.Tensor) -> torch.Tensor:
-        values = stretch.values()
+        part = stretch.part()
         steps = torch.arange(stretch.start, stretch.start + stretch.steps, dtype=rows.dtype, device=rows.device)
         exists = (steps >= missing.view(-1, 1)).flatten()
-        found = padded(values, ((rows - missing).view(-1, 1) + steps).flatten(), exists)
-        return found.view(len(rows), stretch.steps, *values.shape[1:])
+        found = padded(part, ((rows - missing).view(-1, 1) + steps).flatten(), exists)
+        return found.view(len(rows), stretch.steps, *part.inner)
 
 
 def _stored(stretch: Stretch, rows: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
-    values = stretch.values()
+    part = stretch.part()
     if not stretch.steps:
-        return values.new_empty((len(rows), 0, *values.shape[1:]))
-    template = windows(plain(values), stretch.steps)
-    return template.index_select(0, rows + stretch.start).view(values.dtype)
+        return part.values.new_empty((len(rows), 0, *part.inner))
+    template = windows(plain(part.values), stretch.steps)
+    return template.index_select(0, part.places(rows + stretch.start)).view(part.values.dtype)

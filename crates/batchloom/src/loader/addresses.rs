@@ -199,8 +199,9 @@ impl Writer<'_> {
     fn ragged(&mut self, fields: &[Sequences], packs: bool, members: &Members) {
         let none = vec![0; 2 * members.union.len() + fields.len()];
         if packs {
-            let start = index(self.element);
-            self.add([0, start, 0, 0, 0].into_iter().chain(none));
+            // Whose sample is any of the batch, so that it can be looked up like the others.
+            let sample = members.samples.first().map_or(0, |&sample| number(sample));
+            self.add([sample, index(self.element), 0, 0, 0].into_iter().chain(none));
         }
         for member in 0..members.count {
             let slot = if packs { members.length(member) } else { members.union.iter().product() };

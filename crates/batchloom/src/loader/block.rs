@@ -41,7 +41,12 @@ pub(super) struct BlockLayout {
     pub(super) end: u64,
     /// Where the block is addresses, these.
     pub(super) table: Option<Table>,
+    /// Where it is addresses and the order goes shard by shard: its shard, and the next one.
+    shards: Option<Shards>,
 }
+
+/// The shard that holds all samples of a block, and the next shard after it, in samples as stored.
+type Shards = (Range<u64>, Option<Range<u64>>);
 
 /// The layout of consecutive batches of one shape.
 #[derive(Debug, Clone)]
@@ -86,8 +91,9 @@ impl BlockLayout {
         bytes: usize,
     ) -> Result<Option<Self>> {
         let steps = plan.steps_of(rank);
-        let mut layout = Self { runs: Vec::new(), bytes: 0, end: step, table: None };
+        let mut layout = Self { runs: Vec::new(), bytes: 0, end: step, table: None, shards: None };
         let most = if fields.addresses.is_some() { MOST_ADDRESSED } else { MOST_BATCHES };
+        let steps = layout.enter(fields, plan, rank, steps)?;
         let mut batches = 0;
         while layout.end < steps && batches < most {
             let run = layout.run(fields, plan, rank)?;
@@ -96,7 +102,8 @@ impl BlockLayout {
                 break;
             }
             let fit = (bytes - layout.bytes.min(bytes)).checked_div(run.bytes()).unwrap_or(most);
-            let same = layout.same(fields, plan, rank, run.samples, fit.clamp(1, most - batches))?;
+            let fit = fit.clamp(1, most - batches).min(usize::try_from(steps - layout.end).unwrap_or(fit));
+            let same = layout.same(fields, plan, rank, run.samples, fit)?;
             batches += same;
             layout.end += same as u64;
             layout.push(run, same);
@@ -105,6 +112,22 @@ impl BlockLayout {
             layout.table = Some(addresses.table(plan, rank, &layout.runs, *limit)?);
         }
         Ok((!layout.runs.is_empty()).then_some(layout))
+    }
+
+    /// Where blocks are addresses and the order goes shard by shard, notes the shards; returns the step before which the
+    /// block has to end.
+    fn enter(&mut self, fields: &Fields, plan: &Plan, rank: u32, steps: u64) -> Result<u64> {
+        if fields.addresses.is_none() || plan.shard_size().is_none() || self.end >= steps {
+            return Ok(steps);
+        }
+        let Some(shard) = plan.shard(self.end, rank)? else { return Ok(steps) };
+        let (mut end, most) = (self.end + 1, steps.min(self.end + MOST_ADDRESSED as u64));
+        while end < most && plan.shard(end, rank)?.as_ref() == Some(&shard) {
+            end += 1;
+        }
+        let next = next_shard(plan, rank, &shard, end - 1, steps)?;
+        self.shards = Some((shard, next));
+        Ok(end)
     }
 
     /// Bytes of the block in memory.
@@ -235,12 +258,34 @@ pub(super) struct Piece {
     pub(super) rows: Range<usize>,
 }
 
+/// The shard that comes after the one of step `within`, found by doubling and halving. Batches of a shard come one after
+/// the other, but where some are repeated or exchanged; then this may miss one, which is only not known so early.
+fn next_shard(
+    plan: &Plan,
+    rank: u32,
+    shard: &Range<u64>,
+    mut within: u64,
+    steps: u64,
+) -> Result<Option<Range<u64>>> {
+    let mut stride = 1;
+    while within + stride < steps && plan.shard(within + stride, rank)?.as_ref() == Some(shard) {
+        (within, stride) = (within + stride, stride * 2);
+    }
+    let mut beyond = steps.min(within + stride);
+    while beyond - within > 1 {
+        let middle = within.midpoint(beyond);
+        if plan.shard(middle, rank)?.as_ref() == Some(shard) { within = middle } else { beyond = middle }
+    }
+    if beyond < steps { plan.shard(beyond, rank) } else { Ok(None) }
+}
+
 /// Consecutive batches of one rank in one allocation, formed and ready.
 #[derive(Debug, Clone)]
 pub struct Block {
     runs: Vec<Run>,
     bytes: Bytes,
     table: Option<Box<(Tensor, Tensor)>>,
+    shards: Option<Shards>,
 }
 
 /// Consecutive batches of one shape, field by field.
@@ -259,7 +304,7 @@ impl Block {
         let runs = layout.runs.iter().map(|run| Run::new(fields, run, bytes, layout.table.is_none()));
         let runs = runs.collect::<Result<_>>()?;
         let table = layout.table.map(|table| tables(table, bytes)).transpose()?.map(Box::new);
-        Ok(Self { runs, bytes: bytes.slice(..layout.memory()), table })
+        Ok(Self { runs, bytes: bytes.slice(..layout.memory()), table, shards: layout.shards.clone() })
     }
 
     /// Its memory, all of it.
@@ -272,6 +317,12 @@ impl Block {
     /// samples are thinned out.
     pub fn addresses(&self) -> Option<(&Tensor, &Tensor)> {
         self.table.as_ref().map(|parts| (&parts.0, &parts.1))
+    }
+
+    /// Where it is addresses and the order goes shard by shard: the shard that holds all of its samples, and the shard
+    /// after it, in samples as stored.
+    pub fn shards(&self) -> Option<(&Range<u64>, Option<&Range<u64>>)> {
+        self.shards.as_ref().map(|(shard, next)| (shard, next.as_ref()))
     }
 
     /// The runs of equal batches, in order; mostly one, or one for each batch where samples differ in size.
