@@ -20,7 +20,7 @@ class TensorDataset:
 
     ``TensorDataset(X, y)`` makes batches that are tuples ``(xb, yb)``; ``TensorDataset(x=X, y=y)`` makes dicts.
 
-    A field is a NumPy array or memory map, a torch CPU tensor, a JAX CPU array, or anything else with
+    A field is a NumPy array or memory map, a torch tensor, a JAX CPU array, or anything else with
     ``__dlpack__``; shape ``[samples, ...]``, any rank, any element type that NumPy or torch share, any strides.
 
     Fields are borrowed, never copied: the dataset shares their memory, whatever it weighs. So do not resize
@@ -36,7 +36,7 @@ class TensorDataset:
         DataError: No field; fields of different lengths; something that is no array; a memory map whose file
             is shorter than the map.
         DTypeError: An element type that cannot be moved as bytes, such as ``object``.
-        DeviceError: A tensor on another device than the CPU.
+        DeviceError: An array on another device than the CPU that is not of torch.
     """
 
     def __init__(self, /, *fields: Any, **named: Any) -> None:

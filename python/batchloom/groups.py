@@ -75,7 +75,7 @@ class GroupDataset:
         ArgumentError: Arrays with and without names are mixed, or a name that batches use themselves.
         DataError: Ids and arrays of different lengths; an id that is missing; a group longer than ``max_rows``.
         DTypeError: Ids that are no integers or texts; an element type that cannot be moved as bytes.
-        DeviceError: A tensor on another device than the CPU.
+        DeviceError: An array on another device than the CPU that is not of torch.
     """
 
     def __init__(

@@ -61,7 +61,7 @@ class SequenceDataset:
         DataError: Fields that disagree, the message names the sample; offsets that decrease or leave the values;
             nulls; no variable field.
         DTypeError: An element type that cannot be moved as bytes; lists of arrays of several types.
-        DeviceError: A tensor on another device than the CPU.
+        DeviceError: An array on another device than the CPU that is not of torch.
     """
 
     def __init__(self, /, *, sizes: Any = None, **fields: Any) -> None:

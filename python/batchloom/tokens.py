@@ -81,7 +81,7 @@ class TokenDataset:
     Raises:
         ArgumentError: An argument makes no sense.
         DataError: Tokens that are no integers of one dimension; offsets that do not go from 0 to the number of tokens.
-        DeviceError: A tensor on another device than the CPU.
+        DeviceError: An array on another device than the CPU that is not of torch.
     """
 
     def __init__(

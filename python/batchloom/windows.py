@@ -134,7 +134,7 @@ class WindowDataset:
         DataError: Series that disagree; time that is missing or does not grow, the message names series and step; a
             series too short with ``short="error"``; no window at all.
         DTypeError: An element type that cannot be moved as bytes; a column that holds no numbers.
-        DeviceError: A tensor on another device than the CPU.
+        DeviceError: An array on another device than the CPU that is not of torch.
     """
 
     def __init__(
