@@ -42,7 +42,9 @@ class Relay:
         self._lane, self._store, self._maker = lane, store, maker
         self._finished = exchange.finisher(schema, "torch", copies)
         self._static = Static() if static else None
+        self._teller = lane.teller()
         self._stream: Any = None
+        self._told: Any = None
         self.deliver: Callable[[Any], Any] | None = self._delivered if lane.has_streams or static else None
 
     def start(self, block: _native.Block) -> Begun:
@@ -55,17 +57,18 @@ class Relay:
         """Return the batches of a block. They belong to the stream that is the present one now."""
         copies, outline = begun
         with torch.inference_mode(False):
-            self._stream = self._lane.current() if self._lane.has_streams else None
+            if self._lane.has_streams:
+                self._stream, self._told = self._lane.current(), self._teller()
+                self._store.use(self._stream)
             columns = self._maker.make([copy.arrive() for copy in copies], outline)
             return self._finished(columns)
 
     def _delivered(self, batch: Any) -> Any:
         """Let the consumer's stream wait for a batch that was made for another, or put it where all batches go."""
-        if self._stream is not None:
+        if self._stream is not None and self._teller() != self._told:
             current = self._lane.current()
-            if current != self._stream:
-                current.wait_stream(self._stream)
-                for array in batch.values() if isinstance(batch, dict) else batch:
-                    if isinstance(array, torch.Tensor):
-                        array.record_stream(current)
+            current.wait_stream(self._stream)
+            for array in batch.values() if isinstance(batch, dict) else batch:
+                if isinstance(array, torch.Tensor):
+                    array.record_stream(current)
         return batch if self._static is None else self._static.put(batch)

@@ -15,6 +15,10 @@ class Static:
 
     def put(self, batch: Any) -> Any:
         """Write a batch to its place, and return what is there: the same objects each time."""
+        with torch.inference_mode(False):
+            return self._put(batch)
+
+    def _put(self, batch: Any) -> Any:
         named = isinstance(batch, dict)
         values = list(batch.values()) if named else list(batch)
         shape = tuple(value.shape if isinstance(value, torch.Tensor) else value for value in values)

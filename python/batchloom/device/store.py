@@ -37,14 +37,24 @@ class Store:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._arrays: dict[exchange.Field, torch.Tensor] = {}
+        self._streams: list[Any] = []
 
     def enter(self, block: _native.Block) -> None:
         """Make ready for the batches of a block."""
 
+    def use(self, stream: Any) -> None:
+        """Note that a stream reads from here: memory that it reads from is not given to others before it is done."""
+        if stream not in self._streams:
+            self._streams.append(stream)
+            for array in self._arrays.values():
+                array.record_stream(stream)
+
     def part(self, field: exchange.Field) -> Part:
         """Return what is there of an array."""
         if field not in self._arrays:
-            self._arrays[field] = field.on(self._device)
+            array = self._arrays[field] = field.on(self._device)
+            for stream in self._streams:
+                array.record_stream(stream)
         return Part(self._arrays[field])
 
     def shaped(self, field: exchange.Field, inner: Sequence[int]) -> Part:
