@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 
 import numpy
 from batchloom._native import Tensor
-from batchloom.errors import ArgumentError, DataError, DTypeError, Error
+from batchloom.errors import ArgumentError, DataError, DeviceError, DTypeError, Error
 
 OUTPUTS = ("torch", "numpy", "jax")
 
@@ -221,10 +221,21 @@ def lend(tensor: Tensor, framework: str) -> Any:
     return module.view(tensor.__dlpack__() if module.TAKES_CAPSULES else tensor)
 
 
-def host(array: Any) -> Any:
-    """Return an array in memory of the CPU: itself, unless it is a tensor of torch on another device."""
+def host(label: str, array: Any) -> Any:
+    """Return an array in memory of the CPU: itself, unless it is a tensor of torch on another device.
+
+    Raises:
+        DeviceError: The device has no values that could be read.
+    """
     torch = sys.modules.get("torch")
-    return array.cpu() if torch is not None and isinstance(array, torch.Tensor) else array
+    if torch is None or not isinstance(array, torch.Tensor):
+        return array
+    try:
+        return array.cpu()
+    except NotImplementedError as error:
+        raise DeviceError(
+            f"{label} has numbers on {array.device} that are needed on the CPU, which cannot read them: {error}"
+        ) from None
 
 
 def release(field: Field) -> None:
