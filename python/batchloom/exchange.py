@@ -90,13 +90,16 @@ class Field:
             return self.array.detach().resolve_conj().resolve_neg()
         found = self._moved.get(device)
         if found is None:
-            tensor = (
-                _borrow(self._module, numpy.ascontiguousarray(self.array), self.label)
-                if self.tensor.is_backward
-                else self.tensor
-            )
-            found = self._moved[device] = _module("torch").on(lend(tensor, "torch"), device)
+            found = self._moved[device] = _module("torch").on(self.tensors(slice(None)), device)
         return found
+
+    def tensors(self, rows: Any) -> Any:
+        """Return some rows of the array, a slice or an array of them, as torch has them: a copy where it must be."""
+        if not self.tensor.is_backward:
+            return lend(self.tensor, "torch")[rows]
+        # torch has no arrays that run backwards in memory.
+        found = _borrow(self._module, numpy.ascontiguousarray(self._indexable()[rows]), self.label)
+        return lend(found, "torch")
 
     def row(self, sample: int) -> Any:
         """Return one row of the array."""
