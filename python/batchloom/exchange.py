@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 
 import numpy
 from batchloom._native import Tensor
-from batchloom.errors import ArgumentError, DataError, DTypeError, Error
+from batchloom.errors import ArgumentError, DataError, DeviceError, DTypeError, Error
 
 OUTPUTS = ("torch", "numpy", "jax")
 
@@ -90,13 +90,16 @@ class Field:
             return self.array.detach().resolve_conj().resolve_neg()
         found = self._moved.get(device)
         if found is None:
-            tensor = (
-                _borrow(self._module, numpy.ascontiguousarray(self.array), self.label)
-                if self.tensor.is_backward
-                else self.tensor
-            )
-            found = self._moved[device] = _module("torch").on(lend(tensor, "torch"), device)
+            found = self._moved[device] = _module("torch").on(self.tensors(slice(None)), device)
         return found
+
+    def tensors(self, rows: Any) -> Any:
+        """Return some rows of the array, a slice or an array of them, as torch has them: a copy where it must be."""
+        if not self.tensor.is_backward:
+            return lend(self.tensor, "torch")[rows]
+        # torch has no arrays that run backwards in memory.
+        found = _borrow(self._module, numpy.ascontiguousarray(self._indexable()[rows]), self.label)
+        return lend(found, "torch")
 
     def row(self, sample: int) -> Any:
         """Return one row of the array."""
@@ -221,10 +224,21 @@ def lend(tensor: Tensor, framework: str) -> Any:
     return module.view(tensor.__dlpack__() if module.TAKES_CAPSULES else tensor)
 
 
-def host(array: Any) -> Any:
-    """Return an array in memory of the CPU: itself, unless it is a tensor of torch on another device."""
+def host(label: str, array: Any) -> Any:
+    """Return an array in memory of the CPU: itself, unless it is a tensor of torch on another device.
+
+    Raises:
+        DeviceError: The device has no values that could be read.
+    """
     torch = sys.modules.get("torch")
-    return array.cpu() if torch is not None and isinstance(array, torch.Tensor) else array
+    if torch is None or not isinstance(array, torch.Tensor):
+        return array
+    try:
+        return array.cpu()
+    except NotImplementedError as error:
+        raise DeviceError(
+            f"{label} has numbers on {array.device} that are needed on the CPU, which cannot read them: {error}"
+        ) from None
 
 
 def release(field: Field) -> None:

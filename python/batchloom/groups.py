@@ -241,7 +241,7 @@ class GroupDataset:
 
 def _ids(group_ids: Any) -> tuple[Any, list[Any] | None]:
     """Return ids as an array of integers, and the texts that these stand for, where they do."""
-    group_ids = exchange.host(group_ids)
+    group_ids = exchange.host(IDS, group_ids)
     if isinstance(group_ids, list | tuple):
         # As NumPy would make texts of numbers beside texts.
         group_ids = numpy.fromiter(group_ids, object, len(group_ids))

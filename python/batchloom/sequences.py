@@ -257,7 +257,7 @@ def variable(label: str, data: Any) -> Variable:
         return Variable(label, numpy.from_dlpack(values), offsets=numpy.from_dlpack(offsets))
     values, places = data
     try:
-        places = numpy.asarray(exchange.host(places))
+        places = numpy.asarray(exchange.host(f"field {label}", places))
     except (TypeError, ValueError, RuntimeError) as error:
         raise DataError(f"field {label} has offsets that are no array: {error}") from None
     if places.dtype.kind not in "iu" or places.ndim not in (1, 2):
@@ -286,7 +286,8 @@ def _from_nested(label: str, data: Any) -> Variable:
     import torch
 
     if data.layout == torch.jagged and data.lengths() is None and getattr(data, "_ragged_idx", 1) == 1:
-        return Variable(label, data.values().detach(), offsets=data.offsets().cpu().numpy().astype(numpy.int64))
+        offsets = exchange.host(f"field {label}", data.offsets()).numpy()
+        return Variable(label, data.values().detach(), offsets=offsets.astype(numpy.int64))
     return _from_list(label, list(data.detach().unbind()))
 
 
@@ -315,8 +316,8 @@ def _from_list(label: str, samples: list[Any]) -> Variable:
     shapes = numpy.array([array.shape for array in arrays], dtype=numpy.int64)
     if (shapes[:, 1:] == shapes[0, 1:]).all():
         offsets = numpy.concatenate([numpy.zeros(1, numpy.int64), numpy.cumsum(shapes[:, 0])])
-        return Variable(label, _concatenated(arrays), offsets=offsets)
-    return _with_shapes(label, _concatenated([array.reshape(-1) for array in arrays]), shapes)
+        return Variable(label, _concatenated(label, arrays), offsets=offsets)
+    return _with_shapes(label, _concatenated(label, [array.reshape(-1) for array in arrays]), shapes)
 
 
 def _array(label: str, place: int, sample: Any) -> Any:
@@ -342,13 +343,16 @@ def _array(label: str, place: int, sample: Any) -> Any:
     return sample
 
 
-def _concatenated(arrays: list[Any]) -> Any:
+def _concatenated(label: str, arrays: list[Any]) -> Any:
     """Return arrays of one framework as one of them."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(arrays[0], torch.Tensor):
         for place, array in enumerate(arrays):
             if array.device != arrays[0].device:
-                raise DeviceError(f"sample {place} is on {array.device}, sample 0 on {arrays[0].device}; expected one")
+                raise DeviceError(
+                    f"field {label}: sample {place} is on {array.device}, sample 0 on {arrays[0].device}; expected all "
+                    "on one device: move them with .to()"
+                )
         return torch.cat([array.detach() for array in arrays])
     jax = sys.modules.get("jax")
     if jax is not None and isinstance(arrays[0], jax.Array):

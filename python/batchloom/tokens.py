@@ -154,7 +154,7 @@ class TokenDataset:
         """Tokens ``start`` to ``end`` of the stream of documents as stored, as int64."""
         separator = self._options["separator"]
         if separator is None or self._offsets is None:
-            return numpy.asarray(exchange.host(self._field.slice(start, end))).astype(numpy.int64)
+            return numpy.asarray(exchange.host("tokens", self._field.slice(start, end))).astype(numpy.int64)
         # A separator follows each document but the last, so document k begins k tokens later than stored.
         places = numpy.arange(start, end)
         begins = self._offsets[:-1] + numpy.arange(len(self._offsets) - 1)
@@ -162,7 +162,7 @@ class TokenDataset:
         stored = places - document
         between = stored == self._offsets[document + 1]
         found = numpy.full(len(places), separator, numpy.int64)
-        values = numpy.asarray(exchange.host(self._field.slice(int(stored[0]), int(stored[-1]) + 1)))
+        values = numpy.asarray(exchange.host("tokens", self._field.slice(int(stored[0]), int(stored[-1]) + 1)))
         found[~between] = values[(stored - stored[0])[~between]]
         return found
 
@@ -272,7 +272,7 @@ def _offsets(tokens: Any, documents: Any) -> Array | None:
     if not hasattr(documents, "__len__") or getattr(documents, "ndim", 1) == 0:
         return _ends_with(tokens, _token("documents", documents))
     try:
-        offsets = numpy.asarray(exchange.host(documents))
+        offsets = numpy.asarray(exchange.host("documents", documents))
     except (TypeError, ValueError, RuntimeError) as error:
         raise DataError(f"documents are offsets that are no array: {error}") from None
     if offsets.ndim != 1 or offsets.dtype.kind not in "iu":
@@ -288,7 +288,7 @@ def _ends_with(tokens: Any, token: int) -> Array:
     total = len(tokens)
     found = [numpy.zeros(1, numpy.int64)]
     for start in range(0, total, SEARCHED):
-        part = numpy.asarray(exchange.host(tokens[start : start + SEARCHED]))
+        part = numpy.asarray(exchange.host("tokens", tokens[start : start + SEARCHED]))
         found.append(numpy.flatnonzero(part == token) + start + 1)
     offsets = numpy.concatenate(found)
     return offsets if offsets[-1] == total else numpy.append(offsets, total)

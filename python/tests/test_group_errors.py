@@ -83,7 +83,7 @@ def test_ids_that_are_none(names, kind, parts):
         (numpy.array(TEXTS), bl.DTypeError, ("<U1",)),
         (numpy.array(TEXTS, object), bl.DTypeError, ("object",)),
         (numpy.ma.array(VALUES, mask=VALUES > 3), bl.DataError, ("masked",)),
-        (torch.zeros(ROWS, 2, device="meta"), bl.DeviceError, ("meta",)),
+        (torch.zeros(ROWS - 1, 2, device="meta"), bl.DataError, ("6 rows", "7")),
         (torch.eye(ROWS).to_sparse(), bl.DataError, ("sparse", "to_dense")),
         (pyarrow.chunked_array([[1, None, 3], [4, 5, 6, 7]]), bl.DataError, ("nulls",)),
         (polars.Series([1, None, 3, 4, 5, 6, 7]), bl.DataError, ("nulls",)),

@@ -77,7 +77,8 @@ def test_views_are_equal_to_copies_in_every_layout(name, output):
     expected = listed(values)
     dataset = bl.WindowDataset(values, 5, 2, stride=2, label_len=1, mask=True)
     ways = [{}, {"copy": True}, {"resident": False}, {"shuffle": "runs"}, {"shuffle": True}]
-    ways += [{"memory_limit": max(dataset.stats(4).viewed_bytes * 2, 1)}]
+    # torch has no views on what runs backwards: that goes through in shards, which may begin anywhere.
+    ways += [{"memory_limit": max(dataset.stats(4).viewed_bytes * 3, 1)}]
     if output == "torch":
         ways += [{"device": "meta"}, {"device": "meta", "resident": False}, {"device": "meta", "shuffle": True}]
     for options in ways:
@@ -293,6 +294,10 @@ def test_half_of_the_free_memory_of_a_device_is_used(free, shards):
         assert abs(len(storages) - (shards if shards == 1 else 2 * shards)) <= 2
         assert shards == 1 or max(storages.values()) <= free / 4
         for resident, count in ((True, 1), (False, len(loader))):
+            if resident and free is not None and free < 4000:
+                with pytest.raises(bl.DeviceError, match=f"4000 bytes, but {free} are free.*resident=False"):
+                    bl.DataLoader(dataset, batch_size=30, device=device, resident=resident)
+                continue
             loader = bl.DataLoader(dataset, batch_size=30, device=device, resident=resident)
             assert len({x.untyped_storage().data_ptr() for x in [x for (x,) in loader]}) == count
 

@@ -13,6 +13,7 @@ polars = pytest.importorskip("polars")
 pyarrow = pytest.importorskip("pyarrow")
 
 X = numpy.arange(40.0).reshape(20, 2)
+X0 = torch.zeros(9)
 
 SERIES = {
     "a number": (5, bl.DataError, "series is a int"),
@@ -30,8 +31,8 @@ SERIES = {
     "another byte order": (X.astype(">f8"), bl.DTypeError, "byte order '>'"),
     "a masked array": (numpy.ma.masked_array(X, X > 5), bl.DataError, "masked"),
     "masked arrays": ([numpy.ma.masked_array(X, X > 5)], bl.DataError, "masked"),
-    "another device": (torch.zeros(9, device="meta"), bl.DeviceError, "on meta"),
-    "several on another device": ([torch.zeros(9, device="meta")] * 2, bl.DeviceError, "on meta"),
+    "no step on another device": (torch.zeros(0, device="meta"), bl.DataError, "none of 1 series has the 4 steps"),
+    "several on two devices": ([X0, X0.to("meta")], bl.DeviceError, "sample 1 is on meta, sample 0 on cpu"),
     "a sparse tensor": (torch.eye(9).to_sparse(), bl.DataError, "sparse"),
     "several sparse": ([torch.eye(9).to_sparse()] * 2, bl.DataError, "sparse"),
     "two types": ([X, X.astype("f4")], bl.DTypeError, "sample 1.*float32.*float64"),
@@ -264,9 +265,16 @@ def test_a_frame_without_rows(frame):
 def test_windows_that_fit_in_no_memory(lengths):
     dataset = bl.WindowDataset(X, **lengths)
     assert len(dataset) == 1
-    for options in ({}, {"shuffle": True}, {"resident": False}, {"device": "meta"}):
-        with pytest.raises(bl.LoaderError, match="allocate"):
+    formed = [{}, {"resident": False}, {"device": "meta", "resident": False}]
+    formed += [{"output": "torch", "resident": False}]
+    for options in (*formed, *({"shuffle": True, **options} for options in formed)):
+        with pytest.raises(bl.LoaderError, match="could not allocate a block"):
             next(iter(bl.DataLoader(dataset, **options)))
+    # What is gathered on a device is what torch has no memory for; without values none is needed.
+    with pytest.raises(RuntimeError, match="allocate"):
+        next(iter(bl.DataLoader(dataset, shuffle=True, resident=True, output="torch")))
+    x, *_ = next(iter(bl.DataLoader(dataset, device="meta")))
+    assert x.shape == (1, lengths["input_len"], 2)
 
 
 @pytest.mark.parametrize("sample", [17, -18, 2**63, -(2**63), 2**70])
@@ -290,7 +298,7 @@ def test_windows_outside_the_dataset(sample):
         ({"memory_limit": -5}, bl.ArgumentError, "memory_limit is -5"),
         ({"memory_limit": 1e6}, bl.ArgumentError, "memory_limit is 1000000.0"),
         ({"memory_limit": "1GB"}, bl.ArgumentError, "memory_limit is '1GB'"),
-        ({"resident": True, "memory_limit": 100}, bl.ArgumentError, "100.*1600 bytes"),
+        ({"resident": True, "memory_limit": 100}, bl.ArgumentError, "1600 bytes of a memory_limit of 100;.*=False"),
         ({"output": "jax", "device": "meta"}, bl.ArgumentError, "output is 'jax' on device meta"),
         ({"output": "numpy", "device": "meta"}, bl.ArgumentError, "output is 'numpy' on device meta"),
         ({"output": "tensorflow"}, bl.ArgumentError, "'tensorflow'"),
@@ -312,7 +320,10 @@ def test_options_that_make_no_sense(options, kind, message):
         bl.DataLoader(bl.WindowDataset(numpy.zeros((100, 2)), 5), **options)
 
 
-@pytest.mark.parametrize("options", [{"resident": True}, {"resident": False}, {"memory_limit": 100}])
-def test_only_windows_are_resident(options):
-    with pytest.raises(bl.ArgumentError, match="for windows only"):
-        bl.DataLoader(bl.TensorDataset(numpy.zeros(10)), **options)
+@pytest.mark.parametrize("options", [{"resident": True}, {"resident": False}, {"memory_limit": 160}, {"static": True}])
+def test_without_a_device_only_torch_has_the_ways_of_one(options):
+    for fields in ([numpy.zeros(10)], [torch.zeros(10), numpy.zeros(10)]):
+        with pytest.raises(bl.ArgumentError, match='batches are of numpy; expected output="torch"'):
+            bl.DataLoader(bl.TensorDataset(*fields), **options)
+        loader = bl.DataLoader(bl.TensorDataset(*fields), output="torch", **options)
+        assert torch.equal(torch.cat([batch[0] for batch in loader]), torch.zeros(10))

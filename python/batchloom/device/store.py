@@ -110,10 +110,8 @@ class Moving:
 
     def __init__(self, lane: Lane, stretches: list[Stretch]) -> None:
         self._lane, self._stretches = lane, stretches
-        self._sources = [exchange.lend(stretch.field.tensor, "torch") for stretch in stretches]
         self._room = [
-            lane.room(source, stretch.end - stretch.first)
-            for source, stretch in zip(self._sources, stretches, strict=True)
+            lane.room(stretch.field.tensors(slice(0, 0)), stretch.end - stretch.first) for stretch in stretches
         ]
         self._gone = 0.0
         self._last: list[Copy] = []
@@ -122,12 +120,11 @@ class Moving:
     def go_on(self, share: float) -> None:
         """Let a share of all rows go, or what is left of them."""
         before, self._gone = self._gone, min(self._gone + share, 1.0)
-        for place, (source, stretch) in enumerate(zip(self._sources, self._stretches, strict=True)):
+        for room, stretch in zip(self._room, self._stretches, strict=True):
             rows = stretch.end - stretch.first
             start, stop = (int(rows * gone) if gone < 1.0 else rows for gone in (before, self._gone))
             if start < stop:
-                found = _rows(source, stretch, start, stop)
-                self._last.append(self._lane.carry(found, self._room[place][start:stop]))
+                self._last.append(self._lane.carry(_rows(stretch, start, stop), room[start:stop]))
 
     def part(self, field: exchange.Field) -> Part:
         """Return the rows of an array, for work that is given to the present stream from now on."""
@@ -139,10 +136,11 @@ class Moving:
         return self._parts[field]
 
 
-def _rows(source: torch.Tensor, stretch: Stretch, start: int, stop: int) -> torch.Tensor:
+def _rows(stretch: Stretch, start: int, stop: int) -> torch.Tensor:
     """Rows ``start`` to ``stop`` of what a shard needs of an array."""
     places = slice(stretch.first + start, stretch.first + stop)
-    return source[places] if stretch.order is None else source[torch.from_numpy(stretch.order[places].copy())]
+    found: torch.Tensor = stretch.field.tensors(places if stretch.order is None else stretch.order[places].copy())
+    return found
 
 
 @dataclass(frozen=True)
