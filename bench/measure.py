@@ -22,6 +22,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -424,6 +425,8 @@ def commit() -> dict[str, Any]:
 
 
 def _git(*arguments: str) -> str | None:
+    if shutil.which("git") is None:
+        return None
     done = subprocess.run(["git", "-C", str(FOLDER.parent), *arguments], capture_output=True, text=True)
     return done.stdout.strip() if done.returncode == 0 else None
 

@@ -194,13 +194,22 @@ def padded(documents: Sequence[Tensor], group: Sequence[int], length: int | None
     return {"tokens": tokens, "attention_mask": mask, "index": torch.tensor(group)}
 
 
-def loom(experiment: Experiment, cost: batchloom.CostModel) -> list[Strategy]:
-    """Return batchloom's strategies."""
+def loom(
+    experiment: Experiment, cost: batchloom.CostModel, sizes: Mapping[str, int] | None = None, **options: Any
+) -> list[Strategy]:
+    """Return batchloom's strategies.
+
+    Args:
+        experiment: What they are for.
+        cost: What a padded batch costs.
+        sizes: The tokens at once, by name, of strategies for which they are chosen already.
+        **options: Of the loaders.
+    """
     dataset = batchloom.SequenceDataset(tokens=experiment.documents)
     row = -(-max(experiment.lengths) // ROW_STEP) * ROW_STEP
 
     def loader(rule: batchloom.CostOptimal | batchloom.Packing) -> batchloom.DataLoader:
-        return batchloom.DataLoader(dataset, batching=rule)
+        return batchloom.DataLoader(dataset, batching=rule, **options)
 
     def optimal() -> Iterable[Batch]:
         return loader(batchloom.CostOptimal(cost, max_tokens=experiment.max_tokens))
@@ -215,7 +224,9 @@ def loom(experiment: Experiment, cost: batchloom.CostModel) -> list[Strategy]:
         packs = batchloom.Packing(row)
         return Strategy(PACKED_ROWS, lambda: rows(loader(packs), row), experiment.packed_rows, together=tokens)
 
-    chosen = [fastest(form, tried_sizes(experiment)) for form in (joined, packed, packed_rows)]
+    known, tried = sizes or {}, tried_sizes(experiment)
+    forms = {JOINED: joined, PACKED: packed, PACKED_ROWS: packed_rows}
+    chosen = [fastest(form, [known[name]] if name in known else tried) for name, form in forms.items()]
     return [Strategy(OPTIMAL, optimal, experiment.padded), *chosen]
 
 
