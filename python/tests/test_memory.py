@@ -86,7 +86,7 @@ def test_loaders_come_and_go(script):
     print(resident() - early)
 """
     )
-    assert int(grown) < 16 << 20
+    assert int(grown) < 8 << 20
 
 
 def test_an_exception_in_each_epoch_leaves_nothing(script):
@@ -111,7 +111,8 @@ def test_an_exception_in_each_epoch_leaves_nothing(script):
     print(resident() - early)
 """
     )
-    assert int(grown) < 8 << 20
+    # Three blocks of 4 MiB may be kept, and not all of them are in use at once in each epoch; 200 would be leaked.
+    assert int(grown) < 16 << 20
 
 
 AHEAD = (

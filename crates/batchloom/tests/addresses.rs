@@ -208,6 +208,40 @@ proptest! {
     }
 }
 
+proptest! {
+    /// No block goes from one shard to another, and each says which it is of and which comes next.
+    #[test]
+    fn blocks_keep_to_their_shard(samples in 20_usize..600, batch_size in 1_u64..6, batches in 1_u64..9,
+                                  shuffle in any::<bool>(), world in 1_u32..4, bytes in 64_usize..4000) {
+        let dataset = TensorDataset::new([("x", rows(samples, false))]).unwrap();
+        let loader = Loader::builder(dataset)
+            .addresses(true)
+            .batch_size(batch_size)
+            .shard_size(batch_size * batches)
+            .shuffle(shuffle)
+            .rank(0, world)
+            .block_bytes(bytes)
+            .build()
+            .unwrap();
+        let (plan, mut step) = (loader.plan(0), 0);
+        for block in loader.blocks().unwrap() {
+            let block = block.unwrap();
+            let (shard, next) = block.shards().unwrap();
+            for member in table(&block).0 {
+                prop_assert!(shard.contains(&(member[0] as u64)));
+            }
+            let first = step;
+            step += block.runs().iter().map(|run| run.len() as u64).sum::<u64>();
+            prop_assert_eq!(plan.shard(first, 0).unwrap(), Some(shard.clone()));
+            let mut others = (step..plan.steps_of(0)).map(|step| plan.shard(step, 0).unwrap().unwrap());
+            // Batches that are repeated at the end are of shards that came before.
+            let later = others.clone().find(|other| other != shard);
+            prop_assert!(next == later.as_ref() || others.next_back() == Some(shard.clone()), "{next:?} {later:?}");
+        }
+        prop_assert_eq!(step, plan.steps_of(0));
+    }
+}
+
 /// Follows the addresses of a batch: the row of each element, -1 for padding.
 fn follow(batch: &Addressed, packs: bool, left: bool) -> Vec<i64> {
     let mut found = vec![-1; batch.space.iter().product()];

@@ -188,7 +188,7 @@ proptest! {
         let Ok(dataset) = WindowDataset::new(&series.offsets(), shape) else { return Ok(()) };
         let values = series.tensor();
         let memory = values.bytes().as_ptr_range();
-        let dataset = dataset.input("x", values).unwrap();
+        let dataset = dataset.input("x", values.clone()).unwrap().target("y", values).unwrap();
         let start = (start * expected.len() as f64) as u64;
         let end = start + len;
         let of = |window: u64| dataset.place(window).unwrap();
@@ -201,10 +201,12 @@ proptest! {
         let view = dataset.view(start, end);
         prop_assert_eq!(view.is_some(), one);
         if let Some(view) = view {
-            let rows = expected[start as usize..end as usize].iter();
-            let x: Vec<i32> = rows.flat_map(|rows| values_of(&rows[..shape.input_len])).collect();
-            prop_assert_eq!(walk(&view[0]), x);
-            prop_assert_eq!(view[0].bytes().as_ptr_range(), memory);
+            let rows = || expected[start as usize..end as usize].iter();
+            let x: Vec<i32> = rows().flat_map(|rows| values_of(&rows[..shape.input_len])).collect();
+            let label = shape.input_len + shape.gap - shape.label_len;
+            let y: Vec<i32> = rows().flat_map(|rows| values_of(&rows[label..])).collect();
+            prop_assert_eq!((walk(&view[0]), walk(&view[1])), (x, y));
+            prop_assert!(view.iter().all(|field| field.bytes().as_ptr_range() == memory));
         }
     }
 }

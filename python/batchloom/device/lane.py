@@ -7,12 +7,12 @@ so the lane keeps hold of it until then; and it has at most two copies under way
 from __future__ import annotations
 
 import os
-import sys
 from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple
+from weakref import finalize
 
 import torch
 
@@ -36,7 +36,8 @@ class Lane:
         self._streams = _streams(device)
         self._stream: Any = None
         self._flying: deque[Flight] = deque()
-        self._process = os.getpid()
+        # The memory that copies come from may be used again, or be gone, once nobody has this lane any more.
+        finalize(self, _land, self._flying, os.getpid())
 
     @property
     def has_streams(self) -> bool:
@@ -102,11 +103,6 @@ class Lane:
             self._stream = self._streams.Stream() if self.device.type == "cpu" else self._streams.Stream(self.device)
         return self._streams.stream(self._stream)
 
-    def __del__(self) -> None:
-        # The memory that copies come from is about to be used again, unless all ends, or this is the child of a fork.
-        while self._flying and self._process == os.getpid() and not sys.is_finalizing():
-            self._flying.popleft().wait()
-
 
 class Flight(NamedTuple):
     """What has to be kept until a copy is over: the memory that it comes from."""
@@ -137,6 +133,12 @@ class Copy:
             current.wait_event(self._event)
             self._there.record_stream(current)
         return self._there
+
+
+def _land(flying: deque[Flight], process: int) -> None:
+    """Wait for copies; in a forked child there are none to wait for."""
+    while flying and process == os.getpid():
+        flying.popleft().wait()
 
 
 def _streams(device: torch.device) -> Any:
