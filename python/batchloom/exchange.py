@@ -206,7 +206,8 @@ def splitter(schema: Schema, output: str | None, copies: bool = False) -> Split:
 def finisher(schema: Schema, output: str | None, copies: bool) -> Callable[[list[Sequence[Any]]], list[Any]]:
     """Return what makes batches of the arrays of each field, one for each batch."""
     keys, place = schema.keys, schema.keys.index("x") if schema.patches else None
-    module: Any = schema.modules(output)[place] if place is not None else None
+    modules = schema.modules(output)
+    module: Any = None if place is None else modules[place]
 
     def finish(columns: list[Sequence[Any]]) -> list[Any]:
         if place is not None and schema.patches is not None:
