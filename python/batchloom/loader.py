@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from batchloom import _native, exchange
@@ -180,10 +180,11 @@ class DataLoader:
         )
         schema = dataset._schema(self._native.columns)
         if lane is None:
-            self._split: Any = exchange.splitter(schema, wish.output, wish.copy)
+            split = exchange.splitter(schema, wish.output, wish.copy)
+            self._begin: Callable[[], Any] = lambda: split
         else:
             names = [column.name for column in schema.columns]
-            self._split = self._relay(schema, lane, wish, (names, dict(pad_values), pad_side == "left", labels))
+            self._begin = self._relays(schema, lane, wish, (names, dict(pad_values), pad_side == "left", labels))
 
     def _decide(self, wish: Wish, documents: bool) -> Placement:
         """How batches come to a device, if they go to one."""
@@ -191,18 +192,26 @@ class DataLoader:
         apart = isinstance(dataset, TokenDataset) and (documents or dataset.mode == "continuous")
         return wish.decide(dataset, None if apart else unit, isinstance(dataset, WindowDataset))
 
-    def _relay(self, schema: exchange.Schema, lane: Lane, wish: Wish, wanted: tuple[Any, ...]) -> Relay:
-        """What makes batches on a device."""
+    def _relays(self, schema: exchange.Schema, lane: Lane, wish: Wish, wanted: tuple[Any, ...]) -> Callable[[], Relay]:
+        """What begins to make batches on a device, for each iteration: several may be under way."""
         from batchloom.device.formed import Formed
         from batchloom.device.relay import Relay
+        from batchloom.device.static import Static
         from batchloom.device.store import Shards, Store, Wanted
 
-        store, dataset = Store(lane.device), self._dataset
-        if self._placement.mode == "streamed":
-            return Relay(lane, store, Formed(schema), schema, wish.copy, wish.static)
+        store, dataset, world = Store(lane.device), self._dataset, self._world
+        finish = schema, wish.copy, Static() if wish.static else None
         if self._placement.mode == "sharded":
-            store = Shards(type(lane)(lane.device), dataset._stretches, self._world)
-        return Relay(lane, store, dataset._maker(store, Wanted(*wanted)), schema, wish.copy, wish.static)
+            way = type(lane)(lane.device)
+
+            def begin() -> Relay:
+                shards = Shards(way, dataset._stretches, world)
+                return Relay(lane, shards, dataset._maker(shards, Wanted(*wanted)), *finish)
+
+            return begin
+        streamed = self._placement.mode == "streamed"
+        maker = Formed(schema) if streamed else dataset._maker(store, Wanted(*wanted))
+        return lambda: Relay(lane, store, maker, *finish)
 
     def __len__(self) -> int:
         """Return how many batches the iteration under way yields in all, or, where there is none, the next one.
@@ -220,7 +229,7 @@ class DataLoader:
         self.dataset._check()
         if self._views is not None:
             return self._views.begin(self._native.steps())
-        return self._native.batches(self._split, self.dataset._check)
+        return self._native.batches(self._begin(), self.dataset._check)
 
     @property
     def dataset(self) -> Dataset:

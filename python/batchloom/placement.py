@@ -84,6 +84,8 @@ class Wish:
             self._require_there(there)
         if self.device is not None and output not in (None, "torch"):
             raise ArgumentError(f'output is {output!r} on device {self.device}; expected "torch", whose device it is')
+        if self.static and self.device is None and self.frameworks != {"torch"}:
+            raise self._of_others()
 
     def _require_there(self, there: Any) -> None:
         if self.device != there:
@@ -132,16 +134,20 @@ class Wish:
             if anywhere:
                 reason = "batches are no views, and not of torch"
                 return Placement("host", "cpu", self.needed, None, reason, self.shard_size)
-            other = min(self.frameworks - {"torch"})
-            raise ArgumentError(
-                f"resident, memory_limit or static is given without a device, and batches are of {other}; "
-                'expected output="torch", which makes them on the CPU as on any device'
-            )
+            raise self._of_others()
         limit = self.limit()
         mode, reason, shard_size = self._mode(limit, dataset, unit)
         placement = Placement(mode, str(device), self.needed, limit, reason, shard_size)
         _log.info("batches on %s: %s, %s", placement.device, placement.mode, placement.reason)
         return placement
+
+    def _of_others(self) -> ArgumentError:
+        """Return the error for what torch alone has, where batches are not of torch."""
+        other = min(self.frameworks - {"torch"})
+        return ArgumentError(
+            f"resident, memory_limit or static is given without a device, and batches are of {other}; "
+            'expected output="torch", which makes them on the CPU as on any device'
+        )
 
     def _mode(self, limit: int | None, dataset: Any, unit: int | None) -> tuple[str, str, int | None]:
         given = self.shard_size

@@ -97,7 +97,8 @@ def pad_front(array: torch.Tensor, rows: int) -> torch.Tensor:
 
 def ones(samples: int, steps: int, device: torch.device | None) -> torch.Tensor:
     """True everywhere, in the memory of one element."""
-    return torch.ones(1, 1, dtype=torch.bool, device=device).expand(samples, steps)
+    # Not on torch's default device, which may be another one.
+    return torch.ones(1, 1, dtype=torch.bool, device=device or "cpu").expand(samples, steps)
 
 
 def own(array: torch.Tensor, device: torch.device | None) -> torch.Tensor:
@@ -137,7 +138,7 @@ def element(dtype: str, value: Any) -> bytes:
     """
     if not isinstance(value, Real):
         raise TypeError("expected a number")
-    tensor = torch.tensor([float(value)], dtype=torch.float64).to(getattr(torch, dtype))
+    tensor = torch.tensor([float(value)], dtype=torch.float64, device="cpu").to(getattr(torch, dtype))
     if math.isfinite(value) and not math.isfinite(tensor.item()):
         raise ValueError(f"it would be {tensor.item()}")
     return bytes(tensor.view(torch.uint8).tolist())

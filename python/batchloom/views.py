@@ -66,8 +66,9 @@ class Shard:
 
     def slice(self, row: int, samples: int, stride: int) -> list[Any]:
         """Return windows that begin at equal distances from ``row`` on: views."""
+        # Each time: the consumer may have gone on to another stream.
+        found = [array.arrive() if hasattr(array, "arrive") else array for array in self.arrays]
         if not self._templates:
-            found = [array.arrive() if hasattr(array, "arrive") else array for array in self.arrays]
             self._templates = [cut.module.windows(found[cut.array], cut.steps) for cut in self._cuts]
         low = row - self.first
         high = low + (samples - 1) * stride + 1

@@ -52,7 +52,10 @@ def padded(part: Part, rows: torch.Tensor, exists: torch.Tensor | None, padding:
     """Return rows of an array, and padding where there are none; ``padding`` as :func:`plain` has it."""
     if exists is None:
         return gather(part, rows)
-    found = plain(part.values).index_select(0, torch.where(exists, part.places(rows), 0))
+    values = plain(part.values)
+    if not len(values):
+        values = values.new_zeros((1, *part.inner))  # All is padding, which yet is taken from somewhere.
+    found = values.index_select(0, torch.where(exists, part.places(rows), 0))
     absent = exists.logical_not().view(-1, *(1,) * len(part.inner))
     return found.masked_fill_(absent, padding).view(part.values.dtype)
 

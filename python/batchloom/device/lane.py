@@ -56,9 +56,9 @@ class Lane:
     def allocate(self, size: int) -> torch.Tensor:
         """Return memory that copies can be made from while others go on: pinned, where the device needs that."""
         try:
-            return torch.empty(size, dtype=torch.uint8, pin_memory=self.has_streams)
+            return torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=self.has_streams)
         except RuntimeError:
-            return torch.empty(size, dtype=torch.uint8)
+            return torch.empty(size, dtype=torch.uint8, device="cpu")
 
     def copy(self, host: torch.Tensor, into: torch.Tensor | None = None) -> Copy:
         """Begin to copy an array, after those that were begun before. Waits while too many are under way.
@@ -68,15 +68,21 @@ class Lane:
             into: Where it goes; ``None`` for memory of its own.
         """
         while len(self._flying) >= UNDER_WAY or (self._flying and self._flying[0].is_over()):
-            self._flying.popleft().wait()
+            first = self._flying[0]
+            first.wait()
+            # Only now, whatever interrupts; and another thread may have waited for it, too.
+            if self._flying and self._flying[0] is first:
+                self._flying.popleft()
         there, event = self.send(host, into)
         self._flying.append(Flight(host, event))
         return Copy(self, there, event)
 
     def carry(self, host: torch.Tensor, into: torch.Tensor | None = None) -> Copy:
         """Begin to copy an array that lies anywhere: by way of memory that is pinned, where the device needs that."""
-        host = host.detach()
-        return self.copy(host.pin_memory() if self.has_streams and not host.is_pinned() else host, into)
+        # Others than the consumer of the moment may get what arrives: it must not be marked by that one's mode.
+        with torch.inference_mode(False):
+            host = host.detach()
+            return self.copy(host.pin_memory() if self.has_streams and not host.is_pinned() else host, into)
 
     def room(self, like: torch.Tensor, rows: int) -> torch.Tensor:
         """Return memory on the device for so many rows of an array, to copy into."""
@@ -125,13 +131,15 @@ class Copy:
 
     def __init__(self, lane: Lane, there: torch.Tensor, event: Any) -> None:
         self._lane, self._there, self._event = lane, there, event
+        self._reader: Any = None
 
     def arrive(self) -> torch.Tensor:
         """Return the array on the device, for work that is given to the present stream from now on."""
         current = self._lane.current()
-        if self._event is not None and current is not None:
+        if self._event is not None and current is not None and current != self._reader:
             current.wait_event(self._event)
             self._there.record_stream(current)
+            self._reader = current
         return self._there
 
 

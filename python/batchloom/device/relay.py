@@ -30,22 +30,22 @@ class Maker(Protocol):
 
 
 class Relay:
-    """What the engine's iterator calls.
-
-    Attributes:
-        deliver: What is done with each batch as it is handed over, if anything is.
-    """
+    """What the engine's iterator calls: one for each iteration."""
 
     def __init__(
-        self, lane: Lane, store: Store, maker: Maker, schema: exchange.Schema, copies: bool, static: bool
+        self, lane: Lane, store: Store, maker: Maker, schema: exchange.Schema, copies: bool, static: Static | None
     ) -> None:
         self._lane, self._store, self._maker = lane, store, maker
         self._finished = exchange.finisher(schema, "torch", copies)
-        self._static = Static() if static else None
+        self._static = static
         self._teller = lane.teller()
         self._stream: Any = None
         self._told: Any = None
-        self.deliver: Callable[[Any], Any] | None = self._delivered if lane.has_streams or static else None
+
+    @property
+    def deliver(self) -> Callable[[Any], Any] | None:
+        """What is done with each batch as it is handed over, if anything is."""
+        return self._delivered if self._lane.has_streams or self._static is not None else None
 
     def start(self, block: _native.Block) -> Begun:
         """Let what has to travel of a block go on its way."""

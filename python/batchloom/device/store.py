@@ -116,6 +116,7 @@ class Moving:
         self._gone = 0.0
         self._last: list[Copy] = []
         self._parts: dict[exchange.Field, Part] = {}
+        self._reader: Any = None
 
     def go_on(self, share: float) -> None:
         """Let a share of all rows go, or what is left of them."""
@@ -128,9 +129,11 @@ class Moving:
 
     def part(self, field: exchange.Field) -> Part:
         """Return the rows of an array, for work that is given to the present stream from now on."""
-        if not self._parts:
+        current = self._lane.current()
+        if not self._parts or current != self._reader:
             for copy in self._last:
                 copy.arrive()
+            self._reader = current
             rooms = zip(self._stretches, self._room, strict=True)
             self._parts = {stretch.field: Part(room, stretch.first) for stretch, room in rooms}
         return self._parts[field]
