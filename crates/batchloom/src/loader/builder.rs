@@ -129,7 +129,7 @@ impl LoaderBuilder {
         self
     }
 
-    /// Whether blocks are [addresses](Block::addresses) and not bytes of samples: where the data is not in memory that
+    /// Whether blocks are [addresses](super::Block::addresses) and not bytes of samples: where the data is not in memory that
     /// this process reads. Batches are then made of them elsewhere; those of [`Loader::iter`] have no fields. Default: no.
     pub fn addresses(mut self, addresses: bool) -> Self {
         self.fields.addresses = addresses;
