@@ -4,12 +4,14 @@
 //! are; the accelerator's own framework makes batches of it. The table has a column for each member: a sample, or a
 //! passage of a stream. What its rows mean depends on the kind of dataset:
 //!
-//! | dataset | rows of the table |
-//! |---|---|
-//! | rows of one shape | the sample |
-//! | windows | the row that the window begins with, and the steps of zeros before it |
-//! | sequences and groups | the sample; its first element in the block; how many elements its slot has; where it ends in its batch; its number in its batch; for each dimension that varies what is taken; for each the extent of the slot; for each variable field the row of values where it begins |
-//! | streams of tokens | the first row of the passage, or -1 for a separator; its first element in the block; how many; the place in its document, and the number of the document in its piece, that it begins with; whether a document begins with it |
+//! - Rows of one shape: the sample.
+//! - Windows: the row that the window begins with, and the steps of zeros before it.
+//! - Sequences and groups: the sample; its first element in the block; how many elements its slot has; where it ends in its
+//!   batch; its number in its batch; what is taken of it in each dimension that varies; the extent of its slot in each;
+//!   the row of values where it begins, for each variable field.
+//! - Streams of tokens: the first row of the passage, or -1 for a separator; its first element in the block; how many it
+//!   has; the place in its document that it begins with; the number of that document in its piece; whether a document
+//!   begins with it.
 //!
 //! A passage of a piece goes on to the label of the piece's last token. In front of the members of each batch that is a
 //! concatenation comes one more, without elements, so that where its members end are the boundaries of the batch.

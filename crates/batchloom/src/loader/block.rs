@@ -114,8 +114,8 @@ impl BlockLayout {
         Ok((!layout.runs.is_empty()).then_some(layout))
     }
 
-    /// Where blocks are addresses and the order goes shard by shard, notes the shards; returns the step before which the
-    /// block has to end.
+    /// Where blocks are addresses and the order goes shard by shard, notes the shards; returns the step before which
+    /// the block has to end.
     fn enter(&mut self, fields: &Fields, plan: &Plan, rank: u32, steps: u64) -> Result<u64> {
         if fields.addresses.is_none() || plan.shard_size().is_none() || self.end >= steps {
             return Ok(steps);

@@ -129,15 +129,16 @@ impl LoaderBuilder {
         self
     }
 
-    /// Whether blocks are [addresses](super::Block::addresses) and not bytes of samples: where the data is not in memory that
-    /// this process reads. Batches are then made of them elsewhere; those of [`Loader::iter`] have no fields. Default: no.
+    /// Whether blocks are [addresses](super::Block::addresses) and not bytes of samples: where the data is not in memory
+    /// that this process reads. Batches are then made of them elsewhere; those of [`Loader::iter`] have no fields.
+    /// Default: no.
     pub fn addresses(mut self, addresses: bool) -> Self {
         self.fields.addresses = addresses;
         self
     }
 
-    /// Who allocates memory for blocks, at least so many bytes at once, aligned to 64. Called from any thread. Default: the system, in its
-    /// own pages.
+    /// Who allocates memory for blocks: at least `least` bytes at once, aligned to 64, from any thread. It is asked for
+    /// powers of two, and what it gave is used again. Default: the system, in its own pages.
     pub fn memory<M: Memory>(
         mut self,
         least: usize,
