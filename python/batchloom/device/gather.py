@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import torch
 
@@ -52,6 +53,8 @@ def padded(part: Part, rows: torch.Tensor, exists: torch.Tensor | None, padding:
     """Return rows of an array, and padding where there are none; ``padding`` as :func:`plain` has it."""
     if exists is None:
         return gather(part, rows)
+    if not prod(part.inner):
+        return part.values.new_empty((len(rows), *part.inner))
     values = plain(part.values)
     if not len(values):
         values = values.new_zeros((1, *part.inner))  # All is padding, which yet is taken from somewhere.

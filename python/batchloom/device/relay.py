@@ -49,9 +49,10 @@ class Relay:
 
     def start(self, block: _native.Block) -> Begun:
         """Let what has to travel of a block go on its way."""
-        self._store.enter(block)
-        parts, outline = self._maker.parts(block)
-        return [self._lane.copy(from_dlpack(part.__dlpack__())) for part in parts], outline
+        with torch.inference_mode(False):
+            self._store.enter(block)
+            parts, outline = self._maker.parts(block)
+            return [self._lane.copy(from_dlpack(part.__dlpack__())) for part in parts], outline
 
     def finish(self, begun: Begun) -> list[Any]:
         """Return the batches of a block. They belong to the stream that is the present one now."""
