@@ -1,0 +1,157 @@
+"""An accelerator of a kind: streams that are remembered, copies that are late, and memory that copies come from."""
+
+import contextlib
+import ctypes
+from typing import ClassVar
+
+import pytest
+import torch
+from batchloom.device import lane
+
+
+class Stream:
+    """What work is given to; it knows of the copies that it has waited for."""
+
+    def __init__(self, device=None):
+        self.knows = set()
+        self.waits = []
+
+    def wait_event(self, event):
+        """The work that comes next finds the copy done; its source may yet be read until it is over."""
+        self.waits.append(event)
+        self.knows.add(event)
+        event.arrive()
+
+    def wait_stream(self, other):
+        self.waits.append(other)
+        self.knows |= other.knows
+
+
+class Event:
+    """The end of a copy. ``patience`` is how often it has to be asked about."""
+
+    patience = 3
+    made: ClassVar[list] = []
+
+    def __init__(self):
+        self.asked, self.is_over, self.is_waited_for = 0, False, False
+        self.source = self.target = None
+        type(self).made.append(self)
+
+    def record(self, stream):
+        assert stream is not None
+
+    def of(self, source, target):
+        """What is copied where: only as an address, since it is the lane that has to keep the memory."""
+        self.source, self.size, self.content = (
+            source.data_ptr(),
+            source.nbytes,
+            self._read(source.data_ptr(), source.nbytes),
+        )
+        self.target, self.layout = target, (source.dtype, source.shape)
+        self.storage = target.untyped_storage().data_ptr()
+
+    def arrive(self):
+        """Perform the copy, from what is there now."""
+        if self.target is None:
+            return
+        if self.size:
+            kind, shape = self.layout
+            content = torch.frombuffer(bytearray(self._read(self.source, self.size)), dtype=torch.uint8)
+            self.target.copy_(content.view(kind).view(shape))
+        self.target = None
+
+    def query(self):
+        self.asked += 1
+        if self.asked > self.patience:
+            self.end()
+        return self.is_over
+
+    def synchronize(self):
+        self.is_waited_for |= not self.is_over
+        if not self.is_over:
+            Accelerator.waited.append(sum(not event.is_over for event in self.made))
+        self.end()
+
+    def end(self):
+        """It is over; only now may others have the memory that it came from."""
+        if not self.is_over:
+            self.arrive()
+            changed = self._read(self.source, self.size) != self.content
+            Accelerator.torn += changed
+            self.is_over = True
+
+    @staticmethod
+    def _read(address, size):
+        return ctypes.string_at(address, size) if size else b""
+
+
+class Accelerator:
+    """What torch has for a device with streams."""
+
+    Stream, Event = Stream, Event
+    present = None
+    torn = most = 0
+    waited: ClassVar[list] = []
+    recorded: ClassVar[list] = []
+    allocated: ClassVar[list] = []
+
+    @classmethod
+    def current_stream(cls, device):
+        return cls.present
+
+    @classmethod
+    @contextlib.contextmanager
+    def stream(cls, stream):
+        before, cls.present = cls.present, stream
+        try:
+            yield
+        finally:
+            cls.present = before
+
+    @classmethod
+    def flying(cls):
+        return sum(not event.is_over for event in Event.made)
+
+
+class Late(lane.Lane):
+    """A lane whose copies have not begun when they were sent."""
+
+    has_streams = True
+
+    def send(self, host, into):
+        with self._beside():
+            there = torch.empty_like(host, memory_format=torch.contiguous_format) if into is None else into
+            there.view(torch.uint8).fill_(0x5A) if there.numel() and there.dim() else None
+            event = Event()
+            event.of(host.contiguous(), there)
+            event.record(self._stream)
+        Accelerator.most = max(Accelerator.most, Accelerator.flying())
+        return there, event
+
+    def allocate(self, size):
+        memory = super().allocate(size)
+        Accelerator.allocated.append(len(memory))
+        return memory
+
+
+@contextlib.contextmanager
+def accelerated(patience=3):
+    """A device with streams, whose memory is that of the CPU: name it "meta"."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("batchloom.torch.accelerator", lambda device: torch.device("cpu"))
+        patch.setattr(lane, "_streams", lambda device: Accelerator)
+        patch.setattr(lane, "Lane", Late)
+        patch.setattr(torch.Tensor, "is_pinned", lambda self: True)
+        recorded = patch.setattr(torch.Tensor, "record_stream", _record, raising=False)
+        assert recorded is None
+        for name, value in (("waited", []), ("recorded", []), ("allocated", []), ("torn", 0), ("most", 0)):
+            patch.setattr(Accelerator, name, value)
+        patch.setattr(Accelerator, "present", Stream())
+        patch.setattr(Event, "made", [])
+        patch.setattr(Event, "patience", patience)
+        yield Accelerator
+
+
+def _record(tensor, stream):
+    Accelerator.recorded.append((tensor.untyped_storage().data_ptr(), stream))

@@ -1,0 +1,351 @@
+"""Copies to a device that are late: memory is kept until they are over, streams wait for them, nobody else does."""
+
+import itertools
+from collections import Counter
+
+import batchloom as bl
+import numpy
+import pytest
+import torch
+from batchloom.device.relay import Relay
+from batchloom.device.store import Shards
+from devices import KINDS, arrays, blocks, data, seen
+from hypothesis import given
+from hypothesis import strategies as st
+from lanes import Event, Stream, accelerated
+from oracle import few
+from torch.utils._python_dispatch import TorchDispatchMode
+
+STREAMED = {"resident": False}
+MODES = {"resident": {}, "streamed": STREAMED, "sharded": {"memory_limit": 0}}
+PAIRS = [pair for pair in itertools.product(MODES, KINDS) if pair != ("sharded", "neighbours")]
+every_pair = pytest.mark.parametrize(("mode", "kind"), PAIRS)
+
+
+@pytest.fixture(autouse=True)
+def _poison(monkeypatch):
+    monkeypatch.setenv("BATCHLOOM_POISON", "1")
+
+
+def loader_of(mode, kind, size=600, **more):
+    """A loader on the accelerator, and what its batches have to be."""
+    torch.manual_seed(0)
+    dataset, options = data(kind)
+    chosen = dict(MODES[mode])
+    if "memory_limit" in chosen:
+        chosen["memory_limit"] = sum(field.tensor.nbytes for field in dataset._arrays()) - 1
+    with blocks(size):
+        loader = bl.DataLoader(dataset, **options, **chosen, output="torch", device="meta", **more)
+    host = bl.DataLoader(dataset, **options, output="torch", shard_size=loader.placement.shard_size)
+    return loader, host
+
+
+@every_pair
+@pytest.mark.parametrize("patience", [2, 10**9])
+def test_memory_is_kept_until_its_copy_is_over(mode, kind, patience):
+    """Slots are poisoned when they come back; a copy that reads one then, or a batch made of it, is torn."""
+    with accelerated(patience) as device:
+        loader, host = loader_of(mode, kind, prefetch=1, num_threads=2)
+        held, expected = [], []
+        for _ in range(3):
+            held += list(loader)
+            expected += seen(host)
+            assert device.most <= (4 if mode == "sharded" else 2)  # shards have a lane of their own
+        del loader
+        assert seen(held) == expected
+        assert not device.torn
+        assert all(event.is_over for event in Event.made)
+        assert Event.made or (mode, kind) == ("resident", "neighbours")
+
+
+@few
+@given(
+    lengths=st.lists(st.integers(0, 40), min_size=20, max_size=60),
+    size=st.sampled_from([64, 500, 4000]),
+    patience=st.integers(0, 6),
+    threads=st.integers(1, 3),
+    prefetch=st.integers(1, 3),
+    mode=st.sampled_from(["resident", "streamed"]),
+    keep=st.integers(1, 5),
+)
+def test_a_consumer_that_keeps_some_batches_of_varying_lengths(lengths, size, patience, threads, prefetch, mode, keep):
+    offsets = numpy.concatenate([[0], numpy.cumsum(lengths)])
+    dataset = bl.SequenceDataset(x=(torch.arange(int(offsets[-1])), offsets), y=torch.arange(len(lengths)))
+    options = {"batching": bl.TokenBudget(80, oversize="alone", pool=8), "shuffle": True, "num_threads": threads}
+    with accelerated(patience) as device, blocks(size):
+        loader = bl.DataLoader(dataset, device="meta", prefetch=prefetch, **options, **MODES[mode])
+        host, held = bl.DataLoader(dataset, **options, output="torch"), []
+        for _ in range(2):
+            for number, (batch, other) in enumerate(zip(loader, host, strict=True)):
+                if number % keep == 0:
+                    held.append((batch, seen([other])))
+                else:
+                    assert seen([batch]) == seen([other])
+        assert all(seen([batch]) == expected for batch, expected in held)
+        assert not device.torn
+        assert device.most <= 2
+
+
+@every_pair
+def test_a_dropped_loader_and_an_abandoned_iterator_wait_for_their_copies(mode, kind):
+    for taken, close in ((0, False), (1, True), (3, False)):
+        with accelerated(10**9) as device:
+            loader, _ = loader_of(mode, kind, prefetch=2)
+            batches = iter(loader)
+            held = list(itertools.islice(batches, taken))
+            if close and hasattr(batches, "close"):
+                batches.close()
+            content = seen(held)
+            del batches, loader, _
+            assert all(event.is_over for event in Event.made)
+            assert not device.torn
+            assert seen(held) == content
+
+
+@every_pair
+def test_the_stream_of_the_consumer_waits_for_each_copy(mode, kind):
+    """Whatever batch arrives: the stream that is present knows of all copies that it was made of."""
+    with accelerated() as device:
+        loader, host = loader_of(mode, kind)
+        streams = [Stream() for _ in range(3)]
+        found = []
+        batches = iter(loader)
+        for number in itertools.count():
+            stream = streams[number // 2 % 3]  # changes in the middle of blocks, too
+            with device.stream(stream):
+                try:
+                    batch = next(batches)
+                except StopIteration:
+                    break
+            found.append(batch)
+            places = {array.untyped_storage().data_ptr() for array in arrays(batch)} if mode == "streamed" else ()
+            for event in Event.made:
+                if event.storage in places:
+                    assert event in stream.knows
+                    assert (event.storage, stream) in device.recorded
+        assert seen(found) == seen(host)
+        waits = [wait for stream in streams for wait in stream.waits]
+        assert waits or (mode, kind) == ("resident", "neighbours")
+
+
+@pytest.mark.parametrize("kind", KINDS[:-1])
+@pytest.mark.parametrize("mode", ["resident", "sharded"])
+def test_the_stream_that_gathers_waits_for_what_it_reads(mode, kind, monkeypatch):
+    finish, blocks_seen = Relay.finish, []
+
+    def checked(self, begun):
+        found = finish(self, begun)
+        copies = list(begun[0])
+        if isinstance(self._store, Shards):
+            copies += self._store._held[self._store._shard]._last
+        assert copies
+        assert {copy._event for copy in copies} <= self._lane.current().knows
+        blocks_seen.append(len(copies))
+        return found
+
+    with accelerated() as device:
+        monkeypatch.setattr(Relay, "finish", checked)
+        loader, host = loader_of(mode, kind)
+        streams, found, batches = [Stream() for _ in range(3)], [], iter(loader)
+        for number in range(len(loader)):
+            with device.stream(streams[number % 3]):
+                found.append(next(batches))
+        assert seen(found) == seen(host)
+        assert len(blocks_seen) > 2
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_batch_that_was_made_for_another_stream(mode):
+    """The consumer's stream waits for the one that gathered, and the memory is not given away before it is done."""
+    with accelerated() as device:
+        loader, _ = loader_of(mode, "rows", size=1 << 20)
+        first, second = Stream(), Stream()
+        batches = iter(loader)
+        with device.stream(first):
+            next(batches)
+        before = len(first.waits)
+        with device.stream(first):
+            next(batches)
+        assert len(first.waits) == before
+        assert second.waits == []
+        with device.stream(second):
+            batch = next(batches)
+        if mode != "sharded":
+            assert second.waits[-1] is first
+            assert second.knows >= first.knows
+            for array in arrays(batch):
+                assert (array.untyped_storage().data_ptr(), second) in device.recorded
+
+
+def test_two_iterations_on_two_streams():
+    """What one iteration's blocks were made for says nothing of the other's."""
+    with accelerated() as device:
+        loader, host = loader_of("resident", "rows", size=1 << 20)
+        streams = [Stream(), Stream()]
+        iterations = [iter(loader), iter(loader)]
+        for _ in range(3):
+            for stream, batches in zip(streams, iterations, strict=True):
+                with device.stream(stream):
+                    next(batches)
+        with device.stream(streams[1]):
+            batch = next(iterations[0])
+        assert streams[0] in streams[1].waits
+        assert streams[1] not in streams[0].waits
+        assert all((array.untyped_storage().data_ptr(), streams[1]) in device.recorded for array in arrays(batch))
+        assert host is not None
+
+
+def test_rows_of_several_batches_are_waited_for_by_each_stream():
+    """Windows over rows that moved once for many batches: each stream that reads them waits for them."""
+    values = torch.arange(1000.0)
+    with accelerated() as device:
+        loader = bl.DataLoader(bl.WindowDataset(values, 6), batch_size=10, memory_limit=3000, device="meta")
+        found, batches = [], iter(loader)
+        for stream in [Stream() for _ in range(60)]:
+            with device.stream(stream):
+                (batch,) = next(batches)
+            found.append(batch)
+            (event,) = (event for event in Event.made if event.storage == batch.untyped_storage().data_ptr())
+            assert event in stream.knows
+            assert (event.storage, stream) in device.recorded
+        assert len(Event.made) < 40
+        assert torch.equal(torch.cat(found)[:, 0], values[:600])
+
+
+# Nobody waits
+
+
+@pytest.mark.parametrize("kind", KINDS[:-1])
+@pytest.mark.parametrize("mode", ["resident", "streamed"])
+def test_nothing_waits_but_for_the_third_copy(mode, kind):
+    with accelerated(2) as device:
+        loader, _ = loader_of(mode, kind)
+        for _ in range(3):
+            for _ in loader:
+                pass
+        assert len(Event.made) > 6
+        # When one is waited for, two are under way.
+        assert all(flying >= 2 for flying in device.waited)
+
+
+class Operations(TorchDispatchMode):
+    """Counts what a device has to do, and refuses what its consumer would have to wait for."""
+
+    WAITS = ("_local_scalar_dense", "nonzero", "item", "unique", "masked_select", "is_nonzero", "equal", "_to_cpu")
+    CUTS = (
+        "split",
+        "view",
+        "slice",
+        "select",
+        "squeeze",
+        "as_strided",
+        "detach",
+        "alias",
+        "unbind",
+        "unfold",
+        "t.",
+        "permute",
+    )
+
+    def __init__(self):
+        super().__init__()
+        self.counts = Counter()
+
+    def __torch_dispatch__(self, function, types, arguments=(), given=None):
+        name = str(function).removeprefix("aten.")
+        assert not any(wait in name.split(".")[0] for wait in self.WAITS), name
+        # Memory for blocks is the CPU's, and taken by whatever thread comes first.
+        if not any(cut in name for cut in self.CUTS) and name != "empty.memory_format":
+            self.counts[name] += 1
+        return function(*arguments, **(given or {}))
+
+
+def blocks_of(loader):
+    """How many blocks an epoch has."""
+    made = []
+    finish = Relay.finish
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Relay, "finish", lambda self, begun: made.append(begun) or finish(self, begun))
+        loader.set_epoch(0)
+        list(loader)
+    return len(made)
+
+
+@pytest.mark.parametrize("kind", KINDS[:-1])
+@pytest.mark.parametrize("way", [True, False])
+def test_operations_of_a_block_are_as_many_whatever_batches_it_has(kind, way):
+    dataset, options = data(kind)
+    counts = []
+    for size in (300, 1 << 22):
+        with blocks(size):
+            loader = bl.DataLoader(dataset, **options, resident=way, output="torch")
+        list(loader)  # data goes to the device once
+        with Operations() as operations:
+            loader.set_epoch(0)
+            list(loader)
+        number = blocks_of(loader)
+        assert (number == 1) == (size > 1000)
+        counts.append({name: count / number for name, count in operations.counts.items()})
+    few, many = counts
+    assert sum(many.values()) <= 100
+    # Of each block the same, but for fields that have no row in some block.
+    assert set(few) == set(many)
+    assert all(few[name] <= many[name] for name in many)
+
+
+# Memory
+
+
+def test_memory_for_copies_is_bounded_over_fifty_epochs():
+    lengths = [(37 * k) % 101 for k in range(300)]
+    offsets = numpy.concatenate([[0], numpy.cumsum(lengths)])
+    dataset = bl.SequenceDataset(x=(torch.arange(int(offsets[-1])), offsets))
+    for mode in ("resident", "streamed"):
+        for prefetch, threads in ((1, 1), (2, 2)):
+            with accelerated(5) as device, blocks(1 << 12):
+                options = {"batching": bl.TokenBudget(400, pool=50), "shuffle": True}
+                loader = bl.DataLoader(
+                    dataset, device="meta", **options, **MODES[mode], prefetch=prefetch, num_threads=threads
+                )
+                for _ in range(50):
+                    for batch in loader:
+                        assert batch["x"].shape[0] == len(batch["lengths"])
+                blocks_made = len(Event.made)
+                assert blocks_made > 500
+                # Those ahead, one in use, two under way, those that are formed; and each may have been smaller once.
+                assert len(device.allocated) <= 2 * (prefetch + 4 + threads)
+                assert sum(device.allocated) <= 2 * (prefetch + 4 + threads) * (1 << 14)
+                assert {size & (size - 1) for size in device.allocated} == {0}
+
+
+def test_memory_that_cannot_be_pinned_is_taken_anyway(monkeypatch):
+    from batchloom.device.lane import Lane
+
+    way = Lane(torch.device("cpu"))
+    assert len(way.allocate(100)) == 100
+    monkeypatch.setattr(Lane, "has_streams", True)
+    empty = torch.empty
+
+    def refuse(*sizes, pin_memory=False, **options):
+        if pin_memory:
+            raise RuntimeError("no memory can be pinned")
+        return empty(*sizes, **options)
+
+    monkeypatch.setattr(torch, "empty", refuse)
+    assert len(way.allocate(100)) == 100
+
+
+def test_a_device_without_streams_gets_copies_at_once(monkeypatch):
+    from batchloom.device import lane
+
+    monkeypatch.setattr(lane, "_streams", lambda device: None)
+    for mode, kind in (
+        ("resident", "sequences"),
+        ("streamed", "rows"),
+        ("sharded", "rows"),
+        ("streamed", "neighbours"),
+    ):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("batchloom.torch.accelerator", lambda device: torch.device("cpu"))
+            loader, host = loader_of(mode, kind)
+            assert seen(loader) == seen(host)
