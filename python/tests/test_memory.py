@@ -179,3 +179,39 @@ def test_what_a_consumer_keeps_costs_its_block_and_no_more(script):
     )
     grown, kept = map(int, out.split())
     assert grown < (kept + 4) * (8 << 20)
+
+
+ON_A_DEVICE = (
+    MEASURE
+    + """
+    import torch
+    torch.set_num_threads(1)
+    lengths = [(37 * k) % 401 for k in range(2000)]
+    offsets = numpy.concatenate([[0], numpy.cumsum(lengths)])
+    dataset = bl.SequenceDataset(x=(torch.ones(int(offsets[-1])), offsets), y=torch.arange(2000))
+    options = {"batching": bl.TokenBudget(4000, pool=300), "shuffle": True, "num_threads": 2}
+    ways = {"resident": {"resident": True}, "streamed": {"resident": False}}
+    ways["sharded"] = {"memory_limit": 1_000_000}
+    loader = bl.DataLoader(dataset, **options, **ways[sys.argv[1]])
+    assert loader.placement.mode == sys.argv[1]
+
+    def epoch(number):
+        for batch in loader:
+            assert batch["x"].numel() <= 4000
+            if number % 5 == 4 and batch["y"][0] == 7:
+                break
+
+    for number in range(10):
+        epoch(number)
+    early = resident()
+    for number in range(50):
+        epoch(number)
+    print(resident() - early)
+"""
+)
+
+
+@pytest.mark.parametrize("way", ["resident", "streamed", "sharded"])
+def test_resident_memory_is_flat_over_fifty_epochs_in_the_ways_of_a_device(script, way):
+    """Of varying lengths, some epochs left in the middle."""
+    assert int(script(ON_A_DEVICE, way)) < 16 << 20

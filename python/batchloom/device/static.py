@@ -24,10 +24,15 @@ class Static:
         shape = tuple(value.shape if isinstance(value, torch.Tensor) else value for value in values)
         found = self._sets.get(shape)
         if found is None:
-            own = [value.clone() if isinstance(value, torch.Tensor) else value for value in values]
+            own = [_place(value) for value in values]
             found = self._sets[shape] = (own, dict(zip(batch, own, strict=True)) if named else tuple(own))
             return found[1]
         for place, value in zip(found[0], values, strict=True):
             if isinstance(place, torch.Tensor):
                 place.copy_(value, non_blocking=True)
         return found[1]
+
+
+def _place(value: Any) -> Any:
+    """A place of its own for an array, compact, with what is in it."""
+    return value.clone(memory_format=torch.contiguous_format) if isinstance(value, torch.Tensor) else value
