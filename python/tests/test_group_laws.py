@@ -315,7 +315,8 @@ def test_interrupts_between_arrays_lose_nothing(layout):
             raise KeyboardInterrupt
         return take(lent)
 
-    loader._split = [(name, partial(interrupted, take), capsule) for name, take, capsule in loader._split]
+    keys = [(name, partial(interrupted, take), capsule) for name, take, capsule in loader._begin()]
+    loader._begin = lambda: keys
     batches = iter(loader)
     while len(received) < len(expected):
         with contextlib.suppress(KeyboardInterrupt):
