@@ -105,7 +105,9 @@ class Wish:
 
     def limit(self) -> int | None:
         """Return the bytes that data may take on the device; ``None`` where nothing limits them."""
-        if self.memory_limit is not None or self.device is None or self.is_there:
+        if self.is_there:
+            return None
+        if self.memory_limit is not None or self.device is None:
             return self.memory_limit
         free = self.free()
         return free // 2 if free is not None and self.resident == "auto" else free

@@ -20,6 +20,7 @@ from batchloom.windows import WindowDataset
 if TYPE_CHECKING:
     from batchloom.device.lane import Copy, Lane
     from batchloom.device.static import Static
+    from batchloom.device.store import Store
 
 # Batches after which memory maps are looked at.
 RELEASED = 64
@@ -95,12 +96,14 @@ def _lendable(field: exchange.Field, framework: str, device: Any) -> bool:
     return hasattr(module, "windows") and not (framework == "torch" and field.tensor.is_backward)
 
 
-def _lane(device: Any) -> Lane | None:
+def _lane(device: Any) -> tuple[Lane | None, Store | None]:
+    """The way to a device, and what is there."""
     if device is None:
-        return None
+        return None, None
     from batchloom.device.lane import Lane
+    from batchloom.device.store import Store
 
-    return Lane(device)
+    return Lane(device), Store(device)
 
 
 def _static() -> Static:
@@ -126,7 +129,7 @@ class Views:
         self._mask, self._named, self._names = dataset._options["mask"], dataset._named, dataset.names
         self._device, self._copy = wish.device, wish.copy
         self._output = "torch" if self._device is not None else wish.output
-        self._lane = _lane(self._device)
+        self._lane, self._store = _lane(self._device)
         self._static = _static() if wish.static else None
         self._read(dataset)
         self._limit = self._rows_at_once(wish, batch_size)
@@ -237,7 +240,7 @@ class Views:
         """All rows, which are moved once."""
         if self._whole is None:
             arrays = [
-                exchange.lend(field.tensor, name) if self._device is None else field.on(self._device)
+                exchange.lend(field.tensor, name) if self._store is None else self._store.part(field).values
                 for _, field, name in self._sources
             ]
             self._whole = Shard(arrays, self._cuts, 0, self._rows)
@@ -256,9 +259,8 @@ class Views:
 
     def _gathered(self, lane: Lane, steps: _native.Steps) -> list[Any]:
         """The next batch, gathered on the device."""
-        from batchloom.device.store import Store
-
-        maker = self._dataset._gatherer(Store(lane.device))
+        assert self._store is not None
+        maker = self._dataset._gatherer(self._store)
         places = self._windows.rows(steps.indices())
         rows, missing = [lane.carry(exchange.lend(place, "torch")).arrive() for place in places]
         return self._patched(maker.fields(rows, missing))

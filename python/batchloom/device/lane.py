@@ -82,7 +82,11 @@ class Lane:
         # Others than the consumer of the moment may get what arrives: it must not be marked by that one's mode.
         with torch.inference_mode(False):
             host = host.detach()
-            return self.copy(host.pin_memory() if self.has_streams and not host.is_pinned() else host, into)
+            if self.has_streams and not (host.is_contiguous() and host.is_pinned()):
+                # Compact: what lies between rows is not pinned with them.
+                pinned = self.allocate(host.numel() * host.element_size()).view(host.dtype).view(host.shape)
+                host = pinned.copy_(host)
+            return self.copy(host, into)
 
     def room(self, like: torch.Tensor, rows: int) -> torch.Tensor:
         """Return memory on the device for so many rows of an array, to copy into."""
@@ -93,7 +97,7 @@ class Lane:
         """Return a copy that is under way, and the event that it is over; ``None`` where it is over already."""
         with self._beside():
             if into is None:
-                there = host.to(self.device, non_blocking=True, copy=True)
+                there = host.to(self.device, non_blocking=True, copy=True, memory_format=torch.contiguous_format)
             else:
                 there = into.copy_(host, non_blocking=True)
             event = None if self._streams is None else self._streams.Event()

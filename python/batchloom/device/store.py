@@ -113,19 +113,21 @@ class Moving:
         self._room = [
             lane.room(stretch.field.tensors(slice(0, 0)), stretch.end - stretch.first) for stretch in stretches
         ]
-        self._gone = 0.0
+        self._share = 0.0
+        self._gone = [0] * len(stretches)
         self._last: list[Copy] = []
         self._parts: dict[exchange.Field, Part] = {}
         self._reader: Any = None
 
     def go_on(self, share: float) -> None:
-        """Let a share of all rows go, or what is left of them."""
-        before, self._gone = self._gone, min(self._gone + share, 1.0)
-        for room, stretch in zip(self._room, self._stretches, strict=True):
-            rows = stretch.end - stretch.first
-            start, stop = (int(rows * gone) if gone < 1.0 else rows for gone in (before, self._gone))
+        """Let a share of all rows go, or what is left of them: also what an interrupt kept from going before."""
+        self._share = min(self._share + share, 1.0)
+        for place, (room, stretch) in enumerate(zip(self._room, self._stretches, strict=True)):
+            rows, start = stretch.end - stretch.first, self._gone[place]
+            stop = rows if self._share == 1.0 else int(rows * self._share)
             if start < stop:
                 self._last.append(self._lane.carry(_rows(stretch, start, stop), room[start:stop]))
+                self._gone[place] = stop
 
     def part(self, field: exchange.Field) -> Part:
         """Return the rows of an array, for work that is given to the present stream from now on."""
