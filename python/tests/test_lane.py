@@ -4,11 +4,14 @@ import itertools
 from collections import Counter
 
 import batchloom as bl
+import batchloom.torch
 import numpy
 import pytest
 import torch
+from batchloom.device.lane import Lane
 from batchloom.device.relay import Relay
 from batchloom.device.store import Shards
+from batchloom.loader import TABLE
 from devices import KINDS, arrays, blocks, data, seen
 from hypothesis import given
 from hypothesis import strategies as st
@@ -319,8 +322,6 @@ def test_memory_for_copies_is_bounded_over_fifty_epochs():
 
 
 def test_memory_that_cannot_be_pinned_is_taken_anyway(monkeypatch):
-    from batchloom.device.lane import Lane
-
     way = Lane(torch.device("cpu"))
     assert len(way.allocate(100)) == 100
     monkeypatch.setattr(Lane, "has_streams", True)
@@ -349,3 +350,66 @@ def test_a_device_without_streams_gets_copies_at_once(monkeypatch):
             patch.setattr("batchloom.torch.accelerator", lambda device: torch.device("cpu"))
             loader, host = loader_of(mode, kind)
             assert seen(loader) == seen(host)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_an_interrupt_kept_back_goes_later(mode, monkeypatch):
+    """One copy of an epoch after the other is interrupted before it begins; the consumer goes on."""
+    copy = Lane.copy
+    with accelerated(1):
+        loader, host = loader_of(mode, "rows", size=200)
+        for interrupted in range(6):
+            calls = itertools.count()
+
+            def begin(self, *given, at=interrupted, count=calls):
+                if next(count) == at:
+                    raise KeyboardInterrupt
+                return copy(self, *given)
+
+            monkeypatch.setattr(Lane, "copy", begin)
+            assert seen(patiently(iter(loader))) == seen(host)
+            assert next(calls) > interrupted
+
+
+def patiently(batches):
+    """Every batch of an iteration, whatever interrupts."""
+    while True:
+        try:
+            yield next(batches)
+        except KeyboardInterrupt:
+            continue
+        except StopIteration:
+            return
+
+
+@pytest.mark.parametrize("shuffle", [False, "runs", True])
+def test_series_move_once_though_no_batch_is_a_view(shuffle, monkeypatch):
+    moved, move = [], batchloom.torch.on
+    monkeypatch.setattr("batchloom.torch.on", lambda *given: moved.append(given) or move(*given))
+    series = [torch.randn(60, 3) for _ in range(20)]
+    with accelerated(1):
+        loader = bl.DataLoader(bl.WindowDataset(series, 48, 8), 32, shuffle=shuffle, resident=True, device="meta")
+        assert sum(len(x) for _ in range(2) for x, _ in loader) == 2 * 20 * 5
+    assert len(moved) == 1
+
+
+def test_a_limit_is_of_no_use_where_the_series_is_on_the_device():
+    series = torch.zeros(1000, 3, device="meta")
+    loader = bl.DataLoader(bl.WindowDataset(series, 5, 2), batch_size=8, memory_limit=3000)
+    assert loader.placement.reason == "the series are on the device"
+    assert sum(len(x) for x, _ in loader) == 994
+
+
+@pytest.mark.parametrize("layout", ["transposed", "expanded", "some columns"])
+def test_what_is_pinned_is_compact(layout):
+    wide = torch.arange(6000.0).view(30, 200)
+    rows = {
+        "transposed": wide.T,
+        "expanded": wide[0].view(-1, 1).expand(-1, 30),
+        "some columns": wide.view(200, 30)[:, :4],
+    }
+    with accelerated(1) as device:
+        loader = bl.DataLoader(bl.TensorDataset(rows[layout]), 10, memory_limit=3000, device="meta")
+        assert loader.placement.mode == "sharded"
+        assert torch.equal(torch.cat([batch for (batch,) in loader]), rows[layout])
+        assert max(size for size in device.allocated if size != TABLE) <= 3000 / 2
