@@ -125,3 +125,13 @@ def test_values_are_those_of_any_shapes_in_any_order(sizes, batch_size):
         static = bl.DataLoader(dataset, **options, shuffle=True, static=True)
         for _ in range(2):
             assert [seen([batch]) for batch in static] == [seen([batch]) for batch in host]
+
+
+def test_more_shapes_than_anyone_captures_are_refused():
+    offsets = numpy.cumsum(numpy.arange(100))
+    dataset = bl.SequenceDataset(x=(torch.arange(int(offsets[-1])), offsets))
+    batches = iter(bl.DataLoader(dataset, 1, static=True))
+    for length in range(1, 65):
+        assert next(batches)["x"].shape == (1, length)
+    with pytest.raises(bl.LoaderError, match=r"64 shapes, the next is .*65.*multiple_of"):
+        next(batches)

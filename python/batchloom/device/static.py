@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from batchloom.errors import LoaderError
+
+# Shapes that batches may have: as many as anyone captures graphs for.
+MOST = 64
 
 
 class Static:
@@ -23,6 +27,11 @@ class Static:
         values = list(batch.values()) if named else list(batch)
         shape = tuple(value.shape if isinstance(value, torch.Tensor) else value for value in values)
         found = self._sets.get(shape)
+        if found is None and len(self._sets) == MOST:
+            raise LoaderError(
+                f"static is given, and batches have had {MOST} shapes, the next is {shape}; expected fewer: each has "
+                "memory of its own: use drop_last=True, multiple_of, or no static"
+            )
         if found is None:
             own = [_place(value) for value in values]
             found = self._sets[shape] = (own, dict(zip(batch, own, strict=True)) if named else tuple(own))
