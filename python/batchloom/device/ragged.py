@@ -214,7 +214,7 @@ def _lengths(members: Members) -> torch.Tensor:
 
 def _mask(elements: Elements) -> torch.Tensor:
     assert elements.plain.exists is not None
-    return elements.plain.exists.clone()
+    return elements.plain.exists
 
 
 def _segments(elements: Elements) -> torch.Tensor:
