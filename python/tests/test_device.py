@@ -13,6 +13,7 @@ from devices import WAYS, assert_as_on_the_host, blocks, loader_on, seen
 from grouped import cases
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from oracle import few
 from series import pretended, shapes
 from streams import EXTRAS, corpora
 
@@ -50,6 +51,7 @@ LAYOUTS = {
     "inside turned": lambda rows: rows[..., ::-1].copy()[..., ::-1] if rows.ndim > 1 else rows,
     "one row again and again": lambda rows: numpy.broadcast_to(rows[:1], rows.shape),
 }
+every_way = pytest.mark.parametrize("way", WAYS)
 INNER = [(), (3,), (2, 3), (0,), (1,), (16,)]
 
 
@@ -75,10 +77,9 @@ common = {
 }
 options = st.fixed_dictionaries(common)
 sizes_of_blocks = st.sampled_from([1, 300, 5000, 1 << 20])
-some_ways = st.sampled_from([(way,) for way in WAYS])
 
 
-@pytest.mark.parametrize("way", WAYS)
+@every_way
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_element_type_arrives(way, dtype):
     array = values(dtype, (37, 3))
@@ -89,8 +90,10 @@ def test_every_element_type_arrives(way, dtype):
     assert_as_on_the_host(lengths, (way,), batch_size=2, shuffle=True, **pads)
 
 
-@given(data=st.data(), samples=st.integers(1, 50), named=st.booleans(), ways=some_ways, more=options)
-def test_rows_of_any_type_and_layout(data, samples, named, ways, more):
+@every_way
+@few
+@given(data=st.data(), samples=st.integers(1, 50), named=st.booleans(), more=options)
+def test_rows_of_any_type_and_layout(data, samples, named, way, more):
     arrays = data.draw(fields(samples))
     dataset = bl.TensorDataset(**{f"f{k}": array for k, array in enumerate(arrays)}) if named else None
     dataset = dataset or bl.TensorDataset(*arrays)
@@ -100,7 +103,7 @@ def test_rows_of_any_type_and_layout(data, samples, named, ways, more):
     assume(not more["drop_last"] or samples >= batch_size * world)
     rank = data.draw(st.integers(0, world - 1))
     size = data.draw(sizes_of_blocks)
-    assert_as_on_the_host(dataset, ways, batch_size=batch_size, size=size, world=world, rank=rank, **more)
+    assert_as_on_the_host(dataset, (way,), batch_size=batch_size, size=size, world=world, rank=rank, **more)
 
 
 @st.composite
@@ -126,35 +129,38 @@ def sequences(draw):
     return dataset, given
 
 
-@given(case=sequences(), ways=some_ways, size=sizes_of_blocks, world=st.integers(1, 3), more=options)
-def test_sequences_of_any_type_under_any_rule(case, ways, size, world, more):
+@every_way
+@few
+@given(case=sequences(), size=sizes_of_blocks, world=st.integers(1, 3), more=options)
+def test_sequences_of_any_type_under_any_rule(case, way, size, world, more):
     dataset, given = case
-    assert_as_on_the_host(dataset, ways, size=size, world=world, rank=world - 1, **given, **more)
+    assert_as_on_the_host(dataset, (way,), size=size, world=world, rank=world - 1, **given, **more)
 
 
 images = st.lists(st.tuples(*[st.integers(0, 4)] * 3), min_size=1, max_size=12)
 
 
+@every_way
+@few
 @given(
     shapes=images,
     fixed=st.sampled_from([(), (0,), (1,), (2,), (0, 2), (1, 2)]),
     side=st.sampled_from(["right", "left"]),
-    ways=some_ways,
     kind=st.sampled_from(["float32", "uint16", "bfloat16", "complex64"]),
     batch_size=st.integers(1, 5),
     more=options,
 )
-def test_samples_that_differ_in_several_dimensions(shapes, fixed, side, ways, kind, batch_size, more):
+def test_samples_that_differ_in_several_dimensions(shapes, fixed, side, way, kind, batch_size, more):
     extents = numpy.array(shapes, numpy.int64)
     extents[:, list(fixed)] = 3
     storage = values(kind, (int(extents.prod(1).sum()),))
     dataset = bl.SequenceDataset(image=(storage, extents), label=numpy.arange(len(shapes)))
     rule = {"batching": bl.LengthBuckets(batch_size, pool=2, multiple_of=2)} if batch_size % 2 else {}
     rule = rule or {"batch_size": batch_size}
-    assert_as_on_the_host(dataset, ways, pad_side=side, pad_value=1, **rule, **more)
+    assert_as_on_the_host(dataset, (way,), pad_side=side, pad_value=1, **rule, **more)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@every_way
 def test_samples_without_any_element_are_padded_beside_each_other(way):
     """The extents of a batch are those of all its samples: of samples without elements it may have some."""
     dataset = bl.SequenceDataset(x=(torch.zeros(0), numpy.array([[0, 3], [2, 0]])))
@@ -166,36 +172,60 @@ def test_samples_without_any_element_are_padded_beside_each_other(way):
         assert_as_on_the_host(empty, (way,), batching=rule)
 
 
-@given(case=cases(longer=st.sampled_from(["truncate", "subsample"])), ways=some_ways, size=sizes_of_blocks)
+@every_way
+@few
+@given(case=cases(longer=st.sampled_from(["truncate", "subsample"])), size=sizes_of_blocks)
 @pytest.mark.parametrize("side", ["right", "left"])
-def test_groups_scattered_or_together(case, ways, size, side):
+def test_groups_scattered_or_together(case, way, size, side):
     if case.layout == "concatenated":
         side = "right"
     given = case.options() | {"pad_value": {"row": -1, "wide": 2.5} if case.layout == "padded" else 0}
-    assert_as_on_the_host(case.dataset(), ways, size=size, pad_side=side, world=2, rank=1, **given)
+    assert_as_on_the_host(case.dataset(), (way,), size=size, pad_side=side, world=2, rank=1, **given)
     unnamed = bl.GroupDataset(numpy.array(case.ids), torch.arange(len(case.ids)), layout=case.layout)
     if case.max_rows is None and not isinstance(case.rule, bl.TokenBudget | bl.CostOptimal):
-        assert_as_on_the_host(unnamed, ways, epochs=1, size=size, **case.options())
+        assert_as_on_the_host(unnamed, (way,), epochs=1, size=size, **case.options())
 
 
-@given(corpus=corpora(), ways=some_ways, extras=st.sampled_from([EXTRAS, {}, {"resets": True}]), size=sizes_of_blocks)
-def test_pieces_of_streams(corpus, ways, extras, size):
+@every_way
+@few
+@given(corpus=corpora(), extras=st.sampled_from([EXTRAS, {}, {"resets": True}]), size=sizes_of_blocks)
+def test_pieces_of_streams(corpus, way, extras, size):
     names = dict.fromkeys(EXTRAS, False) | extras
     given = {"batch_size": corpus.batch_size, "shuffle": corpus.shuffle, "seed": corpus.seed}
-    assert_as_on_the_host(corpus.dataset(**names), ways, size=size, **given)
+    assert_as_on_the_host(corpus.dataset(**names), (way,), size=size, **given)
 
 
-@given(corpus=corpora(mode="continuous", shuffle=st.sampled_from([False, "documents"])), ways=some_ways)
-def test_streams_that_go_on_row_by_row(corpus, ways):
+@every_way
+@pytest.mark.parametrize("kind", ["uint16", "uint32", "int32", "int64"])
+def test_tokens_up_to_the_largest_of_their_type(way, kind):
+    """What torch has few operations for travels as integers with a sign, and comes out without."""
+    most = min(numpy.iinfo(kind).max, 2**40)
+    tokens = most - numpy.arange(60).astype(kind)
+    for separator in (None, 5):
+        stream = bl.TokenDataset(tokens, 4, documents=[0, 9, 30, 60], separator=separator)
+        assert_as_on_the_host(stream, (way,), batch_size=3, shuffle=True)
+    loader, _ = loader_on(way, bl.TokenDataset(tokens, 4), batch_size=3)
+    assert torch.equal(torch.cat([x for x, _ in loader]).flatten(), most - torch.arange(56))
+    sequences = bl.SequenceDataset(ids=(tokens, numpy.array([0, 9, 30, 60])))
+    assert_as_on_the_host(sequences, (way,), batch_size=2, labels="ids")
+    (batch,) = loader_on(way, sequences, batch_size=3, labels="ids")[0]
+    assert batch["labels"].max() == most - 1
+
+
+@every_way
+@few
+@given(corpus=corpora(mode="continuous", shuffle=st.sampled_from([False, "documents"])))
+def test_streams_that_go_on_row_by_row(corpus, way):
     rows = 2 * corpus.batch_size
     assume(corpus.pieces(rows))
     given = {"batch_size": corpus.batch_size, "shuffle": corpus.shuffle, "seed": corpus.seed}
-    assert_as_on_the_host(corpus.dataset(), ways, world=2, rank=1, **given)
+    assert_as_on_the_host(corpus.dataset(), (way,), world=2, rank=1, **given)
 
 
+@every_way
+@few
 @given(
-    shape=shapes(),
-    ways=some_ways,
+    shape=shapes() | shapes(most=9, short="pad", stride=1),
     order=st.sampled_from([True, True, False, "runs"]),
     kind=st.sampled_from(["float32", "uint16", "bfloat16", "bool", "uint64"]),
     layout=st.sampled_from(list(LAYOUTS)),
@@ -203,7 +233,7 @@ def test_streams_that_go_on_row_by_row(corpus, ways):
     more=st.sampled_from([{}, {"mask": True}, {"copy": True}, {"mask": True, "copy": True}]),
     size=sizes_of_blocks,
 )
-def test_windows_in_any_order(shape, ways, order, kind, layout, patched, more, size):
+def test_windows_in_any_order(shape, way, order, kind, layout, patched, more, size):
     rows = sum(shape.lengths)
     series = LAYOUTS[layout](values(kind, (rows, 3)))
     given = {"past": {"p": values("int16", (rows,))}} if patched else {}
@@ -213,10 +243,10 @@ def test_windows_in_any_order(shape, ways, order, kind, layout, patched, more, s
         given |= {"patch_len": min(2, shape.input_len), "patch_stride": 1}
     more = dict(more)
     dataset = bl.WindowDataset((series, shape.offsets()), **shape.options(), **given, mask=more.pop("mask", False))
-    assert_as_on_the_host(dataset, ways, size=size, batch_size=4, shuffle=order, world=2, rank=0, **more)
+    assert_as_on_the_host(dataset, (way,), size=size, batch_size=4, shuffle=order, world=2, rank=0, **more)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@every_way
 def test_all_samples_of_a_batch_are_at_the_same_places_of_every_field(way):
     """L9, without a host to compare with: every value says which sample it is of."""
     samples = 203
@@ -233,7 +263,7 @@ def test_all_samples_of_a_batch_are_at_the_same_places_of_every_field(way):
     assert sorted(found) == list(range(samples))  # L1
 
 
-@pytest.mark.parametrize("way", WAYS)
+@every_way
 def test_sequences_are_never_divided(way):
     """L8, without a host to compare with: every element says where it is of."""
     sizes = [(7 * k) % 23 for k in range(60)]
