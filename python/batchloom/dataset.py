@@ -94,6 +94,10 @@ class TensorDataset:
         """What has to be on a device for batches to be made there."""
         return self._fields
 
+    def _beside_bytes(self) -> int:
+        """The bytes of what goes to a device along with the arrays."""
+        return 0
+
     def _schema(self, columns: Columns) -> exchange.Schema:
         """What a batch holds, where the engine makes fields of these names and types."""
         found = (

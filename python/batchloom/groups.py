@@ -215,6 +215,11 @@ class GroupDataset:
         rows = int((self._offsets[samples:] - self._offsets[: len(self._offsets) - samples]).max())
         return rows * sum(field.row_bytes for field in (self._ids, *self._fields))
 
+    def _beside_bytes(self) -> int:
+        """The bytes of what goes to a device along with the arrays: ids, and the places of scattered rows."""
+        ids = self._ids.tensor.nbytes if self._fields else 0
+        return ids + (0 if self._order is None else self._order.nbytes)
+
     def _schema(self, columns: Columns) -> exchange.Schema:
         """What a batch holds, where the engine makes fields of these names and types."""
         known = {field.label: field for field in (self._ids, *self._fields)}

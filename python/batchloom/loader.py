@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
+from weakref import WeakSet
 
 from batchloom import _native, exchange
 from batchloom.arguments import PAD_SIDE, UNEVEN, choice, shuffled, streamed, whole
 from batchloom.cut import Rule, rule
 from batchloom.dataset import TensorDataset
-from batchloom.errors import ArgumentError, StateError
+from batchloom.errors import ArgumentError, LoaderError, StateError
 from batchloom.groups import GroupDataset
 from batchloom.placement import Placement, Wish
 from batchloom.plan import Plan
@@ -35,13 +38,24 @@ MOST = 4096
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_native.forked)
 
+# Iterations whose workers may ask Python for memory.
+_under_way: WeakSet[_native.Batches] = WeakSet()
+
+
+@atexit.register
+def _close() -> None:
+    """End iterations before the interpreter ends: a worker that asks it for memory then would wait for ever."""
+    for batches in list(_under_way):
+        with suppress(LoaderError):
+            batches.close()
+
 
 class DataLoader:
     """Yields the batches of one rank. An ordinary iterable, usable again: each ``iter()`` is the next epoch.
 
     A batch is a tuple of arrays, or a dict where the dataset's fields are named; the dataset says what it holds. Arrays
-    are compact, 64-byte aligned, the consumer's own to keep and to write to. Their memory returns to the loader when
-    the last array of the block (about 4 MiB of consecutive batches) is gone.
+    are compact, 64-byte aligned (but where they are gathered on a device), the consumer's own to keep and to write to.
+    Their memory returns to the loader when the last array of the block (about 4 MiB of consecutive batches) is gone.
 
     Threads start at ``iter()`` and end with the iterator. A loader does not pickle and an iterator does not survive
     a fork; datasets and plans do both.
@@ -229,7 +243,10 @@ class DataLoader:
         self.dataset._check()
         if self._views is not None:
             return self._views.begin(self._native.steps())
-        return self._native.batches(self._begin(), self.dataset._check)
+        batches = self._native.batches(self._begin(), self.dataset._check)
+        if self._placement.mode != "host":
+            _under_way.add(batches)
+        return batches
 
     @property
     def dataset(self) -> Dataset:

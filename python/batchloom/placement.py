@@ -76,7 +76,7 @@ class Wish:
         self.shard_size = None if shard_size is None else whole("shard_size", shard_size, least=1)
         self.memory_limit = None if memory_limit is None else whole("memory_limit", memory_limit, least=1)
         self.frameworks = {output or field.framework for field in dataset._arrays()}
-        self.needed = sum(field.tensor.nbytes for field in dataset._arrays())
+        self.needed = sum(field.tensor.nbytes for field in dataset._arrays()) + dataset._beside_bytes()
         there = _there(dataset._arrays())
         self.is_there = there is not None
         self.device = there if device is None else _device(device)

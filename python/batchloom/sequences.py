@@ -151,6 +151,10 @@ class SequenceDataset:
                 starts += numpy.arange(len(starts)) * field.row_bytes
         return int((starts[samples:] - starts[: len(starts) - samples]).max())
 
+    def _beside_bytes(self) -> int:
+        """The bytes of what goes to a device along with the arrays."""
+        return 0
+
     def _schema(self, columns: Columns) -> exchange.Schema:
         """What a batch holds, where the engine makes fields of these names and types."""
         first = next(field for field in self._fields.values() if isinstance(field, Variable))

@@ -225,6 +225,10 @@ class TokenDataset:
         """The most bytes that so many neighbouring pieces take."""
         return (samples * self._seq_len + 1) * self._field.row_bytes
 
+    def _beside_bytes(self) -> int:
+        """The bytes of what goes to a device along with the arrays."""
+        return 0
+
     def _schema(self, columns: Columns) -> exchange.Schema:
         """What a batch holds, where the engine makes fields of these names and types."""
         framework = self._field.framework

@@ -404,6 +404,10 @@ class WindowDataset:
         rows = max(end - start for start, end in covered)
         return rows * sum(field.row_bytes for field in self._arrays())
 
+    def _beside_bytes(self) -> int:
+        """The bytes of what goes to a device along with the arrays."""
+        return 0
+
     def _schema(self, columns: Columns) -> exchange.Schema:
         """What a batch holds, where the engine makes fields of these names and types."""
         frameworks = {name: span.field.framework for name, span in self._spans.items()}

@@ -165,7 +165,7 @@ fn allocated(allocate: &Py<PyAny>, bytes: usize) -> batchloom::Result<Lent> {
 }
 
 /// The batches of one epoch. One thread at a time takes from it; another is told so.
-#[pyclass(frozen, module = "batchloom._native")]
+#[pyclass(frozen, weakref, module = "batchloom._native")]
 #[derive(Debug)]
 pub(crate) struct Batches {
     inner: Mutex<Inner>,

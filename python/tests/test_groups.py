@@ -470,3 +470,11 @@ def test_groups_in_random_order_are_those_of_batch_iter(names):
         )
     ]
     assert groups[0][: len(groups[1])] == groups[1]
+
+
+def test_ids_and_places_count_among_what_a_device_needs():
+    ids = numpy.random.default_rng(0).integers(0, 99, 1000)
+    rows = torch.zeros(1000, 2, dtype=torch.float16)
+    loader = bl.DataLoader(bl.GroupDataset(ids, rows), 8, device="meta")
+    assert loader.placement.needed == 4000 + 8000 + 8000
+    assert bl.DataLoader(bl.GroupDataset(numpy.sort(ids), rows), 8, device="meta").placement.needed == 12000

@@ -509,3 +509,23 @@ def test_what_is_closed_is_at_its_end():
     batches.close()
     assert (loader.state_dict()["epoch"], loader.state_dict()["batches"]) == (0, 1)
     assert isinstance(loader, bl.DataLoader)
+
+
+@pytest.mark.parametrize("resident", [True, False])
+def test_a_process_ends_with_an_iteration_on_a_device_under_way(script, resident):
+    """Its workers may be about to ask the interpreter for memory. Several times: without care, two in three hung."""
+    for _ in range(4):
+        script(
+            """
+            import sys
+
+            import batchloom as bl
+            import torch
+
+            rows = torch.randn(1_000_000, 2)
+            loader = bl.DataLoader(bl.TensorDataset(rows), 64, shuffle=True, resident=sys.argv[1] == "True")
+            batches = iter(loader)
+            next(batches)
+            """,
+            resident,
+        )
