@@ -36,7 +36,7 @@ def loader_of(mode, kind, size=600, **more):
     dataset, options = data(kind)
     chosen = dict(MODES[mode])
     if "memory_limit" in chosen:
-        chosen["memory_limit"] = sum(field.tensor.nbytes for field in dataset._arrays()) - 1
+        chosen["memory_limit"] = sum(field.tensor.nbytes for field in dataset._arrays()) + dataset._beside_bytes() - 1
     with blocks(size):
         loader = bl.DataLoader(dataset, **options, **chosen, output="torch", device="meta", **more)
     host = bl.DataLoader(dataset, **options, output="torch", shard_size=loader.placement.shard_size)
