@@ -95,11 +95,14 @@ class Lane:
 
     def send(self, host: torch.Tensor, into: torch.Tensor | None) -> tuple[torch.Tensor, Any]:
         """Return a copy that is under way, and the event that it is over; ``None`` where it is over already."""
+        # Where nobody can wait for a copy it is made at once.
+        flies = self._streams is not None
         with self._beside():
             if into is None:
-                there = host.to(self.device, non_blocking=True, copy=True, memory_format=torch.contiguous_format)
+                compact = torch.contiguous_format
+                there = host.to(self.device, non_blocking=flies, copy=True, memory_format=compact)
             else:
-                there = into.copy_(host, non_blocking=True)
+                there = into.copy_(host, non_blocking=flies)
             event = None if self._streams is None else self._streams.Event()
             if event is not None:
                 event.record(self._stream)
