@@ -14,7 +14,7 @@ from math import prod
 from typing import Any
 
 import torch
-from batchloom import _native
+from batchloom import _native, exchange
 from batchloom.device.gather import Part, gather, padded, split, whole
 from batchloom.device.rows import Runs, samples, table
 from batchloom.device.store import Wanted
@@ -160,7 +160,7 @@ class Ragged:
         columns: list[Sequence[Any]] = []
         for name in self._names:
             columns.append(self._column(name, elements, outline))
-            if name == "cu_seqlens":
+            if name == exchange.BOUNDARIES:
                 columns.append([longest for *_, longest in outline])
         return columns
 
