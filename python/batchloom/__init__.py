@@ -12,7 +12,6 @@ Importing this starts no thread and imports no framework but NumPy.
 from batchloom._native import __version__
 from batchloom.calibrate import calibrate
 from batchloom.cut import CostModel, CostOptimal, FixedSize, LengthBuckets, Packing, Rule, TokenBudget
-from batchloom.dataset import TensorDataset
 from batchloom.errors import (
     ArgumentError,
     DataError,
@@ -25,9 +24,11 @@ from batchloom.errors import (
 )
 from batchloom.groups import GroupDataset, GroupStats
 from batchloom.loader import DataLoader
+from batchloom.placement import Placement
 from batchloom.plan import Place, Plan, Step
 from batchloom.restore import restore_order
 from batchloom.sequences import SequenceDataset
+from batchloom.tensors import TensorDataset
 from batchloom.tokens import TokenDataset, TokenStats
 from batchloom.windows import WindowDataset, WindowPlace, WindowStats
 
@@ -47,6 +48,7 @@ __all__ = [
     "LoaderError",
     "Packing",
     "Place",
+    "Placement",
     "Plan",
     "RangeError",
     "Rule",

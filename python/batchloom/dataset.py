@@ -1,141 +1,58 @@
-"""What a sample is."""
+"""What loaders ask of a dataset, whatever its samples are."""
 
 from __future__ import annotations
 
-import operator
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from batchloom import _native, exchange
-from batchloom.arguments import unpadded
-from batchloom.errors import ArgumentError, DataError, RangeError
-from batchloom.exchange import Column, Columns
+from batchloom.exchange import Columns
 
 if TYPE_CHECKING:
     from batchloom.device.relay import Maker
     from batchloom.device.store import Store, Stretch, Wanted
 
 
-class TensorDataset:
-    """Arrays that share their first dimension: sample ``k`` is row ``k`` of each.
+class Dataset(ABC):
+    """Samples that batches are made of: on the host by the engine, on a device by what :meth:`_maker` returns."""
 
-    ``TensorDataset(X, y)`` makes batches that are tuples ``(xb, yb)``; ``TensorDataset(x=X, y=y)`` makes dicts.
-
-    A field is a NumPy array or memory map, a torch tensor, a JAX CPU array, or anything else with
-    ``__dlpack__``; shape ``[samples, ...]``, any rank, any element type that NumPy or torch share, any strides.
-
-    Fields are borrowed, never copied: the dataset shares their memory, whatever it weighs. So do not resize
-    them, and do not write to them while a loader runs. (A row that is not contiguous in memory, as in
-    ``X[:, ::2]`` or ``X.T``, is gathered piece by piece: correct, without a copy of the whole, but slower than a
-    contiguous one. Only what cannot be shared is copied, once, when the dataset is made: NumPy elements that are not
-    aligned to their size, as those of a packed record, and torch tensors that are conjugated or negated lazily.)
-
-    Pickles with the content of its arrays, of memory maps too.
-
-    Raises:
-        ArgumentError: Positional and named fields are mixed.
-        DataError: No field; fields of different lengths; something that is no array; a memory map whose file
-            is shorter than the map.
-        DTypeError: An element type that cannot be moved as bytes, such as ``object``.
-        DeviceError: An array on another device than the CPU that is not of torch.
-    """
-
-    def __init__(self, /, *fields: Any, **named: Any) -> None:
-        if fields and named:
-            raise ArgumentError("positional and named fields are mixed; expected all of one kind")
-        self._names = tuple(named) if named else None
-        arrays = tuple(named.values()) if named else fields
-        if not arrays:
-            raise DataError("the dataset has no fields; expected at least one array")
-        labels = self._names or tuple(str(place) for place in range(len(arrays)))
-        self._fields = tuple(exchange.Field(label, array) for label, array in zip(labels, arrays, strict=True))
-        self._samples = _common_length(self._fields)
-
-    @property
-    def names(self) -> tuple[str, ...] | None:
-        """The names of the fields, or ``None`` where they are positional."""
-        return self._names
-
-    @property
-    def fields(self) -> tuple[Any, ...]:
-        """The arrays, as they were given."""
-        return tuple(field.array for field in self._fields)
-
+    @abstractmethod
     def __len__(self) -> int:
         """Return the number of samples."""
-        return self._samples
 
-    def __getitem__(self, sample: int) -> Any:
-        """Return one sample, a row of every field: a tuple, or a dict where fields are named."""
-        sample = operator.index(sample)
-        if not -len(self) <= sample < len(self):
-            raise RangeError(f"sample {sample} is outside the dataset; expected 0 <= sample < {len(self)}")
-        rows = tuple(field.row(sample) for field in self._fields)
-        return rows if self._names is None else dict(zip(self._names, rows, strict=True))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self._names, self.fields)
-
-    def __repr__(self) -> str:
-        fields = ", ".join(repr(field) for field in self._fields)
-        return f"TensorDataset({fields}; {len(self)} samples)"
-
+    @abstractmethod
     def _native_dataset(self) -> _native.Dataset:
-        return _native.Dataset.tensors([(field.label, field.tensor) for field in self._fields])
+        """The dataset as the engine sees it."""
+
+    @abstractmethod
+    def _pad_values(self, pad_value: Any) -> list[tuple[str, bytes]]:
+        """The bytes of one element of padding, for each field where that is not zeros."""
+
+    @abstractmethod
+    def _schema(self, columns: Columns) -> exchange.Schema:
+        """What a batch holds, where the engine makes fields of these names and types."""
+
+    @abstractmethod
+    def _arrays(self) -> tuple[exchange.Field, ...]:
+        """The arrays that say where data is: each once."""
+
+    def _beside(self) -> tuple[exchange.Field, ...]:
+        """What has to be on a device besides them, wherever it is now."""
+        return ()
+
+    @abstractmethod
+    def _maker(self, store: Store, wanted: Wanted) -> Maker:
+        """What makes batches of addresses on a device."""
+
+    @abstractmethod
+    def _stretches(self, first: int, end: int) -> list[Stretch]:
+        """What has to be on a device for batches of the samples ``first`` to ``end``."""
+
+    @abstractmethod
+    def _most_rows(self, samples: int) -> list[tuple[exchange.Field, int]]:
+        """The most rows of each array in :meth:`_stretches` that so many neighbouring samples need."""
 
     def _check(self) -> None:
         """Raise if an array no longer is where it was borrowed."""
-        for field in self._fields:
+        for field in (*self._arrays(), *self._beside()):
             field.check()
-
-    def _pad_values(self, pad_value: Any) -> list[tuple[str, bytes]]:
-        return unpadded(pad_value, "rows of one shape are not padded")
-
-    def _arrays(self) -> tuple[exchange.Field, ...]:
-        """What has to be on a device for batches to be made there."""
-        return self._fields
-
-    def _beside_bytes(self) -> int:
-        """The bytes of what goes to a device along with the arrays."""
-        return 0
-
-    def _schema(self, columns: Columns) -> exchange.Schema:
-        """What a batch holds, where the engine makes fields of these names and types."""
-        found = (
-            Column(name, dtype, field.framework) for (name, dtype), field in zip(columns, self._fields, strict=True)
-        )
-        return exchange.Schema(tuple(found), named=self._names is not None)
-
-    def _maker(self, store: Store, wanted: Wanted) -> Maker:
-        """What makes batches of addresses on a device."""
-        from batchloom.device.rows import Rows
-
-        return Rows(lambda: [store.part(field) for field in self._fields])
-
-    def _stretches(self, first: int, end: int) -> list[Stretch]:
-        """What has to be on a device for batches of some samples."""
-        from batchloom.device.store import Stretch
-
-        return [Stretch(field, first, end) for field in self._fields]
-
-    def _shard_bytes(self, samples: int) -> int:
-        """The most bytes that so many neighbouring samples take."""
-        return samples * sum(field.row_bytes for field in self._fields)
-
-
-def _rebuild(kind: type[TensorDataset], names: tuple[str, ...] | None, fields: tuple[Any, ...]) -> TensorDataset:
-    return kind(*fields) if names is None else kind(**dict(zip(names, fields, strict=True)))
-
-
-def _common_length(fields: tuple[exchange.Field, ...]) -> int:
-    first = fields[0]
-    for field in fields:
-        if not field.tensor.shape:
-            raise DataError(
-                f"field {field.label} is a scalar; expected an array whose first dimension counts the samples"
-            )
-        if len(field.tensor) != len(first.tensor):
-            raise DataError(
-                f"field {field.label} has {len(field.tensor)} rows but field {first.label} has "
-                f"{len(first.tensor)}; expected the same number of samples in every field"
-            )
-    return len(first.tensor)

@@ -81,6 +81,10 @@ class Field:
         """The bytes of one row."""
         return self.tensor.nbytes // max(len(self.tensor), 1)
 
+    def is_on(self, device: Any) -> bool:
+        """Whether the array, or a copy of it that somebody holds, is on a device of torch."""
+        return self.device == device or device in self._moved
+
     def on(self, device: Any) -> Any:
         """Return the array on a device of torch: itself where it is there, else a copy.
 

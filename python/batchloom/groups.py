@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy
 from batchloom import _native, exchange, frames
 from batchloom.arguments import U32, choice, whole
+from batchloom.dataset import Dataset
 from batchloom.errors import ArgumentError, DataError, DTypeError, RangeError
 from batchloom.exchange import Column, Columns
 from batchloom.sequences import is_arrow
-from batchloom.sizes import Sizes, read
+from batchloom.sizes import Sizes, longest, read
 
 if TYPE_CHECKING:
     from batchloom.device.relay import Maker
@@ -41,7 +42,7 @@ class GroupStats:
     """Rows of these that an epoch leaves out."""
 
 
-class GroupDataset:
+class GroupDataset(Dataset):
     """Rows that belong together: a sample is a whole group, which is never divided between batches.
 
     ``GroupDataset(group_ids, X, y)`` makes batches that are tuples: ``for group_ids, xb, yb in loader``. A group is all
@@ -113,6 +114,7 @@ class GroupDataset:
         self._offsets = _read_only(groups.offsets())
         order = groups.order()
         self._order = None if order is None else _read_only(order)
+        self._places = None if self._order is None else exchange.Field("order", self._order)
         padded = self._options["layout"] == "padded"
         if padded and not self._fields:
             raise DataError('the dataset has no arrays, and layout is "padded"; expected at least one array to pad')
@@ -187,21 +189,17 @@ class GroupDataset:
     def _native_dataset(self) -> _native.Dataset:
         return self._engine
 
-    def _check(self) -> None:
-        """Raise if an array no longer is where it was borrowed."""
-        for field in (self._ids, *self._fields):
-            field.check()
-
     def _pad_values(self, pad_value: Any) -> list[tuple[str, bytes]]:
-        """The bytes of one element of padding, for each array where that is not zeros."""
         return exchange.pad_values({field.label: field.dtype for field in self._fields}, pad_value)
 
     def _arrays(self) -> tuple[exchange.Field, ...]:
-        """What has to be on a device for batches to be made there: ids come along."""
         return self._fields or (self._ids,)
 
+    def _beside(self) -> tuple[exchange.Field, ...]:
+        ids = (self._ids,) if self._fields else ()
+        return ids if self._places is None else (*ids, self._places)
+
     def _stretches(self, first: int, end: int) -> list[Stretch]:
-        """What has to be on a device for batches of some groups."""
         from batchloom.device.store import Stretch
 
         start, stop = self._offsets[[first, end]].tolist()
@@ -210,30 +208,22 @@ class GroupDataset:
         ids = Stretch(self._ids, first, end) if padded else Stretch(self._ids, start, stop, self._order)
         return [ids, *found]
 
-    def _shard_bytes(self, samples: int) -> int:
-        """The most bytes that so many neighbouring groups take."""
-        rows = int((self._offsets[samples:] - self._offsets[: len(self._offsets) - samples]).max())
-        return rows * sum(field.row_bytes for field in (self._ids, *self._fields))
-
-    def _beside_bytes(self) -> int:
-        """The bytes of what goes to a device along with the arrays: ids, and the places of scattered rows."""
-        ids = self._ids.tensor.nbytes if self._fields else 0
-        return ids + (0 if self._order is None else self._order.nbytes)
+    def _most_rows(self, samples: int) -> list[tuple[exchange.Field, int]]:
+        rows = longest(self._offsets, samples)
+        padded = self._options["layout"] == "padded"
+        return [(self._ids, samples if padded else rows), *((field, rows) for field in self._fields)]
 
     def _schema(self, columns: Columns) -> exchange.Schema:
-        """What a batch holds, where the engine makes fields of these names and types."""
         known = {field.label: field for field in (self._ids, *self._fields)}
         first = self._arrays()[0]
         found = (Column(name, dtype, known.get(name, first).framework) for name, dtype in columns)
         return exchange.Schema(tuple(found), named=self._named, ragged=True)
 
     def _maker(self, store: Store, wanted: Wanted) -> Maker:
-        """What makes batches of addresses on a device."""
         from batchloom.device.ragged import Fixed, Ragged, Variable
 
         # A shard is moved in the order of its groups.
-        order = exchange.Field("order", self._order) if self._order is not None and store.is_whole else None
-        places = None if order is None else partial(store.part, order)
+        places = partial(store.part, self._places) if self._places is not None and store.is_whole else None
         fields: dict[str, Fixed | Variable] = {
             field.label: Variable(partial(store.part, field), (None,), wanted.padding(field.label, field.dtype), places)
             for field in self._fields

@@ -12,9 +12,8 @@ from weakref import WeakSet
 from batchloom import _native, exchange
 from batchloom.arguments import PAD_SIDE, UNEVEN, choice, shuffled, streamed, whole
 from batchloom.cut import Rule, rule
-from batchloom.dataset import TensorDataset
+from batchloom.dataset import Dataset
 from batchloom.errors import ArgumentError, LoaderError, StateError
-from batchloom.groups import GroupDataset
 from batchloom.placement import Placement, Wish
 from batchloom.plan import Plan
 from batchloom.sequences import SequenceDataset
@@ -26,8 +25,6 @@ from batchloom.world import is_worker, place
 if TYPE_CHECKING:
     from batchloom.device.lane import Lane
     from batchloom.device.relay import Relay
-
-Dataset = TensorDataset | SequenceDataset | WindowDataset | GroupDataset | TokenDataset
 
 # Bytes of blocks that are copied to a device, and of those that are gathered there; and the least of a table of rows.
 STREAMED, GATHERED, TABLE = 16 << 20, 32 << 20, 64 << 10
@@ -87,7 +84,8 @@ class DataLoader:
             ``False`` copies blocks that are formed in memory (for windows of neighbours the rows that a batch covers,
             ``batch_size + input_len + horizon - 1`` of them). ``"auto"`` is ``True`` where the data fits into
             ``memory_limit``, or else into half of what is free there; and ``False`` or shards where not. Without a
-            device, ``True`` and ``False`` let torch do the same on the CPU.
+            device, ``True`` and ``False`` let torch do the same on the CPU. (There, windows of other frameworks are
+            formed by the engine where they are no views.)
         memory_limit: The bytes that data may take on the device. Data that takes more goes there in shards, of
             ``shard_size`` samples or of as many as fit twice: samples are then shuffled within shards. (Windows of
             neighbours keep their order: the rows of as many batches as fit move at a time.)
@@ -211,20 +209,25 @@ class DataLoader:
         from batchloom.device.formed import Formed
         from batchloom.device.relay import Relay
         from batchloom.device.static import Static
-        from batchloom.device.store import Shards, Store, Wanted
+        from batchloom.device.store import Rooms, Shards, Store, Wanted
 
-        store, dataset, world = Store(lane.device), self._dataset, self._world
+        dataset, world, shard_size = self._dataset, self._world, self._placement.shard_size
         finish = schema, wish.copy, Static() if wish.static else None
-        if self._placement.mode == "sharded":
-            way = type(lane)(lane.device)
+        if self._placement.mode == "sharded" and shard_size is not None:
+            rooms = Rooms(type(lane)(lane.device), dataset._most_rows(min(shard_size, len(dataset))))
 
             def begin() -> Relay:
-                shards = Shards(way, dataset._stretches, world)
+                shards = Shards(rooms, dataset._stretches, world)
                 return Relay(lane, shards, dataset._maker(shards, Wanted(*wanted)), *finish)
 
             return begin
-        streamed = self._placement.mode == "streamed"
-        maker = Formed(schema) if streamed else dataset._maker(store, Wanted(*wanted))
+        store = Store(lane.device)
+        if self._placement.mode == "streamed":
+            return lambda: Relay(lane, store, Formed(schema), *finish)
+        # At once: how much memory is free was asked now.
+        for field in (*dataset._arrays(), *dataset._beside()):
+            store.part(field)
+        maker = dataset._maker(store, Wanted(*wanted))
         return lambda: Relay(lane, store, maker, *finish)
 
     def __len__(self) -> int:

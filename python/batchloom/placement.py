@@ -8,6 +8,7 @@ from typing import Any
 
 from batchloom import exchange
 from batchloom.arguments import whole
+from batchloom.dataset import Dataset
 from batchloom.errors import ArgumentError, DeviceError, Error
 
 _log = logging.getLogger("batchloom")
@@ -38,6 +39,21 @@ class Placement:
     shard_size: int | None = None
 
 
+@dataclass(frozen=True)
+class Limit:
+    """The bytes that data may take on a device.
+
+    Attributes:
+        size: How many.
+        free: How many are free there, where that is the reason.
+        what: What they are.
+    """
+
+    size: int
+    free: int | None
+    what: str
+
+
 class Wish:
     """What a user asked for.
 
@@ -60,7 +76,7 @@ class Wish:
 
     def __init__(
         self,
-        dataset: Any,
+        dataset: Dataset,
         *,
         device: Any,
         resident: bool | str,
@@ -76,7 +92,8 @@ class Wish:
         self.shard_size = None if shard_size is None else whole("shard_size", shard_size, least=1)
         self.memory_limit = None if memory_limit is None else whole("memory_limit", memory_limit, least=1)
         self.frameworks = {output or field.framework for field in dataset._arrays()}
-        self.needed = sum(field.tensor.nbytes for field in dataset._arrays()) + dataset._beside_bytes()
+        self._fields = (*dataset._arrays(), *dataset._beside())
+        self.needed = sum(field.tensor.nbytes for field in self._fields)
         there = _there(dataset._arrays())
         self.is_there = there is not None
         self.device = there if device is None else _device(device)
@@ -98,26 +115,37 @@ class Wish:
 
     def on_device(self) -> Any:
         """Return the device on which torch makes batches: the CPU, where what only devices have is asked for."""
-        asked = self.resident != "auto" or self.memory_limit is not None or self.static
-        if self.device is not None or not asked:
+        if self.device is not None or not self._asked():
             return self.device
         return exchange.require("torch", "bool", "x").accelerator("cpu")
 
-    def limit(self) -> int | None:
-        """Return the bytes that data may take on the device; ``None`` where nothing limits them."""
+    def _asked(self) -> list[str]:
+        """What only batches that torch makes can have."""
+        asked = {
+            f"resident={self.resident!r}": self.resident != "auto",
+            f"memory_limit={self.memory_limit}": self.memory_limit is not None,
+            "static=True": self.static,
+        }
+        return [name for name, is_asked in asked.items() if is_asked]
+
+    def limit(self) -> Limit | None:
+        """Return what data may take on the device; ``None`` where nothing limits it."""
         if self.is_there:
             return None
-        if self.memory_limit is not None or self.device is None:
-            return self.memory_limit
-        free = self.free()
-        return free // 2 if free is not None and self.resident == "auto" else free
+        given = None if self.memory_limit is None else Limit(self.memory_limit, None, "memory_limit")
+        free: int | None = None
+        if self.device is not None:
+            free = exchange.require("torch", "bool", "x").free_memory(self.device)
+        if free is None:
+            return given
+        # What another loader moved there is shared.
+        there = sum(field.tensor.nbytes for field in self._fields if field.is_on(self.device))
+        if given is None and self.resident == "auto":
+            return Limit(free // 2 + there, free, "half of what is free there")
+        found = Limit(free + there, free, "what is free there")
+        return found if given is None or found.size < given.size else given
 
-    def free(self) -> int | None:
-        """Return the bytes that are free on the device, where it can tell."""
-        found: int | None = exchange.require("torch", "bool", "x").free_memory(self.on_device())
-        return found
-
-    def decide(self, dataset: Any, unit: int | None, anywhere: bool) -> Placement:
+    def decide(self, dataset: Dataset, unit: int | None, anywhere: bool) -> Placement:
         """Decide how batches come to the device.
 
         Args:
@@ -139,7 +167,8 @@ class Wish:
             raise self._of_others()
         limit = self.limit()
         mode, reason, shard_size = self._mode(limit, dataset, unit)
-        placement = Placement(mode, str(device), self.needed, limit, reason, shard_size)
+        size = None if limit is None else limit.size
+        placement = Placement(mode, str(device), self.needed, size, reason, shard_size)
         _log.info("batches on %s: %s, %s", placement.device, placement.mode, placement.reason)
         return placement
 
@@ -147,11 +176,11 @@ class Wish:
         """Return the error for what torch alone has, where batches are not of torch."""
         other = min(self.frameworks - {"torch"})
         return ArgumentError(
-            f"resident, memory_limit or static is given without a device, and batches are of {other}; "
-            'expected output="torch", which makes them on the CPU as on any device'
+            f"{' and '.join(self._asked())} is for batches that torch makes, and this loader's are of {other}, on "
+            'the CPU; expected output="torch", which makes them there as on any device'
         )
 
-    def _mode(self, limit: int | None, dataset: Any, unit: int | None) -> tuple[str, str, int | None]:
+    def _mode(self, limit: Limit | None, dataset: Dataset, unit: int | None) -> tuple[str, str, int | None]:
         given = self.shard_size
         if self.is_there:
             return "resident", "the data is on the device already", given
@@ -160,43 +189,57 @@ class Wish:
         if limit is None:
             reason = "the device does not say how much memory is free, and no memory_limit is given"
             return "resident", reason, given
-        what = "memory_limit" if self.memory_limit is not None else "what may be used of its free memory"
-        if self.needed <= limit:
-            return "resident", f"its {self.needed} bytes fit into {limit}, {what}", given
+        if self.needed <= limit.size:
+            return "resident", f"its {self.needed} bytes fit into {limit.size}, {limit.what}", given
         if self.resident is True:
             raise self.too_large(self.needed, limit)
-        reason = f"its {self.needed} bytes do not fit into {limit}, {what}"
+        reason = f"its {self.needed} bytes do not fit into {limit.size}, {limit.what}"
         if unit is None:
             return "streamed", f"{reason}, and what a shard would need does not lie together", given
         if given is None and self.memory_limit is None:
-            return "streamed", f"{reason}, and neither that nor shard_size is given", None
-        return "sharded", reason, self._fitting(dataset, limit // 2, unit, limit)
+            return "streamed", f"{reason}, and neither memory_limit nor shard_size says how large shards may be", None
+        return "sharded", reason, self._fitting(dataset, unit, limit)
 
-    def _fitting(self, dataset: Any, room: int, unit: int, limit: int) -> int:
+    def _fitting(self, dataset: Dataset, unit: int, limit: Limit) -> int:
         """The samples of a shard that fits twice: as many as was asked for, or as can be."""
+        if self.shard_size is None and limit.free is not None:
+            # What happens to be free is no reason for an order.
+            raise DeviceError(
+                f"memory_limit is {self.memory_limit}, but {limit.free} bytes are free on {self.device}; expected at "
+                "most that, or shard_size"
+            )
         size, most = (unit, len(dataset) // unit) if self.shard_size is None else (self.shard_size, 1)
-        takes = dataset._shard_bytes(min(size, len(dataset)))
+        room = limit.size // 2
+        takes = _shard_bytes(dataset, size)
         if takes > room:
             raise ArgumentError(
-                f"a shard of {size} samples takes {takes} bytes, and two of them have to fit into {limit}; expected a "
-                "higher memory_limit, a smaller shard_size or smaller batches, or resident=False"
+                f"a shard of {size} samples takes {takes} bytes, and two of them have to fit into {limit.size}, "
+                f"{limit.what}; expected a higher memory_limit, a smaller shard_size or smaller batches, or "
+                "resident=False"
             )
         fits, beyond = 1, max(most, 1) + 1
         while beyond - fits > 1:
             middle = (fits + beyond) // 2
-            fits, beyond = (middle, beyond) if dataset._shard_bytes(middle * size) <= room else (fits, middle)
+            fits, beyond = (middle, beyond) if _shard_bytes(dataset, middle * size) <= room else (fits, middle)
         return fits * size
 
-    def too_large(self, needed: int, limit: int) -> Error:
+    def too_large(self, needed: int, limit: Limit) -> Error:
         """Return the error for data that is to be resident and does not fit."""
         instead = 'expected resident=False, which copies blocks as they are needed, or resident="auto"'
-        if self.memory_limit is not None:
+        if limit.free is None:
             return ArgumentError(
-                f"resident is True, and the data takes {needed} bytes of a memory_limit of {limit}; {instead}"
+                f"resident is True, and the data takes {needed} bytes of a memory_limit of {limit.size}; {instead}"
             )
+        shared = f" (and {limit.size - limit.free} of it are there already)" if limit.size > limit.free else ""
         return DeviceError(
-            f"resident is True, and the data takes {needed} bytes, but {limit} are free on {self.device}; {instead}"
+            f"resident is True, and the data takes {needed} bytes, but {limit.free} are free on {self.device}{shared}; "
+            f"{instead}"
         )
+
+
+def _shard_bytes(dataset: Dataset, samples: int) -> int:
+    """The most bytes that a shard of so many samples takes."""
+    return sum(rows * field.row_bytes for field, rows in dataset._most_rows(min(samples, len(dataset))))
 
 
 def _there(fields: tuple[exchange.Field, ...]) -> Any:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy
 from batchloom import _native, exchange
 from batchloom.arguments import U32
+from batchloom.dataset import Dataset
 from batchloom.errors import ArgumentError, DataError, DeviceError, DTypeError, RangeError
 from batchloom.exchange import Column, Columns
-from batchloom.sizes import Sizes, checked, read
+from batchloom.sizes import Sizes, checked, longest, read
 
 if TYPE_CHECKING:
     from batchloom.device import ragged
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 EXTRA = ("attention_mask", "lengths", "cu_seqlens", "max_seqlen", "position_ids", "segment_ids", "index")
 
 
-class SequenceDataset:
+class SequenceDataset(Dataset):
     """Sequences of any length, and whatever belongs to each.
 
     A variable field, one whose samples differ in size, is one of
@@ -116,22 +117,14 @@ class SequenceDataset:
     def _native_dataset(self) -> _native.Dataset:
         return self._engine
 
-    def _check(self) -> None:
-        """Raise if an array no longer is where it was borrowed."""
-        for field in self._fields.values():
-            field.check()
-
     def _pad_values(self, pad_value: Any) -> list[tuple[str, bytes]]:
-        """The bytes of one element of padding, for each variable field where that is not zeros."""
         variable = {name: field.dtype for name, field in self._fields.items() if isinstance(field, Variable)}
         return exchange.pad_values(variable, pad_value)
 
     def _arrays(self) -> tuple[exchange.Field, ...]:
-        """What has to be on a device for batches to be made there."""
         return tuple(field.values if isinstance(field, Variable) else field for field in self._fields.values())
 
     def _stretches(self, first: int, end: int) -> list[Stretch]:
-        """What has to be on a device for batches of some samples."""
         from batchloom.device.store import Stretch
 
         def stretch(field: Variable | exchange.Field) -> Stretch:
@@ -141,28 +134,20 @@ class SequenceDataset:
 
         return [stretch(field) for field in self._fields.values()]
 
-    def _shard_bytes(self, samples: int) -> int:
-        """The most bytes that so many neighbouring samples take."""
-        starts = numpy.zeros(len(self) + 1, numpy.int64)
-        for field in self._fields.values():
-            if isinstance(field, Variable):
-                starts += field.offsets * field.values.row_bytes
-            else:
-                starts += numpy.arange(len(starts)) * field.row_bytes
-        return int((starts[samples:] - starts[: len(starts) - samples]).max())
+    def _most_rows(self, samples: int) -> list[tuple[exchange.Field, int]]:
+        def most(field: Variable | exchange.Field) -> tuple[exchange.Field, int]:
+            if isinstance(field, exchange.Field):
+                return field, samples
+            return field.values, longest(field.offsets, samples)
 
-    def _beside_bytes(self) -> int:
-        """The bytes of what goes to a device along with the arrays."""
-        return 0
+        return [most(field) for field in self._fields.values()]
 
     def _schema(self, columns: Columns) -> exchange.Schema:
-        """What a batch holds, where the engine makes fields of these names and types."""
         first = next(field for field in self._fields.values() if isinstance(field, Variable))
         found = (Column(name, dtype, self._fields.get(name, first).framework) for name, dtype in columns)
         return exchange.Schema(tuple(found), named=True, ragged=True)
 
     def _maker(self, store: Store, wanted: Wanted) -> Maker:
-        """What makes batches of addresses on a device."""
         from batchloom.device import ragged
 
         fields: dict[str, ragged.Fixed | ragged.Variable] = {}
@@ -214,10 +199,6 @@ class Variable:
         start, end = int(self.offsets[sample]), int(self.offsets[sample + 1])
         part = self.values.slice(start, end)
         return part if self.shapes is None else part.reshape(tuple(map(int, self.shapes[sample])))
-
-    def check(self) -> None:
-        """Raise if the values no longer are where they were borrowed."""
-        self.values.check()
 
     def _native(self) -> _native.Sequences:
         return self._sequences

@@ -50,6 +50,11 @@ def _array(sizes: Any, name: str, most_dimensions: int) -> numpy.ndarray[Any, An
     return array
 
 
+def longest(offsets: numpy.ndarray[Any, Any], samples: int) -> int:
+    """Return the most elements that so many neighbours have, where each sample begins at its offset."""
+    return int((offsets[samples:] - offsets[: len(offsets) - samples]).max())
+
+
 def read(sizes: Any) -> Sizes:
     """Return sizes that the engine lends."""
     return numpy.asarray(numpy.from_dlpack(sizes), dtype=numpy.uint32)

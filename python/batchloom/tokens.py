@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 from batchloom import _native, exchange, frames
 from batchloom.arguments import choice, unpadded, whole
+from batchloom.dataset import Dataset
 from batchloom.errors import ArgumentError, DataError, RangeError
 from batchloom.exchange import Column, Columns
 from batchloom.sequences import is_arrow, variable
@@ -46,7 +47,7 @@ class TokenStats:
     """Tokens and separators that are none, because they fill no piece with a label for each token."""
 
 
-class TokenDataset:
+class TokenDataset(Dataset):
     """Documents of tokens as one stream, in pieces of ``seq_len`` tokens and the tokens after each.
 
     The stream is never made: documents are borrowed where they lie, and may come in another order in each epoch.
@@ -203,7 +204,6 @@ class TokenDataset:
         return unpadded(pad_value, "pieces of a stream are not padded")
 
     def _arrays(self) -> tuple[exchange.Field, ...]:
-        """What has to be on a device for batches to be made there."""
         return (self._field,)
 
     def _stretches(self, first: int, end: int) -> list[Stretch]:
@@ -221,21 +221,14 @@ class TokenDataset:
         document = int(numpy.searchsorted(begins, place, side="right")) - 1
         return min(place - document, int(self._offsets[document + 1]))
 
-    def _shard_bytes(self, samples: int) -> int:
-        """The most bytes that so many neighbouring pieces take."""
-        return (samples * self._seq_len + 1) * self._field.row_bytes
-
-    def _beside_bytes(self) -> int:
-        """The bytes of what goes to a device along with the arrays."""
-        return 0
+    def _most_rows(self, samples: int) -> list[tuple[exchange.Field, int]]:
+        return [(self._field, samples * self._seq_len + 1)]
 
     def _schema(self, columns: Columns) -> exchange.Schema:
-        """What a batch holds, where the engine makes fields of these names and types."""
         framework = self._field.framework
         return exchange.Schema(tuple(Column(name, dtype, framework) for name, dtype in columns), named=False)
 
     def _maker(self, store: Store, wanted: Wanted) -> Maker:
-        """What makes batches of addresses on a device."""
         from batchloom.device.stream import Stream
 
         tokens = partial(store.part, self._field)

@@ -117,16 +117,20 @@ def accelerator(device: Any) -> torch.device | None:
         return torch.empty(0, device=torch.device(device)).device
     except Exception as error:
         reason = str(error).partition("\n")[0]
-        raise DeviceError(f"device is {device!r}, which this machine does not have: {reason}") from None
+        raise DeviceError(f"device is {device!r}, on which torch cannot make arrays: {reason}") from None
 
 
 def free_memory(device: torch.device) -> int | None:
     """Return how many bytes are free on a device, where it can tell."""
-    if device.type != "cuda":
+    if device.type == "mps":
+        return torch.mps.recommended_max_memory() - torch.mps.current_allocated_memory()
+    if device.type not in ("cuda", "xpu"):
         return None
+    module = torch.get_device_module(device)
     # What torch holds in reserve and nobody uses is free, too.
-    reserve = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return torch.cuda.mem_get_info(device)[0] + reserve
+    reserve: int = module.memory_reserved(device) - module.memory_allocated(device)
+    free: int = module.mem_get_info(device)[0]
+    return free + reserve
 
 
 def element(dtype: str, value: Any) -> bytes:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from batchloom import _native, exchange
 from batchloom.cut import FixedSize, Rule
-from batchloom.errors import ArgumentError
+from batchloom.errors import ArgumentError, DeviceError
 from batchloom.placement import Placement, Wish
 from batchloom.tokens import TokenDataset
 from batchloom.windows import WindowDataset
@@ -135,6 +135,12 @@ class Views:
         self._limit = self._rows_at_once(wish, batch_size)
         self.placement = self._placement(wish)
         self._whole: Shard | None = None
+        self._teller = None if self._lane is None else self._lane.teller()
+        self._told: Any = None
+        if self._limit is None and self._store is not None:
+            # At once: how much memory is free was asked now.
+            for _, field, _ in self._sources:
+                self._store.part(field)
 
     def _read(self, dataset: WindowDataset) -> None:
         """Take the arrays, each once, and how fields are cut from them."""
@@ -158,30 +164,41 @@ class Views:
         """How many rows may be moved at once; ``None`` for all of them, 0 for those of one batch."""
         series, batch = self._rows * self._row_bytes, self.cover(0, batch_size)[1] * self._row_bytes
         limit = wish.limit()
-        if limit is None or series <= limit:
+        if limit is None or series <= limit.size:
             return 0 if wish.resident is False else None
         if wish.resident is True:
             raise wish.too_large(series, limit)
-        if 2 * batch > limit:
+        if 2 * batch > limit.size:
             # Views on the rows before are still held while the next ones come.
-            raise ArgumentError(
-                f"memory_limit is {limit}, but the rows of a batch of {batch_size} windows take {batch} bytes, and two "
-                "batches must fit; expected a higher limit or smaller batches"
+            kind = ArgumentError if limit.free is None else DeviceError
+            raise kind(
+                f"the rows of a batch of {batch_size} windows take {batch} bytes, and two batches have to fit into "
+                f"{limit.size}, {limit.what}; expected a higher memory_limit or smaller batches"
             )
-        return 0 if wish.resident is False else limit // 2 // self._row_bytes
+        return 0 if wish.resident is False else limit.size // 2 // self._row_bytes
 
     def _placement(self, wish: Wish) -> Placement:
         device, limit = str(self._device or "cpu"), wish.limit()
+        size = None if limit is None else limit.size
         if self._limit is None:
             reason = "the series are read where they are" if self._device is None else "the series are on the device"
         else:
             reason = f"{self._limit} rows move at a time" if self._limit else "the rows of each batch move"
-        return Placement("views", device, self._rows * self._row_bytes, limit, reason, wish.shard_size)
+        return Placement("views", device, self._rows * self._row_bytes, size, reason, wish.shard_size)
 
     @property
     def moves(self) -> bool:
         """Whether rows move to a device batch by batch, beside its computation."""
         return self._lane is not None and self._limit is not None
+
+    def read(self) -> None:
+        """Note which stream reads what is on the device from now on."""
+        if self._lane is None or self._store is None or not self._lane.has_streams:
+            return
+        assert self._teller is not None
+        if (told := self._teller()) != self._told:
+            self._told = told
+            self._store.use(self._lane.current())
 
     def begin(self, steps: _native.Steps) -> _native.Views:
         """Return the batches of an epoch."""
@@ -288,6 +305,7 @@ class Epoch:
 
     def _arrays(self) -> list[Any]:
         """The arrays of the next batch."""
+        self._views.read()
         run = self._steps.run(0)
         row = self._views.row(run)
         if run is None or row is None:

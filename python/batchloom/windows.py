@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy
 from batchloom import _native, exchange, frames, parts
 from batchloom.arguments import choice, unpadded, whole
+from batchloom.dataset import Dataset
 from batchloom.errors import ArgumentError, DataError, Error, RangeError
 from batchloom.exchange import Column, Columns
 from batchloom.series import Series, aligned, from_arrays, from_frame
@@ -74,7 +75,7 @@ class Span:
     target: bool
 
 
-class WindowDataset:
+class WindowDataset(Dataset):
     """Every stretch of ``input_len`` steps of a time series, and the ``horizon`` steps to predict after it.
 
     Nothing is stored for a window: batches are strided views on the series, or gathered from it. Windows never cross
@@ -371,51 +372,46 @@ class WindowDataset:
     def _native_dataset(self) -> _native.Dataset:
         return self._windows.dataset()
 
-    def _check(self) -> None:
-        """Raise if an array no longer is where it was borrowed."""
-        for span in self._spans.values():
-            span.field.check()
-
     def _pad_values(self, pad_value: Any) -> list[tuple[str, bytes]]:
         return unpadded(pad_value, "short series are padded with zeros")
 
     def _arrays(self) -> tuple[exchange.Field, ...]:
-        """What has to be on a device for batches to be made there: each array once."""
         return tuple({id(span.field.array): span.field for span in reversed(self._spans.values())}.values())
 
     def _stretches(self, first: int, end: int) -> list[Stretch]:
-        """What has to be on a device for batches of some windows."""
         from batchloom.device.store import Stretch
 
-        start, stop = self._covered(first, end)
+        (start,), (stop,) = (rows.tolist() for rows in self._covered(numpy.array([first]), numpy.array([end])))
         return [Stretch(field, start, stop) for field in self._arrays()]
 
-    def _covered(self, first: int, end: int) -> tuple[int, int]:
-        """The rows from the first of some windows to the last."""
-        samples = numpy.arange(first, end)
-        rows: Array = numpy.from_dlpack(self._windows.rows(_native.borrow(samples, "samples"))[0])
-        return int(rows.min()), min(int(rows.max()) + self._span, int(self._offsets[-1]))
+    def _covered(self, firsts: Array, ends: Array) -> tuple[Array, Array]:
+        """Of each stretch of neighbouring windows the first row, and the one after the last."""
+        if self._options["weights"] == "windows":
+            # They are numbered in the order of their rows.
+            low, high = self._rows(firsts), self._rows(ends - 1)
+        else:
+            found = [self._rows(numpy.arange(*pair)) for pair in zip(firsts, ends, strict=True)]
+            low, high = (numpy.array([bound(rows) for rows in found]) for bound in (numpy.min, numpy.max))
+        return low, numpy.minimum(high + self._span, self._offsets[-1])
 
-    def _shard_bytes(self, samples: int) -> int:
-        """The most bytes that so many neighbouring windows take."""
-        starts = range(0, len(self), max(samples // 2, 1))
-        # Shards begin anywhere: each lies in one and a half that begin at every half.
-        covered = (self._covered(start, min(start + samples + samples // 2, len(self))) for start in starts)
-        rows = max(end - start for start, end in covered)
-        return rows * sum(field.row_bytes for field in self._arrays())
+    def _rows(self, samples: Array) -> Array:
+        """The first row of each of some windows."""
+        found: Array = numpy.from_dlpack(self._windows.rows(_native.borrow(samples, "samples"))[0])
+        return found
 
-    def _beside_bytes(self) -> int:
-        """The bytes of what goes to a device along with the arrays."""
-        return 0
+    def _most_rows(self, samples: int) -> list[tuple[exchange.Field, int]]:
+        # Shards begin anywhere: each lies in a stretch that begins at a multiple of a quarter of it.
+        step = max(samples // 4, 1)
+        firsts = numpy.arange(0, len(self), step)
+        low, high = self._covered(firsts, numpy.minimum(firsts + samples + step - 1, len(self)))
+        return [(field, int((high - low).max())) for field in self._arrays()]
 
     def _schema(self, columns: Columns) -> exchange.Schema:
-        """What a batch holds, where the engine makes fields of these names and types."""
         frameworks = {name: span.field.framework for name, span in self._spans.items()}
         found = (Column(name, dtype, frameworks.get(name, self._framework)) for name, dtype in columns)
         return exchange.Schema(tuple(found), named=self._named, patches=self._patches)
 
     def _maker(self, store: Store, wanted: Wanted) -> Maker:
-        """What makes batches of addresses on a device."""
         return self._gatherer(store)
 
     def _gatherer(self, store: Store) -> Gatherer:

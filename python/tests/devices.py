@@ -32,7 +32,7 @@ def loader_on(way, dataset, size=2000, **options):
     with pretended(), blocks(size):
         if way != "sharded":
             return bl.DataLoader(dataset, **GIVEN[way], **options), options
-        needed = sum(field.tensor.nbytes for field in dataset._arrays()) + dataset._beside_bytes()
+        needed = sum(field.tensor.nbytes for field in (*dataset._arrays(), *dataset._beside()))
         for limit in (max(needed * 2 // 3, 1), max(needed - 1, 1), needed + 1):
             # Two of its shards, or of its batches, may not fit into little.
             with contextlib.suppress(bl.ArgumentError):

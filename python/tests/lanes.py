@@ -9,47 +9,14 @@ import torch
 from batchloom.device import lane
 
 
-class Stream:
-    """What work is given to; it knows of the copies that it has waited for."""
+class Transfer:
+    """A copy that has not begun when it was sent. Its source is known as an address alone: the lane has to keep it."""
 
-    def __init__(self, device=None):
-        self.knows = set()
-        self.waits = []
-
-    def wait_event(self, event):
-        """The work that comes next finds the copy done; its source may yet be read until it is over."""
-        self.waits.append(event)
-        self.knows.add(event)
-        event.arrive()
-
-    def wait_stream(self, other):
-        self.waits.append(other)
-        self.knows |= other.knows
-
-
-class Event:
-    """The end of a copy. ``patience`` is how often it has to be asked about."""
-
-    patience = 3
-    made: ClassVar[list] = []
-
-    def __init__(self):
-        self.asked, self.is_over, self.is_waited_for = 0, False, False
-        self.source = self.target = None
-        type(self).made.append(self)
-
-    def record(self, stream):
-        assert stream is not None
-
-    def of(self, source, target):
-        """What is copied where: only as an address, since it is the lane that has to keep the memory."""
-        self.source, self.size, self.content = (
-            source.data_ptr(),
-            source.nbytes,
-            self._read(source.data_ptr(), source.nbytes),
-        )
-        self.target, self.layout = target, (source.dtype, source.shape)
-        self.storage = target.untyped_storage().data_ptr()
+    def __init__(self, source, target):
+        self.source, self.size = source.data_ptr(), source.nbytes
+        self.content = self._read()
+        self.layout = source.dtype, source.shape
+        self.target, self.is_over = target, False
 
     def arrive(self):
         """Perform the copy, from what is there now."""
@@ -57,9 +24,65 @@ class Event:
             return
         if self.size:
             kind, shape = self.layout
-            content = torch.frombuffer(bytearray(self._read(self.source, self.size)), dtype=torch.uint8)
+            content = torch.frombuffer(bytearray(self._read()), dtype=torch.uint8)
             self.target.copy_(content.view(kind).view(shape))
         self.target = None
+
+    def end(self):
+        """It is over; only now may others have the memory that it came from."""
+        if not self.is_over:
+            self.arrive()
+            Accelerator.torn += self._read() != self.content
+            self.is_over = True
+
+    def _read(self):
+        return ctypes.string_at(self.source, self.size) if self.size else b""
+
+
+class Stream:
+    """What work is given to; it knows of the copies that it has waited for."""
+
+    def __init__(self, device=None):
+        self.knows = set()
+        self.waits = []
+        self.sent = []
+
+    def wait_event(self, event):
+        """The work that comes next finds the copy done; its source may yet be read until it is over."""
+        self.waits.append(event)
+        self.knows.add(event)
+        for transfer in event.transfers:
+            transfer.arrive()
+
+    def wait_stream(self, other):
+        self.waits.append(other)
+        self.knows |= other.knows
+
+    def query(self):
+        return not self.sent
+
+    def synchronize(self):
+        while self.sent:
+            self.sent.pop(0).end()
+
+
+class Event:
+    """What a stream was given. ``patience`` is how often it has to be asked about."""
+
+    patience = 3
+    made: ClassVar[list] = []
+
+    def __init__(self):
+        self.asked, self.is_over, self.is_waited_for = 0, False, False
+        self.storage, self.transfers, self.stream = None, [], None
+
+    def record(self, stream):
+        """Of copies; what streams compute is over when they were given it."""
+        assert stream is not None
+        self.transfers, stream.sent, self.stream = stream.sent, [], stream
+        if self.transfers:
+            self.storage = self.transfers[-1].target.untyped_storage().data_ptr()
+            type(self).made.append(self)
 
     def query(self):
         self.asked += 1
@@ -74,16 +97,9 @@ class Event:
         self.end()
 
     def end(self):
-        """It is over; only now may others have the memory that it came from."""
-        if not self.is_over:
-            self.arrive()
-            changed = self._read(self.source, self.size) != self.content
-            Accelerator.torn += changed
-            self.is_over = True
-
-    @staticmethod
-    def _read(address, size):
-        return ctypes.string_at(address, size) if size else b""
+        for transfer in self.transfers:
+            transfer.end()
+        self.is_over = True
 
 
 class Accelerator:
@@ -120,14 +136,11 @@ class Late(lane.Lane):
     has_streams = True
 
     def send(self, host, into):
-        with self._beside():
-            there = torch.empty_like(host, memory_format=torch.contiguous_format) if into is None else into
-            there.view(torch.uint8).fill_(0x5A) if there.numel() and there.dim() else None
-            event = Event()
-            event.of(host.contiguous(), there)
-            event.record(self._stream)
-        Accelerator.most = max(Accelerator.most, Accelerator.flying())
-        return there, event
+        there = torch.empty_like(host, memory_format=torch.contiguous_format) if into is None else into
+        there.view(torch.uint8).fill_(0x5A) if there.numel() and there.dim() else None
+        self._stream.sent.append(Transfer(host.contiguous(), there))
+        Accelerator.most = max(Accelerator.most, 1 + Accelerator.flying())
+        return there
 
     def allocate(self, size):
         memory = super().allocate(size)

@@ -1,15 +1,17 @@
 """Batches on a device are the batches of the host, bit for bit, for every kind of dataset and in every way."""
 
+import gc
 import itertools
 
 import batchloom as bl
+import batchloom.torch
 import cuts
 import ml_dtypes
 import numpy
 import pytest
 import torch
 from cuts import rules, sized
-from devices import WAYS, assert_as_on_the_host, blocks, loader_on, seen
+from devices import WAYS, assert_as_on_the_host, blocks, data, loader_on, seen
 from grouped import cases
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -341,7 +343,11 @@ def test_what_was_decided_is_told():
         ({"device": "meta"}, 1599, "streamed", "800 bytes do not fit into 799"),
         ({"device": "meta", "resident": True}, 800, "resident", "800 bytes fit into 800"),
         ({"device": "meta", "memory_limit": 799}, None, "sharded", "800 bytes do not fit into 799, memory_limit"),
-        ({"device": "meta", "memory_limit": 800}, 10, "resident", "fit into 800, memory_limit"),
+        ({"device": "meta", "memory_limit": 800}, 900, "resident", "fit into 800, memory_limit"),
+        ({"device": "meta", "memory_limit": 900}, 850, "resident", "fit into 850, what is free there"),
+        ({"device": "meta", "memory_limit": 900, "resident": False}, 10, "streamed", "resident is False"),
+        ({"device": "meta", "memory_limit": 900, "shard_size": 20}, 320, "sharded", "into 320, what is free there"),
+        ({"device": "meta", "shard_size": 10}, 400, "sharded", "into 200, half of what is free there"),
     ]
     for chosen, free, mode, reason in decided:
         with pytest.MonkeyPatch.context() as patch:
@@ -350,6 +356,46 @@ def test_what_was_decided_is_told():
         assert (placement.mode, placement.needed) == (mode, 800)
         assert reason in placement.reason
         assert placement.device == chosen.get("device", "cpu")
+
+
+def test_a_limit_beyond_what_is_free_makes_no_order():
+    """What is free differs from run to run; an order must not."""
+    dataset = bl.TensorDataset(torch.zeros(100, 2))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("batchloom.torch.free_memory", lambda device: 400)
+        with pytest.raises(bl.DeviceError, match="memory_limit is 799, but 400 bytes are free on meta"):
+            bl.DataLoader(dataset, 10, device="meta", memory_limit=799)
+        with pytest.raises(bl.DeviceError, match="800 bytes, but 400 are free on meta; expected resident=False"):
+            bl.DataLoader(dataset, 10, device="meta", memory_limit=900, resident=True)
+        assert bl.DataLoader(dataset, 10, device="meta", memory_limit=400).placement.shard_size == 20
+
+
+@pytest.mark.parametrize("kind", ["rows", "groups", "windows", "neighbours"])
+def test_data_that_is_there_already_is_not_counted_again(kind):
+    dataset, options = data(kind)
+    needed = bl.DataLoader(dataset, **options).placement.needed
+    with pretended() as device, pytest.MonkeyPatch.context() as patch:
+        free = [2 * needed]
+        move = batchloom.torch.on
+
+        def moved(array, device):
+            free[0] -= array.nbytes
+            return move(array, device).clone()
+
+        patch.setattr("batchloom.torch.free_memory", lambda device: free[0])
+        patch.setattr("batchloom.torch.on", moved)
+        first = bl.DataLoader(dataset, **options, device=device)
+        assert free == [needed]  # when it is made: nobody else finds it free
+        free[0] = 3
+        for resident in ("auto", True):
+            again = bl.DataLoader(dataset, **options, device=device, resident=resident)
+            assert again.placement.mode in ("resident", "views")
+            assert seen(again) == seen(bl.DataLoader(dataset, **options, output="torch"))
+        assert free == [3]
+        del first, again
+        gc.collect()
+        with pytest.raises(bl.DeviceError, match=f"{needed} bytes, but 3 are free"):
+            bl.DataLoader(dataset, **options, device=device, resident=True)
 
 
 def test_too_little_memory_says_how_many_bytes_and_what_to_do():
@@ -387,7 +433,7 @@ def test_fields_on_different_devices_are_refused():
         ({"resident": False}, bl.ArgumentError, "resident is False, but the data is on meta already"),
         ({"output": "numpy"}, bl.ArgumentError, "output is 'numpy' on device meta"),
         ({"output": "jax"}, bl.ArgumentError, "output is 'jax' on device meta"),
-        ({"device": "nonsense"}, bl.DeviceError, "'nonsense', which this machine does not have"),
+        ({"device": "nonsense"}, bl.DeviceError, "'nonsense', on which torch cannot make arrays"),
     ],
 )
 def test_data_on_a_device_stays_there(given, kind, words):

@@ -36,7 +36,7 @@ def loader_of(mode, kind, size=600, **more):
     dataset, options = data(kind)
     chosen = dict(MODES[mode])
     if "memory_limit" in chosen:
-        chosen["memory_limit"] = sum(field.tensor.nbytes for field in dataset._arrays()) + dataset._beside_bytes() - 1
+        chosen["memory_limit"] = sum(field.tensor.nbytes for field in (*dataset._arrays(), *dataset._beside())) - 1
     with blocks(size):
         loader = bl.DataLoader(dataset, **options, **chosen, output="torch", device="meta", **more)
     host = bl.DataLoader(dataset, **options, output="torch", shard_size=loader.placement.shard_size)
@@ -140,7 +140,7 @@ def test_the_stream_that_gathers_waits_for_what_it_reads(mode, kind, monkeypatch
         found = finish(self, begun)
         copies = list(begun[0])
         if isinstance(self._store, Shards):
-            copies += self._store._held[self._store._shard]._last
+            copies += self._store._held[self._store._shard]._sent
         assert copies
         assert {copy._event for copy in copies} <= self._lane.current().knows
         blocks_seen.append(len(copies))

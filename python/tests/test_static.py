@@ -109,7 +109,7 @@ def test_views_are_copied_to_their_place():
 @pytest.mark.parametrize("shuffle", [False, True, "runs"])
 def test_only_torch_has_fixed_places(shuffle):
     for dataset in (bl.TensorDataset(numpy.zeros(9)), bl.WindowDataset(numpy.zeros((9, 2)), 3)):
-        with pytest.raises(bl.ArgumentError, match=r'static.*batches are of numpy; expected output="torch"'):
+        with pytest.raises(bl.ArgumentError, match=r'static.*are of numpy, on the CPU; expected output="torch"'):
             bl.DataLoader(dataset, 2, static=True, shuffle=shuffle)
         assert len(list(bl.DataLoader(dataset, 2, static=True, shuffle=shuffle, output="torch"))) > 3
         with pytest.raises(bl.ArgumentError, match="output"):

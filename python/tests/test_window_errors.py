@@ -323,7 +323,7 @@ def test_options_that_make_no_sense(options, kind, message):
 @pytest.mark.parametrize("options", [{"resident": True}, {"resident": False}, {"memory_limit": 160}, {"static": True}])
 def test_without_a_device_only_torch_has_the_ways_of_one(options):
     for fields in ([numpy.zeros(10)], [torch.zeros(10), numpy.zeros(10)]):
-        with pytest.raises(bl.ArgumentError, match='batches are of numpy; expected output="torch"'):
+        with pytest.raises(bl.ArgumentError, match='are of numpy, on the CPU; expected output="torch"'):
             bl.DataLoader(bl.TensorDataset(*fields), **options)
         loader = bl.DataLoader(bl.TensorDataset(*fields), output="torch", **options)
         assert torch.equal(torch.cat([batch[0] for batch in loader]), torch.zeros(10))

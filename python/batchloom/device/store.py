@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, NamedTuple
+from weakref import finalize
 
 import torch
 from batchloom import _native, exchange
@@ -70,25 +72,26 @@ class Shards(Store):
     long.
 
     Args:
-        lane: The way to the device.
+        rooms: Where shards go.
         stretches: What a shard needs of each array.
         world: How many ranks share a shard.
     """
 
     is_whole = False
 
-    def __init__(self, lane: Lane, stretches: Callable[[int, int], list[Stretch]], world: int) -> None:
-        super().__init__(lane.device)
-        self._lane, self._stretches, self._world = lane, stretches, world
+    def __init__(self, rooms: Rooms, stretches: Callable[[int, int], list[Stretch]], world: int) -> None:
+        super().__init__(rooms.lane.device)
+        self._rooms, self._stretches, self._world = rooms, stretches, world
         self._held: dict[Shard, Moving] = {}
         self._shard: Shard = (0, 0)
+        finalize(self, _leave, self._held, os.getpid())
 
     def enter(self, block: _native.Block) -> None:
         """Let what the block needs be there, and more of what the next shard needs be on its way."""
         assert block.shards is not None
         shard, following = block.shards
-        wanted = (shard, following) if following is not None else (shard,)
-        self._held = {known: moving for known, moving in self._held.items() if known in wanted}
+        for known in set(self._held) - {shard, following}:
+            self._held.pop(known).leave()
         self._shard = shard
         self._moving(shard).go_on(1.0)
         if following is not None:
@@ -101,44 +104,93 @@ class Shards(Store):
 
     def _moving(self, shard: Shard) -> Moving:
         if shard not in self._held:
-            self._held[shard] = Moving(self._lane, self._stretches(*shard))
+            self._held[shard] = Moving(self._rooms, self._stretches(*shard))
         return self._held[shard]
+
+
+def _leave(held: dict[Shard, Moving], process: int) -> None:
+    """Let the shards of the next epoch have the room; a forked child has none."""
+    while held and process == os.getpid():
+        held.popitem()[1].leave()
+
+
+class Rooms:
+    """Memory on a device for the shards of a loader: for two, however far the CPU runs ahead.
+
+    Attributes:
+        lane: The way there. Copies go one after the other, also to the same room.
+
+    Args:
+        most: Of each array that shards need, the most rows of a shard.
+    """
+
+    def __init__(self, lane: Lane, most: list[tuple[exchange.Field, int]]) -> None:
+        self.lane, self._most = lane, most
+        self._free: list[Room] = []
+
+    def take(self) -> Room:
+        """Return the room that was given back last, or another."""
+        if self._free:
+            return self._free.pop()
+        return Room([self.lane.room(field.tensors(slice(0, 0)), rows) for field, rows in self._most], [])
+
+    def give(self, room: Room) -> None:
+        """Take a room back."""
+        if len(self._free) < 2:
+            self._free.append(room)
+
+
+@dataclass(frozen=True)
+class Room:
+    """Memory on a device for one shard.
+
+    Attributes:
+        arrays: Of each array that a shard needs, the most rows.
+        readers: When those streams have done so that read the shard before.
+    """
+
+    arrays: list[torch.Tensor]
+    readers: list[Any]
 
 
 class Moving:
     """A shard on its way to the device, some rows of each array at a time."""
 
-    def __init__(self, lane: Lane, stretches: list[Stretch]) -> None:
-        self._lane, self._stretches = lane, stretches
-        self._room = [
-            lane.room(stretch.field.tensors(slice(0, 0)), stretch.end - stretch.first) for stretch in stretches
+    def __init__(self, rooms: Rooms, stretches: list[Stretch]) -> None:
+        self._rooms, self._lane, self._stretches = rooms, rooms.lane, stretches
+        self._room = rooms.take()
+        self._arrays = [
+            room[: stretch.end - stretch.first] for room, stretch in zip(self._room.arrays, stretches, strict=True)
         ]
+        pairs = zip(stretches, self._arrays, strict=True)
+        self._parts = {stretch.field: Part(array, stretch.first) for stretch, array in pairs}
         self._share = 0.0
         self._gone = [0] * len(stretches)
-        self._last: list[Copy] = []
-        self._parts: dict[exchange.Field, Part] = {}
-        self._reader: Any = None
+        self._sent: list[Copy] = []
+        self._readers: list[Any] = []
 
     def go_on(self, share: float) -> None:
         """Let a share of all rows go, or what is left of them: also what an interrupt kept from going before."""
         self._share = min(self._share + share, 1.0)
-        for place, (room, stretch) in enumerate(zip(self._room, self._stretches, strict=True)):
-            rows, start = stretch.end - stretch.first, self._gone[place]
-            stop = rows if self._share == 1.0 else int(rows * self._share)
+        for place, (array, stretch) in enumerate(zip(self._arrays, self._stretches, strict=True)):
+            start, stop = self._gone[place], len(array) if self._share == 1.0 else int(len(array) * self._share)
             if start < stop:
-                self._last.append(self._lane.carry(_rows(stretch, start, stop), room[start:stop]))
+                after = () if self._sent else self._room.readers
+                self._sent.append(self._lane.carry(_rows(stretch, start, stop), array[start:stop], after))
                 self._gone[place] = stop
 
     def part(self, field: exchange.Field) -> Part:
         """Return the rows of an array, for work that is given to the present stream from now on."""
         current = self._lane.current()
-        if not self._parts or current != self._reader:
-            for copy in self._last:
+        if current not in self._readers:
+            for copy in self._sent:
                 copy.arrive()
-            self._reader = current
-            rooms = zip(self._stretches, self._room, strict=True)
-            self._parts = {stretch.field: Part(room, stretch.first) for stretch, room in rooms}
+            self._readers.append(current)
         return self._parts[field]
+
+    def leave(self) -> None:
+        """Give the room back: to be used when all that was given to the streams of readers is done."""
+        self._rooms.give(Room(self._room.arrays, self._lane.passed(self._readers)))
 
 
 def _rows(stretch: Stretch, start: int, stop: int) -> torch.Tensor:
