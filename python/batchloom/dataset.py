@@ -40,6 +40,10 @@ class Dataset(ABC):
         """What has to be on a device besides them, wherever it is now."""
         return ()
 
+    def _element_bytes(self) -> int | None:
+        """The bytes of one element, where a device finds the place of each by itself; ``None`` where of whole rows."""
+        return None
+
     @abstractmethod
     def _maker(self, store: Store, wanted: Wanted) -> Maker:
         """What makes batches of addresses on a device."""

@@ -199,6 +199,9 @@ class GroupDataset(Dataset):
         ids = (self._ids,) if self._fields else ()
         return ids if self._places is None else (*ids, self._places)
 
+    def _element_bytes(self) -> int:
+        return sum(field.row_bytes for field in self._arrays())
+
     def _stretches(self, first: int, end: int) -> list[Stretch]:
         from batchloom.device.store import Stretch
 

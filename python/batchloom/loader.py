@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 # Bytes of blocks that are copied to a device, and of those that are gathered there; and the least of a table of rows.
 STREAMED, GATHERED, TABLE = 16 << 20, 32 << 20, 64 << 10
 
+# Bytes that a device needs to find the place of one element.
+SOUGHT = 40
+
 # More threads, or more blocks ahead, than any machine has use for.
 MOST = 4096
 
@@ -187,7 +190,7 @@ class DataLoader:
             prefetch=whole("prefetch", prefetch, least=1, most=MOST),
             shard_size=self._placement.shard_size,
             poison=bool(os.environ.get("BATCHLOOM_POISON")),
-            **_blocks(self._placement, lane),
+            **_blocks(self._placement, lane, dataset._element_bytes()),
             addresses=wish.is_there or self._placement.mode in ("resident", "sharded"),
         )
         schema = dataset._schema(self._native.columns)
@@ -327,13 +330,14 @@ def _lane(placement: Placement) -> Lane | None:
     return Lane(exchange.require("torch", "bool", "x").accelerator(placement.device))
 
 
-def _blocks(placement: Placement, lane: Lane | None) -> dict[str, Any]:
+def _blocks(placement: Placement, lane: Lane | None, element_bytes: int | None) -> dict[str, Any]:
     """How large blocks are, and where."""
     if lane is None:
         return {}
     if placement.mode == "streamed":
         return {"block_bytes": STREAMED, "memory": (STREAMED, lane.allocate)}
-    return {"block_bytes": GATHERED, "memory": (TABLE, lane.allocate)}
+    gathered = GATHERED if element_bytes is None else max(GATHERED * element_bytes // (element_bytes + SOUGHT), 1)
+    return {"block_bytes": gathered, "memory": (TABLE, lane.allocate)}
 
 
 def _threads(num_threads: int | None) -> int | None:

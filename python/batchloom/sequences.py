@@ -124,6 +124,9 @@ class SequenceDataset(Dataset):
     def _arrays(self) -> tuple[exchange.Field, ...]:
         return tuple(field.values if isinstance(field, Variable) else field for field in self._fields.values())
 
+    def _element_bytes(self) -> int:
+        return sum(field.values.row_bytes for field in self._fields.values() if isinstance(field, Variable))
+
     def _stretches(self, first: int, end: int) -> list[Stretch]:
         from batchloom.device.store import Stretch
 

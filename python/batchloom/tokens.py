@@ -206,6 +206,9 @@ class TokenDataset(Dataset):
     def _arrays(self) -> tuple[exchange.Field, ...]:
         return (self._field,)
 
+    def _element_bytes(self) -> int:
+        return 16  # inputs and labels, each int64
+
     def _stretches(self, first: int, end: int) -> list[Stretch]:
         """What has to be on a device for batches of some pieces of documents in stored order."""
         from batchloom.device.store import Stretch

@@ -378,6 +378,9 @@ class WindowDataset(Dataset):
     def _arrays(self) -> tuple[exchange.Field, ...]:
         return tuple({id(span.field.array): span.field for span in reversed(self._spans.values())}.values())
 
+    def _element_bytes(self) -> int | None:
+        return sum(field.row_bytes for field in self._arrays()) if self._padded else None
+
     def _stretches(self, first: int, end: int) -> list[Stretch]:
         from batchloom.device.store import Stretch
 
@@ -421,8 +424,13 @@ class WindowDataset(Dataset):
         arrays = {id(field.array): partial(store.part, field) for field in self._arrays()}
         spans = self._spans.values()
         stretches = [Stretch(arrays[id(span.field.array)], span.start, span.steps) for span in spans]
+        return Gatherer(stretches, self._lengths["input_len"] if self._options["mask"] else None, self._padded)
+
+    @property
+    def _padded(self) -> bool:
+        """Whether windows may begin with zeros."""
         _, _, _, padded, _ = self._windows.counts()
-        return Gatherer(stretches, self._lengths["input_len"] if self._options["mask"] else None, bool(padded))
+        return bool(padded)
 
 
 def _patches(patch_len: int | None, patch_stride: int | None, input_len: int) -> tuple[int, int] | None:

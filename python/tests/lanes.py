@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import threading
 from typing import ClassVar
 
 import pytest
@@ -12,6 +13,8 @@ from batchloom.device import lane
 class Transfer:
     """A copy that has not begun when it was sent. Its source is known as an address alone: the lane has to keep it."""
 
+    lock = threading.RLock()
+
     def __init__(self, source, target):
         self.source, self.size = source.data_ptr(), source.nbytes
         self.content = self._read()
@@ -20,20 +23,22 @@ class Transfer:
 
     def arrive(self):
         """Perform the copy, from what is there now."""
-        if self.target is None:
-            return
-        if self.size:
-            kind, shape = self.layout
-            content = torch.frombuffer(bytearray(self._read()), dtype=torch.uint8)
-            self.target.copy_(content.view(kind).view(shape))
-        self.target = None
+        with self.lock:
+            if self.target is None:
+                return
+            if self.size:
+                kind, shape = self.layout
+                content = torch.frombuffer(bytearray(self._read()), dtype=torch.uint8)
+                self.target.copy_(content.view(kind).view(shape))
+            self.target = None
 
     def end(self):
         """It is over; only now may others have the memory that it came from."""
-        if not self.is_over:
-            self.arrive()
-            Accelerator.torn += self._read() != self.content
-            self.is_over = True
+        with self.lock:
+            if not self.is_over:
+                self.arrive()
+                Accelerator.torn += self._read() != self.content
+                self.is_over = True
 
     def _read(self):
         return ctypes.string_at(self.source, self.size) if self.size else b""

@@ -1,21 +1,24 @@
 """Copies to a device that are late: memory is kept until they are over, streams wait for them, nobody else does."""
 
 import itertools
+import sys
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import batchloom as bl
 import batchloom.torch
 import numpy
 import pytest
 import torch
+from batchloom.device import lane
 from batchloom.device.lane import Lane
 from batchloom.device.relay import Relay
-from batchloom.device.store import Shards
+from batchloom.device.store import Moving, Shards
 from batchloom.loader import TABLE
 from devices import KINDS, arrays, blocks, data, seen
 from hypothesis import given
 from hypothesis import strategies as st
-from lanes import Event, Stream, accelerated
+from lanes import Accelerator, Event, Late, Stream, accelerated
 from oracle import few
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -338,8 +341,6 @@ def test_memory_that_cannot_be_pinned_is_taken_anyway(monkeypatch):
 
 
 def test_a_device_without_streams_gets_copies_at_once(monkeypatch):
-    from batchloom.device import lane
-
     monkeypatch.setattr(lane, "_streams", lambda device: None)
     for mode, kind in (
         ("resident", "sequences"),
@@ -414,3 +415,111 @@ def test_what_is_pinned_is_compact(layout):
         assert loader.placement.mode == "sharded"
         assert torch.equal(torch.cat([batch for (batch,) in loader]), rows[layout])
         assert max(size for size in device.allocated if size != TABLE) <= 3000 / 2
+
+
+# Shards take turns in the same memory
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS[:-1] if kind != "stream"])
+def test_two_shards_share_two_rooms_over_epochs(kind, monkeypatch):
+    """However far ahead the CPU is: what moves into a room waits for the streams that read the shard before it."""
+    made, guarded, readers, guards = [], [], {}, {}
+    room, leave, finish, send = Lane.room, Moving.leave, Relay.finish, Late.send
+
+    def storage(array):
+        return array.untyped_storage().data_ptr()
+
+    def gathered(self, begun):
+        found = finish(self, begun)
+        readers.setdefault(self._store._held[self._store._shard], set()).add(Accelerator.present)
+        return found
+
+    def left(self):
+        leave(self)
+        free = self._rooms._free[-1]
+        assert {event.stream for event in free.readers} == readers.pop(self, set())
+        guarded.extend(free.readers)
+        guards.update({storage(array): set(free.readers) for array in free.arrays})
+
+    def sent(self, host, into):
+        assert into is None or guards.get(storage(into), set()) <= self._stream.knows
+        return send(self, host, into)
+
+    monkeypatch.setattr(Lane, "room", lambda *given: made.append(room(*given)) or made[-1])
+    monkeypatch.setattr(Moving, "leave", left)
+    monkeypatch.setattr(Relay, "finish", gathered)
+    monkeypatch.setattr(Late, "send", sent)
+    with accelerated() as device:
+        loader, host = loader_of("sharded", kind)
+        streams = [Stream(), Stream()]
+        for epoch in range(4):
+            found, batches = [], iter(loader)
+            for number in range(len(loader) // (1 + epoch % 2)):
+                with device.stream(streams[number // 3 % 2]):
+                    found.append(next(batches))
+            del batches  # some of them in the middle
+            assert seen(found) == seen(itertools.islice(iter(host), len(found)))
+        assert len(made) == 2 * len(loader.dataset._most_rows(1))
+        assert sum(array.nbytes for array in made) <= loader.placement.free
+        assert len(guarded) > 2
+
+
+def test_an_iteration_beside_another_has_rooms_of_its_own():
+    with accelerated():
+        loader, host = loader_of("sharded", "rows")
+        for _ in range(3):
+            pairs = list(zip(loader, loader, strict=True))
+            assert seen(first for first, _ in pairs) == seen(host)
+            assert seen(second for _, second in pairs) == seen(host)
+
+
+# Threads and interrupts
+
+
+def test_threads_share_a_lane():
+    values = [torch.full((50,), float(number)) for number in range(6)]
+    with accelerated(1) as device:
+        way = Late(torch.device("cpu"))
+
+        def copies(value, way=way):
+            return all(torch.equal(way.copy(value).arrive(), value) for _ in range(2000))
+
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        try:
+            with ThreadPoolExecutor(6) as threads:
+                assert all(threads.map(copies, values))
+        finally:
+            sys.setswitchinterval(interval)
+        del way
+        assert not device.torn
+
+
+def test_memory_is_kept_though_the_end_of_its_copy_is_not_known(monkeypatch):
+    """An interrupt after a copy was sent, and before the event that tells that it is over."""
+    record = Event.record
+    with accelerated(10**9) as device:
+        loader, host = loader_of("streamed", "rows", size=200)
+        for interrupted in range(4):
+            calls = itertools.count()
+
+            def recorded(self, stream, at=interrupted, count=calls):
+                if stream.sent and next(count) == at:
+                    raise KeyboardInterrupt
+                return record(self, stream)
+
+            monkeypatch.setattr(Event, "record", recorded)
+            assert seen(patiently(iter(loader))) == seen(host)
+            assert next(calls) > interrupted
+        assert not device.torn
+
+
+def test_each_stream_that_reads_a_series_is_known():
+    series = torch.arange(400.0)
+    with accelerated() as device:
+        loader = bl.DataLoader(bl.WindowDataset(series, 5), 8, device="meta", resident=True)
+        batches, streams = iter(loader), [Stream() for _ in range(3)]
+        for stream in [*streams, *streams]:
+            with device.stream(stream):
+                (batch,) = next(batches)
+            assert device.recorded.count((batch.untyped_storage().data_ptr(), stream)) == 1

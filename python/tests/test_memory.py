@@ -211,6 +211,26 @@ ON_A_DEVICE = (
 )
 
 
+def test_finding_the_places_of_bytes_takes_no_more_than_a_block(script):
+    """Where an element is one byte, what says where it goes is many."""
+    out = script(
+        MEASURE
+        + """
+    import resource
+    import torch
+    torch.set_num_threads(1)
+    offsets = numpy.concatenate([[0], numpy.cumsum(numpy.arange(100_000) * 37 % 401)])
+    dataset = bl.SequenceDataset(x=(torch.ones(int(offsets[-1]), dtype=torch.uint8), offsets))
+    loader = bl.DataLoader(dataset, batching=bl.TokenBudget(4000), shuffle=True, resident=True)
+    early = resident()
+    for batch in loader:
+        pass
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - early)
+"""
+    )
+    assert int(out) < 80 << 20
+
+
 @pytest.mark.parametrize("way", ["resident", "streamed", "sharded"])
 def test_resident_memory_is_flat_over_fifty_epochs_in_the_ways_of_a_device(script, way):
     """Of varying lengths, some epochs left in the middle."""

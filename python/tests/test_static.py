@@ -91,6 +91,19 @@ def test_a_consumer_that_replays_what_it_captured():
     assert len(graphs) == 1
 
 
+def test_gradients_of_what_is_in_a_place():
+    loader = bl.DataLoader(bl.TensorDataset(torch.arange(24.0)), 4, static=True)
+    for number, (batch,) in enumerate(loader):
+        batch.requires_grad_()
+        batch.grad = None
+        (batch**2).sum().backward()
+        assert torch.equal(batch.grad, 2 * torch.arange(4.0 * number, 4.0 * number + 4))
+    held = (batch**2).sum()
+    next(iter(loader))
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        held.backward()
+
+
 def test_views_are_copied_to_their_place():
     series = torch.arange(100.0)
     for options in ({}, {"resident": False}, {"memory_limit": 320}, {"copy": True}):

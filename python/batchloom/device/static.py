@@ -12,7 +12,10 @@ MOST = 64
 
 
 class Static:
-    """One set of arrays for each shape of batches. Each batch overwrites the one before of its shape."""
+    """One set of arrays for each shape of batches. Each batch overwrites the one before of its shape.
+
+    Of one loader: what its iterations hand over at the same time overwrites each other.
+    """
 
     def __init__(self) -> None:
         self._sets: dict[tuple[Any, ...], Any] = {}
@@ -38,7 +41,8 @@ class Static:
             return found[1]
         for place, value in zip(found[0], values, strict=True):
             if isinstance(place, torch.Tensor):
-                place.copy_(value, non_blocking=True)
+                # Not as its consumer sees it, who may want gradients of what is in it.
+                place.detach().copy_(value, non_blocking=True)
         return found[1]
 
 
