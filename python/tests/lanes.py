@@ -64,11 +64,14 @@ class Stream:
         self.knows |= other.knows
 
     def query(self):
-        return not self.sent
+        return not self.sent and all(event.is_over for event in Event.made if event.stream is self)
 
     def synchronize(self):
-        while self.sent:
-            self.sent.pop(0).end()
+        for event in Event.made:
+            if event.stream is self:
+                event.end()
+        for transfer in self.sent:
+            transfer.end()
 
 
 class Event:
