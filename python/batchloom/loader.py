@@ -2,52 +2,27 @@
 
 from __future__ import annotations
 
-import atexit
 import os
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NoReturn
-from weakref import WeakSet
+from collections.abc import Iterator
+from typing import Any, NoReturn
 
-from batchloom import _native, exchange
+from batchloom import _native
 from batchloom.arguments import PAD_SIDE, UNEVEN, choice, shuffled, streamed, whole
 from batchloom.cut import Rule, rule
 from batchloom.dataset import Dataset
-from batchloom.errors import ArgumentError, LoaderError, StateError
+from batchloom.errors import ArgumentError, StateError
 from batchloom.placement import Placement, Wish
 from batchloom.plan import Plan
 from batchloom.sequences import SequenceDataset
 from batchloom.tokens import TokenDataset
-from batchloom.views import views
-from batchloom.windows import WindowDataset
+from batchloom.ways import way
 from batchloom.world import is_worker, place
-
-if TYPE_CHECKING:
-    from batchloom.device.lane import Lane
-    from batchloom.device.relay import Relay
-
-# Bytes of blocks that are copied to a device, and of those that are gathered there; and the least of a table of rows.
-STREAMED, GATHERED, TABLE = 16 << 20, 32 << 20, 64 << 10
-
-# Bytes that a device needs to find the place of one element.
-SOUGHT = 40
 
 # More threads, or more blocks ahead, than any machine has use for.
 MOST = 4096
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_native.forked)
-
-# Iterations whose workers may ask Python for memory.
-_under_way: WeakSet[_native.Batches] = WeakSet()
-
-
-@atexit.register
-def _close() -> None:
-    """End iterations before the interpreter ends: a worker that asks it for memory then would wait for ever."""
-    for batches in list(_under_way):
-        with suppress(LoaderError):
-            batches.close()
 
 
 class DataLoader:
@@ -159,18 +134,9 @@ class DataLoader:
             output=output,
             shard_size=shard_size,
         )
-        if labels is not None and not isinstance(labels, str):
-            raise ArgumentError(f"labels is {labels!r}; expected None or the name of a field")
-        if labels is not None and not isinstance(dataset, SequenceDataset):
-            raise ArgumentError(f"labels is {labels!r}; expected None: but for sequences there is no next token")
-        if isinstance(dataset, TokenDataset):
-            order, documents = streamed(shuffle, dataset.mode)
-        else:
-            order, documents = shuffled(shuffle), False
-        self._views = views(dataset, self._batching, order, documents, wish)
-        self._placement = self._views.placement if self._views is not None else self._decide(wish, documents)
-        lane = _lane(self._placement)
-        pad_values = dataset._pad_values(pad_value)
+        order, documents = _order(dataset, shuffle)
+        self._way = way(dataset, self._batching, order, documents, wish, self._world)
+        pad_values, side = dataset._pad_values(pad_value), choice("pad_side", pad_side, PAD_SIDE)
         self._native = _native.Loader(
             dataset._native_dataset(),
             self._batching._native(),
@@ -184,54 +150,16 @@ class DataLoader:
             rank=self._rank,
             world=self._world,
             pad_values=pad_values,
-            pad_side=choice("pad_side", pad_side, PAD_SIDE),
-            labels=labels,
+            pad_side=side,
+            labels=_labels(dataset, labels),
             num_threads=_threads(num_threads),
             prefetch=whole("prefetch", prefetch, least=1, most=MOST),
-            shard_size=self._placement.shard_size,
+            shard_size=self._way.placement.shard_size,
             poison=bool(os.environ.get("BATCHLOOM_POISON")),
-            **_blocks(self._placement, lane, dataset._element_bytes()),
-            addresses=wish.is_there or self._placement.mode in ("resident", "sharded"),
+            **self._way.blocks,
         )
-        schema = dataset._schema(self._native.columns)
-        if lane is None:
-            split = exchange.splitter(schema, wish.output, wish.copy)
-            self._begin: Callable[[], Any] = lambda: split
-        else:
-            names = [column.name for column in schema.columns]
-            self._begin = self._relays(schema, lane, wish, (names, dict(pad_values), pad_side == "left", labels))
-
-    def _decide(self, wish: Wish, documents: bool) -> Placement:
-        """How batches come to a device, if they go to one."""
-        dataset, unit = self._dataset, getattr(self._batching, "batch_size", 1)
-        apart = isinstance(dataset, TokenDataset) and (documents or dataset.mode == "continuous")
-        return wish.decide(dataset, None if apart else unit, isinstance(dataset, WindowDataset))
-
-    def _relays(self, schema: exchange.Schema, lane: Lane, wish: Wish, wanted: tuple[Any, ...]) -> Callable[[], Relay]:
-        """What begins to make batches on a device, for each iteration: several may be under way."""
-        from batchloom.device.formed import Formed
-        from batchloom.device.relay import Relay
-        from batchloom.device.static import Static
-        from batchloom.device.store import Rooms, Shards, Store, Wanted
-
-        dataset, world, shard_size = self._dataset, self._world, self._placement.shard_size
-        finish = schema, wish.copy, Static() if wish.static else None
-        if self._placement.mode == "sharded" and shard_size is not None:
-            rooms = Rooms(type(lane)(lane.device), dataset._most_rows(min(shard_size, len(dataset))))
-
-            def begin() -> Relay:
-                shards = Shards(rooms, dataset._stretches, world)
-                return Relay(lane, shards, dataset._maker(shards, Wanted(*wanted)), *finish)
-
-            return begin
-        store = Store(lane.device)
-        if self._placement.mode == "streamed":
-            return lambda: Relay(lane, store, Formed(schema), *finish)
-        # At once: how much memory is free was asked now.
-        for field in (*dataset._arrays(), *dataset._beside()):
-            store.part(field)
-        maker = dataset._maker(store, Wanted(*wanted))
-        return lambda: Relay(lane, store, maker, *finish)
+        padding = {"pad_values": dict(pad_values), "left": side == "left", "labels": labels}
+        self._way.prepare(dataset._schema(self._native.columns), padding)
 
     def __len__(self) -> int:
         """Return how many batches the iteration under way yields in all, or, where there is none, the next one.
@@ -247,12 +175,8 @@ class DataLoader:
             DataError: An array of the dataset was resized, moved, or lost its file since the dataset was made.
         """
         self.dataset._check()
-        if self._views is not None:
-            return self._views.begin(self._native.steps())
-        batches = self._native.batches(self._begin(), self.dataset._check)
-        if self._placement.mode != "host":
-            _under_way.add(batches)
-        return batches
+        begun: Iterator[Any] = self._way.begin(self._native)
+        return begun
 
     @property
     def dataset(self) -> Dataset:
@@ -277,7 +201,7 @@ class DataLoader:
     @property
     def placement(self) -> Placement:
         """Where batches are made, how data comes there, and why."""
-        return self._placement
+        return self._way.placement
 
     def plan(self, epoch: int | None = None) -> Plan:
         """Return the plan of an epoch, or of the next iteration (after a load, the rest of the epoch)."""
@@ -321,23 +245,19 @@ class DataLoader:
         return f"DataLoader({self.dataset!r}, {self.batching}, rank {self.rank} of {self.world}: {len(self)} batches)"
 
 
-def _lane(placement: Placement) -> Lane | None:
-    """The way to the device where the engine's blocks go, if they go to one."""
-    if placement.mode in ("host", "views"):
-        return None
-    from batchloom.device.lane import Lane
-
-    return Lane(exchange.require("torch", "bool", "x").accelerator(placement.device))
+def _order(dataset: Dataset, shuffle: bool | str) -> tuple[str, bool]:
+    """How samples are shuffled, and whether documents are."""
+    if isinstance(dataset, TokenDataset):
+        return streamed(shuffle, dataset.mode)
+    return shuffled(shuffle), False
 
 
-def _blocks(placement: Placement, lane: Lane | None, element_bytes: int | None) -> dict[str, Any]:
-    """How large blocks are, and where."""
-    if lane is None:
-        return {}
-    if placement.mode == "streamed":
-        return {"block_bytes": STREAMED, "memory": (STREAMED, lane.allocate)}
-    gathered = GATHERED if element_bytes is None else max(GATHERED * element_bytes // (element_bytes + SOUGHT), 1)
-    return {"block_bytes": gathered, "memory": (TABLE, lane.allocate)}
+def _labels(dataset: Dataset, labels: str | None) -> str | None:
+    if labels is not None and not isinstance(labels, str):
+        raise ArgumentError(f"labels is {labels!r}; expected None or the name of a field")
+    if labels is not None and not isinstance(dataset, SequenceDataset):
+        raise ArgumentError(f"labels is {labels!r}; expected None: but for sequences there is no next token")
+    return labels
 
 
 def _threads(num_threads: int | None) -> int | None:

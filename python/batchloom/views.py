@@ -127,7 +127,7 @@ class Views:
         self._stride, self._span = dataset._lengths["stride"], dataset._span
         self._input_len = dataset._lengths["input_len"]
         self._mask, self._named, self._names = dataset._options["mask"], dataset._named, dataset.names
-        self._device, self._copy = wish.device, wish.copy
+        self._device, self._copy, self._is_there = wish.device, wish.copy, wish.is_there
         self._output = "torch" if self._device is not None else wish.output
         self._lane, self._store = _lane(self._device)
         self._static = _static() if wish.static else None
@@ -137,10 +137,6 @@ class Views:
         self._whole: Shard | None = None
         self._teller = None if self._lane is None else self._lane.teller()
         self._told: Any = None
-        if self._limit is None and self._store is not None:
-            # At once: how much memory is free was asked now.
-            for _, field, _ in self._sources:
-                self._store.part(field)
 
     def _read(self, dataset: WindowDataset) -> None:
         """Take the arrays, each once, and how fields are cut from them."""
@@ -200,8 +196,21 @@ class Views:
             self._told = told
             self._store.use(self._lane.current())
 
-    def begin(self, steps: _native.Steps) -> _native.Views:
-        """Return the batches of an epoch."""
+    @property
+    def blocks(self) -> dict[str, Any]:
+        """How large blocks of the engine are, where, and whether they are addresses alone."""
+        return {"addresses": self._is_there}
+
+    def prepare(self, schema: exchange.Schema, padding: dict[str, Any]) -> None:
+        """Make ready for batches: data that is to be resident moves."""
+        if self._limit is None and self._store is not None:
+            # At once: how much memory is free was asked now.
+            for _, field, _ in self._sources:
+                self._store.part(field)
+
+    def begin(self, loader: _native.Loader) -> _native.Views:
+        """Begin the next epoch."""
+        steps = loader.steps()
         return _native.Views(steps, Epoch(self, steps))
 
     def release(self) -> None:

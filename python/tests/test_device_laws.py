@@ -11,6 +11,7 @@ import pytest
 import torch
 from batchloom.device import relay
 from batchloom.views import Views
+from batchloom.ways import OnDevice
 from cuts import flat
 from devices import KINDS, WAYS, arrays, bits, data, loader_on, seen
 from hypothesis import given
@@ -321,9 +322,11 @@ def test_what_a_loader_holds_goes_with_it(way, kind):
         loader, _, _ = pair(way, kind, static=True)
         batches = iter(loader)
         held = [next(batches), next(batches)]
-        watched = [loader._begin(), loader._views] if loader._views is not None else [loader._begin()]
-        if isinstance(watched[0], relay.Relay):
-            watched += [watched[0]._lane, watched[0]._store, watched[0]._maker]
+        watched = [loader._way]
+        if isinstance(loader._way, OnDevice):
+            made = loader._way.relay()
+            watched += [made, made._lane, made._store, made._maker]
+            del made
         watched = [weakref.ref(part) for part in watched if hasattr(part, "__weakref__") or hasattr(part, "__dict__")]
         assert watched
         del batches, loader, _

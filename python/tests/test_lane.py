@@ -16,7 +16,7 @@ from batchloom.device import lane
 from batchloom.device.lane import Lane
 from batchloom.device.relay import Relay
 from batchloom.device.store import Moving, Shards
-from batchloom.loader import TABLE
+from batchloom.ways import TABLE
 from devices import KINDS, arrays, blocks, data, seen
 from hypothesis import given
 from hypothesis import strategies as st

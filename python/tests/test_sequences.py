@@ -1425,7 +1425,7 @@ def test_interrupted_cuts_lose_nothing():
     loader = bl.DataLoader(cuts.dataset(sizes), batching=bl.Packing(60), shuffle=True)
     whole = [cuts.held(batch) for batch in loader]
     loader.set_epoch(0)
-    (name, take, capsule), *others = loader._begin()
+    (name, take, capsule), *others = loader._way.split
     calls, received = [], []
 
     def interrupted(lent):
@@ -1434,7 +1434,7 @@ def test_interrupted_cuts_lose_nothing():
             raise KeyboardInterrupt
         return take(lent)
 
-    loader._begin = lambda: [(name, interrupted, capsule), *others]
+    loader._way.split = [(name, interrupted, capsule), *others]
     batches = iter(loader)
     while True:
         try:
