@@ -58,9 +58,8 @@ class DataLoader:
         world: How many processes there are.
         device: A device of torch where batches are to be; ``None`` for where the data is. Batches are torch's there,
             ready for the stream that is the current one when they are taken.
-        resident: ``True`` moves the data to the device once, when the loader is made, and makes batches there (windows of
-            neighbours are views).
-            ``False`` copies blocks that are formed in memory (for windows of neighbours the rows that a batch covers,
+        resident: ``True`` moves the data to the device once, when the loader is made, and makes batches there (windows
+            of neighbours are views). ``False`` copies blocks that are formed in memory (for windows of neighbours the rows that a batch covers,
             ``batch_size + input_len + horizon - 1`` of them). ``"auto"`` is ``True`` where the data fits into
             ``memory_limit``, or else into half of what is free there; and ``False`` or shards where not. Without a
             device, ``True`` and ``False`` let torch do the same on the CPU. (There, windows of other frameworks are
