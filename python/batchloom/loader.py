@@ -59,11 +59,11 @@ class DataLoader:
         device: A device of torch where batches are to be; ``None`` for where the data is. Batches are torch's there,
             ready for the stream that is the current one when they are taken.
         resident: ``True`` moves the data to the device once, when the loader is made, and makes batches there (windows
-            of neighbours are views). ``False`` copies blocks that are formed in memory (for windows of neighbours the rows that a batch covers,
-            ``batch_size + input_len + horizon - 1`` of them). ``"auto"`` is ``True`` where the data fits into
-            ``memory_limit``, or else into half of what is free there; and ``False`` or shards where not. Without a
-            device, ``True`` and ``False`` let torch do the same on the CPU. (There, windows of other frameworks are
-            formed by the engine where they are no views.)
+            of neighbours are views). ``False`` copies blocks that are formed in memory (for windows of neighbours the
+            rows that a batch covers, ``batch_size + input_len + horizon - 1`` of them). ``"auto"`` is ``True`` where
+            the data fits into ``memory_limit``, or else into half of what is free there; and ``False`` or shards where
+            not. Without a device, ``True`` and ``False`` let torch do the same on the CPU. (There, windows of other
+            frameworks are formed by the engine where they are no views.)
         memory_limit: The bytes that data may take on the device. Data that takes more goes there in shards, of
             ``shard_size`` samples or of as many as fit twice: samples are then shuffled within shards. (Windows of
             neighbours keep their order: the rows of as many batches as fit move at a time.)
