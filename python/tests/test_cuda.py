@@ -93,6 +93,23 @@ def test_memory_does_not_grow_over_fifty_epochs(way):
     assert torch.cuda.max_memory_allocated() <= early * 1.1
 
 
+def test_two_shards_are_all_that_a_limit_holds():
+    """However far the CPU runs ahead of a device that is busy."""
+    rows, limit = torch.randint(0, 255, (1_600_000, 1000), dtype=torch.uint8), 800_000_000
+    loader = bl.DataLoader(bl.TensorDataset(rows), 1000, shuffle=True, device=DEVICE, memory_limit=limit)
+    assert loader.placement.mode == "sharded"
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    for _ in range(2):
+        total = torch.zeros((), dtype=torch.int64, device=DEVICE)
+        for (batch,) in loader:
+            torch.cuda._sleep(200_000)
+            total += batch.sum()
+        assert total.item() == int(rows.sum())
+    # Besides: the rows of the block in use, of the one before, and their numbers.
+    assert torch.cuda.max_memory_allocated() - before <= limit + (128 << 20)
+
+
 def test_a_graph_reads_fixed_places():
     rows = torch.randn(6400, 8)
     loader = bl.DataLoader(bl.TensorDataset(rows), 64, drop_last=True, static=True, device=DEVICE)
@@ -100,7 +117,7 @@ def test_a_graph_reads_fixed_places():
     (place,) = next(batches)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # threads of the loader may pin memory
         total = place.sum(0)
     for number, (batch,) in enumerate(batches, start=1):
         assert batch is place
