@@ -2,15 +2,17 @@
 //! have formed, for every kind of dataset (L1, L2, L8, L9), though nothing of the data is read. And blocks in memory that
 //! someone else allocates (L11).
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
 use std::time::Duration;
 
 use batchloom::cut::{FixedSize, LengthBuckets, Overflow, Packing, Rule};
 use batchloom::dataset::{
     Dataset, GroupLayout, Groups, Longer, Sequences, TokenExtras, TokenMode, WindowShape,
 };
-use batchloom::loader::{Block, LoaderBuilder, PadSide, Polled};
+use batchloom::loader::{Block, Blocks, LoaderBuilder, PadSide, Polled};
 use batchloom::{
     DType, Error, GroupDataset, Loader, SequenceDataset, Tensor, TensorDataset, TokenDataset, WindowDataset,
 };
@@ -49,7 +51,7 @@ struct Addressed {
 }
 
 /// The batches of all blocks; `members` says how many members a batch of so many samples has.
-fn addressed(blocks: batchloom::loader::Blocks, members: impl Fn(usize) -> usize) -> Vec<Addressed> {
+fn addressed(blocks: Blocks, members: impl Fn(usize) -> usize) -> Vec<Addressed> {
     let mut batches = Vec::new();
     for block in blocks {
         let block = block.unwrap();
@@ -352,6 +354,57 @@ fn memory_that_is_not_there_is_an_error() {
     let short = loader(|bytes| Ok(vec![0; bytes - 1]));
     let error = short.iter().unwrap().next().unwrap().unwrap_err();
     assert!(matches!(error, Error::Memory { bytes: 1024, .. }), "{error}");
+}
+
+/// Only workers ask for memory of others: in the thread of the consumer Python handles signals, whose errors are none of ours.
+#[test]
+fn memory_of_others_is_asked_for_by_workers_alone() {
+    let threads = Arc::new(Mutex::new(HashSet::new()));
+    let seen = Arc::clone(&threads);
+    let dataset = TensorDataset::new([("x", rows(2000, true))]).unwrap();
+    let loader = Loader::builder(dataset)
+        .batch_size(10)
+        .block_bytes(640)
+        .num_threads(3)
+        .memory(64, move |bytes| {
+            seen.lock().unwrap().insert(thread::current().id());
+            Ok(vec![0_u8; bytes])
+        })
+        .build()
+        .unwrap();
+    let held: Vec<_> = loader.iter().unwrap().map(Result::unwrap).collect();
+    assert_eq!(held.len(), 200);
+    let threads = threads.lock().unwrap();
+    assert!(!threads.is_empty() && !threads.contains(&thread::current().id()), "{threads:?}");
+}
+
+/// Who allocates may run anything, as Python collects garbage, and so drop the blocks that the memory is for.
+#[test]
+fn memory_may_be_allocated_by_who_drops_its_blocks() {
+    let (blocks, calls) = (Arc::new(Mutex::new(None::<Blocks>)), Arc::new(AtomicUsize::new(0)));
+    let (dropped, count) = (Arc::clone(&blocks), Arc::clone(&calls));
+    let (done, is_done) = mpsc::channel();
+    let dataset = TensorDataset::new([("x", rows(2000, true))]).unwrap();
+    let loader = Loader::builder(dataset)
+        .batch_size(10)
+        .block_bytes(640)
+        .num_threads(3)
+        .memory(64, move |bytes| {
+            if count.fetch_add(1, Ordering::SeqCst) == 0 {
+                // Until they are there.
+                while dropped.lock().unwrap().is_none() {
+                    thread::yield_now();
+                }
+                drop(dropped.lock().unwrap().take());
+                done.send(()).unwrap();
+            }
+            Ok(vec![0_u8; bytes])
+        })
+        .build()
+        .unwrap();
+    *blocks.lock().unwrap() = Some(loader.blocks().unwrap());
+    is_done.recv_timeout(Duration::from_secs(60)).expect("the worker waits for itself");
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
 }
 
 /// A look at the next block takes it if it is ready, and never ends the epoch.

@@ -354,7 +354,8 @@ impl WindowDataset {
             let shape = [&[count, span.len], &shape[1..]].concat();
             let step = stride * self.windows.shape.stride.cast_signed();
             let strides = [&[step, stride], &span.values.strides()[1..]].concat();
-            let first = stride * (row + span.start).cast_signed();
+            // What is empty begins anywhere; where it would, may be no place of the series.
+            let first = if span.len == 0 { 0 } else { stride * (row + span.start).cast_signed() };
             let offset = span.values.layout().offset().checked_add_signed(first)?;
             Tensor::new(span.values.bytes().clone(), span.values.dtype(), &shape, &strides, offset).ok()
         };

@@ -3,7 +3,7 @@
 use std::mem::ManuallyDrop;
 use std::process;
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -60,7 +60,7 @@ impl Blocks {
         Ok(Self { job, queue, workers, delivery, process, helps, indices: Vec::new(), delivered: 0 })
     }
 
-    /// Waits at most `patience` for the next block.
+    /// Waits at most `patience` for the next block, or until there is something to help with.
     ///
     /// # Errors
     /// [`Error::Worker`], [`Error::Memory`], and [`Error::Forked`] in a forked child.
@@ -85,7 +85,7 @@ impl Blocks {
 
     fn take(&mut self, deadline: Instant) -> Result<Polled> {
         self.check_process()?;
-        Ok(match self.queue.next(deadline)? {
+        Ok(match self.queue.next(deadline, self.helps)? {
             Next::Block(layout, whole) => {
                 // Every region was let go before its piece was counted as filled.
                 let buffer = whole.join().ok_or_else(|| Error::Worker {
@@ -121,8 +121,9 @@ impl Blocks {
             return;
         }
         self.queue.stop();
-        for worker in workers {
-            // A worker catches its panics and reports them through the queue.
+        for worker in workers.into_iter().filter(|worker| worker.thread().id() != thread::current().id()) {
+            // A worker catches its panics and reports them through the queue. One that drops its own blocks, as who
+            // allocates their memory for it may, ends when it comes back.
             drop(worker.join());
         }
         for whole in self.queue.drain() {

@@ -49,6 +49,11 @@ impl Pool {
         self.process != process::id()
     }
 
+    /// Whether its memory is that of others.
+    pub(super) fn is_lent(&self) -> bool {
+        self.options.memory.is_some()
+    }
+
     /// A buffer of at least `bytes` bytes, its contents unspecified.
     pub(super) fn take(&self, bytes: usize) -> Result<Buffer> {
         let mut free = self.lock();

@@ -46,7 +46,8 @@ struct Inner {
     /// The block to open next, if it is laid out already, and the step that comes after it.
     next: Option<BlockLayout>,
     step: u64,
-    /// Whether every block is opened.
+    /// Whether someone opens a block at the moment, and whether every block is opened.
+    opening: bool,
     exhausted: bool,
     /// Bytes of the blocks in `slots`, and of the largest block so far.
     bytes: usize,
@@ -67,7 +68,7 @@ pub(super) struct Queue {
     inner: Mutex<Inner>,
     /// There may be work, or the end.
     work: Condvar,
-    /// The front block may be ready, or the end.
+    /// The front block may be ready, or there may be work for the consumer, or the end.
     ready: Condvar,
     /// Blocks that may wait.
     prefetch: usize,
@@ -83,6 +84,7 @@ impl Queue {
             opened: 0,
             next: None,
             step: 0,
+            opening: false,
             exhausted: false,
             bytes: 0,
             largest,
@@ -98,18 +100,22 @@ impl Queue {
     /// Those of [`Job::lay_out`] and [`Job::open`].
     pub(super) fn take(&self, job: &Job) -> Result<Option<Task>> {
         let mut inner = self.lock();
-        while !inner.stopped && (!inner.tasks.is_empty() || !inner.exhausted) {
-            match self.next_task(&mut inner, job)? {
-                Some(task) => return Ok(Some(task)),
-                None if inner.exhausted => {}
-                None => inner = self.work.wait(inner).unwrap_or_else(PoisonError::into_inner),
+        while !inner.stopped {
+            if let Some(task) = inner.tasks.pop_front() {
+                return Ok(Some(task));
             }
+            inner = match self.reserve(&mut inner, job)? {
+                Some(layout) => self.open(inner, job, layout)?,
+                None if inner.exhausted => break,
+                None => self.work.wait(inner).unwrap_or_else(PoisonError::into_inner),
+            };
         }
         Ok(None)
     }
 
     /// A task for the consumer, to do something useful while it waits: none where the front block is ready, or where
-    /// there is nothing to do at the moment.
+    /// there is nothing to do at the moment. It opens no block in memory of others: who allocates that may do whatever
+    /// the consumer's thread alone is for, as Python handles signals.
     ///
     /// # Errors
     /// Those of [`Job::lay_out`] and [`Job::open`].
@@ -118,29 +124,50 @@ impl Queue {
         if inner.is_ready() || inner.stopped {
             return Ok(None);
         }
-        self.next_task(&mut inner, job)
-    }
-
-    /// The next task, if there is one or a block may be opened.
-    fn next_task(&self, inner: &mut Inner, job: &Job) -> Result<Option<Task>> {
-        if inner.tasks.is_empty() && !inner.exhausted {
-            if inner.next.is_none() {
-                inner.next = job.lay_out(inner.step)?;
-            }
-            let room = inner.largest.saturating_mul(self.prefetch);
-            match inner.next.take() {
-                None => self.exhaust(inner),
-                Some(layout)
-                    if inner.slots.is_empty() || inner.bytes.saturating_add(layout.bytes) <= room =>
-                {
-                    inner.step = layout.end;
-                    let opened = job.open(inner.opened, layout)?;
-                    self.admit(inner, opened);
-                }
-                waiting => inner.next = waiting,
-            }
+        if inner.tasks.is_empty()
+            && !job.pool.is_lent()
+            && let Some(layout) = self.reserve(&mut inner, job)?
+        {
+            inner = self.open(inner, job, layout)?;
         }
         Ok(inner.tasks.pop_front())
+    }
+
+    /// The layout of the block to open now, if there is one, it may be opened, and nobody opens another.
+    fn reserve(&self, inner: &mut Inner, job: &Job) -> Result<Option<BlockLayout>> {
+        if inner.opening || inner.exhausted {
+            return Ok(None);
+        }
+        if inner.next.is_none() {
+            inner.next = job.lay_out(inner.step)?;
+        }
+        let room = inner.largest.saturating_mul(self.prefetch);
+        match inner.next.take() {
+            None => self.exhaust(inner),
+            Some(layout) if inner.slots.is_empty() || inner.bytes.saturating_add(layout.bytes) <= room => {
+                inner.step = layout.end;
+                inner.opening = true;
+                return Ok(Some(layout));
+            }
+            waiting => inner.next = waiting,
+        }
+        Ok(None)
+    }
+
+    /// Opens a block, without the lock: who allocates its memory may take as long as it likes, and come back here.
+    fn open<'a>(
+        &'a self,
+        inner: MutexGuard<'a, Inner>,
+        job: &Job,
+        layout: BlockLayout,
+    ) -> Result<MutexGuard<'a, Inner>> {
+        let number = inner.opened;
+        drop(inner);
+        let opened = job.open(number, layout)?;
+        let mut inner = self.lock();
+        inner.opening = false;
+        self.admit(&mut inner, opened);
+        Ok(inner)
     }
 
     /// There are no more blocks to open, which all who wait should know.
@@ -156,11 +183,9 @@ impl Queue {
         inner.bytes += layout.bytes;
         inner.largest = inner.largest.max(layout.bytes);
         inner.slots.push_back(Slot { layout, whole, left: tasks.len() });
-        if tasks.is_empty() {
-            self.ready.notify_all();
-        }
         inner.tasks.extend(tasks);
         self.work.notify_all();
+        self.ready.notify_all();
     }
 
     /// One piece of `block` is filled and its memory let go.
@@ -175,11 +200,11 @@ impl Queue {
         }
     }
 
-    /// The next block if it is ready before `deadline`.
+    /// The next block if it is ready before `deadline`. Where the consumer `helps`, it is told as soon as there is work.
     ///
     /// # Errors
     /// What a worker reported.
-    pub(super) fn next(&self, deadline: Instant) -> Result<Next> {
+    pub(super) fn next(&self, deadline: Instant, helps: bool) -> Result<Next> {
         let mut inner = self.lock();
         loop {
             if let Some(error) = &inner.failure {
@@ -192,7 +217,7 @@ impl Queue {
                 return Ok(self.deliver(&mut inner));
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if left.is_zero() || (helps && !inner.tasks.is_empty()) {
                 return Ok(Next::Pending);
             }
             inner = self.ready.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0;
