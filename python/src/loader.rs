@@ -23,7 +23,7 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 use crate::block::Block as PyBlock;
 use crate::cut::{Rule, parse};
 use crate::dataset::Dataset;
-use crate::error::{LoaderError, raise};
+use crate::error::{DataError, LoaderError, raise};
 use crate::exchange::{Lent, Tensor, lent};
 use crate::plan::{Plan, read_state, write_state};
 use crate::steps::Steps;
@@ -402,31 +402,29 @@ impl Inner {
 
     /// Lets a relay begin with the next block, if that is formed and nothing else has begun.
     fn look_ahead(&mut self, py: Python<'_>) -> PyResult<()> {
-        let Some((Split::Relay(relay), check)) = &self.callables else { return Ok(()) };
-        if self.begun.is_some() {
+        if self.begun.is_some() || !matches!(self.callables, Some((Split::Relay(_), _))) {
             return Ok(());
         }
         if self.pending.is_none() {
-            // Without the interpreter's lock: a worker may wait for it to allocate memory, and hold the queue's.
+            // Without the interpreter's lock: a worker may wait for it to allocate memory.
             self.pending = self.blocks.as_mut().and_then(|blocks| py.detach(|| blocks.ahead()));
-            if self.pending.is_some() {
-                check.call0(py)?;
-            }
         }
-        if let Some(block) = &self.pending {
+        if self.pending.is_some() {
+            self.check(py)?;
+        }
+        if let (Some(block), Some((Split::Relay(relay), _))) = (&self.pending, &self.callables) {
             self.begun = Some(relay.start.call1(py, (PyBlock(block.clone()),))?);
             self.pending = None;
         }
         Ok(())
     }
 
-    /// Takes the next block; false where there is none. Whatever ends the iteration also ends its threads.
+    /// Takes the next block; false where there is none.
     fn refill(&mut self, py: Python<'_>) -> PyResult<bool> {
-        let block = self.wait(py);
-        if !matches!(block, Ok(Some(_))) {
+        let Some(block) = self.wait(py)? else {
             self.close(py);
-        }
-        let Some(block) = block? else { return Ok(false) };
+            return Ok(false);
+        };
         match &self.callables {
             Some((Split::Relay(_), _)) => self.pending = Some(block),
             _ => self.portions = portions(&block),
@@ -434,19 +432,34 @@ impl Inner {
         Ok(true)
     }
 
-    /// Waits for the next block, looking for Ctrl-C now and then.
+    /// Waits for the next block, looking for Ctrl-C now and then: which, as all that Python raises in between, changes
+    /// nothing here. What the engine raises ends the iteration, and its threads.
     fn wait(&mut self, py: Python<'_>) -> PyResult<Option<Block>> {
-        let (Some(blocks), Some((_, check))) = (self.blocks.as_mut(), &self.callables) else {
-            return Ok(None);
-        };
-        check.call0(py)?;
-        loop {
-            match py.detach(|| blocks.poll(PATIENCE)).map_err(|error| raise(&error))? {
-                Polled::Block(block) => return Ok(Some(block)),
-                Polled::Pending => py.check_signals()?,
-                Polled::End => return Ok(None),
+        if self.blocks.is_some() {
+            self.check(py)?;
+        }
+        while let Some(blocks) = self.blocks.as_mut() {
+            match py.detach(|| blocks.poll(PATIENCE)) {
+                Ok(Polled::Block(block)) => return Ok(Some(block)),
+                Ok(Polled::Pending) => py.check_signals()?,
+                Ok(Polled::End) => break,
+                Err(error) => {
+                    self.close(py);
+                    return Err(raise(&error));
+                }
             }
         }
+        Ok(None)
+    }
+
+    /// Checks the data, which ends the iteration where it is not as it was.
+    fn check(&mut self, py: Python<'_>) -> PyResult<()> {
+        let Some((_, check)) = &self.callables else { return Ok(()) };
+        let checked = check.call0(py);
+        if checked.as_ref().is_err_and(|error| error.is_instance_of::<DataError>(py)) {
+            self.close(py);
+        }
+        checked.map(drop)
     }
 
     fn close(&mut self, py: Python<'_>) {

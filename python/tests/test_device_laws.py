@@ -3,8 +3,10 @@
 import gc
 import itertools
 import pickle
+import signal
 import threading
 import weakref
+from functools import partial
 
 import batchloom as bl
 import pytest
@@ -281,6 +283,107 @@ def test_control_c_in_any_step_loses_no_batch(way, kind, after, static, monkeypa
     assert found == expected
     assert interruptions
     assert len(found) == number
+
+
+def checked(kind, raises):
+    """A dataset whose check raises what ``raises`` returns for the number of its call, if anything."""
+    dataset, options = data(kind)
+    check, calls = dataset._check, itertools.count()
+
+    def check_or_raise():
+        error = raises(next(calls))
+        if error is not None:
+            raise error
+        check()
+
+    dataset._check = check_or_raise
+    return dataset, options
+
+
+IN_ANY_WAY = pytest.mark.parametrize("way", [None, *WAYS[:3]])
+
+
+@IN_ANY_WAY
+@pytest.mark.parametrize("kind", ["rows", "sequences"])
+def test_control_c_while_data_is_checked_loses_no_batch(way, kind):
+    torch.manual_seed(0)
+    dataset, options = checked(kind, lambda call: KeyboardInterrupt() if call % 3 == 1 else None)
+    loader, same = loader_on(way, dataset, **options) if way else (bl.DataLoader(dataset, **options), options)
+    torch.manual_seed(0)
+    expected = seen(bl.DataLoader(data(kind)[0], **same | {"output": "torch"}))
+    for _ in range(2):
+        loader.set_epoch(0)
+        batches, found, interruptions = iter_again(loader), [], 0
+        while True:
+            try:
+                found += seen([next(batches)])
+            except StopIteration:
+                break
+            except KeyboardInterrupt:
+                interruptions += 1
+        assert interruptions
+        assert found == expected
+
+
+def iter_again(loader):
+    """An iteration, though its beginning is interrupted."""
+    while True:
+        try:
+            return iter(loader)
+        except KeyboardInterrupt:
+            continue
+
+
+@IN_ANY_WAY
+def test_signals_at_any_time_lose_no_batch(way):
+    """Whatever they interrupt, a wait for a block or the memory for one; and whatever their handler raises."""
+    armed = []
+
+    def raises(number, frame):
+        if armed:
+            armed.clear()
+            raise TimeoutError
+
+    dataset, options = bl.TensorDataset(torch.arange(40_000).view(-1, 1).expand(-1, 16)), {"batch_size": 7}
+    make = partial(loader_on, way) if way else lambda dataset, **options: (bl.DataLoader(dataset, **options), options)
+    loader, same = make(dataset, **options, shuffle=True)
+    expected = [samples.tolist() for samples in bl.DataLoader(dataset, **same).plan(0)]
+    before, interruptions, batches = signal.signal(signal.SIGALRM, raises), 0, iter(loader)
+    signal.setitimer(signal.ITIMER_REAL, 1e-3, 1e-3)
+    try:
+        while True:
+            try:
+                armed.append(True)
+                batch = next(batches, None)
+                armed.clear()
+            except TimeoutError:
+                interruptions += 1
+                continue
+            if batch is None:
+                break
+            # One that came just before a signal did was handed over, though nobody has it.
+            number = loader.state_dict()["batches"] or len(expected)
+            assert batch[0][:, 0].tolist() == expected[number - 1]
+    finally:
+        armed.clear()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert (loader.state_dict()["epoch"], loader.state_dict()["batches"]) == (1, 0)
+    assert interruptions
+
+
+@IN_ANY_WAY
+def test_data_that_moved_ends_an_iteration(way):
+    """Once and for all: no batch is made of what is no longer there."""
+    moved = []
+    dataset, options = checked("rows", lambda _: bl.DataError("field 0 was moved") if moved else None)
+    loader = loader_on(way, dataset, **options)[0] if way else bl.DataLoader(dataset, **options)
+    batches = iter(loader)
+    next(batches)
+    moved.append(True)
+    with pytest.raises(bl.DataError, match="was moved"):
+        list(batches)
+    assert list(batches) == []
 
 
 @every_pair

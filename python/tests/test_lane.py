@@ -3,6 +3,7 @@
 import gc
 import itertools
 import sys
+import threading
 import weakref
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -476,6 +477,19 @@ def test_an_iteration_beside_another_has_rooms_of_its_own():
 
 
 # Threads and interrupts
+
+
+@pytest.mark.parametrize("mode", ["resident", "streamed"])
+def test_only_the_engines_threads_ask_for_memory(mode, monkeypatch):
+    """In the main thread, what is raised there may be no matter of memory: Ctrl-C is."""
+    allocate, threads = Lane.allocate, set()
+    monkeypatch.setattr(Lane, "allocate", lambda *given: threads.add(threading.get_ident()) or allocate(*given))
+    dataset = bl.TensorDataset(torch.zeros(3000, 4))
+    with blocks(200):
+        for count in (1, 2, 4):
+            list(bl.DataLoader(dataset, 10, num_threads=count, prefetch=4, resident=mode == "resident"))
+    assert threads
+    assert threading.get_ident() not in threads
 
 
 def test_threads_share_a_lane():

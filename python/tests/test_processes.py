@@ -291,7 +291,9 @@ WAITING = """
     try:
         next(batches)
     except KeyboardInterrupt:
-        print("interrupted", workers(), next(batches, "end"))
+        working = workers()
+        batches.close()
+        print("interrupted", working > 0, workers(), next(batches, "end"))
     raise KeyboardInterrupt
 """
 
@@ -312,7 +314,7 @@ LISTING = """
 
 def test_control_c_while_waiting_for_a_block():
     code, out, err, seconds = interrupted(WAITING)
-    assert out == "interrupted 0 end\n"
+    assert out == "interrupted True 0 end\n"
     assert code == -signal.SIGINT, err
     assert "KeyboardInterrupt" in err
     assert seconds < 3
@@ -509,6 +511,49 @@ def test_what_is_closed_is_at_its_end():
     batches.close()
     assert (loader.state_dict()["epoch"], loader.state_dict()["batches"]) == (0, 1)
     assert isinstance(loader, bl.DataLoader)
+
+
+def test_garbage_that_is_collected_while_memory_is_asked_for(script):
+    """The iterator itself may be garbage: then its own worker drops it."""
+    out = script(
+        """
+    import gc
+    import batchloom as bl
+    import torch
+    from batchloom.device.lane import Lane
+
+    gc.disable()
+    allocate, dropped = Lane.allocate, []
+
+    class Trainer:
+        def __init__(self, batches):
+            self.batches, self.cycle = batches, self
+
+    def collecting(self, size):
+        if trainers and not dropped:
+            trainers.clear()
+            dropped.append(gc.collect())
+        return allocate(self, size)
+
+    Lane.allocate = collecting
+    for threads in (1, 3):
+        for resident in (True, False):
+            dropped.clear()
+            trainers = []
+            loader = bl.DataLoader(
+                bl.TensorDataset(torch.zeros(4_000_000, 4)), 64, resident=resident, num_threads=threads, prefetch=8
+            )
+            batches = iter(loader)
+            trainers.append(Trainer(batches))
+            del batches
+            while not dropped:
+                pass
+            assert dropped[0]
+            assert len(list(loader)) == 62_500
+    print("done")
+"""
+    )
+    assert out.strip() == "done"
 
 
 @pytest.mark.parametrize("resident", [True, False])

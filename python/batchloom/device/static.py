@@ -37,12 +37,13 @@ class Static:
             )
         if found is None:
             own = [_place(value) for value in values]
-            found = self._sets[shape] = (own, dict(zip(batch, own, strict=True)) if named else tuple(own))
+            # Not the objects of the consumer, who may want gradients of what is in them.
+            written = [place.detach() if isinstance(place, torch.Tensor) else None for place in own]
+            found = self._sets[shape] = (written, dict(zip(batch, own, strict=True)) if named else tuple(own))
             return found[1]
         for place, value in zip(found[0], values, strict=True):
-            if isinstance(place, torch.Tensor):
-                # Not as its consumer sees it, who may want gradients of what is in it.
-                place.detach().copy_(value, non_blocking=True)
+            if place is not None:
+                place.copy_(value, non_blocking=True)
         return found[1]
 
 
