@@ -267,6 +267,12 @@ def _single(schema: Schema, modules: list[Any]) -> Keys:
     return keys
 
 
+def known(framework: str) -> None:
+    """Raise if there is no such framework."""
+    if framework not in OUTPUTS:
+        raise ArgumentError(f"output is {framework!r}; expected None or one of {', '.join(map(repr, OUTPUTS))}")
+
+
 def require(framework: str, dtype: str, label: str) -> Any:
     """Return the module of a framework.
 
@@ -276,8 +282,7 @@ def require(framework: str, dtype: str, label: str) -> Any:
         ArgumentError: There is no such framework, or it is not installed.
         DTypeError: It has no such type.
     """
-    if framework not in OUTPUTS:
-        raise ArgumentError(f"output is {framework!r}; expected None or one of {', '.join(map(repr, OUTPUTS))}")
+    known(framework)
     module = _module(framework)
     module.require(dtype, label)
     return module

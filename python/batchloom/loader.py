@@ -83,8 +83,8 @@ class DataLoader:
         ArgumentError: An argument makes no sense, ``drop_last`` would leave no step, or data that is to be resident
             exceeds ``memory_limit``.
         DataError: The dataset has no samples.
-        DeviceError: There is no such device, fields are on several, or data that is to be resident takes more memory
-            than is free.
+        DeviceError: There is no such device, fields are on several, data that is to be resident takes more memory than
+            is free, or shards of ``memory_limit`` would.
         DTypeError: A field's type does not exist in ``output``.
     """
 

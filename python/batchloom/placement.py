@@ -88,6 +88,8 @@ class Wish:
     ) -> None:
         if not (isinstance(resident, bool) or resident == "auto"):
             raise ArgumentError(f'resident is {resident!r}; expected True, False or "auto"')
+        if output is not None:
+            exchange.known(output)
         self.resident, self.copy, self.static, self.output = resident, bool(copy), bool(static), output
         self.shard_size = None if shard_size is None else whole("shard_size", shard_size, least=1)
         self.memory_limit = None if memory_limit is None else whole("memory_limit", memory_limit, least=1)
@@ -206,16 +208,16 @@ class Wish:
             # What happens to be free is no reason for an order.
             raise DeviceError(
                 f"memory_limit is {self.memory_limit}, but {limit.free} bytes are free on {self.device}; expected at "
-                "most that, or shard_size"
+                "most that, shard_size, or resident=False, which copies blocks as they are needed"
             )
         size, most = (unit, len(dataset) // unit) if self.shard_size is None else (self.shard_size, 1)
         room = limit.size // 2
         takes = _shard_bytes(dataset, size)
         if takes > room:
+            higher = "a higher memory_limit, " if limit.free is None else ""
             raise ArgumentError(
-                f"a shard of {size} samples takes {takes} bytes, and two of them have to fit into {limit.size}, "
-                f"{limit.what}; expected a higher memory_limit, a smaller shard_size or smaller batches, or "
-                "resident=False"
+                f"a shard of {min(size, len(dataset))} samples takes {takes} bytes, and two of them have to fit into "
+                f"{limit.size}, {limit.what}; expected {higher}a smaller shard_size, smaller batches, or resident=False"
             )
         fits, beyond = 1, max(most, 1) + 1
         while beyond - fits > 1:
@@ -256,6 +258,6 @@ def _there(fields: tuple[exchange.Field, ...]) -> Any:
 
 def _device(device: Any) -> Any:
     """Return a device of torch; ``None`` for the CPU."""
-    if str(device) in ("cpu", "cpu:0"):
+    if str(device).partition(":")[0] == "cpu":
         return None
     return exchange.require("torch", "bool", "x").accelerator(device)

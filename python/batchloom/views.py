@@ -164,14 +164,15 @@ class Views:
             return 0 if wish.resident is False else None
         if wish.resident is True:
             raise wish.too_large(series, limit)
-        if 2 * batch > limit.size:
-            # Views on the rows before are still held while the next ones come.
-            kind = ArgumentError if limit.free is None else DeviceError
-            raise kind(
-                f"the rows of a batch of {batch_size} windows take {batch} bytes, and two batches have to fit into "
-                f"{limit.size}, {limit.what}; expected a higher memory_limit or smaller batches"
-            )
-        return 0 if wish.resident is False else limit.size // 2 // self._row_bytes
+        # Views on the rows before are still held while the next ones come.
+        if 2 * batch <= limit.size:
+            return 0 if wish.resident is False else limit.size // 2 // self._row_bytes
+        rows = f"the rows of a batch of {batch_size} windows take {batch} bytes, and two batches have to fit into"
+        if limit.free is None:
+            raise ArgumentError(f"{rows} {limit.size}, memory_limit; expected a higher limit or smaller batches")
+        if 2 * batch > limit.free:
+            raise DeviceError(f"{rows} {limit.free}, what is free on {wish.device}; expected smaller batches")
+        return 0
 
     def _placement(self, wish: Wish) -> Placement:
         device, limit = str(self._device or "cpu"), wish.limit()
@@ -336,7 +337,10 @@ class Epoch:
 
     def _look_ahead(self) -> None:
         """Let the rows of the batch after the next one go on their way to the device."""
-        if not self._views.moves or self._steps.left() < 2:
+        if not self._views.moves:
+            return
+        if self._steps.left() < 2:
+            self._shard = self._next = None  # whoever keeps this keeps no more than the last batch does
             return
         run = self._steps.run(1)
         row = self._views.row(run)

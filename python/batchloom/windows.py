@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -343,7 +342,8 @@ class WindowDataset(Dataset):
 
     def _within(self, starts: Array, stops: Array, reach_back: bool) -> WindowDataset:
         """The windows of a part; it shares all arrays with the whole."""
-        part = copy.copy(self)
+        part = self.__new__(type(self))
+        part.__dict__.update(self.__dict__)  # not as copies are made, which borrow arrays anew
         part._parts = (*self._parts, (numpy.ascontiguousarray(starts), numpy.ascontiguousarray(stops), reach_back))
         part._windows = part._slide()
         return part
@@ -393,8 +393,10 @@ class WindowDataset(Dataset):
             # They are numbered in the order of their rows.
             low, high = self._rows(firsts), self._rows(ends - 1)
         else:
-            found = [self._rows(numpy.arange(*pair)) for pair in zip(firsts, ends, strict=True)]
-            low, high = (numpy.array([bound(rows) for rows in found]) for bound in (numpy.min, numpy.max))
+            rows = self._rows(numpy.arange(firsts[0], ends[-1]))
+            # Of each pair of places what lies between them, and between pairs one row, which is left out.
+            rows, places = numpy.append(rows, rows[-1]), numpy.stack([firsts, ends], axis=1).ravel() - firsts[0]
+            low, high = (bound.reduceat(rows, places)[::2] for bound in (numpy.minimum, numpy.maximum))
         return low, numpy.minimum(high + self._span, self._offsets[-1])
 
     def _rows(self, samples: Array) -> Array:

@@ -469,6 +469,8 @@ impl Inner {
         if let Some(mut blocks) = self.blocks.take() {
             py.detach(|| blocks.close());
         }
+        // What makes batches may hold memory of a device.
+        self.callables = None;
     }
 }
 

@@ -433,6 +433,7 @@ def test_fields_on_different_devices_are_refused():
         ({"resident": False}, bl.ArgumentError, "resident is False, but the data is on meta already"),
         ({"output": "numpy"}, bl.ArgumentError, "output is 'numpy' on device meta"),
         ({"output": "jax"}, bl.ArgumentError, "output is 'jax' on device meta"),
+        ({"output": "cupy"}, bl.ArgumentError, "output is 'cupy'; expected None or one of 'torch', 'numpy', 'jax'"),
         ({"device": "nonsense"}, bl.DeviceError, "'nonsense', on which torch cannot make arrays"),
     ],
 )

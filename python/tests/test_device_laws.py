@@ -334,6 +334,8 @@ def iter_again(loader):
             continue
 
 
+# What is raised in a finalizer Python tells, but does not raise.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @IN_ANY_WAY
 def test_signals_at_any_time_lose_no_batch(way):
     """Whatever they interrupt, a wait for a block or the memory for one; and whatever their handler raises."""

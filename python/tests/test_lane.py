@@ -398,6 +398,19 @@ def test_series_move_once_though_no_batch_is_a_view(shuffle, monkeypatch):
     assert len(moved) == 1
 
 
+def test_parts_of_a_split_share_the_series_on_a_device(monkeypatch):
+    moved, move = [], batchloom.torch.on
+    monkeypatch.setattr("batchloom.torch.on", lambda *given: moved.append(given) or move(*given).clone())
+    series = torch.randn(1000, 3)
+    parts = bl.WindowDataset(series, 5, 2).split(train=0.6, val=0.2, test=0.2)
+    with accelerated(1):
+        loaders = [bl.DataLoader(part, 32, resident=True, device="meta") for part in parts]
+        loaders += [bl.DataLoader(part, 32, shuffle=True, resident=True, device="meta") for part in parts]
+        for loader, part in zip(loaders, [*parts, *parts], strict=True):
+            assert sum(len(x) for x, _ in loader) == len(part)
+    assert len(moved) == 1
+
+
 def test_a_limit_is_of_no_use_where_the_series_is_on_the_device():
     series = torch.zeros(1000, 3, device="meta")
     loader = bl.DataLoader(bl.WindowDataset(series, 5, 2), batch_size=8, memory_limit=3000)
@@ -454,13 +467,16 @@ def test_two_shards_share_two_rooms_over_epochs(kind, monkeypatch):
     monkeypatch.setattr(Late, "send", sent)
     with accelerated() as device:
         loader, host = loader_of("sharded", kind)
-        streams = [Stream(), Stream()]
+        streams, kept = [Stream(), Stream()], []
         for epoch in range(4):
             found, batches = [], iter(loader)
             for number in range(len(loader) // (1 + epoch % 2)):
                 with device.stream(streams[number // 3 % 2]):
                     found.append(next(batches))
-            del batches  # some of them in the middle
+            if epoch % 2 == 0:
+                kept.append(batches)  # what has ended holds nothing
+                assert list(batches) == []
+            del batches  # others in the middle
             assert seen(found) == seen(itertools.islice(iter(host), len(found)))
         assert len(made) == 2 * len(loader.dataset._most_rows(1))
         assert sum(array.nbytes for array in made) <= loader.placement.free

@@ -302,6 +302,21 @@ def test_half_of_the_free_memory_of_a_device_is_used(free, shards):
             assert len({x.untyped_storage().data_ptr() for x in [x for (x,) in loader]}) == count
 
 
+def test_what_is_free_for_a_batch_and_the_next_is_enough():
+    """A batch of 10 covers 16 rows of 16 bytes; half of what is free does not hold two, but all of it does."""
+    dataset = bl.WindowDataset(torch.zeros(100, 4), 5, 2)
+    with pretended() as device, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("batchloom.torch.free_memory", lambda device: 512)
+        for resident in ("auto", False):
+            loader = bl.DataLoader(dataset, 10, device=device, resident=resident)
+            assert loader.placement.reason == "the rows of each batch move"
+            assert len(list(loader)) == 10
+        patch.setattr("batchloom.torch.free_memory", lambda device: 511)
+        for resident in ("auto", False):
+            with pytest.raises(bl.DeviceError, match=r"256 bytes, .* into 511, what is free on cpu; expected smaller"):
+                bl.DataLoader(dataset, 10, device=device, resident=resident)
+
+
 def test_rows_batch_by_batch_are_a_copy_of_just_these():
     values = torch.arange(100.0)
     loader = bl.DataLoader(bl.WindowDataset(values, 6, 2), batch_size=10, resident=False)
@@ -315,7 +330,7 @@ def test_rows_batch_by_batch_are_a_copy_of_just_these():
 @pytest.mark.parametrize("resident", ["auto", True, False])
 def test_a_limit_that_is_too_small_is_refused(device, resident):
     dataset = bl.WindowDataset(numpy.zeros((100, 2)), 5, 2)  # a batch of 10 covers 16 rows of 16 bytes
-    with pytest.raises(bl.ArgumentError, match=r"256 bytes, .* into 511, memory_limit|resident is True"):
+    with pytest.raises(bl.ArgumentError, match=r"256 bytes, .* into 511, memory_limit; exp|resident is True"):
         bl.DataLoader(dataset, batch_size=10, memory_limit=511, resident=resident, device=device)
     if resident is not True:
         loader = bl.DataLoader(dataset, batch_size=10, memory_limit=512, resident=resident, device=device)
