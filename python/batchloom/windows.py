@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy
@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 Array = numpy.ndarray[Any, Any]
 
 OWN = ("x", "y", "x_mark", "y_mark", "mask")
+
+# What follows from the rest of a dataset.
+OF_WINDOWS = ("_windows", "_spans", "_extents")
+
+# Windows whose rows are looked at at once.
+LOOKED_AT = 1 << 20
 
 # More steps than any series has.
 MOST = 2**48
@@ -343,13 +349,14 @@ class WindowDataset(Dataset):
     def _within(self, starts: Array, stops: Array, reach_back: bool) -> WindowDataset:
         """The windows of a part; it shares all arrays with the whole."""
         part = self.__new__(type(self))
-        part.__dict__.update(self.__dict__)  # not as copies are made, which borrow arrays anew
+        # Not as copies are made, which borrow arrays anew.
+        part.__dict__.update({name: value for name, value in self.__dict__.items() if name != "_extents"})
         part._parts = (*self._parts, (numpy.ascontiguousarray(starts), numpy.ascontiguousarray(stops), reach_back))
         part._windows = part._slide()
         return part
 
     def __reduce__(self) -> tuple[Any, ...]:
-        state = {name: value for name, value in self.__dict__.items() if name not in ("_windows", "_spans")}
+        state = {name: value for name, value in self.__dict__.items() if name not in OF_WINDOWS}
         arrays = {name: (span.field.array, span.start, span.steps, span.target) for name, span in self._spans.items()}
         return _rebuild, (type(self), state, arrays)
 
@@ -384,32 +391,48 @@ class WindowDataset(Dataset):
     def _stretches(self, first: int, end: int) -> list[Stretch]:
         from batchloom.device.store import Stretch
 
-        (start,), (stop,) = (rows.tolist() for rows in self._covered(numpy.array([first]), numpy.array([end])))
+        start, stop = self._covered(first, end)
         return [Stretch(field, start, stop) for field in self._arrays()]
 
-    def _covered(self, firsts: Array, ends: Array) -> tuple[Array, Array]:
-        """Of each stretch of neighbouring windows the first row, and the one after the last."""
-        if self._options["weights"] == "windows":
-            # They are numbered in the order of their rows.
-            low, high = self._rows(firsts), self._rows(ends - 1)
-        else:
-            rows = self._rows(numpy.arange(firsts[0], ends[-1]))
-            # Of each pair of places what lies between them, and between pairs one row, which is left out.
-            rows, places = numpy.append(rows, rows[-1]), numpy.stack([firsts, ends], axis=1).ravel() - firsts[0]
-            low, high = (bound.reduceat(rows, places)[::2] for bound in (numpy.minimum, numpy.maximum))
-        return low, numpy.minimum(high + self._span, self._offsets[-1])
+    def _covered(self, first: int, end: int) -> tuple[int, int]:
+        """The first row of some neighbouring windows, and the one after their last."""
+        rows = self._rows(numpy.arange(first, end))
+        return int(rows.min()), min(int(rows.max()) + self._span, int(self._offsets[-1]))
 
     def _rows(self, samples: Array) -> Array:
         """The first row of each of some windows."""
         found: Array = numpy.from_dlpack(self._windows.rows(_native.borrow(samples, "samples"))[0])
         return found
 
+    @property
+    def _few(self) -> int:
+        """How many neighbouring windows are taken for one: a power of two, so that a million of these are all."""
+        return 1 << max((len(self) - 1).bit_length() - 20, 0)
+
+    @cached_property
+    def _extents(self) -> tuple[Array, Array]:
+        """Of every few neighbouring windows the lowest first row, and the highest."""
+        parts = range(0, len(self), LOOKED_AT)
+        low, high = zip(*(self._bounds(start, min(start + LOOKED_AT, len(self))) for start in parts), strict=True)
+        return numpy.concatenate(low), numpy.concatenate(high)
+
+    def _bounds(self, first: int, end: int) -> tuple[Array, Array]:
+        rows, places = self._rows(numpy.arange(first, end)), numpy.arange(0, end - first, self._few)
+        return numpy.minimum.reduceat(rows, places), numpy.maximum.reduceat(rows, places)
+
     def _most_rows(self, samples: int) -> list[tuple[exchange.Field, int]]:
+        low, high = self._extents
         # Shards begin anywhere: each lies in a stretch that begins at a multiple of a quarter of it.
-        step = max(samples // 4, 1)
-        firsts = numpy.arange(0, len(self), step)
-        low, high = self._covered(firsts, numpy.minimum(firsts + samples + step - 1, len(self)))
-        return [(field, int((high - low).max())) for field in self._arrays()]
+        size = (samples + self._few - 2) // self._few + 1
+        step = max(size // 4, 1)
+        firsts = numpy.arange(0, len(low), step)
+        ends = numpy.minimum(firsts + size + step - 1, len(low))
+        # Of each pair of places what lies between them, and between pairs what is left out.
+        places = numpy.stack([firsts, ends], axis=1).ravel()
+        lowest = numpy.minimum.reduceat(numpy.append(low, low[-1]), places)[::2]
+        highest = numpy.maximum.reduceat(numpy.append(high, high[-1]), places)[::2]
+        rows = min(int((highest - lowest).max()) + self._span, int(self._offsets[-1]))
+        return [(field, rows) for field in self._arrays()]
 
     def _schema(self, columns: Columns) -> exchange.Schema:
         frameworks = {name: span.field.framework for name, span in self._spans.items()}

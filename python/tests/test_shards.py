@@ -302,3 +302,25 @@ def test_any_step_of_any_size_costs_nothing(samples, shard, seed, at):
     for index, sample in enumerate(plan[step].tolist()):
         assert sample in inside
         assert plan.where(sample) == [bl.Place(step, 0, index)]
+
+
+@given(
+    lengths=st.lists(st.integers(1, 40), min_size=1, max_size=6),
+    weights=st.sampled_from(["windows", "series"]),
+    samples=st.integers(1, 60),
+    few=st.sampled_from([1, 4, 16]),
+    looked_at=st.sampled_from([16, 64, 1 << 20]),
+)
+def test_the_most_rows_of_neighbouring_windows_are_those_of_some(lengths, weights, samples, few, looked_at):
+    """However many windows are looked at as one; and not much more than that, where each is."""
+    dataset = bl.WindowDataset([torch.zeros(n) for n in lengths], 3, short="pad", weights=weights)
+    samples = min(samples, len(dataset))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bl.WindowDataset, "_few", few)
+        patch.setattr("batchloom.windows.LOOKED_AT", looked_at)
+        ((_, most),) = dataset._most_rows(samples)
+        starts = range(len(dataset) - samples + 1)
+        rows = [stretch.end - stretch.first for k in starts for stretch in dataset._stretches(k, k + samples)]
+        assert most >= max(rows)
+        if few == 1 and samples < 4:
+            assert most == max(rows)
