@@ -258,6 +258,7 @@ def _there(fields: tuple[exchange.Field, ...]) -> Any:
 
 def _device(device: Any) -> Any:
     """Return a device of torch; ``None`` for the CPU."""
-    if str(device).partition(":")[0] == "cpu":
+    kind, _, number = str(device).partition(":")
+    if kind == "cpu" and (number.isdigit() or str(device) == kind):
         return None
     return exchange.require("torch", "bool", "x").accelerator(device)

@@ -396,7 +396,9 @@ class WindowDataset(Dataset):
 
     def _covered(self, first: int, end: int) -> tuple[int, int]:
         """The first row of some neighbouring windows, and the one after their last."""
-        rows = self._rows(numpy.arange(first, end))
+        # Where every window comes once, they are numbered in the order of their rows.
+        once = self._options["weights"] == "windows"
+        rows = self._rows(numpy.array([first, end - 1]) if once else numpy.arange(first, end))
         return int(rows.min()), min(int(rows.max()) + self._span, int(self._offsets[-1]))
 
     def _rows(self, samples: Array) -> Array:

@@ -434,6 +434,8 @@ def test_fields_on_different_devices_are_refused():
         ({"output": "numpy"}, bl.ArgumentError, "output is 'numpy' on device meta"),
         ({"output": "jax"}, bl.ArgumentError, "output is 'jax' on device meta"),
         ({"output": "cupy"}, bl.ArgumentError, "output is 'cupy'; expected None or one of 'torch', 'numpy', 'jax'"),
+        ({"device": "cpu:1"}, bl.DeviceError, "data is on meta, and device is cpu"),
+        ({"device": "cpu:x"}, bl.DeviceError, "'cpu:x', on which torch cannot make arrays"),
         ({"device": "nonsense"}, bl.DeviceError, "'nonsense', on which torch cannot make arrays"),
     ],
 )

@@ -22,7 +22,8 @@ class Static:
 
     def put(self, batch: Any) -> Any:
         """Write a batch to its place, and return what is there: the same objects each time."""
-        with torch.inference_mode(False):
+        # Into places that may want gradients of what is in them, too.
+        with torch.inference_mode(False), torch.no_grad():
             return self._put(batch)
 
     def _put(self, batch: Any) -> Any:
@@ -37,12 +38,10 @@ class Static:
             )
         if found is None:
             own = [_place(value) for value in values]
-            # Not the objects of the consumer, who may want gradients of what is in them.
-            written = [place.detach() if isinstance(place, torch.Tensor) else None for place in own]
-            found = self._sets[shape] = (written, dict(zip(batch, own, strict=True)) if named else tuple(own))
+            found = self._sets[shape] = (own, dict(zip(batch, own, strict=True)) if named else tuple(own))
             return found[1]
         for place, value in zip(found[0], values, strict=True):
-            if place is not None:
+            if isinstance(place, torch.Tensor):
                 place.copy_(value, non_blocking=True)
         return found[1]
 
