@@ -214,8 +214,8 @@ class Wish:
         room = limit.size // 2
         takes = _shard_bytes(dataset, size)
         if takes > room:
-            higher = "a higher memory_limit, " if limit.free is None else ""
-            raise ArgumentError(
+            higher, kind = ("a higher memory_limit, ", ArgumentError) if limit.free is None else ("", DeviceError)
+            raise kind(
                 f"a shard of {min(size, len(dataset))} samples takes {takes} bytes, and two of them have to fit into "
                 f"{limit.size}, {limit.what}; expected {higher}a smaller shard_size, smaller batches, or resident=False"
             )

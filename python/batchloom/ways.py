@@ -160,3 +160,5 @@ def _close() -> None:
     for batches in list(_under_way):
         with suppress(LoaderError):
             batches.close()
+    # One whose worker collected it as garbage is in no list.
+    _native.settle()

@@ -33,7 +33,7 @@ mod _native {
     #[pymodule_export]
     use crate::groups::Groups;
     #[pymodule_export]
-    use crate::loader::{Batches, Loader, forked};
+    use crate::loader::{Batches, Loader, forked, settle};
     #[pymodule_export]
     use crate::plan::Plan;
     #[pymodule_export]
