@@ -84,7 +84,7 @@ class DataLoader:
             exceeds ``memory_limit``.
         DataError: The dataset has no samples.
         DeviceError: There is no such device, fields are on several, data that is to be resident takes more memory than
-            is free, or two shards would.
+            is free, or two shards of ``memory_limit`` would.
         DTypeError: A field's type does not exist in ``output``.
     """
 

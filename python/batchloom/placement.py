@@ -200,6 +200,8 @@ class Wish:
             return "streamed", f"{reason}, and what a shard would need does not lie together", given
         if given is None and self.memory_limit is None:
             return "streamed", f"{reason}, and neither memory_limit nor shard_size says how large shards may be", None
+        if given is not None and limit.free is not None and 2 * _shard_bytes(dataset, given) > limit.size:
+            return "streamed", f"{reason}, nor do two shards of {given} samples", given
         return "sharded", reason, self._fitting(dataset, unit, limit)
 
     def _fitting(self, dataset: Dataset, unit: int, limit: Limit) -> int:
@@ -214,10 +216,10 @@ class Wish:
         room = limit.size // 2
         takes = _shard_bytes(dataset, size)
         if takes > room:
-            higher, kind = ("a higher memory_limit, ", ArgumentError) if limit.free is None else ("", DeviceError)
-            raise kind(
+            raise ArgumentError(
                 f"a shard of {min(size, len(dataset))} samples takes {takes} bytes, and two of them have to fit into "
-                f"{limit.size}, {limit.what}; expected {higher}a smaller shard_size, smaller batches, or resident=False"
+                f"{limit.size}, memory_limit; expected a higher one, a smaller shard_size, smaller batches, or "
+                "resident=False"
             )
         fits, beyond = 1, max(most, 1) + 1
         while beyond - fits > 1:

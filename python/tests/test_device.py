@@ -348,6 +348,7 @@ def test_what_was_decided_is_told():
         ({"device": "meta", "memory_limit": 900, "resident": False}, 10, "streamed", "resident is False"),
         ({"device": "meta", "memory_limit": 900, "shard_size": 20}, 320, "sharded", "into 320, what is free there"),
         ({"device": "meta", "shard_size": 10}, 400, "sharded", "into 200, half of what is free there"),
+        ({"device": "meta", "shard_size": 20}, 400, "streamed", "into 200, half of what is free there, nor do two"),
     ]
     for chosen, free, mode, reason in decided:
         with pytest.MonkeyPatch.context() as patch:
