@@ -22,8 +22,7 @@ class Static:
 
     def put(self, batch: Any) -> Any:
         """Write a batch to its place, and return what is there: the same objects each time."""
-        # Into places that may want gradients of what is in them, too.
-        with torch.inference_mode(False), torch.no_grad():
+        with torch.inference_mode(False):
             return self._put(batch)
 
     def _put(self, batch: Any) -> Any:
@@ -42,7 +41,8 @@ class Static:
             return found[1]
         for place, value in zip(found[0], values, strict=True):
             if isinstance(place, torch.Tensor):
-                place.copy_(value, non_blocking=True)
+                # Its consumer may want gradients of what is in it.
+                (place.detach() if place.requires_grad else place).copy_(value, non_blocking=True)
         return found[1]
 
 
