@@ -356,22 +356,25 @@ fn memory_that_is_not_there_is_an_error() {
     assert!(matches!(error, Error::Memory { bytes: 1024, .. }), "{error}");
 }
 
+/// A loader of 200 batches in many blocks, formed by two workers and the consumer, that does something as it allocates.
+fn in_memory_of_others(doing: impl Fn() + Send + Sync + 'static) -> Loader {
+    let dataset = TensorDataset::new([("x", rows(2000, true))]).unwrap();
+    let allocate = move |bytes| {
+        doing();
+        Ok(vec![0_u8; bytes])
+    };
+    let builder = Loader::builder(dataset).batch_size(10).block_bytes(640).num_threads(3);
+    builder.memory(64, allocate).build().unwrap()
+}
+
 /// Only workers ask for memory of others: in the thread of the consumer Python handles signals, whose errors are none of ours.
 #[test]
 fn memory_of_others_is_asked_for_by_workers_alone() {
     let threads = Arc::new(Mutex::new(HashSet::new()));
     let seen = Arc::clone(&threads);
-    let dataset = TensorDataset::new([("x", rows(2000, true))]).unwrap();
-    let loader = Loader::builder(dataset)
-        .batch_size(10)
-        .block_bytes(640)
-        .num_threads(3)
-        .memory(64, move |bytes| {
-            seen.lock().unwrap().insert(thread::current().id());
-            Ok(vec![0_u8; bytes])
-        })
-        .build()
-        .unwrap();
+    let loader = in_memory_of_others(move || {
+        seen.lock().unwrap().insert(thread::current().id());
+    });
     let held: Vec<_> = loader.iter().unwrap().map(Result::unwrap).collect();
     assert_eq!(held.len(), 200);
     let threads = threads.lock().unwrap();
@@ -384,24 +387,16 @@ fn memory_may_be_allocated_by_who_drops_its_blocks() {
     let (blocks, calls) = (Arc::new(Mutex::new(None::<Blocks>)), Arc::new(AtomicUsize::new(0)));
     let (dropped, count) = (Arc::clone(&blocks), Arc::clone(&calls));
     let (done, is_done) = mpsc::channel();
-    let dataset = TensorDataset::new([("x", rows(2000, true))]).unwrap();
-    let loader = Loader::builder(dataset)
-        .batch_size(10)
-        .block_bytes(640)
-        .num_threads(3)
-        .memory(64, move |bytes| {
-            if count.fetch_add(1, Ordering::SeqCst) == 0 {
-                // Until they are there.
-                while dropped.lock().unwrap().is_none() {
-                    thread::yield_now();
-                }
-                drop(dropped.lock().unwrap().take());
-                done.send(()).unwrap();
+    let loader = in_memory_of_others(move || {
+        if count.fetch_add(1, Ordering::SeqCst) == 0 {
+            // Until they are there.
+            while dropped.lock().unwrap().is_none() {
+                thread::yield_now();
             }
-            Ok(vec![0_u8; bytes])
-        })
-        .build()
-        .unwrap();
+            drop(dropped.lock().unwrap().take());
+            done.send(()).unwrap();
+        }
+    });
     *blocks.lock().unwrap() = Some(loader.blocks().unwrap());
     is_done.recv_timeout(Duration::from_secs(60)).expect("the worker waits for itself");
     assert_eq!(calls.load(Ordering::SeqCst), 1);
