@@ -12,6 +12,7 @@ mod error;
 mod exchange;
 mod groups;
 mod loader;
+mod memory;
 mod plan;
 mod steps;
 mod tokens;
@@ -33,7 +34,9 @@ mod _native {
     #[pymodule_export]
     use crate::groups::Groups;
     #[pymodule_export]
-    use crate::loader::{Batches, Loader, forked, settle};
+    use crate::loader::{Batches, Loader, forked};
+    #[pymodule_export]
+    use crate::memory::settle;
     #[pymodule_export]
     use crate::plan::Plan;
     #[pymodule_export]

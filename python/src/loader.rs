@@ -6,11 +6,11 @@
 //! while batches of this one are in use.
 
 use std::collections::VecDeque;
+use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::vec::IntoIter;
-use std::{process, thread};
 
 use batchloom::Error;
 use batchloom::loader::{Block, Blocks, Polled};
@@ -24,7 +24,8 @@ use crate::block::Block as PyBlock;
 use crate::cut::{Rule, parse};
 use crate::dataset::Dataset;
 use crate::error::{DataError, LoaderError, raise};
-use crate::exchange::{Lent, Tensor, lent};
+use crate::exchange::Tensor;
+use crate::memory::{self, allocated};
 use crate::plan::{Plan, read_state, write_state};
 use crate::steps::Steps;
 
@@ -41,38 +42,7 @@ static GENERATION: AtomicU64 = AtomicU64::new(0);
 #[pyfunction]
 pub(crate) fn forked() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
-    ASKING.store(0, Ordering::Relaxed);
-}
-
-/// Workers that ask Python for memory at the moment.
-static ASKING: AtomicU64 = AtomicU64::new(0);
-
-/// One of them, as long as this lives.
-struct Asking;
-
-impl Asking {
-    fn new() -> Self {
-        ASKING.fetch_add(1, Ordering::Relaxed);
-        Self
-    }
-}
-
-impl Drop for Asking {
-    fn drop(&mut self) {
-        ASKING.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Waits, for as long as anyone would, until no worker asks Python for memory: of iterations that were closed or dropped,
-/// none asks again.
-#[pyfunction]
-pub(crate) fn settle(py: Python<'_>) {
-    let end = Instant::now() + Duration::from_secs(10);
-    py.detach(|| {
-        while ASKING.load(Ordering::Relaxed) > 0 && Instant::now() < end {
-            thread::sleep(Duration::from_millis(1));
-        }
-    });
+    memory::forget();
 }
 
 /// The engine's loader. Written about in batchloom/loader.py.
@@ -186,15 +156,6 @@ impl Loader {
     fn steps(&self, py: Python<'_>) -> PyResult<Steps> {
         py.detach(|| self.0.steps()).map(Steps).map_err(|error| raise(&error))
     }
-}
-
-/// Memory that a function of Python allocates, whatever thread asks.
-fn allocated(allocate: &Py<PyAny>, bytes: usize) -> batchloom::Result<Lent> {
-    let _asking = Asking::new();
-    let failed = |reason: String| Error::Memory { bytes, reason };
-    let lend = |py: Python<'_>| lent(allocate.bind(py).call1((bytes,))?.as_any());
-    let found = Python::try_attach(|py| lend(py).map_err(|error| failed(error.to_string())));
-    found.unwrap_or_else(|| Err(failed("the interpreter is ending".to_owned())))
 }
 
 /// The batches of one epoch. One thread at a time takes from it; another is told so.
