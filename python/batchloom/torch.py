@@ -129,7 +129,10 @@ def free_memory(device: torch.device) -> int | None:
     module = torch.get_device_module(device)
     # What torch holds in reserve and nobody uses is free, too.
     reserve: int = module.memory_reserved(device) - module.memory_allocated(device)
-    free: int = module.mem_get_info(device)[0]
+    try:
+        free: int = module.mem_get_info(device)[0]
+    except RuntimeError:
+        return None  # as some drivers of XPU cannot tell
     return free + reserve
 
 

@@ -205,9 +205,7 @@ class Views:
     def prepare(self, schema: exchange.Schema, padding: dict[str, Any]) -> None:
         """Make ready for batches: data that is to be resident moves."""
         if self._limit is None and self._store is not None:
-            # At once: how much memory is free was asked now.
-            for _, field, _ in self._sources:
-                self._store.part(field)
+            self._store.bring(field for _, field, _ in self._sources)
 
     def begin(self, loader: _native.Loader) -> _native.Views:
         """Begin the next epoch."""

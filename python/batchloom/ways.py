@@ -143,9 +143,7 @@ def _source(
             return shards, dataset._maker(shards, wanted)
 
         return begin
-    # At once: how much memory is free was asked now.
-    for field in (*dataset._arrays(), *dataset._beside()):
-        store.part(field)
+    store.bring((*dataset._arrays(), *dataset._beside()))
     maker = dataset._maker(store, wanted)
     return lambda: (store, maker)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, NamedTuple
@@ -58,6 +58,11 @@ class Store:
             for stream in self._streams:
                 array.record_stream(stream)
         return Part(self._arrays[field])
+
+    def bring(self, fields: Iterable[exchange.Field]) -> None:
+        """Move arrays now, while what was found free is free."""
+        for each in fields:
+            self.part(each)
 
     def shaped(self, field: exchange.Field, inner: Sequence[int]) -> Part:
         """Return what is there of an array that is stored flat, in rows of shape ``inner``."""
