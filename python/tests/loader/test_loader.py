@@ -1,0 +1,581 @@
+"""The loader: what a batch is, what a consumer may do with it, and how epochs follow each other."""
+
+import contextlib
+import copy
+import gc
+import itertools
+import os
+import pickle
+import threading
+import time
+import weakref
+from pathlib import Path
+
+import batchloom as bl
+import numpy
+import pytest
+import torch
+from batchloom.arguments import shuffled
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles.runs import Run, listed, runs
+
+
+def epoch_numbers(loader, count):
+    """Which epochs the next iterations are, told from the order of their samples."""
+    orders = {str([batch.tolist() for batch in loader.plan(epoch)]): epoch for epoch in range(20)}
+    return [orders[str(listed(loader))] for _ in range(count)]
+
+
+def workers():
+    """How many worker threads of batchloom this process has."""
+    names = []
+    for task in os.listdir("/proc/self/task"):
+        # A thread may end meanwhile.
+        with contextlib.suppress(OSError):
+            names.append(Path(f"/proc/self/task/{task}/comm").read_text())
+    return sum(name.startswith("batchloom") for name in names)
+
+
+def assert_workers(least, most):
+    """Threads take a moment to get their names, and to leave the list of tasks once they ended."""
+    deadline = time.monotonic() + 2
+    while not least <= workers() <= most and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert least <= workers() <= most
+
+
+# What a batch is
+
+
+def test_positional_fields_make_tuples():
+    X, y = numpy.arange(10.0).reshape(5, 2), torch.arange(5)
+    batches = list(bl.DataLoader(bl.TensorDataset(X, y), 2))
+    assert [type(batch) for batch in batches] == [tuple] * 3
+    assert [[type(part) for part in batch] for batch in batches] == [[numpy.ndarray, torch.Tensor]] * 3
+    assert [batch[0].shape for batch in batches] == [(2, 2), (2, 2), (1, 2)]
+    assert numpy.array_equal(numpy.concatenate([xb for xb, _ in batches]), X)
+    assert torch.equal(torch.cat([yb for _, yb in batches]), y)
+
+
+def test_one_positional_field_makes_tuples_too():
+    ((batch),) = bl.DataLoader(bl.TensorDataset(numpy.arange(3)), 5)
+    assert type(batch) is tuple
+    assert len(batch) == 1
+
+
+def test_named_fields_make_dicts():
+    batches = list(bl.DataLoader(bl.TensorDataset(pixels=numpy.arange(10.0).reshape(5, 2), label=torch.arange(5)), 2))
+    assert [type(batch) for batch in batches] == [dict] * 3
+    assert [list(batch) for batch in batches] == [["pixels", "label"]] * 3
+    assert batches[1]["label"].tolist() == [2, 3]
+    batches[0]["pixels"] = None
+    assert batches[1]["pixels"] is not None
+
+
+@pytest.mark.parametrize(("output", "kind"), [("torch", torch.Tensor), ("numpy", numpy.ndarray)])
+def test_output_decides_for_all_fields(output, kind):
+    dataset = bl.TensorDataset(numpy.arange(5.0), torch.arange(5))
+    for batch in bl.DataLoader(dataset, 2, output=output):
+        assert [type(part) for part in batch] == [kind, kind]
+        assert [str(part.dtype).removeprefix("torch.") for part in batch] == ["float64", "int64"]
+        assert batch[0].tolist() == batch[1].tolist()
+
+
+def test_many_fields():
+    fields = {f"field {number}": numpy.full((50, number % 5), number) for number in range(200)}
+    for batch in bl.DataLoader(bl.TensorDataset(**fields), 7):
+        assert all((batch[f"field {number}"] == number).all() for number in range(200))
+
+
+def test_the_same_array_twice():
+    X = torch.arange(5)
+    for first, second in bl.DataLoader(bl.TensorDataset(X, X), 2):
+        assert torch.equal(first, second)
+        assert first.data_ptr() != second.data_ptr()
+
+
+@pytest.mark.parametrize("output", ["torch", "numpy"])
+@pytest.mark.parametrize("width", [0, 1, 3, 16, 17, 1000])
+@pytest.mark.parametrize("batch_size", [1, 5, 64])
+def test_batches_are_aligned_compact_and_writable(output, width, batch_size):
+    X = numpy.arange(700 * width, dtype=numpy.float32).reshape(700, width)
+    dataset = bl.TensorDataset(X, numpy.arange(700, dtype=numpy.uint8))
+    batches = list(bl.DataLoader(dataset, batch_size, shuffle=True, output=output))
+    for number, batch in enumerate(batches):
+        for part in batch:
+            address = part.data_ptr() if output == "torch" else part.__array_interface__["data"][0]
+            assert part.numel() == 0 if address == 0 else address % 64 == 0
+            compact = part.is_contiguous() if output == "torch" else part.flags.c_contiguous
+            assert compact
+            part[...] = number % 251
+    assert all((part == number % 251).all() for number, batch in enumerate(batches) for part in batch)
+    assert numpy.array_equal(X, numpy.arange(700 * width, dtype=numpy.float32).reshape(700, width))
+
+
+@pytest.mark.parametrize("kind", [numpy.asarray, torch.from_numpy])
+def test_writing_to_a_batch_leaves_dataset_and_later_epochs_alone(kind):
+    X = numpy.arange(120.0).reshape(40, 3)
+    loader = bl.DataLoader(bl.TensorDataset(kind(X)), 7)
+    for _ in range(3):
+        for number, (batch,) in enumerate(loader):
+            assert numpy.array_equal(numpy.asarray(batch), X[number * 7 : number * 7 + 7])
+            batch += 1000
+    assert numpy.array_equal(X, numpy.arange(120.0).reshape(40, 3))
+
+
+def test_defaults():
+    loader = bl.DataLoader(bl.TensorDataset(numpy.arange(100)))
+    assert [len(batch[0]) for batch in loader] == [64, 36]
+    assert loader.batching == bl.FixedSize(64)
+    assert (loader.rank, loader.world) == (0, 1)
+    assert listed(loader) == [list(range(64)), list(range(64, 100))]
+
+
+def test_a_rule_instead_of_a_batch_size():
+    run = Run(20, 3, seed=4)
+    dataset = bl.TensorDataset(numpy.arange(20))
+    assert listed(bl.DataLoader(dataset, batching=bl.FixedSize(3), shuffle=True, seed=4)) == run.seen(0)
+
+
+@pytest.mark.parametrize("device", [None, "cpu", torch.device("cpu")])
+def test_the_processor_is_a_device(device):
+    assert len(list(bl.DataLoader(bl.TensorDataset(torch.arange(5)), 2, device=device))) == 3
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"batch_size": numpy.int64(3), "seed": numpy.uint64(5)},
+        {"batch_size": torch.tensor(3), "seed": torch.tensor(5)},
+        {"batching": bl.FixedSize(numpy.int32(3)), "seed": 5, "num_threads": numpy.int8(2), "prefetch": numpy.int8(1)},
+    ],
+)
+def test_integers_of_any_kind(options):
+    loader = bl.DataLoader(bl.TensorDataset(numpy.arange(10)), shuffle=True, **options)
+    assert listed(loader) == Run(10, 3, seed=5).seen(0)
+
+
+def test_the_repr_tells_what_is_loaded():
+    text = repr(bl.DataLoader(bl.TensorDataset(x=numpy.zeros((10, 2))), 3, rank=1, world=2))
+    for part in ("DataLoader", "x: float64[10, 2]", "batch_size=3", "rank 1 of 2", "2 batches"):
+        assert part in text
+
+
+def test_batches_larger_than_the_dataset():
+    for batch_size in (10, 11, 2**32, 2**64 - 1):
+        assert listed(Run(10, batch_size, shuffle=False).loader()) == [list(range(10))]
+
+
+def test_blocks_of_many_batches():
+    # More batches than one block may hold.
+    run = Run(150_000, 2)
+    flat = numpy.concatenate([batch for (batch,) in run.loader()])
+    assert flat.tolist() == run.order(0)
+
+
+@given(
+    run=runs(most=300, batch_size=60),
+    widths=st.lists(st.integers(0, 20), min_size=1, max_size=3),
+    block_bytes=st.integers(1, 5000),
+    threads=st.integers(1, 4),
+    prefetch=st.integers(1, 3),
+    rank=st.integers(0, 2),
+)
+def test_blocks_of_any_size(run, widths, block_bytes, threads, prefetch, rank):
+    """The size of blocks never shows. The interface has no word for it, so the engine is asked itself."""
+    if not run.steps(0, 3):
+        return
+    fields = [numpy.arange(run.samples * width, dtype=numpy.int16).reshape(run.samples, width) for width in widths]
+    dataset = bl.TensorDataset(numpy.arange(run.samples), *fields)
+    loader = bl.DataLoader(dataset, **run.options(), rank=rank, world=3, prefetch=prefetch)
+    loader._native = type(loader._native)(
+        dataset._native_dataset(),
+        loader.batching._native(),
+        shuffle=shuffled(run.shuffle),
+        drop_last=run.drop_last,
+        seed=run.seed,
+        uneven=run.uneven,
+        balance=False,
+        largest_first=False,
+        rank=rank,
+        world=3,
+        pad_values=[],
+        pad_side="right",
+        labels=None,
+        num_threads=threads,
+        prefetch=prefetch,
+        block_bytes=block_bytes,
+        poison=True,
+    )
+    for epoch in range(2):
+        held = list(loader)
+        expected = run.seen(epoch, 3, rank)
+        assert [batch[0].tolist() for batch in held] == expected
+        for batch, samples in zip(held, expected, strict=True):
+            assert all(numpy.array_equal(part, field[samples]) for part, field in zip(batch[1:], fields, strict=True))
+
+
+# Autograd
+
+
+def pairs(width, **options):
+    """Neighbouring batches, with a gap between them unless their bytes are a multiple of 64."""
+    X = torch.arange(90.0 * width).reshape(90, width)
+    batches = [batch for (batch,) in bl.DataLoader(bl.TensorDataset(X), 8, **options)]
+    return itertools.pairwise(batches)
+
+
+@pytest.mark.parametrize("width", [2, 3, 64])
+def test_writing_to_one_batch_leaves_the_graph_of_another_alone(width):
+    for first, second in pairs(width):
+        weight = torch.ones(width, requires_grad=True)
+        expected = first.sum(0)
+        loss = (first * weight).sum()
+        second.add_(1)
+        second[0] = 7
+        loss.backward()
+        assert torch.equal(weight.grad, expected)
+
+
+@pytest.mark.parametrize("width", [2, 3, 64])
+def test_writing_to_a_batch_that_a_graph_needs_still_raises(width):
+    for first, _ in pairs(width):
+        loss = (first * torch.ones(width, requires_grad=True)).sum()
+        first.add_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+
+
+@pytest.mark.parametrize("width", [2, 3, 64])
+def test_a_batch_may_ask_for_its_own_gradient(width):
+    for first, second in pairs(width):
+        first.requires_grad_()
+        assert first.is_leaf
+        second.mul_(2)
+        (first * 3).sum().backward()
+        assert torch.equal(first.grad, torch.full_like(first, 3))
+        assert not second.requires_grad
+
+
+@pytest.mark.parametrize("width", [2, 3, 64])
+def test_an_augmentation_in_place_is_tracked(width):
+    for first, second in pairs(width):
+        scale = torch.ones(1, requires_grad=True)
+        expected = first.sum()
+        first.mul_(scale)
+        second.zero_()
+        first.sum().backward()
+        assert torch.allclose(scale.grad, expected)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_mode_at_one_batch_does_not_stick_to_the_next(mode):
+    batches = iter(bl.DataLoader(bl.TensorDataset(torch.ones(100, 4)), 8))
+    with mode():
+        next(batches)
+    (batch,) = next(batches)
+    assert not batch.is_inference()
+    weight = torch.ones(4, requires_grad=True)
+    (batch * weight).sum().backward()
+    assert weight.grad is not None
+
+
+def test_default_devices_and_types_of_torch_do_not_matter():
+    X = torch.arange(100.0)
+    with torch.device("meta"):
+        batches = list(bl.DataLoader(bl.TensorDataset(X), 8))
+    assert {batch.device.type for (batch,) in batches} == {"cpu"}
+    assert torch.equal(torch.cat([batch for (batch,) in batches]), X)
+
+
+# Epochs
+
+
+def test_each_iteration_is_the_next_epoch():
+    assert epoch_numbers(Run(30, 4).loader(), 5) == [0, 1, 2, 3, 4]
+
+
+def test_set_epoch_is_where_the_next_iteration_begins():
+    loader = Run(30, 4).loader()
+    loader.set_epoch(7)
+    assert loader.plan() == loader.plan(7)
+    assert epoch_numbers(loader, 2) == [7, 8]
+    loader.set_epoch(3)
+    loader.set_epoch(2)
+    assert epoch_numbers(loader, 2) == [2, 3]
+    loader.set_epoch(3)
+    assert epoch_numbers(loader, 1) == [3]
+    for epoch in range(4):
+        loader.set_epoch(epoch)
+        assert epoch_numbers(loader, 1) == [epoch]
+
+
+def test_set_epoch_keeps_the_place_of_a_state_in_that_very_epoch():
+    run = Run(30, 4)
+    loader = run.loader()
+    loader.set_epoch(5)
+    batches = iter(loader)
+    next(batches), next(batches)
+    state = loader.state_dict()
+    resumed = run.loader()
+    resumed.load_state_dict(state)
+    resumed.set_epoch(5)
+    assert listed(resumed) == run.seen(5)[2:]
+    resumed.load_state_dict(state)
+    resumed.set_epoch(6)
+    assert listed(resumed) == run.seen(6)
+    resumed.load_state_dict(state)
+    next(iter(resumed))
+    resumed.set_epoch(5)
+    assert listed(resumed) == run.seen(5)
+
+
+def test_the_last_epoch_there_is():
+    loader = Run(10, 3).loader()
+    loader.set_epoch(2**64 - 1)
+    assert listed(loader) == Run(10, 3).seen(2**64 - 1)
+    assert listed(loader) == Run(10, 3).seen(0)
+
+
+def test_plan_is_of_the_next_iteration():
+    loader = Run(30, 4).loader(world=2, rank=1)
+    for epoch in range(3):
+        assert loader.plan() == loader.plan(epoch) == Run(30, 4).plan(epoch, 2, 1)
+        planned = [batch.tolist() for batch in loader.plan()]
+        assert listed(loader) == planned
+
+
+def test_two_live_iterators_are_two_epochs():
+    run = Run(50, 4)
+    loader = run.loader()
+    first, second = iter(loader), iter(loader)
+    assert first is not second
+    pairs = [(listed([a])[0], listed([b])[0]) for a, b in zip(first, second, strict=True)]
+    assert pairs == list(zip(run.seen(0), run.seen(1), strict=True))
+    assert loader.state_dict()["epoch"] == 2
+
+
+def test_the_state_follows_the_latest_iteration():
+    loader = Run(50, 4).loader()
+    first = iter(loader)
+    second = iter(loader)
+    next(second)
+    list(first)
+    state = loader.state_dict()
+    assert (state["epoch"], state["batches"]) == (1, 1)
+
+
+def test_an_iterator_is_its_own_iterator_and_stays_exhausted():
+    batches = iter(Run(10, 3).loader())
+    assert iter(batches) is batches
+    assert len(list(batches)) == 4
+    assert [next(batches, "end") for _ in range(3)] == ["end"] * 3
+
+
+def test_loading_does_not_disturb_a_live_iterator():
+    run = Run(30, 4)
+    loader = run.loader()
+    state = loader.state_dict()
+    batches = iter(loader)
+    taken = listed(itertools.islice(batches, 3))
+    loader.load_state_dict(state)
+    assert taken + listed(batches) == run.seen(0)
+    assert loader.state_dict() == state
+    assert listed(loader) == run.seen(0)
+
+
+def test_a_state_is_a_copy_of_plain_values():
+    loader = Run(30, 4).loader()
+    batches = iter(loader)
+    next(batches)
+    state = loader.state_dict()
+    kept = copy.deepcopy(state)
+    next(batches)
+    assert state == kept
+    assert {type(value) for value in state.values()} <= {int, str, list}
+    state["worlds"].append([9, 9])
+    assert loader.state_dict()["worlds"] == [[1, 2]]
+    assert pickle.loads(pickle.dumps(kept)) == kept
+
+
+# Ends
+
+
+def test_an_abandoned_iterator_ends_its_threads():
+    X = numpy.zeros((20_000, 1000))
+    loader = bl.DataLoader(bl.TensorDataset(X), 8, num_threads=3)
+    for taken in (0, 1, 100):
+        batches = iter(loader)
+        for _ in range(taken):
+            next(batches)
+        assert_workers(1, 3)
+        del batches
+        assert_workers(0, 0)
+
+
+def test_an_exhausted_iterator_has_no_threads():
+    batches = iter(bl.DataLoader(bl.TensorDataset(numpy.zeros((2000, 1000))), 8, num_threads=3))
+    for _ in batches:
+        pass
+    assert_workers(0, 0)
+
+
+def test_an_exception_in_the_consumer_passes_and_nothing_is_left():
+    X = numpy.zeros((20_000, 1000))
+    loader = bl.DataLoader(bl.TensorDataset(X), 8, num_threads=3)
+
+    def consume():
+        for number, _ in enumerate(loader):
+            if number == 5:
+                raise KeyError("mine")
+
+    for _ in range(3):
+        with pytest.raises(KeyError, match="mine"):
+            consume()
+        gc.collect()
+        assert_workers(0, 0)
+    state = loader.state_dict()
+    assert (state["epoch"], state["batches"]) == (2, 6)
+
+
+def test_an_iterator_that_a_cycle_holds_is_collected():
+    dataset = bl.TensorDataset(numpy.zeros((20_000, 1000)))
+    dataset.batches = iter(bl.DataLoader(dataset, 8, num_threads=3))
+    next(dataset.batches)
+    alive = weakref.ref(dataset)
+    del dataset
+    gc.collect()
+    try:
+        assert alive() is None
+        assert_workers(0, 0)
+    finally:
+        if alive() is not None:
+            alive().batches = None
+
+
+def test_arrays_are_let_go_with_loader_and_iterators():
+    class Owner(numpy.ndarray):
+        pass
+
+    X = numpy.zeros((1000, 100)).view(Owner)
+    alive = weakref.ref(X)
+    loader = bl.DataLoader(bl.TensorDataset(X), 8)
+    batches = iter(loader)
+    next(batches)
+    del X, loader
+    gc.collect()
+    assert alive() is not None
+    del batches
+    gc.collect()
+    assert alive() is None
+
+
+def test_an_iterator_outlives_its_loader():
+    run = Run(100, 7)
+    batches = iter(run.loader())
+    gc.collect()
+    assert listed(batches) == run.seen(0)
+
+
+def test_two_threads_at_one_iterator_get_batches_or_a_clear_error():
+    # One value for all, gathered one by one: each block takes its time.
+    X = numpy.broadcast_to(numpy.zeros((1, 1), numpy.uint8), (1600, 100_000))
+    batches = iter(bl.DataLoader(bl.TensorDataset(X), 100, num_threads=1))
+    failures, count = [], []
+
+    def consume():
+        try:
+            count.extend(1 for _ in batches)
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=consume) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(isinstance(failure, bl.Error) for failure in failures), failures
+    assert len(count) == 16
+
+
+def test_loaders_do_not_pickle_and_say_why():
+    loader = Run(10, 3).loader()
+    for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match=r"does not pickle.*state_dict"):
+            attempt(loader)
+    with pytest.raises(TypeError, match="pickle"):
+        pickle.dumps(iter(loader))
+
+
+def test_what_a_loader_is_made_of_pickles():
+    run = Run(30, 4)
+    loader = run.loader()
+    batches = iter(loader)
+    next(batches)
+    dataset, state = pickle.loads(pickle.dumps((loader.dataset, loader.state_dict())))
+    again = bl.DataLoader(dataset, **run.options())
+    again.load_state_dict(state)
+    assert listed(again) == run.seen(0)[1:]
+
+
+# Ranks
+
+
+def test_ranks_of_one_step_hold_what_the_step_says():
+    run = Run(100, 7)
+    loaders = run.loaders(3)
+    for number, step in enumerate(zip(*loaders, strict=True)):
+        planned = loaders[0].plan(0).step(number)
+        assert listed(step) == [batch.tolist() for batch in planned.batches]
+        assert planned.samples == planned.tokens == sum(map(len, listed(step)))
+
+
+# Interruptions
+
+
+def test_an_exception_while_batches_are_cut_loses_none():
+    loader = Run(5000, 4, seed=2).loader()
+    cut, calls = loader._way.split, []
+
+    def interrupted(tensors):
+        calls.append(len(tensors))
+        if len(calls) % 2:
+            raise KeyboardInterrupt
+        return cut(tensors)
+
+    loader._way.split = interrupted
+    batches, received = iter(loader), []
+    while True:
+        try:
+            received.append(next(batches)[0].tolist())
+        except KeyboardInterrupt:
+            assert loader.state_dict()["batches"] == len(received)
+        except StopIteration:
+            break
+    assert received == Run(5000, 4, seed=2).seen(0)
+    assert len(calls) > 8
+
+
+def test_length_is_that_of_the_iteration_under_way():
+    run = Run(100, 8)
+    loader = run.loader()
+    loader.load_state_dict(run.plan(2)._native.state(4))
+    assert len(loader) == 9
+    assert [len(loader) for _ in loader] == [9] * 9
+    assert len(loader) == 13
+    for _ in loader:
+        break
+    assert len(loader) == 13
+
+
+def test_what_a_loader_was_made_of_cannot_be_changed():
+    loader = Run(10, 3).loader()
+    for name in ("rank", "world", "dataset", "batching"):
+        with pytest.raises(AttributeError):
+            setattr(loader, name, 5)
+
+
+def test_an_iterator_says_why_it_does_not_pickle():
+    with pytest.raises(TypeError, match="state_dict"):
+        pickle.dumps(iter(Run(10, 3).loader()))

@@ -1,0 +1,194 @@
+"""What a run delivers, by definition: slow, obvious, and taken from the engine only in the order itself.
+
+And what becomes of it where it is left and resumed. ``seen`` makes values out of batches, which can be compared.
+"""
+
+import itertools
+import json
+from dataclasses import dataclass, replace
+
+import batchloom as bl
+import numpy
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from oracles import batching
+
+
+@dataclass(frozen=True)
+class Run:
+    """The arguments of a run, small enough to list all that it delivers."""
+
+    samples: int
+    batch_size: int
+    shuffle: bool | str = True
+    drop_last: bool = False
+    seed: int = 0
+    uneven: str = "pad"
+
+    def options(self):
+        return {
+            "batch_size": self.batch_size,
+            "shuffle": self.shuffle,
+            "drop_last": self.drop_last,
+            "seed": self.seed,
+            "uneven": self.uneven,
+        }
+
+    def order(self, epoch):
+        """All samples as one batch of one rank."""
+        return batching.order(self.samples, self.shuffle is True, self.seed, epoch)
+
+    def batches(self, epoch):
+        """The order in pieces of ``batch_size``."""
+        pieces = batching.pieces(self.order(epoch), self.batch_size)
+        pieces = [piece for piece in pieces if not self.drop_last or len(piece) == self.batch_size]
+        if self.shuffle != "runs" or not pieces:
+            return pieces
+        # Which run comes when is taken from the engine: a run of one sample stands for a batch.
+        order = bl.Plan(len(pieces), 1, shuffle="runs", seed=self.seed, epoch=epoch)
+        return [pieces[place] for (place,) in map(numpy.ndarray.tolist, order)]
+
+    def steps(self, epoch, world):
+        """The batches of each step."""
+        return dealt(self.batches(epoch), world, self.drop_last, self.uneven)
+
+    def seen(self, epoch, world=1, rank=0):
+        """The batches of one rank."""
+        return [step[rank] for step in self.steps(epoch, world) if rank < len(step)]
+
+    def plan(self, epoch=0, world=1, rank=0):
+        return bl.Plan(self.samples, **self.options(), epoch=epoch, world=world, rank=rank)
+
+    def loader(self, world=1, rank=0, **more):
+        """A loader over the sample numbers, so that a batch says which samples it holds."""
+        dataset = bl.TensorDataset(numpy.arange(self.samples))
+        return bl.DataLoader(dataset, **self.options(), world=world, rank=rank, **more)
+
+    def loaders(self, world):
+        return [self.loader(world, rank) for rank in range(world)]
+
+    def with_seed(self, seed):
+        return replace(self, seed=seed)
+
+
+def dealt(batches, world, drop_last, uneven):
+    """The batches, ``world`` at a time, and what becomes of those that do not fill the last step."""
+    steps = batching.pieces(batches, world)
+    if steps and len(steps[-1]) < world:
+        if drop_last:
+            steps.pop()
+        elif uneven == "pad":
+            steps[-1] += itertools.islice(itertools.cycle(batches), world - len(steps[-1]))
+    return steps
+
+
+def listed(batches):
+    """The samples of each batch that a loader over the sample numbers yields."""
+    return [batch[0].tolist() for batch in batches]
+
+
+def saved(state):
+    """A state after a trip through text, as a checkpoint makes it."""
+    return json.loads(json.dumps(state))
+
+
+def part(fraction, count):
+    """A number from 0 to ``count``, both included."""
+    return min(int(fraction * (count + 1)), count)
+
+
+def resume(loader, state):
+    """Load a state that was a checkpoint; the loader then saves the same one."""
+    loader.load_state_dict(saved(state))
+    assert loader.state_dict() == state
+    return loader
+
+
+def until(loader, epochs, seen):
+    """The batches of a loader to the end of its last epoch."""
+    received = []
+    while (epoch := loader.plan().epoch) < epochs:
+        length = len(loader)
+        batches = seen(loader)
+        assert len(batches) == length
+        state = loader.state_dict()
+        assert (state["epoch"], state["batches"]) == (epoch + 1, 0)
+        received += batches
+    return received
+
+
+def assert_resumes(loader, other, expected, seen):
+    """A run has these batches, a list for each epoch, and from any state of it ``other()`` delivers what is left."""
+    whole, taken = batching.flat(expected), 0
+
+    def check():
+        resumed = resume(other(), loader.state_dict())
+        assert until(resumed, len(expected), seen) == whole[taken:]
+
+    check()
+    for _ in expected:
+        batches = iter(loader)
+        check()
+        for batch in batches:
+            assert seen([batch]) == whole[taken : taken + 1]
+            taken += 1
+            check()
+        check()
+    assert taken == len(whole)
+
+
+def advance(loaders, stop, seen, state=None):
+    """Load a state on these ranks, and take some steps; return their batches, step by step, and the state of all ranks.
+
+    ``stop`` is a number of steps, ``None`` for the rest of the epoch, or, a float, the fraction of those that all have.
+    """
+    if state is not None:
+        loaders = [resume(loader, state) for loader in loaders]
+    # With "short" the last step has no state of its own: only steps that all ranks have.
+    stop = part(stop, min(map(len, loaders))) if isinstance(stop, float) else stop
+    steps = zip(*loaders, strict=True)
+    taken = [batch for step in itertools.islice(steps, stop) for batch in seen(step)]
+    states = [loader.state_dict() for loader in loaders]
+    assert all(state == states[0] for state in states)
+    return taken, states[0]
+
+
+def finish(loaders, seen, state):
+    """Load a state on these ranks; return the rest of the epoch, in the order of steps and ranks."""
+    received = []
+    for rank, loader in enumerate(loaders):
+        length = len(resume(loader, state))
+        batches = seen(loader)
+        assert len(batches) == length
+        received += [(step, rank, batch) for step, batch in enumerate(batches)]
+    return [batch for _, _, batch in sorted(received, key=lambda place: place[:2])]
+
+
+def chained(state, worlds, last, seen):
+    """An epoch from a state on, by one world after the other: its ranks, and where it stops; the last one finishes."""
+    taken = []
+    for loaders, stop in worlds:
+        more, state = advance(loaders, stop, seen, state)
+        taken += more
+        assert state["batches"] == len(taken)
+    return taken + finish(last, seen, state)
+
+
+def runs(most=200, batch_size=30, **fixed):
+    choices = {
+        "samples": st.integers(1, most),
+        "batch_size": st.integers(1, batch_size),
+        "shuffle": st.sampled_from([False, True, "runs"]),
+        "drop_last": st.booleans(),
+        "seed": st.integers(0, 2**64 - 1),
+        "uneven": st.sampled_from(["pad", "short"]),
+    }
+    given = {name: st.just(value) for name, value in fixed.items()}
+    return st.builds(Run, **(choices | given))
+
+
+worlds = st.integers(1, 9)
+fractions = st.floats(0, 1)
+# For laws whose one example takes many iterations.
+few = settings(max_examples=max(settings.default.max_examples // 3, 5))

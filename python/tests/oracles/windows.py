@@ -1,0 +1,179 @@
+"""Windows of time series, by definition: every start that fits, and a slice of the steps from there."""
+
+import contextlib
+import itertools
+from dataclasses import dataclass, replace
+
+import batchloom as bl
+import numpy
+import pytest
+import torch
+from hypothesis import assume
+from hypothesis import strategies as st
+
+from oracles.runs import Run, runs
+
+FEATURES = 3
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Series of some lengths, and the windows over them."""
+
+    lengths: tuple[int, ...]
+    input_len: int
+    horizon: int = 0
+    label_len: int = 0
+    gap: int = 0
+    stride: int = 1
+    anchor: str = "start"
+    short: str = "pad"
+    weights: str = "windows"
+
+    def options(self):
+        return {name: value for name, value in self.__dict__.items() if name != "lengths"}
+
+    @property
+    def context(self):
+        return self.input_len + self.gap
+
+    @property
+    def span(self):
+        return self.context + self.horizon
+
+    def starts(self, begin, end):
+        """Each step that a window in steps ``begin`` to ``end`` of a series starts with, and its zeros in front."""
+        fits = [start for start in range(begin, end) if start + self.span <= end]
+        if not fits and self.short == "pad" and end > begin:
+            return [(begin, self.span - (end - begin))]
+        first = fits[:1] if self.anchor == "start" else fits[-1:]
+        return [(start, 0) for start in fits if (start - first[0]) % self.stride == 0]
+
+    def windows(self, within=None):
+        """The series, start and zeros of every sample of an epoch."""
+        within = within or [(0, length) for length in self.lengths]
+        found = [[(k, *place) for place in self.starts(*steps)] for k, steps in enumerate(within)]
+        most = max(map(len, found))
+        if self.weights == "series":
+            found = [list(itertools.islice(itertools.cycle(places), most if places else 0)) for places in found]
+        return list(itertools.chain(*found))
+
+    def arrays(self):
+        """Each series: a value tells the series, the step and the column; none is zero."""
+        return [self._codes(k, length)[:, None] * 10 + numpy.arange(FEATURES) for k, length in enumerate(self.lengths)]
+
+    def _codes(self, series, steps):
+        return (series + 1) * 1000 + numpy.arange(steps) + 1
+
+    def offsets(self):
+        return numpy.cumsum([0, *self.lengths])
+
+    def dataset(self, kind=numpy.asarray, **more):
+        series = (kind(numpy.concatenate(self.arrays())), self.offsets())
+        return bl.WindowDataset(series, **self.options(), **more)
+
+    def window(self, place):
+        """What one sample holds: x, y and mask."""
+        series, start, missing = place
+        values = self.arrays()[series][start:]
+        padded = numpy.concatenate([numpy.zeros((missing, FEATURES), values.dtype), values])
+        x = padded[: self.input_len]
+        y = padded[self.context - self.label_len : self.span]
+        mask = numpy.arange(self.input_len) >= missing
+        return (x, y, mask) if self.horizon else (x, mask)
+
+    def stack(self, samples, windows=None):
+        """What a batch holds, its mask last."""
+        windows = windows or self.windows()
+        return [numpy.stack(part) for part in zip(*(self.window(windows[k]) for k in samples), strict=True)]
+
+    def is_view(self, samples):
+        """Whether these samples are neighbours in one series, without zeros."""
+        places = [self.windows()[k] for k in samples]
+        steps = [b[1] - a[1] for a, b in itertools.pairwise(places)]
+        return len({place[0] for place in places}) == 1 and not places[0][2] and set(steps) <= {self.stride}
+
+
+@st.composite
+def shapes(draw, most=30, series=4, **fixed):
+    horizon, gap, input_len = draw(st.integers(0, 4)), draw(st.integers(0, 3)), draw(st.integers(1, 6))
+    choices = {
+        "lengths": draw(st.lists(st.integers(0, most), min_size=1, max_size=series).map(tuple)),
+        "input_len": input_len,
+        "horizon": horizon,
+        "label_len": draw(st.integers(0, input_len + gap)) if horizon else 0,
+        "gap": gap if horizon else 0,
+        "stride": draw(st.integers(1, 4)),
+        "anchor": draw(st.sampled_from(["start", "end"])),
+        "short": draw(st.sampled_from(["pad", "skip"])),
+        "weights": draw(st.sampled_from(["windows", "series"])),
+    }
+    shape = Shape(**(choices | fixed))
+    assume(shape.windows())
+    return shape
+
+
+MODES = ("views", "copy", "rows", "shards", "torch", "torch rows", "device", "device rows", "device copy", "jax")
+
+
+def modes(*without):
+    return st.sampled_from([mode for mode in MODES if mode not in without])
+
+
+@contextlib.contextmanager
+def pretended():
+    """A device that loaders take for another one than the CPU, and that yet holds values."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("batchloom.torch.accelerator", lambda device: torch.device("cpu"))
+        yield "meta"
+
+
+def loader_of(dataset, mode, batch_size=64, **options):
+    """A loader that hands over batches in one of the ways that there are."""
+    given = {
+        "views": {},
+        "copy": {"copy": True},
+        "rows": {"resident": False},
+        "shards": {"memory_limit": 2 * dataset.stats(batch_size).viewed_bytes},
+        "torch": {"output": "torch"},
+        "torch rows": {"output": "torch", "resident": False},
+        "device": {"device": "meta"},
+        "device rows": {"device": "meta", "resident": False},
+        "device copy": {"device": "meta", "copy": True},
+        "jax": {"output": "jax"},
+    }
+    with pretended():
+        return bl.DataLoader(dataset, batch_size, **given[mode], **options)
+
+
+def equal(batch, expected):
+    """Whether arrays of whatever framework are these, element by element."""
+    found = [numpy.asarray(part) for part in (batch.values() if isinstance(batch, dict) else batch)]
+    return len(found) == len(expected) and all(map(numpy.array_equal, found, expected))
+
+
+@dataclass(frozen=True)
+class Slid(Run):
+    """A run over the windows of two series; the first value of a window is the number of its sample."""
+
+    mode: str = "views"
+
+    def loader(self, world=1, rank=0, **more):
+        first = self.samples // 2
+        series = [numpy.arange(first + 3), numpy.arange(first, self.samples + 3)]
+        dataset = bl.WindowDataset(series, 3, 1, short="skip")
+        return loader_of(dataset, self.mode, **self.options(), world=world, rank=rank, **more)
+
+    def over(self, mode):
+        return replace(self, mode=mode)
+
+
+def seen(batches):
+    """The samples of each batch of a loader of :class:`Slid`."""
+    return [numpy.asarray(batch[0])[:, 0].tolist() for batch in batches]
+
+
+def slid(most=40, batch_size=12, **fixed):
+    return st.builds(
+        lambda run, mode: Slid(**run.__dict__, mode=mode), runs(most=most, batch_size=batch_size, **fixed), modes()
+    ).filter(lambda run: run.samples > 1)
