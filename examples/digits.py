@@ -73,7 +73,7 @@ def train(name: str, loader: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> tup
     model = network()
     descent = optimiser(model)
     seconds = 0.0
-    bar = tqdm(range(EPOCHS), desc=f"{name:18}", unit="epoch", leave=True)
+    bar = tqdm(range(EPOCHS), desc=f"{name:18}", unit="epoch", disable=None)
     for _ in bar:
         begun = time.perf_counter()
         for xb, yb in loader:

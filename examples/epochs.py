@@ -54,7 +54,7 @@ def measure(rows: int, columns: int, bar: tqdm) -> dict[str, float]:
 def main() -> None:
     """Measure all and print the table."""
     print(f"\nepoch times, batches of {BATCH}, shuffled, empty loop body (median of {ROUNDS})\n")
-    with tqdm(total=ROUNDS * 3 * len(WORKLOADS), desc="measuring", leave=False) as bar:
+    with tqdm(total=ROUNDS * 3 * len(WORKLOADS), desc="measuring", leave=False, disable=None) as bar:
         results = {name: measure(*shape, bar) for name, shape in WORKLOADS.items()}
     for name, (rows, _) in WORKLOADS.items():
         print(f"{name}, {rows} of them")

@@ -122,7 +122,7 @@ def cross_validate(data: Judged) -> tuple[Tensor, Tensor]:
     torch.set_num_threads(1)
     before, after = [], []
     rule = bl.TokenBudget(DOCUMENTS, pool=64)
-    with tqdm(total=FOLDS * EPOCHS, desc="training", unit="epoch", leave=False) as bar:
+    with tqdm(total=FOLDS * EPOCHS, desc="training", unit="epoch", leave=False, disable=None) as bar:
         for fold in range(FOLDS):
             torch.manual_seed(fold)
             held_back = data.query % FOLDS == fold

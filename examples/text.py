@@ -90,7 +90,7 @@ def train(name: str, loader: bl.DataLoader) -> Model:
     model = Model()
     descent = torch.optim.AdamW(model.parameters(), lr=3e-3)
     plan, seen, start = loader.plan(), 0, time.perf_counter()
-    progress = tqdm(loader, desc=name, leave=False)
+    progress = tqdm(loader, desc=name, leave=False, disable=None)
     for step, batch in enumerate(progress):
         tokens = plan.step(step).tokens  # over all ranks, known without communication
         loss = total_loss(model, batch) / tokens
@@ -111,7 +111,7 @@ def train(name: str, loader: bl.DataLoader) -> Model:
 def loss_per_byte(model: Model, loader: bl.DataLoader) -> float:
     """Return the mean loss over every byte of the text that has a next one."""
     model = model.double()
-    losses = [(total_loss(model, batch), (batch["labels"] != -100).sum()) for batch in tqdm(loader, leave=False)]
+    losses = [(total_loss(model, batch), (batch["labels"] != -100).sum()) for batch in tqdm(loader, leave=False, disable=None)]
     return float(sum(loss for loss, _ in losses) / sum(count for _, count in losses))
 
 

@@ -112,7 +112,7 @@ class Run:
     def train(self, name: str, steps: int | None, quiet: bool = False) -> None:
         """Train for some steps, or to the end of the epoch."""
         pairs = islice(zip(self.loader, self.places, strict=True), steps)
-        bar = tqdm(pairs, desc=name, total=steps or len(self.loader), leave=False, disable=quiet)
+        bar = tqdm(pairs, desc=name, total=steps or len(self.loader), leave=False, disable=True if quiet else None)
         for (x, y), (numbers, _) in bar:
             loss = self.model(x, y)
             self.descent.zero_grad()

@@ -116,7 +116,7 @@ def train(name: str, loader: Batches, val: Batches) -> tuple[nn.Module, float]:
     model, seconds = DLinear(), []
     descent = torch.optim.Adam(model.parameters(), LEARNING_RATE)
     halving = torch.optim.lr_scheduler.ExponentialLR(descent, 0.5)
-    bar = tqdm(range(EPOCHS), desc=name, unit="epoch", leave=False)
+    bar = tqdm(range(EPOCHS), desc=name, unit="epoch", leave=False, disable=None)
     for _ in bar:
         begun = time.perf_counter()
         for x, y in loader:
