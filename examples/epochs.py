@@ -1,6 +1,6 @@
 """Epoch times side by side: torch's DataLoader, batch-iter, batchloom; rows of 4 KB and of 64 bytes.
 
-A look in half a minute. The measurement, with more peers and with the machine's copy beside them, is bench/uniform.py.
+A look in half a minute. The measurement, with more peers and with the machine's copy beside them, is bench/rows.
 
     python examples/epochs.py
 """

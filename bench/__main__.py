@@ -1,0 +1,24 @@
+"""Run one chapter: ``python -m bench rows --scale 0.02``; ``--help`` after the chapter lists its options."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+CHAPTERS = ("rows", "order", "batching", "collate", "sequences", "windows", "groups", "tokens", "device")
+
+
+def main() -> None:
+    """Hand the rest of the command line to the chapter that comes first on it."""
+    if len(sys.argv) < 2 or sys.argv[1] not in CHAPTERS:
+        found = f"found {sys.argv[1]!r}" if len(sys.argv) > 1 else "found none"
+        raise SystemExit(
+            f"usage: python -m bench CHAPTER [OPTION ...]; {found}, expected one of: {', '.join(CHAPTERS)}"
+        )
+    chapter = sys.argv[1]
+    sys.argv[:2] = [f"python -m bench {chapter}"]
+    import_module(f"bench.{chapter}.bench").main()
+
+
+if __name__ == "__main__":
+    main()

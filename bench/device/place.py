@@ -1,0 +1,211 @@
+"""Where batches are measured: a device, its clock, what is copied to compare with, and how large things are.
+
+What it promises:
+
+- The device has done all it was told before the clock starts and before it stops; nothing waits in between.
+- Bandwidth is bytes copied a second, each byte once: a copy on the device reads and writes as many.
+- The CPU stands in where there is no GPU, so that every line has run. Sizes are smaller there by default, and
+  ``Place.note`` says wherever figures go that they are none of a GPU. No number to reach is held against them.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from bench.harness.claims import Claim
+from bench.harness.measure import COPY, Candidate, Timing, exhaust
+from bench.harness.report import fastest_first, print_disturbed, table
+
+PINNED = "pinned memory to the device"
+# What is copied at once, at most: float32 of 1 GiB.
+CHUNK = 2**28
+
+
+class Found(NamedTuple):
+    """What a part found: what the JSON says, and what is claimed."""
+
+    body: dict[str, Any]
+    claims: list[Claim]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A device, and what the command line asks for.
+
+    Attributes:
+        device: Where batches are to be: CUDA's, or the CPU.
+        rounds: How many rounds.
+        scale: Fraction of the published sizes; on the CPU, of what stands for them there.
+    """
+
+    device: torch.device
+    rounds: int
+    scale: float
+
+    @classmethod
+    def named(cls, name: str, rounds: int, scale: float) -> Place:
+        """Take the device of this name."""
+        device = torch.device(name)
+        if device.type not in ("cuda", "cpu"):
+            raise SystemExit(f"the device is {name}; expected cuda, or cpu to see that everything runs")
+        if device.type == "cuda":
+            if not torch.cuda.is_available():
+                raise SystemExit(f"the device is {name}, and this torch finds none; expected cpu, or none given")
+            device = torch.empty(0, device=device).device  # with its number
+            torch.cuda.set_device(device)
+        return cls(device, rounds, scale)
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether figures are to be believed."""
+        return self.device.type == "cuda"
+
+    @property
+    def name(self) -> str:
+        """What the device is called."""
+        return torch.cuda.get_device_name(self.device) if self.is_gpu else "cpu"
+
+    @property
+    def slug(self) -> str:
+        """The same, for the name of a file."""
+        return re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-")
+
+    @property
+    def note(self) -> str:
+        """What is to be known before any figure."""
+        if self.is_gpu:
+            return f"measured on {self.name}"
+        return "NO GPU FIGURES: the CPU stood in for the device, with smaller data; this shows that everything runs"
+
+    def facts(self) -> dict[str, Any]:
+        """What the JSON says of it."""
+        known = {"type": self.device.type, "name": self.name, "is_gpu": self.is_gpu, "note": self.note}
+        if not self.is_gpu:
+            return known
+        properties = torch.cuda.get_device_properties(self.device)
+        return {
+            **known,
+            "memory_bytes": properties.total_memory,
+            "multiprocessors": properties.multi_processor_count,
+            "capability": f"{properties.major}.{properties.minor}",
+            "driver": driver(),
+            "cuda": torch.version.cuda,
+            "fp32_precision": torch.get_float32_matmul_precision(),
+        }
+
+    def scaled(self, count: int, on_cpu: float, least: int = 1) -> int:
+        """Return how many to take of a published number, which the CPU takes a fraction of."""
+        return max(round(count * self.scale * (1 if self.is_gpu else on_cpu)), least)
+
+    def wait(self) -> None:
+        """Return when the device has done all it was told."""
+        if self.is_gpu:
+            torch.cuda.synchronize(self.device)
+
+    def seconds(self, work: Callable[[], object]) -> float:
+        """Return how long the work takes, on the device too."""
+        self.wait()
+        start = time.perf_counter()
+        work()
+        self.wait()
+        return time.perf_counter() - start
+
+    def clear(self) -> None:
+        """Give memory back that nobody uses."""
+        gc.collect()
+        if self.is_gpu:
+            torch.cuda.empty_cache()
+
+    def epochs(self, name: str, epochs: Callable[[], Iterable[Any]], slow: bool = False, **facts: Any) -> Candidate:
+        """Make a candidate of epochs, loop body ``pass``."""
+        return Candidate(name, lambda: self.seconds(lambda: exhaust(epochs())), facts, slow)
+
+    def copying(self, size: int) -> Candidate:
+        """Copy so many bytes on the device, into memory that was written before."""
+        return self._copying(COPY, size, torch.rand(min(size // 4, CHUNK), device=self.device))
+
+    def sending(self, size: int) -> Candidate:
+        """Copy so many bytes to the device from pinned memory, asynchronously, on a stream of their own."""
+        pinned = torch.empty(min(size // 4, CHUNK), pin_memory=self.is_gpu).uniform_()
+        candidate = self._copying(PINNED, size, pinned)
+        if not self.is_gpu:
+            return candidate
+        stream = torch.cuda.Stream(self.device)
+
+        def run() -> float | None:
+            with torch.cuda.stream(stream):
+                return candidate.run()
+
+        return Candidate(candidate.name, run, candidate.facts)
+
+    def _copying(self, name: str, size: int, source: Tensor) -> Candidate:
+        """Copy an array to another one on the device, as often as makes so many bytes, and the rest."""
+        target = torch.ones_like(source, device=self.device)
+        whole, rest = divmod(size // 4, len(source))
+
+        def copy() -> None:
+            for _ in range(whole):
+                target.copy_(source, non_blocking=True)
+            target[:rest].copy_(source[:rest], non_blocking=True)
+
+        return Candidate(name, lambda: self.seconds(copy), {"bytes": size})
+
+
+def driver() -> str | None:
+    """Return the version of NVIDIA's driver."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return None
+    asked = [program, "--query-gpu=driver_version", "--format=csv,noheader"]
+    done = subprocess.run(asked, capture_output=True, text=True)
+    return done.stdout.partition("\n")[0].strip() or None
+
+
+def spread(timing: Timing) -> float:
+    """Return how far the rounds are apart, over their median."""
+    return (max(timing.rounds) - min(timing.rounds)) / timing.median
+
+
+def report(
+    title: str, timings: dict[str, Timing], size: int, batches: int, against: Mapping[str, str]
+) -> dict[str, Any]:
+    """Print what epochs took, and return it for the JSON.
+
+    Args:
+        title: What was done.
+        timings: Of whom.
+        size: The bytes of an epoch's batches.
+        batches: How many they are.
+        against: Candidates to compare with, by what the table and the JSON call them.
+    """
+    others = {short: timings[name] for short, name in against.items() if name in timings}
+    rows = [
+        (
+            timing.name,
+            f"{timing.median:.4f}",
+            f"{timing.minimum:.4f}",
+            f"{spread(timing):.1%}",
+            f"{size / timing.median / 1e9:.2f}",
+            "-" if timing.name in (COPY, PINNED) else f"{batches / timing.median:.0f}",
+            *(f"{timing.ratio(other):.2f}" for other in others.values()),
+        )
+        for timing in fastest_first(timings)
+    ]
+    heads = ("candidate", "median s", "min s", "spread", "GB/s", "batches/s", *(f"x {short}" for short in others))
+    table(title, heads, rows)
+    print_disturbed(title, timings)
+    candidates = [
+        {**timing.record(others), "spread": spread(timing), "bytes_per_second": size / timing.median}
+        for timing in timings.values()
+    ]
+    return {"bytes": size, "batches": batches, "candidates": candidates}

@@ -1,0 +1,111 @@
+"""Documents of any length on a device: the published experiment, with batchloom's batches made there.
+
+What it promises is what sequences.py promises, whose model, documents, calibration and check these are: each strategy
+decides every document as the first one does, and the whole of an inference run is timed. Added is where batchloom's
+batches are made: *resident* moves the documents to the device, pads and packs there; *streamed* forms batches in pinned
+memory and copies them. Sizes that have to be chosen are chosen once, for both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import batchloom
+import torch
+
+from bench.device.place import Found, Place, spread
+from bench.harness.claims import Claim
+from bench.harness.measure import Timing, interleave
+from bench.harness.report import print_disturbed
+from bench.sequences import bench as sequences
+from bench.sequences.bench import DOCUMENTS, FASTER_THAN_FIRST, MEAN_LENGTH, SEED, SHARE_OF_BOUND, VOCABULARY
+from bench.sequences.model import Model, random_documents
+from bench.sequences.peers import (
+    BATCH,
+    BOUND,
+    BOUND_DEFINITION,
+    LOOM,
+    PAD_ALL,
+    Experiment,
+    Strategy,
+    bound,
+    loom,
+    published,
+)
+
+# For the CPU: fewer documents, beside the smaller model that sequences.py has for it.
+CPU_DOCUMENTS = 1 / 4
+RESIDENT, STREAMED = "resident", "streamed"
+
+
+def measure_sequences(place: Place) -> Found:
+    """Measure all strategies; return what the JSON says."""
+    experiment = drawn(place)
+    cost, calibration = sequences.calibrate(experiment)
+    limit, strategies = bound(experiment), [*published(experiment), *made_there(place, experiment, cost)]
+    checked = sequences.check(strategies, experiment.model)
+    candidates = [sequences.candidate(each, experiment.tokens, checked[each.name]) for each in strategies]
+    candidates.append(sequences.candidate(limit, limit.facts["documents"] * limit.facts["length"], {}))
+    timings = interleave("sequences", candidates, place.rounds)
+    facts = {"calibration": calibration, "bound": BOUND_DEFINITION}
+    return Found({**facts, **report(experiment, timings)}, claims_of(timings))
+
+
+def drawn(place: Place) -> Experiment:
+    """Draw the documents and the model: the published ones, on a GPU."""
+    sizes = sequences.defaults(place.device.type)
+    dtype = getattr(torch, sizes["dtype"])
+    model = Model(sizes["hidden"], sizes["depth"], VOCABULARY, place.device, dtype, SEED)
+    documents = random_documents(place.scaled(DOCUMENTS, CPU_DOCUMENTS, least=BATCH), MEAN_LENGTH, VOCABULARY, SEED)
+    return Experiment(documents, model, sizes["max_tokens"])
+
+
+def made_there(place: Place, experiment: Experiment, cost: batchloom.CostModel) -> list[Strategy]:
+    """Return batchloom's strategies in both modes. Sizes are chosen for resident documents."""
+    resident = loom(experiment, cost, device=place.device, resident=True)
+    facts = {each.name: each.facts for each in resident}
+    known = {name: each["tokens_at_once"] for name, each in facts.items() if each}
+    streamed = loom(experiment, cost, known, device=place.device, resident=False)
+    modes = {RESIDENT: resident, STREAMED: streamed}
+    return [
+        replace(each, name=called(each.name, mode), facts=dict(facts[each.name]))
+        for mode, strategies in modes.items()
+        for each in strategies
+    ]
+
+
+def called(name: str, mode: str) -> str:
+    """Return the name of a strategy whose batches are made on the device."""
+    return f"{name}, {mode}"
+
+
+def report(experiment: Experiment, timings: dict[str, Timing]) -> dict[str, Any]:
+    """Print what was measured; return it for the JSON."""
+    model = experiment.model
+    of = f"{len(experiment.documents)} documents, {experiment.tokens} tokens; {model}"
+    sequences.print_timings(of, timings)
+    print_disturbed("sequences", timings)
+    print(sequences.decided(timings, model.tolerance))
+    against = {"first": timings[PAD_ALL], "bound": timings[BOUND]}
+    documents = {"count": len(experiment.documents), "tokens": experiment.tokens, "longest": max(experiment.lengths)}
+    return {
+        "model": model.facts,
+        "documents": {**documents, "pairs": experiment.pairs},
+        "tolerance": model.tolerance,
+        "candidates": [{**timing.record(against), "spread": spread(timing)} for timing in timings.values()],
+    }
+
+
+def claims_of(timings: dict[str, Timing]) -> list[Claim]:
+    """Return the numbers to reach: of the fastest resident and the fastest streamed strategy."""
+    first, limit = timings[PAD_ALL], timings[BOUND]
+    claims = []
+    for mode in (RESIDENT, STREAMED):
+        fastest = min((timings[called(name, mode)] for name in LOOM), key=lambda timing: timing.median)
+        text = f"sequences: speed of {fastest.name}, times"
+        claims += [
+            Claim.of_ratio(f"{text} that of: {PAD_ALL}", first, fastest, ">=", FASTER_THAN_FIRST),
+            Claim.of_ratio(f"{text} that without padding", limit, fastest, ">=", SHARE_OF_BOUND),
+        ]
+    return claims

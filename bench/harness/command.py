@@ -1,0 +1,46 @@
+"""Reads the command line of a chapter: the options that every chapter takes, and its own."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+# With fewer rounds no figure is to be quoted.
+LEAST_ROUNDS = 5
+# An option of chapters that draw.
+PICTURES = {"help": "the folder to draw to; by default pictures/ in results or results/local"}
+Part = TypeVar("Part")
+
+
+def arguments(
+    document: str, parts: Iterable[str] = (), rounds: int = LEAST_ROUNDS, **more: Mapping[str, Any]
+) -> argparse.Namespace:
+    """Read the command line: what every script takes, ``--only`` where it has parts, and options of its own.
+
+    Args:
+        document: The script's own docstring.
+        parts: What ``--only`` can choose from.
+        rounds: How many there are unless the command line says otherwise.
+        **more: Options of this script alone, as ``argparse`` wants them.
+    """
+    parser = argparse.ArgumentParser(description=document.partition("\n")[0])
+    parser.add_argument("--scale", type=float, default=1.0, help="fraction of the published size, for a quick run")
+    least = f"at least {LEAST_ROUNDS} to quote a figure"
+    parser.add_argument("--rounds", type=int, default=rounds, help=f"how many rounds; {least}")
+    if parts := list(parts):
+        parser.add_argument("--only", choices=parts, action="append", help="one part, or some: give it again")
+    for name, option in more.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", **option)
+    parser.add_argument("--output", help="the JSON file to write")
+    return parser.parse_args()
+
+
+def wanted(chosen: argparse.Namespace, parts: Mapping[str, Part]) -> dict[str, Part]:
+    """Return the parts that ``--only`` chose, or all."""
+    return {name: part for name, part in parts.items() if name in (chosen.only or parts)}
+
+
+def is_whole(chosen: argparse.Namespace) -> bool:
+    """Whether none of the options that every script takes shrank the run."""
+    return chosen.scale == 1 and chosen.rounds >= LEAST_ROUNDS and not vars(chosen).get("only")

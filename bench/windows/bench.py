@@ -1,0 +1,211 @@
+"""The published evaluation of windows: views beside the stacking pipeline, in memory, in time, and in training.
+
+    python -m bench windows [--only memory] [--device cuda] [--rounds 5] [--scale 0.1] [--published]
+
+- ``memory`` and ``time``: what a batch takes, over features, batch and length (sweeps.py).
+- ``epoch``: the time of each batch of an epoch. ``random``: windows in random order, gathered: x alone, beside loops
+  by hand and torch's copy of as many bytes into memory that was written before.
+- ``models``: epochs of training five models (models.py). ``ranks``: one of them in two processes
+  (ranks.py).
+
+Promises:
+
+- Before anything is timed, every value of small epochs was compared with stacking's, mode by mode. Models that train on
+  the same windows in the same order must have the same losses, but for rounding.
+- Series lie in the CPU's memory. On the CPU preloading therefore loads nothing; on a CUDA device what brings batches or
+  the series there counts, in every mode.
+- The pictures are drawn from what the JSON says (pictures.py).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from functools import partial
+from statistics import median
+from typing import Any
+
+import torch
+
+from bench.harness.claims import Claim, slower, stated
+from bench.harness.command import PICTURES, arguments, is_whole, wanted
+from bench.harness.measure import Candidate, Timing, interleave
+from bench.harness.record import pictures_folder, write
+from bench.harness.report import faster_than, fastest_first, print_disturbed, table
+from bench.windows import pictures
+from bench.windows.models import measure_models
+from bench.windows.peers import (
+    GATHER,
+    GATHER_REUSED,
+    ITEM,
+    MODES,
+    PER_BATCH,
+    PRELOADED,
+    RANDOM,
+    RUNS,
+    STACK,
+    STACK_RANDOM,
+    WORKERS_RANDOM,
+    Epochs,
+    Series,
+    Setting,
+    Sizes,
+    check,
+    wait,
+)
+from bench.windows.ranks import measure_ranks
+from bench.windows.sweeps import REFERENCE, measure_memory, measure_time, named, seconds
+
+EPOCH_BATCHES, MOST_ROUNDS = 24, 3
+EPOCH_MODES = (STACK, PER_BATCH, PRELOADED, RUNS, RANDOM)
+# Every fifth window, so that the few batches of an epoch come from all over a series that is larger than the caches.
+X_ALONE = replace(REFERENCE, label=0, horizon=0, stride=5)
+RANDOM_CASES = ((X_ALONE, 8), (replace(X_ALONE, features=100, batch=100, length=300), 100))
+RANDOM_MODES = (RANDOM, STACK_RANDOM, WORKERS_RANDOM, GATHER, GATHER_REUSED)
+# Modes whose batches all cost the same make the first part of the epoch only, where batches are large.
+SAME_COST, FIRST_PART = (STACK_RANDOM, GATHER), 3
+COPY = "copy of as many bytes"
+STACKING_RATIO, COPY_SHARE, MEMORY_SHARE = 2.5, 0.85, 0.3
+# Modes whose batches are larger than this run once in a round, without a warm-up.
+LARGE = 2.5e8
+
+
+def measure_epoch(setting: Setting) -> dict[str, Any]:
+    """Time each batch of an epoch in each mode; return what the JSON says."""
+    sizes = setting.sizes(REFERENCE)
+    series = Series.of_batches(sizes, EPOCH_BATCHES)
+    times: dict[str, list[list[float]]] = {name: [] for name in EPOCH_MODES if not setting.why_not(name, sizes)}
+    candidates = []
+    for name, runs in times.items():
+        epochs = MODES[name].epochs(series, setting.device)
+        candidates.append(Candidate(name, partial(note, epochs, setting.device, runs), slow=True))
+    timings = interleave("epoch", candidates, min(setting.rounds, MOST_ROUNDS))
+    batches = {name: [median(each) for each in zip(*runs, strict=True)] for name, runs in times.items()}
+    rows = [
+        (name, f"{timings[name].median:.4f}", *(f"{each * 1e3:.3f}" for each in (of[0], median(of[1:]), max(of[1:]))))
+        for name, of in batches.items()
+    ]
+    heads = ("mode", "epoch s", "first batch ms", "median of others ms", "longest of others ms")
+    table(f"time of each batch of {EPOCH_BATCHES}: {named(asdict(sizes))}", heads, rows)
+    print_disturbed("epoch", timings)
+    against = {"stacking": timings[STACK]}
+    records = [{**timing.record(against), "batch_seconds": batches[name]} for name, timing in timings.items()]
+    return {**asdict(sizes), "candidates": records}
+
+
+def note(epochs: Epochs, device: torch.device, runs: list[list[float]]) -> float:
+    """Time an epoch and note the seconds of each batch; the start of the epoch belongs to the first."""
+    start = asked = time.perf_counter()
+    times = []
+    for batch in epochs():
+        del batch
+        wait(device)
+        now = time.perf_counter()
+        times.append(now - asked)
+        asked = now
+    runs.append(times)
+    return asked - start
+
+
+def measure_random(setting: Setting) -> dict[str, Any]:
+    """Time windows in random order; return what the JSON says."""
+    cases = [random_case(setting, setting.fitting(sizes), batches) for sizes, batches in RANDOM_CASES]
+    timings = cases[0][1]
+    loom, stack, copy = timings[RANDOM], timings[STACK_RANDOM], timings[COPY]
+    claims = [
+        slower("random order", stack, loom, STACKING_RATIO),
+        Claim.of_ratio("random order: batchloom's bandwidth, times the copy's", copy, loom, ">=", COPY_SHARE),
+    ]
+    return {"cases": [case for case, _ in cases], "claims": stated(claims)}
+
+
+def random_case(setting: Setting, sizes: Sizes, batches: int) -> tuple[dict[str, Any], dict[str, Timing]]:
+    """Time all modes of random order at one size."""
+    series, device = Series.of_batches(sizes, batches), setting.device
+    size, large = sizes.stacked_bytes, sizes.stacked_bytes > LARGE
+    candidates = [Candidate(COPY, copying(size, device), {"bytes": size})]
+    for name in RANDOM_MODES:
+        most = FIRST_PART if large and name in SAME_COST else None
+        run = partial(seconds, MODES[name].epochs(series, device), device, most)
+        candidates.append(Candidate(name, run, {"batches": most or batches}, slow=large))
+    timings = interleave(f"random: {named(asdict(sizes))}", candidates, setting.rounds)
+    print_random(sizes, timings)
+    against = {"copy": timings[COPY], "batchloom": timings[RANDOM]}
+    return {
+        **asdict(sizes),
+        "series_bytes": series.values.nbytes,
+        "candidates": [timing.record(against) for timing in timings.values()],
+        "faster_than_batchloom": faster_than(RANDOM, timings),
+    }, timings
+
+
+def copying(size: int, device: torch.device) -> Callable[[], None]:
+    """Copy so many bytes into memory that was written before."""
+    source = torch.ones(size // ITEM, device=device)
+    target = source.clone()
+
+    def copy() -> None:
+        target.copy_(source)
+        wait(device)
+
+    return copy
+
+
+def print_random(sizes: Sizes, timings: dict[str, Timing]) -> None:
+    """Print one line for each mode, the fastest first."""
+    rows = [
+        (
+            timing.name,
+            f"{timing.median * 1e3:.3f}",
+            f"{timing.minimum * 1e3:.3f}",
+            f"{timing.ratio(timings[COPY]):.2f}",
+            f"{timing.ratio(timings[RANDOM]):.2f}",
+        )
+        for timing in fastest_first(timings)
+    ]
+    size = f"{sizes.stacked_bytes / 1e6:.0f} MB a batch"
+    heads = ("mode", "median ms", "min ms", "x copy", "x batchloom")
+    table(f"random order, time of a batch: {named(asdict(sizes))}, x alone, {size}", heads, rows)
+    print_disturbed("random", timings)
+
+
+PARTS: dict[str, Callable[[Setting], dict[str, Any]]] = {
+    "memory": measure_memory,
+    "time": measure_time,
+    "epoch": measure_epoch,
+    "random": measure_random,
+    "models": measure_models,
+    "ranks": measure_ranks,
+}
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "device": {"default": "cpu", "help": "where batches are to be, and models are trained"},
+    "memory_share": {
+        "type": float,
+        "default": MEMORY_SHARE,
+        "help": "the share of the device's memory that the batches of a mode may take to be measured",
+    },
+    "published": {"action": "store_true", "help": "models and steps of the published sizes (for a GPU)"},
+    "pictures": PICTURES,
+}
+
+
+def main() -> None:
+    """Run the script."""
+    chosen = arguments(__doc__, PARTS, **OPTIONS)
+    setting = Setting(torch.device(chosen.device), chosen.rounds, chosen.memory_share, chosen.scale, chosen.published)
+    print(f"compared with stacking: {check(list(MODES), setting.device)} batches of all modes")
+    if reason := setting.why_not(STACK, setting.sizes(REFERENCE)):
+        raise SystemExit(f"stacking cannot be measured at the reference point: {reason}; raise --memory-share")
+    parts = {name: part(setting) for name, part in wanted(chosen, PARTS).items()}
+    whole = is_whole(chosen) and chosen.memory_share >= MEMORY_SHARE
+    name = "windows" if setting.device.type == "cpu" else f"windows-{setting.device.type}"
+    for path in pictures.draw(parts, pictures_folder(chosen, whole)):
+        print(f"drawn: {path}")
+    write(name, chosen, parts, whole)
+
+
+if __name__ == "__main__":
+    main()
