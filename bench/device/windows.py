@@ -24,22 +24,9 @@ from bench.device.place import PINNED, Found, Place, spread
 from bench.harness.claims import Claim
 from bench.harness.measure import COPY, Candidate, Timing, interleave
 from bench.harness.report import fastest_first, print_disturbed, table
-from bench.windows.peers import (
-    CHECKED,
-    MODES,
-    PER_BATCH,
-    PRELOADED,
-    RANDOM,
-    STACK,
-    STACK_RANDOM,
-    Epochs,
-    Mode,
-    Series,
-    Sizes,
-    loom,
-    stacking,
-    take,
-)
+from bench.windows.peers import CHECKED, MODES, PER_BATCH, PRELOADED, RANDOM, STACK, STACK_RANDOM, Mode, loom, stacking
+from bench.windows.series import Epochs, Series, Sizes
+from bench.windows.setting import take
 
 RANDOM_STREAMED = "batchloom random, streamed"
 SIZES, RANDOM_STRIDE = Sizes(features=500, batch=500, length=1000), 25

@@ -1,9 +1,10 @@
-"""What batchloom claims for uniform rows, measured beside its peers and beside the machine's own copy.
+"""Measure epochs of uniform rows beside peers and beside the machine's own copy.
 
-    python -m bench rows [--only wide|narrow] [--rounds 5] [--scale 0.02] [--output FILE]
+    python -m bench rows [--only wide|narrow|short|hand-over] [--rounds 5] [--scale 0.02] [--output FILE]
 
-Two workloads, batch 64, shuffled, on the CPU, labels beside the features, loop body ``pass``:
-``wide`` is 250 000 rows of 1024 float32 (4 KB), ``narrow`` 4 million rows of 16 float32 (64 B). Promises:
+Batches of 64, shuffled, on the CPU, labels beside the features, loop body ``pass``: ``wide`` is 250 000 rows of 1024
+float32 (4 KB), ``narrow`` 4 million rows of 16 float32 (64 B). ``short`` and ``hand-over`` measure the cost beside the
+copying (overhead.py). Promises:
 
 - Before anything is timed, every candidate has shown on a small version that it delivers each row exactly
   once with its own label.
@@ -18,6 +19,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -28,12 +30,10 @@ from bench.harness.measure import COPY, LOOM, Candidate, Timing, exhaust, interl
 from bench.harness.record import write
 from bench.harness.report import report
 from bench.rows import peers
-from bench.rows.peers import BATCH, Rows, RustLoader
+from bench.rows.overhead import measure_hand_over, measure_short
+from bench.rows.peers import BATCH, BATCH_ITER, RUST, SELECT, SELECT_BLOCKS, TORCH, Rows, RustLoader
 
 CHECKED_ROWS = 9_001
-BATCH_ITER, RUST = "batch-iter", "dataloader-rs"
-SELECT, SELECT_BLOCKS = "index_select a batch, by hand", "index_select of 4096 and split, by hand"
-TORCH = "torch DataLoader"
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Peer:
     shuffled: bool = True
 
     def part(self, workload: Workload) -> float:
-        """Which part of the rows."""
+        """Return the part of the rows that is measured."""
         return self.wide_part if workload.name == "wide" else self.narrow_part
 
 
@@ -99,12 +99,12 @@ def candidate(peer: Peer, workload: Workload, rows: Rows) -> Candidate:
 
 
 def batches(rows: int) -> int:
-    """How many batches hold so many rows."""
+    """Return the number of batches of so many rows."""
     return -(-rows // BATCH)
 
 
 def stretched(epoch: Iterable[Any], stretch: float) -> float:
-    """Seconds of a longer epoch: from the first batch to the last takes ``stretch`` times as long."""
+    """Return the seconds of a longer epoch: from the first batch to the last takes ``stretch`` times as long."""
     start = time.perf_counter()
     iterator = iter(epoch)
     next(iterator)
@@ -116,7 +116,7 @@ def stretched(epoch: Iterable[Any], stretch: float) -> float:
 
 
 def copying(rows: Rows) -> Candidate:
-    """The machine's copy, as a candidate."""
+    """Return the machine's copy, as a candidate."""
     facts = {"rows": len(rows), "measured_rows": len(rows), "bytes": rows.bytes}
     return Candidate(COPY, peers.copy(rows), facts)
 
@@ -136,7 +136,7 @@ def measure_shuffled(workload: Workload, rows: Rows, rounds: int) -> dict[str, A
 
 
 def rust_candidate(rust: RustLoader, rows: Rows) -> Candidate:
-    """The Rust program as a candidate: it has checked itself and chosen its settings."""
+    """Return the Rust program as a candidate: it has checked itself and chosen its settings."""
     facts = {"rows": len(rows), "measured_rows": len(rows), "checked_rows": CHECKED_ROWS}
     return Candidate(RUST, rust.epoch, {**facts, "tuned": rust.settings})
 
@@ -167,14 +167,18 @@ def measure(workload: Workload, scale: float, rounds: int) -> list[dict[str, Any
     return [measure_shuffled(workload, rows, rounds), measure_in_order(workload, rows, rounds)]
 
 
+PARTS: dict[str, Callable[[float, int], list[dict[str, Any]]]] = {
+    **{workload.name: partial(measure, workload) for workload in WORKLOADS},
+    "short": measure_short,
+    "hand-over": measure_hand_over,
+}
+
+
 def main() -> None:
-    """Run the script."""
-    parts = {workload.name: workload for workload in WORKLOADS}
-    chosen = arguments(__doc__, parts)
+    """Run the chapter."""
+    chosen = arguments(__doc__, PARTS)
     torch.manual_seed(0)
-    cases = [
-        each for workload in wanted(chosen, parts).values() for each in measure(workload, chosen.scale, chosen.rounds)
-    ]
+    cases = [case for part in wanted(chosen, PARTS).values() for case in part(chosen.scale, chosen.rounds)]
     write("rows", chosen, {"cases": cases}, is_whole(chosen))
 
 

@@ -1,4 +1,4 @@
-"""How batchloom and each peer are asked for the same thing: one epoch of rows in batches of 64, shuffled.
+"""Ask batchloom and each peer for the same thing: one epoch of rows in batches of 64, shuffled.
 
 What it promises:
 
@@ -28,6 +28,9 @@ from bench.harness.record import BENCH
 
 BATCH = 64
 BLOCK = 4096
+# The names of some peers in tables and claims.
+BATCH_ITER, RUST, TORCH = "batch-iter", "dataloader-rs", "torch DataLoader"
+SELECT, SELECT_BLOCKS = "index_select a batch, by hand", "index_select of 4096 and split, by hand"
 Epochs = Callable[[], Iterable[Any]]
 
 
@@ -40,15 +43,15 @@ class Rows:
 
     @classmethod
     def make(cls, rows: int, width: int) -> Rows:
-        """Random features; the label of a row is its number, exact in float32 below 2**24."""
+        """Draw random features; the label of a row is its number, exact in float32 below 2**24."""
         return cls(torch.rand(rows, width), torch.arange(rows, dtype=torch.float32))
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of rows."""
         return len(self.labels)
 
     def first(self, rows: int) -> Rows:
-        """The first ``rows`` of them: a view."""
+        """Return the first ``rows`` of them: a view."""
         return Rows(self.features[:rows], self.labels[:rows])
 
     @property
@@ -76,7 +79,7 @@ def loom(rows: Rows, shuffle: bool = True) -> Epochs:
 
 
 def batch_iter(rows: Rows) -> Epochs:
-    """batch-iter draws its order in the constructor: an object for each epoch."""
+    """Use batch-iter, an object for each epoch: it draws its order in the constructor."""
     return lambda: BatchIter(rows.features, rows.labels, batch_size=BATCH, shuffle=True)
 
 
@@ -97,6 +100,17 @@ def select_blocks(rows: Rows) -> Epochs:
         for block in torch.randperm(len(rows)).split(BLOCK):
             features, labels = rows.features.index_select(0, block), rows.labels.index_select(0, block)
             yield from zip(features.split(BATCH), labels.split(BATCH), strict=True)
+
+    return epoch
+
+
+def select_whole(rows: Rows) -> Epochs:
+    """By hand: one ``index_select`` for the whole epoch, then views of it."""
+
+    def epoch() -> Iterator[Any]:
+        order = torch.randperm(len(rows))
+        features, labels = rows.features.index_select(0, order), rows.labels.index_select(0, order)
+        yield from zip(features.split(BATCH), labels.split(BATCH), strict=True)
 
     return epoch
 
@@ -128,7 +142,7 @@ class WholeBatches(Dataset[Any]):
         self.rows = rows
 
     def __len__(self) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         return len(self.rows)
 
     def __getitems__(self, samples: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -154,7 +168,7 @@ class RowSource:
         self.features, self.labels = rows.features.numpy(), rows.labels.numpy()
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of rows."""
         return len(self.labels)
 
     def __getitem__(self, row: int) -> tuple[Any, Any]:
@@ -229,7 +243,7 @@ class RustLoader:
 
     @staticmethod
     def missing() -> str | None:
-        """Why it cannot be measured here, if it cannot."""
+        """Return the reason why it cannot be measured here, if there is one."""
         return None if shutil.which("cargo") else "cargo is not installed"
 
     def epoch(self) -> float:

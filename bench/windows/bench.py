@@ -1,12 +1,12 @@
-"""The published evaluation of windows: views beside the stacking pipeline, in memory, in time, and in training.
+"""Run the published evaluation of windows: views beside stacking, in memory, in time, and in training.
 
     python -m bench windows [--only memory] [--device cuda] [--rounds 5] [--scale 0.1] [--published]
 
 - ``memory`` and ``time``: what a batch takes, over features, batch and length (sweeps.py).
 - ``epoch``: the time of each batch of an epoch. ``random``: windows in random order, gathered: x alone, beside loops
   by hand and torch's copy of as many bytes into memory that was written before.
-- ``models``: epochs of training five models (models.py). ``ranks``: one of them in two processes
-  (ranks.py).
+- ``views``: the time of a batch of views beside the loop that slices an unfolded series by hand (views.py).
+- ``models``: epochs of training five models (models.py). ``ranks``: one of them in two processes (ranks.py).
 
 Promises:
 
@@ -38,7 +38,6 @@ from bench.windows.models import measure_models
 from bench.windows.peers import (
     GATHER,
     GATHER_REUSED,
-    ITEM,
     MODES,
     PER_BATCH,
     PRELOADED,
@@ -47,15 +46,15 @@ from bench.windows.peers import (
     STACK,
     STACK_RANDOM,
     WORKERS_RANDOM,
-    Epochs,
-    Series,
-    Setting,
-    Sizes,
     check,
-    wait,
+    fitting,
+    why_not,
 )
 from bench.windows.ranks import measure_ranks
-from bench.windows.sweeps import REFERENCE, measure_memory, measure_time, named, seconds
+from bench.windows.series import ITEM, Epochs, Series, Sizes
+from bench.windows.setting import Setting, seconds, wait
+from bench.windows.sweeps import REFERENCE, measure_memory, measure_time, named
+from bench.windows.views import measure_views
 
 EPOCH_BATCHES, MOST_ROUNDS = 24, 3
 EPOCH_MODES = (STACK, PER_BATCH, PRELOADED, RUNS, RANDOM)
@@ -75,7 +74,7 @@ def measure_epoch(setting: Setting) -> dict[str, Any]:
     """Time each batch of an epoch in each mode; return what the JSON says."""
     sizes = setting.sizes(REFERENCE)
     series = Series.of_batches(sizes, EPOCH_BATCHES)
-    times: dict[str, list[list[float]]] = {name: [] for name in EPOCH_MODES if not setting.why_not(name, sizes)}
+    times: dict[str, list[list[float]]] = {name: [] for name in EPOCH_MODES if not why_not(setting, name, sizes)}
     candidates = []
     for name, runs in times.items():
         epochs = MODES[name].epochs(series, setting.device)
@@ -110,7 +109,7 @@ def note(epochs: Epochs, device: torch.device, runs: list[list[float]]) -> float
 
 def measure_random(setting: Setting) -> dict[str, Any]:
     """Time windows in random order; return what the JSON says."""
-    cases = [random_case(setting, setting.fitting(sizes), batches) for sizes, batches in RANDOM_CASES]
+    cases = [random_case(setting, fitting(setting, sizes), batches) for sizes, batches in RANDOM_CASES]
     timings = cases[0][1]
     loom, stack, copy = timings[RANDOM], timings[STACK_RANDOM], timings[COPY]
     claims = [
@@ -173,6 +172,7 @@ def print_random(sizes: Sizes, timings: dict[str, Timing]) -> None:
 PARTS: dict[str, Callable[[Setting], dict[str, Any]]] = {
     "memory": measure_memory,
     "time": measure_time,
+    "views": measure_views,
     "epoch": measure_epoch,
     "random": measure_random,
     "models": measure_models,
@@ -197,7 +197,7 @@ def main() -> None:
     chosen = arguments(__doc__, PARTS, **OPTIONS)
     setting = Setting(torch.device(chosen.device), chosen.rounds, chosen.memory_share, chosen.scale, chosen.published)
     print(f"compared with stacking: {check(list(MODES), setting.device)} batches of all modes")
-    if reason := setting.why_not(STACK, setting.sizes(REFERENCE)):
+    if reason := why_not(setting, STACK, setting.sizes(REFERENCE)):
         raise SystemExit(f"stacking cannot be measured at the reference point: {reason}; raise --memory-share")
     parts = {name: part(setting) for name, part in wanted(chosen, PARTS).items()}
     whole = is_whole(chosen) and chosen.memory_share >= MEMORY_SHARE

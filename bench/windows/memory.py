@@ -25,7 +25,9 @@ import torch
 
 from bench.harness.processes import peak, reset_peak
 from bench.harness.record import BENCH
-from bench.windows.peers import MODES, Series, Sizes, take, wait
+from bench.windows.peers import MODES
+from bench.windows.series import Series, Sizes
+from bench.windows.setting import take, wait
 
 # An epoch of so many batches, of which stacking makes the first: it holds one at a time, however many there are.
 EPOCH, STACKED, REPEATS = 20, 2, 3

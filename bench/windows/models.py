@@ -28,23 +28,9 @@ from torch.nn.functional import avg_pool1d, mse_loss, pad
 from bench.harness.claims import Claim, stated
 from bench.harness.measure import Candidate, Timing, interleave
 from bench.harness.report import print_disturbed, table
-from bench.windows.peers import (
-    MARKS,
-    MODES,
-    PER_BATCH,
-    PRELOADED,
-    RANDOM,
-    STACK,
-    STACK_RANDOM,
-    VIEWS,
-    WORKERS,
-    Batch,
-    Epochs,
-    Series,
-    Setting,
-    Sizes,
-    wait,
-)
+from bench.windows.peers import MODES, PER_BATCH, PRELOADED, RANDOM, STACK, STACK_RANDOM, VIEWS, WORKERS
+from bench.windows.series import MARKS, Batch, Epochs, Series, Sizes
+from bench.windows.setting import Setting, wait
 
 BOUND = "no loading: one batch, again and again"
 # The published windows; the models have the published sizes, or such as a CPU trains in seconds.

@@ -13,21 +13,16 @@ What it promises:
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from typing import Any
 
-import batchloom
 import torch
-from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-Batch = tuple[Tensor, ...]
-Epochs = Callable[[], Iterable[Batch]]
-Shuffle = bool | str
+from bench.windows.series import Batch, Epochs, Series, Shuffle, Sizes
+from bench.windows.setting import Setting
 
 STACK, WORKERS, HAND = "stacking", "stacking, 2 workers", "by hand: unfold, sliced"
 PER_BATCH, PRELOADED, RUNS = "batchloom per batch", "batchloom preloaded", "batchloom runs"
@@ -36,124 +31,6 @@ GATHER, GATHER_REUSED = "by hand: index_select", "by hand: index_select, one buf
 VIEWS = (PER_BATCH, PRELOADED, RUNS)
 # How many batches a loader holds at once that works ahead.
 AHEAD = 6
-# Calendar features of a step, as many as the field's pipelines make of hours, and the bytes of a value.
-MARKS, ITEM = 4, 4
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """What windows are like, and how many share a batch. Without a horizon they are x alone, without calendar."""
-
-    features: int
-    batch: int
-    length: int
-    label: int = 40
-    horizon: int = 60
-    stride: int = 1
-
-    @property
-    def stacked_bytes(self) -> int:
-        """Bytes of a batch whose windows are copies."""
-        if not self.horizon:
-            return self.batch * self.length * self.features * ITEM
-        return self.batch * (self.length + self.label + self.horizon) * (self.features + MARKS) * ITEM
-
-    def steps(self, windows: int) -> int:
-        """How long a series with so many windows is."""
-        return (windows - 1) * self.stride + self.length + self.horizon
-
-
-@dataclass(frozen=True)
-class Series:
-    """Random steps on the CPU, ``[steps, features]``, and their calendar features, ``[steps, MARKS]``."""
-
-    sizes: Sizes
-    values: Tensor
-    marks: Tensor
-
-    @classmethod
-    def draw(cls, sizes: Sizes, windows: int) -> Series:
-        """Draw a series that has so many windows."""
-        generator, steps = torch.Generator().manual_seed(0), sizes.steps(windows)
-        values = torch.randn(steps, sizes.features, generator=generator)
-        return cls(sizes, values, torch.rand(steps, MARKS, generator=generator) - 0.5)
-
-    @classmethod
-    def of_batches(cls, sizes: Sizes, batches: int) -> Series:
-        """Draw a series that has so many full batches."""
-        return cls.draw(sizes, batches * sizes.batch)
-
-    def loader(self, **options: Any) -> batchloom.DataLoader:
-        """Return batchloom's loader of these windows."""
-        sizes = self.sizes
-        forecast = {"label_len": sizes.label, "marks": self.marks} if sizes.horizon else {}
-        data = batchloom.WindowDataset(self.values, sizes.length, sizes.horizon, stride=sizes.stride, **forecast)
-        return batchloom.DataLoader(data, batch_size=sizes.batch, **options)
-
-    def order(self, shuffle: Shuffle) -> list[list[int]]:
-        """Return the windows of each batch of epoch 0; of this rank, where there are several."""
-        return [batch.tolist() for batch in self.loader(shuffle=shuffle).plan(0)]
-
-    def views(self, device: torch.device) -> list[Tensor]:
-        """Return views of all windows, one for each array of a batch."""
-        sizes = self.sizes
-        values, marks = self.values.to(device), self.marks.to(device)
-        if not sizes.horizon:
-            return [windows(values, sizes.length, sizes.stride)]
-        begin, reach = sizes.length - sizes.label, sizes.label + sizes.horizon
-        cut = ((0, sizes.length), (begin, reach))
-        both = [windows(array[first:], length, sizes.stride) for array in (values, marks) for first, length in cut]
-        return [each[: len(both[1])] for each in both]
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What the command line asks for."""
-
-    device: torch.device
-    rounds: int
-    memory_share: float
-    scale: float
-    published: bool
-
-    @property
-    def memory(self) -> int:
-        """Bytes of memory: the least of what batches pass through on their way to the device."""
-        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        if self.device.type != "cuda":
-            return machine
-        return min(machine, torch.cuda.get_device_properties(self.device).total_memory)
-
-    def sizes(self, sizes: Sizes) -> Sizes:
-        """Return the sizes to measure: the same fraction in every direction."""
-        if self.scale == 1:
-            return sizes
-        less = {name: self.scaled(count) if count else 0 for name, count in asdict(sizes).items()}
-        return Sizes(**{**less, "stride": sizes.stride})
-
-    def scaled(self, count: int) -> int:
-        """Return so many, scaled: two at least."""
-        return max(round(count * self.scale), 2)
-
-    def fitting(self, sizes: Sizes) -> Sizes:
-        """Return the sizes to measure with fewer windows in a batch, if need be, so that every mode can be measured."""
-        sizes = self.sizes(sizes)
-        while sizes.batch > 1 and AHEAD * sizes.stacked_bytes > self.memory_share * self.memory:
-            sizes = replace(sizes, batch=sizes.batch // 2)
-        return sizes
-
-    def why_not(self, name: str, sizes: Sizes) -> str | None:
-        """Return why a mode is not measured, if it is not."""
-        held = 0 if name in (*VIEWS, HAND) else 1 if name == STACK else AHEAD
-        needed = held * sizes.stacked_bytes
-        if needed <= self.memory_share * self.memory:
-            return None
-        return f"it holds {needed / 1e9:.1f} GB at once, more than {self.memory_share:g} of {self.memory / 1e9:.1f} GB"
-
-
-def windows(array: Tensor, length: int, stride: int) -> Tensor:
-    """Return a view of all windows of an array, ``[windows, length, columns]``."""
-    return array.unfold(0, length, stride).transpose(1, 2)
 
 
 class Slices(Dataset[Batch]):
@@ -258,19 +135,18 @@ ALL_MODES = (
 MODES = {mode.name: mode for mode in ALL_MODES}
 
 
-def wait(device: torch.device) -> None:
-    """Return when the device has done all it was told."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+def why_not(setting: Setting, name: str, sizes: Sizes) -> str | None:
+    """Return why a mode is not measured, if it is not."""
+    held = 0 if name in (*VIEWS, HAND) else 1 if name == STACK else AHEAD
+    return setting.too_large(held * sizes.stacked_bytes)
 
 
-def take(epoch: Iterable[Batch], most: int | None = None) -> int:
-    """Go through an epoch, or its first batches, and let go of each before the next; return how many there were."""
-    count = 0
-    for batch in islice(epoch, most):
-        del batch
-        count += 1
-    return count
+def fitting(setting: Setting, sizes: Sizes) -> Sizes:
+    """Return the sizes to measure with fewer windows in a batch, if need be, so that every mode can be measured."""
+    sizes = setting.sizes(sizes)
+    while sizes.batch > 1 and setting.too_large(AHEAD * sizes.stacked_bytes):
+        sizes = replace(sizes, batch=sizes.batch // 2)
+    return sizes
 
 
 CHECKED = (Sizes(7, 16, 50, 8, 12), Sizes(7, 16, 50, 8, 12, stride=3), Sizes(7, 16, 50, horizon=0))

@@ -32,22 +32,9 @@ from bench.harness.claims import stated
 from bench.harness.measure import Candidate, Timing, interleave
 from bench.harness.report import print_disturbed, table
 from bench.windows.models import KINDS, MOST_ROUNDS, SMALL, WINDOWS, Loss, same_losses, train
-from bench.windows.peers import (
-    MODES,
-    PER_BATCH,
-    PRELOADED,
-    RANDOM,
-    RUNS,
-    STACK,
-    STACK_RANDOM,
-    Epochs,
-    Series,
-    Setting,
-    Shuffle,
-    Sizes,
-    Slices,
-    wait,
-)
+from bench.windows.peers import MODES, PER_BATCH, PRELOADED, RANDOM, RUNS, STACK, STACK_RANDOM, Slices
+from bench.windows.series import Epochs, Series, Shuffle, Sizes
+from bench.windows.setting import Setting, wait
 
 WORLD, STEPS = 2, 30
 KIND = KINDS[0]

@@ -11,7 +11,6 @@ What it promises:
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -23,22 +22,9 @@ from bench.harness.claims import Claim, stated
 from bench.harness.measure import Candidate, Timing, interleave
 from bench.harness.report import faster_than, print_disturbed, table
 from bench.windows.memory import Meter
-from bench.windows.peers import (
-    HAND,
-    MODES,
-    PRELOADED,
-    RANDOM,
-    RUNS,
-    STACK,
-    VIEWS,
-    WORKERS,
-    Epochs,
-    Series,
-    Setting,
-    Sizes,
-    take,
-    wait,
-)
+from bench.windows.peers import HAND, MODES, PRELOADED, RANDOM, RUNS, STACK, VIEWS, WORKERS, why_not
+from bench.windows.series import Epochs, Series, Sizes
+from bench.windows.setting import Setting, seconds
 
 REFERENCE = Sizes(features=500, batch=500, length=1000)
 SWEEPS = {
@@ -76,7 +62,7 @@ def measure_memory(setting: Setting) -> dict[str, Any]:
 
 def grown(meter: Meter, setting: Setting, name: str, sizes: Sizes) -> dict[str, Any]:
     """Return what a mode took, or why that was not measured."""
-    reason = setting.why_not(name, sizes)
+    reason = why_not(setting, name, sizes)
     return {"not_measured": reason} if reason else meter.growth(name, sizes)
 
 
@@ -113,7 +99,7 @@ def measure_time(setting: Setting) -> dict[str, Any]:
 def timings_at(setting: Setting, sizes: Sizes) -> dict[str, Timing]:
     """Time the modes that can be measured at one point."""
     names = names_at(setting, sizes)
-    measured = [name for name in names if not setting.why_not(name, sizes)]
+    measured = [name for name in names if not why_not(setting, name, sizes)]
     series = Series.of_batches(sizes, BATCHES)
     candidates = [candidate(setting, name, series) for name in measured]
     return interleave(f"time: {named(asdict(sizes))}", candidates, setting.rounds)
@@ -136,17 +122,9 @@ def candidate(setting: Setting, name: str, series: Series) -> Candidate:
     return Candidate(name, partial(seconds, epochs, setting.device, most), {"batches": batches}, slow)
 
 
-def seconds(epochs: Epochs, device: torch.device, most: int | None = None) -> float:
-    """Time an epoch, or its first batches; return the seconds of a batch."""
-    start = time.perf_counter()
-    count = take(epochs(), most)
-    wait(device)
-    return (time.perf_counter() - start) / count
-
-
 def point(setting: Setting, sizes: Sizes, sweeps: list[str], timings: dict[str, Timing]) -> dict[str, Any]:
     """Return what the JSON says of one point."""
-    reasons = {name: setting.why_not(name, sizes) for name in names_at(setting, sizes)}
+    reasons = {name: why_not(setting, name, sizes) for name in names_at(setting, sizes)}
     not_measured = {name: reason for name, reason in reasons.items() if reason}
     against = {"stacking": timings[STACK]} if STACK in timings else {}
     candidates = [timing.record(against) for timing in timings.values()]
