@@ -12,80 +12,17 @@ What it promises:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from itertools import count
-from typing import Any
+from collections.abc import Iterable
 
-import batchloom
 import torch
-from batch_iter import GroupBatchIter
-from torch.utils.data import DataLoader, Dataset
 
+from bench.device.peers import CPU_ROWS, GIVEN, ROWS, WIDTH, group_ways
 from bench.device.place import PINNED, Found, Place, report
-from bench.device.rows import BATCH_ITER, CPU_ROWS, GIVEN, MOVED, ROWS, STREAMED, TORCH_MOVED, TORCH_THERE, WIDTH
-from bench.groups import bench as groups
-from bench.groups.bench import BATCH, Batch, Batches, Epochs, Groups, Way
+from bench.groups import peers
+from bench.groups.peers import BATCH, Batch, Epochs, Groups
 from bench.harness.measure import COPY, interleave
-from bench.windows.peers import moved
 
-SET_UP = "batchloom resident, set-up included"
 LEAST_ROWS = 4 * BATCH * 8
-
-
-class Slices(Dataset[Batch]):
-    """The rows of one group, sliced out of arrays anywhere."""
-
-    def __init__(self, arrays: Batch, known: Groups) -> None:
-        self._arrays = arrays
-        ends = known.lengths.cumsum(0).tolist()
-        self._rows = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
-
-    def __getitem__(self, group: int) -> Batch:
-        """Return the ids, features and labels of one group."""
-        return tuple(array[self._rows[group]] for array in self._arrays)
-
-
-def torch_loader(arrays: Batch, known: Groups, batches: Batches) -> Any:
-    """Use torch's ``DataLoader``."""
-    return DataLoader(Slices(arrays, known), batch_sampler=batches, collate_fn=groups.concatenate)
-
-
-def loom(arrays: Batch, **options: Any) -> batchloom.DataLoader:
-    """Use batchloom."""
-    return batchloom.DataLoader(batchloom.GroupDataset(*arrays), BATCH, shuffle=True, **options)
-
-
-def first_epochs(loader: batchloom.DataLoader) -> Callable[[], Iterable[Batch]]:
-    """The same epoch again and again."""
-
-    def epoch() -> Iterable[Batch]:
-        loader.set_epoch(0)
-        return loader
-
-    return epoch
-
-
-def ways(device: torch.device, there: Batch) -> tuple[Way, ...]:
-    """Return all ways; ``there`` are the arrays on the device."""
-    seeds, options = count(), {"batch_size": BATCH, "shuffle": True}
-    return (
-        Way(SET_UP, lambda known, _: lambda: loom(there, resident=True)),
-        Way(GIVEN, lambda known, _: first_epochs(loom(there, resident=True))),
-        Way(MOVED, lambda known, _: first_epochs(loom(known.arrays, resident=True, device=device))),
-        Way(STREAMED, lambda known, _: first_epochs(loom(known.arrays, resident=False, device=device))),
-        Way(BATCH_ITER, lambda *_: lambda: GroupBatchIter(*there, **options, shuffle_seed=next(seeds)), told=False),
-        Way(TORCH_THERE, lambda known, batches: over(torch_loader(there, known, batches)), slow=True),
-        Way(
-            TORCH_MOVED,
-            lambda known, batches: lambda: moved(torch_loader(known.arrays, known, batches), device),
-            slow=True,
-        ),
-    )
-
-
-def over(loader: Any) -> Epochs:
-    """The same loader for each epoch."""
-    return lambda: loader
 
 
 def measure_groups(place: Place) -> Found:
@@ -94,13 +31,13 @@ def measure_groups(place: Place) -> Found:
     # Sizes are drawn: a few rows more than their mean would take.
     known = Groups.make(rows, scattered=False, features=torch.rand(round(rows * 1.02) + 2000, WIDTH))
     there = tuple(array.to(place.device) for array in known.arrays)
-    first = groups.loom(known, "concatenated")
+    first = peers.loom(known, "concatenated")
     batches = [batch.tolist() for batch in first.plan(0)]
     size, title = sum(array.nbytes for array in known.arrays), f"groups, {BATCH} a batch"
     candidates = [place.copying(size), place.sending(size)]
-    for way in ways(place.device, there):
+    for way in group_ways(place.device, there):
         epochs = way.epochs(known, batches)
-        groups.check(way, on_cpu(epochs, place.device), groups.loom(known, "concatenated"), known)
+        peers.check(way, on_cpu(epochs, place.device), peers.loom(known, "concatenated"), known)
         candidates.append(place.epochs(way.name, epochs, slow=way.slow))
     timings = interleave(title, candidates, place.rounds)
     against = {"copy": COPY, "pinned": PINNED, "batchloom": GIVEN}

@@ -13,133 +13,35 @@ What it promises:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
-import batchloom
 import torch
-from batch_iter import BatchIter
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, TensorDataset
 
+from bench.device.peers import (
+    BATCH_ITER,
+    GIVEN,
+    LARGE,
+    MOVED,
+    ROW_WAYS,
+    STREAMED,
+    TORCH_MOVED,
+    TORCH_THERE,
+    WIDTH,
+    Data,
+)
 from bench.device.place import PINNED, Found, Place, report
 from bench.harness.claims import Claim, slower
 from bench.harness.measure import COPY, Candidate, Timing, interleave
-from bench.rows.peers import BATCH, BLOCK, Epochs, Rows
-from bench.windows.peers import moved
+from bench.rows.peers import BATCH, Epochs
 
-ROWS, WIDTH, LARGE = 500_000, 1000, 1024
-CPU_ROWS = 1 / 25
-GIVEN, MOVED, STREAMED = "batchloom resident", "batchloom resident, data from the CPU", "batchloom streamed"
-TORCH_MOVED, TORCH_THERE = "torch DataLoader, .to(device)", "torch DataLoader, data on the device"
-BATCH_ITER, SELECT = "batch-iter", "index_select a batch, by hand"
-SELECT_BLOCKS = "index_select of 4096 and split, by hand"
 FIXED = "no loading: batches made before"
 LEARNING_RATE = 1e-3
 TORCH_RATIO, BATCH_ITER_RATIO, COPY_SHARE, PINNED_SHARE, LOADER_SHARE = 100, 10, 0.6, 0.85, 0.02
 
 
-@dataclass(frozen=True)
-class Data:
-    """Rows in memory of the CPU, the same rows on the device, and how many make a batch."""
-
-    host: Rows
-    there: Rows
-    batch: int
-
-    @classmethod
-    def make(cls, place: Place, batch: int, highest: float | None = None) -> Data:
-        """Draw rows. The label of a row is its number, unless ``highest`` scales these."""
-        host = Rows.make(place.scaled(ROWS, CPU_ROWS, least=4 * LARGE), WIDTH)
-        if highest is not None:
-            host = Rows(host.features, host.labels * (highest / len(host)))
-        return cls(host, Rows(host.features.to(place.device), host.labels.to(place.device)), batch)
-
-    @property
-    def device(self) -> torch.device:
-        """Where batches are to be."""
-        return self.there.features.device
-
-    @property
-    def batches(self) -> int:
-        """How many there are."""
-        return -(-len(self.host) // self.batch)
-
-
-def torch_moved(data: Data) -> Epochs:
-    """Use torch's ``DataLoader`` as everybody writes it, and bring each batch to the device."""
-    loader = DataLoader(TensorDataset(data.host.features, data.host.labels), data.batch, shuffle=True)
-    return lambda: moved(loader, data.device)
-
-
-def torch_there(data: Data) -> Epochs:
-    """Use torch's ``DataLoader`` over rows that are on the device, as published."""
-    loader = DataLoader(TensorDataset(data.there.features, data.there.labels), data.batch, shuffle=True)
-    return lambda: loader
-
-
-def batch_iter(data: Data) -> Epochs:
-    """Use batch-iter on the device."""
-    return lambda: BatchIter(data.there.features, data.there.labels, batch_size=data.batch, shuffle=True)
-
-
-def select(data: Data) -> Epochs:
-    """By hand: ``index_select`` on the device for each batch."""
-    rows = data.there
-
-    def epoch() -> Iterator[Any]:
-        for batch in torch.randperm(len(rows), device=data.device).split(data.batch):
-            yield rows.features.index_select(0, batch), rows.labels.index_select(0, batch)
-
-    return epoch
-
-
-def select_blocks(data: Data) -> Epochs:
-    """By hand: ``index_select`` on the device for 4096 rows, then views of it."""
-    rows = data.there
-
-    def epoch() -> Iterator[Any]:
-        for block in torch.randperm(len(rows), device=data.device).split(BLOCK):
-            features, labels = rows.features.index_select(0, block), rows.labels.index_select(0, block)
-            yield from zip(features.split(data.batch), labels.split(data.batch), strict=True)
-
-    return epoch
-
-
-def given(data: Data) -> Epochs:
-    """Use batchloom on rows that are on the device."""
-    return loom(data.there, data.batch, resident=True)
-
-
-def resident(data: Data) -> Epochs:
-    """Use batchloom, which moves the rows to the device once."""
-    return loom(data.host, data.batch, resident=True, device=data.device)
-
-
-def streamed(data: Data) -> Epochs:
-    """Use batchloom, which sends blocks to the device as they are needed."""
-    return loom(data.host, data.batch, resident=False, device=data.device)
-
-
-def loom(rows: Rows, batch: int, **options: Any) -> Epochs:
-    """Use batchloom."""
-    dataset = batchloom.TensorDataset(rows.features, rows.labels)
-    loader = batchloom.DataLoader(dataset, batch_size=batch, shuffle=True, **options)
-    return lambda: loader
-
-
-WAYS: dict[str, Callable[[Data], Epochs]] = {
-    GIVEN: given,
-    MOVED: resident,
-    STREAMED: streamed,
-    SELECT: select,
-    SELECT_BLOCKS: select_blocks,
-    BATCH_ITER: batch_iter,
-    TORCH_THERE: torch_there,
-    TORCH_MOVED: torch_moved,
-}
 SLOW = (TORCH_MOVED, TORCH_THERE)
 LOOM = (GIVEN, MOVED, STREAMED)
 
@@ -147,8 +49,8 @@ LOOM = (GIVEN, MOVED, STREAMED)
 def measure_rows(place: Place) -> Found:
     """Measure the loop alone, with small and with large batches; return what the JSON says."""
     data = Data.make(place, BATCH)
-    small, claims = loop(place, data, WAYS)
-    few = [name for name in WAYS if name not in SLOW]
+    small, claims = loop(place, data, ROW_WAYS)
+    few = [name for name in ROW_WAYS if name not in SLOW]
     large, more = loop(place, Data(data.host, data.there, LARGE), few)
     return Found({"cases": [small, large]}, claims + more)
 
@@ -158,7 +60,7 @@ def loop(place: Place, data: Data, names: Iterable[str]) -> tuple[dict[str, Any]
     title, size = f"rows, batches of {data.batch}", data.host.bytes
     candidates = [place.copying(size), place.sending(size)]
     for name in names:
-        epochs = WAYS[name](data)
+        epochs = ROW_WAYS[name](data)
         first = place.seconds(partial(first_of, epochs))
         check(name, epochs, data)
         candidates.append(place.epochs(name, epochs, slow=name in SLOW, first_batch_seconds=first))
@@ -207,7 +109,7 @@ def measure_training(place: Place) -> Found:
     data, title = Data.make(place, BATCH, highest=1.0), f"training, batches of {BATCH}"
     fixed = cut_before(data)
     candidates = [training(place, FIXED, lambda: fixed)]
-    candidates += [training(place, name, way(data), slow=name in SLOW) for name, way in WAYS.items()]
+    candidates += [training(place, name, way(data), slow=name in SLOW) for name, way in ROW_WAYS.items()]
     timings = interleave(title, candidates, place.rounds)
     shares = {name: loader_share(timing, timings[FIXED]) for name, timing in timings.items()}
     against = {"no_loading": FIXED, "batchloom": GIVEN}

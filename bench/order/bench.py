@@ -1,4 +1,4 @@
-"""What batchloom claims for shuffling: a first batch at once, indices at speed, memory that does not grow.
+"""Measure shuffling: the time to a first batch, indices a second, and memory over many epochs.
 
     python -m bench order [--rounds 5] [--scale 0.02] [--output FILE]
 
@@ -17,75 +17,36 @@ Promises:
 
 from __future__ import annotations
 
-import logging
 import time
 import tracemalloc
 from collections.abc import Callable
-from itertools import islice
 from typing import Any
-
-import batchloom
-import numpy
-import torch
 
 from bench.harness.claims import Claim
 from bench.harness.command import arguments, is_whole
 from bench.harness.measure import LOOM, Candidate, Timing, interleave
-from bench.harness.processes import elsewhere, peak, reset_peak, resident
+from bench.harness.processes import elsewhere, peak, reset_peak
 from bench.harness.record import write
 from bench.harness.report import faster_than, print_disturbed, table
+from bench.order.memory import measure_memory
+from bench.order.peers import (
+    BILLION,
+    CALL,
+    FIRST,
+    GRAIN_INDICES,
+    HUNDRED_MILLION,
+    draw_permutations,
+    name_indices,
+    plan,
+    shuffle_each,
+)
 
-BATCH = 64
-BILLION, HUNDRED_MILLION = 10**9, 10**8
-CALL = 1 << 16
 SIZES = (10, 1000, 65_537, 2**20, 2**20 + 1, HUNDRED_MILLION, BILLION, 2**40)
-INDICES, MOST_CALLS, GRAIN_INDICES = 8_000_000, 100_000, 100_000
+INDICES, MOST_CALLS = 8_000_000, 100_000
 # Below this many indices to a call, the call itself is what is measured: no claim is made.
 LEAST_CLAIMED = 1000
 MEBIBYTE = 2**20
-EPOCHS, EVERY = 50, 5
-ROWS, WIDTH = 100_000, 256
-# What a block of a loader takes. Resident memory is flat when it moves by no more. In flight are the blocks formed
-# ahead and the one in use; the loop variable holds the last batch of the one before while it asks for the next.
-# Stacks of threads and lists of numbers are resident, too.
-BLOCK_MEBIBYTES, PREFETCH, HELD, OTHER_MEBIBYTES = 4, 2, 1, 1
 FLOOR = "batchloom, not shuffled"
-
-
-def first_of_plan(samples: int) -> Any:
-    """Return the first batch of a shuffled plan."""
-    return batchloom.Plan(samples, batch_size=BATCH, shuffle=True)[0]
-
-
-def first_of_torch(samples: int) -> Any:
-    """Return the first batch of torch's permutation."""
-    return torch.randperm(samples)[:BATCH]
-
-
-def first_of_numpy(samples: int) -> Any:
-    """Return the first batch of NumPy's permutation."""
-    return numpy.random.default_rng(0).permutation(samples)[:BATCH]
-
-
-def first_of_grain(samples: int) -> Any:
-    """Return the first batch of grain's lazy shuffle."""
-    return grain().MapDataset.range(samples).shuffle(seed=0).batch(BATCH)[0]
-
-
-def grain() -> Any:
-    """Import grain without its warning that there is no JAX."""
-    logging.getLogger("absl").setLevel(logging.ERROR)
-    import grain
-
-    return grain
-
-
-FIRST: dict[str, tuple[Callable[[int], Any], int]] = {
-    LOOM: (first_of_plan, BILLION),
-    "grain": (first_of_grain, BILLION),
-    "torch.randperm": (first_of_torch, HUNDRED_MILLION),
-    "numpy permutation": (first_of_numpy, HUNDRED_MILLION),
-}
 
 
 def measure_first_batch(rounds: int, scale: float) -> dict[str, Any]:
@@ -176,11 +137,6 @@ def permutation_candidate(samples: int, indices: int) -> Candidate:
     return Candidate("torch.randperm", lambda: draw_permutations(samples, calls), facts)
 
 
-def plan(samples: int, shuffle: bool) -> batchloom.Plan:
-    """Return a plan whose batches are what one call names."""
-    return batchloom.Plan(samples, batch_size=min(samples, CALL), shuffle=shuffle)
-
-
 def indices_a_call(samples: int) -> float:
     """How many indices a call names, on average."""
     return samples / -(-samples // CALL)
@@ -191,33 +147,6 @@ def calls_for(samples: int, indices: int) -> int:
     calls = min(max(round(indices / indices_a_call(samples)), 1), MOST_CALLS)
     epoch = -(-samples // CALL)
     return max(calls // epoch, 1) * min(epoch, calls)
-
-
-def name_indices(plan: batchloom.Plan, calls: int) -> float:
-    """Iterate over a plan, again and again if it is short; return the seconds for a million indices."""
-    named, epoch = 0, min(len(plan), calls)
-    start = time.perf_counter()
-    for _ in range(calls // epoch):
-        for batch in islice(plan, epoch):
-            named += batch.size
-    return (time.perf_counter() - start) / named * 1e6
-
-
-def draw_permutations(samples: int, calls: int) -> float:
-    """Draw whole permutations with torch; return the seconds for a million indices."""
-    start = time.perf_counter()
-    for _ in range(calls):
-        torch.randperm(samples)
-    return (time.perf_counter() - start) / (calls * samples) * 1e6
-
-
-def shuffle_each(samples: int) -> float:
-    """Ask grain's C++ permutation for each index; return the seconds for a million."""
-    index_shuffle = grain().experimental.index_shuffle
-    start = time.perf_counter()
-    for index in range(GRAIN_INDICES):
-        index_shuffle(index, samples - 1, 7, 4)
-    return (time.perf_counter() - start) / GRAIN_INDICES * 1e6
 
 
 def cores_busy(run: Callable[[], Any]) -> float:
@@ -238,46 +167,6 @@ def print_indices(cases: list[dict[str, Any]]) -> None:
         cells = [f"{rate:.3g}" if rate else "-" for rate in rates]
         rows.append((str(each["samples"]), *cells, *(f"{number:.2f}" for number in calls)))
     table("million indices a second, 65 536 to a call", heads, rows)
-
-
-def measure_memory(scale: float) -> list[dict[str, Any]]:
-    """Run resident memory over many epochs, finished and abandoned half-way."""
-    rows = max(round(ROWS * scale), 16 * BATCH)
-    cases = [elsewhere(memory_of_epochs, rows, abandon) for abandon in (False, True)]
-    heads = ("MiB over the start, after epoch", *(str(epoch) for epoch in cases[0]["epochs"]), "peak")
-    grown = [[*each["grown_mebibytes"], each["peak_mebibytes"]] for each in cases]
-    lines = [(each["iteration"], *(f"{size:.1f}" for size in sizes)) for each, sizes in zip(cases, grown, strict=True)]
-    table(f"resident memory, {rows} rows of {WIDTH} float32", heads, lines)
-    return cases
-
-
-def memory_of_epochs(rows: int, abandon: bool) -> dict[str, Any]:
-    """Iterate for 50 epochs; return how much more is resident after every fifth than before the first."""
-    dataset = batchloom.TensorDataset(torch.rand(rows, WIDTH), torch.rand(rows))
-    loader = batchloom.DataLoader(dataset, batch_size=BATCH, shuffle=True, prefetch=PREFETCH)
-    steps = len(loader) // 2 if abandon else len(loader)
-    before, grown = reset_peak(), []
-    for epoch in range(1, EPOCHS + 1):
-        run_steps(loader, steps)
-        if epoch % EVERY == 0:
-            grown.append((resident() - before) / MEBIBYTE)
-    iteration = "abandoned half-way" if abandon else "finished"
-    most, moved = (peak() - before) / MEBIBYTE, max(grown) - min(grown)
-    bound = (PREFETCH + 1 + HELD) * BLOCK_MEBIBYTES + OTHER_MEBIBYTES
-    claims = [
-        Claim(f"MiB between least and most resident, {iteration}", moved, "<=", BLOCK_MEBIBYTES),
-        Claim(f"MiB at most over the start, {iteration}", most, "<=", bound),
-    ]
-    epochs = list(range(EVERY, EPOCHS + 1, EVERY))
-    facts = {"name": "memory", "iteration": iteration, "rows": rows, "row_floats": WIDTH, "epochs": epochs}
-    figures = {"grown_mebibytes": grown, "peak_mebibytes": most}
-    return {**facts, **figures, "claims": [claim.record() for claim in claims]}
-
-
-def run_steps(loader: batchloom.DataLoader, steps: int) -> None:
-    """Take some steps of an epoch and leave the rest."""
-    for _ in islice(loader, steps):
-        pass
 
 
 def case(name: str, timings: dict[str, Timing], claims: list[Claim], unit: str = "seconds") -> dict[str, Any]:

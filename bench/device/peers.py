@@ -1,0 +1,189 @@
+"""Ask batchloom and each peer for epochs on a device: rows, and whole groups of them.
+
+What it promises:
+
+- *Resident* data is on the device before the clock starts; *streamed* data travels inside it. A peer's name says where
+  its data lies.
+- What can be made once for all epochs is made before the clock. batch-iter draws its order when it is made, so it is
+  made in each epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import batchloom
+import torch
+from batch_iter import BatchIter, GroupBatchIter
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+from bench.device.place import Place
+from bench.groups.peers import BATCH, Batch, Batches, Groups, Way, concatenate
+from bench.rows.peers import BATCH_ITER, BLOCK, SELECT, SELECT_BLOCKS, Epochs, Rows
+from bench.windows.peers import moved
+
+ROWS, WIDTH, LARGE = 500_000, 1000, 1024
+CPU_ROWS = 1 / 25
+GIVEN, MOVED, STREAMED = "batchloom resident", "batchloom resident, data from the CPU", "batchloom streamed"
+SET_UP = "batchloom resident, set-up included"
+TORCH_MOVED, TORCH_THERE = "torch DataLoader, .to(device)", "torch DataLoader, data on the device"
+
+
+@dataclass(frozen=True)
+class Data:
+    """Rows in memory of the CPU, the same rows on the device, and how many make a batch."""
+
+    host: Rows
+    there: Rows
+    batch: int
+
+    @classmethod
+    def make(cls, place: Place, batch: int, highest: float | None = None) -> Data:
+        """Draw rows. The label of a row is its number, unless ``highest`` scales these."""
+        host = Rows.make(place.scaled(ROWS, CPU_ROWS, least=4 * LARGE), WIDTH)
+        if highest is not None:
+            host = Rows(host.features, host.labels * (highest / len(host)))
+        return cls(host, Rows(host.features.to(place.device), host.labels.to(place.device)), batch)
+
+    @property
+    def device(self) -> torch.device:
+        """Where batches are to be."""
+        return self.there.features.device
+
+    @property
+    def batches(self) -> int:
+        """How many there are."""
+        return -(-len(self.host) // self.batch)
+
+
+def torch_moved(data: Data) -> Epochs:
+    """Use torch's ``DataLoader`` as everybody writes it, and bring each batch to the device."""
+    loader = DataLoader(TensorDataset(data.host.features, data.host.labels), data.batch, shuffle=True)
+    return lambda: moved(loader, data.device)
+
+
+def torch_there(data: Data) -> Epochs:
+    """Use torch's ``DataLoader`` over rows that are on the device, as published."""
+    loader = DataLoader(TensorDataset(data.there.features, data.there.labels), data.batch, shuffle=True)
+    return lambda: loader
+
+
+def batch_iter(data: Data) -> Epochs:
+    """Use batch-iter on the device."""
+    return lambda: BatchIter(data.there.features, data.there.labels, batch_size=data.batch, shuffle=True)
+
+
+def select(data: Data) -> Epochs:
+    """By hand: ``index_select`` on the device for each batch."""
+    rows = data.there
+
+    def epoch() -> Iterator[Any]:
+        for batch in torch.randperm(len(rows), device=data.device).split(data.batch):
+            yield rows.features.index_select(0, batch), rows.labels.index_select(0, batch)
+
+    return epoch
+
+
+def select_blocks(data: Data) -> Epochs:
+    """By hand: ``index_select`` on the device for 4096 rows, then views of it."""
+    rows = data.there
+
+    def epoch() -> Iterator[Any]:
+        for block in torch.randperm(len(rows), device=data.device).split(BLOCK):
+            features, labels = rows.features.index_select(0, block), rows.labels.index_select(0, block)
+            yield from zip(features.split(data.batch), labels.split(data.batch), strict=True)
+
+    return epoch
+
+
+def given(data: Data) -> Epochs:
+    """Use batchloom on rows that are on the device."""
+    return loom(data.there, data.batch, resident=True)
+
+
+def resident(data: Data) -> Epochs:
+    """Use batchloom, which moves the rows to the device once."""
+    return loom(data.host, data.batch, resident=True, device=data.device)
+
+
+def streamed(data: Data) -> Epochs:
+    """Use batchloom, which sends blocks to the device as they are needed."""
+    return loom(data.host, data.batch, resident=False, device=data.device)
+
+
+def loom(rows: Rows, batch: int, **options: Any) -> Epochs:
+    """Use batchloom."""
+    dataset = batchloom.TensorDataset(rows.features, rows.labels)
+    loader = batchloom.DataLoader(dataset, batch_size=batch, shuffle=True, **options)
+    return lambda: loader
+
+
+ROW_WAYS: dict[str, Callable[[Data], Epochs]] = {
+    GIVEN: given,
+    MOVED: resident,
+    STREAMED: streamed,
+    SELECT: select,
+    SELECT_BLOCKS: select_blocks,
+    BATCH_ITER: batch_iter,
+    TORCH_THERE: torch_there,
+    TORCH_MOVED: torch_moved,
+}
+
+
+class Slices(Dataset[Batch]):
+    """The rows of one group, sliced out of arrays anywhere."""
+
+    def __init__(self, arrays: Batch, known: Groups) -> None:
+        self._arrays = arrays
+        ends = known.lengths.cumsum(0).tolist()
+        self._rows = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
+
+    def __getitem__(self, group: int) -> Batch:
+        """Return the ids, features and labels of one group."""
+        return tuple(array[self._rows[group]] for array in self._arrays)
+
+
+def torch_groups(arrays: Batch, known: Groups, batches: Batches) -> Any:
+    """Use torch's ``DataLoader``."""
+    return DataLoader(Slices(arrays, known), batch_sampler=batches, collate_fn=concatenate)
+
+
+def loom_groups(arrays: Batch, **options: Any) -> batchloom.DataLoader:
+    """Use batchloom."""
+    return batchloom.DataLoader(batchloom.GroupDataset(*arrays), BATCH, shuffle=True, **options)
+
+
+def first_epochs(loader: batchloom.DataLoader) -> Callable[[], Iterable[Batch]]:
+    """The same epoch again and again."""
+
+    def epoch() -> Iterable[Batch]:
+        loader.set_epoch(0)
+        return loader
+
+    return epoch
+
+
+def group_ways(device: torch.device, there: Batch) -> tuple[Way, ...]:
+    """Return all ways; ``there`` are the arrays on the device."""
+    seeds, options = count(), {"batch_size": BATCH, "shuffle": True}
+    return (
+        Way(SET_UP, lambda known, _: lambda: loom_groups(there, resident=True)),
+        Way(GIVEN, lambda known, _: first_epochs(loom_groups(there, resident=True))),
+        Way(MOVED, lambda known, _: first_epochs(loom_groups(known.arrays, resident=True, device=device))),
+        Way(STREAMED, lambda known, _: first_epochs(loom_groups(known.arrays, resident=False, device=device))),
+        Way(BATCH_ITER, lambda *_: lambda: GroupBatchIter(*there, **options, shuffle_seed=next(seeds)), told=False),
+        Way(TORCH_THERE, lambda known, batches: over(torch_groups(there, known, batches)), slow=True),
+        Way(
+            TORCH_MOVED,
+            lambda known, batches: lambda: moved(torch_groups(known.arrays, known, batches), device),
+            slow=True,
+        ),
+    )
+
+
+def over(loader: Any) -> Epochs:
+    """The same loader for each epoch."""
+    return lambda: loader
