@@ -10,8 +10,14 @@ Importing this starts no thread and imports no framework but NumPy.
 """
 
 from batchloom._native import __version__
+from batchloom.batching import CostModel, CostOptimal, FixedSize, LengthBuckets, Packing, Rule, TokenBudget
 from batchloom.calibrate import calibrate
-from batchloom.cut import CostModel, CostOptimal, FixedSize, LengthBuckets, Packing, Rule, TokenBudget
+from batchloom.dataset.groups import GroupDataset, GroupStats
+from batchloom.dataset.sequences import SequenceDataset
+from batchloom.dataset.tensors import TensorDataset
+from batchloom.dataset.tokens import TokenDataset, TokenStats
+from batchloom.dataset.windows import WindowDataset, WindowPlace, WindowStats
+from batchloom.delivery.placement import Placement
 from batchloom.errors import (
     ArgumentError,
     DataError,
@@ -22,15 +28,9 @@ from batchloom.errors import (
     RangeError,
     StateError,
 )
-from batchloom.groups import GroupDataset, GroupStats
 from batchloom.loader import DataLoader
-from batchloom.placement import Placement
 from batchloom.plan import Place, Plan, Step
-from batchloom.restore import restore_order
-from batchloom.sequences import SequenceDataset
-from batchloom.tensors import TensorDataset
-from batchloom.tokens import TokenDataset, TokenStats
-from batchloom.windows import WindowDataset, WindowPlace, WindowStats
+from batchloom.restore_order import restore_order
 
 __all__ = [
     "ArgumentError",

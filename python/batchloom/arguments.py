@@ -68,7 +68,7 @@ def unpadded(pad_value: object, what: str) -> list[tuple[str, bytes]]:
     return []
 
 
-def whole(name: str, value: SupportsIndex, least: int = 0, most: int = U64) -> int:
+def integer(name: str, value: SupportsIndex, least: int = 0, most: int = U64) -> int:
     """Return ``value`` as an integer between ``least`` and ``most``.
 
     Raises:

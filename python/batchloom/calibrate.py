@@ -12,8 +12,8 @@ from statistics import median
 from typing import Any
 
 import numpy
-from batchloom.arguments import whole
-from batchloom.cut import CostModel
+from batchloom.arguments import integer
+from batchloom.batching import CostModel
 from batchloom.errors import ArgumentError
 
 # A spread of shapes: few and many samples, short and long, up to some ten thousand elements.
@@ -110,7 +110,9 @@ def _shapes(shapes: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
         pairs = [(samples, length) for samples, length in shapes]
     except (TypeError, ValueError):
         raise ArgumentError(f"shapes is {shapes!r}; expected pairs (samples, length)") from None
-    tried = tuple((whole("samples", samples, least=1), whole("length", length, least=1)) for samples, length in pairs)
+    tried = tuple(
+        (integer("samples", samples, least=1), integer("length", length, least=1)) for samples, length in pairs
+    )
     if len(set(tried)) < 3:
         raise ArgumentError(f"there are {len(set(tried))} distinct shapes; expected at least 3 to fit 3 coefficients")
     terms = numpy.array([(1.0, samples * length, samples * length**2) for samples, length in tried])

@@ -6,17 +6,17 @@ import os
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-from batchloom import _native
-from batchloom.arguments import PAD_SIDE, UNEVEN, choice, shuffled, streamed, whole
-from batchloom.cut import Rule, rule
-from batchloom.dataset import Dataset
+import batchloom._native as _native
+from batchloom.arguments import PAD_SIDE, UNEVEN, choice, integer, shuffled, streamed
+from batchloom.batching import Rule, rule
+from batchloom.dataset.base import Dataset
+from batchloom.dataset.sequences import SequenceDataset
+from batchloom.dataset.tokens import TokenDataset
+from batchloom.delivery.choose import choose
+from batchloom.delivery.placement import Placement, PlacementRequest
 from batchloom.errors import ArgumentError, StateError
-from batchloom.placement import Placement, Wish
 from batchloom.plan import Plan
-from batchloom.sequences import SequenceDataset
-from batchloom.tokens import TokenDataset
-from batchloom.ways import way
-from batchloom.world import is_worker, place
+from batchloom.ranks import is_worker, place
 
 # More threads, or more blocks ahead, than any machine has use for.
 MOST = 4096
@@ -124,7 +124,7 @@ class DataLoader:
         self._dataset = dataset
         self._batching = rule(batch_size, batching)
         self._rank, self._world = place(rank, world)
-        wish = Wish(
+        request = PlacementRequest(
             dataset,
             device=device,
             resident=resident,
@@ -135,7 +135,7 @@ class DataLoader:
             shard_size=shard_size,
         )
         order, documents = _order(dataset, shuffle)
-        self._way = way(dataset, self._batching, order, documents, wish, self._world)
+        self._delivery = choose(dataset, self._batching, order, documents, request, self._world)
         pad_values, side = dataset._pad_values(pad_value), choice("pad_side", pad_side, PAD_SIDE)
         self._native = _native.Loader(
             dataset._native_dataset(),
@@ -143,7 +143,7 @@ class DataLoader:
             shuffle=order,
             shuffle_documents=documents,
             drop_last=bool(drop_last),
-            seed=whole("seed", seed),
+            seed=integer("seed", seed),
             uneven=choice("uneven", uneven, UNEVEN),
             balance=bool(balance),
             largest_first=bool(largest_first),
@@ -153,13 +153,13 @@ class DataLoader:
             pad_side=side,
             labels=_labels(dataset, labels),
             num_threads=_threads(num_threads),
-            prefetch=whole("prefetch", prefetch, least=1, most=MOST),
-            shard_size=self._way.placement.shard_size,
+            prefetch=integer("prefetch", prefetch, least=1, most=MOST),
+            shard_size=self._delivery.placement.shard_size,
             poison=bool(os.environ.get("BATCHLOOM_POISON")),
-            **self._way.blocks,
+            **self._delivery.blocks,
         )
         padding = {"pad_values": dict(pad_values), "left": side == "left", "labels": labels}
-        self._way.prepare(dataset._schema(self._native.columns), padding)
+        self._delivery.prepare(dataset._schema(self._native.columns), padding)
 
     def __len__(self) -> int:
         """Return how many batches the iteration under way yields in all, or, where there is none, the next one.
@@ -175,7 +175,7 @@ class DataLoader:
             DataError: An array of the dataset was resized, moved, or lost its file since the dataset was made.
         """
         self.dataset._check()
-        begun: Iterator[Any] = self._way.begin(self._native)
+        begun: Iterator[Any] = self._delivery.begin(self._native)
         return begun
 
     @property
@@ -201,18 +201,18 @@ class DataLoader:
     @property
     def placement(self) -> Placement:
         """Where batches are made, how data comes there, and why."""
-        return self._way.placement
+        return self._delivery.placement
 
     def plan(self, epoch: int | None = None) -> Plan:
         """Return the plan of an epoch, or of the next iteration (after a load, the rest of the epoch)."""
-        return Plan._wrap(self._native.plan(None if epoch is None else whole("epoch", epoch)), self._batching)
+        return Plan._wrap(self._native.plan(None if epoch is None else integer("epoch", epoch)), self._batching)
 
     def set_epoch(self, epoch: int) -> None:
         """Make ``epoch`` the next one: from its start, unless a state in that very epoch was just loaded.
 
         There is no need to call this: the epoch advances by itself.
         """
-        self._native.set_epoch(whole("epoch", epoch))
+        self._native.set_epoch(integer("epoch", epoch))
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the run stands, after the last batch that was handed over.
@@ -262,5 +262,5 @@ def _labels(dataset: Dataset, labels: str | None) -> str | None:
 
 def _threads(num_threads: int | None) -> int | None:
     if num_threads is not None:
-        return whole("num_threads", num_threads, least=1, most=MOST)
+        return integer("num_threads", num_threads, least=1, most=MOST)
     return 1 if is_worker() else None

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, SupportsIndex, overload
 
+import batchloom._native as engine
 import numpy
-from batchloom import _native as engine
-from batchloom.arguments import RUNS, U32, UNEVEN, choice, shuffled, whole
-from batchloom.cut import Rule, rule
+from batchloom.arguments import RUNS, U32, UNEVEN, choice, integer, shuffled
+from batchloom.batching import Rule, rule
 from batchloom.errors import ArgumentError, RangeError
 from batchloom.sizes import Sizes, checked, read
 
@@ -110,19 +110,19 @@ class Plan:
             samples = len(known)
         self._batching = rule(batch_size, batching)
         self._native = engine.Plan(
-            whole("samples", samples),
+            integer("samples", samples),
             self._batching._native(),
             None if known is None else engine.borrow(known, "sizes"),
             shuffle=shuffled(shuffle),
             drop_last=bool(drop_last),
-            seed=whole("seed", seed),
+            seed=integer("seed", seed),
             uneven=choice("uneven", uneven, UNEVEN),
             balance=bool(balance),
             largest_first=bool(largest_first),
-            epoch=whole("epoch", epoch),
-            rank=whole("rank", rank, most=U32),
-            world=whole("world", world, most=U32),
-            shard_size=None if shard_size is None else whole("shard_size", shard_size, least=1),
+            epoch=integer("epoch", epoch),
+            rank=integer("rank", rank, most=U32),
+            world=integer("world", world, most=U32),
+            shard_size=None if shard_size is None else integer("shard_size", shard_size, least=1),
         )
 
     @classmethod
@@ -206,7 +206,7 @@ class Plan:
 
     def at_epoch(self, epoch: int) -> Plan:
         """Return the plan of another epoch of the same run, from its start."""
-        return self._wrap(self._native.at_epoch(whole("epoch", epoch)), self._batching)
+        return self._wrap(self._native.at_epoch(integer("epoch", epoch)), self._batching)
 
     def report(self, path: str | os.PathLike[str]) -> None:
         """Write a page that shows the plan: what it costs, its steps, and its order. HTML, self-contained."""

@@ -15,8 +15,8 @@ use bytes::Bytes;
 use pyo3::prelude::*;
 use pyo3_arrow::input::AnyArray;
 
+use crate::dlpack::Tensor;
 use crate::error::{DTypeError, DataError, raise};
-use crate::exchange::Tensor;
 
 /// The memory of an Arrow buffer.
 struct Memory(Buffer);

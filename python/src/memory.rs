@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use batchloom::Error;
 use pyo3::prelude::*;
 
-use crate::exchange::{Lent, lent};
+use crate::dlpack::{Lent, lent};
 
 /// Workers that ask Python for memory at the moment.
 static ASKING: AtomicU64 = AtomicU64::new(0);

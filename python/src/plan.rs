@@ -4,9 +4,9 @@ use batchloom::order::Shuffle;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::cut::{Rule, known, parse};
+use crate::batching::{Rule, known, parse};
+use crate::dlpack::Tensor;
 use crate::error::{StateError, raise};
-use crate::exchange::Tensor;
 
 /// A plan as one rank sees it. Written about in batchloom/plan.py.
 #[pyclass(frozen, module = "batchloom._native")]

@@ -1,0 +1,1 @@
+"""Arrays in and out, by framework; frames, whose columns are arrays."""

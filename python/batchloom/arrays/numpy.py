@@ -1,0 +1,208 @@
+"""NumPy arrays and memory maps in and out; also the way in for other DLPack producers."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Sequence
+from numbers import Integral, Number, Real
+from typing import Any
+
+import batchloom._native as _native
+import numpy
+from batchloom.errors import DataError, DTypeError
+from numpy.lib.stride_tricks import sliding_window_view
+
+TAKES_CAPSULES = False
+
+# Bytes of a memory map that may be in memory before they are let go.
+RESIDENT = 1 << 28
+
+# NumPy has these only through the package ml_dtypes, and neither DLPack nor the buffer protocol lets them through. They
+# travel as integers of the same size.
+FOREIGN = {
+    "bfloat16": numpy.uint16,
+    "float8_e4m3fn": numpy.uint8,
+    "float8_e4m3fnuz": numpy.uint8,
+    "float8_e5m2": numpy.uint8,
+    "float8_e5m2fnuz": numpy.uint8,
+}
+
+
+def borrow(array: Any, label: str) -> _native.Tensor:
+    """Share the memory of an array."""
+    if not isinstance(array, numpy.ndarray):
+        return _native.borrow(array, label)
+    if isinstance(array, numpy.ma.MaskedArray):
+        raise DataError(f"field {label} is a masked array; expected plain values: use .filled(value)")
+    if array.dtype.name in FOREIGN:
+        integers = array.view(FOREIGN[array.dtype.name])
+        return _native.borrow(integers, label).reinterpret(array.dtype.name)
+    if not array.dtype.isnative:
+        raise DTypeError(
+            f"field {label} has byte order {array.dtype.byteorder!r}; expected this machine's: use "
+            f'.astype(dtype.newbyteorder("="))'
+        )
+    if array.dtype.kind not in "biufc":
+        raise DTypeError(
+            f"field {label} has type {array.dtype}; expected booleans, integers, floats or complex numbers"
+        )
+    if any(stride % array.itemsize for stride in array.strides):
+        array = numpy.ascontiguousarray(array)  # elements that are not aligned, as in a packed record
+    return _native.borrow(array, label)
+
+
+def address(array: Any, label: str) -> tuple[Any, ...]:
+    """Where the memory is, and how it is laid out. A memory map is compared with its file: what was cut off is gone."""
+    if not isinstance(array, numpy.ndarray):
+        return id(array), tuple(getattr(array, "shape", ()))
+    _require_file(array, label)
+    return array.__array_interface__["data"][0], array.shape, array.strides
+
+
+def _require_file(array: Any, label: str) -> None:
+    """Raise if ``array`` is, or is a view of, a memory map whose file is shorter than the map by now."""
+    mapping, offset, name = _mapping(array)
+    if mapping is None:
+        return
+    try:
+        found = mapping.size()  # of the file that is mapped, whatever its name stands for now
+    except (OSError, ValueError):
+        return  # no file behind it
+    expected = offset + len(mapping)
+    if found < expected:
+        raise DataError(f"field {label} maps {expected} bytes of {name}, which now has {found}: it was truncated")
+
+
+def _mapping(array: Any) -> tuple[mmap.mmap | None, int, str]:
+    """Return the memory map that an array lies in, if any; where in its file it starts, and the name of that file."""
+    offset, name = 0, "a file"
+    while array is not None and not isinstance(array, mmap.mmap):
+        if isinstance(array, numpy.memmap) and array.offset is not None:
+            offset, name = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY, str(array.filename)
+        array = array.obj if isinstance(array, memoryview) else getattr(array, "base", None)
+    return array, offset, name
+
+
+def release(array: Any, before: int | None) -> int:
+    """Unmap the pages of a memory map that were read, once they are more than :data:`RESIDENT` bytes.
+
+    Takes the bytes of files that were mapped and in memory the last time, or ``None`` the first time; returns those to
+    compare with from now on. (They include other files, such as libraries.)
+
+    They stay in the system's cache, and come back as they are read again. A map that is copied on writing is left
+    alone: what was written there has no other place.
+    """
+    mapped = array
+    while mapped is not None and not isinstance(mapped, numpy.memmap):
+        mapped = getattr(mapped, "base", None)
+    if mapped is None or mapped.mode == "c" or not hasattr(mmap, "MADV_DONTNEED"):
+        return 0
+    found = _mapped_bytes()
+    if before is None or found <= before + RESIDENT:
+        return found if before is None else min(before, found)
+    mapping, _, _ = _mapping(mapped)
+    if mapping is not None:
+        mapping.madvise(mmap.MADV_DONTNEED)
+    return _mapped_bytes()
+
+
+def _mapped_bytes() -> int:
+    """Bytes of files that are mapped into this process and in memory; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[2]) * mmap.PAGESIZE
+    except OSError:
+        return 0
+
+
+def require(dtype: str, label: str) -> None:
+    """Raise if NumPy has no such type here."""
+    if dtype in FOREIGN:
+        try:
+            import ml_dtypes  # noqa: F401
+        except ModuleNotFoundError:
+            raise DTypeError(
+                f"field {label} is {dtype}, which NumPy has only with the package ml_dtypes; install it, or use "
+                'output="torch"'
+            ) from None
+
+
+def views(tensor: _native.Tensor) -> Sequence[numpy.ndarray[Any, Any]]:
+    """Cut ``[batches, samples, ...]`` into batches."""
+    if tensor.dtype not in FOREIGN:
+        return list(numpy.from_dlpack(tensor))
+    import ml_dtypes
+
+    integers = numpy.from_dlpack(tensor.reinterpret(numpy.dtype(FOREIGN[tensor.dtype]).name))
+    return list(integers.view(getattr(ml_dtypes, tensor.dtype)))
+
+
+def view(tensor: _native.Tensor) -> numpy.ndarray[Any, Any]:
+    """Take one array."""
+    if tensor.dtype not in FOREIGN:
+        return numpy.from_dlpack(tensor)
+    integers = numpy.from_dlpack(tensor.reinterpret(numpy.dtype(FOREIGN[tensor.dtype]).name))
+    batch: numpy.ndarray[Any, Any] = integers.view(getattr(_ml_dtypes(), tensor.dtype))
+    return batch
+
+
+def windows(array: numpy.ndarray[Any, Any], steps: int) -> numpy.ndarray[Any, Any]:
+    """Every stretch of so many rows, ``[stretches, steps, ...]``, over the memory of ``array``; read-only."""
+    return numpy.moveaxis(sliding_window_view(array, steps, axis=0), -1, 1)
+
+
+def patches(array: numpy.ndarray[Any, Any], length: int, stride: int) -> numpy.ndarray[Any, Any]:
+    """Cut ``[batch, steps, ...]`` into ``[batch, ..., patches, length]``, over the same memory; read-only."""
+    return numpy.moveaxis(sliding_window_view(array, length, axis=1)[:, ::stride], 1, -2)
+
+
+def pad_front(array: numpy.ndarray[Any, Any], rows: int) -> numpy.ndarray[Any, Any]:
+    """Put rows of zeros before an array."""
+    return numpy.concatenate([numpy.zeros((rows, *array.shape[1:]), array.dtype), array])
+
+
+def ones(samples: int, steps: int, device: None) -> numpy.ndarray[Any, Any]:
+    """True everywhere, in the memory of one element; read-only."""
+    return numpy.broadcast_to(numpy.True_, (samples, steps))
+
+
+def own(array: numpy.ndarray[Any, Any], device: None) -> numpy.ndarray[Any, Any]:
+    """Copy an array."""
+    return array.copy()
+
+
+def element(dtype: str, value: Any) -> bytes:
+    """Return the bytes of one value; a number that the type rounds is rounded.
+
+    Raises:
+        TypeError: It is no number that the type could hold.
+        ValueError: The type does not reach it.
+    """
+    kind = numpy.dtype(dtype) if dtype not in FOREIGN else numpy.dtype(getattr(_ml_dtypes(), dtype))
+    allowed: type = {"b": Integral, "i": Integral, "u": Integral, "c": Number}.get(kind.kind, Real)
+    if getattr(value, "ndim", None) == 0:
+        value = value.item()
+    if isinstance(value, bool | numpy.bool):
+        value = int(value)
+    if isinstance(value, float | numpy.floating) and allowed is Integral and float(value).is_integer():
+        value = int(value)
+    if not isinstance(value, allowed):
+        raise TypeError(f"expected a {'whole ' if allowed is Integral else ''}number")
+    number: Any = value
+    if kind.kind == "b" and number not in (0, 1):
+        raise ValueError("expected True or False")
+    with numpy.errstate(all="ignore"):
+        found = numpy.array(number).astype(kind) if kind.kind not in "iu" else numpy.array(number, kind)
+    if (
+        kind.kind not in "biu"
+        and numpy.isfinite(complex(number))
+        and not numpy.isfinite(found.astype(numpy.complex128))
+    ):
+        raise ValueError(f"it would be {found}")
+    return found.tobytes()
+
+
+def _ml_dtypes() -> Any:
+    import ml_dtypes
+
+    return ml_dtypes

@@ -1,0 +1,50 @@
+"""Values that batches are padded with, as bytes of each field's type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from batchloom.arrays.frameworks import module
+from batchloom.errors import ArgumentError
+
+
+def pad_values(fields: dict[str, str], pad_value: Any) -> list[tuple[str, bytes]]:
+    """Return the bytes of one element of padding, for each field where that is not zeros.
+
+    Args:
+        fields: The types of fields that are padded, by name.
+        pad_value: One value for all, or values by name.
+
+    Raises:
+        ArgumentError: There is no such field, or its type does not have the value.
+    """
+    if not isinstance(pad_value, dict):
+        if type(pad_value) is int and pad_value == 0:
+            return []  # what every type has, and what the engine pads with
+        pad_value = dict.fromkeys(fields, pad_value)
+    for name in pad_value:
+        if name not in fields:
+            known = ", ".join(map(repr, fields))
+            raise ArgumentError(f"pad_value names {name!r}; expected fields that are padded: {known}")
+    return [(name, element(name, fields[name], value)) for name, value in pad_value.items()]
+
+
+def element(label: str, dtype: str, value: Any) -> bytes:
+    """Return the bytes of ``value`` as one element of type ``dtype``.
+
+    Raises:
+        ArgumentError: The type does not have that value.
+    """
+    try:
+        return _element(dtype, value)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ArgumentError(f"pad_value is {value!r}, which field {label} of {dtype} cannot hold: {error}") from None
+
+
+def _element(dtype: str, value: Any) -> bytes:
+    try:
+        found: bytes = module("numpy").element(dtype, value)
+    except ModuleNotFoundError:
+        # A type that NumPy has only through a package, which is not there; then it came from torch.
+        found = module("torch").element(dtype, value)
+    return found

@@ -1,0 +1,151 @@
+"""torch tensors in and out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any
+
+import batchloom._native as _native
+import torch
+from batchloom.errors import DataError, DeviceError, DTypeError
+from torch.utils.dlpack import from_dlpack
+
+TAKES_CAPSULES = True
+
+
+def borrow(array: torch.Tensor, label: str) -> _native.Tensor:
+    """Share the memory of a tensor; of one on another device than the CPU, only describe it.
+
+    Gradients are left behind; a lazy conjugate or negative is resolved.
+    """
+    if array.layout != torch.strided:
+        raise DataError(f"field {label} has layout {array.layout}; expected a dense tensor: use .to_dense()")
+    if device_of(array) is not None:
+        return _native.Tensor.elsewhere(str(array.dtype).removeprefix("torch."), list(array.shape))
+    tensor = _native.borrow(array.detach().resolve_conj().resolve_neg(), label)
+    if f"torch.{tensor.dtype}" != str(array.dtype):
+        raise DTypeError(f"field {label} is {array.dtype}, which would come out as {tensor.dtype}")
+    return tensor
+
+
+def device_of(array: torch.Tensor) -> torch.device | None:
+    """Return the device of a tensor that is not in memory of the CPU."""
+    return None if array.device.type == "cpu" else array.device
+
+
+def on(array: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Return an array on a device: itself where it is there, in an object of its own."""
+    with torch.inference_mode(False):
+        return array.detach().to(device)
+
+
+def address(array: torch.Tensor, label: str) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    """Where the memory is, and how it is laid out."""
+    return array.data_ptr(), tuple(array.shape), array.stride()
+
+
+def require(dtype: str, label: str) -> None:
+    """Raise if torch has no such type."""
+    if not hasattr(torch, dtype):
+        raise DTypeError(f"field {label} is {dtype}, which this torch does not have")
+
+
+def views(tensor: _native.Tensor) -> Sequence[torch.Tensor]:
+    """Cut ``[batches, samples, ...]`` into batches that are tensors of their own.
+
+    ``unsafe_split`` differs from ``split`` in one thing: autograd takes its results for separate tensors, not for
+    views of one. They are: batches do not overlap, so writing to one in place must not count as writing to all.
+    """
+    if torch.is_inference_mode_enabled():
+        # The consumer asks for one batch; the others of the portion must not be marked by its mode.
+        with torch.inference_mode(False):
+            return views(tensor)
+    return cut(from_dlpack(tensor))
+
+
+def cut(array: torch.Tensor) -> Sequence[torch.Tensor]:
+    """Cut ``[batches, samples, ...]``, whose batches are compact, into these."""
+    if array.is_contiguous():
+        return array.flatten(0, 1).unsafe_split(array.shape[1])
+    return [batch.squeeze(0) for batch in array.unsafe_split(1)]
+
+
+def view(capsule: Any) -> torch.Tensor:
+    """Take one array."""
+    if torch.is_inference_mode_enabled():
+        with torch.inference_mode(False):
+            return from_dlpack(capsule)
+    return from_dlpack(capsule)
+
+
+def windows(array: torch.Tensor, steps: int) -> torch.Tensor:
+    """Every stretch of so many rows, ``[stretches, steps, ...]``, over the memory of ``array``."""
+    return array.unfold(0, steps, 1).movedim(-1, 1)
+
+
+def patches(array: torch.Tensor, length: int, stride: int) -> torch.Tensor:
+    """Cut ``[batch, steps, ...]`` into ``[batch, ..., patches, length]``, over the same memory."""
+    return array.unfold(1, length, stride).movedim(1, -2)
+
+
+def pad_front(array: torch.Tensor, rows: int) -> torch.Tensor:
+    """Put rows of zeros before an array."""
+    return torch.cat([array.new_zeros((rows, *array.shape[1:])), array])
+
+
+def ones(samples: int, steps: int, device: torch.device | None) -> torch.Tensor:
+    """True everywhere, in the memory of one element."""
+    # Not on torch's default device, which may be another one.
+    return torch.ones(1, 1, dtype=torch.bool, device=device or "cpu").expand(samples, steps)
+
+
+def own(array: torch.Tensor, device: torch.device | None) -> torch.Tensor:
+    """Copy an array, to a device or where it is: compact, and fit for training whatever the consumer's mode."""
+    with torch.inference_mode(False):
+        return array.to(array.device if device is None else device, copy=True, memory_format=torch.contiguous_format)
+
+
+def accelerator(device: Any) -> torch.device | None:
+    """Return a device of torch, with its number.
+
+    Raises:
+        DeviceError: There is no such device.
+    """
+    try:
+        return torch.empty(0, device=torch.device(device)).device
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        raise DeviceError(f"device is {device!r}, on which torch cannot make arrays: {reason}") from None
+
+
+def free_memory(device: torch.device) -> int | None:
+    """Return how many bytes are free on a device, where it can tell."""
+    if device.type == "mps":
+        return torch.mps.recommended_max_memory() - torch.mps.current_allocated_memory()
+    if device.type not in ("cuda", "xpu"):
+        return None
+    module = torch.get_device_module(device)
+    # What torch holds in reserve and nobody uses is free, too.
+    reserve: int = module.memory_reserved(device) - module.memory_allocated(device)
+    try:
+        free: int = module.mem_get_info(device)[0]
+    except RuntimeError:
+        return None  # as some drivers of XPU cannot tell
+    return free + reserve
+
+
+def element(dtype: str, value: Any) -> bytes:
+    """Return the bytes of one value of a type of floats; a number that the type rounds is rounded.
+
+    Raises:
+        TypeError: It is no number.
+        ValueError: The type does not reach it.
+    """
+    if not isinstance(value, Real):
+        raise TypeError("expected a number")
+    tensor = torch.tensor([float(value)], dtype=torch.float64, device="cpu").to(getattr(torch, dtype))
+    if math.isfinite(value) and not math.isfinite(tensor.item()):
+        raise ValueError(f"it would be {tensor.item()}")
+    return bytes(tensor.view(torch.uint8).tolist())

@@ -1,0 +1,260 @@
+"""How samples share a batch: the rules that ``DataLoader(batching=...)`` takes.
+
+Shuffled, rules that sort by size do so pool by pool: a pool is a run of the epoch's random order, so the smaller it is,
+the more random are the batches; the larger, the less padding. The order of a pool's batches is random again. Without
+``shuffle`` there is one pool, the whole set, and batches come from the longest samples to the shortest.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import TYPE_CHECKING, Protocol
+
+import batchloom._native as _native
+from batchloom.arguments import U32, choice, integer
+from batchloom.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from batchloom.calibrate import Fit
+
+POOL = 16_384
+
+COUNT = ("padded", "real")
+OVERSIZE = ("error", "alone", "drop", "truncate")
+OVERFLOW = ("error", "truncate", "split")
+
+
+class Rule(Protocol):
+    """What ``batching=`` takes: one of the classes of this module."""
+
+    def _native(self) -> _native.Rule: ...
+
+
+@dataclass(frozen=True)
+class FixedSize:
+    """Batches of ``batch_size`` samples, in order; the last one holds what is left.
+
+    ``DataLoader(dataset, batch_size=64)`` is short for ``batching=FixedSize(64)``.
+
+    Raises:
+        ArgumentError: ``batch_size`` is not at least 1.
+    """
+
+    batch_size: int
+
+    def __post_init__(self) -> None:
+        _whole(self, "batch_size")
+
+    def _native(self) -> _native.Rule:
+        return _native.Rule.fixed(self.batch_size)
+
+
+@dataclass(frozen=True)
+class LengthBuckets:
+    """Batches of ``batch_size`` samples of similar size: each pool is sorted, then divided.
+
+    Args:
+        batch_size: Samples in a batch.
+        pool: How many batches a pool makes, when shuffled.
+        multiple_of: What padded lengths are a multiple of: few distinct shapes for compilers.
+
+    Raises:
+        ArgumentError: A number is not at least 1.
+    """
+
+    batch_size: int
+    pool: int = 100
+    multiple_of: int = 1
+
+    def __post_init__(self) -> None:
+        _whole(self, "batch_size", "pool")
+        _whole(self, "multiple_of", most=U32)
+
+    def _native(self) -> _native.Rule:
+        return _native.Rule.buckets(self.batch_size, self.pool, self.multiple_of)
+
+
+@dataclass(frozen=True)
+class TokenBudget:
+    """Batches of as many samples of similar size as fit into a budget: each pool is sorted, then cut greedily.
+
+    Args:
+        max_tokens: The most elements in a batch.
+        count: Whether ``"padded"`` elements count, which is what memory costs, or ``"real"`` ones.
+        max_length_spread: The most that the longest sample of a batch may exceed the shortest by.
+        max_samples: The most samples in a batch.
+        multiple_of: What padded lengths are a multiple of: few distinct shapes for compilers (``plan.stats()``
+            counts them as ``shapes``).
+        oversize: What happens to a sample that alone exceeds the budget: ``"error"``; ``"alone"``, a batch of its
+            own that exceeds it; ``"drop"``; or ``"truncate"``. ``plan.stats()`` counts what is lost.
+        pool: Samples in a pool, when shuffled.
+
+    Raises:
+        ArgumentError: A number is too small, or a name is unknown.
+    """
+
+    max_tokens: int
+    count: str = "padded"
+    max_length_spread: int | None = None
+    max_samples: int | None = None
+    multiple_of: int = 1
+    oversize: str = "error"
+    pool: int = POOL
+
+    def __post_init__(self) -> None:
+        _whole(self, "max_tokens", "max_samples", "pool")
+        _whole(self, "multiple_of", most=U32)
+        _whole(self, "max_length_spread", least=0, most=U32)
+        choice("count", self.count, COUNT)
+        choice("oversize", self.oversize, OVERSIZE)
+        self._native()
+
+    def _native(self) -> _native.Rule:
+        return _native.Rule.budget(
+            self.max_tokens,
+            self.count,
+            self.max_length_spread,
+            self.max_samples,
+            self.multiple_of,
+            self.oversize,
+            self.pool,
+        )
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """What a batch of ``n`` samples padded to ``L`` costs: ``fixed + per_token * n * L + per_pair * n * L**2``.
+
+    ``fixed`` is what every batch costs whatever it holds (reading the weights, launching kernels), ``per_pair`` what
+    attention costs. The unit does not matter. :func:`batchloom.calibrate` measures one for a model of yours.
+
+    Attributes:
+        fit: How well it fits what was measured, where it was.
+
+    Raises:
+        ArgumentError: A coefficient is negative or no finite number, or all are 0.
+    """
+
+    fixed: float = 0.0
+    per_token: float = 0.0
+    per_pair: float = 0.0
+    fit: Fit | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("fixed", "per_token", "per_pair"):
+            object.__setattr__(self, name, _cost(name, getattr(self, name)))
+        if not (self.fixed or self.per_token or self.per_pair):
+            raise ArgumentError("fixed, per_token and per_pair are 0; expected a cost in at least one of them")
+
+    def cost(self, samples: int, length: int) -> float:
+        """Return the cost of a batch of ``samples`` samples padded to ``length``."""
+        return self.fixed + samples * length * (self.per_token + self.per_pair * length)
+
+
+@dataclass(frozen=True)
+class CostOptimal:
+    """The batches of samples of similar size whose total cost is least: each pool is sorted, then cut exactly.
+
+    Args:
+        cost: What a batch costs.
+        max_tokens: The most elements in a batch, padding counted; ``None`` for any number.
+        max_samples: The most samples in a batch; ``None`` for any number.
+        multiple_of: What padded lengths are a multiple of.
+        oversize: What happens to a sample that alone exceeds ``max_tokens``, as for :class:`TokenBudget`.
+        pool: Samples in a pool, when shuffled.
+
+    Raises:
+        ArgumentError: A number is too small, a name unknown, or ``cost`` no :class:`CostModel`.
+    """
+
+    cost: CostModel
+    max_tokens: int | None = None
+    max_samples: int | None = None
+    multiple_of: int = 1
+    oversize: str = "error"
+    pool: int = POOL
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.cost, CostModel):
+            raise ArgumentError(f"cost is {self.cost!r}; expected a CostModel")
+        _whole(self, "max_tokens", "max_samples", "pool")
+        _whole(self, "multiple_of", most=U32)
+        choice("oversize", self.oversize, OVERSIZE)
+        self._native()
+
+    def _native(self) -> _native.Rule:
+        cost = (self.cost.fixed, self.cost.per_token, self.cost.per_pair)
+        return _native.Rule.optimal(cost, self.max_tokens, self.max_samples, self.multiple_of, self.oversize, self.pool)
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Batches that are samples one after the other, without padding, as full as they can be.
+
+    Each pool is packed by best fit, the longest samples first, and anew in every epoch when shuffled.
+
+    Args:
+        max_tokens: The most elements in a batch; at most 2**28.
+        max_samples: The most samples in a batch.
+        overflow: What happens to a sample longer than that: ``"error"``, ``"truncate"``, or ``"split"`` in parts,
+            none of which is lost. ``plan.stats()`` counts what is cut off or split.
+        pool: Samples in a pool, when shuffled.
+
+    Raises:
+        ArgumentError: A number is out of range, or a name is unknown.
+    """
+
+    max_tokens: int
+    max_samples: int | None = None
+    overflow: str = "error"
+    pool: int = POOL
+
+    def __post_init__(self) -> None:
+        _whole(self, "max_tokens", "pool")
+        _whole(self, "max_samples", most=U32)
+        choice("overflow", self.overflow, OVERFLOW)
+        self._native()
+
+    def _native(self) -> _native.Rule:
+        return _native.Rule.packing(self.max_tokens, self.max_samples, self.overflow, self.pool)
+
+
+RULES = (FixedSize, LengthBuckets, TokenBudget, CostOptimal, Packing)
+
+
+def rule(batch_size: int | None, batching: Rule | None) -> Rule:
+    """Return the rule that two arguments ask for; 64 samples a batch where there is neither.
+
+    Raises:
+        ArgumentError: Both are given, or ``batching`` is no rule.
+    """
+    if batching is None:
+        return FixedSize(64 if batch_size is None else batch_size)
+    if batch_size is not None:
+        raise ArgumentError(f"batch_size is {batch_size} and batching is {batching}; expected one of them")
+    if not isinstance(batching, RULES):
+        raise ArgumentError(f"batching is {batching!r}; expected a rule such as FixedSize(64)")
+    return batching
+
+
+def _cost(name: str, value: object) -> float:
+    """Return ``value`` as a number that a cost can be."""
+    try:
+        number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number) or number < 0:
+        raise ArgumentError(f"{name} is {value!r}; expected a finite number of at least 0")
+    return number
+
+
+def _whole(instance: object, *names: str, least: int = 1, most: int | None = None) -> None:
+    """Replace what is given under ``names`` by integers; ``None`` stays where it is the default."""
+    for name in names:
+        value = getattr(instance, name)
+        if value is None and getattr(type(instance), name, 0) is None:
+            continue
+        limits = {} if most is None else {"most": most}
+        object.__setattr__(instance, name, integer(name, value, least=least, **limits))

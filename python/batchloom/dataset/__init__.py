@@ -1,0 +1,1 @@
+"""Datasets: one file for each kind of data."""

@@ -1,0 +1,348 @@
+"""Rows that belong together, as those of one query: each group is one sample."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from functools import partial
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import batchloom._native as _native
+import numpy
+from batchloom.arguments import U32, choice, integer
+from batchloom.arrays import frames
+from batchloom.arrays.field import Field, host, owned
+from batchloom.arrays.padding import pad_values
+from batchloom.batch import Column, Columns, Schema
+from batchloom.dataset.base import Dataset
+from batchloom.dataset.sequences import is_arrow
+from batchloom.errors import ArgumentError, DataError, DTypeError, RangeError
+from batchloom.sizes import Sizes, longest, read
+
+if TYPE_CHECKING:
+    from batchloom.batch import CollateOptions
+    from batchloom.device.pipeline import Collator
+    from batchloom.device.resident import Resident
+    from batchloom.device.shards import RowRange
+
+Array = numpy.ndarray[Any, Any]
+
+IDS, OFFSETS, MASK = "group_ids", "offsets", "mask"
+
+
+@dataclass(frozen=True)
+class GroupStats:
+    """What groups there are, and what is left out of them."""
+
+    groups: int
+    """Groups."""
+    rows: int
+    """Rows of all groups."""
+    longest: int
+    """Rows of the longest."""
+    longer_groups: int
+    """Groups of more than ``max_rows`` rows, which are truncated or subsampled."""
+    rows_left_out: int
+    """Rows of these that an epoch leaves out."""
+
+
+class GroupDataset(Dataset):
+    """Rows that belong together: a sample is a whole group, which is never divided between batches.
+
+    ``GroupDataset(group_ids, X, y)`` makes batches that are tuples: ``for group_ids, xb, yb in loader``. A group is all
+    rows of one id, wherever they lie, in their order; groups are numbered as they first appear. A batch of
+    ``batch_size`` groups is
+
+    - *concatenated*: ``group_ids``, ``[rows]``, and the arrays, ``[rows, ...]``, one group after the other;
+    - *padded* (``layout="padded"``): ``group_ids``, ``[groups]``, the arrays, ``[groups, rows, ...]``, with padding
+      after the rows of each group, and last a boolean ``mask``, ``[groups, rows]``: where there are rows.
+
+    With named arrays a batch is a dict, and a concatenated one also holds ``offsets`` (int64, ``[groups + 1]``): group
+    ``k`` of the batch is the rows ``offsets[k]`` to ``offsets[k + 1]``.
+
+    Rules count rows: ``TokenBudget(500)`` makes batches of at most 500 rows (with padding, where there is any),
+    ``Packing`` fills them, ``LengthBuckets`` brings groups of similar size together, ``CostOptimal`` cuts at the least
+    cost, that of padded batches.
+
+    Arrays are borrowed, as for :class:`batchloom.TensorDataset`; those of scipy's sparse kinds are made dense once.
+
+    Args:
+        group_ids: The id of each row: integers of any width, or texts; NumPy, torch, JAX, Arrow, a pandas Series, a
+            list. Of texts, batches hold the numbers of their groups as int64; ``ids`` says which those are.
+        arrays: Arrays with as many rows.
+        layout: ``"concatenated"`` or ``"padded"``.
+        max_rows: The most rows of a group that a batch holds; ``None`` for all.
+        longer: What becomes of longer groups: ``"error"``; ``"truncate"`` takes their first rows; ``"subsample"`` takes
+            rows at random, in order, others in each epoch: a function of seed, epoch and group.
+        named: Arrays by name.
+
+    Raises:
+        ArgumentError: Arrays with and without names are mixed, or a name that batches use themselves.
+        DataError: Ids and arrays of different lengths; an id that is missing; a group longer than ``max_rows``.
+        DTypeError: Ids that are no integers or texts; an element type that cannot be moved as bytes.
+        DeviceError: An array on another device than the CPU that is not of torch.
+    """
+
+    def __init__(
+        self,
+        group_ids: Any,
+        /,
+        *arrays: Any,
+        layout: str = "concatenated",
+        max_rows: int | None = None,
+        longer: str = "error",
+        **named: Any,
+    ) -> None:
+        if arrays and named:
+            raise ArgumentError("arrays with and without names are mixed; expected all of one kind")
+        for name in named:
+            if name in (IDS, OFFSETS, MASK):
+                raise ArgumentError(f"an array is named {name}, which batches use themselves; expected another name")
+        self._named = bool(named)
+        self._options: dict[str, Any] = {
+            "layout": choice("layout", layout, ("concatenated", "padded")),
+            "max_rows": None if max_rows is None else integer("max_rows", max_rows, least=1, most=U32),
+            "longer": choice("longer", longer, ("error", "truncate", "subsample")),
+        }
+        ids, self._names = _ids(group_ids)
+        self._group_ids = ids if self._names is None else numpy.array(self._names, object)[ids]
+        arrays = tuple(named.values()) if named else arrays
+        labels = tuple(named) if named else tuple(str(place) for place in range(len(arrays)))
+        self._fields = tuple(Field(label, _dense(array)) for label, array in zip(labels, arrays, strict=True))
+        self._set_up(ids)
+
+    def _set_up(self, ids: Any) -> None:
+        """Find the groups, and what batches hold: first the ids."""
+        codes = numpy.ascontiguousarray(_plain(ids), numpy.int64)
+        groups = _native.Groups(_native.borrow(codes, IDS))
+        self._offsets = _read_only(groups.offsets())
+        order = groups.order()
+        self._order = None if order is None else _read_only(order)
+        self._places = None if self._order is None else Field("order", self._order)
+        padded = self._options["layout"] == "padded"
+        if padded and not self._fields:
+            raise DataError('the dataset has no arrays, and layout is "padded"; expected at least one array to pad')
+        if padded:
+            firsts = self._offsets[:-1]
+            ids = _rows(ids, firsts if self._order is None else self._order[firsts])
+        self._ids = Field(IDS, ids)
+        fields = [(IDS, self._ids.tensor, padded), *((field.label, field.tensor, False) for field in self._fields)]
+        options = (self._options["layout"], self._options["max_rows"], self._options["longer"])
+        self._engine = groups.dataset(fields, *options, self._named)
+
+    @property
+    def sizes(self) -> Sizes:
+        """The rows that batches take of each group: what plans sort, count and budget by."""
+        return read(self._engine.sizes())
+
+    @property
+    def offsets(self) -> Array:
+        """Where each group begins when rows are in the order of groups, and where the last one ends; int64."""
+        return self._offsets
+
+    @property
+    def ids(self) -> list[Any] | None:
+        """The text that stands for each group, where ids are texts."""
+        return self._names
+
+    @property
+    def fields(self) -> tuple[Any, ...]:
+        """The arrays, as they were given."""
+        return tuple(field.array for field in self._fields)
+
+    def __len__(self) -> int:
+        """Return the number of groups."""
+        return len(self._offsets) - 1
+
+    def __getitem__(self, sample: int) -> Any:
+        """Return all rows of one group: its id and the arrays as a tuple, or a dict where they are named."""
+        number = operator.index(sample)
+        if not -len(self) <= number < len(self):
+            raise RangeError(f"group {number} is outside the dataset; expected 0 <= group < {len(self)}")
+        places = slice(*self._offsets[number % len(self) :][:2].tolist())
+        rows = places if self._order is None else self._order[places]
+        padded = self._options["layout"] == "padded"
+        found = [self._ids.row(number % len(self)) if padded else _rows(self._ids.array, rows)]
+        found += [_rows(field.array, rows) for field in self._fields]
+        return (
+            dict(zip((IDS, *(field.label for field in self._fields)), found, strict=True))
+            if self._named
+            else tuple(found)
+        )
+
+    def stats(self) -> GroupStats:
+        """Return what groups there are, and what ``max_rows`` leaves out of them."""
+        lengths = numpy.diff(self._offsets)
+        left_out = lengths - self.sizes
+        return GroupStats(
+            groups=len(self),
+            rows=int(self._offsets[-1]),
+            longest=int(lengths.max()),
+            longer_groups=int((left_out > 0).sum()),
+            rows_left_out=int(left_out.sum()),
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        arrays = {field.label: field.array for field in self._fields}
+        return _rebuild, (type(self), self._group_ids, arrays, self._named, self._options)
+
+    def __repr__(self) -> str:
+        fields = ", ".join(map(repr, self._fields))
+        return f"GroupDataset({fields}; {int(self._offsets[-1])} rows in {len(self)} groups)"
+
+    def _native_dataset(self) -> _native.Dataset:
+        return self._engine
+
+    def _pad_values(self, pad_value: Any) -> list[tuple[str, bytes]]:
+        return pad_values({field.label: field.dtype for field in self._fields}, pad_value)
+
+    def _arrays(self) -> tuple[Field, ...]:
+        return self._fields or (self._ids,)
+
+    def _beside(self) -> tuple[Field, ...]:
+        ids = (self._ids,) if self._fields else ()
+        return ids if self._places is None else (*ids, self._places)
+
+    def _element_bytes(self) -> int:
+        return sum(field.row_bytes for field in self._arrays())
+
+    def _row_ranges(self, first: int, end: int) -> list[RowRange]:
+        from batchloom.device.shards import RowRange
+
+        start, stop = self._offsets[[first, end]].tolist()
+        found = [RowRange(field, start, stop, self._order) for field in self._fields]
+        padded = self._options["layout"] == "padded"
+        ids = RowRange(self._ids, first, end) if padded else RowRange(self._ids, start, stop, self._order)
+        return [ids, *found]
+
+    def _most_rows(self, samples: int) -> list[tuple[Field, int]]:
+        rows = longest(self._offsets, samples)
+        padded = self._options["layout"] == "padded"
+        return [(self._ids, samples if padded else rows), *((field, rows) for field in self._fields)]
+
+    def _schema(self, columns: Columns) -> Schema:
+        known = {field.label: field for field in (self._ids, *self._fields)}
+        first = self._arrays()[0]
+        found = (Column(name, dtype, known.get(name, first).framework) for name, dtype in columns)
+        return Schema(tuple(found), named=self._named, ragged=True)
+
+    def _collator(self, resident: Resident, options: CollateOptions) -> Collator:
+        from batchloom.device.collate.ragged import Fixed, Ragged, Variable, padding
+
+        # A shard is moved in the order of its groups.
+        places = partial(resident.part, self._places) if self._places is not None and resident.is_whole else None
+        fields: dict[str, Fixed | Variable] = {
+            field.label: Variable(
+                partial(resident.part, field), (None,), padding(options, field.label, field.dtype), places
+            )
+            for field in self._fields
+        }
+        ids = partial(resident.part, self._ids)
+        padded = self._options["layout"] == "padded"
+        fields = {IDS: Fixed(ids) if padded else Variable(ids, (None,), 0, places)} | fields
+        return Ragged(fields, options, not padded)
+
+
+def _ids(group_ids: Any) -> tuple[Any, list[Any] | None]:
+    """Return ids as an array of integers, and the texts that these stand for, where they do."""
+    group_ids = host(IDS, group_ids)
+    if isinstance(group_ids, list | tuple):
+        # As NumPy would make texts of numbers beside texts.
+        group_ids = numpy.fromiter(group_ids, object, len(group_ids))
+    elif not hasattr(group_ids, "__dlpack__") or is_arrow(group_ids) or isinstance(group_ids, numpy.ma.MaskedArray):
+        group_ids = frames.plain(group_ids, IDS)
+    array = _plain(group_ids)
+    if array.ndim != 1:
+        raise DataError(f"{IDS} have shape {array.shape}; expected one id for each row")
+    if not len(array):
+        raise DataError(f"{IDS} are empty; expected at least one row")
+    if array.dtype.kind in "biu":
+        return group_ids, None
+    array = array.astype(object) if array.dtype.kind in "UST" else array
+    absent = frames.missing(array)
+    if absent.any():
+        raise DataError(f"row {int(absent.argmax())} has no id; expected one in every row")
+    if array.dtype.kind == "O":
+        return (_listed(array), None) if all(isinstance(name, Real | numpy.bool) for name in array) else _named(array)
+    return _integers(array), None
+
+
+def _listed(numbers: Array) -> Array:
+    """Return whole numbers of any types as int64, or as uint64 where they need it.
+
+    Raises:
+        DTypeError: They are not whole, or too large.
+    """
+    for number in numbers:
+        if number != number // 1:
+            raise DTypeError(f"{IDS} hold {number!r}; expected integers or texts")
+    for kind in (numpy.int64, numpy.uint64):
+        try:
+            return numpy.fromiter(map(int, numbers), kind, len(numbers))
+        except OverflowError:
+            continue
+    raise DTypeError(f"{IDS} hold integers that neither int64 nor uint64 holds: {max(numbers, key=abs)!r}")
+
+
+def _integers(numbers: Array) -> Array:
+    """Return floats that are whole as int64.
+
+    Raises:
+        DTypeError: They are not whole, or too large, or no numbers.
+    """
+    if numbers.dtype.kind == "f" and (numbers == numpy.floor(numbers)).all():
+        wide = numbers.astype(numpy.result_type(numbers, numpy.float64))
+        if (abs(wide) < 2**63).all():
+            return wide.astype(numpy.int64)
+    raise DTypeError(f"{IDS} have type {numbers.dtype}; expected integers or texts")
+
+
+def _named(names: Array) -> tuple[Array, list[Any]]:
+    """Return the numbers of texts in order of appearance, and the texts."""
+    kinds = {type(name) for name in names}
+    if not all(issubclass(kind, str | bytes) for kind in kinds):
+        text = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise DTypeError(f"{IDS} hold {text}; expected integers alone, or texts alone")
+    numbers: dict[Any, int] = {}
+    codes = (numbers.setdefault(name, len(numbers)) for name in names)
+    return numpy.fromiter(codes, numpy.int64, len(names)), list(numbers)
+
+
+def _plain(array: Any) -> Array:
+    """Return an array of any framework as NumPy has it, over the same memory where it can."""
+    if isinstance(array, numpy.ndarray):
+        return array
+    tensor = Field(IDS, array).tensor
+    if "float8" in tensor.dtype or tensor.dtype == "bfloat16":
+        raise DTypeError(f"{IDS} have type {tensor.dtype}; expected integers or texts")
+    return numpy.from_dlpack(tensor)
+
+
+def _dense(array: Any) -> Any:
+    """Return an array for one of scipy's sparse kinds, or for an Arrow column."""
+    if hasattr(array, "toarray") and hasattr(array, "nnz"):
+        return array.toarray()
+    return frames.plain(array, "an array") if is_arrow(array) or frames.is_frame(array) else array
+
+
+def _read_only(tensor: _native.Tensor) -> Array:
+    array: Array = numpy.from_dlpack(tensor)
+    array.setflags(write=False)
+    return array
+
+
+def _rows(array: Any, rows: Any) -> Any:
+    """Return some rows of an array, as one of its own."""
+    if isinstance(rows, numpy.ndarray) and hasattr(array, "index_select"):
+        import torch
+
+        return array[torch.from_numpy(numpy.array(rows)).to(array.device)]
+    found = array[rows]
+    return found if isinstance(rows, numpy.ndarray) else owned(found, IDS)
+
+
+def _rebuild(
+    kind: type[GroupDataset], group_ids: Any, arrays: dict[str, Any], named: bool, options: dict[str, Any]
+) -> GroupDataset:
+    return kind(group_ids, **arrays, **options) if named else kind(group_ids, *arrays.values(), **options)

@@ -1,0 +1,186 @@
+"""What windows slide over: series in arrays, lists and frames, and what belongs to each of their steps."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Hashable
+from typing import Any, NamedTuple
+
+import numpy
+from batchloom.arrays import frames
+from batchloom.arrays.field import Field
+from batchloom.arrays.frameworks import framework_of
+from batchloom.dataset.sequences import is_arrow, is_variable, variable
+from batchloom.errors import ArgumentError, DataError
+
+Array = numpy.ndarray[Any, Any]
+
+
+class Series(NamedTuple):
+    """What was read of series: the arrays that windows are cut from."""
+
+    x: Any
+    y: Any
+    marks: Any
+    offsets: Array
+    ids: list[Any] | None
+    times: Array | None
+    zoned: bool = False
+
+
+def from_arrays(series: Any, targets: Any, marks: Any, time: Any) -> Series:
+    """Read series from an array, from several, or from values with offsets."""
+    values, offsets = _series("series", series)
+    times = None if time is None else _times(time, offsets)
+    beside = None if marks is None else aligned("marks", marks, offsets)
+    return Series(values, _columns(values, targets), beside, offsets, None, times, frames.has_zone(time))
+
+
+def from_frame(data: Any, targets: Any, marks: Any, id: Any, time: Any, columns: Any) -> Series:
+    """Read series from the columns of a frame."""
+    frame = frames.Frame(data)
+    if id is not None and not _is_name(id, frame):
+        raise ArgumentError(f"id is {id!r}; expected one of {', '.join(map(repr, frame.names))}")
+    marked = _listed(marks) if _are_names(marks, frame) else []
+    aside = [id, *marked, *([time] if _is_name(time, frame) else [])]
+    names = [name for name in frame.names if name not in aside] if columns is None else _listed(columns)
+    values = frame.numbers(names, "columns")
+    ids, offsets = (None, _whole(len(values))) if id is None else frames.runs(frame.column(id, "id"))
+    zoned = frames.has_zone(frame.raw(time, "time") if _is_name(time, frame) else time)
+    if _is_name(time, frame):
+        time = frame.column(time, "time")
+    times = None if time is None else _times(time, offsets)
+    if marked:
+        marks = frame.numbers(marked, "marks")
+    beside = None if marks is None else aligned("marks", marks, offsets)
+    return Series(values, _named(frame, values, names, targets), beside, offsets, ids, times, zoned)
+
+
+def _named(frame: frames.Frame, values: Any, names: list[Any], targets: Any) -> Any:
+    """Return columns by name: of ``values``, whose columns have these names, where it has them."""
+    options = _listed(targets)
+    if targets is None:
+        return values
+    if all(_is_name(name, frame) and name in names for name in options):
+        return _columns(values, [names.index(name) for name in options])
+    return frame.numbers(options, "targets")
+
+
+def _is_name(value: Any, frame: frames.Frame) -> bool:
+    if isinstance(value, str):
+        return True
+    return value is not None and not hasattr(value, "shape") and isinstance(value, Hashable) and value in frame.names
+
+
+def _are_names(value: Any, frame: frames.Frame) -> bool:
+    """Whether these are names of columns, and not series themselves."""
+    return value is not None and all(_is_name(name, frame) for name in _listed(value))
+
+
+def _listed(names: Any) -> list[Any]:
+    if names is None:
+        return []
+    if isinstance(names, str) or not hasattr(names, "__iter__"):
+        return [names]
+    return list(names.tolist() if hasattr(names, "tolist") else names)
+
+
+def _times(time: Any, offsets: Array) -> Array:
+    """Return the time of every step of the series at ``offsets``."""
+    if isinstance(time, list) and time and all(hasattr(part, "__len__") and not isinstance(part, str) for part in time):
+        lengths = [len(part) for part in time]
+        if lengths != numpy.diff(offsets).tolist():
+            raise DataError(f"time is of series of {lengths} steps; expected {numpy.diff(offsets).tolist()}")
+        time = numpy.concatenate([frames.moments(part) for part in time])
+    elif isinstance(time, tuple) and len(time) == 2:
+        if not numpy.array_equal(numpy.asarray(time[1]), offsets):
+            raise DataError("time has other offsets than the series; expected the same")
+        time = time[0]
+    times = frames.moments(time)
+    if len(times) != offsets[-1]:
+        raise DataError(f"time has {len(times)} steps, the series have {offsets[-1]}; expected as many")
+    return times
+
+
+def _series(label: str, data: Any) -> tuple[Any, Array]:
+    """Return an array of all steps, and the offsets of the series in it."""
+    if is_variable(data):
+        found = variable(label, data)
+        if found.shapes is not None:
+            if isinstance(data, tuple):
+                raise DataError(f"{label} is values with shapes; expected values with offsets")
+            shapes = found.shapes[:, 1:]
+            other = int((shapes != shapes[0]).any(axis=1).argmax())
+            raise DataError(
+                f"{label}: series {other} has features {shapes[other].tolist()}, series 0 has {shapes[0].tolist()}; "
+                "expected the same"
+            )
+        first, end = int(found.offsets[0]), int(found.offsets[-1])
+        if first == 0 and end == len(found.values.tensor):
+            return found.values.array, found.offsets
+        return found.values.slice(first, end), found.offsets - first
+    if is_arrow(data):
+        data = frames.plain(data, label)
+    elif framework_of(label, data) == "numpy" and not isinstance(data, numpy.ndarray):
+        data = numpy.from_dlpack(data)
+    if not data.shape:
+        raise DataError(f"{label} is a scalar; expected an array [time, features] or [time]")
+    Field(label, data)  # what cannot be shared is refused by this name
+    return data, _whole(len(data))
+
+
+def _whole(steps: int) -> Array:
+    return numpy.array([0, steps], numpy.int64)
+
+
+def aligned(label: str, data: Any, offsets: Array) -> Any:
+    """Return the array of series that are as long as those at ``offsets``.
+
+    Raises:
+        DataError: One is not; the message names it.
+    """
+    values, found = _series(label, data)
+    if isinstance(data, list | tuple) and len(found) != len(offsets):
+        raise DataError(f"{label} has {len(found) - 1} series; expected {len(offsets) - 1}")
+    lengths, expected = numpy.diff(found), numpy.diff(offsets)
+    if len(found) == len(offsets) and (lengths != expected).any():
+        series = int((lengths != expected).argmax())
+        raise DataError(
+            f"{label}: series {series} has {lengths[series]} steps; expected {expected[series]}, as windows slide over"
+        )
+    if len(values) != offsets[-1]:
+        raise DataError(f"{label} has {len(values)} steps in all; expected {offsets[-1]}, as windows slide over")
+    return values
+
+
+def _columns(values: Any, targets: Any) -> Any:
+    """Return some columns of ``values``: a view, where they are evenly spaced."""
+    if targets is None:
+        return values
+    if len(values.shape) < 2:
+        raise ArgumentError(
+            f"targets is {targets!r}, but the series is [time]; expected None, or a series [time, features]"
+        )
+    width = values.shape[1]
+    if isinstance(targets, slice):
+        try:
+            options = list(range(width))[targets]
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"targets is {targets!r}, which takes no columns: {error}") from None
+    else:
+        options = [_column(column, width) for column in (targets if hasattr(targets, "__iter__") else [targets])]
+    if not options:
+        raise ArgumentError(f"targets is {targets!r}, which takes no column; expected some of the {width}")
+    step = options[1] - options[0] if len(options) > 1 else 1
+    if step > 0 and options == list(range(options[0], options[-1] + 1, step)):
+        return values[:, options[0] : options[-1] + 1 : step]
+    return values[:, options]
+
+
+def _column(column: Any, width: int) -> int:
+    number = (
+        None if isinstance(column, bool | numpy.bool) or not hasattr(column, "__index__") else operator.index(column)
+    )
+    if number is None or not -width <= number < width:
+        raise ArgumentError(f"targets takes column {column!r}; expected an index from {-width} to {width - 1}")
+    return number % width

@@ -1,0 +1,131 @@
+"""Samples of one shape: rows of arrays."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import batchloom._native as _native
+from batchloom.arguments import unpadded
+from batchloom.arrays.field import Field
+from batchloom.batch import Column, Columns, Schema
+from batchloom.dataset.base import Dataset
+from batchloom.errors import ArgumentError, DataError, RangeError
+
+if TYPE_CHECKING:
+    from batchloom.batch import CollateOptions
+    from batchloom.device.pipeline import Collator
+    from batchloom.device.resident import Resident
+    from batchloom.device.shards import RowRange
+
+
+class TensorDataset(Dataset):
+    """Arrays that share their first dimension: sample ``k`` is row ``k`` of each.
+
+    ``TensorDataset(X, y)`` makes batches that are tuples ``(xb, yb)``; ``TensorDataset(x=X, y=y)`` makes dicts.
+
+    A field is a NumPy array or memory map, a torch tensor, a JAX CPU array, or anything else with
+    ``__dlpack__``; shape ``[samples, ...]``, any rank, any element type that NumPy or torch share, any strides.
+
+    Fields are borrowed, never copied: the dataset shares their memory, whatever it weighs. So do not resize
+    them, and do not write to them while a loader runs. (A row that is not contiguous in memory, as in
+    ``X[:, ::2]`` or ``X.T``, is gathered piece by piece: correct, without a copy of the whole, but slower than a
+    contiguous one. Only what cannot be shared is copied, once, when the dataset is made: NumPy elements that are not
+    aligned to their size, as those of a packed record, and torch tensors that are conjugated or negated lazily.)
+
+    Pickles with the content of its arrays, of memory maps too.
+
+    Raises:
+        ArgumentError: Positional and named fields are mixed.
+        DataError: No field; fields of different lengths; something that is no array; a memory map whose file
+            is shorter than the map.
+        DTypeError: An element type that cannot be moved as bytes, such as ``object``.
+        DeviceError: An array on another device than the CPU that is not of torch.
+    """
+
+    def __init__(self, /, *fields: Any, **named: Any) -> None:
+        if fields and named:
+            raise ArgumentError("positional and named fields are mixed; expected all of one kind")
+        self._names = tuple(named) if named else None
+        arrays = tuple(named.values()) if named else fields
+        if not arrays:
+            raise DataError("the dataset has no fields; expected at least one array")
+        labels = self._names or tuple(str(place) for place in range(len(arrays)))
+        self._fields = tuple(Field(label, array) for label, array in zip(labels, arrays, strict=True))
+        self._samples = _common_length(self._fields)
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The names of the fields, or ``None`` where they are positional."""
+        return self._names
+
+    @property
+    def fields(self) -> tuple[Any, ...]:
+        """The arrays, as they were given."""
+        return tuple(field.array for field in self._fields)
+
+    def __len__(self) -> int:
+        """Return the number of samples."""
+        return self._samples
+
+    def __getitem__(self, sample: int) -> Any:
+        """Return one sample, a row of every field: a tuple, or a dict where fields are named."""
+        sample = operator.index(sample)
+        if not -len(self) <= sample < len(self):
+            raise RangeError(f"sample {sample} is outside the dataset; expected 0 <= sample < {len(self)}")
+        rows = tuple(field.row(sample) for field in self._fields)
+        return rows if self._names is None else dict(zip(self._names, rows, strict=True))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self._names, self.fields)
+
+    def __repr__(self) -> str:
+        fields = ", ".join(repr(field) for field in self._fields)
+        return f"TensorDataset({fields}; {len(self)} samples)"
+
+    def _native_dataset(self) -> _native.Dataset:
+        return _native.Dataset.tensors([(field.label, field.tensor) for field in self._fields])
+
+    def _pad_values(self, pad_value: Any) -> list[tuple[str, bytes]]:
+        return unpadded(pad_value, "rows of one shape are not padded")
+
+    def _arrays(self) -> tuple[Field, ...]:
+        return self._fields
+
+    def _schema(self, columns: Columns) -> Schema:
+        found = (
+            Column(name, dtype, field.framework) for (name, dtype), field in zip(columns, self._fields, strict=True)
+        )
+        return Schema(tuple(found), named=self._names is not None)
+
+    def _collator(self, resident: Resident, options: CollateOptions) -> Collator:
+        from batchloom.device.collate.rows import Rows
+
+        return Rows(lambda: [resident.part(field) for field in self._fields])
+
+    def _row_ranges(self, first: int, end: int) -> list[RowRange]:
+        from batchloom.device.shards import RowRange
+
+        return [RowRange(field, first, end) for field in self._fields]
+
+    def _most_rows(self, samples: int) -> list[tuple[Field, int]]:
+        return [(field, samples) for field in self._fields]
+
+
+def _rebuild(kind: type[TensorDataset], names: tuple[str, ...] | None, fields: tuple[Any, ...]) -> TensorDataset:
+    return kind(*fields) if names is None else kind(**dict(zip(names, fields, strict=True)))
+
+
+def _common_length(fields: tuple[Field, ...]) -> int:
+    first = fields[0]
+    for field in fields:
+        if not field.tensor.shape:
+            raise DataError(
+                f"field {field.label} is a scalar; expected an array whose first dimension counts the samples"
+            )
+        if len(field.tensor) != len(first.tensor):
+            raise DataError(
+                f"field {field.label} has {len(field.tensor)} rows but field {first.label} has "
+                f"{len(first.tensor)}; expected the same number of samples in every field"
+            )
+    return len(first.tensor)

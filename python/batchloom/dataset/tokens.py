@@ -1,0 +1,314 @@
+"""Streams of tokens: documents one after the other, in pieces of equal length."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import batchloom._native as _native
+import numpy
+from batchloom.arguments import choice, integer, unpadded
+from batchloom.arrays import frames
+from batchloom.arrays.field import Field, host, release
+from batchloom.batch import Column, Columns, Schema
+from batchloom.dataset.base import Dataset
+from batchloom.dataset.sequences import is_arrow, variable
+from batchloom.dataset.windows import WindowDataset
+from batchloom.errors import ArgumentError, DataError, RangeError
+
+if TYPE_CHECKING:
+    from batchloom.batch import CollateOptions
+    from batchloom.device.pipeline import Collator
+    from batchloom.device.resident import Resident
+    from batchloom.device.shards import RowRange
+
+Array = numpy.ndarray[Any, Any]
+
+# More tokens than any corpus has.
+MOST = 2**60
+
+# How many tokens are searched for the one that ends documents at a time.
+SEARCHED = 1 << 24
+
+
+@dataclass(frozen=True)
+class TokenStats:
+    """What a stream holds."""
+
+    tokens: int
+    """Tokens of all documents."""
+    documents: int
+    """Documents."""
+    separators: int
+    """Tokens that are put between documents."""
+    samples: int
+    """Pieces of an epoch."""
+    inputs: int
+    """Tokens that are inputs, each once in an epoch."""
+    tail: int
+    """Tokens and separators that are none, because they fill no piece with a label for each token."""
+
+
+class TokenDataset(Dataset):
+    """Documents of tokens as one stream, in pieces of ``seq_len`` tokens and the tokens after each.
+
+    The stream is never made: documents are borrowed where they lie, and may come in another order in each epoch.
+    Batches are tuples ``(x, y)``, int64, ``[batch, seq_len]``, ``y`` one token after ``x``; then come, where asked for,
+    ``position_ids``, ``segment_ids`` and ``resets``.
+
+    ``mode="chunk"``: the stream is sliced in pieces. ``shuffle=`` of the loader says what is in random order:
+    ``"documents"`` (among themselves, never inside), ``"chunks"``, or ``True`` for both. Every token is an input
+    exactly once an epoch, less a tail that fills no piece, which :meth:`stats` counts.
+
+    ``mode="continuous"``, for truncated backpropagation through time: the stream is cut in ``batch_size`` times
+    ``world`` rows, and row ``r`` of a batch goes on where row ``r`` of the batch before it ended, on every rank and
+    after every resume (with as many ranks). Only documents may be shuffled.
+
+    Where tokens are int64, without separators and in stored order, batches are views on them (with ``shuffle="runs"``
+    too): read-only in NumPy, not to be written in place in torch; ``copy=True`` of the loader gives batches of their
+    own.
+
+    Args:
+        tokens: An array of integers, ``[tokens]``, of any width that int64 holds: NumPy, a memory map (of nanoGPT's
+            kind, for one), torch, JAX, an Arrow column; or a list of documents, or an Arrow column of lists.
+        seq_len: Tokens of a piece.
+        documents: Where documents begin in an array of tokens, and the last one ends (``[documents + 1]``); or the
+            token that ends each; ``None`` where all are one document.
+        mode: ``"chunk"`` or ``"continuous"``.
+        separator: A token to put between documents, or ``None``.
+        position_ids: Whether batches say for each token its place in its document (int64), from where the piece begins.
+        segment_ids: Whether they say for each token which document of the piece it is of (int32), from 0: for attention
+            that stays inside documents. A separator is of the document before it.
+        resets: Whether they say for each token whether a document begins with it (bool).
+
+    Raises:
+        ArgumentError: An argument makes no sense.
+        DataError: Tokens that are no integers of one dimension; offsets that do not go from 0 to the number of tokens.
+        DeviceError: An array on another device than the CPU that is not of torch.
+    """
+
+    def __init__(
+        self,
+        tokens: Any,
+        seq_len: int,
+        *,
+        documents: Any = None,
+        mode: str = "chunk",
+        separator: int | None = None,
+        position_ids: bool = False,
+        segment_ids: bool = False,
+        resets: bool = False,
+    ) -> None:
+        self._options: dict[str, Any] = {
+            "mode": choice("mode", mode, ("chunk", "continuous")),
+            "separator": None if separator is None else _token("separator", separator),
+            "position_ids": bool(position_ids),
+            "segment_ids": bool(segment_ids),
+            "resets": bool(resets),
+        }
+        self._seq_len = integer("seq_len", seq_len, least=1, most=MOST)
+        values, offsets = _corpus(tokens, documents)
+        self._field = Field("tokens", values)
+        self._offsets = _offsets(values, documents) if offsets is None else offsets
+        borrowed = None if self._offsets is None else _native.borrow(self._offsets, "documents")
+        self._engine = _native.Tokens(self._field.tensor, self._seq_len, documents=borrowed, **self._options)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What a batch holds, in order."""
+        extras = ("position_ids", "segment_ids", "resets")
+        return ("input_ids", "labels", *(name for name in extras if self._options[name]))
+
+    @property
+    def tokens(self) -> Any:
+        """The tokens of all documents."""
+        return self._field.array
+
+    @property
+    def offsets(self) -> Array | None:
+        """Where each document begins, and the last one ends; ``None`` where all tokens are one document."""
+        return self._offsets
+
+    @property
+    def seq_len(self) -> int:
+        """Tokens of a piece."""
+        return self._seq_len
+
+    @property
+    def mode(self) -> str:
+        """``"chunk"`` or ``"continuous"``."""
+        mode: str = self._options["mode"]
+        return mode
+
+    def __len__(self) -> int:
+        """Return the number of pieces of the stream."""
+        return len(self._engine)
+
+    def __getitem__(self, sample: int) -> tuple[Array, Array]:
+        """Return inputs and labels of a piece of the stream of documents as stored; int64."""
+        number = operator.index(sample)
+        if not -len(self) <= number < len(self):
+            raise RangeError(f"piece {number} is outside the stream; expected 0 <= piece < {len(self)}")
+        start = number % len(self) * self._seq_len
+        found = self._slice(start, start + self._seq_len + 1)
+        return found[:-1].copy(), found[1:].copy()
+
+    def _slice(self, start: int, end: int) -> Array:
+        """Tokens ``start`` to ``end`` of the stream of documents as stored, as int64."""
+        separator = self._options["separator"]
+        if separator is None or self._offsets is None:
+            return numpy.asarray(host("tokens", self._field.slice(start, end))).astype(numpy.int64)
+        # A separator follows each document but the last, so document k begins k tokens later than stored.
+        places = numpy.arange(start, end)
+        begins = self._offsets[:-1] + numpy.arange(len(self._offsets) - 1)
+        document = numpy.searchsorted(begins, places, side="right") - 1
+        stored = places - document
+        between = stored == self._offsets[document + 1]
+        found = numpy.full(len(places), separator, numpy.int64)
+        values = numpy.asarray(host("tokens", self._field.slice(int(stored[0]), int(stored[-1]) + 1)))
+        found[~between] = values[(stored - stored[0])[~between]]
+        return found
+
+    def stats(self, rows: int = 1) -> TokenStats:
+        """Return what the stream holds, and what an epoch leaves out.
+
+        Args:
+            rows: With ``mode="continuous"``, the rows that the stream is cut in: ``batch_size`` times ``world``.
+        """
+        rows = integer("rows", rows, least=1) if self.mode == "continuous" else 1
+        stream, tokens = self._engine.stream_len(), len(self._field.tensor)
+        samples = max(stream - 1, 0) // rows // self._seq_len * rows
+        return TokenStats(
+            tokens=tokens,
+            documents=self._engine.document_count(),
+            separators=stream - tokens,
+            samples=samples,
+            inputs=samples * self._seq_len,
+            tail=stream - samples * self._seq_len,
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.tokens, self._seq_len, self._offsets, self._options)
+
+    def __repr__(self) -> str:
+        pieces = f"{len(self)} pieces of {self._seq_len}, {self.mode}"
+        return f"TokenDataset({self._field!r} in {self._engine.document_count()} documents; {pieces})"
+
+    def _native_dataset(self) -> _native.Dataset:
+        return self._engine.dataset()
+
+    def _check(self) -> None:
+        """Raise if the tokens no longer are where they were borrowed; let go of what a memory map has read."""
+        self._field.check()
+        release(self._field)
+
+    def _pad_values(self, pad_value: Any) -> list[tuple[str, bytes]]:
+        return unpadded(pad_value, "pieces of a stream are not padded")
+
+    def _arrays(self) -> tuple[Field, ...]:
+        return (self._field,)
+
+    def _element_bytes(self) -> int:
+        return 16  # inputs and labels, each int64
+
+    def _row_ranges(self, first: int, end: int) -> list[RowRange]:
+        """What has to be on a device for batches of some pieces of documents in stored order."""
+        from batchloom.device.shards import RowRange
+
+        start, stop = (self._stored(piece * self._seq_len) for piece in (first, end))
+        return [RowRange(self._field, start, min(stop + 1, len(self._field.tensor)))]
+
+    def _stored(self, place: int) -> int:
+        """The token that comes at a place of the stream of documents as stored, or after the separator there."""
+        if self._options["separator"] is None or self._offsets is None:
+            return place
+        begins = self._offsets[:-1] + numpy.arange(len(self._offsets) - 1)
+        document = int(numpy.searchsorted(begins, place, side="right")) - 1
+        return min(place - document, int(self._offsets[document + 1]))
+
+    def _most_rows(self, samples: int) -> list[tuple[Field, int]]:
+        return [(self._field, samples * self._seq_len + 1)]
+
+    def _schema(self, columns: Columns) -> Schema:
+        framework = self._field.framework
+        return Schema(tuple(Column(name, dtype, framework) for name, dtype in columns), named=False)
+
+    def _collator(self, resident: Resident, options: CollateOptions) -> Collator:
+        from batchloom.device.collate.tokens import Tokens
+
+        tokens = partial(resident.part, self._field)
+        return Tokens(tokens, self._seq_len, self._options["separator"], self.names[2:])
+
+    def _as_windows(self) -> WindowDataset | None:
+        """The pieces as windows on the tokens, where they are nothing else."""
+        plain = self._field.dtype == "int64" and self._options["separator"] is None and len(self.names) == 2
+        if not plain or self.mode != "chunk" or not len(self):
+            return None
+        seq_len = self._seq_len
+        return WindowDataset(self.tokens, seq_len, 1, label_len=seq_len - 1, stride=seq_len)
+
+
+def _corpus(tokens: Any, documents: Any) -> tuple[Any, Array | None]:
+    """Return an array of all tokens, and the offsets of documents where these come as a list."""
+    listed = isinstance(tokens, list | tuple) or (is_arrow(tokens) and not _native.are_numbers(tokens))
+    if not listed:
+        if is_arrow(tokens):
+            tokens = frames.plain(tokens, "tokens")
+        return tokens, None
+    if documents is not None:
+        raise ArgumentError("tokens are a list of documents, and documents are given; expected one of them")
+    if isinstance(tokens, tuple) and len(tokens) != 2:
+        raise DataError(f"tokens are a tuple of {len(tokens)}; expected a list of documents, or (values, offsets)")
+    found = variable("tokens", tokens)
+    if found.shapes is not None:
+        raise DataError("documents have more than one dimension; expected a list of tokens for each")
+    first, end = int(found.offsets[0]), int(found.offsets[-1])
+    whole_array = first == 0 and end == len(found.values.tensor)
+    return found.values.array if whole_array else found.values.slice(first, end), found.offsets - first
+
+
+def _offsets(tokens: Any, documents: Any) -> Array | None:
+    """Return the offsets of documents in an array of tokens."""
+    if documents is None:
+        return None
+    if not hasattr(documents, "__len__") or getattr(documents, "ndim", 1) == 0:
+        return _ends_with(tokens, _token("documents", documents))
+    try:
+        offsets = numpy.asarray(host("documents", documents))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DataError(f"documents are offsets that are no array: {error}") from None
+    if offsets.ndim != 1 or offsets.dtype.kind not in "iu":
+        raise DataError(
+            f"documents have type {offsets.dtype} and shape {offsets.shape}; expected offsets, or one token"
+        )
+    # A copy: what is written to them later must not tear the stream.
+    return numpy.array(offsets, numpy.int64)
+
+
+def _ends_with(tokens: Any, token: int) -> Array:
+    """Return the offsets of documents that each end with a token; the last one need not."""
+    total = len(tokens)
+    found = [numpy.zeros(1, numpy.int64)]
+    for start in range(0, total, SEARCHED):
+        part = numpy.asarray(host("tokens", tokens[start : start + SEARCHED]))
+        found.append(numpy.flatnonzero(part == token) + start + 1)
+    offsets = numpy.concatenate(found)
+    return offsets if offsets[-1] == total else numpy.append(offsets, total)
+
+
+def _token(name: str, token: Any) -> int:
+    try:
+        number = operator.index(token)
+    except TypeError:
+        number = None
+    if isinstance(token, bool) or number is None or not -(2**63) <= number < 2**63:
+        raise ArgumentError(f"{name} is {token!r}; expected a token")
+    return number
+
+
+def _rebuild(
+    kind: type[TokenDataset], tokens: Any, seq_len: int, offsets: Array | None, options: dict[str, Any]
+) -> TokenDataset:
+    return kind(tokens, seq_len, documents=offsets, **options)

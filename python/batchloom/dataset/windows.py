@@ -1,0 +1,490 @@
+"""Time series, and the windows that slide over them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import batchloom._native as _native
+import numpy
+from batchloom.arguments import choice, integer, unpadded
+from batchloom.arrays import frames
+from batchloom.arrays.field import Field, lend
+from batchloom.arrays.frameworks import require
+from batchloom.batch import Column, Columns, Schema
+from batchloom.dataset import time_split
+from batchloom.dataset.base import Dataset
+from batchloom.dataset.series import Series, aligned, from_arrays, from_frame
+from batchloom.errors import ArgumentError, DataError, Error, RangeError
+
+if TYPE_CHECKING:
+    from batchloom.batch import CollateOptions
+    from batchloom.device.collate.windows import Windows as Gatherer
+    from batchloom.device.pipeline import Collator
+    from batchloom.device.resident import Resident
+    from batchloom.device.shards import RowRange
+
+Array = numpy.ndarray[Any, Any]
+
+OWN = ("x", "y", "x_mark", "y_mark", "mask")
+
+# What follows from the rest of a dataset.
+OF_WINDOWS = ("_windows", "_spans", "_extents")
+
+# Windows whose rows are looked at at once.
+LOOKED_AT = 1 << 20
+
+# More steps than any series has.
+MOST = 2**48
+
+
+class WindowPlace(NamedTuple):
+    """Where a window lies."""
+
+    series: int
+    """The number of its series,"""
+    start: int
+    """the step of that series which it begins with,"""
+    missing: int
+    """and how many steps of zeros come before that, where the series is too short."""
+
+
+@dataclass(frozen=True)
+class WindowStats:
+    """What windows there are, and what they weigh."""
+
+    windows: int
+    """Different windows."""
+    samples: int
+    """Samples of an epoch: more than windows where series that are shorter repeat theirs."""
+    series: int
+    """Series."""
+    padded_series: int
+    """Series that are too short and make one window that begins with zeros."""
+    series_without_windows: int
+    """Series that make none."""
+    series_bytes: int
+    """The arrays themselves."""
+    stacked_bytes: int
+    """The windows of an epoch, each as arrays of its own."""
+    gathered_bytes: int
+    """A batch of windows that is owned, as with ``shuffle=True``."""
+    viewed_bytes: int
+    """The rows that a batch of neighbours covers: what a batch that is a view needs, all of it in the series."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """One field of a window: so many steps from ``start`` on, of one array."""
+
+    field: Field
+    start: int
+    steps: int
+    target: bool
+
+
+class WindowDataset(Dataset):
+    """Every stretch of ``input_len`` steps of a time series, and the ``horizon`` steps to predict after it.
+
+    Nothing is stored for a window: batches are strided views on the series, or gathered from it. Windows never cross
+    series. A series of ``T`` steps makes ``(T - input_len - gap - horizon) // stride + 1`` of them.
+
+    A series is an array ``[time, features]`` or ``[time]``: NumPy, a memory map, torch or JAX on the CPU, or an Arrow
+    column. Several series are a list of such arrays, which are concatenated once, or ``(values, offsets)``, where
+    series ``k`` is ``values[offsets[k]:offsets[k + 1]]``, or an Arrow column of lists. Or they are a frame: a pandas or
+    polars frame, a pyarrow table, a dict of columns; then ``id`` names the column that tells series apart, ``time`` the
+    one that must grow within each, and the other columns are features, put side by side once. All but lists and frames
+    is borrowed, never copied.
+
+    A batch is a tuple:
+
+    - ``x``, ``[batch, input_len, features]``: steps ``s`` to ``s + input_len``,
+    - ``y``, ``[batch, label_len + horizon, targets]``, unless ``horizon`` is 0: it begins ``label_len`` steps before
+      the horizon, which begins ``gap`` steps after ``x`` ends,
+    - ``x_mark`` and ``y_mark``, the marks of the same steps, where there are marks,
+    - ``mask``, ``[batch, input_len]``, where asked for: False at the zeros in front of a short series.
+
+    With ``past`` or ``future`` it is a dict that also holds these, by name.
+
+    **Batches of neighbours are views** (``shuffle=False`` or ``"runs"``): their windows overlap in memory, so writing
+    to one in place changes others, and the series. NumPy's are read-only; torch has no such thing, so do not write to
+    them, or ask the loader for ``copy=True``. Batches that hold windows at random (``shuffle=True``), that cross from
+    one series to the next, or that hold a padded window, are owned.
+
+    Args:
+        series: What windows slide over.
+        input_len: Steps of input.
+        horizon: Steps to predict; 0 for inputs alone.
+        label_len: Steps before the horizon that ``y`` begins with, as decoders of Informer's kind want.
+        gap: Steps between input and horizon that nobody sees.
+        stride: Steps from one window to the next.
+        targets: The columns that ``y`` takes: an index, a slice or indices, or names for a frame; ``None`` for all.
+            A slice, or evenly spaced indices, is a view on the series; others are copied once.
+        marks: More values for each step, such as its hour and weekday: series as above that are as long, or the names
+            of a frame's columns.
+        past: More series that are as long, by name, cut as ``x`` is.
+        future: The same, cut as ``y`` is.
+        id: A frame's column that tells series apart.
+        time: A frame's column, or an array, of numbers or datetimes that grow within each series.
+        columns: A frame's columns to take; ``None`` for all others, which must be numbers.
+        anchor: ``"start"``: the first window begins with the series. ``"end"``: the last one ends with it.
+        short: What a series too short for one window makes: ``"pad"``, one window with zeros in front;
+            ``"skip"``, none; ``"error"``, an error.
+        weights: ``"windows"``: every window comes once an epoch. ``"series"``: every series comes equally often; those
+            with fewer windows repeat them.
+        mask: Whether batches hold ``mask``.
+        patch_len: Cuts ``x`` into patches, ``[batch, features, patches, patch_len]``, without a copy: a view of the
+            batch, whose patches overlap where ``patch_stride`` is shorter (read-only in NumPy). With the loader's
+            ``copy=True`` they are a copy.
+        patch_stride: Steps from one patch to the next; ``None`` for ``patch_len``.
+
+    Raises:
+        ArgumentError: Lengths that make no sense, or columns that do not exist.
+        DataError: Series that disagree; time that is missing or does not grow, the message names series and step; a
+            series too short with ``short="error"``; no window at all.
+        DTypeError: An element type that cannot be moved as bytes; a column that holds no numbers.
+        DeviceError: An array on another device than the CPU that is not of torch.
+    """
+
+    def __init__(
+        self,
+        series: Any,
+        input_len: int,
+        horizon: int = 0,
+        *,
+        label_len: int = 0,
+        gap: int = 0,
+        stride: int = 1,
+        targets: Any = None,
+        marks: Any = None,
+        past: dict[str, Any] | None = None,
+        future: dict[str, Any] | None = None,
+        id: Any = None,
+        time: Any = None,
+        columns: Sequence[Any] | None = None,
+        anchor: str = "start",
+        short: str = "pad",
+        weights: str = "windows",
+        mask: bool = False,
+        patch_len: int | None = None,
+        patch_stride: int | None = None,
+    ) -> None:
+        self._lengths: dict[str, Any] = {
+            "input_len": integer("input_len", input_len, least=1, most=MOST),
+            "horizon": integer("horizon", horizon, most=MOST),
+            "label_len": integer("label_len", label_len, most=MOST),
+            "gap": integer("gap", gap, most=MOST),
+            "stride": integer("stride", stride, least=1, most=MOST),
+        }
+        self._options: dict[str, Any] = {
+            "anchor": choice("anchor", anchor, ("start", "end")),
+            "short": choice("short", short, ("pad", "skip", "error")),
+            "weights": choice("weights", weights, ("windows", "series")),
+            "mask": bool(mask),
+        }
+        self._patches = _patches(patch_len, patch_stride, input_len)
+        if frames.is_frame(series):
+            found = from_frame(series, targets, marks, id, time, columns)
+        else:
+            if id is not None or columns is not None:
+                name = "id" if id is not None else "columns"
+                raise ArgumentError(f"{name} is given, but series is no frame; expected a frame with named columns")
+            found = from_arrays(series, targets, marks, time)
+        past, future = _by_name("past", past), _by_name("future", future)
+        self._named = bool(past or future)
+        self._set_up(found, past, future)
+
+    def _set_up(self, found: Series, past: dict[str, Any], future: dict[str, Any]) -> None:
+        self._offsets, self._ids, self._times, self._zoned = found.offsets, found.ids, found.times, found.zoned
+        if found.times is not None:
+            frames.require_increasing(found.times, found.offsets, found.ids)
+        horizon = self._lengths["horizon"]
+        inputs, targets = {"x": found.x}, {"y": found.y} if horizon else {}
+        if found.marks is not None:
+            inputs["x_mark"] = found.marks
+            targets |= {"y_mark": found.marks} if horizon else {}
+        if future and not horizon:
+            raise ArgumentError("future is given, but horizon is 0; expected steps to predict")
+        for name, data in {**past, **future}.items():
+            if name in OWN or (name in past and name in future):
+                raise ArgumentError(f"a series is named {name}, which is taken; expected another name")
+            values = aligned(name, data, found.offsets)
+            (inputs if name in past else targets)[name] = values
+        self._spans = self._cut(inputs, targets)
+        self._parts: tuple[tuple[Array, Array, bool], ...] = ()
+        self._windows = self._slide()
+
+    def _slide(self) -> _native.Windows:
+        """The windows of the engine."""
+        fields = [(name, span.field.tensor, span.target) for name, span in self._spans.items()]
+        offsets = _native.borrow(self._offsets, "offsets")
+        windows = _native.Windows(offsets, fields, **self._lengths, **self._options)
+        for starts, stops, reach_back in self._parts:
+            windows = windows.part(_native.borrow(starts, "part"), _native.borrow(stops, "part"), reach_back)
+        return windows
+
+    def _cut(self, inputs: dict[str, Any], targets: dict[str, Any]) -> dict[str, Span]:
+        """Where each field of a batch lies in a window: first those that every batch has, in their order."""
+        lengths = self._lengths
+        start = lengths["input_len"] + lengths["gap"] - lengths["label_len"]
+        spans = {name: Span(Field(name, data), 0, lengths["input_len"], False) for name, data in inputs.items()}
+        steps = lengths["label_len"] + lengths["horizon"]
+        spans |= {name: Span(Field(name, data), start, steps, True) for name, data in targets.items()}
+        first = [name for name in OWN if name in spans]
+        return {name: spans[name] for name in (*first, *(name for name in spans if name not in first))}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of what a batch holds, in order."""
+        return (*self._spans, "mask") if self._options["mask"] else tuple(self._spans)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The arrays that each part of a batch is cut from."""
+        return {name: span.field.array for name, span in self._spans.items()}
+
+    @property
+    def offsets(self) -> Array:
+        """Series ``k`` is the rows ``offsets[k]`` to ``offsets[k + 1]`` of each array; int64."""
+        return self._offsets
+
+    @property
+    def ids(self) -> list[Any] | None:
+        """The id of each series, where they came in a frame with ids."""
+        return self._ids
+
+    def __len__(self) -> int:
+        """Return the number of samples."""
+        return len(self._windows)
+
+    def __getitem__(self, sample: int) -> Any:
+        """Return one window: what a batch holds, without its first dimension; arrays of its own."""
+        _, row, missing = self._windows.place(self._number(sample))
+        found = {name: self._part(name, span, row, missing) for name, span in self._spans.items()}
+        if self._options["mask"]:
+            exists = numpy.arange(self._lengths["input_len"]) >= missing
+            found["mask"] = lend(_native.borrow(exists, "mask"), self._framework)
+        return found if self._named else tuple(found.values())
+
+    def _part(self, name: str, span: Span, row: int, missing: int) -> Any:
+        zeros = min(max(missing - span.start, 0), span.steps)
+        start = row + max(span.start - missing, 0)
+        found = span.field.slice(start, start + span.steps - zeros)
+        module = require(span.field.framework, span.field.dtype, name)
+        found = module.pad_front(found, zeros) if zeros else module.own(found, None)
+        return module.patches(found[None], *self._patches)[0] if self._patches and name == "x" else found
+
+    def place(self, sample: int) -> WindowPlace:
+        """Return where a window lies: to join predictions with their series and times."""
+        series, row, missing = self._windows.place(self._number(sample))
+        return WindowPlace(series, row - int(self._offsets[series]), missing)
+
+    def _number(self, sample: int) -> int:
+        number = operator.index(sample)
+        if not -len(self) <= number < len(self):
+            raise RangeError(f"sample {number} is outside the dataset; expected 0 <= sample < {len(self)}")
+        return number % len(self)
+
+    def stats(self, batch_size: int = 64) -> WindowStats:
+        """Return what windows there are, and the bytes that an epoch and a batch of them take, stacked or not.
+
+        Those of a part, but ``series_bytes``: all parts share the arrays.
+        """
+        batch_size = integer("batch_size", batch_size, least=1)
+        samples, windows, series, padded, without = self._windows.counts()
+        lengths, own = self._lengths, list({id(span.field.array): span for span in self._spans.values()}.values())
+        covered = (batch_size - 1) * lengths["stride"] + self._span
+        window = sum(span.steps * span.field.row_bytes for span in self._spans.values())
+        row = sum(span.field.row_bytes for span in own)
+        return WindowStats(
+            windows=windows,
+            samples=samples,
+            series=series,
+            padded_series=padded,
+            series_without_windows=without,
+            series_bytes=sum(len(span.field.tensor) * span.field.row_bytes for span in own),
+            stacked_bytes=samples * window,
+            gathered_bytes=batch_size * window,
+            viewed_bytes=covered * row,
+        )
+
+    def split(self, /, *, by: str | None = None, reach_back: bool = True, **ends: Any) -> tuple[WindowDataset, ...]:
+        """Cut the time of every series in parts: ``train, val, test = dataset.split(train=0.7, val=0.1, test=0.2)``.
+
+        A part holds the windows whose horizon lies in it, so that no step of one part's horizon is in that of another,
+        and a model that was fitted to one has not seen the horizons of those after it. What comes before the horizon,
+        the input and the gap, may reach back into the part before, as it would in use; with ``reach_back=False`` it may
+        not, and then the parts have no step in common. Windows without a horizon lie wholly in their part. Nothing is
+        copied.
+
+        Args:
+            by: How parts are told: ``"share"``, ``"index"`` or ``"time"``; ``None`` to tell from their types.
+            reach_back: Whether inputs may reach into the part before.
+            ends: Parts in order of time, by name. Floats are shares of each series; integers the steps at which parts
+                end (exclusive), in each series; anything else the times at which they end (exclusive). The last may
+                be ``None``, for the rest. Of a part, steps and shares count within it.
+
+        Returns:
+            A dataset for each part, in the order of their names.
+
+        Raises:
+            ArgumentError: Parts that overlap, or shares that sum to more than 1.
+            DataError: A part without a window.
+        """
+        if not isinstance(reach_back, bool):
+            raise ArgumentError(f"reach_back is {reach_back!r}; expected True or False")
+        ranges: Array = numpy.from_dlpack(self._windows.ranges())
+        lengths = ranges[:, 1] - ranges[:, 0]
+        times = None if self._times is None else [self._times[start:end] for start, end in ranges.tolist()]
+        found, starts = [], numpy.zeros_like(lengths)
+        for name, stops in zip(ends, time_split.borders(ends, lengths, times, by, self._zoned), strict=True):
+            if (starts == stops).all():
+                raise DataError(f"part {name} holds no step of any series; expected it to end after it begins")
+            try:
+                found.append(self._within(starts, stops, reach_back))
+            except Error as error:
+                raise type(error)(f"part {name}: {error}") from None
+            starts = stops
+        return tuple(found)
+
+    def _within(self, starts: Array, stops: Array, reach_back: bool) -> WindowDataset:
+        """The windows of a part; it shares all arrays with the whole."""
+        part = self.__new__(type(self))
+        # Not as copies are made, which borrow arrays anew.
+        part.__dict__.update({name: value for name, value in self.__dict__.items() if name != "_extents"})
+        part._parts = (*self._parts, (numpy.ascontiguousarray(starts), numpy.ascontiguousarray(stops), reach_back))
+        part._windows = part._slide()
+        return part
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        state = {name: value for name, value in self.__dict__.items() if name not in OF_WINDOWS}
+        arrays = {name: (span.field.array, span.start, span.steps, span.target) for name, span in self._spans.items()}
+        return _rebuild, (type(self), state, arrays)
+
+    def __repr__(self) -> str:
+        fields = ", ".join(repr(span.field) for span in self._spans.values())
+        lengths = ", ".join(f"{name}={value}" for name, value in self._lengths.items() if value)
+        return f"WindowDataset({fields}; {lengths}; {len(self)} windows of {len(self._offsets) - 1} series)"
+
+    @property
+    def _span(self) -> int:
+        """The steps that a window takes."""
+        span: int = self._lengths["input_len"] + self._lengths["gap"] + self._lengths["horizon"]
+        return span
+
+    @property
+    def _framework(self) -> str:
+        """What the series came in."""
+        return self._spans["x"].field.framework
+
+    def _native_dataset(self) -> _native.Dataset:
+        return self._windows.dataset()
+
+    def _pad_values(self, pad_value: Any) -> list[tuple[str, bytes]]:
+        return unpadded(pad_value, "short series are padded with zeros")
+
+    def _arrays(self) -> tuple[Field, ...]:
+        return tuple({id(span.field.array): span.field for span in reversed(self._spans.values())}.values())
+
+    def _element_bytes(self) -> int | None:
+        return sum(field.row_bytes for field in self._arrays()) if self._padded else None
+
+    def _row_ranges(self, first: int, end: int) -> list[RowRange]:
+        from batchloom.device.shards import RowRange
+
+        start, stop = self._covered(first, end)
+        return [RowRange(field, start, stop) for field in self._arrays()]
+
+    def _covered(self, first: int, end: int) -> tuple[int, int]:
+        """The first row of some neighbouring windows, and the one after their last."""
+        # Where every window comes once, they are numbered in the order of their rows.
+        once = self._options["weights"] == "windows"
+        rows = self._rows(numpy.array([first, end - 1]) if once else numpy.arange(first, end))
+        return int(rows.min()), min(int(rows.max()) + self._span, int(self._offsets[-1]))
+
+    def _rows(self, samples: Array) -> Array:
+        """The first row of each of some windows."""
+        found: Array = numpy.from_dlpack(self._windows.rows(_native.borrow(samples, "samples"))[0])
+        return found
+
+    @property
+    def _few(self) -> int:
+        """How many neighbouring windows are taken for one: a power of two, so that a million of these are all."""
+        return 1 << max((len(self) - 1).bit_length() - 20, 0)
+
+    @cached_property
+    def _extents(self) -> tuple[Array, Array]:
+        """Of every few neighbouring windows the lowest first row, and the highest."""
+        parts = range(0, len(self), LOOKED_AT)
+        low, high = zip(*(self._bounds(start, min(start + LOOKED_AT, len(self))) for start in parts), strict=True)
+        return numpy.concatenate(low), numpy.concatenate(high)
+
+    def _bounds(self, first: int, end: int) -> tuple[Array, Array]:
+        rows, places = self._rows(numpy.arange(first, end)), numpy.arange(0, end - first, self._few)
+        return numpy.minimum.reduceat(rows, places), numpy.maximum.reduceat(rows, places)
+
+    def _most_rows(self, samples: int) -> list[tuple[Field, int]]:
+        low, high = self._extents
+        # Shards begin anywhere: each lies in a stretch that begins at a multiple of a quarter of it.
+        size = (samples + self._few - 2) // self._few + 1
+        step = max(size // 4, 1)
+        firsts = numpy.arange(0, len(low), step)
+        ends = numpy.minimum(firsts + size + step - 1, len(low))
+        # Of each pair of places what lies between them, and between pairs what is left out.
+        places = numpy.stack([firsts, ends], axis=1).ravel()
+        lowest = numpy.minimum.reduceat(numpy.append(low, low[-1]), places)[::2]
+        highest = numpy.maximum.reduceat(numpy.append(high, high[-1]), places)[::2]
+        rows = min(int((highest - lowest).max()) + self._span, int(self._offsets[-1]))
+        return [(field, rows) for field in self._arrays()]
+
+    def _schema(self, columns: Columns) -> Schema:
+        frameworks = {name: span.field.framework for name, span in self._spans.items()}
+        found = (Column(name, dtype, frameworks.get(name, self._framework)) for name, dtype in columns)
+        return Schema(tuple(found), named=self._named, patches=self._patches)
+
+    def _collator(self, resident: Resident, options: CollateOptions) -> Collator:
+        return self._gatherer(resident)
+
+    def _gatherer(self, resident: Resident) -> Gatherer:
+        from batchloom.device.collate.windows import StepRange
+        from batchloom.device.collate.windows import Windows as Gatherer
+
+        arrays = {id(field.array): partial(resident.part, field) for field in self._arrays()}
+        spans = self._spans.values()
+        step_ranges = [StepRange(arrays[id(span.field.array)], span.start, span.steps) for span in spans]
+        return Gatherer(step_ranges, self._lengths["input_len"] if self._options["mask"] else None, self._padded)
+
+    @property
+    def _padded(self) -> bool:
+        """Whether windows may begin with zeros."""
+        _, _, _, padded, _ = self._windows.counts()
+        return bool(padded)
+
+
+def _patches(patch_len: int | None, patch_stride: int | None, input_len: int) -> tuple[int, int] | None:
+    if patch_len is None:
+        if patch_stride is not None:
+            raise ArgumentError(f"patch_stride is {patch_stride}, but there is no patch_len; expected both")
+        return None
+    length = integer("patch_len", patch_len, least=1, most=input_len)
+    # A longer stride than the input is makes one patch, as the input's does.
+    return length, length if patch_stride is None else min(integer("patch_stride", patch_stride, least=1), input_len)
+
+
+def _by_name(role: str, series: Any) -> dict[str, Any]:
+    if series is None:
+        return {}
+    if not isinstance(series, dict) or not all(isinstance(name, str) for name in series):
+        raise ArgumentError(f"{role} is a {type(series).__name__}; expected a dict of series by name")
+    return series
+
+
+def _rebuild(kind: type[WindowDataset], state: dict[str, Any], arrays: dict[str, tuple[Any, ...]]) -> WindowDataset:
+    dataset = kind.__new__(kind)
+    dataset.__dict__.update(state)
+    dataset._spans = {name: Span(Field(name, array), *rest) for name, (array, *rest) in arrays.items()}
+    dataset._windows = dataset._slide()
+    return dataset

@@ -1,0 +1,58 @@
+"""Chooses how batches come to the consumer: formed by the engine, made on a device, or as views on the data."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import batchloom._native as _native
+from batchloom.batch import Schema
+from batchloom.batching import Rule
+from batchloom.dataset.base import Dataset
+from batchloom.dataset.tokens import TokenDataset
+from batchloom.dataset.windows import WindowDataset
+from batchloom.delivery.host import Host
+from batchloom.delivery.on_device import OnDevice
+from batchloom.delivery.placement import Placement, PlacementRequest
+from batchloom.delivery.window_views import views
+
+
+class Delivery(Protocol):
+    """One way for batches to come to the consumer."""
+
+    @property
+    def placement(self) -> Placement:
+        """Where batches are made, how data comes there, and why."""
+
+    @property
+    def blocks(self) -> dict[str, Any]:
+        """How large blocks of the engine are, where, and whether they are addresses alone."""
+
+    def prepare(self, schema: Schema, padding: dict[str, Any]) -> None:
+        """Make ready for batches that hold this; raise if that cannot be."""
+
+    def begin(self, loader: _native.Loader) -> Any:
+        """Begin the next epoch."""
+
+
+def choose(
+    dataset: Dataset, rule: Rule, order: str, documents: bool, request: PlacementRequest, world: int
+) -> Delivery:
+    """Return the delivery that was asked for, as far as it can be.
+
+    Args:
+        dataset: What is batched.
+        rule: How samples share a batch.
+        order: How samples are shuffled.
+        documents: Whether documents are, too.
+        request: What the user asked for.
+        world: How many processes there are.
+    """
+    found = views(dataset, rule, order, documents, request)
+    if found is not None:
+        return found
+    apart = isinstance(dataset, TokenDataset) and (documents or dataset.mode == "continuous")
+    unit = None if apart else getattr(rule, "batch_size", 1)
+    placement = request.decide(dataset, unit, isinstance(dataset, WindowDataset))
+    if placement.mode == "host":
+        return Host(dataset, request, placement)
+    return OnDevice(dataset, request, placement, world)

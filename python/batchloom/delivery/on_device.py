@@ -1,0 +1,106 @@
+"""Batches that torch makes on a device, of blocks of the engine that are copied there."""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+import batchloom._native as _native
+from batchloom.arrays.frameworks import require
+from batchloom.batch import Schema
+from batchloom.dataset.base import Dataset
+from batchloom.delivery.placement import Placement, PlacementRequest
+from batchloom.errors import LoaderError
+
+if TYPE_CHECKING:
+    from batchloom.batch import CollateOptions
+    from batchloom.device.pipeline import Collator, Pipeline
+    from batchloom.device.resident import Resident
+    from batchloom.device.transfer import Transfer
+
+# Bytes of blocks that are copied to a device, and of those that are gathered there; and the least of a table of rows.
+STREAMED, GATHERED, TABLE = 16 << 20, 32 << 20, 64 << 10
+
+# Bytes that a device needs to find the place of one element.
+SOUGHT = 40
+
+
+class OnDevice:
+    """Batches that torch makes on a device, of blocks of the engine that are copied there."""
+
+    def __init__(self, dataset: Dataset, request: PlacementRequest, placement: Placement, world: int) -> None:
+        from batchloom.device.transfer import Transfer
+
+        self._dataset, self._request, self.placement, self._world = dataset, request, placement, world
+        self._transfer = Transfer(require("torch", "bool", "x").accelerator(placement.device))
+
+    @property
+    def blocks(self) -> dict[str, Any]:
+        """How large blocks of the engine are, where, and whether they are addresses alone."""
+        if self.placement.mode == "streamed":
+            return {"block_bytes": STREAMED, "memory": (STREAMED, self._transfer.allocate)}
+        element = self._dataset._element_bytes()
+        gathered = GATHERED if element is None else max(GATHERED * element // (element + SOUGHT), 1)
+        return {"block_bytes": gathered, "memory": (TABLE, self._transfer.allocate), "index_table": True}
+
+    def prepare(self, schema: Schema, padding: dict[str, Any]) -> None:
+        """Make ready for batches that hold this: data that is to be resident moves."""
+        from batchloom.batch import CollateOptions
+        from batchloom.device.static_buffers import StaticBuffers
+
+        options = CollateOptions([column.name for column in schema.columns], **padding)
+        self._schema, self._static = schema, StaticBuffers() if self._request.static else None
+        self._source = _source(self._dataset, self._transfer, self.placement, schema, options, self._world)
+
+    def pipeline(self) -> Pipeline:
+        """Return what makes the batches of an iteration: several may be under way."""
+        from batchloom.device.pipeline import Pipeline
+
+        return Pipeline(self._transfer, *self._source(), self._schema, self._request.copy, self._static)
+
+    def begin(self, loader: _native.Loader) -> _native.Batches:
+        """Begin the next epoch."""
+        batches = loader.batches(self.pipeline(), self._dataset._check)
+        _under_way.add(batches)
+        return batches
+
+
+def _source(
+    dataset: Dataset, transfer: Transfer, placement: Placement, schema: Schema, options: CollateOptions, world: int
+) -> Callable[[], tuple[Resident, Collator]]:
+    """Return what begins an iteration: what is on the device then, and what makes batches of it."""
+    from batchloom.device.collate.formed import Formed
+    from batchloom.device.resident import Resident
+    from batchloom.device.shards import ShardBuffers, Shards
+
+    resident, size = Resident(transfer.device), placement.shard_size
+    if placement.mode == "streamed":
+        return lambda: (resident, Formed(schema))
+    if placement.mode == "sharded" and size is not None:
+        buffers = ShardBuffers(type(transfer)(transfer.device), dataset._most_rows(min(size, len(dataset))))
+
+        def begin() -> tuple[Resident, Collator]:
+            shards = Shards(buffers, dataset._row_ranges, world)
+            return shards, dataset._collator(shards, options)
+
+        return begin
+    resident.bring((*dataset._arrays(), *dataset._beside()))
+    collator = dataset._collator(resident, options)
+    return lambda: (resident, collator)
+
+
+# Iterations whose workers may ask Python for memory.
+_under_way: WeakSet[_native.Batches] = WeakSet()
+
+
+@atexit.register
+def _close() -> None:
+    """End iterations before the interpreter ends: a worker that asks it for memory then would wait for ever."""
+    for batches in list(_under_way):
+        with suppress(LoaderError):
+            batches.close()
+    # One whose worker collected it as garbage is in no list.
+    _native.settle()

@@ -1,0 +1,348 @@
+"""Batches of windows as views on the series, where it lies or on a device.
+
+A batch of neighbours is one slice of a template: of each array every stretch of so many rows, ``[stretches, steps,
+...]``, over the array's own memory. Where the rows are moved, all at once, some batches at a time, or batch by batch,
+the template is made there, so that what moves is each row once and never a stacked batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import batchloom._native as _native
+from batchloom.arrays.field import Field, lend, release
+from batchloom.arrays.frameworks import require
+from batchloom.batch import Schema
+from batchloom.batching import FixedSize, Rule
+from batchloom.dataset.tokens import TokenDataset
+from batchloom.dataset.windows import WindowDataset
+from batchloom.delivery.placement import Placement, PlacementRequest
+from batchloom.errors import ArgumentError, DeviceError
+
+if TYPE_CHECKING:
+    from batchloom.device.resident import Resident
+    from batchloom.device.static_buffers import StaticBuffers
+    from batchloom.device.transfer import Copy, Transfer
+
+# Batches after which memory maps are looked at.
+RELEASED = 64
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How one field is cut from rows.
+
+    Attributes:
+        module: The functions of its framework.
+        array: Which array it is cut from.
+        start: The first step of the window,
+        steps: and how many.
+        patches: The length of patches and the steps from one to the next, if any.
+    """
+
+    module: Any
+    array: int
+    start: int
+    steps: int
+    patches: tuple[int, int] | None
+
+    def finish(self, batch: Any) -> Any:
+        """Cut into patches what was cut from rows."""
+        return batch if self.patches is None else self.module.patches(batch, *self.patches)
+
+
+class LoadedRows:
+    """Rows ``first`` to ``end`` of every array, and the templates over them.
+
+    Attributes:
+        arrays: The rows; or copies of them that are under way to a device.
+    """
+
+    def __init__(self, arrays: list[Any | Copy], cuts: list[Cut], first: int, end: int) -> None:
+        self.first, self.end, self.arrays = first, end, arrays
+        self._cuts = cuts
+        self._templates: list[Any] = []
+
+    def holds(self, first: int, end: int) -> bool:
+        """Whether it holds these rows."""
+        return self.first <= first and end <= self.end
+
+    def slice(self, row: int, samples: int, stride: int) -> list[Any]:
+        """Return windows that begin at equal distances from ``row`` on: views."""
+        # Each time: the consumer may have gone on to another stream.
+        found = [array.arrive() if hasattr(array, "arrive") else array for array in self.arrays]
+        if not self._templates:
+            self._templates = [cut.module.windows(found[cut.array], cut.steps) for cut in self._cuts]
+        low = row - self.first
+        high = low + (samples - 1) * stride + 1
+        pairs = zip(self._cuts, self._templates, strict=True)
+        return [cut.finish(template[low + cut.start : high + cut.start : stride]) for cut, template in pairs]
+
+
+def views(dataset: Any, batching: Rule, shuffle: str, documents: bool, request: PlacementRequest) -> WindowViews | None:
+    """Return what makes views, or ``None`` where batches are no neighbours, or are to be formed."""
+    if isinstance(dataset, TokenDataset):
+        dataset = None if documents else dataset._as_windows()
+    if not isinstance(dataset, WindowDataset) or not isinstance(batching, FixedSize) or shuffle == "samples":
+        return None
+    fields = [span.field for span in dataset._spans.values()]
+    lendable = all(_lendable(field, request.output or field.framework, request.device) for field in fields)
+    if not lendable or (request.device is None and request.copy):
+        return None
+    return WindowViews(dataset, request, batching.batch_size)
+
+
+def _lendable(field: Field, framework: str, device: Any) -> bool:
+    """Whether a framework has views on such an array: JAX has none, torch none of what runs backwards in memory."""
+    module = require("torch" if device is not None else framework, field.dtype, field.label)
+    return hasattr(module, "windows") and not (framework == "torch" and field.tensor.is_backward)
+
+
+def _transfer(device: Any) -> tuple[Transfer | None, Resident | None]:
+    """The way to a device, and what is there."""
+    if device is None:
+        return None, None
+    from batchloom.device.resident import Resident
+    from batchloom.device.transfer import Transfer
+
+    return Transfer(device), Resident(device)
+
+
+def _static() -> StaticBuffers:
+    from batchloom.device.static_buffers import StaticBuffers
+
+    return StaticBuffers()
+
+
+class WindowViews:
+    """What makes batches of the windows of one dataset, for a loader.
+
+    Attributes:
+        placement: Where they are made.
+
+    Raises:
+        ArgumentError: The rows do not fit into ``memory_limit``.
+    """
+
+    def __init__(self, dataset: WindowDataset, request: PlacementRequest, batch_size: int) -> None:
+        self._dataset, self._windows = dataset, dataset._windows
+        self._stride, self._span = dataset._lengths["stride"], dataset._span
+        self._input_len = dataset._lengths["input_len"]
+        self._mask, self._named, self._names = dataset._options["mask"], dataset._named, dataset.names
+        self._device, self._copy, self._is_there = request.device, request.copy, request.is_there
+        self._output = "torch" if self._device is not None else request.output
+        self._transfer, self._resident = _transfer(self._device)
+        self._static = _static() if request.static else None
+        self._read(dataset)
+        self._limit = self._rows_at_once(request, batch_size)
+        self.placement = self._placement(request)
+        self._whole: LoadedRows | None = None
+        self._teller = None if self._transfer is None else self._transfer.teller()
+        self._told: Any = None
+
+    def _read(self, dataset: WindowDataset) -> None:
+        """Take the arrays, each once, and how fields are cut from them."""
+        self._cuts: list[Cut] = []
+        self._sources: list[tuple[Any, Field, str]] = []
+        self._fields = [span.field for span in dataset._spans.values()]
+        places: dict[tuple[int, str], int] = {}
+        for name, span in dataset._spans.items():
+            framework = self._output or span.field.framework
+            module = require(framework, span.field.dtype, name)
+            key = (id(span.field.array), framework)
+            if key not in places:
+                places[key] = len(self._sources)
+                self._sources.append((module, span.field, framework))
+            patches = dataset._patches if name == "x" else None
+            self._cuts.append(Cut(module, places[key], span.start, span.steps, patches))
+        self._rows = len(dataset._spans["x"].field.tensor)
+        self._row_bytes: int = sum(field.tensor.nbytes for _, field, _ in self._sources) // max(self._rows, 1)
+
+    def _rows_at_once(self, request: PlacementRequest, batch_size: int) -> int | None:
+        """How many rows may be moved at once; ``None`` for all of them, 0 for those of one batch."""
+        series, batch = self._rows * self._row_bytes, self.cover(0, batch_size)[1] * self._row_bytes
+        limit = request.limit()
+        if limit is None or series <= limit.size:
+            return 0 if request.resident is False else None
+        if request.resident is True:
+            raise request.too_large(series, limit)
+        # WindowViews on the rows before are still held while the next ones come.
+        if 2 * batch <= limit.size:
+            return 0 if request.resident is False else limit.size // 2 // self._row_bytes
+        rows = f"the rows of a batch of {batch_size} windows take {batch} bytes, and two batches have to fit into"
+        if limit.free is None:
+            raise ArgumentError(f"{rows} {limit.size}, memory_limit; expected a higher limit or smaller batches")
+        if 2 * batch > limit.free:
+            raise DeviceError(f"{rows} {limit.free}, what is free on {request.device}; expected smaller batches")
+        return 0
+
+    def _placement(self, request: PlacementRequest) -> Placement:
+        device, limit = str(self._device or "cpu"), request.limit()
+        size = None if limit is None else limit.size
+        if self._limit is None:
+            reason = "the series are read where they are" if self._device is None else "the series are on the device"
+        else:
+            reason = f"{self._limit} rows move at a time" if self._limit else "the rows of each batch move"
+        return Placement("views", device, self._rows * self._row_bytes, size, reason, request.shard_size)
+
+    @property
+    def moves(self) -> bool:
+        """Whether rows move to a device batch by batch, beside its computation."""
+        return self._transfer is not None and self._limit is not None
+
+    def read(self) -> None:
+        """Note which stream reads what is on the device from now on."""
+        if self._transfer is None or self._resident is None or not self._transfer.has_streams:
+            return
+        assert self._teller is not None
+        if (told := self._teller()) != self._told:
+            self._told = told
+            self._resident.use(self._transfer.current())
+
+    @property
+    def blocks(self) -> dict[str, Any]:
+        """How large blocks of the engine are, where, and whether they are addresses alone."""
+        return {"index_table": self._is_there}
+
+    def prepare(self, schema: Schema, padding: dict[str, Any]) -> None:
+        """Make ready for batches: data that is to be resident moves."""
+        if self._limit is None and self._resident is not None:
+            self._resident.bring(field for _, field, _ in self._sources)
+
+    def begin(self, loader: _native.Loader) -> _native.StepIterator:
+        """Begin the next epoch."""
+        steps = loader.steps()
+        return _native.StepIterator(steps, BatchMaker(self, steps))
+
+    def release(self) -> None:
+        """Let go of what memory maps have read, once it is much."""
+        for field in self._fields:
+            release(field)
+
+    def batch(self, found: list[Any]) -> Any:
+        """Make a batch of its arrays: a tuple, or a dict."""
+        batch = dict(zip(self._names, found, strict=True)) if self._named else tuple(found)
+        return batch if self._static is None else self._static.put(batch)
+
+    def row(self, run: tuple[int, int] | None) -> int | None:
+        """The first row of windows that are one view; ``None`` where they are not."""
+        return None if run is None else self._windows.row(*run)
+
+    def slice(self, shard: LoadedRows, row: int, samples: int) -> list[Any]:
+        """Neighbours, whose rows are in ``shard``."""
+        found = shard.slice(row, samples, self._stride)
+        if self._mask:
+            found.append(self._cuts[0].module.ones(samples, self._input_len, self._device))
+        # Only a device has copies of views: on the CPU, what is owned is formed by the engine.
+        return [self._cuts[0].module.own(array, None) for array in found] if self._copy else found
+
+    def cover(self, row: int, samples: int) -> tuple[int, int]:
+        """The rows that windows which begin at equal distances from ``row`` on cover."""
+        return row, row + (samples - 1) * self._stride + self._span
+
+    def load(self, steps: _native.Steps, ahead: int, first: int, end: int) -> LoadedRows:
+        """Return the rows of the batch ``ahead``, and of those after it: as far as they fit and none moves in vain."""
+        if self._limit is None:
+            return self._all()
+        for later in range(ahead + 1, steps.left()):
+            run = steps.run(later)
+            row = self.row(run)
+            if run is None or row is None:
+                break
+            low, high = self.cover(row, run[1] - run[0])
+            both = max(end, high) - min(first, low)
+            if both > self._limit or both > (end - first) + (high - low):
+                break
+            first, end = min(first, low), max(end, high)
+        arrays = [self._moved(lend(field.tensor, name)[first:end], module) for module, field, name in self._sources]
+        return LoadedRows(arrays, self._cuts, first, end)
+
+    def _moved(self, rows: Any, module: Any) -> Any:
+        """Rows on their way to the device; on the CPU, a copy."""
+        return module.own(rows, None) if self._transfer is None else self._transfer.carry(rows)
+
+    def _all(self) -> LoadedRows:
+        """All rows, which are moved once."""
+        if self._whole is None:
+            arrays = [
+                lend(field.tensor, name) if self._resident is None else self._resident.part(field).values
+                for _, field, name in self._sources
+            ]
+            self._whole = LoadedRows(arrays, self._cuts, 0, self._rows)
+        return self._whole
+
+    def owned(self, steps: _native.Steps) -> list[Any]:
+        """The next batch, which is no view, because of zeros or a series that ends."""
+        if self._transfer is not None and self._limit is None:
+            return self._gathered(self._transfer, steps)
+        modules = [cut.module for cut in self._cuts] + ([self._cuts[0].module] if self._mask else [])
+        frameworks = [module.__name__.rpartition(".")[2] for module in modules]
+        arrays = [lend(tensor, name) for tensor, name in zip(steps.form(), frameworks, strict=True)]
+        if self._transfer is not None:
+            arrays = [copy.arrive() for copy in [self._transfer.carry(array) for array in arrays]]
+        return self._patched(arrays)
+
+    def _gathered(self, transfer: Transfer, steps: _native.Steps) -> list[Any]:
+        """The next batch, gathered on the device."""
+        assert self._resident is not None
+        collator = self._dataset._gatherer(self._resident)
+        places = self._windows.rows(steps.indices())
+        rows, missing = [transfer.carry(lend(place, "torch")).arrive() for place in places]
+        return self._patched(collator.fields(rows, missing))
+
+    def _patched(self, arrays: list[Any]) -> list[Any]:
+        cut = [cut.finish(array) for cut, array in zip(self._cuts, arrays, strict=False)]
+        return cut + arrays[len(cut) :]
+
+
+class BatchMaker:
+    """Makes the batches of one epoch: each call the next one, and the same again until the engine counts it."""
+
+    def __init__(self, views: WindowViews, steps: _native.Steps) -> None:
+        self._views, self._steps = views, steps
+        self._shard: LoadedRows | None = None
+        self._next: LoadedRows | None = None
+        self._made = 0
+
+    def __call__(self) -> Any:
+        """Return the next batch."""
+        self._made += 1
+        if self._made % RELEASED == 0:
+            self._views.release()
+        return self._views.batch(self._arrays())
+
+    def _arrays(self) -> list[Any]:
+        """The arrays of the next batch."""
+        self._views.read()
+        run = self._steps.run(0)
+        row = self._views.row(run)
+        if run is None or row is None:
+            return self._views.owned(self._steps)
+        samples = run[1] - run[0]
+        self._shard = self._with(0, *self._views.cover(row, samples))
+        found = self._views.slice(self._shard, row, samples)
+        self._look_ahead()
+        return found
+
+    def _with(self, ahead: int, first: int, end: int) -> LoadedRows:
+        """The rows ``first`` to ``end``, which the batch ``ahead`` covers."""
+        for shard in (self._shard, self._next):
+            if shard is not None and shard.holds(first, end):
+                return shard
+        if ahead == 0:
+            self._shard = self._next = None  # let go before others come
+        return self._views.load(self._steps, ahead, first, end)
+
+    def _look_ahead(self) -> None:
+        """Let the rows of the batch after the next one go on their way to the device."""
+        if not self._views.moves:
+            return
+        if self._steps.left() < 2:
+            self._shard = self._next = None  # whoever keeps this keeps no more than the last batch does
+            return
+        run = self._steps.run(1)
+        row = self._views.row(run)
+        if run is not None and row is not None:
+            found = self._with(1, *self._views.cover(row, run[1] - run[0]))
+            self._next = None if found is self._shard else found

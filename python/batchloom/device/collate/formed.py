@@ -1,0 +1,58 @@
+"""Makes batches of blocks that the engine has formed: all that is left to do is to cut them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import batchloom._native as _native
+import torch
+from batchloom.arrays.torch import cut
+from batchloom.batch import LONGEST, Schema
+
+
+class Formed:
+    """Cuts blocks, which lie on the device as they lay in memory."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._dtypes = [getattr(torch, column.dtype) for column in schema.columns]
+        self._longest = schema.keys.index(LONGEST) if LONGEST in schema.keys else None
+
+    def parts(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
+        """Return all of a block, and where its fields lie."""
+        return [block.memory], (block.layouts, [longest for *_, longest in block.runs])
+
+    def make(self, arrived: list[torch.Tensor], outline: Any) -> list[Sequence[Any]]:
+        """Cut a block.
+
+        A field of a run is taken out before it is read as what it is, so that what is written to one batch in place
+        does not count as written to the others.
+        """
+        layouts, longest = outline
+        sizes = [dtype.itemsize for dtype in self._dtypes]
+        starts = [offset * size for run in layouts for (_, _, offset), size in zip(run, sizes, strict=True)]
+        pieces = iter(arrived[0].unsafe_split_with_sizes(_lengths(starts, len(arrived[0]))))
+        fields: list[list[Any]] = [[] for _ in self._dtypes]
+        for run in layouts:
+            for field, (shape, strides, _), dtype in zip(fields, run, self._dtypes, strict=True):
+                field.extend(_cut(next(pieces).view(dtype), shape, strides))
+        columns: list[Sequence[Any]] = [*fields]
+        if self._longest is not None:
+            columns.insert(self._longest, longest)
+        return columns
+
+
+def _lengths(starts: list[int], end: int) -> list[int]:
+    return [after - before for before, after in pairwise([*starts, end])]
+
+
+def _cut(piece: torch.Tensor, shape: list[int], strides: list[int]) -> Sequence[torch.Tensor]:
+    """Cut a field of a run, ``[batches, ...]``, into batches."""
+    if shape[0] == 1:
+        return [piece[: _elements(shape)].view(shape[1:])]
+    return cut(piece.as_strided(shape, strides))
+
+
+def _elements(shape: list[int]) -> int:
+    return torch.Size(shape).numel()

@@ -1,0 +1,76 @@
+"""Rows of an array that lies on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import torch
+
+# What torch has few operations for travels as integers of the same size.
+INTEGERS = {
+    name: integers
+    for names, integers in (
+        (("uint16",), torch.int16),
+        (("uint32",), torch.int32),
+        (("uint64",), torch.int64),
+        (("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"), torch.int8),
+    )
+    for name in names
+}
+
+
+def plain(values: torch.Tensor) -> torch.Tensor:
+    """Return the same bytes as a type that every operation knows."""
+    integers = INTEGERS.get(str(values.dtype).removeprefix("torch."))
+    return values if integers is None else values.view(integers)
+
+
+@dataclass(frozen=True)
+class ResidentRows:
+    """Rows of an array that are on a device, from row ``first`` of it on."""
+
+    values: torch.Tensor
+    first: int = 0
+
+    @property
+    def inner(self) -> tuple[int, ...]:
+        """The shape of a row."""
+        return tuple(self.values.shape[1:])
+
+    def places(self, rows: torch.Tensor) -> torch.Tensor:
+        """Return where rows of the array are among those that are here."""
+        return rows - self.first if self.first else rows
+
+
+def gather(part: ResidentRows, rows: torch.Tensor) -> torch.Tensor:
+    """Return rows of an array, as an array of its own: ``[len(rows), ...]``."""
+    return plain(part.values).index_select(0, part.places(rows)).view(part.values.dtype)
+
+
+def padded(part: ResidentRows, rows: torch.Tensor, exists: torch.Tensor | None, padding: float = 0) -> torch.Tensor:
+    """Return rows of an array, and padding where there are none; ``padding`` as :func:`plain` has it."""
+    if exists is None:
+        return gather(part, rows)
+    if not prod(part.inner):
+        return part.values.new_empty((len(rows), *part.inner))
+    values = plain(part.values)
+    if not len(values):
+        values = values.new_zeros((1, *part.inner))  # All is padding, which yet is taken from somewhere.
+    found = values.index_select(0, torch.where(exists, part.places(rows), 0))
+    absent = exists.logical_not().view(-1, *(1,) * len(part.inner))
+    return found.masked_fill_(absent, padding).view(part.values.dtype)
+
+
+def to_int64(tokens: torch.Tensor) -> torch.Tensor:
+    """Return integers of any width as int64."""
+    wide = plain(tokens).to(torch.int64)
+    bits = 8 * tokens.dtype.itemsize
+    unsigned = tokens.dtype in (torch.uint16, torch.uint32)
+    return wide.bitwise_and_((1 << bits) - 1) if unsigned else wide
+
+
+def split(array: torch.Tensor, sizes: list[int]) -> Sequence[torch.Tensor]:
+    """Cut along the first dimension, into arrays that autograd takes for separate, not for views of one."""
+    return array.unsafe_split_with_sizes(sizes)

@@ -1,0 +1,256 @@
+"""Makes batches of samples that differ in size, padded or one after the other, by a constant number of operations.
+
+All elements of all batches of a block are numbered. Of each, :class:`Grid` finds the member that it is of and its
+coordinates there, and so the row of values that it is, or that it is padding. Whatever a batch holds follows from
+these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import batchloom._native as _native
+import torch
+from batchloom.batch import BOUNDARIES, CollateOptions
+from batchloom.device.collate.gather import ResidentRows, gather, padded, plain, split, to_int64
+from batchloom.device.collate.rows import Runs, samples, table
+
+# What losses ignore.
+IGNORED = -100
+
+Frame = tuple[int | None, ...]
+"""The leading extents of a sample that are the same for all; ``None`` for those that vary."""
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A field with one row for each sample."""
+
+    part: Callable[[], ResidentRows]
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A field whose samples differ in size.
+
+    Attributes:
+        part: Fetches the array ``[rows, ...]``.
+        frame: The leading extents.
+        padding: What it is padded with.
+        order: Fetches the row at each place, where that is not the place itself.
+    """
+
+    part: Callable[[], ResidentRows]
+    frame: Frame
+    padding: float = 0
+    order: Callable[[], ResidentRows] | None = None
+
+
+class Members:
+    """The table of a block: a column for each sample that a batch takes."""
+
+    def __init__(self, found: torch.Tensor, dimensions: int) -> None:
+        self.samples, self.elements, self.counts, self.ends, self.numbers = found[:5]
+        self.taken = found[5 : 5 + dimensions]
+        self.most = found[5 + dimensions : 5 + 2 * dimensions]
+        self.starts = found[5 + 2 * dimensions :]
+
+
+class Grid:
+    """The elements of a block.
+
+    Attributes:
+        owners: The member that each is of.
+        places: Its coordinate along the only dimension, where there is just one.
+        exists: Whether it is data; ``None`` where all are.
+        steps: Its row, from the first row of its sample on; any number at padding.
+    """
+
+    def __init__(self, members: Members, frame: Frame, total: int, packs: bool, left: bool) -> None:
+        inner = prod(extent for extent in frame if extent is not None)
+        self.owners = torch.repeat_interleave(members.counts * inner, output_size=total * inner)
+        number = torch.arange(total * inner, dtype=self.owners.dtype, device=self.owners.device)
+        rest = number - (members.elements * inner).index_select(0, self.owners)
+        if packs:
+            self.places = self.steps = rest
+            self.exists: torch.Tensor | None = None
+            return
+        self.exists, self.steps = torch.ones_like(rest, dtype=torch.bool), torch.zeros_like(rest)
+        scale: int | torch.Tensor = 1
+        varying = sum(extent is None for extent in frame)
+        for dimension, extent in reversed(list(enumerate(frame))):
+            if extent is not None:
+                place, rest = rest % extent, rest // extent
+                self.steps, scale = self.steps + place * scale, scale * extent
+                continue
+            varying -= 1
+            taken, most = (row[varying].index_select(0, self.owners) for row in (members.taken, members.most))
+            place, rest = (rest % most, rest // most) if dimension else (rest, rest)
+            place = place - (most - taken) if left else place
+            self.exists &= (place >= 0) if left else (place < taken)
+            self.steps, scale = self.steps + place * scale, scale * taken
+            self.places = place
+
+
+def padding(options: CollateOptions, name: str, dtype: str) -> float:
+    """Return what a field is padded with, as the type that gathers it has it."""
+    value = options.pad_values.get(name)
+    if value is None:
+        return 0
+    element = torch.frombuffer(bytearray(value), dtype=torch.uint8).view(getattr(torch, dtype))
+    number: float = plain(element).item()
+    return number
+
+
+class Elements:
+    """All that is known of the elements of a block, each found when it is first asked for."""
+
+    def __init__(self, arrived: list[torch.Tensor], runs: Runs, collator: Ragged) -> None:
+        self._collator = collator
+        self.members = Members(arrived[0], collator.dimensions)
+        self._picks = arrived[1] if len(arrived) > 1 else None
+        self.sizes = [prod(space) for batches, _, space, _ in runs for _ in range(batches)]
+        self._grids: dict[Frame, Grid] = {}
+
+    def grid(self, frame: Frame) -> Grid:
+        """Return the elements of fields with this frame."""
+        if frame not in self._grids:
+            collator = self._collator
+            self._grids[frame] = Grid(self.members, frame, sum(self.sizes), collator.packs, collator.left)
+        return self._grids[frame]
+
+    @cached_property
+    def plain(self) -> Grid:
+        """The elements of what has one number for each."""
+        return self.grid((None,) * self._collator.dimensions)
+
+    def rows(self, field: Variable, column: int) -> tuple[Grid, torch.Tensor]:
+        """Return the elements of a field, and the row of its values that each is."""
+        grid = self.grid(field.frame)
+        steps = grid.steps
+        if self._picks is not None:
+            places = self.members.elements.index_select(0, grid.owners) + steps
+            places = places if grid.exists is None else torch.where(grid.exists, places, 0)
+            steps = self._picks.index_select(0, places)
+        rows = steps + self.members.starts[column].index_select(0, grid.owners)
+        if field.order is None:
+            return grid, rows
+        order = field.order()
+        return grid, gather(order, rows if grid.exists is None else torch.where(grid.exists, rows, 0))
+
+
+class Ragged:
+    """Pads or concatenates.
+
+    Args:
+        fields: The fields, by name.
+        wanted: What batches are to be like.
+        packs: Whether they are concatenations.
+    """
+
+    def __init__(self, fields: dict[str, Fixed | Variable], options: CollateOptions, packs: bool) -> None:
+        self._fields, self._names, self._labels = fields, options.names, options.labels
+        self.packs, self.left = packs, options.left
+        variable = {name: field for name, field in fields.items() if isinstance(field, Variable)}
+        self._columns = {name: column for column, name in enumerate(variable)}
+        frames = [field.frame for field in variable.values()]
+        self.dimensions = frames[0].count(None) if frames else 1
+
+    def parts(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
+        """Return who the members are, and which elements of theirs."""
+        return table(block)
+
+    def make(self, arrived: list[torch.Tensor], outline: Runs) -> list[Sequence[Any]]:
+        """Make each field for all batches at once, and cut it."""
+        elements = Elements(arrived, outline, self)
+        columns: list[Sequence[Any]] = []
+        for name in self._names:
+            columns.append(self._column(name, elements, outline))
+            if name == BOUNDARIES:
+                columns.append([longest for *_, longest in outline])
+        return columns
+
+    def _column(self, name: str, elements: Elements, runs: Runs) -> Sequence[torch.Tensor]:
+        field = self._fields.get(name)
+        if isinstance(field, Variable):
+            return self._variable(name, field, elements, runs)
+        if isinstance(field, Fixed):
+            return self._each(gather(field.part(), elements.members.samples), runs)
+        if name in ENDS:
+            ends = elements.members.ends.to(ENDS[name], copy=True)
+            return split(ends, samples(runs, 1))
+        if name in EACH:
+            return self._each(EACH[name](elements.members), runs)
+        spread = self._next(elements) if name == "labels" else SPREAD[name](elements)
+        pieces = split(spread, elements.sizes)
+        return [piece.view(space) for piece, space in zip(pieces, _spaces(runs), strict=True)]
+
+    def _variable(self, name: str, field: Variable, elements: Elements, runs: Runs) -> Sequence[torch.Tensor]:
+        grid, rows = elements.rows(field, self._columns[name])
+        part = field.part()
+        found = padded(part, rows, grid.exists, field.padding)
+        inner = prod(extent for extent in field.frame if extent is not None)
+        pieces = split(found, [size * inner for size in elements.sizes])
+        if self.packs:
+            return pieces
+        shapes = [(*_shape(space, field.frame), *part.inner) for space in _spaces(runs)]
+        return [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
+
+    def _each(self, found: torch.Tensor, runs: Runs) -> Sequence[torch.Tensor]:
+        """Cut what has one row for each member: of a concatenation, the first is no sample."""
+        pieces = split(found, samples(runs, int(self.packs)))
+        return [piece[1:] for piece in pieces] if self.packs else pieces
+
+    def _next(self, elements: Elements) -> torch.Tensor:
+        """The next token of each, where its sample has one."""
+        assert self._labels is not None
+        field = self._fields[self._labels]
+        assert isinstance(field, Variable)
+        grid, rows = elements.rows(field, self._columns[self._labels])
+        follows = grid.places + 1 < elements.members.taken[0].index_select(0, grid.owners)
+        follows = follows if grid.exists is None else follows & grid.exists
+        found = to_int64(padded(field.part(), rows + 1, follows))
+        return found.masked_fill_(follows.logical_not(), IGNORED)
+
+
+def _lengths(members: Members) -> torch.Tensor:
+    taken = members.taken[0] if len(members.taken) == 1 else members.taken.T.contiguous()
+    return taken.to(torch.int64, copy=True)
+
+
+def _mask(elements: Elements) -> torch.Tensor:
+    assert elements.plain.exists is not None
+    return elements.plain.exists
+
+
+def _segments(elements: Elements) -> torch.Tensor:
+    numbers: torch.Tensor = elements.members.numbers.to(torch.int32)
+    return numbers.index_select(0, elements.plain.owners)
+
+
+# What batches hold besides fields: numbers at boundaries, numbers of each member, numbers of each element.
+ENDS = {"cu_seqlens": torch.int32, "offsets": torch.int64}
+EACH: dict[str, Callable[[Members], torch.Tensor]] = {
+    "lengths": _lengths,
+    "index": lambda members: members.samples.to(torch.int64, copy=True),
+}
+SPREAD: dict[str, Callable[[Elements], torch.Tensor]] = {
+    "attention_mask": _mask,
+    "mask": _mask,
+    "position_ids": lambda elements: elements.plain.places.to(torch.int64, copy=True),
+    "segment_ids": _segments,
+}
+
+
+def _spaces(runs: Runs) -> list[list[int]]:
+    return [space for batches, _, space, _ in runs for _ in range(batches)]
+
+
+def _shape(space: Sequence[int], frame: Frame) -> list[int]:
+    """The shape of a padded field: extents that vary from ``space``, ``[samples, ...]``, the others from ``frame``."""
+    varying = iter(space[1:])
+    return [space[0], *(next(varying) if extent is None else extent for extent in frame)]

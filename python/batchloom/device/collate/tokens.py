@@ -1,0 +1,63 @@
+"""Makes batches of pieces of a stream of tokens, from passages of documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import batchloom._native as _native
+import torch
+from batchloom.device.collate.gather import ResidentRows, padded, split, to_int64
+from batchloom.device.collate.rows import Runs, samples, table
+
+
+class Tokens:
+    """Gathers passages.
+
+    Args:
+        tokens: Fetches the tokens.
+        seq_len: Tokens of a piece.
+        separator: What comes between documents, if anything.
+        extras: What batches hold besides inputs and labels, in order.
+    """
+
+    def __init__(
+        self, tokens: Callable[[], ResidentRows], seq_len: int, separator: int | None, extras: Sequence[str]
+    ) -> None:
+        self._tokens, self._seq_len, self._separator, self._extras = tokens, seq_len, separator, extras
+
+    def parts(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
+        """Return the passages."""
+        return table(block)
+
+    def make(self, arrived: list[torch.Tensor], outline: Runs) -> list[Sequence[Any]]:
+        """Gather them."""
+        rows, elements, counts, places, documents, begins = arrived[0]
+        total = sum(batches * prod(space) for batches, _, space, _ in outline)
+        owners = torch.repeat_interleave(counts, output_size=total)
+        steps = torch.arange(total, dtype=owners.dtype, device=owners.device) - elements.index_select(0, owners)
+        rows = rows.index_select(0, owners)
+        exists = None if self._separator is None else rows >= 0
+        rows = rows + steps
+        found = [self._read(rows, exists, 0), self._read(rows, exists, 1)]
+        extras = {
+            "position_ids": lambda: (places.index_select(0, owners) + steps).to(torch.int64),
+            "segment_ids": lambda: documents.index_select(0, owners).to(torch.int32),
+            "resets": lambda: (begins.index_select(0, owners) > 0) & (steps == 0),
+        }
+        found += [self._piece(extras[name](), 0) for name in self._extras]
+        sizes = samples(outline)
+        return [split(field.contiguous(), sizes) for field in found]
+
+    def _piece(self, numbers: torch.Tensor, ahead: int) -> torch.Tensor:
+        """Those of inputs, or of labels, which are one ahead."""
+        return numbers.view(-1, self._seq_len + 1)[:, ahead : ahead + self._seq_len]
+
+    def _read(self, rows: torch.Tensor, exists: torch.Tensor | None, ahead: int) -> torch.Tensor:
+        rows = self._piece(rows, ahead).flatten()
+        exists = None if exists is None else self._piece(exists, ahead).flatten()
+        found = to_int64(padded(self._tokens(), rows, exists))
+        if exists is not None and self._separator is not None:
+            found = found.masked_fill_(exists.logical_not(), self._separator)
+        return found.view(-1, self._seq_len)

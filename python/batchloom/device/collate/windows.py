@@ -1,0 +1,76 @@
+"""Makes batches of windows that are no neighbours: one gather for each field of a block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import batchloom._native as _native
+import torch
+from batchloom.arrays.torch import windows
+from batchloom.device.collate.gather import ResidentRows, padded, plain, split
+from batchloom.device.collate.rows import Runs, samples, table
+
+
+@dataclass(frozen=True)
+class StepRange:
+    """Some steps of each window, of one array.
+
+    Attributes:
+        part: Fetches the array ``[time, ...]``.
+        start: The first step of the window,
+        steps: and how many.
+    """
+
+    part: Callable[[], ResidentRows]
+    start: int
+    steps: int
+
+
+class Windows:
+    """Gathers windows.
+
+    Args:
+        stretches: The fields.
+        mask: The steps of the mask, if there is one.
+        short: Whether windows may begin with zeros.
+    """
+
+    def __init__(self, step_ranges: list[StepRange], mask: int | None, short: bool) -> None:
+        self._step_ranges, self._mask, self._short = step_ranges, mask, short
+
+    def parts(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
+        """Return the rows that windows begin with."""
+        return table(block)
+
+    def make(self, arrived: list[torch.Tensor], outline: Runs) -> list[Sequence[Any]]:
+        """Gather them."""
+        sizes = samples(outline)
+        return [split(found, sizes) for found in self.fields(*arrived[0].unbind())]
+
+    def fields(self, rows: torch.Tensor, missing: torch.Tensor) -> list[torch.Tensor]:
+        """Return all fields of windows that begin with ``rows``, after ``missing`` steps of zeros."""
+        take = self._with_zeros if self._short else _stored
+        found = [take(step_range, rows, missing) for step_range in self._step_ranges]
+        if self._mask is not None:
+            steps = torch.arange(self._mask, device=rows.device)
+            found.append(steps >= missing.view(-1, 1))
+        return found
+
+    def _with_zeros(self, step_range: StepRange, rows: torch.Tensor, missing: torch.Tensor) -> torch.Tensor:
+        part = step_range.part()
+        steps = torch.arange(
+            step_range.start, step_range.start + step_range.steps, dtype=rows.dtype, device=rows.device
+        )
+        exists = (steps >= missing.view(-1, 1)).flatten()
+        found = padded(part, ((rows - missing).view(-1, 1) + steps).flatten(), exists)
+        return found.view(len(rows), step_range.steps, *part.inner)
+
+
+def _stored(step_range: StepRange, rows: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+    part = step_range.part()
+    if not step_range.steps:
+        return part.values.new_empty((len(rows), 0, *part.inner))
+    template = windows(plain(part.values), step_range.steps)
+    return template.index_select(0, part.places(rows + step_range.start)).view(part.values.dtype)

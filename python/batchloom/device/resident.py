@@ -1,0 +1,57 @@
+"""Arrays that stay on a device, each moved there once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import prod
+from typing import Any
+
+import batchloom._native as _native
+import torch
+from batchloom.arrays.field import Field
+from batchloom.device.collate.gather import ResidentRows
+
+
+class Resident:
+    """Arrays on a device, each moved there when it is first needed.
+
+    Attributes:
+        is_whole: Whether all rows are there at once.
+    """
+
+    is_whole = True
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._arrays: dict[Field, torch.Tensor] = {}
+        self._streams: list[Any] = []
+
+    def enter(self, block: _native.Block) -> None:
+        """Make ready for the batches of a block."""
+
+    def use(self, stream: Any) -> None:
+        """Note that a stream reads from here: memory that it reads from is not given to others before it is done."""
+        if stream not in self._streams:
+            self._streams.append(stream)
+            for array in self._arrays.values():
+                array.record_stream(stream)
+
+    def part(self, field: Field) -> ResidentRows:
+        """Return what is there of an array."""
+        if field not in self._arrays:
+            array = self._arrays[field] = field.on(self._device)
+            for stream in self._streams:
+                array.record_stream(stream)
+        return ResidentRows(self._arrays[field])
+
+    def bring(self, fields: Iterable[Field]) -> None:
+        """Move arrays now, while what was found free is free."""
+        for each in fields:
+            self.part(each)
+
+    def shaped(self, field: Field, inner: Sequence[int]) -> ResidentRows:
+        """Return what is there of an array that is stored flat, in rows of shape ``inner``."""
+        part, size = self.part(field), max(prod(inner), 1)
+        return ResidentRows(
+            part.values.reshape(len(part.values) // size if prod(inner) else 0, *inner), part.first // size
+        )

@@ -1,0 +1,164 @@
+"""Shards of arrays on a device: the one that batches are made of, and the next one, which moves meanwhile."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from weakref import finalize
+
+import batchloom._native as _native
+import torch
+from batchloom.arrays.field import Field
+from batchloom.device.collate.gather import ResidentRows
+from batchloom.device.resident import Resident
+from batchloom.device.transfer import Copy, Transfer
+
+Shard = tuple[int, int]
+"""The first sample of a shard, and the one after its last."""
+
+
+class RowRange(NamedTuple):
+    """Rows of one array that a shard needs: ``first`` to ``end``, or those that ``order`` has there."""
+
+    field: Field
+    first: int
+    end: int
+    order: Any = None
+
+
+class Shards(Resident):
+    """The shard that batches are made of, and the next one, which moves meanwhile.
+
+    With each block goes as large a share of the next shard as the block has of its own, so that computation never waits
+    long.
+
+    Args:
+        rooms: Where shards go.
+        stretches: What a shard needs of each array.
+        world: How many ranks share a shard.
+    """
+
+    is_whole = False
+
+    def __init__(self, buffers: ShardBuffers, row_ranges: Callable[[int, int], list[RowRange]], world: int) -> None:
+        super().__init__(buffers.transfer.device)
+        self._buffers, self._row_ranges, self._world = buffers, row_ranges, world
+        self._held: dict[Shard, MovingShard] = {}
+        self._shard: Shard = (0, 0)
+        finalize(self, _leave, self._held, os.getpid())
+
+    def enter(self, block: _native.Block) -> None:
+        """Let what the block needs be there, and more of what the next shard needs be on its way."""
+        assert block.shards is not None
+        shard, following = block.shards
+        for known in set(self._held) - {shard, following}:
+            self._held.pop(known).leave()
+        self._shard = shard
+        self._moving(shard).go_on(1.0)
+        if following is not None:
+            samples = sum(batches * count for batches, count, *_ in block.runs)
+            self._moving(following).go_on(1.1 * samples * self._world / (shard[1] - shard[0]))
+
+    def part(self, field: Field) -> ResidentRows:
+        """Return what is there of an array."""
+        return self._held[self._shard].part(field)
+
+    def _moving(self, shard: Shard) -> MovingShard:
+        if shard not in self._held:
+            self._held[shard] = MovingShard(self._buffers, self._row_ranges(*shard))
+        return self._held[shard]
+
+
+def _leave(held: dict[Shard, MovingShard], process: int) -> None:
+    """Let the shards of the next epoch have the room; a forked child has none."""
+    while held and process == os.getpid():
+        held.popitem()[1].leave()
+
+
+class ShardBuffers:
+    """Memory on a device for the shards of a loader: for two, however far the CPU runs ahead.
+
+    Attributes:
+        lane: The way there. Copies go one after the other, also to the same room.
+
+    Args:
+        most: Of each array that shards need, the most rows of a shard.
+    """
+
+    def __init__(self, transfer: Transfer, most: list[tuple[Field, int]]) -> None:
+        self.transfer, self._most = transfer, most
+        self._free: list[ShardBuffer] = []
+
+    def take(self) -> ShardBuffer:
+        """Return the room that was given back last, or another."""
+        if self._free:
+            return self._free.pop()
+        return ShardBuffer([self.transfer.room(field.tensors(slice(0, 0)), rows) for field, rows in self._most], [])
+
+    def give(self, room: ShardBuffer) -> None:
+        """Take a room back."""
+        if len(self._free) < 2:
+            self._free.append(room)
+
+
+@dataclass(frozen=True)
+class ShardBuffer:
+    """Memory on a device for one shard.
+
+    Attributes:
+        arrays: Of each array that a shard needs, the most rows.
+        readers: When those streams have done so that read the shard before.
+    """
+
+    arrays: list[torch.Tensor]
+    readers: list[Any]
+
+
+class MovingShard:
+    """A shard on its way to the device, some rows of each array at a time."""
+
+    def __init__(self, buffers: ShardBuffers, row_ranges: list[RowRange]) -> None:
+        self._buffers, self._transfer, self._row_ranges = buffers, buffers.transfer, row_ranges
+        self._room = buffers.take()
+        self._arrays = [
+            room[: row_range.end - row_range.first]
+            for room, row_range in zip(self._room.arrays, row_ranges, strict=True)
+        ]
+        pairs = zip(row_ranges, self._arrays, strict=True)
+        self._parts = {row_range.field: ResidentRows(array, row_range.first) for row_range, array in pairs}
+        self._share = 0.0
+        self._gone = [0] * len(row_ranges)
+        self._sent: list[Copy] = []
+        self._readers: list[Any] = []
+
+    def go_on(self, share: float) -> None:
+        """Let a share of all rows go, or what is left of them: also what an interrupt kept from going before."""
+        self._share = min(self._share + share, 1.0)
+        for place, (array, row_range) in enumerate(zip(self._arrays, self._row_ranges, strict=True)):
+            start, stop = self._gone[place], len(array) if self._share == 1.0 else int(len(array) * self._share)
+            if start < stop:
+                after = () if self._sent else self._room.readers
+                self._sent.append(self._transfer.carry(_rows(row_range, start, stop), array[start:stop], after))
+                self._gone[place] = stop
+
+    def part(self, field: Field) -> ResidentRows:
+        """Return the rows of an array, for work that is given to the present stream from now on."""
+        current = self._transfer.current()
+        if current not in self._readers:
+            for copy in self._sent:
+                copy.arrive()
+            self._readers.append(current)
+        return self._parts[field]
+
+    def leave(self) -> None:
+        """Give the room back: to be used when all that was given to the streams of readers is done."""
+        self._buffers.give(ShardBuffer(self._room.arrays, self._transfer.passed(self._readers)))
+
+
+def _rows(row_range: RowRange, start: int, stop: int) -> torch.Tensor:
+    """Rows ``start`` to ``stop`` of what a shard needs of an array."""
+    places = slice(row_range.first + start, row_range.first + stop)
+    found: torch.Tensor = row_range.field.tensors(places if row_range.order is None else row_range.order[places].copy())
+    return found

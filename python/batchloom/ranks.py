@@ -1,0 +1,51 @@
+"""Which of how many processes this is."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from batchloom.arguments import U32, integer
+from batchloom.errors import ArgumentError
+
+
+def place(rank: int | None, world: int | None) -> tuple[int, int]:
+    """Return (rank, world): as given, else from ``torch.distributed``, else from RANK and WORLD_SIZE, else 0 of 1.
+
+    Raises:
+        ArgumentError: Only one of the two is given, or the rank lies outside the world.
+    """
+    if (rank is None) != (world is None):
+        raise ArgumentError(f"rank is {rank} and world is {world}; expected both or neither")
+    if rank is None or world is None:
+        rank, world = _from_torch() or _from_environment() or (0, 1)
+    rank, world = integer("rank", rank, most=U32), integer("world", world, least=1, most=U32)
+    if rank >= world:
+        raise ArgumentError(f"rank is {rank} in a world of {world}; expected 0 <= rank < {world}")
+    return rank, world
+
+
+def _from_torch() -> tuple[int, int] | None:
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return distributed.get_rank(), distributed.get_world_size()
+
+
+def _from_environment() -> tuple[int, int] | None:
+    rank, world = os.environ.get("RANK") or None, os.environ.get("WORLD_SIZE") or None
+    if rank is None and world is None:
+        return None
+    try:
+        return int(rank or ""), int(world or "")
+    except ValueError:
+        raise ArgumentError(
+            f"the environment has RANK={rank!r} and WORLD_SIZE={world!r}; expected two integers, or neither, or pass "
+            "rank= and world="
+        ) from None
+
+
+def is_worker() -> bool:
+    """Whether this is a worker process of a torch ``DataLoader``, which has company on every core already."""
+    data = sys.modules.get("torch.utils.data")
+    return data is not None and data.get_worker_info() is not None

@@ -1,0 +1,96 @@
+//! The rules, as Python's rules make them.
+
+use batchloom::cut::{
+    CostModel, CostOptimal, FixedSize, LengthBuckets, Packing, Rule as EngineRule, Sizes, TokenBudget,
+};
+use pyo3::prelude::*;
+
+use crate::dlpack::Tensor;
+use crate::error::{ArgumentError, DataError, raise};
+
+/// How samples share a batch. Written about in batchloom/batching.py.
+#[pyclass(frozen, module = "batchloom._native")]
+#[derive(Debug)]
+pub(crate) struct Rule(pub(crate) EngineRule);
+
+#[pymethods]
+impl Rule {
+    #[staticmethod]
+    fn fixed(batch_size: u64) -> PyResult<Self> {
+        made(FixedSize::new(batch_size))
+    }
+
+    #[staticmethod]
+    fn buckets(batch_size: u64, pool: u64, multiple_of: u32) -> PyResult<Self> {
+        made(LengthBuckets::new(batch_size).and_then(|rule| rule.pool(pool)?.multiple_of(multiple_of)))
+    }
+
+    #[staticmethod]
+    fn budget(
+        max_tokens: u64,
+        count: &str,
+        max_length_spread: Option<u32>,
+        max_samples: Option<u64>,
+        multiple_of: u32,
+        oversize: &str,
+        pool: u64,
+    ) -> PyResult<Self> {
+        let (count, oversize) = (parse(count)?, parse(oversize)?);
+        made(TokenBudget::new(max_tokens).and_then(|rule| {
+            let rule = rule.count(count).oversize(oversize).multiple_of(multiple_of)?.pool(pool)?;
+            let rule = max_length_spread.map_or(rule, |spread| rule.max_length_spread(spread));
+            max_samples.map_or(Ok(rule), |samples| rule.max_samples(samples))
+        }))
+    }
+
+    #[staticmethod]
+    fn optimal(
+        cost: (f64, f64, f64),
+        max_tokens: Option<u64>,
+        max_samples: Option<u64>,
+        multiple_of: u32,
+        oversize: &str,
+        pool: u64,
+    ) -> PyResult<Self> {
+        let oversize = parse(oversize)?;
+        made(CostModel::new(cost.0, cost.1, cost.2).and_then(|cost| {
+            let rule = CostOptimal::new(cost).oversize(oversize).multiple_of(multiple_of)?.pool(pool)?;
+            let rule = max_tokens.map_or(Ok(rule), |tokens| rule.max_tokens(tokens))?;
+            max_samples.map_or(Ok(rule), |samples| rule.max_samples(samples))
+        }))
+    }
+
+    #[staticmethod]
+    fn packing(max_tokens: u64, max_samples: Option<u32>, overflow: &str, pool: u64) -> PyResult<Self> {
+        let overflow = parse(overflow)?;
+        made(Packing::new(max_tokens).and_then(|rule| {
+            let rule = rule.overflow(overflow).pool(pool)?;
+            max_samples.map_or(Ok(rule), |samples| rule.max_samples(samples))
+        }))
+    }
+}
+
+fn made<R: Into<EngineRule>>(rule: batchloom::Result<R>) -> PyResult<Rule> {
+    rule.map(|rule| Rule(rule.into())).map_err(|error| raise(&error))
+}
+
+/// A policy by its name.
+pub(crate) fn parse<T: std::str::FromStr<Err = String>>(name: &str) -> PyResult<T> {
+    name.parse().map_err(ArgumentError::new_err)
+}
+
+/// Sizes from an array of uint32.
+pub(crate) fn sizes(sizes: &Tensor) -> PyResult<&[u32]> {
+    sizes.0.as_slice::<u32>().ok_or_else(|| DataError::new_err("sizes are no compact array of uint32"))
+}
+
+/// As [`sizes`], where there are any, for a plan.
+pub(crate) fn known(given: Option<&Tensor>) -> PyResult<Option<Sizes>> {
+    let Some(given) = given else { return Ok(None) };
+    match given.0.shape() {
+        &[_, dimensions] => Sizes::with_extents(sizes(given)?.to_vec(), dimensions),
+        _ => Ok(Sizes::new(sizes(given)?)),
+    }
+    .map(Some)
+    .map_err(|error| raise(&error))
+}

@@ -1,0 +1,67 @@
+//! Groups of rows.
+
+use batchloom::GroupDataset;
+use batchloom::dataset::{Dataset as EngineDataset, Groups as EngineGroups};
+use pyo3::prelude::*;
+
+use crate::batching::parse;
+use crate::dataset::Dataset;
+use crate::dlpack::Tensor;
+use crate::error::{DataError, raise};
+use crate::plan::numbers;
+
+/// Which rows belong to which group. Written about in batchloom/dataset/groups.py.
+#[pyclass(frozen, module = "batchloom._native")]
+#[derive(Debug)]
+pub(crate) struct Groups(EngineGroups);
+
+#[pymethods]
+impl Groups {
+    /// The groups of rows whose ids are these, int64.
+    #[new]
+    fn new(py: Python<'_>, ids: &Tensor) -> PyResult<Self> {
+        let ids = ids.0.as_slice::<i64>();
+        let ids = ids.ok_or_else(|| DataError::new_err("ids are no compact array of int64"))?;
+        py.detach(|| EngineGroups::of(ids)).map(Self).map_err(|error| raise(&error))
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Group `k` is the places `offsets[k]` to `offsets[k + 1]`; int64.
+    fn offsets(&self) -> PyResult<Tensor> {
+        let offsets = self.0.offsets().to_vec();
+        let len = offsets.len();
+        batchloom::Tensor::from_vec(offsets, &[len]).map(Tensor).map_err(|error| raise(&error))
+    }
+
+    /// The row at each place, as int64; none where that is the place itself.
+    fn order(&self) -> PyResult<Option<Tensor>> {
+        self.0.order().map(numbers).transpose()
+    }
+
+    /// A dataset: of each field its name, its array, and whether that has a row for each group instead of each row.
+    fn dataset(
+        &self,
+        fields: Vec<(String, PyRef<'_, Tensor>, bool)>,
+        layout: &str,
+        max_rows: Option<u32>,
+        longer: &str,
+        offsets: bool,
+    ) -> PyResult<Dataset> {
+        let mut builder = GroupDataset::new(self.0.clone()).layout(parse(layout)?);
+        for (name, values, fixed) in fields {
+            let values = values.0.clone();
+            builder = match fixed {
+                true => builder.fixed(name, values),
+                false => builder.rows(name, values).map_err(|error| raise(&error))?,
+            };
+        }
+        if let Some(max_rows) = max_rows {
+            builder = builder.max_rows(max_rows, parse(longer)?);
+        }
+        let builder = if offsets { builder.offsets() } else { builder };
+        builder.build().map(|dataset| Dataset(EngineDataset::Groups(dataset))).map_err(|error| raise(&error))
+    }
+}

@@ -1,0 +1,107 @@
+//! Datasets, as Python's datasets make them.
+
+mod groups;
+mod tokens;
+mod windows;
+
+use batchloom::dataset::{Dataset as EngineDataset, Sequences as EngineSequences};
+use batchloom::{SequenceDataset, TensorDataset};
+use pyo3::prelude::*;
+
+use crate::batching::sizes;
+use crate::dlpack::Tensor;
+use crate::error::{DataError, raise};
+
+pub(crate) use groups::Groups;
+pub(crate) use tokens::Tokens;
+pub(crate) use windows::Windows;
+
+/// What is batched. Written about in batchloom/dataset/base.py and batchloom/dataset/sequences.py.
+#[pyclass(frozen, module = "batchloom._native")]
+#[derive(Debug)]
+pub(crate) struct Dataset(pub(crate) EngineDataset);
+
+/// One variable field.
+#[pyclass(frozen, module = "batchloom._native")]
+#[derive(Debug)]
+pub(crate) struct Sequences(EngineSequences);
+
+/// One field of a dataset of sequences.
+#[derive(FromPyObject)]
+pub(crate) enum Field<'py> {
+    Variable(PyRef<'py, Sequences>),
+    Fixed(PyRef<'py, Tensor>),
+}
+
+#[pymethods]
+impl Sequences {
+    /// Sample `k` is `values[offsets[k]:offsets[k + 1]]`; offsets are int64.
+    #[staticmethod]
+    fn from_offsets(field: &str, values: &Tensor, offsets: &Tensor) -> PyResult<Self> {
+        let offsets = offsets.0.as_slice::<i64>();
+        let offsets = offsets.ok_or_else(|| DataError::new_err("offsets are no compact array of int64"))?;
+        let sequences = EngineSequences::new(field, values.0.clone(), offsets);
+        sequences.map(Self).map_err(|error| raise(&error))
+    }
+
+    /// Samples of shapes `[samples, rank]`, uint32, one after the other in flat values.
+    #[staticmethod]
+    fn from_shapes(field: &str, values: &Tensor, shapes: &Tensor) -> PyResult<Self> {
+        let rank = shapes.0.shape().get(1).copied().unwrap_or(0);
+        let shapes = sizes(shapes)?;
+        let sequences = EngineSequences::with_shapes(field, &values.0, shapes, rank);
+        sequences.map(Self).map_err(|error| raise(&error))
+    }
+
+    /// The leading extents of samples that are the same for all; none for those that vary.
+    #[getter]
+    fn frame(&self) -> Vec<Option<u32>> {
+        self.0.frame()
+    }
+
+    /// The shape of all values, `[rows, ..]`.
+    #[getter]
+    fn shape(&self) -> Vec<usize> {
+        self.0.values().shape().to_vec()
+    }
+}
+
+#[pymethods]
+impl Dataset {
+    /// Rows of one shape.
+    #[staticmethod]
+    fn tensors(fields: Vec<(String, PyRef<'_, Tensor>)>) -> PyResult<Self> {
+        let fields = fields.into_iter().map(|(name, tensor)| (name, tensor.0.clone()));
+        TensorDataset::new(fields).map(|dataset| Self(dataset.into())).map_err(|error| raise(&error))
+    }
+
+    /// Sequences of any length, and what belongs to each.
+    #[staticmethod]
+    fn sequences(fields: Vec<(String, Field<'_>)>, own: Option<&Tensor>) -> PyResult<Self> {
+        let mut dataset = SequenceDataset::new();
+        for (name, field) in fields {
+            dataset = match field {
+                Field::Variable(sequences) => dataset.variable(name, sequences.0.clone()),
+                Field::Fixed(rows) => dataset.fixed(name, rows.0.clone()),
+            };
+        }
+        if let Some(own) = own {
+            dataset = dataset.sizes(sizes(own)?.to_vec());
+        }
+        dataset.build().map(|dataset| Self(dataset.into())).map_err(|error| raise(&error))
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The size of each sample, as uint32; none where samples do not differ in size.
+    fn sizes(&self) -> PyResult<Option<Tensor>> {
+        let Some(sizes) = self.0.sizes() else { return Ok(None) };
+        let sizes = sizes.as_slice().to_vec();
+        let len = sizes.len();
+        batchloom::Tensor::from_vec(sizes, &[len])
+            .map(|sizes| Some(Tensor(sizes)))
+            .map_err(|error| raise(&error))
+    }
+}

@@ -1,0 +1,62 @@
+//! Streams of tokens.
+
+use batchloom::TokenDataset;
+use batchloom::dataset::{Dataset as EngineDataset, TokenExtras};
+use pyo3::prelude::*;
+
+use crate::batching::parse;
+use crate::dataset::Dataset;
+use crate::dlpack::Tensor;
+use crate::error::raise;
+
+/// Pieces of a stream. Written about in batchloom/dataset/tokens.py.
+#[pyclass(frozen, module = "batchloom._native")]
+#[derive(Debug)]
+pub(crate) struct Tokens(TokenDataset);
+
+#[pymethods]
+impl Tokens {
+    #[new]
+    #[pyo3(signature = (tokens, seq_len, *, documents, separator, mode, position_ids, segment_ids, resets))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
+    fn new(
+        py: Python<'_>,
+        tokens: &Tensor,
+        seq_len: usize,
+        documents: Option<&Tensor>,
+        separator: Option<i64>,
+        mode: &str,
+        position_ids: bool,
+        segment_ids: bool,
+        resets: bool,
+    ) -> PyResult<Self> {
+        let mode = parse(mode)?;
+        let extras = TokenExtras { position_ids, segment_ids, resets };
+        let build = || {
+            let dataset = TokenDataset::new(tokens.0.clone(), seq_len)?.mode(mode).extras(extras);
+            let dataset = separator.into_iter().fold(dataset, TokenDataset::separator);
+            match documents {
+                Some(documents) => dataset.documents(&documents.0),
+                None => Ok(dataset),
+            }
+        };
+        py.detach(build).map(Self).map_err(|error| raise(&error))
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Tokens of the stream, those between documents included.
+    fn stream_len(&self) -> u64 {
+        self.0.stream_len()
+    }
+
+    fn document_count(&self) -> u64 {
+        self.0.document_count()
+    }
+
+    fn dataset(&self) -> Dataset {
+        Dataset(EngineDataset::Tokens(self.0.clone()))
+    }
+}

@@ -1,0 +1,121 @@
+//! Windows of time series.
+
+use batchloom::WindowDataset;
+use batchloom::dataset::{Dataset as EngineDataset, WindowShape};
+use pyo3::prelude::*;
+
+use crate::batching::parse;
+use crate::dataset::Dataset;
+use crate::dlpack::Tensor;
+use crate::error::{DataError, raise};
+use crate::plan::numbers;
+
+/// Windows, and the fields that are cut from series for them. Written about in batchloom/dataset/windows.py.
+#[pyclass(frozen, module = "batchloom._native")]
+#[derive(Debug)]
+pub(crate) struct Windows(pub(crate) WindowDataset);
+
+/// Samples, different windows, series, those that are padded, those without a window.
+type Counts = (u64, u64, usize, usize, usize);
+
+#[pymethods]
+impl Windows {
+    /// Fields are a name, an array `[time, ..]`, and whether it holds targets.
+    #[new]
+    #[pyo3(signature = (
+        offsets, fields, *, input_len, horizon, label_len, gap, stride, anchor, short, weights, mask
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
+    fn new(
+        offsets: &Tensor,
+        fields: Vec<(String, PyRef<'_, Tensor>, bool)>,
+        input_len: usize,
+        horizon: usize,
+        label_len: usize,
+        gap: usize,
+        stride: usize,
+        anchor: &str,
+        short: &str,
+        weights: &str,
+        mask: bool,
+    ) -> PyResult<Self> {
+        let (anchor, short, weights) = (parse(anchor)?, parse(short)?, parse(weights)?);
+        let shape = WindowShape { input_len, horizon, label_len, gap, stride, anchor, short, weights };
+        let offsets: Vec<usize> = steps(offsets)?;
+        let mut dataset = WindowDataset::new(&offsets, shape).map_err(|error| raise(&error))?;
+        for (name, values, target) in fields {
+            let values = values.0.clone();
+            let added = if target { dataset.target(name, values) } else { dataset.input(name, values) };
+            dataset = added.map_err(|error| raise(&error))?;
+        }
+        Ok(Self(if mask { dataset.mask() } else { dataset }))
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.len()
+    }
+
+    fn counts(&self) -> Counts {
+        let counts = self.0.counts();
+        (counts.samples, counts.windows, counts.series, counts.padded, counts.without)
+    }
+
+    /// The first row of each series, or of the part of it that this is, and the one after its last, `[series, 2]`, as
+    /// int64.
+    fn ranges(&self) -> PyResult<Tensor> {
+        let ranges: Vec<i64> = self
+            .0
+            .parts()
+            .iter()
+            .flat_map(|rows| [rows.start, rows.end])
+            .map(|row| row.cast_signed() as i64)
+            .collect();
+        let shape = [ranges.len() / 2, 2];
+        batchloom::Tensor::from_vec(ranges, &shape).map(Tensor).map_err(|error| raise(&error))
+    }
+
+    /// The series of a window, its first row, and the rows of zeros before that.
+    fn place(&self, window: u64) -> PyResult<(usize, usize, usize)> {
+        self.0.place(window).map_err(|error| raise(&error))
+    }
+
+    /// The first row of windows that are one view on the series; none where they are not.
+    fn row(&self, start: u64, end: u64) -> PyResult<Option<usize>> {
+        match self.0.is_view(start, end) {
+            true => self.0.place(start).map(|(_, row, _)| Some(row)).map_err(|error| raise(&error)),
+            false => Ok(None),
+        }
+    }
+
+    /// The first row of each of some windows, as int64, and the rows of zeros before it.
+    fn rows(&self, windows: &Tensor) -> PyResult<(Tensor, Tensor)> {
+        let windows = steps(windows)?;
+        let places = windows.iter().map(|&window| self.0.place(window as u64));
+        let places = places.map(|place| place.map(|(_, row, missing)| (row as u64, missing as u64)));
+        let places = places.collect::<batchloom::Result<(Vec<_>, Vec<_>)>>();
+        let (rows, missing) = places.map_err(|error| raise(&error))?;
+        Ok((numbers(&rows)?, numbers(&missing)?))
+    }
+
+    /// The windows whose horizon lies in `[starts[k], ends[k])` of series `k`.
+    fn part(&self, starts: &Tensor, ends: &Tensor, reach_back: bool) -> PyResult<Self> {
+        let within: Vec<_> =
+            steps(starts)?.into_iter().zip(steps(ends)?).map(|(start, end)| start..end).collect();
+        self.0.part(&within, reach_back).map(Self).map_err(|error| raise(&error))
+    }
+
+    fn dataset(&self) -> Dataset {
+        Dataset(EngineDataset::Windows(self.0.clone()))
+    }
+}
+
+/// Steps of series, from an array of int64.
+fn steps(steps: &Tensor) -> PyResult<Vec<usize>> {
+    let given = steps.0.as_slice::<i64>();
+    let given = given.ok_or_else(|| DataError::new_err("steps are no compact array of int64"))?;
+    let step = |(series, &step): (usize, &i64)| {
+        let negative = || DataError::new_err(format!("series {series} has step {step}; expected at least 0"));
+        usize::try_from(step).map_err(|_| negative())
+    };
+    given.iter().enumerate().map(step).collect()
+}

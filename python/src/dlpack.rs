@@ -1,0 +1,320 @@
+//! Arrays in and out, by DLPack and without a copy.
+//!
+//! In: any producer of a CPU tensor, in any layout, becomes shared bytes that keep the producer alive. Out: a tensor of
+//! the engine is itself a producer; the consumer keeps its block alive.
+//!
+//! One of the files that may be unsafe: it trusts a producer's description of its own memory, as the protocol demands,
+//! and describes ours.
+#![expect(unsafe_code, reason = "DLPack describes memory by pointers")]
+
+use batchloom::DType;
+use bytes::Bytes;
+use dlpark::ffi::{DLDataType, DLDevice, DLDeviceType, DLManagedTensor, DLManagedTensorVersioned};
+use dlpark::metadata::Dynamic;
+use dlpark::python::{DlpackExporter, ExportRequest, ImportRequest, ImportedDlpack, export_dlpack};
+use dlpark::tensor::TensorRef;
+use dlpark::{DlpackFlags, Managed, ManagedTensorBase};
+use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::prelude::*;
+
+use crate::error::{DTypeError, DataError, DeviceError, RangeError, raise};
+
+/// The dtypes of the engine and of DLPack, side by side.
+const DTYPES: [(DType, DLDataType); 19] = [
+    (DType::Bool, DLDataType::BOOL),
+    (DType::U8, DLDataType::U8),
+    (DType::U16, DLDataType::U16),
+    (DType::U32, DLDataType::U32),
+    (DType::U64, DLDataType::U64),
+    (DType::I8, DLDataType::I8),
+    (DType::I16, DLDataType::I16),
+    (DType::I32, DLDataType::I32),
+    (DType::I64, DLDataType::I64),
+    (DType::F8E4M3FN, DLDataType::F8E4M3FN),
+    (DType::F8E4M3FNUZ, DLDataType::F8E4M3FNUZ),
+    (DType::F8E5M2, DLDataType::F8E5M2),
+    (DType::F8E5M2FNUZ, DLDataType::F8E5M2FNUZ),
+    (DType::F16, DLDataType::F16),
+    (DType::BF16, DLDataType::BF16),
+    (DType::F32, DLDataType::F32),
+    (DType::F64, DLDataType::F64),
+    (DType::C64, DLDataType::C64),
+    (DType::C128, DLDataType::C128),
+];
+
+/// An array of the engine: what a dataset borrows, and what batches are views of.
+#[pyclass(frozen, module = "batchloom._native")]
+#[derive(Debug)]
+pub(crate) struct Tensor(pub(crate) batchloom::Tensor);
+
+#[pymethods]
+impl Tensor {
+    /// Lengths of the dimensions.
+    #[getter]
+    fn shape(&self) -> Vec<usize> {
+        self.0.shape().to_vec()
+    }
+
+    /// The name of the element's type.
+    #[getter]
+    fn dtype(&self) -> &'static str {
+        self.0.dtype().name()
+    }
+
+    /// Whether a dimension runs backwards in memory.
+    #[getter]
+    fn is_backward(&self) -> bool {
+        self.0.strides().iter().any(|&stride| stride < 0)
+    }
+
+    /// The bytes of all elements.
+    #[getter]
+    fn nbytes(&self) -> usize {
+        self.0.layout().elements().saturating_mul(self.0.dtype().size())
+    }
+
+    /// The length of the first dimension.
+    fn __len__(&self) -> usize {
+        self.0.shape().first().copied().unwrap_or(0)
+    }
+
+    /// A view of one element along the first dimension.
+    fn index(&self, index: usize) -> PyResult<Self> {
+        let outside =
+            || RangeError::new_err(format!("index {index} is outside a tensor of length {}", self.__len__()));
+        self.0.index(index).map(Self).ok_or_else(outside)
+    }
+
+    /// The same bytes read as another type of the same size.
+    fn reinterpret(&self, dtype: &str) -> PyResult<Self> {
+        let other = DType::named(dtype).and_then(|dtype| self.0.reinterpret(dtype));
+        other
+            .map(Self)
+            .ok_or_else(|| DTypeError::new_err(format!("{} cannot be read as {dtype}", self.0.dtype())))
+    }
+
+    /// An array of a type and a shape whose elements are where the engine cannot read them.
+    #[staticmethod]
+    #[expect(clippy::needless_pass_by_value, reason = "what PyO3 makes of a sequence")]
+    fn elsewhere(dtype: &str, shape: Vec<usize>) -> PyResult<Self> {
+        let known = DType::named(dtype);
+        let known = known.ok_or_else(|| DTypeError::new_err(format!("there is no type {dtype}")))?;
+        batchloom::Tensor::elsewhere(known, &shape).map(Self).map_err(|error| raise(&error))
+    }
+
+    /// DLPack: the device of the memory.
+    fn __dlpack_device__(&self) -> (u32, i32) {
+        (DLDevice::CPU.device_type.0, DLDevice::CPU.device_id)
+    }
+
+    /// DLPack: a capsule that shares the memory.
+    #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
+    fn __dlpack__(
+        &self,
+        py: Python<'_>,
+        stream: Option<&Bound<'_, PyAny>>,
+        max_version: Option<(u32, u32)>,
+        dl_device: Option<(u32, i32)>,
+        copy: Option<bool>,
+    ) -> PyResult<Py<PyAny>> {
+        export_dlpack(self, py, ExportRequest::parse(stream, max_version, dl_device, copy)?)
+    }
+}
+
+impl DlpackExporter for Tensor {
+    fn device(&self) -> DLDevice {
+        DLDevice::CPU
+    }
+
+    fn flags(&self) -> DlpackFlags {
+        DlpackFlags::empty()
+    }
+
+    fn prepare_export(&self, _: Python<'_>, _: &ExportRequest<'_>) -> PyResult<()> {
+        Ok(())
+    }
+
+    fn export_legacy(&self, _: Python<'_>) -> PyResult<Managed<DLManagedTensor>> {
+        self.export()
+    }
+
+    fn export_versioned(&self, _: Python<'_>) -> PyResult<Managed<DLManagedTensorVersioned>> {
+        self.export()
+    }
+}
+
+impl Tensor {
+    /// A capsule that shares the memory, as every consumer takes it.
+    pub(crate) fn capsule(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        export_dlpack(self, py, ExportRequest::parse(None, None, None, None)?)
+    }
+
+    /// A managed tensor that shares the memory, in either version of the protocol.
+    fn export<M: ManagedTensorBase>(&self) -> PyResult<Managed<M>> {
+        let tensor = &self.0;
+        if tensor.is_elsewhere() {
+            return Err(DeviceError::new_err("the array is in memory that this process cannot read"));
+        }
+        let size = tensor.dtype().size().cast_signed();
+        let shape: Vec<i64> = tensor.shape().iter().map(|len| len.cast_signed() as i64).collect();
+        let strides: Vec<i64> = tensor.strides().iter().map(|stride| (stride / size) as i64).collect();
+        let known = DTYPES.iter().find(|(dtype, _)| *dtype == tensor.dtype());
+        let (_, dtype) =
+            known.ok_or_else(|| DTypeError::new_err(format!("no DLPack type for {}", tensor.dtype())))?;
+        let data = tensor.bytes().as_ptr().wrapping_add(tensor.layout().offset());
+        let metadata = Dynamic::new(shape, strides);
+        let described = metadata.initialize_as::<M>(Box::new(tensor.clone()));
+        let mut described = described.map_err(|error| PyBufferError::new_err(error.to_string()))?;
+        described.set_data(data.cast_mut().cast()).set_dtype(*dtype).set_device(DLDevice::CPU);
+        // SAFETY: the engine checked that every element of this layout lies inside `bytes`, which the boxed tensor keeps
+        // alive. The consumer may write through this pointer: only tensors of delivered blocks and of index lists are
+        // exported, whose batches do not overlap, and which the engine neither reads nor writes again.
+        Ok(unsafe { described.finish() })
+    }
+}
+
+/// Memory of a DLPack producer, which stays alive as long as this does.
+struct Borrowed {
+    start: *const u8,
+    len: usize,
+    _producer: ImportedDlpack,
+}
+
+// SAFETY: the bytes are only read, and the protocol lets a consumer call the deleter from any thread.
+unsafe impl Send for Borrowed {}
+
+impl AsRef<[u8]> for Borrowed {
+    fn as_ref(&self) -> &[u8] {
+        match self.len {
+            0 => &[],
+            // SAFETY: `extent` bounds the memory that the producer described, and `_producer` keeps it. That nobody
+            // writes to it meanwhile is what the documentation of datasets asks of users.
+            len => unsafe { std::slice::from_raw_parts(self.start, len) },
+        }
+    }
+}
+
+/// Memory that a DLPack producer gave up, for blocks.
+pub(crate) struct Lent {
+    start: *mut u8,
+    len: usize,
+    _producer: ImportedDlpack,
+}
+
+// SAFETY: the bytes belong to the lent memory alone, and the protocol lets a consumer call the deleter from any thread.
+unsafe impl Send for Lent {}
+// SAFETY: nothing can be done through a shared one.
+unsafe impl Sync for Lent {}
+
+impl AsMut<[u8]> for Lent {
+    fn as_mut(&mut self) -> &mut [u8] {
+        // SAFETY: `lent` checked that this is the extent of what the producer described, and `_producer` keeps it. That
+        // nobody else reads or writes it is what `lent` asks of its caller; fresh memory of a framework is initialised
+        // as far as the kernel is concerned, and bytes of any value are bytes.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
+    }
+}
+
+/// Takes over memory from whoever allocated it: one dimension of bytes, which nobody else may use from now on.
+pub(crate) fn lent(object: &Bound<'_, PyAny>) -> PyResult<Lent> {
+    let request = ImportRequest::new(object.as_borrowed())?;
+    require_cpu(&request, "memory")?;
+    let imported = request.import(None, None)?;
+    let (Description { dtype, shape, strides, len, .. }, start) = {
+        let described =
+            imported.validate().map_err(|error| DataError::new_err(format!("memory: {error}")))?;
+        describe(&described, "memory")?
+    };
+    match (dtype, strides.as_slice()) {
+        (DType::U8, [1]) if len > 0 => Ok(Lent { start: start.cast_mut(), len, _producer: imported }),
+        _ => Err(DataError::new_err(format!("memory is {dtype} {shape:?}; expected bytes in one line"))),
+    }
+}
+
+/// Borrows the memory of a DLPack producer on the CPU. `field` names it in errors.
+#[pyfunction]
+pub(crate) fn borrow(object: &Bound<'_, PyAny>, field: &str) -> PyResult<Tensor> {
+    let request = ImportRequest::new(object.as_borrowed())?;
+    require_cpu(&request, field)?;
+    let imported = request.import(None, None).or_else(|error| import_older(object, error))?;
+    let (tensor, start) = {
+        let described =
+            imported.validate().map_err(|error| DataError::new_err(format!("field {field}: {error}")))?;
+        describe(&described, field)?
+    };
+    let Description { dtype, shape, strides, offset, len } = tensor;
+    let bytes = Bytes::from_owner(Borrowed { start, len, _producer: imported });
+    batchloom::Tensor::new(bytes, dtype, &shape, &strides, offset).map(Tensor).map_err(|error| raise(&error))
+}
+
+/// Imports from a producer that is older than version negotiation and refused its arguments.
+fn import_older(object: &Bound<'_, PyAny>, error: PyErr) -> PyResult<ImportedDlpack> {
+    match error.is_instance_of::<PyTypeError>(object.py()) {
+        true => ImportRequest::new(object.call_method0("__dlpack__")?.as_borrowed())?.import(None, None),
+        false => Err(error),
+    }
+}
+
+/// What a producer says of its memory, in bytes.
+struct Description {
+    dtype: DType,
+    shape: Vec<usize>,
+    strides: Vec<isize>,
+    /// From the lowest byte to the first element.
+    offset: usize,
+    /// From the lowest byte to past the highest.
+    len: usize,
+}
+
+/// Reads a producer's description; returns it with the address of its lowest byte.
+fn describe(tensor: &TensorRef<'_>, field: &str) -> PyResult<(Description, *const u8)> {
+    let found = tensor.dtype();
+    let known = DTYPES.iter().find(|(_, dtype)| dtype.matches(found));
+    let &(dtype, _) = known.ok_or_else(|| {
+        let (code, bits, lanes) = (found.code.0, found.bits, found.lanes);
+        DTypeError::new_err(format!(
+            "field {field} has an element type that batchloom does not know (DLPack code {code}, {bits} bits, {lanes} \
+             lanes); expected one of bool, int8 to int64, uint8 to uint64, float8 to float64, bfloat16, complex64, \
+             complex128"
+        ))
+    })?;
+    let invalid = |reason: &str| DataError::new_err(format!("field {field}: {reason}"));
+    let shape = tensor.shape().iter().map(|&len| usize::try_from(len)).collect::<Result<Vec<_>, _>>();
+    let shape = shape.map_err(|_| invalid("a dimension is negative"))?;
+    let size = dtype.size().cast_signed();
+    let strides = tensor.strides_or_compact().map_err(|error| invalid(&error.to_string()))?;
+    let strides = strides.iter().map(|&stride| isize::try_from(stride).ok()?.checked_mul(size)).collect();
+    let strides: Vec<isize> = Option::ok_or(strides, invalid("a stride is larger than memory"))?;
+    let (below, above) = reach(&shape, &strides, size).ok_or_else(|| invalid("it is larger than memory"))?;
+    let len = if shape.contains(&0) { 0 } else { below + above };
+    let first =
+        tensor.data_ptr().cast::<u8>().wrapping_add(usize::try_from(tensor.byte_offset()).unwrap_or(0));
+    let offset = if len == 0 { 0 } else { below };
+    Ok((Description { dtype, shape, strides, offset, len }, first.wrapping_sub(below)))
+}
+
+/// How many bytes an array takes before its first element and from there on, or none where they cannot be numbered.
+fn reach(shape: &[usize], strides: &[isize], size: isize) -> Option<(usize, usize)> {
+    let (mut below, mut above) = (0_usize, size.unsigned_abs());
+    for (&len, &stride) in shape.iter().zip(strides) {
+        let steps = len.saturating_sub(1);
+        let bytes = stride.unsigned_abs().checked_mul(steps)?;
+        let side = if stride < 0 { &mut below } else { &mut above };
+        *side = side.checked_add(bytes)?;
+    }
+    isize::try_from(below.checked_add(above)?).ok()?;
+    Some((below, above))
+}
+
+/// Refuses memory that the processor cannot read. Pinned host memory is fine.
+fn require_cpu(request: &ImportRequest<'_>, field: &str) -> PyResult<()> {
+    let device = request.device().unwrap_or(DLDevice::CPU);
+    match device.device_type {
+        DLDeviceType::CPU | DLDeviceType::CUDAHOST | DLDeviceType::ROCMHOST => Ok(()),
+        DLDeviceType(kind) => Err(DeviceError::new_err(format!(
+            "field {field} is on a device (DLPack device type {kind}, number {}); expected memory of the CPU: move it \
+             with .cpu() or .to(\"cpu\")",
+            device.device_id
+        ))),
+    }
+}

@@ -1,0 +1,383 @@
+//! The iterator over the batches of an epoch.
+//!
+//! It takes a block from the engine without the interpreter lock, looks for Ctrl-C while it waits, lets the framework cut
+//! the block into batches a portion at a time, and hands them over one by one: what remains for each batch is to take the
+//! next element of a list. Where batches are made on a device, a pipeline begins with the next block while batches of this
+//! one are in use.
+
+use std::collections::VecDeque;
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::time::Duration;
+use std::vec::IntoIter;
+
+use batchloom::Error;
+use batchloom::loader::{Block, Blocks, Polled};
+use pyo3::exceptions::PyTypeError;
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString, PyTuple};
+
+use super::block::Block as PyBlock;
+use crate::dlpack::Tensor;
+use crate::error::{DataError, LoaderError, raise};
+use crate::memory;
+
+/// How often a wait looks for Ctrl-C.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Batches cut from a block at once: enough to spread the cost of a call, few enough to start at once.
+const PORTION: usize = 256;
+
+/// How many times this process is the child of a fork since the module was loaded.
+static GENERATION: AtomicU64 = AtomicU64::new(0);
+
+/// Notes that the process was forked; Python calls it in the child.
+#[pyfunction]
+pub(crate) fn forked() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+    memory::forget();
+}
+
+/// The batches of one epoch. One thread at a time takes from it; another is told so.
+#[pyclass(frozen, weakref, module = "batchloom._native")]
+#[derive(Debug)]
+pub(crate) struct Batches {
+    inner: Mutex<Inner>,
+    generation: u64,
+    process: u32,
+}
+
+/// A key of a batch: its name (none where batches are tuples), what takes its tensor (none for the size of the longest
+/// sample), and whether that takes a DLPack capsule instead.
+type Key = (Option<Py<PyString>>, Option<Py<PyAny>>, bool);
+
+/// What makes batches of runs.
+#[derive(Debug, FromPyObject)]
+pub(super) enum Split {
+    /// Where every run is one batch, which becomes a dict, or a tuple: its keys.
+    Keys(Vec<Key>),
+    /// Where batches are made on a device, what makes them.
+    Pipeline(Pipeline),
+    /// A function that makes a list of batches of a list of runs: of each run the tensors, one a field with a leading
+    /// batch dimension, and the size of the longest sample.
+    Function(Py<PyAny>),
+}
+
+/// What makes batches of blocks on a device: begins with a block, ends with it and returns a list of its batches, and
+/// delivers each, if there is something to do for it.
+#[derive(Debug, FromPyObject)]
+pub(super) struct Pipeline {
+    start: Py<PyAny>,
+    finish: Py<PyAny>,
+    deliver: Option<Py<PyAny>>,
+}
+
+impl Split {
+    fn call(&self, py: Python<'_>, portion: &Portion) -> PyResult<Vec<Py<PyAny>>> {
+        match self {
+            Self::Pipeline(_) => Ok(Vec::new()),
+            Self::Keys(keys) => portion.iter().map(|run| single(py, keys, run)).collect(),
+            Self::Function(function) => {
+                let copy =
+                    |tensors: &[Tensor]| tensors.iter().map(|tensor| Tensor(tensor.0.clone())).collect();
+                let lent: Portion =
+                    portion.iter().map(|(tensors, longest)| (copy(tensors), *longest)).collect();
+                function.call1(py, (lent,))?.extract(py)
+            }
+        }
+    }
+
+    fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match self {
+            Self::Keys(keys) => {
+                keys.iter().filter_map(|key| key.1.as_ref()).try_for_each(|take| visit.call(take))
+            }
+            Self::Pipeline(pipeline) => {
+                visit.call(&pipeline.start)?;
+                visit.call(&pipeline.finish)?;
+                visit.call(&pipeline.deliver)
+            }
+            Self::Function(function) => visit.call(function),
+        }
+    }
+}
+
+/// The only batch of a run.
+fn single(py: Python<'_>, keys: &[Key], (tensors, longest): &(Vec<Tensor>, usize)) -> PyResult<Py<PyAny>> {
+    let mut tensors = tensors.iter();
+    let mut value = |(_, take, capsule): &Key| {
+        let Some(take) = take else { return Ok(longest.into_pyobject(py)?.into_any().unbind()) };
+        let tensor = tensors.next().and_then(|tensor| tensor.0.index(0)).map(Tensor);
+        let tensor = tensor.ok_or_else(|| LoaderError::new_err("a batch has fewer fields than names"))?;
+        match capsule {
+            true => take.call1(py, (tensor.capsule(py)?,)),
+            false => take.call1(py, (tensor,)),
+        }
+    };
+    if keys.iter().any(|(name, ..)| name.is_none()) {
+        let values = keys.iter().map(value).collect::<PyResult<Vec<_>>>()?;
+        return Ok(PyTuple::new(py, values)?.into_any().unbind());
+    }
+    let batch = PyDict::new(py);
+    for key in keys {
+        batch.set_item(&key.0, value(key)?)?;
+    }
+    Ok(batch.into_any().unbind())
+}
+
+/// Some runs of a block: of each a tensor for each field, and the size of the longest sample.
+type Portion = Vec<(Vec<Tensor>, usize)>;
+
+#[derive(Debug)]
+struct Inner {
+    /// None once the iteration has ended.
+    blocks: Option<Blocks>,
+    /// Parts of the current block that are not cut yet.
+    portions: VecDeque<Portion>,
+    /// The next block, where a pipeline has to begin with it, and what the pipeline has begun.
+    pending: Option<Block>,
+    begun: Option<Py<PyAny>>,
+    ready: IntoIter<Py<PyAny>>,
+    /// What cuts portions, and what checks the data before each block; none once collected.
+    callables: Option<(Split, Py<PyAny>)>,
+}
+
+#[pymethods]
+impl Batches {
+    fn __iter__(this: Py<Self>) -> Py<Self> {
+        this
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        if self.generation != GENERATION.load(Ordering::Relaxed) {
+            return self.next_in_child();
+        }
+        self.lock()?.next(py)
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(PyTypeError::new_err(
+            "an iterator of a DataLoader does not pickle: it owns threads of its process. Save the loader's state_dict() \
+             and load it where the run is to go on",
+        ))
+    }
+
+    /// Stops the workers and waits for them. Nothing comes any more; batches that were handed over stay valid.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.lock()?.close(py);
+        Ok(())
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // Who is taking a batch right now is not garbage.
+        let Ok(inner) = self.inner.try_lock() else { return Ok(()) };
+        if let Some((split, check)) = &inner.callables {
+            split.visit(&visit)?;
+            visit.call(check)?;
+        }
+        visit.call(&inner.begun)?;
+        inner.ready.as_slice().iter().try_for_each(|batch| visit.call(batch))
+    }
+
+    fn __clear__(&self) {
+        if let Ok(mut inner) = self.inner.try_lock() {
+            inner.ready = IntoIter::default();
+            inner.begun = None;
+            inner.callables = None;
+        }
+    }
+}
+
+impl Batches {
+    pub(super) fn new(blocks: Blocks, split: Split, check: Py<PyAny>) -> Self {
+        let (portions, ready) = (VecDeque::new(), IntoIter::default());
+        let (blocks, callables) = (Some(blocks), Some((split, check)));
+        let inner = Inner { blocks, portions, pending: None, begun: None, ready, callables };
+        Self {
+            inner: Mutex::new(inner),
+            generation: GENERATION.load(Ordering::Relaxed),
+            process: process::id(),
+        }
+    }
+
+    /// In a forked child: what is left of this iterator is in another process, unless it had ended. Its lock may have
+    /// been held there at the fork.
+    fn next_in_child<T>(&self) -> PyResult<Option<T>> {
+        match self.inner.try_lock() {
+            Ok(inner) if inner.blocks.is_none() => Ok(None),
+            _ => Err(raise(&Error::Forked { started: self.process, current: process::id() })),
+        }
+    }
+
+    fn lock(&self) -> PyResult<MutexGuard<'_, Inner>> {
+        match self.inner.try_lock() {
+            Ok(inner) => Ok(inner),
+            Err(TryLockError::Poisoned(inner)) => Ok(inner.into_inner()),
+            Err(TryLockError::WouldBlock) => Err(in_use()),
+        }
+    }
+}
+
+/// What another thread is told that takes from an iterator at the same time.
+pub(super) fn in_use() -> PyErr {
+    LoaderError::new_err(
+        "this iterator is in use: another thread, or a call that this one interrupted, is taking a batch from it; give \
+         each thread an iterator of its own, or a lock",
+    )
+}
+
+impl Inner {
+    fn next(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        loop {
+            self.look_ahead(py)?;
+            if let Some(batch) = self.deliver(py)? {
+                if let Some(blocks) = &self.blocks {
+                    blocks.advance();
+                }
+                return Ok(Some(batch));
+            }
+            if !self.cut(py)? && !self.refill(py)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The next batch that is ready.
+    fn deliver(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        match (&self.callables, self.ready.as_slice().first()) {
+            // Python may raise: then the batch is still there to be asked for.
+            (Some((Split::Pipeline(Pipeline { deliver: Some(deliver), .. }), _)), Some(batch)) => {
+                let delivered = deliver.call1(py, (batch,))?;
+                self.ready.next();
+                Ok(Some(delivered))
+            }
+            _ => Ok(self.ready.next()),
+        }
+    }
+
+    /// Makes batches of what is there; false where nothing is. Python may raise in the middle, at Ctrl-C for one: then
+    /// what was there still is.
+    fn cut(&mut self, py: Python<'_>) -> PyResult<bool> {
+        match &self.callables {
+            Some((Split::Pipeline(pipeline), _)) => {
+                let Some(begun) = &self.begun else { return Ok(false) };
+                self.ready = pipeline.finish.call1(py, (begun,))?.extract::<Vec<_>>(py)?.into_iter();
+                self.begun = None;
+            }
+            Some((split, _)) => {
+                let Some(portion) = self.portions.front() else { return Ok(false) };
+                self.ready = split.call(py, portion)?.into_iter();
+                self.portions.pop_front();
+            }
+            None => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Lets a pipeline begin with the next block, if that is formed and nothing else has begun.
+    fn look_ahead(&mut self, py: Python<'_>) -> PyResult<()> {
+        if self.begun.is_some() || !matches!(self.callables, Some((Split::Pipeline(_), _))) {
+            return Ok(());
+        }
+        if self.pending.is_none() {
+            // Without the interpreter's lock: a worker may wait for it to allocate memory.
+            self.pending = self.blocks.as_mut().and_then(|blocks| py.detach(|| blocks.ahead()));
+        }
+        if self.pending.is_some() {
+            self.check(py)?;
+        }
+        if let (Some(block), Some((Split::Pipeline(pipeline), _))) = (&self.pending, &self.callables) {
+            self.begun = Some(pipeline.start.call1(py, (PyBlock(block.clone()),))?);
+            self.pending = None;
+        }
+        Ok(())
+    }
+
+    /// Takes the next block; false where there is none.
+    fn refill(&mut self, py: Python<'_>) -> PyResult<bool> {
+        let Some(block) = self.wait(py)? else {
+            self.close(py);
+            return Ok(false);
+        };
+        match &self.callables {
+            Some((Split::Pipeline(_), _)) => self.pending = Some(block),
+            _ => self.portions = portions(&block),
+        }
+        Ok(true)
+    }
+
+    /// Waits for the next block, looking for Ctrl-C now and then: which, as all that Python raises in between, changes
+    /// nothing here. What the engine raises ends the iteration, and its threads.
+    fn wait(&mut self, py: Python<'_>) -> PyResult<Option<Block>> {
+        if self.blocks.is_some() {
+            self.check(py)?;
+        }
+        while let Some(blocks) = self.blocks.as_mut() {
+            match py.detach(|| blocks.poll(PATIENCE)) {
+                Ok(Polled::Block(block)) => return Ok(Some(block)),
+                Ok(Polled::Pending) => py.check_signals()?,
+                Ok(Polled::End) => break,
+                Err(error) => {
+                    self.close(py);
+                    return Err(raise(&error));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Checks the data, which ends the iteration where it is not as it was.
+    fn check(&mut self, py: Python<'_>) -> PyResult<()> {
+        let Some((_, check)) = &self.callables else { return Ok(()) };
+        let checked = check.call0(py);
+        if checked.as_ref().is_err_and(|error| error.is_instance_of::<DataError>(py)) {
+            self.close(py);
+        }
+        checked.map(drop)
+    }
+
+    fn close(&mut self, py: Python<'_>) {
+        self.ready = IntoIter::default();
+        self.portions.clear();
+        (self.pending, self.begun) = (None, None);
+        if let Some(mut blocks) = self.blocks.take() {
+            py.detach(|| blocks.close());
+        }
+        // What makes batches may hold memory of a device.
+        self.callables = None;
+    }
+}
+
+impl Drop for Inner {
+    /// Waits for the workers, as `close` does, and lets others run meanwhile.
+    fn drop(&mut self) {
+        let Some(mut blocks) = self.blocks.take() else { return };
+        if Python::try_attach(|py| py.detach(|| blocks.close())).is_none() {
+            blocks.close();
+        }
+    }
+}
+
+/// Cuts a block into portions of at most [`PORTION`] batches.
+fn portions(block: &Block) -> VecDeque<Portion> {
+    let mut portions = VecDeque::new();
+    let (mut portion, mut batches) = (Portion::new(), 0);
+    for run in block.runs() {
+        let mut start = 0;
+        while start < run.len() {
+            let range = start..(start + PORTION - batches).min(run.len());
+            batches += range.len();
+            start = range.end;
+            let slices = run.fields().iter().filter_map(|field| field.slice(range.clone()));
+            portion.push((slices.map(Tensor).collect(), run.longest()));
+            if batches == PORTION {
+                portions.push_back(std::mem::take(&mut portion));
+                batches = 0;
+            }
+        }
+    }
+    portions.extend((!portion.is_empty()).then_some(portion));
+    portions
+}

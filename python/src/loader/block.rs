@@ -1,0 +1,66 @@
+//! Blocks, for those who make batches of them elsewhere than in the memory of this process.
+
+use batchloom::DType;
+use batchloom::loader;
+use batchloom::tensor::Layout;
+use pyo3::prelude::*;
+
+use crate::dlpack::Tensor;
+use crate::error::raise;
+
+/// Consecutive batches, formed. Written about in batchloom/device/pipeline.py.
+#[pyclass(frozen, module = "batchloom._native")]
+#[derive(Debug)]
+pub(crate) struct Block(pub(crate) loader::Block);
+
+/// Shape, strides and offset of an array, in elements.
+type FieldLayout = (Vec<usize>, Vec<isize>, usize);
+
+/// Batches, samples of each, the shape of what is addressed in each, and the size of the longest sample.
+type ShapeRun = (usize, usize, Vec<usize>, usize);
+
+/// The first sample of a shard, and the one after its last.
+type Shard = (u64, u64);
+
+#[pymethods]
+impl Block {
+    /// All of its memory, as bytes.
+    #[getter]
+    fn memory(&self) -> PyResult<Tensor> {
+        let bytes = self.0.bytes();
+        batchloom::Tensor::new(bytes.clone(), DType::U8, &[bytes.len()], &[1], 0)
+            .map(Tensor)
+            .map_err(|error| raise(&error))
+    }
+
+    /// The runs of batches of one shape.
+    #[getter]
+    fn runs(&self) -> Vec<ShapeRun> {
+        let run = |run: &loader::Run| (run.len(), run.samples(), run.space().to_vec(), run.longest());
+        self.0.runs().iter().map(run).collect()
+    }
+
+    /// Where in its memory the fields of each run lie: `[batches, ..shape]`.
+    #[getter]
+    fn layouts(&self) -> Vec<Vec<FieldLayout>> {
+        let layout = |field: &batchloom::Tensor| {
+            let (found, size): (&Layout, _) = (field.layout(), field.dtype().size());
+            let strides = found.strides().iter().map(|stride| stride / size.cast_signed());
+            (found.shape().to_vec(), strides.collect(), found.offset() / size)
+        };
+        self.0.runs().iter().map(|run| run.fields().iter().map(layout).collect()).collect()
+    }
+
+    /// Where the order goes shard by shard: the samples of its shard, and of the next one, as first and end.
+    #[getter]
+    fn shards(&self) -> Option<(Shard, Option<Shard>)> {
+        let pair = |shard: &std::ops::Range<u64>| (shard.start, shard.end);
+        self.0.shards().map(|(shard, next)| (pair(shard), next.map(pair)))
+    }
+
+    /// The addresses of its samples, where it is no bytes of samples: the table, and which element of its sample each is.
+    #[getter]
+    fn index_table(&self) -> Option<(Tensor, Tensor)> {
+        self.0.addresses().map(|(table, picks)| (Tensor(table.clone()), Tensor(picks.clone())))
+    }
+}

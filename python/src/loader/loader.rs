@@ -1,0 +1,126 @@
+//! The loader.
+
+use batchloom::order::Shuffle;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use super::batches::{Batches, Split};
+use super::steps::Steps;
+use crate::batching::{Rule, parse};
+use crate::dataset::Dataset;
+use crate::error::raise;
+use crate::memory::allocated;
+use crate::plan::{Plan, read_state, write_state};
+
+/// The engine's loader. Written about in batchloom/loader.py.
+#[pyclass(frozen, module = "batchloom._native")]
+#[derive(Debug)]
+pub(crate) struct Loader(batchloom::Loader);
+
+#[pymethods]
+impl Loader {
+    #[new]
+    #[pyo3(signature = (
+        dataset, rule, *, shuffle, drop_last, seed, uneven, balance, largest_first, rank, world, pad_values, pad_side,
+        labels, num_threads, prefetch, block_bytes=None, poison=false, shuffle_documents=false, index_table=false,
+        memory=None, shard_size=None
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
+    fn new(
+        py: Python<'_>,
+        dataset: &Dataset,
+        rule: &Rule,
+        shuffle: &str,
+        drop_last: bool,
+        seed: u64,
+        uneven: &str,
+        balance: bool,
+        largest_first: bool,
+        rank: u32,
+        world: u32,
+        pad_values: Vec<(String, Vec<u8>)>,
+        pad_side: &str,
+        labels: Option<String>,
+        num_threads: Option<usize>,
+        prefetch: usize,
+        block_bytes: Option<usize>,
+        poison: bool,
+        shuffle_documents: bool,
+        index_table: bool,
+        memory: Option<(usize, Py<PyAny>)>,
+        shard_size: Option<u64>,
+    ) -> PyResult<Self> {
+        let mut builder = batchloom::Loader::builder(dataset.0.clone())
+            .rule(rule.0.clone())
+            .shuffle(parse::<Shuffle>(shuffle)?)
+            .shuffle_documents(shuffle_documents)
+            .drop_last(drop_last)
+            .seed(seed)
+            .uneven(parse(uneven)?)
+            .balance(balance)
+            .largest_first(largest_first)
+            .shard_size(shard_size)
+            .rank(rank, world)
+            .pad_side(parse(pad_side)?)
+            .prefetch(prefetch)
+            .addresses(index_table)
+            .poison(poison);
+        for (field, element) in pad_values {
+            builder = builder.pad_value(field, &element);
+        }
+        if let Some(field) = labels {
+            builder = builder.labels(field);
+        }
+        if let Some(threads) = num_threads {
+            builder = builder.num_threads(threads);
+        }
+        if let Some(bytes) = block_bytes {
+            builder = builder.block_bytes(bytes);
+        }
+        if let Some((least, allocate)) = memory {
+            builder = builder.memory(least, move |bytes| allocated(&allocate, bytes));
+        }
+        py.detach(|| builder.build()).map(Self).map_err(|error| raise(&error))
+    }
+
+    /// The name and the element type of each field of a batch, in order.
+    #[getter]
+    fn columns(&self) -> Vec<(String, &'static str)> {
+        self.0.names().iter().cloned().zip(self.0.dtypes().into_iter().map(batchloom::DType::name)).collect()
+    }
+
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(usize::try_from(py.detach(|| self.0.len()))?)
+    }
+
+    /// The plan of an epoch, or of the next iteration.
+    fn plan(&self, epoch: Option<u64>) -> Plan {
+        let plan = epoch.map_or_else(|| self.0.upcoming(), |epoch| self.0.plan(epoch));
+        Plan { plan, rank: self.0.rank() }
+    }
+
+    fn set_epoch(&self, epoch: u64) {
+        self.0.set_epoch(epoch);
+    }
+
+    fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        write_state(py, &self.0.state())
+    }
+
+    fn load(&self, state: &Bound<'_, PyDict>) -> PyResult<()> {
+        let (py, state) = (state.py(), read_state(state)?);
+        py.detach(|| self.0.load(&state)).map_err(|error| raise(&error))
+    }
+
+    /// Begins the next epoch. `split` makes batches of runs; `check` is called before each block and raises if the data
+    /// has moved.
+    fn batches(&self, py: Python<'_>, split: Split, check: Py<PyAny>) -> PyResult<Batches> {
+        let blocks = py.detach(|| self.0.blocks()).map_err(|error| raise(&error))?;
+        Ok(Batches::new(blocks, split, check))
+    }
+
+    /// Begins the next epoch, for those who take batches from the data themselves.
+    fn steps(&self, py: Python<'_>) -> PyResult<Steps> {
+        py.detach(|| self.0.steps()).map(Steps).map_err(|error| raise(&error))
+    }
+}

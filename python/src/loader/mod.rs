@@ -1,0 +1,13 @@
+//! Loaders: `loader` begins epochs, `batches` iterates over formed batches, `steps` over batches that are views of the
+//! data, and `block` is what batches on a device are made of.
+
+mod batches;
+mod block;
+#[expect(clippy::module_inception, reason = "the file of the type that the folder is named for")]
+mod loader;
+mod steps;
+
+pub(crate) use batches::{Batches, forked};
+pub(crate) use block::Block;
+pub(crate) use loader::Loader;
+pub(crate) use steps::{StepIterator, Steps};
