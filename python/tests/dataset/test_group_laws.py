@@ -315,8 +315,8 @@ def test_interrupts_between_arrays_lose_nothing(layout):
             raise KeyboardInterrupt
         return take(lent)
 
-    keys = [(name, partial(interrupted, take), capsule) for name, take, capsule in loader._way.split]
-    loader._way.split = keys
+    keys = [(name, partial(interrupted, take), capsule) for name, take, capsule in loader._delivery.split]
+    loader._delivery.split = keys
     batches = iter(loader)
     while len(received) < len(expected):
         with contextlib.suppress(KeyboardInterrupt):

@@ -1427,7 +1427,7 @@ def test_interrupted_cuts_lose_nothing():
     loader = bl.DataLoader(batching.dataset(sizes), batching=bl.Packing(60), shuffle=True)
     whole = [batching.held(batch) for batch in loader]
     loader.set_epoch(0)
-    (name, take, capsule), *others = loader._way.split
+    (name, take, capsule), *others = loader._delivery.split
     calls, received = [], []
 
     def interrupted(lent):
@@ -1436,7 +1436,7 @@ def test_interrupted_cuts_lose_nothing():
             raise KeyboardInterrupt
         return take(lent)
 
-    loader._way.split = [(name, interrupted, capsule), *others]
+    loader._delivery.split = [(name, interrupted, capsule), *others]
     batches = iter(loader)
     while True:
         try:

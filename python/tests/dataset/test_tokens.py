@@ -115,7 +115,7 @@ def test_documents_end_with_a_token(kind, values, token):
 
 
 def test_documents_end_with_a_token_far_on(monkeypatch):
-    monkeypatch.setattr("batchloom.tokens.SEARCHED", 7)
+    monkeypatch.setattr("batchloom.dataset.tokens.SEARCHED", 7)
     tokens = numpy.arange(100, dtype=numpy.uint8) % 5
     assert bl.TokenDataset(tokens, 2, documents=4).offsets.tolist() == list(range(0, 101, 5))
     assert bl.TokenDataset(tokens, 2, documents=-1).offsets.tolist() == [0, 100]
@@ -314,7 +314,7 @@ def mapped(tmp_path, kind, tokens=30_000):
 @pytest.mark.parametrize("shuffle", SHUFFLES)
 def test_maps_say_what_arrays_say(tmp_path, monkeypatch, kind, shuffle):
     """Also where their pages are let go of at every turn; what was written to a private map stays."""
-    monkeypatch.setattr("batchloom.numpy.RESIDENT", 0)
+    monkeypatch.setattr("batchloom.arrays.numpy.RESIDENT", 0)
     values, maps = mapped(tmp_path, kind)
     maps[1][5] = 7
     ends = [0, 10, 10, 20_000, len(values)]
@@ -328,7 +328,7 @@ def test_maps_say_what_arrays_say(tmp_path, monkeypatch, kind, shuffle):
 RESIDENT = """
     import sys
     import batchloom as bl
-    import batchloom.numpy
+    import batchloom.arrays.numpy
     import numpy
 
     path, kind, shuffle, copies, documents = sys.argv[1:]
@@ -343,7 +343,7 @@ RESIDENT = """
     shuffle = {"True": True, "False": False}.get(shuffle, shuffle)
     loader = bl.DataLoader(dataset, 64, shuffle=shuffle, copy=bool(copies), num_threads=1, prefetch=1)
     early, most, seen = resident(), 0, 0
-    batchloom.numpy.RESIDENT = early + (16 << 20)
+    batchloom.arrays.numpy.RESIDENT = early + (16 << 20)
     for _ in range(2):
         for number, (x, y) in enumerate(loader):
             seen += x.size + int(x[:, ::32].sum())

@@ -284,7 +284,7 @@ def test_consecutive_batches_share_a_shard_that_fits():
 @pytest.mark.parametrize(("free", "shards"), [(None, 1), (8000, 1), (7999, 3), (1600, 11)])
 def test_half_of_the_free_memory_of_a_device_is_used(free, shards):
     with pretended() as device, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("batchloom.torch.free_memory", lambda device: free)
+        patch.setattr("batchloom.arrays.torch.free_memory", lambda device: free)
         dataset = bl.WindowDataset(torch.arange(1000.0), 6)  # 4000 bytes
         loader = bl.DataLoader(dataset, batch_size=30, device=device)
         batches = [x for _ in range(2) for (x,) in loader]
@@ -306,12 +306,12 @@ def test_what_is_free_for_a_batch_and_the_next_is_enough():
     """A batch of 10 covers 16 rows of 16 bytes; half of what is free does not hold two, but all of it does."""
     dataset = bl.WindowDataset(torch.zeros(100, 4), 5, 2)
     with pretended() as device, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("batchloom.torch.free_memory", lambda device: 512)
+        patch.setattr("batchloom.arrays.torch.free_memory", lambda device: 512)
         for resident in ("auto", False):
             loader = bl.DataLoader(dataset, 10, device=device, resident=resident)
             assert loader.placement.reason == "the rows of each batch move"
             assert len(list(loader)) == 10
-        patch.setattr("batchloom.torch.free_memory", lambda device: 511)
+        patch.setattr("batchloom.arrays.torch.free_memory", lambda device: 511)
         for resident in ("auto", False):
             with pytest.raises(bl.DeviceError, match=r"256 bytes, .* into 511, what is free on cpu; expected smaller"):
                 bl.DataLoader(dataset, 10, device=device, resident=resident)

@@ -4,7 +4,7 @@ import gc
 import itertools
 
 import batchloom as bl
-import batchloom.torch
+import batchloom.arrays.torch
 import ml_dtypes
 import numpy
 import pytest
@@ -352,7 +352,7 @@ def test_what_was_decided_is_told():
     ]
     for chosen, free, mode, reason in decided:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("batchloom.torch.free_memory", lambda device, free=free: free)
+            patch.setattr("batchloom.arrays.torch.free_memory", lambda device, free=free: free)
             placement = bl.DataLoader(dataset, 10, **chosen).placement
         assert (placement.mode, placement.needed) == (mode, 800)
         assert reason in placement.reason
@@ -363,7 +363,7 @@ def test_a_limit_beyond_what_is_free_makes_no_order():
     """What is free differs from run to run; an order must not."""
     dataset = bl.TensorDataset(torch.zeros(100, 2))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("batchloom.torch.free_memory", lambda device: 400)
+        patch.setattr("batchloom.arrays.torch.free_memory", lambda device: 400)
         with pytest.raises(bl.DeviceError, match="memory_limit is 799, but 400 bytes are free on meta"):
             bl.DataLoader(dataset, 10, device="meta", memory_limit=799)
         with pytest.raises(bl.DeviceError, match="800 bytes, but 400 are free on meta; expected resident=False"):
@@ -377,14 +377,14 @@ def test_data_that_is_there_already_is_not_counted_again(kind):
     needed = bl.DataLoader(dataset, **options).placement.needed
     with pretended() as device, pytest.MonkeyPatch.context() as patch:
         free = [2 * needed]
-        move = batchloom.torch.on
+        move = batchloom.arrays.torch.on
 
         def moved(array, device):
             free[0] -= array.nbytes
             return move(array, device).clone()
 
-        patch.setattr("batchloom.torch.free_memory", lambda device: free[0])
-        patch.setattr("batchloom.torch.on", moved)
+        patch.setattr("batchloom.arrays.torch.free_memory", lambda device: free[0])
+        patch.setattr("batchloom.arrays.torch.on", moved)
         first = bl.DataLoader(dataset, **options, device=device)
         assert free == [needed]  # when it is made: nobody else finds it free
         free[0] = 3
@@ -403,7 +403,7 @@ def test_too_little_memory_says_how_many_bytes_and_what_to_do():
     sequences = bl.SequenceDataset(x=(torch.zeros(100), numpy.array([0, 40, 100])))
     for dataset, needed in ((bl.TensorDataset(torch.zeros(100)), 400), (sequences, 400)):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("batchloom.torch.free_memory", lambda device: 399)
+            patch.setattr("batchloom.arrays.torch.free_memory", lambda device: 399)
             with pytest.raises(bl.DeviceError, match=f"{needed} bytes, but 399 are free on meta.*resident=False"):
                 bl.DataLoader(dataset, device="meta", resident=True)
             assert bl.DataLoader(dataset, device="meta").placement.mode == "streamed"
@@ -458,7 +458,7 @@ def test_an_array_is_moved_once_for_all_loaders_and_fields():
     values = torch.arange(60.0).reshape(20, 3)
     with pretended() as device, pytest.MonkeyPatch.context() as patch:
         moved = []
-        patch.setattr("batchloom.torch.on", lambda array, device: moved.append(len(array)) or array.clone())
+        patch.setattr("batchloom.arrays.torch.on", lambda array, device: moved.append(len(array)) or array.clone())
         dataset = bl.WindowDataset(values, 4, 2, label_len=2)
         loaders = [bl.DataLoader(dataset, 4, device=device, shuffle=shuffle) for shuffle in (True, False, "runs")]
         for _ in range(3):

@@ -11,9 +11,9 @@ from functools import partial
 import batchloom as bl
 import pytest
 import torch
-from batchloom.device import relay
-from batchloom.views import Views
-from batchloom.ways import OnDevice
+from batchloom.delivery.on_device import OnDevice
+from batchloom.delivery.window_views import WindowViews
+from batchloom.device.pipeline import Pipeline
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles.batching import flat
@@ -255,7 +255,8 @@ def test_control_c_in_any_step_loses_no_batch(way, kind, after, static, monkeypa
     """Before a step, or when it is done but nobody knows yet: every third time."""
     loader, host, _ = pair(way, kind, static=static)
     expected = seen(host())
-    for owner, name in ((relay.Relay, "start"), (relay.Relay, "finish"), (relay.Relay, "_delivered"), (Views, "batch")):
+    made = [(Pipeline, "start"), (Pipeline, "finish"), (Pipeline, "_delivered"), (WindowViews, "batch")]
+    for owner, name in made:
         method, calls = getattr(owner, name), itertools.count()
 
         def step(self, *arguments, method=method, calls=calls):
@@ -427,10 +428,10 @@ def test_what_a_loader_holds_goes_with_it(way, kind):
         loader, _, _ = pair(way, kind, static=True)
         batches = iter(loader)
         held = [next(batches), next(batches)]
-        watched = [loader._way]
-        if isinstance(loader._way, OnDevice):
-            made = loader._way.relay()
-            watched += [made, made._lane, made._store, made._maker]
+        watched = [loader._delivery]
+        if isinstance(loader._delivery, OnDevice):
+            made = loader._delivery.pipeline()
+            watched += [made, made._transfer, made._resident, made._collator]
             del made
         watched = [weakref.ref(part) for part in watched if hasattr(part, "__weakref__") or hasattr(part, "__dict__")]
         assert watched

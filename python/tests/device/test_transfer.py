@@ -9,15 +9,15 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import batchloom as bl
-import batchloom.torch
+import batchloom.arrays.torch
 import numpy
 import pytest
 import torch
-from batchloom.device import lane
-from batchloom.device.lane import Lane
-from batchloom.device.relay import Relay
-from batchloom.device.store import Moving, Shards
-from batchloom.ways import TABLE
+from batchloom.delivery.on_device import TABLE
+from batchloom.device import transfer
+from batchloom.device.pipeline import Pipeline
+from batchloom.device.shards import MovingShard, Shards
+from batchloom.device.transfer import Transfer
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles.devices import KINDS, arrays, blocks, data, seen
@@ -140,20 +140,20 @@ def test_the_stream_of_the_consumer_waits_for_each_copy(mode, kind):
 @pytest.mark.parametrize("kind", KINDS[:-1])
 @pytest.mark.parametrize("mode", ["resident", "sharded"])
 def test_the_stream_that_gathers_waits_for_what_it_reads(mode, kind, monkeypatch):
-    finish, blocks_seen = Relay.finish, []
+    finish, blocks_seen = Pipeline.finish, []
 
     def checked(self, begun):
         found = finish(self, begun)
         copies = list(begun[0])
-        if isinstance(self._store, Shards):
-            copies += self._store._held[self._store._shard]._sent
+        if isinstance(self._resident, Shards):
+            copies += self._resident._held[self._resident._shard]._sent
         assert copies
-        assert {copy._event for copy in copies} <= self._lane.current().knows
+        assert {copy._event for copy in copies} <= self._transfer.current().knows
         blocks_seen.append(len(copies))
         return found
 
     with accelerated() as device:
-        monkeypatch.setattr(Relay, "finish", checked)
+        monkeypatch.setattr(Pipeline, "finish", checked)
         loader, host = loader_of(mode, kind)
         streams, found, batches = [Stream() for _ in range(3)], [], iter(loader)
         for number in range(len(loader)):
@@ -271,7 +271,7 @@ class Operations(TorchDispatchMode):
 
 def operations(loader):
     """What a device has to do for each block of an epoch, cuts aside: how often which operation."""
-    counts, finish = [], Relay.finish
+    counts, finish = [], Pipeline.finish
     mode = Operations()
 
     def counted(self, begun):
@@ -281,7 +281,7 @@ def operations(loader):
         return found
 
     with pytest.MonkeyPatch.context() as patch, mode:
-        patch.setattr(Relay, "finish", counted)
+        patch.setattr(Pipeline, "finish", counted)
         list(loader)
     return counts
 
@@ -329,9 +329,9 @@ def test_memory_for_copies_is_bounded_over_fifty_epochs():
 
 
 def test_memory_that_cannot_be_pinned_is_taken_anyway(monkeypatch):
-    way = Lane(torch.device("cpu"))
+    way = Transfer(torch.device("cpu"))
     assert len(way.allocate(100)) == 100
-    monkeypatch.setattr(Lane, "has_streams", True)
+    monkeypatch.setattr(Transfer, "has_streams", True)
     empty = torch.empty
 
     def refuse(*sizes, pin_memory=False, **options):
@@ -344,7 +344,7 @@ def test_memory_that_cannot_be_pinned_is_taken_anyway(monkeypatch):
 
 
 def test_a_device_without_streams_gets_copies_at_once(monkeypatch):
-    monkeypatch.setattr(lane, "_streams", lambda device: None)
+    monkeypatch.setattr(transfer, "_streams", lambda device: None)
     for mode, kind in (
         ("resident", "sequences"),
         ("streamed", "rows"),
@@ -352,7 +352,7 @@ def test_a_device_without_streams_gets_copies_at_once(monkeypatch):
         ("streamed", "neighbours"),
     ):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("batchloom.torch.accelerator", lambda device: torch.device("cpu"))
+            patch.setattr("batchloom.arrays.torch.accelerator", lambda device: torch.device("cpu"))
             loader, host = loader_of(mode, kind)
             assert seen(loader) == seen(host)
 
@@ -360,7 +360,7 @@ def test_a_device_without_streams_gets_copies_at_once(monkeypatch):
 @pytest.mark.parametrize("mode", MODES)
 def test_what_an_interrupt_kept_back_goes_later(mode, monkeypatch):
     """One copy of an epoch after the other is interrupted before it begins; the consumer goes on."""
-    copy = Lane.copy
+    copy = Transfer.copy
     with accelerated(1):
         loader, host = loader_of(mode, "rows", size=200)
         for interrupted in range(6):
@@ -371,7 +371,7 @@ def test_what_an_interrupt_kept_back_goes_later(mode, monkeypatch):
                     raise KeyboardInterrupt
                 return copy(self, *given)
 
-            monkeypatch.setattr(Lane, "copy", begin)
+            monkeypatch.setattr(Transfer, "copy", begin)
             assert seen(patiently(iter(loader))) == seen(host)
             assert next(calls) > interrupted
 
@@ -389,8 +389,8 @@ def patiently(batches):
 
 @pytest.mark.parametrize("shuffle", [False, "runs", True])
 def test_series_move_once_though_no_batch_is_a_view(shuffle, monkeypatch):
-    moved, move = [], batchloom.torch.on
-    monkeypatch.setattr("batchloom.torch.on", lambda *given: moved.append(given) or move(*given))
+    moved, move = [], batchloom.arrays.torch.on
+    monkeypatch.setattr("batchloom.arrays.torch.on", lambda *given: moved.append(given) or move(*given))
     series = [torch.randn(60, 3) for _ in range(20)]
     with accelerated(1):
         loader = bl.DataLoader(bl.WindowDataset(series, 48, 8), 32, shuffle=shuffle, resident=True, device="meta")
@@ -399,8 +399,8 @@ def test_series_move_once_though_no_batch_is_a_view(shuffle, monkeypatch):
 
 
 def test_parts_of_a_split_share_the_series_on_a_device(monkeypatch):
-    moved, move = [], batchloom.torch.on
-    monkeypatch.setattr("batchloom.torch.on", lambda *given: moved.append(given) or move(*given).clone())
+    moved, move = [], batchloom.arrays.torch.on
+    monkeypatch.setattr("batchloom.arrays.torch.on", lambda *given: moved.append(given) or move(*given).clone())
     series = torch.randn(1000, 3)
     parts = bl.WindowDataset(series, 5, 2).split(train=0.6, val=0.2, test=0.2)
     with accelerated(1):
@@ -440,19 +440,19 @@ def test_what_is_pinned_is_compact(layout):
 def test_two_shards_share_two_rooms_over_epochs(kind, monkeypatch):
     """However far ahead the CPU is: what moves into a room waits for the streams that read the shard before it."""
     made, guarded, readers, guards = [], [], {}, {}
-    room, leave, finish, send = Lane.room, Moving.leave, Relay.finish, Late.send
+    room, leave, finish, send = Transfer.room, MovingShard.leave, Pipeline.finish, Late.send
 
     def storage(array):
         return array.untyped_storage().data_ptr()
 
     def gathered(self, begun):
         found = finish(self, begun)
-        readers.setdefault(self._store._held[self._store._shard], set()).add(Accelerator.present)
+        readers.setdefault(self._resident._held[self._resident._shard], set()).add(Accelerator.present)
         return found
 
     def left(self):
         leave(self)
-        free = self._rooms._free[-1]
+        free = self._buffers._free[-1]
         assert {event.stream for event in free.readers} == readers.pop(self, set())
         guarded.extend(free.readers)
         guards.update({storage(array): set(free.readers) for array in free.arrays})
@@ -461,9 +461,9 @@ def test_two_shards_share_two_rooms_over_epochs(kind, monkeypatch):
         assert into is None or guards.get(storage(into), set()) <= self._stream.knows
         return send(self, host, into)
 
-    monkeypatch.setattr(Lane, "room", lambda *given: made.append(room(*given)) or made[-1])
-    monkeypatch.setattr(Moving, "leave", left)
-    monkeypatch.setattr(Relay, "finish", gathered)
+    monkeypatch.setattr(Transfer, "room", lambda *given: made.append(room(*given)) or made[-1])
+    monkeypatch.setattr(MovingShard, "leave", left)
+    monkeypatch.setattr(Pipeline, "finish", gathered)
     monkeypatch.setattr(Late, "send", sent)
     with accelerated() as device:
         loader, host = loader_of("sharded", kind)
@@ -498,8 +498,8 @@ def test_an_iteration_beside_another_has_rooms_of_its_own():
 @pytest.mark.parametrize("mode", ["resident", "streamed"])
 def test_only_the_engines_threads_ask_for_memory(mode, monkeypatch):
     """In the main thread, what is raised there may be no matter of memory: Ctrl-C is."""
-    allocate, threads = Lane.allocate, set()
-    monkeypatch.setattr(Lane, "allocate", lambda *given: threads.add(threading.get_ident()) or allocate(*given))
+    allocate, threads = Transfer.allocate, set()
+    monkeypatch.setattr(Transfer, "allocate", lambda *given: threads.add(threading.get_ident()) or allocate(*given))
     dataset = bl.TensorDataset(torch.zeros(3000, 4))
     with blocks(200):
         for count in (1, 2, 4):
@@ -508,7 +508,7 @@ def test_only_the_engines_threads_ask_for_memory(mode, monkeypatch):
     assert threading.get_ident() not in threads
 
 
-def test_threads_share_a_lane():
+def test_threads_share_a_transfer():
     values = [torch.full((50,), float(number)) for number in range(6)]
     with accelerated(1) as device:
         way = Late(torch.device("cpu"))

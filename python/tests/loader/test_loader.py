@@ -536,7 +536,7 @@ def test_ranks_of_one_step_hold_what_the_step_says():
 
 def test_an_exception_while_batches_are_cut_loses_none():
     loader = Run(5000, 4, seed=2).loader()
-    cut, calls = loader._way.split, []
+    cut, calls = loader._delivery.split, []
 
     def interrupted(tensors):
         calls.append(len(tensors))
@@ -544,7 +544,7 @@ def test_an_exception_while_batches_are_cut_loses_none():
             raise KeyboardInterrupt
         return cut(tensors)
 
-    loader._way.split = interrupted
+    loader._delivery.split = interrupted
     batches, received = iter(loader), []
     while True:
         try:

@@ -519,10 +519,10 @@ COLLECTED = """
     import time
     import batchloom as bl
     import torch
-    from batchloom.device.lane import Lane
+    from batchloom.device.transfer import Transfer
 
     gc.disable()
-    allocate, dropped = Lane.allocate, []
+    allocate, dropped = Transfer.allocate, []
 
     class Trainer:
         def __init__(self, batches):
@@ -535,7 +535,7 @@ COLLECTED = """
             time.sleep(0.2)
         return allocate(self, size)
 
-    Lane.allocate = collecting
+    Transfer.allocate = collecting
     for threads in (1, 3):
         for resident in (True, False):
             dropped.clear()

@@ -23,7 +23,7 @@ def blocks(size):
     """Blocks of about so many bytes, so that an epoch has many."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("STREAMED", "GATHERED", "TABLE"):
-            patch.setattr(f"batchloom.ways.{name}", size)
+            patch.setattr(f"batchloom.delivery.on_device.{name}", size)
         yield
 
 

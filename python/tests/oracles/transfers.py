@@ -7,11 +7,11 @@ from typing import ClassVar
 
 import pytest
 import torch
-from batchloom.device import lane
+from batchloom.device import transfer
 
 
-class Transfer:
-    """A copy that has not begun when it was sent. Its source is known as an address alone: the lane has to keep it."""
+class LateCopy:
+    """A copy that has not begun when it was sent. Of its source only the address is known: the transfer keeps it."""
 
     lock = threading.RLock()
 
@@ -56,8 +56,8 @@ class Stream:
         """The work that comes next finds the copy done; its source may yet be read until it is over."""
         self.waits.append(event)
         self.knows.add(event)
-        for transfer in event.transfers:
-            transfer.arrive()
+        for copy in event.transfers:
+            copy.arrive()
 
     def wait_stream(self, other):
         self.waits.append(other)
@@ -70,8 +70,8 @@ class Stream:
         for event in Event.made:
             if event.stream is self:
                 event.end()
-        for transfer in self.sent:
-            transfer.end()
+        for copy in self.sent:
+            copy.end()
 
 
 class Event:
@@ -105,8 +105,8 @@ class Event:
         self.end()
 
     def end(self):
-        for transfer in self.transfers:
-            transfer.end()
+        for copy in self.transfers:
+            copy.end()
         self.is_over = True
 
 
@@ -138,15 +138,15 @@ class Accelerator:
         return sum(not event.is_over for event in Event.made)
 
 
-class Late(lane.Lane):
-    """A lane whose copies have not begun when they were sent."""
+class Late(transfer.Transfer):
+    """A transfer whose copies have not begun when they were sent."""
 
     has_streams = True
 
     def send(self, host, into):
         there = torch.empty_like(host, memory_format=torch.contiguous_format) if into is None else into
         there.view(torch.uint8).fill_(0x5A) if there.numel() and there.dim() else None
-        self._stream.sent.append(Transfer(host.contiguous(), there))
+        self._stream.sent.append(LateCopy(host.contiguous(), there))
         Accelerator.most = max(Accelerator.most, 1 + Accelerator.flying())
         return there
 
@@ -160,9 +160,9 @@ class Late(lane.Lane):
 def accelerated(patience=3):
     """A device with streams, whose memory is that of the CPU: name it "meta"."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("batchloom.torch.accelerator", lambda device: torch.device("cpu"))
-        patch.setattr(lane, "_streams", lambda device: Accelerator)
-        patch.setattr(lane, "Lane", Late)
+        patch.setattr("batchloom.arrays.torch.accelerator", lambda device: torch.device("cpu"))
+        patch.setattr(transfer, "_streams", lambda device: Accelerator)
+        patch.setattr(transfer, "Transfer", Late)
         patch.setattr(torch.Tensor, "is_pinned", lambda self: True)
         recorded = patch.setattr(torch.Tensor, "record_stream", _record, raising=False)
         assert recorded is None

@@ -124,7 +124,7 @@ def modes(*without):
 def pretended():
     """A device that loaders take for another one than the CPU, and that yet holds values."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("batchloom.torch.accelerator", lambda device: torch.device("cpu"))
+        patch.setattr("batchloom.arrays.torch.accelerator", lambda device: torch.device("cpu"))
         yield "meta"
 
 

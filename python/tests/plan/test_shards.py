@@ -317,10 +317,10 @@ def test_the_most_rows_of_neighbouring_windows_are_those_of_some(lengths, weight
     samples = min(samples, len(dataset))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bl.WindowDataset, "_few", few)
-        patch.setattr("batchloom.windows.LOOKED_AT", looked_at)
+        patch.setattr("batchloom.dataset.windows.LOOKED_AT", looked_at)
         ((_, most),) = dataset._most_rows(samples)
         starts = range(len(dataset) - samples + 1)
-        rows = [stretch.end - stretch.first for k in starts for stretch in dataset._stretches(k, k + samples)]
+        rows = [row_range.end - row_range.first for k in starts for row_range in dataset._row_ranges(k, k + samples)]
         assert most >= max(rows)
         if few == 1 and samples < 4:
             assert most == max(rows)

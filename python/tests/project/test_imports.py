@@ -28,7 +28,7 @@ def test_importing_starts_no_thread(script):
 
         before = len(os.listdir("/proc/self/task"))
         import batchloom
-        import batchloom.loader, batchloom.exchange, batchloom.world
+        import batchloom.loader, batchloom.batch, batchloom.ranks
         assert len(os.listdir("/proc/self/task")) == before
         """
     )

@@ -13,7 +13,7 @@ from typing import Any
 import batchloom as bl
 import numpy
 import numpy.typing
-from batchloom.cut import Rule
+from batchloom.batching import Rule
 
 
 def test_a_strict_checker_accepts_this_file(tmp_path: Path) -> None:
