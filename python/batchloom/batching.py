@@ -10,14 +10,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import batchloom._native as _native
 from batchloom.arguments import U32, choice, integer
 from batchloom.errors import ArgumentError
-
-if TYPE_CHECKING:
-    from batchloom.calibrate import Fit
 
 POOL = 16_384
 
@@ -121,6 +118,33 @@ class TokenBudget:
             self.oversize,
             self.pool,
         )
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How well a cost model fits what was measured.
+
+    Attributes:
+        shapes: The shapes that were run: (samples, length).
+        seconds: What each took: the median of its runs.
+        predicted: What the model says of each.
+        error: The median of the relative errors.
+        worst: The largest of them.
+    """
+
+    shapes: tuple[tuple[int, int], ...]
+    seconds: tuple[float, ...]
+    predicted: tuple[float, ...]
+    error: float
+    worst: float
+
+    def __str__(self) -> str:
+        rows = [
+            f"{samples:>8} x {length:<8} {found * 1e3:>12.3f} {said * 1e3:>12.3f} {said / found - 1:>+8.0%}"
+            for (samples, length), found, said in zip(self.shapes, self.seconds, self.predicted, strict=True)
+        ]
+        head = f"{'samples':>8} x {'length':<8} {'measured/ms':>12} {'model/ms':>12} {'error':>8}"
+        return "\n".join([head, *rows, f"median error {self.error:.1%}, largest {self.worst:.1%}"])
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,12 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 import numpy
 from batchloom.arguments import integer
-from batchloom.batching import CostModel
+from batchloom.batching import CostModel, Fit
 from batchloom.errors import ArgumentError
 
 # A spread of shapes: few and many samples, short and long, up to some ten thousand elements.
@@ -28,33 +27,6 @@ SECONDS = 0.2
 MOST_RUNS = 20
 # A fit whose median error is larger is not to be relied on.
 POOR = 0.2
-
-
-@dataclass(frozen=True)
-class Fit:
-    """How well a cost model fits what was measured.
-
-    Attributes:
-        shapes: The shapes that were run: (samples, length).
-        seconds: What each took: the median of its runs.
-        predicted: What the model says of each.
-        error: The median of the relative errors.
-        worst: The largest of them.
-    """
-
-    shapes: tuple[tuple[int, int], ...]
-    seconds: tuple[float, ...]
-    predicted: tuple[float, ...]
-    error: float
-    worst: float
-
-    def __str__(self) -> str:
-        rows = [
-            f"{samples:>8} x {length:<8} {found * 1e3:>12.3f} {said * 1e3:>12.3f} {said / found - 1:>+8.0%}"
-            for (samples, length), found, said in zip(self.shapes, self.seconds, self.predicted, strict=True)
-        ]
-        head = f"{'samples':>8} x {'length':<8} {'measured/ms':>12} {'model/ms':>12} {'error':>8}"
-        return "\n".join([head, *rows, f"median error {self.error:.1%}, largest {self.worst:.1%}"])
 
 
 def calibrate(

@@ -212,7 +212,7 @@ class Plan:
         """Write a page that shows the plan: what it costs, its steps, and its order. HTML, self-contained."""
         from batchloom.report import write
 
-        write(self, path)
+        write(self._native, repr(self), path)
 
     @property
     def fingerprint(self) -> str:

@@ -8,10 +8,8 @@ from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from batchloom.plan import Plan
+import batchloom._native as _native
 
 WIDTH, HEIGHT = 720, 240
 MOST_STEPS = 120
@@ -42,11 +40,11 @@ MEANINGS = {
 }
 
 
-def write(plan: Plan, path: str | os.PathLike[str]) -> None:
+def write(plan: _native.Plan, title: str, path: str | os.PathLike[str]) -> None:
     """Write the page for ``plan`` to ``path``."""
     template = Template(files("batchloom").joinpath("report.html").read_text(encoding="utf-8"))
     page = template.substitute(
-        title=html.escape(repr(plan)),
+        title=html.escape(title),
         fingerprint=plan.fingerprint,
         stats=_table(plan),
         steps=_steps(plan),
@@ -57,7 +55,7 @@ def write(plan: Plan, path: str | os.PathLike[str]) -> None:
     Path(path).write_text(page, encoding="utf-8")
 
 
-def _table(plan: Plan) -> str:
+def _table(plan: _native.Plan) -> str:
     stats = plan.stats()
     rows = (f"<tr><th>{name}<td>{_number(stats[name])}<td>{meaning}" for name, meaning in MEANINGS.items())
     return "\n".join(rows)
@@ -76,14 +74,14 @@ def _spread(count: int, most: int) -> list[int]:
     return sorted({place * (count - 1) // (most - 1) for place in range(most)})
 
 
-def _steps(plan: Plan) -> str:
+def _steps(plan: _native.Plan) -> str:
     """Draw a column for each step and a cell for each rank, as dark as its batch is large."""
     columns = _spread(plan.stats()["steps"], MOST_STEPS)
     largest = max(plan.stats()["largest"], 1)
     width, height = WIDTH / max(len(columns), 1), HEIGHT / plan.world
     cells = []
     for place, step in enumerate(columns):
-        for rank, size in enumerate(plan._native.elements(step)):
+        for rank, size in enumerate(plan.elements(step)):
             shade = 0.15 + 0.85 * size / largest
             cells.append(
                 f'<rect x="{place * width:.2f}" y="{rank * height:.2f}" width="{width * 0.9:.2f}" '
@@ -93,7 +91,7 @@ def _steps(plan: Plan) -> str:
     return "\n".join(cells)
 
 
-def _order(plan: Plan) -> str:
+def _order(plan: _native.Plan) -> str:
     """Draw a dot for each of some samples: when it comes, and where it is stored."""
     steps = max(plan.stats()["steps"], 1)
     return "\n".join(
@@ -102,7 +100,7 @@ def _order(plan: Plan) -> str:
     )
 
 
-def _places(plan: Plan) -> Iterable[tuple[int, int]]:
+def _places(plan: _native.Plan) -> Iterable[tuple[int, int]]:
     for sample in _spread(plan.samples, MOST_DOTS):
-        for place in plan.where(sample):
-            yield sample, place.step
+        for step, _, _ in plan.places(sample):
+            yield sample, step
