@@ -22,9 +22,12 @@ from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader
 
+Array = numpy.ndarray
 Batch = dict[str, Any]
 Batches = Sequence[list[int]]
 Epochs = Callable[[], Iterable[Batch]]
+# Fills in the sequences of a batch, given its padded array, mask, samples and lengths.
+Fill = Callable[[Array, Array, Array, Array], None]
 VOCABULARY = 50_000
 PADDED = ("input_ids", "label", "attention_mask", "lengths", "index")
 PACKED = ("input_ids", "label", "cu_seqlens", "max_seqlen", "position_ids", "segment_ids", "index")
@@ -121,75 +124,77 @@ def _pad_samples(samples: list[tuple[Tensor, int, int]]) -> Batch:
     return dict(zip(PADDED, (padded, torch.tensor(labels), mask, lengths, torch.tensor(index)), strict=True))
 
 
-def copy_rows(corpus: Corpus, batches: Batches) -> Epochs:
-    """By hand: NumPy, one row after the other copied to its place."""
-    arrays, labels, all_lengths = corpus.arrays, corpus.labels.numpy(), corpus.lengths.numpy()
-
-    def epoch() -> Iterator[Batch]:
-        for batch in batches:
-            index = numpy.array(batch)
-            lengths = all_lengths[index]
-            longest = int(lengths.max())
-            padded = numpy.zeros((len(batch), longest), numpy.int64)
-            for row, sample in zip(padded, batch, strict=True):
-                sequence = arrays[sample]
-                row[: len(sequence)] = sequence
-            mask = numpy.arange(longest) < lengths[:, None]
-            yield dict(zip(PADDED, (padded, labels[index], mask, lengths, index), strict=True))
-
-    return epoch
-
-
-def jagged(corpus: Corpus, batches: Batches) -> Epochs:
-    """By hand: torch's jagged tensor of a batch, converted to a padded one."""
-    views, labels, all_lengths = corpus.views, corpus.labels, corpus.lengths
-
-    def epoch() -> Iterator[Batch]:
-        for batch in batches:
-            index = torch.tensor(batch)
-            lengths = all_lengths[index]
-            tokens = torch.cat([views[sample] for sample in batch])
-            offsets = pad(lengths.cumsum(0), (1, 0))
-            known = {"min_seqlen": int(lengths.min()), "max_seqlen": int(lengths.max())}
-            padded = torch.nested.nested_tensor_from_jagged(tokens, offsets, **known).to_padded_tensor(0)
-            mask = torch.arange(padded.shape[1]) < lengths[:, None]
-            yield dict(zip(PADDED, (padded, labels[index], mask, lengths, index), strict=True))
-
-    return epoch
-
-
-def take_and_mask(corpus: Corpus, batches: Batches) -> Epochs:
-    """By hand: NumPy, all tokens of a batch taken at once and put where the mask is true."""
-    tokens, offsets, labels = corpus.tokens.numpy(), corpus.offsets.numpy(), corpus.labels.numpy()
-    all_lengths = corpus.lengths.numpy()
+def padded_by_hand(corpus: Corpus, batches: Batches, fill: Fill) -> Epochs:
+    """By hand: NumPy's zeros for each batch, filled in, and what goes with them."""
+    labels, all_lengths = corpus.labels.numpy(), corpus.lengths.numpy()
 
     def epoch() -> Iterator[Batch]:
         for batch in batches:
             index = numpy.array(batch)
             lengths = all_lengths[index]
             mask = numpy.arange(lengths.max()) < lengths[:, None]
-            ends = lengths.cumsum()
-            places = numpy.arange(ends[-1]) + numpy.repeat(offsets[index] - ends + lengths, lengths)
             padded = numpy.zeros(mask.shape, numpy.int64)
-            padded[mask] = tokens.take(places)
+            fill(padded, mask, index, lengths)
             yield dict(zip(PADDED, (padded, labels[index], mask, lengths, index), strict=True))
+
+    return epoch
+
+
+def copy_rows(corpus: Corpus, batches: Batches) -> Epochs:
+    """By hand: NumPy, one row after the other copied to its place."""
+    arrays = corpus.arrays
+
+    def fill(padded: Array, mask: Array, index: Array, lengths: Array) -> None:
+        for row, sample in zip(padded, index.tolist(), strict=True):
+            sequence = arrays[sample]
+            row[: len(sequence)] = sequence
+
+    return padded_by_hand(corpus, batches, fill)
+
+
+def take_and_mask(corpus: Corpus, batches: Batches) -> Epochs:
+    """By hand: NumPy, all tokens of a batch taken at once and put where the mask is true."""
+    tokens, offsets = corpus.tokens.numpy(), corpus.offsets.numpy()
+
+    def fill(padded: Array, mask: Array, index: Array, lengths: Array) -> None:
+        ends = lengths.cumsum()
+        places = numpy.arange(ends[-1]) + numpy.repeat(offsets[index] - ends + lengths, lengths)
+        padded[mask] = tokens.take(places)
+
+    return padded_by_hand(corpus, batches, fill)
+
+
+def joined(corpus: Corpus, batches: Batches) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """By hand: ``torch.cat`` of each batch's sequences; yield its samples, lengths, tokens and boundaries."""
+    views, all_lengths = corpus.views, corpus.lengths
+    for batch in batches:
+        index = torch.tensor(batch)
+        lengths = all_lengths[index]
+        tokens = torch.cat([views[sample] for sample in batch])
+        yield index, lengths, tokens, pad(lengths.cumsum(0), (1, 0))
+
+
+def jagged(corpus: Corpus, batches: Batches) -> Epochs:
+    """By hand: torch's jagged tensor of a batch, converted to a padded one."""
+
+    def epoch() -> Iterator[Batch]:
+        for index, lengths, tokens, boundaries in joined(corpus, batches):
+            known = {"min_seqlen": int(lengths.min()), "max_seqlen": int(lengths.max())}
+            padded = torch.nested.nested_tensor_from_jagged(tokens, boundaries, **known).to_padded_tensor(0)
+            mask = torch.arange(padded.shape[1]) < lengths[:, None]
+            yield dict(zip(PADDED, (padded, corpus.labels[index], mask, lengths, index), strict=True))
 
     return epoch
 
 
 def concatenate(corpus: Corpus, batches: Batches) -> Epochs:
     """By hand: ``torch.cat`` of a bin's sequences, and torch for what goes with them."""
-    views, labels, all_lengths = corpus.views, corpus.labels, corpus.lengths
 
     def epoch() -> Iterator[Batch]:
-        for batch in batches:
-            index = torch.tensor(batch)
-            lengths = all_lengths[index]
-            tokens = torch.cat([views[sample] for sample in batch])
-            boundaries = pad(lengths.cumsum(0), (1, 0))
+        for index, lengths, tokens, boundaries in joined(corpus, batches):
             positions = torch.arange(len(tokens)) - boundaries[:-1].repeat_interleave(lengths)
-            segments = torch.arange(len(batch), dtype=torch.int32).repeat_interleave(lengths)
-            found = (tokens, labels[index], boundaries.int(), int(lengths.max()), positions, segments, index)
+            segments = torch.arange(len(index), dtype=torch.int32).repeat_interleave(lengths)
+            found = (tokens, corpus.labels[index], boundaries.int(), int(lengths.max()), positions, segments, index)
             yield dict(zip(PACKED, found, strict=True))
 
     return epoch
