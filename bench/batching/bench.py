@@ -1,4 +1,4 @@
-"""What batchloom claims for planning: which of ten million sequences share a batch, within seconds.
+"""Measure planning: which of ten million sequences share a batch, within seconds.
 
     python -m bench batching [--only "token budget"] [--rounds 5] [--scale 0.02] [--output FILE]
 
@@ -38,7 +38,7 @@ EFFICIENCY = 0.999
 
 
 def draw(samples: int) -> numpy.ndarray:
-    """The lengths."""
+    """Draw the lengths."""
     drawn = numpy.random.default_rng(0).lognormal(math.log(MEDIAN), SIGMA, samples)
     return numpy.clip(numpy.rint(drawn), 1, LONGEST).astype(numpy.int64)
 
@@ -130,7 +130,7 @@ def report(title: str, work: Work, timings: dict[str, Timing], not_measured: dic
 
 
 def claims_of(title: str, rule: str, loom: Timing) -> list[Claim]:
-    """The numbers to reach."""
+    """Return the numbers to reach."""
     if rule not in BOUNDS:
         return []
     claims = [Claim(f"{title}: seconds for {SAMPLES // 10**6} million", loom.median, "<=", BOUNDS[rule])]
@@ -147,7 +147,7 @@ def print_timings(title: str, timings: dict[str, Timing]) -> None:
 
 
 def row(timing: Timing, loom: Timing) -> tuple[str, ...]:
-    """One line of the table."""
+    """Return one line of the table."""
     facts = timing.candidate.facts
     millions = facts["measured_samples"] / 1e6
     cost = facts.get("modelled_seconds")
@@ -165,7 +165,7 @@ def row(timing: Timing, loom: Timing) -> tuple[str, ...]:
 
 
 def main() -> None:
-    """Run the script."""
+    """Run the chapter."""
     chosen = arguments(__doc__, RULES)
     torch.manual_seed(0)
     lengths = draw(max(round(SAMPLES * chosen.scale), 1000))

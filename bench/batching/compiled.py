@@ -1,6 +1,6 @@
 """Planners written by hand and compiled by numba: the strongest rivals that a user could write for one rule.
 
-What they promise: the same batches as the textbook's algorithm, found with what small integers allow (counting
+They promise the same batches as the textbook's algorithm, found with what small integers allow (counting
 instead of comparing, a bitmap of the free spaces instead of a tree). They hold no seed, no ranks and no state.
 """
 

@@ -1,6 +1,6 @@
 """fairseq's batcher, without fairseq: from Python 3.11 on the package cannot be imported, but its Cython module builds.
 
-What it promises: ``load`` returns ``batch_by_size_vec`` of the source package on PyPI, unchanged, compiled once into
+``load`` returns ``batch_by_size_vec`` of the source package on PyPI, unchanged, compiled once into
 the folder of the Python environment; where that fails, an ``ImportError`` that says why.
 """
 

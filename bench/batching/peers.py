@@ -1,9 +1,9 @@
-"""How batchloom and each peer are asked which samples share a batch, given nothing but lengths.
+"""Ask batchloom and each peer which samples share a batch, given only lengths.
 
 What it promises:
 
-- A planner is prepared outside the clock: what a user holds anyway (its lists, its data set) is made there. What is
-  timed is what an epoch needs, from the lengths to all batches.
+- A planner is prepared outside the clock: lists and data sets that a user holds anyway are made there. Timed is the
+  work of an epoch, from the lengths to all batches.
 - ``Cut`` brings every answer to one form, and ``account`` recounts it: every sample exactly once, the padding, the
   batches over the budget. No figure of a planner's own is believed.
 - A peer that does not install raises ``ImportError`` when it is prepared.
@@ -40,14 +40,14 @@ RULES = {
 
 @dataclass(frozen=True)
 class Work:
-    """Lengths to plan, and whether in random order with the rule's pools or as one pool."""
+    """Lengths to plan, in random order with the rule's pools or as one pool."""
 
     rule: str
     lengths: Array
     shuffle: bool
 
     def first(self, samples: int) -> Work:
-        """The same work for the first samples only."""
+        """Return the same work for the first samples only."""
         return Work(self.rule, self.lengths[:samples], self.shuffle)
 
 
@@ -61,7 +61,7 @@ class Cut:
 
     @classmethod
     def of(cls, batches: Iterable[Any]) -> Cut:
-        """The batches, one after the other."""
+        """Put the batches one after the other."""
         found = [numpy.asarray(batch) for batch in batches]
         return cls(numpy.concatenate(found), numpy.cumsum([len(batch) for batch in found]))
 
@@ -71,11 +71,11 @@ class Planner:
     """A way to plan.
 
     Attributes:
-        name: What the tables call it.
-        prepare: Makes what does not count; returns what does.
-        cut: What ``prepare``'s product returned, as batches, given the work.
-        samples: How many samples it is measured on; all, if ``None``.
-        orders: For which values of ``shuffle`` it has an answer.
+        name: Its name in the tables.
+        prepare: Does the work that does not count; returns the work that does.
+        cut: Brings the answer to batches, given the work.
+        samples: The number of samples that it is measured on; all, if ``None``.
+        orders: The values of ``shuffle`` that it has an answer for.
     """
 
     name: str
@@ -251,7 +251,7 @@ def cheapest(work: Work) -> Callable[[], Cut]:
 
 
 def _order(work: Work) -> Array:
-    """The order of the samples, from the fastest generator at hand."""
+    """Return the order of the samples, from the fastest generator at hand."""
     draw = torch.randperm if work.shuffle else torch.arange
     return draw(len(work.lengths), dtype=torch.int32).numpy()
 

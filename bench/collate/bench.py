@@ -1,4 +1,4 @@
-"""What batchloom claims for forming batches of sequences, measured beside its peers and the machine's own copy.
+"""Measure collation of sequences beside peers and beside the machine's own copy.
 
     python -m bench collate [--only packed] [--rounds 5] [--scale 0.02] [--output FILE]
 
@@ -43,7 +43,7 @@ PADDED_CLAIMS = {TORCH: 8, ROWS: 2, COLLATOR: 100}
 
 @dataclass(frozen=True)
 class Workload:
-    """A rule, the peers that form what it cuts, and the claims: how many times batchloom's time a peer takes."""
+    """A rule, the peers that form its batches, and how many times batchloom's time they are to take."""
 
     name: str
     batching: Any
@@ -59,7 +59,7 @@ WORKLOADS = (
 
 
 def draw(samples: int) -> Corpus:
-    """The sequences."""
+    """Draw the sequences."""
     drawn = numpy.random.default_rng(0).lognormal(math.log(MEDIAN), SIGMA, samples)
     return Corpus.make(numpy.clip(numpy.rint(drawn), 1, LONGEST).astype(numpy.int64))
 
@@ -92,7 +92,7 @@ def copying(size: int) -> Callable[[], None]:
 
 
 def bytes_of(epoch: Iterable[peers.Batch]) -> int:
-    """Bytes of all tensors of an epoch."""
+    """Return the bytes of all tensors of an epoch."""
     return sum(value.nbytes for batch in epoch for value in batch.values() if isinstance(value, torch.Tensor))
 
 
@@ -124,7 +124,7 @@ def measure(workload: Workload, corpus: Corpus, rounds: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run the script."""
+    """Run the chapter."""
     parts = {workload.name: workload for workload in WORKLOADS}
     chosen = arguments(__doc__, parts)
     torch.manual_seed(0)

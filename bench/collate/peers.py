@@ -1,10 +1,10 @@
-"""How batchloom and each peer are asked to form the same batches of sequences, padded or packed.
+"""Ask batchloom and each peer to form the same batches of sequences, padded or packed.
 
 What it promises:
 
 - Peers are given the batches as lists of sample numbers, made outside the clock from ``bl.Plan``; batchloom plans
   inside it. They get each sequence as an object made before: a view, or a list where they are faster with lists.
-- All make the same batches: ``check`` compares every value. What a peer's batch does not hold, ``lacks`` says.
+- All make the same batches: ``check`` compares every value. ``lacks`` names the parts that a peer does not make.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ class Corpus:
 
     @cached_property
     def lengths(self) -> Tensor:
-        """How long each is."""
+        """Return the length of each."""
         return self.offsets.diff()
 
     @cached_property
     def views(self) -> list[Tensor]:
-        """Each as a tensor."""
+        """Return each as a tensor."""
         return list(self.tokens.split(self.lengths.tolist()))
 
     @cached_property
     def arrays(self) -> list[numpy.ndarray]:
-        """Each as an array of NumPy."""
+        """Return each as an array of NumPy."""
         return [view.numpy() for view in self.views]
 
 
@@ -69,11 +69,11 @@ class Former:
     """A way to form batches.
 
     Attributes:
-        name: What the tables call it.
-        epochs: Makes what does not count; returns what makes an epoch.
-        lacks: Which parts of a batch it does not make.
-        names: What it calls some parts of a batch.
-        part: On which part of the batches it is measured.
+        name: Its name in the tables.
+        epochs: Prepares outside the clock; returns a maker of epochs.
+        lacks: The parts of a batch that it does not make.
+        names: Its own names of some parts of a batch.
+        part: The part of the batches that it is measured on.
     """
 
     name: str
@@ -96,13 +96,13 @@ def loom(corpus: Corpus, batching: Any) -> Epochs:
 
 
 class Samples:
-    """A data set as everybody writes it: one sample at a time."""
+    """A data set as it is usually written: one sample at a time."""
 
     def __init__(self, corpus: Corpus) -> None:
         self.views, self.labels = corpus.views, corpus.labels.tolist()
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of samples."""
         return len(self.views)
 
     def __getitem__(self, sample: int) -> tuple[Tensor, int, int]:
@@ -230,7 +230,7 @@ class Features:
         }
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of samples."""
         return len(self.samples)
 
     def __getitem__(self, sample: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What batchloom claims for batches on a GPU, measured beside its peers and the device's own limits.
+"""Measure batches on a GPU beside peers and beside the device's own limits.
 
     python -m bench device [--only rows] [--device cuda] [--rounds 5] [--scale 0.1] [--commit ID] [--add]
 
@@ -9,8 +9,8 @@
 - ``sequences``: documents of any length through a model of 70 layers (sequences.py).
 
 It needs this folder and ``pip install batchloom torch numpy batch-iter``; no compiler, no repository. Without a GPU the
-CPU stands in, with smaller data: that shows that everything runs, and what it prints and writes says that its figures
-are none of a GPU. Ratios to bandwidth are taken inside a round, to copies of the same bytes in it. Promises about the
+CPU stands in, with smaller data: that shows that everything runs, and all that it prints and writes says that no GPU
+was measured. Ratios to bandwidth are taken inside a round, to copies of the same bytes in it. Promises about the
 clock are in place.py, about each part in its file.
 """
 
@@ -57,7 +57,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def recorded(place: Place, claim: Claim) -> dict[str, Any]:
-    """What the JSON says of a figure: on the CPU there is no number to reach."""
+    """Return the JSON's record of a figure: on the CPU there is no number to reach."""
     if place.is_gpu:
         return claim.record()
     return {"text": claim.text, "measured": claim.measured, "best": claim.best}
@@ -96,7 +96,7 @@ def kept(chosen: argparse.Namespace, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run the script."""
+    """Run the chapter."""
     chosen = arguments(__doc__, PARTS, **OPTIONS)
     place = Place.named(chosen.device, chosen.rounds, chosen.scale)
     print(place.note, flush=True)

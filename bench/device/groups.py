@@ -1,4 +1,4 @@
-"""Batches of whole groups on a device: the published experiment.
+"""Measure batches of whole groups on a device: the published experiment.
 
 What it promises:
 
@@ -26,7 +26,7 @@ LEAST_ROWS = 4 * BATCH * 8
 
 
 def measure_groups(place: Place) -> Found:
-    """Measure the loop alone; return what the JSON says."""
+    """Measure the loop alone; return its record for the JSON."""
     rows = place.scaled(ROWS, CPU_ROWS, least=LEAST_ROWS)
     # Sizes are drawn: a few rows more than their mean would take.
     known = Groups.make(rows, scattered=False, features=torch.rand(round(rows * 1.02) + 2000, WIDTH))

@@ -1,4 +1,4 @@
-"""What the device could do at most: how fast it copies, is copied to, and multiplies."""
+"""Measure the limits of the device: copies on it, copies to it, and products of matrices."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PRODUCTS = {
 
 
 def measure_limits(place: Place) -> Found:
-    """Measure all limits in the same rounds; return what the JSON says."""
+    """Measure all limits in the same rounds; return its record for the JSON."""
     size = 4 * place.scaled(CHUNK, CPU_BYTES)
     side = place.scaled(SIDE, CPU_SIDE, least=64)
     # On the device more, so that starting and waiting does not show.

@@ -34,7 +34,7 @@ TORCH_MOVED, TORCH_THERE = "torch DataLoader, .to(device)", "torch DataLoader, d
 
 @dataclass(frozen=True)
 class Data:
-    """Rows in memory of the CPU, the same rows on the device, and how many make a batch."""
+    """Rows in memory of the CPU, the same rows on the device, and the size of a batch."""
 
     host: Rows
     there: Rows
@@ -50,17 +50,17 @@ class Data:
 
     @property
     def device(self) -> torch.device:
-        """Where batches are to be."""
+        """Return the device of batches."""
         return self.there.features.device
 
     @property
     def batches(self) -> int:
-        """How many there are."""
+        """Return the number of batches."""
         return -(-len(self.host) // self.batch)
 
 
 def torch_moved(data: Data) -> Epochs:
-    """Use torch's ``DataLoader`` as everybody writes it, and bring each batch to the device."""
+    """Use torch's ``DataLoader`` as it is usually written, and bring each batch to the device."""
     loader = DataLoader(TensorDataset(data.host.features, data.host.labels), data.batch, shuffle=True)
     return lambda: moved(loader, data.device)
 
@@ -157,7 +157,7 @@ def loom_groups(arrays: Batch, **options: Any) -> batchloom.DataLoader:
 
 
 def first_epochs(loader: batchloom.DataLoader) -> Callable[[], Iterable[Batch]]:
-    """The same epoch again and again."""
+    """Repeat the same epoch."""
 
     def epoch() -> Iterable[Batch]:
         loader.set_epoch(0)
@@ -185,5 +185,5 @@ def group_ways(device: torch.device, there: Batch) -> tuple[Way, ...]:
 
 
 def over(loader: Any) -> Epochs:
-    """The same loader for each epoch."""
+    """Use the same loader for each epoch."""
     return lambda: loader

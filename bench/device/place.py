@@ -1,11 +1,11 @@
-"""Where batches are measured: a device, its clock, what is copied to compare with, and how large things are.
+"""Hold the device that is measured, its clock, its copies to compare with, and the sizes of data on it.
 
 What it promises:
 
 - The device has done all it was told before the clock starts and before it stops; nothing waits in between.
 - Bandwidth is bytes copied a second, each byte once: a copy on the device reads and writes as many.
 - The CPU stands in where there is no GPU, so that every line has run. Sizes are smaller there by default, and
-  ``Place.note`` says wherever figures go that they are none of a GPU. No number to reach is held against them.
+  ``Place.note`` says wherever figures go that no GPU was measured. No number to reach is held against them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CHUNK = 2**28
 
 
 class Found(NamedTuple):
-    """What a part found: what the JSON says, and what is claimed."""
+    """The findings of a part: the body of its JSON, and its claims."""
 
     body: dict[str, Any]
     claims: list[Claim]
@@ -40,12 +40,12 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class Place:
-    """A device, and what the command line asks for.
+    """A device, and the sizes that the command line asks for.
 
     Attributes:
-        device: Where batches are to be: CUDA's, or the CPU.
-        rounds: How many rounds.
-        scale: Fraction of the published sizes; on the CPU, of what stands for them there.
+        device: The device of batches: CUDA's, or the CPU.
+        rounds: The number of rounds.
+        scale: The fraction of the published sizes; on the CPU, of the smaller sizes there.
     """
 
     device: torch.device
@@ -67,28 +67,28 @@ class Place:
 
     @property
     def is_gpu(self) -> bool:
-        """Whether figures are to be believed."""
+        """Tell whether this is a GPU, so that figures are to be believed."""
         return self.device.type == "cuda"
 
     @property
     def name(self) -> str:
-        """What the device is called."""
+        """Return the name of the device."""
         return torch.cuda.get_device_name(self.device) if self.is_gpu else "cpu"
 
     @property
     def slug(self) -> str:
-        """The same, for the name of a file."""
+        """Return the same, for the name of a file."""
         return re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-")
 
     @property
     def note(self) -> str:
-        """What is to be known before any figure."""
+        """Return the line that stands before any figure."""
         if self.is_gpu:
             return f"measured on {self.name}"
         return "NO GPU FIGURES: the CPU stood in for the device, with smaller data; this shows that everything runs"
 
     def facts(self) -> dict[str, Any]:
-        """What the JSON says of it."""
+        """Return the JSON's record of it."""
         known = {"type": self.device.type, "name": self.name, "is_gpu": self.is_gpu, "note": self.note}
         if not self.is_gpu:
             return known
@@ -104,11 +104,11 @@ class Place:
         }
 
     def scaled(self, count: int, on_cpu: float, least: int = 1) -> int:
-        """Return how many to take of a published number, which the CPU takes a fraction of."""
+        """Return the share to take of a published number, a smaller one on the CPU."""
         return max(round(count * self.scale * (1 if self.is_gpu else on_cpu)), least)
 
     def wait(self) -> None:
-        """Return when the device has done all it was told."""
+        """Wait until the device has done all it was told."""
         if self.is_gpu:
             torch.cuda.synchronize(self.device)
 
@@ -121,7 +121,7 @@ class Place:
         return time.perf_counter() - start
 
     def clear(self) -> None:
-        """Give memory back that nobody uses."""
+        """Give unused memory back."""
         gc.collect()
         if self.is_gpu:
             torch.cuda.empty_cache()
@@ -182,11 +182,11 @@ def report(
     """Print what epochs took, and return it for the JSON.
 
     Args:
-        title: What was done.
-        timings: Of whom.
+        title: The work that was timed.
+        timings: The timings of all candidates.
         size: The bytes of an epoch's batches.
-        batches: How many they are.
-        against: Candidates to compare with, by what the table and the JSON call them.
+        batches: The number of these batches.
+        against: The candidates to compare with, by their short names in the table and the JSON.
     """
     others = {short: timings[name] for short, name in against.items() if name in timings}
     rows = [

@@ -1,4 +1,4 @@
-"""Rows on a device: the published experiment on a small model, its loop alone and its training.
+"""Measure rows on a device: the published experiment on a small model, its loop alone and its training.
 
 What it promises:
 
@@ -47,7 +47,7 @@ LOOM = (GIVEN, MOVED, STREAMED)
 
 
 def measure_rows(place: Place) -> Found:
-    """Measure the loop alone, with small and with large batches; return what the JSON says."""
+    """Measure the loop alone, with small and with large batches; return its record for the JSON."""
     data = Data.make(place, BATCH)
     small, claims = loop(place, data, ROW_WAYS)
     few = [name for name in ROW_WAYS if name not in SLOW]
@@ -105,7 +105,7 @@ def check(name: str, epochs: Epochs, data: Data) -> None:
 
 
 def measure_training(place: Place) -> Found:
-    """Measure epochs of training; return what the JSON says."""
+    """Measure epochs of training; return its record for the JSON."""
     data, title = Data.make(place, BATCH, highest=1.0), f"training, batches of {BATCH}"
     fixed = cut_before(data)
     candidates = [training(place, FIXED, lambda: fixed)]

@@ -1,8 +1,8 @@
-"""Documents of any length on a device: the published experiment, with batchloom's batches made there.
+"""Measure documents of any length on a device: the published experiment, with batchloom's batches made there.
 
-What it promises is what sequences.py promises, whose model, documents, calibration and check these are: each strategy
-decides every document as the first one does, and the whole of an inference run is timed. Added is where batchloom's
-batches are made: *resident* moves the documents to the device, pads and packs there; *streamed* forms batches in pinned
+Model, documents, calibration and check are those of the chapter ``sequences``, and so are its promises: each strategy
+decides every document as the first one does, and the whole of an inference run is timed. batchloom's batches are made
+in two ways: *resident* moves the documents to the device, pads and packs there; *streamed* forms batches in pinned
 memory and copies them. Sizes that have to be chosen are chosen once, for both.
 """
 
@@ -34,13 +34,13 @@ from bench.sequences.peers import (
     published,
 )
 
-# For the CPU: fewer documents, beside the smaller model that sequences.py has for it.
+# The CPU takes fewer documents, beside the smaller model that ``sequences`` has for it.
 CPU_DOCUMENTS = 1 / 4
 RESIDENT, STREAMED = "resident", "streamed"
 
 
 def measure_sequences(place: Place) -> Found:
-    """Measure all strategies; return what the JSON says."""
+    """Measure all strategies; return its record for the JSON."""
     experiment = drawn(place)
     cost, calibration = sequences.calibrate(experiment)
     limit, strategies = bound(experiment), [*published(experiment), *made_there(place, experiment, cost)]

@@ -1,4 +1,4 @@
-"""Windows on a device: 500 windows of 1000 steps of 500 features a batch, stacked, as views, and gathered.
+"""Measure windows on a device: 500 windows of 1000 steps of 500 features a batch, stacked, as views, and gathered.
 
 What it promises:
 
@@ -51,12 +51,12 @@ class Case:
     batches: int
 
     def most(self, mode: Mode) -> int:
-        """How many batches of an epoch a mode makes."""
+        """Return the number of batches of an epoch that a mode makes."""
         return STACKED if mode.name in (STACK, STACK_RANDOM) else self.batches
 
 
 def measure_windows(place: Place) -> Found:
-    """Measure memory and time in order and in random order; return what the JSON says."""
+    """Measure memory and time in order and in random order; return its record for the JSON."""
     for mode in (*IN_ORDER, *SHUFFLED):
         check(mode, place.device)
     part = 1 if place.is_gpu else CPU_SIDE

@@ -60,7 +60,7 @@ CLAIMS = {BATCH_ITER: 2, TORCH: 3}
 
 @dataclass(frozen=True)
 class Workload:
-    """Where rows lie, how batches are laid out, who makes them, and the claims: how many times batchloom's time."""
+    """Groups, a layout of batches, and the ways to make them."""
 
     name: str
     ways: tuple[Way, ...]
@@ -70,7 +70,7 @@ class Workload:
 
     @property
     def claims(self) -> dict[str, float]:
-        """For some ways, how many times batchloom's time they take."""
+        """Return, for some ways, how many times batchloom's time they take."""
         return CLAIMS if self.shuffle else {}
 
 
@@ -130,7 +130,7 @@ def measure(workload: Workload, features: Tensor, rows: int, rounds: int) -> dic
 
 
 def main() -> None:
-    """Run the script."""
+    """Run the chapter."""
     parts = {workload.name: workload for workload in WORKLOADS}
     chosen = arguments(__doc__, parts)
     torch.manual_seed(0)

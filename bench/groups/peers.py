@@ -38,7 +38,7 @@ Epochs = Callable[[], Iterable[Batch]]
 
 @dataclass(frozen=True)
 class Groups:
-    """Rows with ids, and which of them make each group; groups are numbered as they first appear."""
+    """Rows with the ids of their groups; groups are numbered as they first appear."""
 
     ids: Tensor
     features: Tensor
@@ -46,7 +46,7 @@ class Groups:
 
     @classmethod
     def make(cls, rows: int, scattered: bool, features: Tensor) -> Groups:
-        """Groups of random sizes under random names; the label of a row is its number."""
+        """Draw groups of random sizes under random names; the label of a row is its number."""
         random = torch.Generator().manual_seed(0)
         groups = max(round(rows / ((1 + LONGEST) / 2) / BATCH), 2) * BATCH
         sizes = torch.randint(1, LONGEST + 1, (groups,), generator=random)
@@ -56,33 +56,33 @@ class Groups:
 
     @cached_property
     def numbers(self) -> Tensor:
-        """The group of each row."""
+        """Return the group of each row."""
         _, first, inverse = numpy.unique(self.ids.numpy(), return_index=True, return_inverse=True)
         return torch.from_numpy(first.argsort().argsort()[inverse])
 
     @cached_property
     def order(self) -> Tensor:
-        """The rows, group by group."""
+        """Return the rows, group by group."""
         return self.numbers.argsort(stable=True)
 
     @cached_property
     def lengths(self) -> Tensor:
-        """How many rows each group has."""
+        """Return the number of rows of each group."""
         return self.numbers.bincount()
 
     @cached_property
     def starts(self) -> Tensor:
-        """Where each begins when they lie one after the other."""
+        """Return the first row of each group when they lie one after the other."""
         return self.lengths.cumsum(0) - self.lengths
 
     @property
     def together(self) -> bool:
-        """Whether they do."""
+        """Tell whether the rows of each group lie one after the other."""
         return torch.equal(self.order, torch.arange(len(self.ids)))
 
     @property
     def arrays(self) -> Batch:
-        """Ids, features and labels."""
+        """Return ids, features and labels."""
         return self.ids, self.features, self.labels
 
 
@@ -91,11 +91,11 @@ class Way:
     """A way to make batches of groups.
 
     Attributes:
-        name: What the tables call it.
-        epochs: Makes what does not count; returns what makes an epoch. Takes the batches that it is told.
-        told: Whether it makes these.
-        tuned: Whether torch's threads are chosen for it.
-        slow: Whether it is left without a warm-up.
+        name: Its name in the tables.
+        epochs: Prepares outside the clock, given groups and batches; returns a maker of epochs.
+        told: True where it makes the batches that it is given.
+        tuned: True where torch's threads are chosen for it.
+        slow: True where it runs without a warm-up.
     """
 
     name: str
@@ -112,7 +112,7 @@ def loom(groups: Groups, layout: str, shuffle: bool = True) -> batchloom.DataLoa
 
 
 def loom_made(groups: Groups, layout: str) -> Epochs:
-    """The same epoch again and again."""
+    """Use batchloom, made once: the same epoch again and again."""
     loader = loom(groups, layout)
 
     def epoch() -> Iterable[Batch]:
@@ -146,7 +146,7 @@ def batch_iter_padded(groups: Groups, batches: Batches) -> Epochs:
 
 
 class Slices(torch.utils.data.Dataset[Batch]):
-    """A data set as everybody writes it: the rows of one group, sliced out of the arrays; gathered where scattered."""
+    """A data set as it is usually written: the rows of one group, sliced out of the arrays; gathered where scattered."""
 
     def __init__(self, groups: Groups) -> None:
         self._arrays = groups.arrays
@@ -260,7 +260,7 @@ def check(way: Way, found: Iterable[Batch], expected: Iterable[Batch], groups: G
 
 
 def batchlooms(layout: str, shuffle: bool = True) -> tuple[Way, ...]:
-    """The ways of batchloom."""
+    """Return the ways of batchloom."""
     fresh = Way(LOOM, lambda groups, _: lambda: loom(groups, layout, shuffle), tuned=False)
     made = Way(LOOM_MADE, lambda groups, _: loom_made(groups, layout), tuned=False)
     return (fresh, made) if shuffle else (fresh,)

@@ -1,4 +1,4 @@
-"""Holds what was measured against the numbers to reach, and says which were reached."""
+"""Hold what was measured against the numbers to reach, and says which were reached."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from bench.harness.measure import LOOM, Timing
 
 @dataclass(frozen=True)
 class Claim:
-    """A number to reach (DESIGN.md, section 6) and what was measured.
+    """A number to reach, and the figure that was measured.
 
     Attributes:
-        text: What is claimed.
+        text: The claim in words.
         measured: The figure: a median.
-        relation: How it must stand to ``bound``: ">=", "<=" or "<".
+        relation: The relation to ``bound`` that is claimed: ">=", "<=" or "<".
         bound: The number to reach.
-        best: For a ratio: that of the shortest runs, where a process may be lucky once.
+        best: For a ratio, that of the shortest runs, where a process may be lucky once.
     """
 
     text: str
@@ -34,16 +34,16 @@ class Claim:
 
     @property
     def reached(self) -> bool:
-        """Whether it holds."""
+        """Tell whether the claim holds."""
         holds = {">=": self.measured >= self.bound, "<=": self.measured <= self.bound}
         return {**holds, "<": self.measured < self.bound}[self.relation]
 
     def record(self) -> dict[str, Any]:
-        """What the JSON says."""
+        """Return the JSON's record."""
         return {**vars(self), "reached": self.reached}
 
     def print(self) -> None:
-        """Say it, reached or not."""
+        """Print the claim, reached or not."""
         verdict = "reached" if self.reached else "NOT REACHED"
         best = "" if self.best is None else f", shortest runs {self.best:.4g}"
         print(f"{verdict:>11}  {self.text}: {self.measured:.4g}{best} (to reach: {self.relation} {self.bound:g})")
@@ -61,7 +61,7 @@ def all_slower(title: str, timings: dict[str, Timing], bounds: Mapping[str, floa
 
 
 def stated(claims: Sequence[Claim]) -> list[dict[str, Any]]:
-    """Say what is claimed, reached or not; return it for the JSON."""
+    """Print claims, reached or not; return them for the JSON."""
     for claim in claims:
         claim.print()
     return [claim.record() for claim in claims]

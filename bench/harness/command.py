@@ -1,4 +1,4 @@
-"""Reads the command line of a chapter: the options that every chapter takes, and its own."""
+"""Read the command line of a chapter: the options that every chapter takes, and its own."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Part = TypeVar("Part")
 def arguments(
     document: str, parts: Iterable[str] = (), rounds: int = LEAST_ROUNDS, **more: Mapping[str, Any]
 ) -> argparse.Namespace:
-    """Read the command line: what every script takes, ``--only`` where it has parts, and options of its own.
+    """Read the command line: the options of every chapter, ``--only`` where it has parts, and its own.
 
     Args:
-        document: The script's own docstring.
-        parts: What ``--only`` can choose from.
-        rounds: How many there are unless the command line says otherwise.
-        **more: Options of this script alone, as ``argparse`` wants them.
+        document: The docstring of the chapter.
+        parts: The parts that ``--only`` chooses from.
+        rounds: The number of rounds unless the command line gives another.
+        **more: Options of this chapter alone, as ``argparse`` wants them.
     """
     parser = argparse.ArgumentParser(description=document.partition("\n")[0])
     parser.add_argument("--scale", type=float, default=1.0, help="fraction of the published size, for a quick run")
@@ -42,5 +42,5 @@ def wanted(chosen: argparse.Namespace, parts: Mapping[str, Part]) -> dict[str, P
 
 
 def is_whole(chosen: argparse.Namespace) -> bool:
-    """Whether none of the options that every script takes shrank the run."""
+    """Tell whether the run has its full size: no option that every chapter takes made it smaller."""
     return chosen.scale == 1 and chosen.rounds >= LEAST_ROUNDS and not vars(chosen).get("only")

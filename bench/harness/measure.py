@@ -1,4 +1,4 @@
-"""Times named candidates in interleaved rounds and compares them by ratios inside a round.
+"""Time named candidates in interleaved rounds and compare them by ratios inside a round.
 
 What it promises:
 
@@ -41,13 +41,13 @@ REPEATED_SECONDS = 3.0
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to do the work.
+    """A way to do the work.
 
     Attributes:
-        name: What the tables call it.
+        name: Its name in the tables.
         run: Does the work once. May return the seconds that it measured itself; else its whole time counts.
-        facts: What else the JSON is to say of it.
-        slow: Whether to leave out the warm-up and to run it once in a round.
+        facts: Further entries of its record in the JSON.
+        slow: True to leave out the warm-up and to run it once in a round.
     """
 
     name: str
@@ -66,35 +66,35 @@ class Timing:
 
     @property
     def name(self) -> str:
-        """The candidate's name."""
+        """Return the candidate's name."""
         return self.candidate.name
 
     @property
     def rounds(self) -> list[float]:
-        """One figure for each round."""
+        """Return one figure for each round."""
         return [median(runs) for runs in self.runs]
 
     @property
     def median(self) -> float:
-        """The figure to quote."""
+        """Return the figure to quote."""
         return median(self.rounds)
 
     @property
     def minimum(self) -> float:
-        """The shortest run of all."""
+        """Return the shortest run of all."""
         return min(seconds for runs in self.runs for seconds in runs)
 
     def ratio(self, other: Timing) -> float:
-        """How many times the seconds of ``other`` this takes: the median over rounds."""
+        """Return the ratio of its seconds to those of ``other``: the median over rounds."""
         return median(mine / theirs for mine, theirs in zip(self.rounds, other.rounds, strict=True))
 
     def best_ratio(self, other: Timing) -> float:
-        """How many times the shortest run of ``other`` the shortest run of this takes."""
+        """Return the ratio of its shortest run to that of ``other``."""
         return self.minimum / other.minimum
 
     @property
     def disturbed(self) -> int:
-        """In how many rounds others kept the machine busy."""
+        """Return the number of rounds in which others kept the machine busy."""
         return sum(cores > QUIET_CORES for cores in self.others)
 
     def take(self, repeats: int) -> None:
@@ -110,7 +110,7 @@ class Timing:
         self.runs.append(runs)
 
     def record(self, against: dict[str, Timing]) -> dict[str, Any]:
-        """What the JSON says; ``against`` names the candidates to give ratios to."""
+        """Return the JSON's record; ``against`` names the candidates to give ratios to."""
         ratios = {f"ratio_to_{name}": self.ratio(other) for name, other in against.items()}
         ratios |= {f"best_ratio_to_{name}": self.best_ratio(other) for name, other in against.items()}
         figures = {"median_seconds": self.median, "minimum_seconds": self.minimum, **ratios}
@@ -156,7 +156,7 @@ def _seconds(candidate: Candidate) -> float:
 
 
 def progress(line: str) -> None:
-    """Say how far it is: on a terminal in one line that is written over."""
+    """Print progress: on a terminal in one line that is written over."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
     else:
@@ -164,7 +164,7 @@ def progress(line: str) -> None:
 
 
 def exhaust(epoch: Iterable[Any]) -> None:
-    """The loop that is timed."""
+    """Run the loop that is timed."""
     for _ in epoch:
         pass
 
@@ -182,6 +182,6 @@ def with_threads(threads: int, epochs: Callable[[], Iterable[Any]], batches: int
 
 
 def fastest_threads(epochs: Callable[[], Iterable[Any]], batches: int | None = None) -> int:
-    """Whether an epoch, or its first batches, is faster with one of torch's threads or with all of them."""
+    """Return the faster number of torch's threads for an epoch, or its first batches: one, or all of them."""
     choices = (1, torch.get_num_threads())
     return min(choices, key=lambda threads: min(with_threads(threads, epochs, batches) for _ in range(3)))

@@ -1,4 +1,4 @@
-"""Work in a process of its own, and what a process has in memory, as Linux counts it, in bytes."""
+"""Run work in a process of its own, and read the memory of this one, as Linux counts it, in bytes."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ def elsewhere(work: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def resident() -> int:
-    """What is in memory of this process now."""
+    """Return the bytes in memory of this process now."""
     return _status("VmRSS")
 
 
 def peak() -> int:
-    """What was in memory of this process, at most, since ``reset_peak``."""
+    """Return the most bytes that were in memory of this process since ``reset_peak``."""
     return _status("VmHWM")
 
 
 def reset_peak() -> int:
-    """Forget the peak; return what is resident now."""
+    """Forget the peak; return the bytes in memory now."""
     Path("/proc/self/clear_refs").write_text("5")
     return resident()
 

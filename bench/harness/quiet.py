@@ -1,7 +1,7 @@
-"""How much of the machine other processes took while something was measured.
+"""Count the share of the machine that other processes took during a measurement.
 
 A candidate that runs on all cores and waits for its slowest thread suffers far more from a busy neighbour than one
-that does not wait, so a disturbed round says nothing about either. What this promises: ``Watch`` counts the
+that does not wait, so a disturbed round says nothing about either. ``Watch`` promises to count the
 processor time of everything that is not this process or a descendant of it, time stolen by the hypervisor
 included, in cores; its grain is the kernel's tick (10 ms), so it needs some tenths of a second to be exact.
 """
@@ -16,43 +16,43 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Watch:
-    """Begins to count when it is made."""
+    """A counter that begins when it is made."""
 
     def __init__(self) -> None:
         self._start, self._others = time.perf_counter(), _others()
 
     def cores(self) -> float:
-        """Cores that others kept busy since the start, on average."""
+        """Return the cores that others kept busy since the start, on average."""
         seconds = time.perf_counter() - self._start
         return max((_others() - self._others) / TICKS / max(seconds, 1 / TICKS), 0.0)
 
 
 def _others() -> int:
-    """Ticks that went to others since the machine started."""
+    """Return the ticks that went to others since the machine started."""
     return _busy() - sum(_ticks(process) for process in _family(os.getpid()))
 
 
 def _busy() -> int:
-    """Ticks that the machine worked, or would have if the hypervisor had let it."""
+    """Return the ticks that the machine worked, or would have if the hypervisor had let it."""
     user, nice, system, _idle, _wait, irq, softirq, stolen = map(int, _read("/proc/stat").split()[1:9])
     return user + nice + system + irq + softirq + stolen
 
 
 def _ticks(process: int) -> int:
-    """Ticks of a process and of the children that it has waited for."""
+    """Return the ticks of a process and of the children that it has waited for."""
     fields = _read(f"/proc/{process}/stat").rpartition(")")[2].split()
     return sum(map(int, fields[11:15]))
 
 
 def _family(process: int) -> list[int]:
-    """A process and its living descendants."""
+    """Return a process and its living descendants."""
     tasks = Path(f"/proc/{process}/task").glob("*/children")
     children = [int(child) for task in tasks for child in _read(str(task)).split()]
     return [process, *(member for child in children for member in _family(child))]
 
 
 def _read(path: str) -> str:
-    """What the file says; nothing, if the process has just ended."""
+    """Return the text of a file, empty if the process has just ended."""
     try:
         return Path(path).read_text()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Writes what was measured to a JSON file, beside the machine, the versions and the commit that it was taken on."""
+"""Write what was measured to a JSON file, beside the machine, the versions and the commit that it was taken on."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PACKAGES = (
 
 
 def machine() -> dict[str, Any]:
-    """What this was measured on."""
+    """Return the machine of this run."""
     return {
         "cpu": _cpu_model(),
         "cores": len(os.sched_getaffinity(0)),
@@ -43,7 +43,7 @@ def _cpu_model() -> str:
 
 
 def _caches() -> dict[str, str]:
-    """The size of each cache of the first core."""
+    """Return the size of each cache of the first core."""
     folders = sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"))
     names = ("level", "type", "size")
     levels = [[(folder / name).read_text().strip() for name in names] for folder in folders]
@@ -51,7 +51,7 @@ def _caches() -> dict[str, str]:
 
 
 def versions() -> dict[str, str | None]:
-    """The version of everything that is compared; ``None`` for what is not installed."""
+    """Return the version of every peer; ``None`` where one is not installed."""
     found: dict[str, str | None] = {name: _version(name) for name in PACKAGES}
     lock = (BENCH / "rows" / "dataloader_rs" / "Cargo.lock").read_text()
     crate = re.search(r'name = "dataloader-rs"\nversion = "(.*)"', lock)
@@ -66,7 +66,7 @@ def _version(package: str) -> str | None:
 
 
 def commit() -> dict[str, Any]:
-    """The commit that was measured, and whether tracked files outside the results differ from it."""
+    """Return the commit that was measured, and whether tracked files outside the results differ from it."""
     changed = _git("status", "--porcelain", "--untracked-files=no", "--", ":!bench/results")
     return {"id": _git("rev-parse", "HEAD"), "changed": bool(changed)}
 
@@ -93,7 +93,7 @@ def write(name: str, chosen: argparse.Namespace, body: dict[str, Any], whole: bo
 
 
 def results(whole: bool) -> Path:
-    """Return the folder of what is measured."""
+    """Return the folder of results."""
     return BENCH / "results" if whole else BENCH / "results" / "local"
 
 

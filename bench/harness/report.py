@@ -1,4 +1,4 @@
-"""Prints what was measured as tables on standard output, and returns it for the JSON."""
+"""Print what was measured as tables on standard output, and return it for the JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> No
 
 
 def print_disturbed(title: str, timings: dict[str, Timing]) -> None:
-    """Say which candidates were disturbed, if any."""
+    """Print the candidates that were disturbed, if any."""
     for timing in timings.values():
         if timing.disturbed:
             share = f"in {timing.disturbed} of {len(timing.others)} rounds"
@@ -29,7 +29,7 @@ def print_disturbed(title: str, timings: dict[str, Timing]) -> None:
 
 
 def print_not_measured(reasons: Mapping[str, str]) -> None:
-    """Say why some peers were not measured."""
+    """Print the reasons why some peers were not measured."""
     for name, reason in reasons.items():
         print(f"not measured: {name}: {reason}")
 
@@ -57,7 +57,7 @@ def fastest_first(timings: dict[str, Timing]) -> list[Timing]:
 
 
 def faster_than(name: str, timings: dict[str, Timing]) -> list[str]:
-    """Return who takes less time than the one so named."""
+    """Return the candidates that take less time than the one so named."""
     return [timing.name for timing in timings.values() if timing.ratio(timings[name]) < 1]
 
 
@@ -71,11 +71,11 @@ def report(
     """Print what was measured beside the copy and batchloom; return it for the JSON.
 
     Args:
-        title: What was done.
-        timings: Of whom.
-        claims: What is claimed of them.
+        title: The work that was timed.
+        timings: The timings of all candidates.
+        claims: The numbers to reach.
         facts: Further columns of the table: head and name of the fact.
-        not_measured: For some peers, why they were not.
+        not_measured: The peers that were not measured, and why.
     """
     print_timings(title, timings, facts)
     print_not_measured(not_measured or {})

@@ -4,7 +4,7 @@
 
 Promises:
 
-- ``first batch``: the time from nothing to the first 64 samples of a shuffled plan, and the memory that this
+- ``first batch``: the time from the start to the first 64 samples of a shuffled plan, and the memory that this
   took in a process of its own. torch and NumPy draw a permutation of 10**8: one of 10**9 would take 8 GB.
   grain's plan of 10**9 is lazy, as batchloom's is.
 - ``indices``: how many samples a second a shuffled plan names, 65 536 to a call, for numbers of samples where
@@ -50,7 +50,7 @@ FLOOR = "batchloom, not shuffled"
 
 
 def measure_first_batch(rounds: int, scale: float) -> dict[str, Any]:
-    """Time and memory to the first batch."""
+    """Measure time and memory to the first batch."""
     candidates = [first_candidate(name, scale) for name in FIRST]
     timings = interleave("first batch", candidates, rounds)
     rows = [first_row(timing) for timing in timings.values()]
@@ -74,14 +74,14 @@ def first_candidate(name: str, scale: float) -> Candidate:
 
 
 def first_row(timing: Timing) -> tuple[str, ...]:
-    """One line of the table."""
+    """Return one line of the table."""
     facts = timing.candidate.facts
     milliseconds = (f"{timing.median * 1e3:.3f}", f"{timing.minimum * 1e3:.3f}")
     return timing.name, f"{facts['samples']}", *milliseconds, f"{facts['peak_resident_mebibytes']:.2f}"
 
 
 def memory_of_first(name: str, samples: int) -> dict[str, float]:
-    """Peak memory of one first batch over what was resident before it, and what Python's allocators gave."""
+    """Return the peak memory of one first batch: of the process, and of Python's allocators."""
     first, _ = FIRST[name]
     first(1000)
     before = reset_peak()
@@ -94,7 +94,7 @@ def memory_of_first(name: str, samples: int) -> dict[str, float]:
 
 
 def measure_indices(samples: int, rounds: int, scale: float) -> dict[str, Any]:
-    """How fast a plan of so many samples names them."""
+    """Measure the speed at which a plan of so many samples names them."""
     candidates = index_candidates(samples, round(INDICES * scale))
     timings = interleave(f"indices of {samples}", candidates, rounds)
     print_disturbed(f"indices of {samples}", timings)
@@ -138,12 +138,12 @@ def permutation_candidate(samples: int, indices: int) -> Candidate:
 
 
 def indices_a_call(samples: int) -> float:
-    """How many indices a call names, on average."""
+    """Return the number of indices that a call names, on average."""
     return samples / -(-samples // CALL)
 
 
 def calls_for(samples: int, indices: int) -> int:
-    """How many calls name about so many indices: whole epochs of a short plan, a part of a long one."""
+    """Return the number of calls for about so many indices: whole epochs of a short plan, a part of a long one."""
     calls = min(max(round(indices / indices_a_call(samples)), 1), MOST_CALLS)
     epoch = -(-samples // CALL)
     return max(calls // epoch, 1) * min(epoch, calls)
@@ -170,7 +170,7 @@ def print_indices(cases: list[dict[str, Any]]) -> None:
 
 
 def case(name: str, timings: dict[str, Timing], claims: list[Claim], unit: str = "seconds") -> dict[str, Any]:
-    """Return what the JSON says of one comparison."""
+    """Return the JSON's record of one comparison."""
     against = {"batchloom": timings[LOOM]}
     candidates = [timing.record(against) for timing in timings.values()]
     return {
@@ -183,14 +183,14 @@ def case(name: str, timings: dict[str, Timing], claims: list[Claim], unit: str =
 
 
 def print_claims(cases: list[dict[str, Any]]) -> None:
-    """Say what was claimed, reached or not."""
+    """Print the claims, reached or not."""
     print()
     for record in (claim for each in cases for claim in each["claims"]):
         Claim(**{key: value for key, value in record.items() if key != "reached"}).print()
 
 
 def main() -> None:
-    """Run the script."""
+    """Run the chapter."""
     chosen = arguments(__doc__)
     first = measure_first_batch(chosen.rounds, chosen.scale)
     indices = [measure_indices(samples, chosen.rounds, chosen.scale) for samples in SIZES]

@@ -54,7 +54,7 @@ WORKLOADS = (
 
 @dataclass(frozen=True)
 class Peer:
-    """A way to make epochs, and on what part of each workload it is measured."""
+    """A way to make epochs, and the part of each workload that it is measured on."""
 
     name: str
     epochs: Callable[[Rows], peers.Epochs]

@@ -42,7 +42,7 @@ IN_ORDER, SPLIT = "batchloom, in order", "split: views, by hand"
 
 
 def measure_short(scale: float, rounds: int) -> list[dict[str, Any]]:
-    """Measure short epochs; return what the JSON says."""
+    """Measure short epochs; return its record for the JSON."""
     rows = Rows.make(SHORT_ROWS, SHORT_FLOATS)
     candidates = []
     for name, peer in SHORT.items():
@@ -67,7 +67,7 @@ def seconds_of_one(epochs: Epochs, together: int) -> float:
 
 
 def measure_hand_over(scale: float, rounds: int) -> list[dict[str, Any]]:
-    """Measure the hand-over of batches of each width; return what the JSON says."""
+    """Measure the hand-over of batches of each width; return its record for the JSON."""
     batches = max(round(HANDED * scale), 16)
     return [hand_over(name, width, batches, rounds) for name, width in WIDTHS.items()]
 

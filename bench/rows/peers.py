@@ -129,7 +129,7 @@ def take_batches(rows: Rows) -> Epochs:
 
 
 def torch_loader(rows: Rows, workers: int = 0) -> Epochs:
-    """Use torch's ``DataLoader`` as everybody writes it."""
+    """Use torch's ``DataLoader`` as it is usually written."""
     dataset = TensorDataset(rows.features, rows.labels)
     loader = DataLoader(dataset, batch_size=BATCH, shuffle=True, num_workers=workers)
     return lambda: loader

@@ -1,4 +1,4 @@
-"""The published experiment on documents of any length: what padding costs, and what is left of it, by strategy.
+"""Run the published experiment on documents of any length: the cost of padding, by strategy.
 
     python -m bench sequences [--device cpu] [--hidden 128] [--depth 4] [--rounds 9] [--scale 0.1] [--output FILE]
 
@@ -66,7 +66,7 @@ FASTER_THAN_FIRST, SHARE_OF_BOUND = 8.5, 0.95
 
 
 def calibrate(experiment: Experiment) -> tuple[batchloom.CostModel, dict[str, Any]]:
-    """Measure what a padded batch costs on this model; return that, and what the JSON says of it."""
+    """Measure the cost of a padded batch on this model; return it, and its record for the JSON."""
     model = experiment.model
 
     def step(documents: int, length: int) -> None:
@@ -101,7 +101,7 @@ def check(strategies: Sequence[Strategy], model: Model) -> dict[str, dict[str, A
 
 
 def margins_of(logits: Tensor) -> Tensor:
-    """By how much the second of a document's two values is the larger; the decision is whether it is negative."""
+    """Return the second of a document's two values less the first; its sign is the decision."""
     return logits[:, 1].double() - logits[:, 0].double()
 
 
@@ -159,7 +159,7 @@ def print_timings(title: str, timings: dict[str, Timing]) -> None:
 
 
 def measure(experiment: Experiment, rounds: int, pictures: Path) -> dict[str, Any]:
-    """Run everything; return what the JSON says."""
+    """Run everything; return its record for the JSON."""
     cost, calibration = calibrate(experiment)
     limit, strategies = bound(experiment), [*published(experiment), *loom(experiment, cost)]
     checked = check(strategies, experiment.model)
@@ -199,7 +199,7 @@ def report(experiment: Experiment, timings: dict[str, Timing]) -> dict[str, Any]
 
 
 def decided(timings: dict[str, Timing], tolerance: float) -> str:
-    """Say whether all decide alike."""
+    """Return a line that says whether all decide alike."""
     facts = [timing.candidate.facts for name, timing in timings.items() if name != BOUND]
     otherwise, near = max(each["decided_otherwise"] for each in facts), facts[0]["documents_near"]
     deviation = max(each["largest_deviation"] for each in facts)
@@ -239,13 +239,13 @@ def defaults(device: str) -> dict[str, Any]:
 
 
 def is_published(chosen: argparse.Namespace) -> bool:
-    """Whether no option changed the experiment."""
+    """Tell whether the experiment is the published one: no option changed it."""
     usual = {**defaults(chosen.device), "mean_length": MEAN_LENGTH, "vocabulary": VOCABULARY, "seed": SEED}
     return is_whole(chosen) and all(getattr(chosen, name) == value for name, value in usual.items())
 
 
 def main() -> None:
-    """Run the script."""
+    """Run the chapter."""
     chosen = completed(arguments(__doc__, rounds=9, **OPTIONS))
     device, whole = torch.device(chosen.device), is_published(chosen)
     model = Model(chosen.hidden, chosen.depth, chosen.vocabulary, device, getattr(torch, chosen.dtype), chosen.seed)

@@ -1,4 +1,4 @@
-"""The model of the published experiment on documents of any length, and its documents.
+"""Hold the model of the published experiment on documents of any length, and its documents.
 
 What it promises:
 
@@ -40,9 +40,9 @@ class Group:
 
     Attributes:
         start: The group's first token.
-        rows: How many rows it has.
-        length: How long each is.
-        bias: What is added to the scores of each pair of tokens in a row: minus infinity where they must not meet.
+        rows: The number of its rows.
+        length: The length of each row.
+        bias: The addend to the score of each pair of tokens in a row: minus infinity where they must not meet.
     """
 
     start: int
@@ -106,14 +106,14 @@ class Model:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the JSON says of it."""
+        """Return the JSON's record of it."""
         device = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else str(self.device)
         sizes = {"hidden": self.hidden, "depth": self.depth, "vocabulary": self.vocabulary}
         return {**sizes, "dtype": str(self.dtype).removeprefix("torch."), "device": device}
 
     @property
     def tolerance(self) -> float:
-        """How far rounding may bring the difference of a document's two values from one form of batch to another.
+        """Return the largest deviation by rounding of a document's two values from one form of batch to another.
 
         Independent roundings add up as a random walk, and values are of order one. Products of float16 are summed in
         float32, so only what is stored is rounded; sums of float32 round at each of their ``hidden`` additions.
@@ -122,7 +122,7 @@ class Model:
         return DEVIATIONS * torch.finfo(self.dtype).eps * math.sqrt(ROUNDINGS * self.depth * additions)
 
     def padded(self, tokens: Tensor, mask: Tensor) -> Tensor:
-        """Return ``[n, 2]`` for tokens ``[n, L]``, of which ``mask`` says which are real."""
+        """Return ``[n, 2]`` for tokens ``[n, L]``; ``mask`` is true where a token is real."""
         return self.joined([tokens], [mask])
 
     @torch.inference_mode()
@@ -156,7 +156,7 @@ class Model:
         return self._logits(tokens.flatten(), [Group(0, len(tokens), tokens.shape[1], bias)], first)
 
     def _bias(self, apart: Tensor) -> Tensor:
-        """Return what is added to scores: minus infinity where tokens are to be kept apart."""
+        """Return the addend to scores: minus infinity where tokens are to be kept apart."""
         return torch.zeros(apart.shape, dtype=self.dtype, device=self.device).masked_fill_(apart, -math.inf)
 
     def _logits(self, tokens: Tensor, groups: Sequence[Group], first: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""How each strategy brings the documents of the published experiment to the model, the bound among them.
+"""Bring the documents of the published experiment to the model by each strategy, the bound among them.
 
 What it promises:
 
@@ -57,11 +57,11 @@ class Strategy:
     """One way to bring documents to the model.
 
     Attributes:
-        name: What the tables call it.
+        name: Its name in the tables.
         batches: Makes the batches of one run.
-        logits: The two values of each document of some batches, which go through the model together.
-        together: How many tokens go through the model at once, where batches are joined; else each goes alone.
-        facts: What the JSON is to say of it.
+        logits: Returns the two values of each document of some batches, which go through the model together.
+        together: The tokens that go through the model at once, where batches are joined; else each goes alone.
+        facts: Further entries of its record in the JSON.
     """
 
     name: str
@@ -91,21 +91,21 @@ class Strategy:
         yield waiting
 
     def seconds(self) -> float:
-        """How long one run takes."""
+        """Return the seconds of one run."""
         start = time.perf_counter()
         self.run()
         return time.perf_counter() - start
 
 
 def tokens_in(batch: Batch) -> int:
-    """How many tokens of a batch go through the linear layers, padding among them."""
+    """Return the tokens of a batch that go through the linear layers, padding among them."""
     tokens: Tensor = batch["tokens"]
     return tokens.numel()
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """The documents, the model, and how many tokens may go through it at once for the memory's sake."""
+    """The documents, the model, and the most tokens that go through it at once for the memory's sake."""
 
     documents: Sequence[Tensor]
     model: Model
@@ -113,17 +113,17 @@ class Experiment:
 
     @property
     def lengths(self) -> list[int]:
-        """The length of each document."""
+        """Return the length of each document."""
         return [len(document) for document in self.documents]
 
     @property
     def tokens(self) -> int:
-        """How many tokens are real."""
+        """Return the number of real tokens."""
         return sum(self.lengths)
 
     @property
     def pairs(self) -> int:
-        """How many pairs of tokens attend to each other."""
+        """Return the number of pairs of tokens that attend to each other."""
         return sum(length**2 for length in self.lengths)
 
     def padded(self, batches: Sequence[Batch]) -> Tensor:
@@ -201,10 +201,10 @@ def loom(
     """Return batchloom's strategies.
 
     Args:
-        experiment: What they are for.
-        cost: What a padded batch costs.
+        experiment: The experiment that they run.
+        cost: The cost of a padded batch.
         sizes: The tokens at once, by name, of strategies for which they are chosen already.
-        **options: Of the loaders.
+        **options: Options of the loaders.
     """
     dataset = batchloom.SequenceDataset(tokens=experiment.documents)
     row = -(-max(experiment.lengths) // ROW_STEP) * ROW_STEP
@@ -263,7 +263,7 @@ def tried_sizes(experiment: Experiment) -> list[int]:
 
 
 def fastest(strategy_of: Callable[[int], Strategy], sizes: Sequence[int]) -> Strategy:
-    """Return the strategy of the size that runs fastest, and say what was tried."""
+    """Return the strategy of the size that runs fastest; its facts list the sizes that were tried."""
     seconds = {size: min(strategy_of(size).seconds() for _ in range(TRIALS)) for size in sizes}
     size = min(seconds, key=seconds.__getitem__)
     chosen = strategy_of(size)

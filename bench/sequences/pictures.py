@@ -1,4 +1,4 @@
-"""The pictures of the experiment on documents of any length: where padding is, and what each strategy leaves of it.
+"""Draw the experiment on documents of any length: the padding, and the rest of it under each strategy.
 
 What it promises:
 
@@ -48,12 +48,12 @@ class Cut:
 
     @property
     def tokens(self) -> int:
-        """How many tokens the model computes."""
+        """Return the number of tokens that the model computes."""
         return prod(self.shape)
 
     @property
     def step(self) -> tuple[int, int]:
-        """How many documents it holds and how long it makes them."""
+        """Return the number of its documents and their padded length."""
         return len(self.documents), self.shape[-1]
 
 
@@ -173,7 +173,7 @@ def count(number: int, noun: str) -> str:
 
 
 def key(drawing: Drawing, x: float, y: float) -> None:
-    """Say what the colours of a heat map are."""
+    """Draw the key to the colours of a heat map."""
     for number, shade in enumerate(SHADES):
         drawing.rectangle(x + number * 14, y, 14, 14, shade)
     drawing.text(x + len(SHADES) * 14 + 8, y + 12, "tokens", colour=QUIET)

@@ -5,12 +5,12 @@
 100 million uint16 tokens in a memory map, pieces of 1024, batches of 8, handed over as int64 tensors of torch: inputs,
 and labels one token later. Loop body ``pass``. Promises:
 
-- Before anything is timed, every candidate ran on a small corpus whose tokens are all different: who sells an epoch
-  delivered each of them once, labels one token after inputs; documents came whole.
+- Before anything is timed, every candidate ran on a small corpus whose tokens are all different: a candidate that
+  promises an epoch delivered each of them once, labels one token after inputs; documents came whole.
 - Slow peers make the first batches of an epoch only; their time is scaled to all (``measured_batches`` says so).
 - nanoGPT's ``get_batch`` opens the map for each batch, as published (else its resident memory grows); the same with a
   map that is opened once stands beside it. It draws with replacement: its epoch is as many batches, not each token.
-- The file was written just before: all of it lies in the system's cache, and so it does for everybody.
+- The file was written just before: all of it lies in the system's cache, for every candidate.
 - The copy is torch's, on all its threads, of an eighth of the bytes that an epoch of batches has, times eight.
 - ``planning``: the time from ``iter()`` to the first batch, and memory, for up to 100 million documents (planning.py).
 """
@@ -90,7 +90,7 @@ def measure_epoch(folder: Path, rounds: int, scale: float) -> dict[str, Any]:
 
 
 def claim(way: Way, timings: dict[str, Timing]) -> Claim:
-    """One number to reach: how many times batchloom's time a peer takes; of a loop by hand, batchloom its time."""
+    """Return the number to reach: a peer's time over batchloom's; beside a loop by hand, batchloom's time over its."""
     peer, ours = timings[way.name], timings[way.against]
     if way.bound == 1:
         return Claim.of_ratio(f"time of {ours.name}, times that of {way.name}", ours, peer, "<=", 1)
@@ -101,7 +101,7 @@ PARTS = {"epoch": measure_epoch, "planning": measure_planning}
 
 
 def main() -> None:
-    """Run the script."""
+    """Run the chapter."""
     chosen = arguments(__doc__, PARTS)
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as folder:

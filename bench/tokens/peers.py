@@ -32,7 +32,7 @@ Epoch = Callable[[], Iterable[Any]]
 
 @dataclass(frozen=True)
 class Corpus:
-    """Tokens in a file, and where documents begin in them."""
+    """Tokens in a file, and the first token of each document."""
 
     path: Path
     seq_len: int
@@ -47,12 +47,12 @@ class Corpus:
 
     @property
     def batches(self) -> int:
-        """Batches of an epoch."""
+        """Return the number of batches of an epoch."""
         return -(-self.pieces // BATCH)
 
     @property
     def pieces(self) -> int:
-        """Pieces with a label for each token."""
+        """Return the number of pieces with a label for each token."""
         return (int(self.documents[-1]) - 1) // self.seq_len
 
     def map(self) -> numpy.ndarray:
@@ -69,7 +69,7 @@ def loom(corpus: Corpus, shuffle: bool | str, documents: bool = False) -> Epoch:
 
 
 class Chunks(Dataset):
-    """Pieces as a map-style dataset, as everybody writes it."""
+    """Pieces as a map-style dataset, as it is usually written."""
 
     def __init__(self, corpus: Corpus) -> None:
         self._tokens, self._seq_len, self._pieces = corpus.map(), corpus.seq_len, corpus.pieces
@@ -147,12 +147,12 @@ class Way:
     """A way to make batches.
 
     Attributes:
-        name: What the tables call it.
+        name: Its name in the tables.
         epoch: Makes an epoch of a corpus.
         part: The part of an epoch that is measured.
         against: The candidate that its time is compared with.
-        bound: How many times the seconds of that one it has to take at least.
-        once: Whether it delivers each token once.
+        bound: The least ratio of its seconds to those of that candidate.
+        once: True where it delivers each token once.
     """
 
     name: str

@@ -66,7 +66,7 @@ def measure_planning(folder: Path, rounds: int, scale: float) -> dict[str, Any]:
 
 
 def first_batch(documents: int, rounds: int) -> dict[str, Any]:
-    """Return what it takes to begin an epoch of so many documents: seconds, and memory beside the offsets."""
+    """Measure the start of an epoch of so many documents: seconds, and memory beside the offsets."""
     offsets = numpy.zeros(documents + 1, numpy.int64)
     lengths = numpy.random.default_rng(0).integers(0, 2 * PLANNED_TOKENS // documents, documents, numpy.int64)
     numpy.cumsum(lengths, out=offsets[1:])

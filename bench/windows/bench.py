@@ -2,7 +2,7 @@
 
     python -m bench windows [--only memory] [--device cuda] [--rounds 5] [--scale 0.1] [--published]
 
-- ``memory`` and ``time``: what a batch takes, over features, batch and length (sweeps.py).
+- ``memory`` and ``time`` of a batch, over features, batch and length (sweeps.py).
 - ``epoch``: the time of each batch of an epoch. ``random``: windows in random order, gathered: x alone, beside loops
   by hand and torch's copy of as many bytes into memory that was written before.
 - ``views``: the time of a batch of views beside the loop that slices an unfolded series by hand (views.py).
@@ -12,9 +12,9 @@ Promises:
 
 - Before anything is timed, every value of small epochs was compared with stacking's, mode by mode. Models that train on
   the same windows in the same order must have the same losses, but for rounding.
-- Series lie in the CPU's memory. On the CPU preloading therefore loads nothing; on a CUDA device what brings batches or
-  the series there counts, in every mode.
-- The pictures are drawn from what the JSON says (pictures.py).
+- Series lie in the CPU's memory. On the CPU preloading therefore loads nothing; on a CUDA device the way of batches or
+  of the series to it counts, in every mode.
+- The pictures are drawn from the JSON (pictures.py).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ LARGE = 2.5e8
 
 
 def measure_epoch(setting: Setting) -> dict[str, Any]:
-    """Time each batch of an epoch in each mode; return what the JSON says."""
+    """Time each batch of an epoch in each mode; return its record for the JSON."""
     sizes = setting.sizes(REFERENCE)
     series = Series.of_batches(sizes, EPOCH_BATCHES)
     times: dict[str, list[list[float]]] = {name: [] for name in EPOCH_MODES if not why_not(setting, name, sizes)}
@@ -108,7 +108,7 @@ def note(epochs: Epochs, device: torch.device, runs: list[list[float]]) -> float
 
 
 def measure_random(setting: Setting) -> dict[str, Any]:
-    """Time windows in random order; return what the JSON says."""
+    """Time windows in random order; return its record for the JSON."""
     cases = [random_case(setting, fitting(setting, sizes), batches) for sizes, batches in RANDOM_CASES]
     timings = cases[0][1]
     loom, stack, copy = timings[RANDOM], timings[STACK_RANDOM], timings[COPY]
@@ -193,7 +193,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def main() -> None:
-    """Run the script."""
+    """Run the chapter."""
     chosen = arguments(__doc__, PARTS, **OPTIONS)
     setting = Setting(torch.device(chosen.device), chosen.rounds, chosen.memory_share, chosen.scale, chosen.published)
     print(f"compared with stacking: {check(list(MODES), setting.device)} batches of all modes")

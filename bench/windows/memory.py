@@ -1,4 +1,4 @@
-"""The memory that a mode takes to make batches, each measured in a process that has done nothing else.
+"""Measure the memory that a mode takes to make batches, each in a process that has done nothing else.
 
 What it promises:
 

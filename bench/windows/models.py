@@ -1,4 +1,4 @@
-"""The forecasting models of the published experiment, and epochs of training them on windows.
+"""Train the forecasting models of the published experiment on windows, epoch by epoch.
 
 What it promises:
 
@@ -47,7 +47,7 @@ ORDER = (STACK, WORKERS, PER_BATCH, PRELOADED, STACK_RANDOM, RANDOM)
 
 @dataclass(frozen=True)
 class Width:
-    """How large a transformer is."""
+    """The size of a transformer."""
 
     hidden: int
     heads: int
@@ -154,7 +154,7 @@ class Loss(nn.Module):
 
 @dataclass(frozen=True)
 class Kind:
-    """A model to train: how it is made, and how many steps an epoch has unless the published ones are asked for."""
+    """A model to train, and the steps of its epochs unless the published ones are asked for."""
 
     name: str
     make: Callable[[Sizes, Width], nn.Module]
@@ -219,7 +219,7 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer, epoch: Iterable[Ba
 
 
 def measure_models(setting: Setting) -> dict[str, Any]:
-    """Train every model in every mode; return what the JSON says."""
+    """Train every model in every mode; return its record for the JSON."""
     sizes, width = setting.sizes(WINDOWS), PUBLISHED if setting.published else SMALL
     cases = []
     for kind in KINDS:

@@ -1,4 +1,4 @@
-"""How each way of making windows is asked for an epoch of the same batches: stacking, batchloom's modes, by hand.
+"""Ask stacking, batchloom's modes and loops by hand for an epoch of the same batches of windows.
 
 What it promises:
 
@@ -34,13 +34,13 @@ AHEAD = 6
 
 
 class Slices(Dataset[Batch]):
-    """The data set as everybody writes it: one window at a time."""
+    """The data set as it is usually written: one window at a time."""
 
     def __init__(self, series: Series) -> None:
         self.sizes, self.values, self.marks = series.sizes, series.values, series.marks
 
     def __len__(self) -> int:
-        """How many windows there are."""
+        """Return the number of windows."""
         return (len(self.values) - self.sizes.length - self.sizes.horizon) // self.sizes.stride + 1
 
     def __getitem__(self, window: int) -> Batch:
@@ -58,8 +58,8 @@ class Mode:
     """A way to an epoch of batches.
 
     Attributes:
-        name: What the tables call it.
-        epochs: Makes what does not count; returns what makes an epoch.
+        name: Its name in the tables.
+        epochs: Prepares outside the clock; returns a maker of epochs.
         shuffle: The order of the batches, in batchloom's words.
     """
 

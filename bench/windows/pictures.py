@@ -1,4 +1,4 @@
-"""The pictures of the evaluation of windows, drawn from what its JSON says.
+"""Draw the evaluation of windows from its JSON.
 
     python -m bench.windows.pictures bench/results/windows-....json [FOLDER]
 
@@ -192,7 +192,7 @@ def upwards(axes: Axes) -> None:
 
 
 def entries(figure: Figure, axes: Axes, columns: int = 4) -> None:
-    """Say below a picture what its lines are."""
+    """Draw the key to the lines below a picture."""
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=columns)
 
@@ -213,7 +213,7 @@ def epoch(part: Record) -> Figure:
 
 
 def sizes_of(record: Record) -> str:
-    """Say what sizes a record has."""
+    """Return the sizes of a record in words."""
     return f"{record['features']} features, {record['batch']} windows in a batch, {record['length']} steps in a window"
 
 
@@ -278,7 +278,7 @@ def mode_of(case: Record, name: str) -> Record:
 
 
 def model_of(case: Record) -> str:
-    """Say which model, how large it is and what a step of it takes."""
+    """Return the name of a model, its size and the time of a step."""
     stack = mode_of(case, STACK)
     step = stack["median_seconds"] / stack["steps"] * 1e3
     return f"{case['model']}\n{spaced(case['parameters'])} parameters\nstacking: {spaced(step)} ms a step"

@@ -1,4 +1,4 @@
-"""An epoch of data-parallel training in two processes, with the stacking pipeline and with batchloom.
+"""Train in two data-parallel processes, with the stacking pipeline and with batchloom.
 
 What it promises:
 
@@ -45,7 +45,7 @@ ORDER = (STACK, PER_BATCH, PRELOADED, RUNS, STACK_RANDOM, RANDOM)
 
 @dataclass(frozen=True)
 class Job:
-    """What the ranks train on, and where: the same for all of them."""
+    """The windows and the device that all ranks train on."""
 
     sizes: Sizes
     steps: int
@@ -70,7 +70,7 @@ def serve(rank: int, connection: Connection, job: Job) -> None:
 
 
 def place(device: str, rank: int) -> tuple[torch.device, str]:
-    """Return the device of a rank, and what its gradients travel by."""
+    """Return the device of a rank, and the backend of its gradients."""
     if torch.device(device).type == "cpu":
         return torch.device(device), "gloo"
     count = torch.cuda.device_count()
@@ -151,7 +151,7 @@ def check_plans(series: Series, shuffle: Shuffle) -> None:
 
 
 def measure_ranks(setting: Setting) -> dict[str, Any]:
-    """Train in every mode; return what the JSON says."""
+    """Train in every mode; return its record for the JSON."""
     sizes, steps = setting.sizes(WINDOWS), setting.scaled(STEPS)
     with tempfile.TemporaryDirectory() as folder:
         job = Job(sizes, steps, str(setting.device), str(Path(folder) / "rendezvous"))

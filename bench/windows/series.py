@@ -19,7 +19,7 @@ MARKS, ITEM = 4, 4
 
 @dataclass(frozen=True)
 class Sizes:
-    """What windows are like, and how many share a batch. Without a horizon they are x alone, without calendar."""
+    """The sizes of windows and of a batch. Without a horizon, windows are x alone, without calendar."""
 
     features: int
     batch: int
@@ -30,13 +30,13 @@ class Sizes:
 
     @property
     def stacked_bytes(self) -> int:
-        """Bytes of a batch whose windows are copies."""
+        """Return the bytes of a batch whose windows are copies."""
         if not self.horizon:
             return self.batch * self.length * self.features * ITEM
         return self.batch * (self.length + self.label + self.horizon) * (self.features + MARKS) * ITEM
 
     def steps(self, windows: int) -> int:
-        """How long a series with so many windows is."""
+        """Return the length of a series with so many windows."""
         return (windows - 1) * self.stride + self.length + self.horizon
 
 

@@ -15,7 +15,7 @@ from bench.windows.series import Batch, Epochs, Sizes
 
 @dataclass(frozen=True)
 class Setting:
-    """What the command line asks for."""
+    """The device, the rounds and the sizes that the command line asks for."""
 
     device: torch.device
     rounds: int
@@ -25,7 +25,7 @@ class Setting:
 
     @property
     def memory(self) -> int:
-        """Bytes of memory: the least of what batches pass through on their way to the device."""
+        """Return the bytes of memory: the least that batches pass through on their way to the device."""
         machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         if self.device.type != "cuda":
             return machine
@@ -50,7 +50,7 @@ class Setting:
 
 
 def wait(device: torch.device) -> None:
-    """Return when the device has done all it was told."""
+    """Wait until the device has done all it was told."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 

@@ -1,4 +1,4 @@
-"""Memory and time of a batch over the published sweeps of features, batch and length.
+"""Measure memory and time of a batch over the published sweeps of features, batch and length.
 
 What it promises:
 
@@ -47,7 +47,7 @@ def points_of(setting: Setting) -> dict[Sizes, list[str]]:
 
 
 def measure_memory(setting: Setting) -> dict[str, Any]:
-    """Measure what each mode takes at every point; return what the JSON says."""
+    """Measure what each mode takes at every point; return its record for the JSON."""
     names, points = (STACK, *VIEWS, RANDOM), []
     with Meter(setting.device) as meter:
         for sizes, sweeps in points_of(setting).items():
@@ -84,7 +84,7 @@ def print_memory(points: Sequence[dict[str, Any]], names: Sequence[str]) -> None
 
 
 def measure_time(setting: Setting) -> dict[str, Any]:
-    """Time each mode at every point; return what the JSON says."""
+    """Time each mode at every point; return its record for the JSON."""
     timed = [(sizes, sweeps, timings_at(setting, sizes)) for sizes, sweeps in points_of(setting).items()]
     points = [point(setting, sizes, sweeps, timings) for sizes, sweeps, timings in timed]
     print_times(points)
@@ -123,7 +123,7 @@ def candidate(setting: Setting, name: str, series: Series) -> Candidate:
 
 
 def point(setting: Setting, sizes: Sizes, sweeps: list[str], timings: dict[str, Timing]) -> dict[str, Any]:
-    """Return what the JSON says of one point."""
+    """Return the record of one point for the JSON."""
     reasons = {name: why_not(setting, name, sizes) for name in names_at(setting, sizes)}
     not_measured = {name: reason for name, reason in reasons.items() if reason}
     against = {"stacking": timings[STACK]} if STACK in timings else {}
@@ -150,7 +150,7 @@ def print_times(points: Iterable[dict[str, Any]]) -> None:
 
 
 def measure_read(setting: Setting) -> dict[str, Any]:
-    """Time epochs at the reference point in which every value of x is read; return what the JSON says."""
+    """Time epochs at the reference point in which every value of x is read; return its record for the JSON."""
     sizes = setting.sizes(REFERENCE)
     series = Series.of_batches(sizes, BATCHES)
     candidates = []
@@ -173,17 +173,17 @@ def read(epochs: Epochs) -> Iterable[torch.Tensor]:
 
 
 def is_at(record: dict[str, Any], sizes: Sizes) -> bool:
-    """Whether a record of the JSON has these sizes."""
+    """Tell whether a record of the JSON has these sizes."""
     return all(record[name] == count for name, count in asdict(sizes).items())
 
 
 def named(sizes: dict[str, Any]) -> str:
-    """Say what sizes a record has."""
+    """Return the sizes of a record in words."""
     return f"features {sizes['features']}, batch {sizes['batch']}, length {sizes['length']}"
 
 
 def claimed(what: str, shares: dict[str, tuple[float, float | None]]) -> list[dict[str, Any]]:
-    """Say whether views take next to nothing at the reference point; return it for the JSON."""
+    """Claim that views take at most a hundredth at the reference point; return it for the JSON."""
     claims = [
         Claim(f"{what} of a batch: {name}, times that of stacking", share, "<=", SHARE, best)
         for name, (share, best) in shares.items()

@@ -32,7 +32,7 @@ LONGEST = 1.2
 
 
 def measure_views(setting: Setting) -> dict[str, Any]:
-    """Time batches of views; return what the JSON says."""
+    """Time batches of views; return its record for the JSON."""
     batches = max(round(BATCHES * setting.scale), LEAST_BATCHES)
     values = torch.randn(SIZES.steps(batches * SIZES.batch), SIZES.features).to(setting.device)
     candidates = {LOOM: loom(values, False), IN_RUNS: loom(values, "runs"), BAR: sliced(values)}
