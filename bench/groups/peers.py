@@ -146,7 +146,7 @@ def batch_iter_padded(groups: Groups, batches: Batches) -> Epochs:
 
 
 class Slices(torch.utils.data.Dataset[Batch]):
-    """A data set as it is usually written: the rows of one group, sliced out of the arrays; gathered where scattered."""
+    """A data set as it is usually written: the rows of one group, sliced, or gathered where they are scattered."""
 
     def __init__(self, groups: Groups) -> None:
         self._arrays = groups.arrays
