@@ -111,7 +111,8 @@ def train(name: str, loader: bl.DataLoader) -> Model:
 def loss_per_byte(model: Model, loader: bl.DataLoader) -> float:
     """Return the mean loss over every byte of the text that has a next one."""
     model = model.double()
-    losses = [(total_loss(model, batch), (batch["labels"] != -100).sum()) for batch in tqdm(loader, leave=False, disable=None)]
+    batches = tqdm(loader, leave=False, disable=None)
+    losses = [(total_loss(model, batch), (batch["labels"] != -100).sum()) for batch in batches]
     return float(sum(loss for loss, _ in losses) / sum(count for _, count in losses))
 
 
