@@ -1,1 +1,1 @@
-"""Measure batchloom beside its peers, a folder a chapter; README.md says how."""
+"""Measure batchloom beside its peers, a folder a chapter; see README.md."""

@@ -11,10 +11,8 @@ CHAPTERS = ("rows", "order", "batching", "collate", "sequences", "windows", "gro
 def main() -> None:
     """Hand the rest of the command line to the chapter that comes first on it."""
     if len(sys.argv) < 2 or sys.argv[1] not in CHAPTERS:
-        found = f"found {sys.argv[1]!r}" if len(sys.argv) > 1 else "found none"
-        raise SystemExit(
-            f"usage: python -m bench CHAPTER [OPTION ...]; {found}, expected one of: {', '.join(CHAPTERS)}"
-        )
+        found = repr(sys.argv[1]) if len(sys.argv) > 1 else "no chapter"
+        raise SystemExit(f"found {found}, expected one of: {', '.join(CHAPTERS)}; for example python -m bench rows")
     chapter = sys.argv[1]
     sys.argv[:2] = [f"python -m bench {chapter}"]
     import_module(f"bench.{chapter}.bench").main()

@@ -44,7 +44,7 @@ def draw(samples: int) -> numpy.ndarray:
 
 
 def candidate(planner: Planner, work: Work) -> Candidate:
-    """Recount what a planner answers, and make it ready for the clock.
+    """Recount the answer of a planner, and make it ready for the clock.
 
     Raises:
         ImportError: It is not installed.
@@ -82,7 +82,7 @@ def measure(rule: str, shuffle: bool, lengths: numpy.ndarray, rounds: int) -> di
 
 
 def check_stats(work: Work, counted: dict[str, Any]) -> None:
-    """Refuse a plan whose statistics differ from what was counted.
+    """Refuse a plan whose statistics differ from the count.
 
     Raises:
         AssertionError: They differ.
@@ -111,7 +111,7 @@ def check_cost(work: Work, candidates: list[Candidate]) -> None:
 
 
 def report(title: str, work: Work, timings: dict[str, Timing], not_measured: dict[str, str]) -> dict[str, Any]:
-    """Print what was measured; return it for the JSON."""
+    """Print the measurements; return them for the JSON."""
     loom = timings[LOOM]
     print_timings(title, timings)
     print_disturbed(title, timings)

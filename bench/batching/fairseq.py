@@ -23,7 +23,7 @@ FOLDER = Path(sys.prefix) / f"fairseq-{VERSION}"
 
 
 def load() -> Callable[..., list[numpy.ndarray]]:
-    """Return the batcher: it builds it on first use, which takes some seconds, a compiler and PyPI.
+    """Return the batcher, built on first use, which takes some seconds, a compiler and PyPI.
 
     Raises:
         ImportError: It cannot be built here.

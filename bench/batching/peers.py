@@ -1,6 +1,6 @@
 """Ask batchloom and each peer which samples share a batch, given only lengths.
 
-What it promises:
+Promises:
 
 - A planner is prepared outside the clock: lists and data sets that a user holds anyway are made there. Timed is the
   work of an epoch, from the lengths to all batches.
@@ -53,7 +53,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Cut:
-    """Samples, batch after batch, where each batch ends, and in which order the batches come, if not in that one."""
+    """Samples, batch after batch, the end of each batch, and the order of the batches, if it is another one."""
 
     order: Array
     ends: Array
@@ -109,7 +109,7 @@ def account(cut: Cut, work: Work) -> dict[str, float]:
 
 
 def loom(work: Work) -> Callable[[], batchloom.Plan]:
-    """Use batchloom: the plan, its length and its first batch, which is what a loader needs to begin."""
+    """Use batchloom: the plan, its length and its first batch, as a loader needs them to begin."""
     lengths, rule, shuffle = work.lengths, RULES[work.rule], work.shuffle
 
     def plan() -> batchloom.Plan:
@@ -172,7 +172,7 @@ def lhotse(work: Work) -> Callable[[], list[Any]]:
 
 
 def length_groups(work: Work) -> Callable[[], list[int]]:
-    """Use what transformers' ``LengthGroupedSampler`` calls, on the list of numbers that it is given."""
+    """Use the function behind transformers' ``LengthGroupedSampler``, on its own list of numbers."""
     from transformers.trainer_pt_utils import get_length_grouped_indices
 
     lengths = work.lengths.tolist()

@@ -1,6 +1,6 @@
 """Ask batchloom and each peer to form the same batches of sequences, padded or packed.
 
-What it promises:
+Promises:
 
 - Peers are given the batches as lists of sample numbers, made outside the clock from ``bl.Plan``; batchloom plans
   inside it. They get each sequence as an object made before: a view, or a list where they are faster with lists.
@@ -125,7 +125,7 @@ def _pad_samples(samples: list[tuple[Tensor, int, int]]) -> Batch:
 
 
 def padded_by_hand(corpus: Corpus, batches: Batches, fill: Fill) -> Epochs:
-    """By hand: NumPy's zeros for each batch, filled in, and what goes with them."""
+    """By hand: NumPy's zeros for each batch, filled in, with masks and labels."""
     labels, all_lengths = corpus.labels.numpy(), corpus.lengths.numpy()
 
     def epoch() -> Iterator[Batch]:
@@ -188,7 +188,7 @@ def jagged(corpus: Corpus, batches: Batches) -> Epochs:
 
 
 def concatenate(corpus: Corpus, batches: Batches) -> Epochs:
-    """By hand: ``torch.cat`` of a bin's sequences, and torch for what goes with them."""
+    """By hand: ``torch.cat`` of a bin's sequences, and torch for positions and segments."""
 
     def epoch() -> Iterator[Batch]:
         for index, lengths, tokens, boundaries in joined(corpus, batches):
@@ -260,7 +260,7 @@ def flattening_collator(corpus: Corpus, batches: Batches) -> Epochs:
 
 
 def check(ours: Iterable[Batch], theirs: Iterable[Batch], former: Former) -> int:
-    """Compare two epochs, as far as the shorter one goes; return how many batches that were.
+    """Compare two epochs, as far as the shorter one goes; return the number of their batches.
 
     Raises:
         AssertionError: They differ.

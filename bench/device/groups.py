@@ -1,6 +1,6 @@
 """Measure batches of whole groups on a device: the published experiment.
 
-What it promises:
+Promises:
 
 - Rows as in rows.py, in groups of 1 to 15, 8 on average, whose rows lie together; 64 groups a batch, shuffled.
   Their number is a multiple of 64: else batch-iter loses the last ones.

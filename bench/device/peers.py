@@ -1,6 +1,6 @@
 """Ask batchloom and each peer for epochs on a device: rows, and whole groups of them.
 
-What it promises:
+Promises:
 
 - *Resident* data is on the device before the clock starts; *streamed* data travels inside it. A peer's name says where
   its data lies.

@@ -1,6 +1,6 @@
 """Hold the device that is measured, its clock, its copies to compare with, and the sizes of data on it.
 
-What it promises:
+Promises:
 
 - The device has done all it was told before the clock starts and before it stops; nothing waits in between.
 - Bandwidth is bytes copied a second, each byte once: a copy on the device reads and writes as many.
@@ -113,7 +113,7 @@ class Place:
             torch.cuda.synchronize(self.device)
 
     def seconds(self, work: Callable[[], object]) -> float:
-        """Return how long the work takes, on the device too."""
+        """Return the seconds of the work, on the device too."""
         self.wait()
         start = time.perf_counter()
         work()
@@ -172,14 +172,14 @@ def driver() -> str | None:
 
 
 def spread(timing: Timing) -> float:
-    """Return how far the rounds are apart, over their median."""
+    """Return the distance between the rounds, over their median."""
     return (max(timing.rounds) - min(timing.rounds)) / timing.median
 
 
 def report(
     title: str, timings: dict[str, Timing], size: int, batches: int, against: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Print what epochs took, and return it for the JSON.
+    """Print the timings of epochs, and return them for the JSON.
 
     Args:
         title: The work that was timed.

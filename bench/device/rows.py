@@ -1,6 +1,6 @@
 """Measure rows on a device: the published experiment on a small model, its loop alone and its training.
 
-What it promises:
+Promises:
 
 - 500 000 rows of 1000 float32, a label each, batches of 64 and of 1024, shuffled. The network is 1000-500-125-1 with
   ReLU, trained by SGD with a rate of 1e-3 on the mean squared error.
@@ -144,11 +144,11 @@ def training(place: Place, name: str, epochs: Epochs, slow: bool = False) -> Can
 
 
 def loader_share(timing: Timing, fixed: Timing) -> float:
-    """Return which share of an epoch is not there without loading: the median over rounds."""
+    """Return the share of an epoch that loading takes: the median over rounds."""
     return 1 - fixed.ratio(timing)
 
 
 def share_claim(title: str, timing: Timing, fixed: Timing) -> Claim:
-    """Claim that loading is next to nothing."""
+    """Claim that loading takes a small share."""
     text = f"{title}: share of the epoch that loading takes, {timing.name}"
     return Claim(text, loader_share(timing, fixed), "<", LOADER_SHARE, 1 - fixed.best_ratio(timing))

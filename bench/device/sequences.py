@@ -81,7 +81,7 @@ def called(name: str, mode: str) -> str:
 
 
 def report(experiment: Experiment, timings: dict[str, Timing]) -> dict[str, Any]:
-    """Print what was measured; return it for the JSON."""
+    """Print the measurements; return them for the JSON."""
     model = experiment.model
     of = f"{len(experiment.documents)} documents, {experiment.tokens} tokens; {model}"
     sequences.print_timings(of, timings)

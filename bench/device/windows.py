@@ -1,6 +1,6 @@
 """Measure windows on a device: 500 windows of 1000 steps of 500 features a batch, stacked, as views, and gathered.
 
-What it promises:
+Promises:
 
 - Every value of small epochs was compared with stacking's before anything is timed.
 - Time is that of an epoch over its batches, loop body ``pass``; stacking, whose batches all cost the same, makes the
@@ -127,7 +127,7 @@ def stored(batch: Sequence[torch.Tensor], series: Series) -> int:
 
 
 def report(case: Case, timings: dict[str, Timing]) -> dict[str, Any]:
-    """Print what was measured; return it for the JSON."""
+    """Print the measurements; return them for the JSON."""
     stack = timings[case.modes[0].name]
     against = {"copy": timings[COPY], "pinned": timings[PINNED], "stacking": stack}
     rows = [

@@ -1,6 +1,6 @@
 """Ask batchloom and each peer for batches of whole groups, concatenated or padded.
 
-What it promises:
+Promises:
 
 - A peer is a function from groups and batches to a maker of epochs. What torch's loader and the loops by hand need to
   know of groups is made before the clock; batchloom finds the groups and batch-iter draws its order inside it.
@@ -212,7 +212,7 @@ def select(groups: Groups, batches: Batches) -> Epochs:
 
 
 def select_padded(groups: Groups, batches: Batches) -> Epochs:
-    """By hand: ``index_select`` of as many rows of each group as the longest has, and zeros over what is too much."""
+    """By hand: ``index_select`` of as many rows of each group as the longest has, and zeros over the surplus."""
 
     def epoch() -> Iterator[Batch]:
         for batch in map(torch.tensor, batches):

@@ -1,4 +1,4 @@
-"""Hold what was measured against the numbers to reach, and says which were reached."""
+"""Compare measurements with the numbers to reach."""
 
 from __future__ import annotations
 

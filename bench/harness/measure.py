@@ -1,6 +1,6 @@
 """Time named candidates in interleaved rounds and compare them by ratios inside a round.
 
-What it promises:
+Promises:
 
 - Candidates that are compared run in the same rounds, one after the other, and each round begins with another
   candidate: what disturbs the machine for a while disturbs all of them.
@@ -131,7 +131,7 @@ def interleave(title: str, candidates: Sequence[Candidate], rounds: int) -> dict
 
 
 def _warm_up(title: str, candidate: Candidate) -> int:
-    """Run twice without counting; return how often to run in each round."""
+    """Run twice without counting; return the number of runs in each round."""
     if candidate.slow:
         return 1
     progress(f"{title}: warming up {candidate.name}")

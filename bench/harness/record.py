@@ -1,4 +1,4 @@
-"""Write what was measured to a JSON file, beside the machine, the versions and the commit that it was taken on."""
+"""Write measurements to a JSON file, beside the machine, the versions and the commit that they were taken on."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _git(*arguments: str) -> str | None:
 
 
 def write(name: str, chosen: argparse.Namespace, body: dict[str, Any], whole: bool) -> None:
-    """Write what was measured to the file that ``--output`` names, or to ``results/<name>-<machine>.json``.
+    """Write measurements to the file that ``--output`` names, or to ``results/<name>-<machine>.json``.
 
     A run that is not ``whole`` goes to ``results/local/``, which git ignores.
     """

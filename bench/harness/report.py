@@ -1,4 +1,4 @@
-"""Print what was measured as tables on standard output, and return it for the JSON."""
+"""Print measurements as tables on standard output, and return them for the JSON."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def report(
     facts: Mapping[str, str],
     not_measured: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Print what was measured beside the copy and batchloom; return it for the JSON.
+    """Print timings beside the copy and batchloom; return them for the JSON.
 
     Args:
         title: The work that was timed.

@@ -34,7 +34,7 @@ def measure_memory(scale: float) -> list[dict[str, Any]]:
 
 
 def memory_of_epochs(rows: int, abandon: bool) -> dict[str, Any]:
-    """Iterate for 50 epochs; return how much more is resident after every fifth than before the first."""
+    """Iterate for 50 epochs; return the growth of resident memory after every fifth."""
     dataset = batchloom.TensorDataset(torch.rand(rows, WIDTH), torch.rand(rows))
     loader = batchloom.DataLoader(dataset, batch_size=BATCH, shuffle=True, prefetch=PREFETCH)
     steps = len(loader) // 2 if abandon else len(loader)

@@ -1,9 +1,9 @@
 """Ask batchloom and each peer for indices in random order: a first batch, and as many as they name.
 
-What it promises:
+Promises:
 
-- A first batch is made from nothing. torch and NumPy draw whole permutations; grain's plan is lazy, as batchloom's.
-- What is timed ends with arrays or lists of indices; nothing is gathered.
+- A first batch includes the making of its plan. torch and NumPy draw whole permutations; grain's plan is lazy, as batchloom's.
+- Timing ends when indices are there, as arrays or lists; no sample is gathered.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ FIRST: dict[str, tuple[Callable[[int], Any], int]] = {
 
 
 def plan(samples: int, shuffle: bool) -> batchloom.Plan:
-    """Return a plan whose batches are what one call names."""
+    """Return a plan whose batches are as large as one call."""
     return batchloom.Plan(samples, batch_size=min(samples, CALL), shuffle=shuffle)
 
 

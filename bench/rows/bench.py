@@ -150,7 +150,7 @@ def measure_in_order(workload: Workload, rows: Rows, rounds: int) -> dict[str, A
 def case(
     workload: Workload, order: str, timings: dict[str, Timing], not_measured: dict[str, str] | None = None
 ) -> dict[str, Any]:
-    """Print what was measured; return it for the JSON."""
+    """Print the measurements; return them for the JSON."""
     claims = all_slower(workload.name, timings, workload.claims if order == "shuffled" else {})
     return {
         "workload": workload.name,

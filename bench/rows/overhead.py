@@ -1,6 +1,6 @@
 """Measure the cost beside copying: epochs so short that their start shows, and the hand-over of each batch.
 
-What it promises:
+Promises:
 
 - ``short``: epochs of 1000 rows of 64 bytes, shuffled. A run is many epochs one after the other on one loader; the
   figure is the seconds of one of them. The bar is the loop that people write for data of this size: one

@@ -1,6 +1,6 @@
 """Ask batchloom and each peer for the same thing: one epoch of rows in batches of 64, shuffled.
 
-What it promises:
+Promises:
 
 - Every peer is set as its documentation, or our own trials, found fastest; what was tuned stands beside it.
 - A peer is a function from rows to a maker of epochs. What can be made once for all epochs is made before the

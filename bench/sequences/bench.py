@@ -88,14 +88,14 @@ def error(cost: batchloom.CostModel) -> float:
 
 
 def shapes(experiment: Experiment) -> list[tuple[int, int]]:
-    """Return a spread of batch shapes: lengths that occur, from one document to what the memory holds."""
+    """Return a spread of batch shapes: lengths that occur, from one document to the most that the memory holds."""
     longest, most = max(experiment.lengths), experiment.max_tokens
     lengths = sorted({max(longest // part, 1) for part in (1, 2, 4, 8, 16, 64)})
     return [(count, length) for length in lengths for count in (1, 8, 32, 128) if count * length <= most]
 
 
 def check(strategies: Sequence[Strategy], model: Model) -> dict[str, dict[str, Any]]:
-    """Run each strategy once; return what the JSON says of its decisions, or stop where one is wrong."""
+    """Run each strategy once; return the record of its decisions, or stop where one is wrong."""
     margins = {strategy.name: margins_of(strategy.run()) for strategy in strategies}
     return {name: compare(name, each, margins[PAD_ALL], model.tolerance) for name, each in margins.items()}
 
@@ -171,12 +171,12 @@ def measure(experiment: Experiment, rounds: int, pictures: Path) -> dict[str, An
 
 
 def cuts_of(strategy: Strategy) -> list[Cut]:
-    """Return the batches of a run: which documents, in a form of which shape."""
+    """Return the batches of a run: their documents and their shapes."""
     return [Cut(batch["index"].tolist(), tuple(batch["tokens"].shape)) for batch in strategy.batches()]
 
 
 def report(experiment: Experiment, timings: dict[str, Timing]) -> dict[str, Any]:
-    """Print what was measured; return it for the JSON."""
+    """Print the measurements; return them for the JSON."""
     model, on_cuda = experiment.model, experiment.model.device.type == "cuda"
     of = f"{len(experiment.documents)} documents, {experiment.tokens} tokens; {model}"
     print_timings(of, timings)
@@ -226,7 +226,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def completed(chosen: argparse.Namespace) -> argparse.Namespace:
-    """Fill in what the command line leaves out; that depends on the device."""
+    """Fill in the options that the command line leaves out; they depend on the device."""
     for name, value in defaults(chosen.device).items():
         if getattr(chosen, name) is None:
             setattr(chosen, name, value)

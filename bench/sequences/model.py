@@ -1,6 +1,6 @@
 """Hold the model of the published experiment on documents of any length, and its documents.
 
-What it promises:
+Promises:
 
 - ``Model`` is the published function: an embedding, ``depth`` blocks without residuals and activations (query, key
   and value projections without bias, single-head attention over the whole document, an output projection, a linear
@@ -160,7 +160,7 @@ class Model:
         return torch.zeros(apart.shape, dtype=self.dtype, device=self.device).masked_fill_(apart, -math.inf)
 
     def _logits(self, tokens: Tensor, groups: Sequence[Group], first: Tensor) -> Tensor:
-        """Return the two values of the documents whose first tokens are named."""
+        """Return the two values of the documents with these first tokens."""
         x = embedding(tokens.to(self.device), self._embedding)
         for block in self._blocks:
             x = block(x, groups)

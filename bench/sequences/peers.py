@@ -1,6 +1,6 @@
 """Bring the documents of the published experiment to the model by each strategy, the bound among them.
 
-What it promises:
+Promises:
 
 - The four published strategies are a few lines by hand, as published; batchloom's are what its users would write.
 - Every strategy runs the same model code, and its run includes all that follows from the documents: sorting, cutting,
@@ -81,7 +81,7 @@ class Strategy:
         return restored.cpu()
 
     def passes(self) -> Iterator[list[Batch]]:
-        """Return the batches of one run, by what goes through the model together."""
+        """Return the batches of one run, grouped by the passes through the model."""
         waiting: list[Batch] = []
         for batch in self.batches():
             if waiting and sum(tokens_in(each) for each in (*waiting, batch)) > self.together:

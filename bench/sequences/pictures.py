@@ -1,6 +1,6 @@
 """Draw the experiment on documents of any length: the padding, and the rest of it under each strategy.
 
-What it promises:
+Promises:
 
 - ``draw`` writes four SVG files that need nothing but this module and NumPy: a batch of documents in given order, a
   late batch of sorted ones, the whole set, and the padded length of each batch as areas laid over each other.
@@ -91,7 +91,7 @@ class Drawing:
         self._parts.append(f'<path d="{path(points)}" fill="none" stroke="{colour}" stroke-width="{width}"/>')
 
     def area(self, points: Iterable[tuple[float, float]], fill: str) -> None:
-        """Fill what the points enclose."""
+        """Fill the polygon of the points."""
         self._parts.append(f'<path d="{path(points)}Z" fill="{fill}"/>')
 
     def cells(self, x: float, y: float, width: float, height: float, colours: NDArray[numpy.uint8]) -> None:
@@ -291,5 +291,5 @@ def strip(drawing: Drawing, top: float, lengths: Sequence[int], name: str, cuts:
 
 
 def padding_of(cuts: Sequence[Cut], real: int) -> str:
-    """Return how many tokens of padding batches hold."""
+    """Return the tokens of padding in some batches, in words."""
     return f"{count(sum(cut.tokens for cut in cuts) - real, 'token')} of padding"

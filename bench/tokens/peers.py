@@ -1,6 +1,6 @@
 """Ask batchloom and each peer for an epoch of pieces of a stream of tokens.
 
-What it promises:
+Promises:
 
 - A peer is a function from a corpus to a maker of epochs; all read the same memory map and hand over int64.
 - ``check`` lets no peer pass whose labels are not the next tokens, or that loses or repeats one, where it promises an
@@ -180,7 +180,7 @@ WAYS = (
 
 
 def check(folder: Path) -> int:
-    """Run every way on a small corpus whose tokens are their own places; return how many batches were compared.
+    """Run every way on a small corpus whose tokens are their own places; return the number of batches that were compared.
 
     Raises:
         SystemExit: One does not deliver what it has to.

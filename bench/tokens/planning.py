@@ -1,6 +1,6 @@
 """Measure the start of an epoch for more and more documents: time to the first batch, and memory.
 
-What it promises:
+Promises:
 
 - The corpus is imaginary: one token again and again, 10 billion times, in the memory of one, so that no reading is in
   the time. What the offsets take is there before. Each number of documents has a process of its own.
@@ -96,7 +96,7 @@ def first_batch(documents: int, rounds: int) -> dict[str, Any]:
 
 
 def starts(loader: batchloom.DataLoader, rounds: int) -> tuple[float, float]:
-    """Return the median seconds to the first batch, and by how many MiB the first start made this process grow."""
+    """Return the median seconds to the first batch, and the growth of this process by the first start in MiB."""
     before = reset_peak()
     first = start(loader)
     grown = (peak() - before) / MEBIBYTE

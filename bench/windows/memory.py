@@ -1,6 +1,6 @@
 """Measure the memory that a mode takes to make batches, each in a process that has done nothing else.
 
-What it promises:
+Promises:
 
 - On the CPU: by how much the process grew at most (the kernel's high-water mark, reset before the loader is made) while
   the epoch went by, each batch let go before the next was asked for. The series is there before, and so is the code:
@@ -54,7 +54,7 @@ class Meter:
         self._server.communicate()
 
     def growth(self, mode: str, sizes: Sizes) -> dict[str, Any]:
-        """Return by how many bytes the epoch made a process grow at most: the median of some processes."""
+        """Return the growth of a process during the epoch, in bytes: the median of some processes."""
         stacked = MODES[mode].name.startswith("stacking")
         task = {"mode": mode, "sizes": asdict(sizes), "batches": STACKED if stacked else EPOCH}
         grown = [self._ask({**task, "device": str(self.device)}) for _ in range(REPEATS)]
@@ -81,7 +81,7 @@ def serve() -> None:
 
 
 def measure(mode: str, sizes: dict[str, int], batches: int, device: str) -> int:
-    """Return by how many bytes an epoch makes this process grow at most."""
+    """Return the growth of this process during an epoch, in bytes, at most."""
     place, epochs = torch.device(device), MODES[mode].epochs
     series = Series.of_batches(Sizes(**sizes), EPOCH)
     take(epochs(Series.of_batches(TINY, EPOCH), place)())
@@ -93,7 +93,7 @@ def measure(mode: str, sizes: dict[str, int], batches: int, device: str) -> int:
 
 
 def restart(device: torch.device) -> int:
-    """Forget the high-water mark; return what is in use now."""
+    """Forget the high-water mark; return the bytes in use now."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return torch.cuda.memory_allocated(device)

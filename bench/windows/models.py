@@ -1,6 +1,6 @@
 """Train the forecasting models of the published experiment on windows, epoch by epoch.
 
-What it promises:
+Promises:
 
 - DLinear is written from its definition. The others are transformers' own: the vanilla Transformer, Informer and
   Autoformer give hidden states, and a linear layer makes the forecast; PatchTST has a head of its own.
@@ -248,7 +248,7 @@ def candidates(trainings: dict[str, Training]) -> list[Candidate]:
 
 
 def report(kind: Kind, trainings: dict[str, Training], timings: dict[str, Timing]) -> dict[str, Any]:
-    """Print what was measured; return it for the JSON."""
+    """Print the measurements; return them for the JSON."""
     model = trainings[STACK].model()
     parameters = sum(parameter.numel() for parameter in model.parameters())
     differences = {name: difference(trainings[name], trainings[peer]) for name, peer in AGAINST.items()}
@@ -269,7 +269,7 @@ def report(kind: Kind, trainings: dict[str, Training], timings: dict[str, Timing
 
 
 def difference(mine: Training, theirs: Training) -> float:
-    """Return by how much one of the first losses of an epoch differs from that of the other at most."""
+    """Return the largest difference between the first losses of two trainings."""
     pairs = zip(mine.losses[:COMPARED], theirs.losses[:COMPARED], strict=True)
     return max(abs(one - other) for one, other in pairs)
 

@@ -1,6 +1,6 @@
 """Ask stacking, batchloom's modes and loops by hand for an epoch of the same batches of windows.
 
-What it promises:
+Promises:
 
 - Stacking is what the field does: a map-style data set that slices each window out of tensors (x, y, and their calendar
   features), and torch's ``DataLoader`` with its default collation. Slices of tensors collate faster than slices of
@@ -153,7 +153,7 @@ CHECKED = (Sizes(7, 16, 50, 8, 12), Sizes(7, 16, 50, 8, 12, stride=3), Sizes(7, 
 
 
 def check(names: Sequence[str], device: torch.device) -> int:
-    """Compare every value of small epochs of these modes with stacking's; return how many batches were compared.
+    """Compare every value of small epochs of these modes with stacking's; return the number of batches that were compared.
 
     Raises:
         SystemExit: One differs.

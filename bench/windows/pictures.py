@@ -2,7 +2,7 @@
 
     python -m bench.windows.pictures bench/results/windows-....json [FOLDER]
 
-What it promises:
+Promises:
 
 - ``draw`` writes an SVG for each part that was measured: ``windows-memory``, ``windows-time`` (over features, batch and
   length, both axes logarithmic), ``windows-epoch``, ``windows-random`` and ``windows-models``.
@@ -72,7 +72,7 @@ STYLE = {
 
 
 def draw(parts: Record, folder: Path) -> list[Path]:
-    """Draw what was measured; return where the pictures are."""
+    """Draw all parts that were measured; return the paths of the pictures."""
     folder.mkdir(parents=True, exist_ok=True)
     pictures: dict[str, Callable[[Record], Figure]] = {
         "memory": memory,
@@ -100,7 +100,7 @@ def picture(width: float, height: float) -> Figure:
 
 
 def memory(part: Record) -> Figure:
-    """Draw what an epoch takes at most."""
+    """Draw the most memory of an epoch."""
 
     def megabytes(point: Record, mode: str) -> float | None:
         peak = point["modes"][mode].get("peak_bytes")
@@ -166,7 +166,7 @@ def sweeps(
 
 
 def line(mode: str) -> dict[str, Any]:
-    """Return how the line of a mode looks. Preloaded and runs often coincide: the one has large hollow marks."""
+    """Return the style of the line of a mode. Preloaded and runs often coincide: the one has large hollow marks."""
     hollow = {"markersize": 9, "markerfacecolor": "white"} if mode == PRELOADED else {"markersize": 4.5}
     return {"marker": MARKERS[mode], "color": COLOURS[mode], "label": mode, **hollow}
 
@@ -218,7 +218,7 @@ def sizes_of(record: Record) -> str:
 
 
 def random_order(part: Record) -> Figure:
-    """Draw which share of the copy's bandwidth each mode reaches in random order."""
+    """Draw the share of the copy's bandwidth that each mode reaches in random order."""
     figure = picture(9, 6.2)
     figure.suptitle(
         "Windows in random order: bandwidth, as a share of torch's copy",
@@ -273,7 +273,7 @@ def models(part: Record) -> Figure:
 
 
 def mode_of(case: Record, name: str) -> Record:
-    """Return what was measured of one mode."""
+    """Return the record of one mode."""
     return next(each for each in case["candidates"] if each["name"] == name)
 
 

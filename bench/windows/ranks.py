@@ -1,6 +1,6 @@
 """Train in two data-parallel processes, with the stacking pipeline and with batchloom.
 
-What it promises:
+Promises:
 
 - The ranks are processes of their own under torch.distributed, with gloo (NCCL where each rank has a GPU), and the
   model is wrapped in ``DistributedDataParallel``. They live as long as the measurement, so no start of a process is in
@@ -78,7 +78,7 @@ def place(device: str, rank: int) -> tuple[torch.device, str]:
 
 
 def epoch(sizes: Sizes, epochs: Epochs, device: torch.device) -> dict[str, Any]:
-    """Train for an epoch, beginning with all other ranks; return what there is to know."""
+    """Train for an epoch, beginning with all other ranks; return its seconds, waits, losses and parameters."""
     torch.manual_seed(0)
     model = DistributedDataParallel(Loss(KIND.make(sizes, SMALL), sizes.horizon).to(device))
     optimizer = torch.optim.Adam(model.parameters())
@@ -166,7 +166,7 @@ def measure_ranks(setting: Setting) -> dict[str, Any]:
 
 
 def report(losses: dict[str, list[list[float]]], timings: dict[str, Timing]) -> dict[str, Any]:
-    """Print what was measured; return it for the JSON."""
+    """Print the measurements; return them for the JSON."""
     for mode, timing in timings.items():
         timing.candidate.facts["losses"] = losses[mode]
     differences = {mode: difference(losses[mode], losses[peer]) for mode, peer in AGAINST.items()}
@@ -186,6 +186,6 @@ def report(losses: dict[str, list[list[float]]], timings: dict[str, Timing]) -> 
 
 
 def difference(mine: list[list[float]], theirs: list[list[float]]) -> float:
-    """Return by how much a loss of a rank differs from that of the other mode at most."""
+    """Return the largest difference between a rank's losses in two modes."""
     pairs = zip(mine, theirs, strict=True)
     return max(abs(one - other) for each in pairs for one, other in zip(*each, strict=True))

@@ -1,4 +1,4 @@
-"""Keep what the command line asks of this chapter, and its clock."""
+"""Hold the options of this chapter, and its clock."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def wait(device: torch.device) -> None:
 
 
 def take(epoch: Iterable[Batch], most: int | None = None) -> int:
-    """Go through an epoch, or its first batches, and let go of each before the next; return how many there were."""
+    """Go through an epoch, or its first batches, and let go of each before the next; return their number."""
     count = 0
     for batch in islice(epoch, most):
         del batch

@@ -1,6 +1,6 @@
 """Measure memory and time of a batch over the published sweeps of features, batch and length.
 
-What it promises:
+Promises:
 
 - Each point is measured at its full size or not at all: where a mode would hold more than a share of the memory at
   once, the JSON says why there is no figure. Views are measured everywhere.
@@ -47,7 +47,7 @@ def points_of(setting: Setting) -> dict[Sizes, list[str]]:
 
 
 def measure_memory(setting: Setting) -> dict[str, Any]:
-    """Measure what each mode takes at every point; return its record for the JSON."""
+    """Measure the memory of each mode at every point; return its record for the JSON."""
     names, points = (STACK, *VIEWS, RANDOM), []
     with Meter(setting.device) as meter:
         for sizes, sweeps in points_of(setting).items():
@@ -61,7 +61,7 @@ def measure_memory(setting: Setting) -> dict[str, Any]:
 
 
 def grown(meter: Meter, setting: Setting, name: str, sizes: Sizes) -> dict[str, Any]:
-    """Return what a mode took, or why that was not measured."""
+    """Return the memory of a mode, or the reason why it was not measured."""
     reason = why_not(setting, name, sizes)
     return {"not_measured": reason} if reason else meter.growth(name, sizes)
 

@@ -1,6 +1,6 @@
 """Time a batch of views beside the loop that slices an unfolded series by hand.
 
-What it promises:
+Promises:
 
 - The bar is ``a = u[i:i+B]; x, y = a[:, :S], a[:, S:]``, where ``u`` was unfolded before the clock: three slices a
   batch, and nothing else. It has no plan, no resume, no ranks and no second series.
