@@ -2,7 +2,8 @@
 
 Promises:
 
-- A first batch includes the making of its plan. torch and NumPy draw whole permutations; grain's plan is lazy, as batchloom's.
+- A first batch includes the making of its plan. torch and NumPy draw whole permutations; grain's plan is lazy, as
+  batchloom's is.
 - Timing ends when indices are there, as arrays or lists; no sample is gathered.
 """
 

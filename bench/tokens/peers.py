@@ -180,7 +180,7 @@ WAYS = (
 
 
 def check(folder: Path) -> int:
-    """Run every way on a small corpus whose tokens are their own places; return the number of batches that were compared.
+    """Run every way on a small corpus whose tokens are their own places; return the number of compared batches.
 
     Raises:
         SystemExit: One does not deliver what it has to.

@@ -153,7 +153,7 @@ CHECKED = (Sizes(7, 16, 50, 8, 12), Sizes(7, 16, 50, 8, 12, stride=3), Sizes(7, 
 
 
 def check(names: Sequence[str], device: torch.device) -> int:
-    """Compare every value of small epochs of these modes with stacking's; return the number of batches that were compared.
+    """Compare every value of small epochs of these modes with stacking's; return the number of compared batches.
 
     Raises:
         SystemExit: One differs.
