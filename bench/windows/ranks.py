@@ -144,7 +144,7 @@ class Ranks:
 
 def check_plans(series: Series, shuffle: Shuffle) -> None:
     """Put the plans of all ranks together; stop unless each window is there once."""
-    plans = [series.loader(shuffle=shuffle, rank=rank, world=WORLD).plan(0) for rank in range(WORLD)]
+    plans = [series.loader(shuffle=shuffle, rank=rank, world_size=WORLD).plan(0) for rank in range(WORLD)]
     seen = Counter(window for plan in plans for batch in plan for window in batch.tolist())
     if seen != Counter(range(len(Slices(series)))):
         raise SystemExit(f"shuffle={shuffle!r}: the plans of {WORLD} ranks do not hold each window once")
@@ -162,7 +162,7 @@ def measure_ranks(setting: Setting) -> dict[str, Any]:
             for mode in ORDER:
                 ranks.run(mode)  # to warm up
             timings = interleave("ranks", modes, min(setting.rounds, MOST_ROUNDS))
-    return {"sizes": asdict(sizes), "world": WORLD, "model": KIND.name, **report(ranks.losses, timings)}
+    return {"sizes": asdict(sizes), "world_size": WORLD, "model": KIND.name, **report(ranks.losses, timings)}
 
 
 def report(losses: dict[str, list[list[float]]], timings: dict[str, Timing]) -> dict[str, Any]:

@@ -59,7 +59,7 @@ class Rule:
         pool: int,
     ) -> Rule: ...
     @staticmethod
-    def packing(max_tokens: int, max_samples: int | None, overflow: str, pool: int) -> Rule: ...
+    def packing(max_tokens: int, max_samples: int | None, oversize: str, pool: int) -> Rule: ...
 
 @final
 class Sequences:
@@ -88,7 +88,7 @@ class Groups:
     def offsets(self) -> Tensor: ...
     def order(self) -> Tensor | None: ...
     def dataset(
-        self, fields: list[tuple[str, Tensor, bool]], layout: str, max_rows: int | None, longer: str, offsets: bool
+        self, fields: list[tuple[str, Tensor, bool]], layout: str, max_rows: int | None, oversize: str, offsets: bool
     ) -> Dataset: ...
 
 @final
@@ -132,7 +132,7 @@ class Plan:
         largest_first: bool,
         epoch: int,
         rank: int,
-        world: int,
+        world_size: int,
         concatenated: bool = False,
         content: str | None = None,
         shard_size: int | None = None,
@@ -173,7 +173,7 @@ class Plan:
     @property
     def rank(self) -> int: ...
     @property
-    def world(self) -> int: ...
+    def world_size(self) -> int: ...
     @property
     def drop_last(self) -> bool: ...
     @property
@@ -199,7 +199,7 @@ class Loader:
         balance: bool,
         largest_first: bool,
         rank: int,
-        world: int,
+        world_size: int,
         pad_values: list[tuple[str, bytes]],
         pad_side: str,
         labels: str | None,

@@ -20,7 +20,7 @@ POOL = 16_384
 
 COUNT = ("padded", "real")
 OVERSIZE = ("error", "alone", "drop", "truncate")
-OVERFLOW = ("error", "truncate", "split")
+PACKED_OVERSIZE = ("error", "truncate", "split")
 
 
 class Rule(Protocol):
@@ -232,17 +232,17 @@ class Packing:
 
     max_tokens: int
     max_samples: int | None = None
-    overflow: str = "error"
+    oversize: str = "error"
     pool: int = POOL
 
     def __post_init__(self) -> None:
         _whole(self, "max_tokens", "pool")
         _whole(self, "max_samples", most=U32)
-        choice("overflow", self.overflow, OVERFLOW)
+        choice("oversize", self.oversize, PACKED_OVERSIZE)
         self._native()
 
     def _native(self) -> _native.Rule:
-        return _native.Rule.packing(self.max_tokens, self.max_samples, self.overflow, self.pool)
+        return _native.Rule.packing(self.max_tokens, self.max_samples, self.oversize, self.pool)
 
 
 RULES = (FixedSize, LengthBuckets, TokenBudget, CostOptimal, Packing)

@@ -55,7 +55,7 @@ class DataLoader:
         largest_first: Whether the largest batch comes first, so that memory is claimed once and its want shows at once.
         rank: Which of ``world`` processes this is. Where neither is given: ``torch.distributed`` if it is
             initialised, else the environment's RANK and WORLD_SIZE, else 0 of 1.
-        world: How many processes there are.
+        world_size: How many processes there are.
         device: A device of torch where batches are to be; ``None`` for where the data is. Batches are torch's there,
             ready for the stream that is the current one when they are taken.
         resident: ``True`` moves the data to the device once, when the loader is made, and makes batches there (windows
@@ -102,13 +102,13 @@ class DataLoader:
         balance: bool = False,
         largest_first: bool = False,
         rank: int | None = None,
-        world: int | None = None,
+        world_size: int | None = None,
         device: Any = None,
         resident: bool | str = "auto",
         memory_limit: int | None = None,
         output: str | None = None,
         copy: bool = False,
-        static: bool = False,
+        static_buffers: bool = False,
         pad_value: Any = 0,
         pad_side: str = "right",
         labels: str | None = None,
@@ -123,14 +123,14 @@ class DataLoader:
             )
         self._dataset = dataset
         self._batching = rule(batch_size, batching)
-        self._rank, self._world = place(rank, world)
+        self._rank, self._world = place(rank, world_size)
         request = PlacementRequest(
             dataset,
             device=device,
             resident=resident,
             memory_limit=memory_limit,
             copy=copy,
-            static=static,
+            static_buffers=static_buffers,
             output=output,
             shard_size=shard_size,
         )
@@ -148,7 +148,7 @@ class DataLoader:
             balance=bool(balance),
             largest_first=bool(largest_first),
             rank=self._rank,
-            world=self._world,
+            world_size=self._world,
             pad_values=pad_values,
             pad_side=side,
             labels=_labels(dataset, labels),
@@ -194,7 +194,7 @@ class DataLoader:
         return self._rank
 
     @property
-    def world(self) -> int:
+    def world_size(self) -> int:
         """How many processes there are."""
         return self._world
 
@@ -242,7 +242,9 @@ class DataLoader:
         )
 
     def __repr__(self) -> str:
-        return f"DataLoader({self.dataset!r}, {self.batching}, rank {self.rank} of {self.world}: {len(self)} batches)"
+        return (
+            f"DataLoader({self.dataset!r}, {self.batching}, rank {self.rank} of {self.world_size}: {len(self)} batches)"
+        )
 
 
 def _order(dataset: Dataset, shuffle: bool | str) -> tuple[str, bool]:

@@ -76,7 +76,7 @@ class Plan:
         largest_first: Whether the largest batch comes first, so that memory is claimed once and its want shows at once.
         epoch: Which epoch.
         rank: Which of ``world`` processes this is.
-        world: How many there are.
+        world_size: How many there are.
 
     Raises:
         ArgumentError: An argument makes no sense, or ``drop_last`` would leave no step.
@@ -101,7 +101,7 @@ class Plan:
         largest_first: bool = False,
         epoch: int = 0,
         rank: int = 0,
-        world: int = 1,
+        world_size: int = 1,
     ) -> None:
         known = None if sizes is None else checked(sizes, "sizes", most_dimensions=2)
         if samples is None:
@@ -121,7 +121,7 @@ class Plan:
             largest_first=bool(largest_first),
             epoch=integer("epoch", epoch),
             rank=integer("rank", rank, most=U32),
-            world=integer("world", world, most=U32),
+            world_size=integer("world_size", world_size, most=U32),
             shard_size=None if shard_size is None else integer("shard_size", shard_size, least=1),
         )
 
@@ -287,9 +287,9 @@ class Plan:
         return self._native.rank
 
     @property
-    def world(self) -> int:
+    def world_size(self) -> int:
         """How many processes there are."""
-        return self._native.world
+        return self._native.world_size
 
     def _value(self) -> tuple[Any, ...]:
         native = self._native
@@ -302,7 +302,7 @@ class Plan:
             "largest_first": native.largest_first,
             "epoch": native.epoch,
             "rank": native.rank,
-            "world": native.world,
+            "world_size": native.world_size,
             "concatenated": native.concatenated,
             "content": native.content,
             "shard_size": native.shard_size,
@@ -314,7 +314,7 @@ class Plan:
         return isinstance(other, Plan) and (self.fingerprint, self._value()) == (other.fingerprint, other._value())
 
     def __hash__(self) -> int:
-        return hash((self.fingerprint, self.epoch, self.rank, self.world, len(self)))
+        return hash((self.fingerprint, self.epoch, self.rank, self.world_size, len(self)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         extents = self._native.extents()
@@ -322,7 +322,7 @@ class Plan:
 
     def __repr__(self) -> str:
         return (
-            f"Plan({self.samples} samples, {self.batching}, epoch {self.epoch}, rank {self.rank} of {self.world}: "
+            f"Plan({self.samples} samples, {self.batching}, epoch {self.epoch}, rank {self.rank} of {self.world_size}: "
             f"{len(self)} batches)"
         )
 

@@ -9,20 +9,20 @@ from batchloom.arguments import U32, integer
 from batchloom.errors import ArgumentError
 
 
-def place(rank: int | None, world: int | None) -> tuple[int, int]:
+def place(rank: int | None, world_size: int | None) -> tuple[int, int]:
     """Return (rank, world): as given, else from ``torch.distributed``, else from RANK and WORLD_SIZE, else 0 of 1.
 
     Raises:
         ArgumentError: Only one of the two is given, or the rank lies outside the world.
     """
-    if (rank is None) != (world is None):
-        raise ArgumentError(f"rank is {rank} and world is {world}; expected both or neither")
-    if rank is None or world is None:
-        rank, world = _from_torch() or _from_environment() or (0, 1)
-    rank, world = integer("rank", rank, most=U32), integer("world", world, least=1, most=U32)
-    if rank >= world:
-        raise ArgumentError(f"rank is {rank} in a world of {world}; expected 0 <= rank < {world}")
-    return rank, world
+    if (rank is None) != (world_size is None):
+        raise ArgumentError(f"rank is {rank} and world_size is {world_size}; expected both or neither")
+    if rank is None or world_size is None:
+        rank, world_size = _from_torch() or _from_environment() or (0, 1)
+    rank, world_size = integer("rank", rank, most=U32), integer("world_size", world_size, least=1, most=U32)
+    if rank >= world_size:
+        raise ArgumentError(f"rank is {rank} in a world of {world_size}; expected 0 <= rank < {world_size}")
+    return rank, world_size
 
 
 def _from_torch() -> tuple[int, int] | None:
@@ -33,15 +33,15 @@ def _from_torch() -> tuple[int, int] | None:
 
 
 def _from_environment() -> tuple[int, int] | None:
-    rank, world = os.environ.get("RANK") or None, os.environ.get("WORLD_SIZE") or None
-    if rank is None and world is None:
+    rank, world_size = os.environ.get("RANK") or None, os.environ.get("WORLD_SIZE") or None
+    if rank is None and world_size is None:
         return None
     try:
-        return int(rank or ""), int(world or "")
+        return int(rank or ""), int(world_size or "")
     except ValueError:
         raise ArgumentError(
-            f"the environment has RANK={rank!r} and WORLD_SIZE={world!r}; expected two integers, or neither, or pass "
-            "rank= and world="
+            f"the environment has RANK={rank!r} and WORLD_SIZE={world_size!r}; expected two integers, or neither, "
+            "or pass rank= and world_size="
         ) from None
 
 

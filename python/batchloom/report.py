@@ -20,7 +20,7 @@ MEANINGS = {
     "tokens": "elements in the dataset",
     "batches": "batches over all ranks, repeated ones included",
     "steps": "steps of the rank that has most",
-    "world": "ranks",
+    "world_size": "ranks",
     "real": "elements delivered that are data",
     "padded": "elements delivered, padding included",
     "padding": "share of padding",
@@ -78,7 +78,7 @@ def _steps(plan: _native.Plan) -> str:
     """Draw a column for each step and a cell for each rank, as dark as its batch is large."""
     columns = _spread(plan.stats()["steps"], MOST_STEPS)
     largest = max(plan.stats()["largest"], 1)
-    width, height = WIDTH / max(len(columns), 1), HEIGHT / plan.world
+    width, height = WIDTH / max(len(columns), 1), HEIGHT / plan.world_size
     cells = []
     for place, step in enumerate(columns):
         for rank, size in enumerate(plan.elements(step)):

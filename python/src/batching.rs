@@ -61,10 +61,10 @@ impl Rule {
     }
 
     #[staticmethod]
-    fn packing(max_tokens: u64, max_samples: Option<u32>, overflow: &str, pool: u64) -> PyResult<Self> {
-        let overflow = parse(overflow)?;
+    fn packing(max_tokens: u64, max_samples: Option<u32>, oversize: &str, pool: u64) -> PyResult<Self> {
+        let oversize = parse(oversize)?;
         made(Packing::new(max_tokens).and_then(|rule| {
-            let rule = rule.overflow(overflow).pool(pool)?;
+            let rule = rule.oversize(oversize).pool(pool)?;
             max_samples.map_or(Ok(rule), |samples| rule.max_samples(samples))
         }))
     }

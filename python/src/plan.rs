@@ -23,7 +23,7 @@ type Place = (u64, u32, u64);
 impl Plan {
     #[new]
     #[pyo3(signature = (
-        samples, rule, sizes, *, shuffle, drop_last, seed, uneven, balance, largest_first, epoch, rank, world,
+        samples, rule, sizes, *, shuffle, drop_last, seed, uneven, balance, largest_first, epoch, rank, world_size,
         concatenated=false, content=None, shard_size=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
@@ -40,7 +40,7 @@ impl Plan {
         largest_first: bool,
         epoch: u64,
         rank: u32,
-        world: u32,
+        world_size: u32,
         concatenated: bool,
         content: Option<String>,
         shard_size: Option<u64>,
@@ -56,16 +56,16 @@ impl Plan {
             .concatenated(concatenated)
             .shard_size(shard_size)
             .epoch(epoch)
-            .world(world);
+            .world_size(world_size);
         let builder = content.into_iter().fold(builder, batchloom::plan::PlanBuilder::content);
         let builder = match known(sizes)? {
             Some(sizes) => builder.sizes(sizes),
             None => builder,
         };
         let plan = py.detach(|| builder.build()).map_err(|error| raise(&error))?;
-        match rank < world {
+        match rank < world_size {
             true => Ok(Self { plan, rank }),
-            false => Err(raise(&batchloom::Error::Rank { rank, world })),
+            false => Err(raise(&batchloom::Error::Rank { rank, world_size })),
         }
     }
 
@@ -95,7 +95,7 @@ impl Plan {
     /// How many elements, padding included, each rank that takes part is given at `step`.
     fn elements(&self, py: Python<'_>, step: u64) -> PyResult<Vec<u64>> {
         let elements = || {
-            let ranks = (0..self.plan.world()).filter(|rank| step < self.plan.steps_of(*rank));
+            let ranks = (0..self.plan.world_size()).filter(|rank| step < self.plan.steps_of(*rank));
             ranks.map(|rank| self.plan.batch_elements(step, rank)).collect::<batchloom::Result<_>>()
         };
         py.detach(elements).map_err(|error| raise(&error))
@@ -135,7 +135,7 @@ impl Plan {
         dict.set_item("tokens", stats.tokens)?;
         dict.set_item("batches", stats.batches)?;
         dict.set_item("steps", stats.steps)?;
-        dict.set_item("world", stats.world)?;
+        dict.set_item("world_size", stats.world_size)?;
         dict.set_item("real", stats.real)?;
         dict.set_item("padded", stats.padded)?;
         dict.set_item("padding", stats.padding)?;
@@ -233,8 +233,8 @@ impl Plan {
     }
 
     #[getter]
-    fn world(&self) -> u32 {
-        self.plan.world()
+    fn world_size(&self) -> u32 {
+        self.plan.world_size()
     }
 
     #[getter]
@@ -267,7 +267,7 @@ pub(crate) fn write_state<'py>(
     dict.set_item("epoch", state.epoch)?;
     dict.set_item("batches", state.batches)?;
     let worlds: Vec<[u64; 2]> =
-        state.worlds.iter().map(|&(world, steps)| [u64::from(world), steps]).collect();
+        state.worlds.iter().map(|&(world_size, steps)| [u64::from(world_size), steps]).collect();
     dict.set_item("worlds", worlds)?;
     Ok(dict)
 }
@@ -297,9 +297,9 @@ pub(crate) fn read_state(dict: &Bound<'_, PyDict>) -> PyResult<batchloom::plan::
         batches: read(dict, "batches")?,
         worlds: read::<Vec<[u64; 2]>>(dict, "worlds")?
             .into_iter()
-            .map(|[world, steps]| match u32::try_from(world) {
-                Ok(world) => Ok((world, steps)),
-                Err(_) => Err(damaged(&format!("it holds steps of a world of {world}"))),
+            .map(|[world_size, steps]| match u32::try_from(world_size) {
+                Ok(world_size) => Ok((world_size, steps)),
+                Err(_) => Err(damaged(&format!("it holds steps of a world of {world_size}"))),
             })
             .collect::<PyResult<_>>()?,
     })

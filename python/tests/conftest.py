@@ -41,17 +41,17 @@ def script():
 def ranks():
     """Run Python code as all ranks of a world; they have to end well, and in time. Return the JSON of each."""
 
-    def run(code, world, *arguments, timeout=60):
+    def run(code, world_size, *arguments, timeout=60):
         command = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        places = [os.environ | {"RANK": str(rank), "WORLD_SIZE": str(world)} for rank in range(world)]
+        places = [os.environ | {"RANK": str(rank), "WORLD_SIZE": str(world_size)} for rank in range(world_size)]
         processes = [subprocess.Popen(command, env=place, **pipes) for place in places]
         try:
             outputs = [process.communicate(timeout=timeout) for process in processes]
         finally:
             for process in processes:
                 process.kill()
-        assert [process.returncode for process in processes] == [0] * world, outputs
+        assert [process.returncode for process in processes] == [0] * world_size, outputs
         return [json.loads(out) for out, _ in outputs]
 
     return run

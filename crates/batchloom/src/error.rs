@@ -77,24 +77,24 @@ pub enum Error {
         limit: u64,
     },
     /// A job has at least one process, and not more than can be listed.
-    #[error("world is {found}; expected the number of processes, 1 to {limit}")]
+    #[error("world_size is {found}; expected the number of processes, 1 to {limit}")]
     World {
         /// The number asked for.
         found: u32,
         /// The largest number possible.
         limit: u32,
     },
-    /// A rank names one of `world` processes.
-    #[error("rank is {rank} in a world of {world}; expected 0 <= rank < {world}")]
+    /// A rank names one of `world_size` processes.
+    #[error("rank is {rank} in a world of {world_size}; expected 0 <= rank < {world_size}")]
     Rank {
         /// The rank asked for.
         rank: u32,
         /// The number of processes.
-        world: u32,
+        world_size: u32,
     },
     /// `drop_last` would drop everything.
     #[error(
-        "drop_last leaves no step: {samples} samples make {batches} full batches{}, fewer than one for each of {world} \
+        "drop_last leaves no step: {samples} samples make {batches} full batches{}, fewer than one for each of {world_size} \
          ranks; use smaller batches or drop_last=False",
         .batch_size.map(|size| format!(" of {size}")).unwrap_or_default()
     )]
@@ -106,7 +106,7 @@ pub enum Error {
         /// Full batches.
         batches: u64,
         /// Ranks to serve.
-        world: u32,
+        world_size: u32,
     },
     /// Every sample is larger than a batch may be.
     #[error("oversize=\"drop\" leaves nothing: all {samples} samples exceed max_tokens={max_tokens}")]
@@ -193,7 +193,7 @@ pub enum Error {
     },
     /// A sample that exceeds the budget.
     #[error(
-        "sample {sample} has size {size}, which{} exceeds max_tokens={max_tokens}; raise max_tokens, or say by oversize= (overflow= of Packing) what \
+        "sample {sample} has size {size}, which{} exceeds max_tokens={max_tokens}; raise max_tokens, or say by oversize= what \
          to do with it",
         if *.multiple_of > 1 { format!(", rounded up to a multiple of {multiple_of},") } else { String::new() }
     )]

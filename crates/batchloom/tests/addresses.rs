@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use batchloom::cut::{FixedSize, LengthBuckets, Overflow, Packing, Rule};
+use batchloom::cut::{FixedSize, LengthBuckets, PackedOversize, Packing, Rule};
 use batchloom::dataset::{
-    Dataset, GroupLayout, Groups, Longer, Sequences, TokenExtras, TokenMode, WindowShape,
+    Dataset, GroupLayout, GroupOversize, Groups, Sequences, TokenExtras, TokenMode, WindowShape,
 };
 use batchloom::loader::{Block, Blocks, LoaderBuilder, PadSide, Polled};
 use batchloom::{
@@ -123,7 +123,7 @@ proptest! {
             0 => FixedSize::new(3).unwrap().into(),
             1 => LengthBuckets::new(4).unwrap().multiple_of(multiple_of).unwrap().into(),
             2 => Packing::new(20).unwrap().into(),
-            _ => Packing::new(7).unwrap().overflow(Overflow::Split).into(),
+            _ => Packing::new(7).unwrap().oversize(PackedOversize::Split).into(),
         };
         let packs = kind > 1;
         let side = if left { PadSide::Left } else { PadSide::Right };
@@ -166,7 +166,7 @@ proptest! {
         let dataset = |here| {
             let layout = if padded { GroupLayout::Padded } else { GroupLayout::Concatenated };
             let dataset = GroupDataset::new(groups.clone()).rows("x", rows(ids.len(), here)).unwrap();
-            dataset.layout(layout).max_rows(most, Longer::Subsample).build().unwrap().into()
+            dataset.layout(layout).max_rows(most, GroupOversize::Subsample).build().unwrap().into()
         };
         let side = if left { PadSide::Left } else { PadSide::Right };
         let (here, there) = pair(dataset, |builder| {
@@ -214,14 +214,14 @@ proptest! {
     /// No block goes from one shard to another, and each says which it is of and which comes next.
     #[test]
     fn blocks_keep_to_their_shard(samples in 20_usize..600, batch_size in 1_u64..6, batches in 1_u64..9,
-                                  shuffle in any::<bool>(), world in 1_u32..4, bytes in 64_usize..4000) {
+                                  shuffle in any::<bool>(), world_size in 1_u32..4, bytes in 64_usize..4000) {
         let dataset = TensorDataset::new([("x", rows(samples, false))]).unwrap();
         let loader = Loader::builder(dataset)
             .addresses(true)
             .batch_size(batch_size)
             .shard_size(batch_size * batches)
             .shuffle(shuffle)
-            .rank(0, world)
+            .rank(0, world_size)
             .block_bytes(bytes)
             .build()
             .unwrap();

@@ -115,18 +115,18 @@ proptest! {
         shuffle: bool,
         drop_last: bool,
         seed: u64,
-        world in 1_u32..4,
+        world_size in 1_u32..4,
     ) {
         let names = ["first", "second", "third"];
         let fields = names.iter().zip(&sources).map(|(name, source)| (*name, source.tensor()));
         let dataset = TensorDataset::new(fields).unwrap();
-        for rank in 0..world {
+        for rank in 0..world_size {
             let loader = Loader::builder(dataset.clone())
                 .batch_size(batch_size)
                 .shuffle(shuffle)
                 .drop_last(drop_last)
                 .seed(seed)
-                .rank(rank, world)
+                .rank(rank, world_size)
                 .num_threads(2)
                 .block_bytes(block_bytes)
                 .build();
@@ -218,7 +218,7 @@ fn bad_datasets_are_named() {
     let loader = || Loader::builder(TensorDataset::new([("x", values(4))]).unwrap());
     assert_eq!(loader().num_threads(0).build().unwrap_err(), Error::Threads);
     assert_eq!(loader().prefetch(0).build().unwrap_err(), Error::Prefetch);
-    assert_eq!(loader().rank(2, 2).build().unwrap_err(), Error::Rank { rank: 2, world: 2 });
+    assert_eq!(loader().rank(2, 2).build().unwrap_err(), Error::Rank { rank: 2, world_size: 2 });
     let wide = Tensor::new(Bytes::from(vec![0; 8]), DType::U64, &[1 << 40, 1 << 40], &[0, 0], 0).unwrap();
     let wide = Loader::builder(TensorDataset::new([("x", wide)]).unwrap()).batch_size(1 << 20);
     assert!(matches!(wide.build().unwrap_err(), Error::BatchTooLarge { .. }));

@@ -1,8 +1,8 @@
 //! Groups against their slow definition: whole, in order, in every layout; scattered ids; thinned out as a function of
 //! seed, epoch and group.
 
-use batchloom::cut::{Count, FixedSize, LengthBuckets, Overflow, Packing, Rule, TokenBudget};
-use batchloom::dataset::{GroupLayout, Groups, Longer};
+use batchloom::cut::{Count, FixedSize, LengthBuckets, PackedOversize, Packing, Rule, TokenBudget};
+use batchloom::dataset::{GroupLayout, GroupOversize, Groups};
 use batchloom::loader::Batch;
 use batchloom::{Error, GroupDataset, Loader, Tensor};
 use proptest::prelude::*;
@@ -26,7 +26,7 @@ fn rows(ids: &[i64]) -> Tensor {
     Tensor::from_vec((0..ids.len() as i64).flat_map(|row| [row, -row]).collect(), &[ids.len(), 2]).unwrap()
 }
 
-fn dataset(ids: &[i64], layout: GroupLayout, max_rows: Option<(u32, Longer)>) -> GroupDataset {
+fn dataset(ids: &[i64], layout: GroupLayout, max_rows: Option<(u32, GroupOversize)>) -> GroupDataset {
     let groups = Groups::of(ids).unwrap();
     let wide = rows(ids);
     let one = Tensor::from_vec(ids.to_vec(), &[ids.len()]).unwrap();
@@ -34,7 +34,7 @@ fn dataset(ids: &[i64], layout: GroupLayout, max_rows: Option<(u32, Longer)>) ->
     let builder = builder.layout(layout).offsets();
     max_rows
         .into_iter()
-        .fold(builder, |builder, (most, longer)| builder.max_rows(most, longer))
+        .fold(builder, |builder, (most, oversize)| builder.max_rows(most, oversize))
         .build()
         .unwrap()
 }
@@ -107,10 +107,10 @@ proptest! {
     #[test]
     fn longer_groups(ids in ids(), most in 1_u32..8, subsample in any::<bool>(), seed in any::<u64>()) {
         let expected = members(&ids);
-        let longer = if subsample { Longer::Subsample } else { Longer::Truncate };
+        let oversize = if subsample { GroupOversize::Subsample } else { GroupOversize::Truncate };
         for layout in [GroupLayout::Padded, GroupLayout::Concatenated] {
             let build = || {
-                let dataset = dataset(&ids, layout, Some((most, longer)));
+                let dataset = dataset(&ids, layout, Some((most, oversize)));
                 Loader::builder(dataset).batch_size(3).shuffle(true).seed(seed).build().unwrap()
             };
             let (one, two) = (build(), build());
@@ -144,7 +144,7 @@ proptest! {
 #[test]
 fn subsamples_are_fair() {
     let ids = vec![1; 10];
-    let dataset = dataset(&ids, GroupLayout::Concatenated, Some((3, Longer::Subsample)));
+    let dataset = dataset(&ids, GroupLayout::Concatenated, Some((3, GroupOversize::Subsample)));
     let loader = Loader::builder(dataset).build().unwrap();
     let mut counts = [0_u32; 10];
     let epochs = 2000;
@@ -181,10 +181,10 @@ fn bad_input() {
         GroupDataset::new(groups()).rows("x", x).unwrap()
     };
     assert!(matches!(
-        full().max_rows(1, Longer::Error).build(),
+        full().max_rows(1, GroupOversize::Error).build(),
         Err(Error::GroupTooLong { group: 0, rows: 2, max_rows: 1 })
     ));
-    let split = Packing::new(2).unwrap().overflow(Overflow::Split);
+    let split = Packing::new(2).unwrap().oversize(PackedOversize::Split);
     let refused = Loader::builder(full().build().unwrap()).rule(split).build();
     assert!(matches!(refused, Err(Error::WholeGroups { .. })));
     let padded = full().layout(GroupLayout::Padded).build().unwrap();

@@ -16,7 +16,7 @@ pub(crate) struct Options {
     pub(crate) shuffle: Shuffle,
     pub(crate) seed: u64,
     pub(crate) epoch: u64,
-    pub(crate) world: u32,
+    pub(crate) world_size: u32,
     pub(crate) drop_last: bool,
     pub(crate) uneven: Uneven,
     pub(crate) shard_size: Option<u64>,
@@ -29,7 +29,7 @@ impl Options {
             .shuffle(self.shuffle)
             .seed(self.seed)
             .epoch(self.epoch)
-            .world(self.world)
+            .world_size(self.world_size)
             .drop_last(self.drop_last)
             .uneven(self.uneven)
             .shard_size(self.shard_size)
@@ -67,17 +67,19 @@ impl Options {
         order.into_iter().map(|run| pieces[run as usize].clone()).collect()
     }
 
-    /// What every rank sees at every step, by definition: the batches, `world` at a time.
+    /// What every rank sees at every step, by definition: the batches, `world_size` at a time.
     fn steps(&self) -> Vec<Vec<Vec<u64>>> {
         let batches = self.batches();
-        let world = self.world as usize;
-        let mut steps: Vec<Vec<Vec<u64>>> = batches.chunks(world).map(<[_]>::to_vec).collect();
-        let Some(last) = steps.last_mut().filter(|last| last.len() < world) else { return steps };
+        let world_size = self.world_size as usize;
+        let mut steps: Vec<Vec<Vec<u64>>> = batches.chunks(world_size).map(<[_]>::to_vec).collect();
+        let Some(last) = steps.last_mut().filter(|last| last.len() < world_size) else { return steps };
         match (self.drop_last, self.uneven) {
             (true, _) => {
                 steps.pop();
             }
-            (false, Uneven::Pad) => last.extend(batches.iter().cycle().take(world - last.len()).cloned()),
+            (false, Uneven::Pad) => {
+                last.extend(batches.iter().cycle().take(world_size - last.len()).cloned())
+            }
             (false, Uneven::Short) => {}
         }
         steps
@@ -94,7 +96,7 @@ pub(crate) fn options() -> impl Strategy<Value = Options> {
         Options {
             samples: sizes.0,
             batch_size: sizes.1,
-            world: sizes.2,
+            world_size: sizes.2,
             shuffle: choices.0,
             drop_last: choices.1,
             uneven: choices.2,
@@ -126,7 +128,7 @@ proptest! {
         for (index, step) in (0..).zip(&expected) {
             prop_assert_eq!(&plan.step(index).unwrap().batches, step);
         }
-        for rank in 0..options.world {
+        for rank in 0..options.world_size {
             let mine: Vec<_> = expected.iter().filter_map(|step| step.get(rank as usize).cloned()).collect();
             prop_assert_eq!(seen(&plan, rank), mine);
         }
@@ -150,14 +152,14 @@ proptest! {
         prop_assert_eq!(stats.batches, steps.iter().map(|step| step.batches.len() as u64).sum::<u64>());
         let longest = |step: &batchloom::plan::Step| step.batches.iter().map(Vec::len).max().unwrap() as u64;
         prop_assert_eq!(stats.largest, steps.iter().map(longest).max().unwrap());
-        let waited: u64 = steps.iter().map(|step| longest(step) * u64::from(options.world)).sum();
+        let waited: u64 = steps.iter().map(|step| longest(step) * u64::from(options.world_size)).sum();
         prop_assert!((stats.imbalance - (1.0 - stats.real as f64 / waited as f64)).abs() < 1e-9);
     }
 
     #[test]
     fn every_rank_has_the_same_number_of_steps(options in options()) {
         let Ok(plan) = options.build() else { return Ok(()) };
-        for rank in 0..options.world {
+        for rank in 0..options.world_size {
             let short = u64::from(options.uneven == Uneven::Short && !options.drop_last);
             prop_assert!(plan.steps_of(rank) + short >= plan.steps());
             prop_assert!(plan.steps_of(rank) <= plan.steps());
@@ -181,7 +183,7 @@ proptest! {
 
     #[test]
     fn seeds_and_epochs_give_other_orders(options in options(), other in 1_u64..) {
-        let options = Options { samples: options.samples + 20, shuffle: Shuffle::Samples, world: 1, drop_last: false, shard_size: None, ..options };
+        let options = Options { samples: options.samples + 20, shuffle: Shuffle::Samples, world_size: 1, drop_last: false, shard_size: None, ..options };
         let plan = options.build().unwrap();
         let seeded = Options { seed: options.seed.wrapping_add(other), ..options }.build().unwrap();
         prop_assert_ne!(seen(&plan, 0).concat(), seen(&seeded, 0).concat());
@@ -193,10 +195,10 @@ proptest! {
 
     /// Shards are stretches as stored, all of one size but one, that come one after the other; each holds what `shard` says.
     #[test]
-    fn batches_come_shard_by_shard(options in options(), stop in 0.0..1.0_f64, world in 1_u32..10) {
+    fn batches_come_shard_by_shard(options in options(), stop in 0.0..1.0_f64, world_size in 1_u32..10) {
         let Ok(plan) = options.build() else { return Ok(()) };
         let state = plan.state((plan.steps() as f64 * stop) as u64);
-        let rest = Options { world, ..options }.build().and_then(|plan| plan.resume(&state));
+        let rest = Options { world_size, ..options }.build().and_then(|plan| plan.resume(&state));
         for plan in [Some(plan), rest.ok()].into_iter().flatten() {
             prop_assert_eq!(plan.shard_size(), options.shard_size);
             let mut came: Vec<std::ops::Range<u64>> = Vec::new();
@@ -254,7 +256,7 @@ proptest! {
 
 #[test]
 fn a_billion_samples_and_a_thousand_ranks() {
-    let plan = Plan::builder(1_000_000_000).batch_size(64).shuffle(true).world(1000).build().unwrap();
+    let plan = Plan::builder(1_000_000_000).batch_size(64).shuffle(true).world_size(1000).build().unwrap();
     assert_eq!(plan.steps(), 15_625);
     assert_eq!(plan.stats().real, 1_000_000_000);
     assert!(plan.indices(15_624, 999).unwrap().iter().all(|sample| *sample < 1_000_000_000));
@@ -263,8 +265,11 @@ fn a_billion_samples_and_a_thousand_ranks() {
     assert_eq!(plan.batch_len(1 << 20, 0).unwrap(), 7);
     assert_eq!(plan.places(1 << 33).unwrap().len(), 1);
     for shuffle in [Shuffle::Nothing, Shuffle::Samples, Shuffle::Runs] {
-        let plan =
-            Plan::builder(samples).batch_size(1 << 10).shuffle(shuffle).shard_size(1_u64 << 20).world(1000);
+        let plan = Plan::builder(samples)
+            .batch_size(1 << 10)
+            .shuffle(shuffle)
+            .shard_size(1_u64 << 20)
+            .world_size(1000);
         let plan = plan.build().unwrap();
         let shard = plan.shard(1 << 20, 999).unwrap().unwrap();
         assert!(plan.indices(1 << 20, 999).unwrap().iter().all(|sample| shard.contains(sample)));
@@ -278,12 +283,15 @@ fn bad_options_are_named() {
     let plan = |samples| Plan::builder(samples);
     assert_eq!(plan(0).build().unwrap_err(), Error::NoSamples);
     assert_eq!(plan(5).batch_size(0).build().unwrap_err(), Error::BatchSize { found: 0 });
-    assert!(matches!(plan(5).world(0).build().unwrap_err(), Error::World { found: 0, .. }));
-    assert!(matches!(plan(5).world(u32::MAX).build().unwrap_err(), Error::World { found: u32::MAX, .. }));
+    assert!(matches!(plan(5).world_size(0).build().unwrap_err(), Error::World { found: 0, .. }));
+    assert!(matches!(
+        plan(5).world_size(u32::MAX).build().unwrap_err(),
+        Error::World { found: u32::MAX, .. }
+    ));
     assert!(matches!(plan(u64::MAX).build().unwrap_err(), Error::TooManySamples { .. }));
     assert!(matches!(
-        plan(10).batch_size(4).world(3).drop_last(true).build().unwrap_err(),
-        Error::NothingLeft { samples: 10, batch_size: Some(4), batches: 2, world: 3 }
+        plan(10).batch_size(4).world_size(3).drop_last(true).build().unwrap_err(),
+        Error::NothingLeft { samples: 10, batch_size: Some(4), batches: 2, world_size: 3 }
     ));
     assert_eq!(plan(9).shard_size(0).build().unwrap_err(), Error::NotPositive { name: "shard_size" });
     let error = plan(900).batch_size(64).shard_size(100).build().unwrap_err();
@@ -293,11 +301,11 @@ fn bad_options_are_named() {
     assert!(error.to_string().ends_with(": 64"), "{error}");
     let error = plan(900).batch_size(64).shard_size(u64::MAX).build().unwrap_err();
     assert!(error.to_string().ends_with(": 18446744073709551552"), "{error}");
-    let small = plan(10).batch_size(4).world(2).build().unwrap();
+    let small = plan(10).batch_size(4).world_size(2).build().unwrap();
     assert_eq!(small.shard(2, 0).unwrap_err(), Error::StepRange { found: 2, steps: 2 });
-    assert_eq!(small.shard(0, 2).unwrap_err(), Error::Rank { rank: 2, world: 2 });
+    assert_eq!(small.shard(0, 2).unwrap_err(), Error::Rank { rank: 2, world_size: 2 });
     assert_eq!(small.shard(0, 1).unwrap(), None);
-    assert_eq!(small.indices(0, 2).unwrap_err(), Error::Rank { rank: 2, world: 2 });
+    assert_eq!(small.indices(0, 2).unwrap_err(), Error::Rank { rank: 2, world_size: 2 });
     assert_eq!(small.step(2).unwrap_err(), Error::StepRange { found: 2, steps: 2 });
     assert_eq!(small.places(10).unwrap_err(), Error::SampleRange { found: 10, samples: 10 });
 }

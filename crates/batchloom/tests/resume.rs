@@ -23,7 +23,7 @@ proptest! {
                 prop_assert!(state.batches <= options.batches().len() as u64);
                 let rest = options.build().unwrap().resume(&state).unwrap();
                 prop_assert_eq!(rest.state(0), state);
-                for rank in 0..options.world {
+                for rank in 0..options.world_size {
                     let whole = seen(&plan, rank);
                     let from = usize::try_from(step).unwrap().min(whole.len());
                     prop_assert_eq!(seen(&rest, rank), &whole[from..]);
@@ -35,17 +35,17 @@ proptest! {
     #[test]
     fn three_resumes_inside_one_epoch(options in options(), stops in prop::array::uniform3(0.0..1.0_f64)) {
         let Ok(whole) = options.build() else { return Ok(()) };
-        let mut got = vec![Vec::new(); options.world as usize];
+        let mut got = vec![Vec::new(); options.world_size as usize];
         let mut plan = whole.clone();
         for stop in stops {
             let steps = (plan.steps() as f64 * stop) as u64;
-            for rank in 0..options.world {
+            for rank in 0..options.world_size {
                 let count = usize::try_from(steps).unwrap();
                 got[rank as usize].extend(seen(&plan, rank).into_iter().take(count));
             }
             plan = options.build().unwrap().resume(&saved(&plan.state(steps))).unwrap();
         }
-        for rank in 0..options.world {
+        for rank in 0..options.world_size {
             got[rank as usize].extend(seen(&plan, rank));
             prop_assert_eq!(&got[rank as usize], &seen(&whole, rank));
         }
@@ -57,10 +57,10 @@ proptest! {
         let options = Options { drop_last: false, uneven: Uneven::Short, ..options };
         let mut plan = options.build().unwrap();
         let mut got = Vec::new();
-        for (world, stop) in worlds.into_iter().zip(stops) {
+        for (world_size, stop) in worlds.into_iter().zip(stops) {
             let steps = (plan.steps() as f64 * stop) as u64;
             (0..steps).for_each(|step| got.extend(plan.step(step).unwrap().batches));
-            let next = Options { world, seed: 99, ..options.clone() }.build().unwrap();
+            let next = Options { world_size, seed: 99, ..options.clone() }.build().unwrap();
             plan = next.resume(&saved(&plan.state(steps))).unwrap();
             prop_assert_eq!(plan.stats().earlier, got.iter().map(Vec::len).sum::<usize>() as u64);
         }
@@ -69,17 +69,17 @@ proptest! {
     }
 
     #[test]
-    fn elastic_with_padding_loses_nothing(options in options(), world in 1_u32..10, stop in 0.0..1.0_f64) {
+    fn elastic_with_padding_loses_nothing(options in options(), world_size in 1_u32..10, stop in 0.0..1.0_f64) {
         let options = Options { drop_last: false, uneven: Uneven::Pad, ..options };
         let plan = options.build().unwrap();
         let steps = (plan.steps() as f64 * stop) as u64;
-        let (batches, before) = (options.batches(), (steps * u64::from(options.world)) as usize);
+        let (batches, before) = (options.batches(), (steps * u64::from(options.world_size)) as usize);
         let left: usize = batches.iter().skip(before).map(Vec::len).sum();
-        let rest = Options { world, ..options }.build().unwrap().resume(&plan.state(steps)).unwrap();
+        let rest = Options { world_size, ..options }.build().unwrap().resume(&plan.state(steps)).unwrap();
         let stats = rest.stats();
         prop_assert_eq!(stats.real - stats.repeated, left as u64);
         prop_assert_eq!(stats.dropped, 0);
-        for rank in 0..world {
+        for rank in 0..world_size {
             prop_assert_eq!(rest.steps_of(rank), rest.steps());
         }
     }
@@ -96,7 +96,7 @@ fn the_last_state_of_an_epoch_has_nothing_left_and_the_next_epoch_is_whole() {
 
 #[test]
 fn loading_does_not_replay() {
-    let plan = Plan::builder(1 << 50).batch_size(8).shuffle(true).world(4).build().unwrap();
+    let plan = Plan::builder(1 << 50).batch_size(8).shuffle(true).world_size(4).build().unwrap();
     let rest = plan.resume(&plan.state(1 << 44)).unwrap();
     assert_eq!(rest.indices(0, 3).unwrap(), plan.indices(1 << 44, 3).unwrap());
 }
@@ -122,8 +122,9 @@ fn foreign_and_damaged_states_are_refused() {
 /// The state format is a promise across releases.
 #[test]
 fn golden() {
-    let plan = Plan::builder(1000).batch_size(8).shuffle(true).seed(42).epoch(3).world(4).build().unwrap();
-    let rest = Plan::builder(1000).batch_size(8).shuffle(true).seed(42).world(3).build().unwrap();
+    let plan =
+        Plan::builder(1000).batch_size(8).shuffle(true).seed(42).epoch(3).world_size(4).build().unwrap();
+    let rest = Plan::builder(1000).batch_size(8).shuffle(true).seed(42).world_size(3).build().unwrap();
     let state = rest.resume(&plan.state(5)).unwrap().state(2);
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/state.json");
     let text = serde_json::to_string_pretty(&state).unwrap() + "\n";

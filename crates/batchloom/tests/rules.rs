@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use batchloom::cut::{
-    CostModel, CostOptimal, Count, FixedSize, LengthBuckets, Overflow, Oversize, Packing, Rule, Sizes,
+    CostModel, CostOptimal, Count, FixedSize, LengthBuckets, Oversize, PackedOversize, Packing, Rule, Sizes,
     TokenBudget,
 };
 use batchloom::deal::Uneven;
@@ -23,7 +23,7 @@ struct Options {
     shuffle: bool,
     seed: u64,
     epoch: u64,
-    world: u32,
+    world_size: u32,
     drop_last: bool,
     uneven: Uneven,
     balance: bool,
@@ -39,7 +39,7 @@ impl Options {
             .shuffle(self.shuffle)
             .seed(self.seed)
             .epoch(self.epoch)
-            .world(self.world)
+            .world_size(self.world_size)
             .drop_last(self.drop_last)
             .uneven(self.uneven)
             .balance(self.balance)
@@ -84,8 +84,8 @@ fn rule() -> impl Strategy<Value = Rule> {
     );
     let packing =
         (30_u64..300, some(1..9), any::<bool>(), pool).prop_map(|(tokens, samples, split, pool)| {
-            let overflow = if split { Overflow::Split } else { Overflow::Truncate };
-            let rule = Packing::new(tokens).unwrap().overflow(overflow).pool(pool).unwrap();
+            let oversize = if split { PackedOversize::Split } else { PackedOversize::Truncate };
+            let rule = Packing::new(tokens).unwrap().oversize(oversize).pool(pool).unwrap();
             samples.map_or(rule, |samples| rule.max_samples(samples as u32).unwrap()).into()
         });
     prop_oneof![
@@ -118,7 +118,7 @@ fn options() -> impl Strategy<Value = Options> {
             uneven,
             seed,
             epoch,
-            (world, shards),
+            (world_size, shards),
         )| Options {
             sizes,
             // Batches of equal size fill a shard.
@@ -127,7 +127,7 @@ fn options() -> impl Strategy<Value = Options> {
             shuffle,
             seed,
             epoch,
-            world,
+            world_size,
             drop_last,
             uneven,
             balance,
@@ -138,7 +138,7 @@ fn options() -> impl Strategy<Value = Options> {
 
 /// Everything that all ranks see, step by step.
 fn seen(plan: &Plan) -> Vec<Vec<Parts>> {
-    let ranks = |step| (0..plan.world()).filter(move |rank| step < plan.steps_of(*rank));
+    let ranks = |step| (0..plan.world_size()).filter(move |rank| step < plan.steps_of(*rank));
     (0..plan.steps()).map(|step| ranks(step).map(|rank| plan.parts(step, rank).unwrap()).collect()).collect()
 }
 
@@ -222,7 +222,7 @@ proptest! {
         prop_assert_eq!(stats.batches, flat.len() as u64);
         prop_assert_eq!(stats.padded, flat.iter().sum::<u64>());
         prop_assert_eq!(stats.largest, flat.iter().copied().max().unwrap_or(0));
-        let waited: u64 = costs.iter().map(|step| step.iter().max().unwrap_or(&0) * u64::from(options.world)).sum();
+        let waited: u64 = costs.iter().map(|step| step.iter().max().unwrap_or(&0) * u64::from(options.world_size)).sum();
         let expected = if waited == 0 { 0.0 } else { 1.0 - stats.padded as f64 / waited as f64 };
         prop_assert!((stats.imbalance - expected).abs() < 1e-9, "{} {expected}", stats.imbalance);
         if let Some(tokens) = parameter(&options.rule, "max_tokens") {
@@ -293,11 +293,11 @@ proptest! {
     #[test]
     fn equal_and_pure(options in options()) {
         let Ok(plan) = options.build() else { return Ok(()) };
-        for rank in 0..options.world {
+        for rank in 0..options.world_size {
             prop_assert!(options.uneven == Uneven::Short && !options.drop_last || plan.steps_of(rank) == plan.steps());
         }
         prop_assert_eq!(seen(&plan), seen(&options.build().unwrap()));
-        let one = Options { world: 1, uneven: Uneven::Short, drop_last: false, ..options.clone() };
+        let one = Options { world_size: 1, uneven: Uneven::Short, drop_last: false, ..options.clone() };
         let Ok(one) = one.build() else { return Ok(()) };
         if !options.drop_last && options.uneven == Uneven::Short {
             let sorted = |plan: &Plan| {
@@ -319,14 +319,14 @@ proptest! {
         let Ok(whole) = options.build() else { return Ok(()) };
         let mut plan = options.build().unwrap();
         let mut got: Vec<Vec<Parts>> = Vec::new();
-        for (world, stop) in worlds.into_iter().zip(stops) {
+        for (world_size, stop) in worlds.into_iter().zip(stops) {
             let steps = (plan.steps() as f64 * stop) as u64;
             got.extend(seen(&plan).into_iter().take(steps as usize));
             let state: State = serde_json::from_str(&serde_json::to_string(&plan.state(steps)).unwrap()).unwrap();
             let same = options.build().unwrap();
-            let same = Options { world: plan.world(), ..options.clone() }.build().unwrap_or(same).resume(&state).unwrap();
+            let same = Options { world_size: plan.world_size(), ..options.clone() }.build().unwrap_or(same).resume(&state).unwrap();
             prop_assert_eq!(&seen(&same)[..], &seen(&plan)[steps as usize..]);
-            plan = Options { world, seed: 1, ..options.clone() }.build().unwrap().resume(&state).unwrap();
+            plan = Options { world_size, seed: 1, ..options.clone() }.build().unwrap().resume(&state).unwrap();
             prop_assert_eq!(plan.stats().earlier, got.iter().flatten().flat_map(|parts| &parts.starts).filter(|&&start| start == 0).count() as u64);
         }
         got.extend(seen(&plan));
@@ -340,11 +340,11 @@ proptest! {
 
     /// No batch of any rule lies in two shards, on any rank, after any stop.
     #[test]
-    fn batches_lie_in_their_shard(options in options(), stop in 0.0..1.0_f64, world in 1_u32..6) {
+    fn batches_lie_in_their_shard(options in options(), stop in 0.0..1.0_f64, world_size in 1_u32..6) {
         let Ok(plan) = options.build() else { return Ok(()) };
         let Some(shard_size) = options.shard_size else { return Ok(()) };
         let state = plan.state((plan.steps() as f64 * stop) as u64);
-        let rest = Options { world, ..options.clone() }.build().and_then(|plan| plan.resume(&state));
+        let rest = Options { world_size, ..options.clone() }.build().and_then(|plan| plan.resume(&state));
         for plan in [Some(plan), rest.ok()].into_iter().flatten() {
             let mut came: Vec<std::ops::Range<u64>> = Vec::new();
             for (index, step) in (0..).zip(seen(&plan)) {
@@ -391,7 +391,7 @@ proptest! {
     /// The first batch is the largest where that is asked for.
     #[test]
     fn largest_first(options in options()) {
-        let options = Options { largest_first: true, drop_last: false, world: 1, ..options };
+        let options = Options { largest_first: true, drop_last: false, world_size: 1, ..options };
         let Ok(plan) = options.build() else { return Ok(()) };
         prop_assert_eq!(plan.batch_elements(0, 0).unwrap(), plan.stats().largest);
     }
@@ -405,8 +405,8 @@ proptest! {
         let Ok(balanced) = options.build() else { return Ok(()) };
         let mut sizes = options.sizes.clone();
         sizes.sort_unstable_by_key(|&size| std::cmp::Reverse(size));
-        // Sorted batches, `world` at a time: the least that can be waited.
-        let least: u64 = sizes.chunks(options.world as usize).map(|step| u64::from(step[0]) * u64::from(options.world)).sum();
+        // Sorted batches, `world_size` at a time: the least that can be waited.
+        let least: u64 = sizes.chunks(options.world_size as usize).map(|step| u64::from(step[0]) * u64::from(options.world_size)).sum();
         let busy: u64 = sizes.iter().map(|&size| u64::from(size)).sum();
         let expected = if least == 0 { 0.0 } else { 1.0 - busy as f64 / least as f64 };
         prop_assert!((balanced.stats().imbalance - expected).abs() < 1e-9);
@@ -599,7 +599,7 @@ fn huge_lengths() {
     assert_eq!(plan.stats().padded, 100 << 32);
     let plan = build(CostOptimal::new(CostModel::new(1.0, 1.0, 1.0).unwrap()).into());
     assert_eq!(plan.stats().real, 100 * u64::from(u32::MAX));
-    let plan = build(Packing::new(1 << 28).unwrap().overflow(Overflow::Truncate).into());
+    let plan = build(Packing::new(1 << 28).unwrap().oversize(PackedOversize::Truncate).into());
     assert_eq!(plan.stats().truncated_tokens, 100 * (u64::from(u32::MAX) - (1 << 28)));
 }
 
@@ -682,11 +682,11 @@ fn golden() {
             .unwrap()
             .into(),
         CostOptimal::new(cost).max_tokens(2000).unwrap().pool(100).unwrap().into(),
-        Packing::new(200).unwrap().overflow(Overflow::Split).pool(100).unwrap().into(),
+        Packing::new(200).unwrap().oversize(PackedOversize::Split).pool(100).unwrap().into(),
     ];
     let plans = rules.map(|rule| {
         let builder = Plan::builder(300).sizes(Sizes::new(sizes.clone())).rule(rule).shuffle(true).seed(7);
-        builder.epoch(3).world(2).balance(true).largest_first(true).build().unwrap()
+        builder.epoch(3).world_size(2).balance(true).largest_first(true).build().unwrap()
     });
     let text: Vec<String> = plans
         .iter()

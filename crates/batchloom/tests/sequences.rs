@@ -1,7 +1,7 @@
 //! Batches of sequences against their definition: padded to the union, packed with their boundaries, labelled; for any
 //! rank, side, thread count and block size (L2, L6, L8, L9).
 
-use batchloom::cut::{FixedSize, LengthBuckets, Overflow, Oversize, Packing, Rule, TokenBudget};
+use batchloom::cut::{FixedSize, LengthBuckets, Oversize, PackedOversize, Packing, Rule, TokenBudget};
 use batchloom::dataset::Sequences;
 use batchloom::loader::{Batch, PadSide};
 use batchloom::plan::Parts;
@@ -115,8 +115,8 @@ fn rule() -> impl Strategy<Value = (Rule, usize)> {
             (TokenBudget::new(tokens).unwrap().oversize(Oversize::Truncate).into(), 1)
         }),
         (20_u64..200, any::<bool>()).prop_map(|(tokens, split)| {
-            let overflow = if split { Overflow::Split } else { Overflow::Truncate };
-            (Packing::new(tokens).unwrap().overflow(overflow).into(), 1)
+            let oversize = if split { PackedOversize::Split } else { PackedOversize::Truncate };
+            (Packing::new(tokens).unwrap().oversize(oversize).into(), 1)
         }),
     ]
 }
@@ -283,7 +283,7 @@ fn bad_input() {
     assert!(matches!(fixed, Error::NotVariable));
     let dataset = SequenceDataset::new().variable("x", one.clone()).sizes(vec![9, 9]).build().unwrap();
     let error = Loader::builder(dataset)
-        .rule(Packing::new(4).unwrap().overflow(Overflow::Split))
+        .rule(Packing::new(4).unwrap().oversize(PackedOversize::Split))
         .build()
         .unwrap_err();
     assert!(matches!(error, Error::ForeignSizes { .. }));

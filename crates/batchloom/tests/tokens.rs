@@ -186,14 +186,14 @@ proptest! {
 
     /// Each row of a batch goes on where the same row of the batch before it ended, on every rank and after a resume.
     #[test]
-    fn rows_go_on(corpus in corpus(), seq_len in 1_usize..6, batch_size in 1_u64..4, world in 1_u32..4, stop in 0_usize..4) {
+    fn rows_go_on(corpus in corpus(), seq_len in 1_usize..6, batch_size in 1_u64..4, world_size in 1_u32..4, stop in 0_usize..4) {
         let order: Vec<usize> = (0..corpus.lengths.len()).collect();
         let stream = corpus.stream(&order);
-        let rows = batch_size * u64::from(world);
+        let rows = batch_size * u64::from(world_size);
         let steps = (stream.len() - 1) / rows as usize / seq_len;
         let dataset = corpus.dataset(seq_len, TokenMode::Continuous).unwrap();
-        for rank in 0..world {
-            let build = || Loader::builder(dataset.clone()).batch_size(batch_size).rank(rank, world).build();
+        for rank in 0..world_size {
+            let build = || Loader::builder(dataset.clone()).batch_size(batch_size).rank(rank, world_size).build();
             let loader = match build() {
                 Ok(loader) => loader,
                 Err(error) => {
@@ -245,7 +245,7 @@ fn bad_input() {
         |builder: batchloom::loader::LoaderBuilder| matches!(builder.build(), Err(Error::Continuous { .. }));
     assert!(refused(Loader::builder(dataset()).batch_size(2).shuffle(true)));
     assert!(refused(Loader::builder(dataset()).batch_size(5)));
-    let loader = |world| Loader::builder(dataset()).batch_size(1).rank(0, world).build().unwrap();
+    let loader = |world_size| Loader::builder(dataset()).batch_size(1).rank(0, world_size).build().unwrap();
     let state = loader(1).state();
     assert!(matches!(loader(2).load(&state), Err(Error::StateFingerprint { .. })));
 }

@@ -91,7 +91,7 @@ class GroupDataset(Dataset):
         *arrays: Any,
         layout: str = "concatenated",
         max_rows: int | None = None,
-        longer: str = "error",
+        oversize: str = "error",
         **named: Any,
     ) -> None:
         if arrays and named:
@@ -103,7 +103,7 @@ class GroupDataset(Dataset):
         self._options: dict[str, Any] = {
             "layout": choice("layout", layout, ("concatenated", "padded")),
             "max_rows": None if max_rows is None else integer("max_rows", max_rows, least=1, most=U32),
-            "longer": choice("longer", longer, ("error", "truncate", "subsample")),
+            "oversize": choice("oversize", oversize, ("error", "truncate", "subsample")),
         }
         ids, self._names = _ids(group_ids)
         self._group_ids = ids if self._names is None else numpy.array(self._names, object)[ids]
@@ -128,7 +128,7 @@ class GroupDataset(Dataset):
             ids = _rows(ids, firsts if self._order is None else self._order[firsts])
         self._ids = Field(IDS, ids)
         fields = [(IDS, self._ids.tensor, padded), *((field.label, field.tensor, False) for field in self._fields)]
-        options = (self._options["layout"], self._options["max_rows"], self._options["longer"])
+        options = (self._options["layout"], self._options["max_rows"], self._options["oversize"])
         self._engine = groups.dataset(fields, *options, self._named)
 
     @property

@@ -35,7 +35,7 @@ class Delivery(Protocol):
 
 
 def choose(
-    dataset: Dataset, rule: Rule, order: str, documents: bool, request: PlacementRequest, world: int
+    dataset: Dataset, rule: Rule, order: str, documents: bool, request: PlacementRequest, world_size: int
 ) -> Delivery:
     """Return the delivery that was asked for, as far as it can be.
 
@@ -45,7 +45,7 @@ def choose(
         order: How samples are shuffled.
         documents: Whether documents are, too.
         request: What the user asked for.
-        world: How many processes there are.
+        world_size: How many processes there are.
     """
     found = views(dataset, rule, order, documents, request)
     if found is not None:
@@ -55,4 +55,4 @@ def choose(
     placement = request.decide(dataset, unit, isinstance(dataset, WindowDataset))
     if placement.mode == "host":
         return Host(dataset, request, placement)
-    return OnDevice(dataset, request, placement, world)
+    return OnDevice(dataset, request, placement, world_size)

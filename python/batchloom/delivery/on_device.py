@@ -31,10 +31,10 @@ SOUGHT = 40
 class OnDevice:
     """Batches that torch makes on a device, of blocks of the engine that are copied there."""
 
-    def __init__(self, dataset: Dataset, request: PlacementRequest, placement: Placement, world: int) -> None:
+    def __init__(self, dataset: Dataset, request: PlacementRequest, placement: Placement, world_size: int) -> None:
         from batchloom.device.transfer import Transfer
 
-        self._dataset, self._request, self.placement, self._world = dataset, request, placement, world
+        self._dataset, self._request, self.placement, self._world = dataset, request, placement, world_size
         self._transfer = Transfer(require("torch", "bool", "x").accelerator(placement.device))
 
     @property
@@ -52,7 +52,7 @@ class OnDevice:
         from batchloom.device.static_buffers import StaticBuffers
 
         options = CollateOptions([column.name for column in schema.columns], **padding)
-        self._schema, self._static = schema, StaticBuffers() if self._request.static else None
+        self._schema, self._static = schema, StaticBuffers() if self._request.static_buffers else None
         self._source = _source(self._dataset, self._transfer, self.placement, schema, options, self._world)
 
     def pipeline(self) -> Pipeline:
@@ -69,7 +69,7 @@ class OnDevice:
 
 
 def _source(
-    dataset: Dataset, transfer: Transfer, placement: Placement, schema: Schema, options: CollateOptions, world: int
+    dataset: Dataset, transfer: Transfer, placement: Placement, schema: Schema, options: CollateOptions, world_size: int
 ) -> Callable[[], tuple[Resident, Collator]]:
     """Return what begins an iteration: what is on the device then, and what makes batches of it."""
     from batchloom.device.collate.formed import Formed
@@ -83,7 +83,7 @@ def _source(
         buffers = ShardBuffers(type(transfer)(transfer.device), dataset._most_rows(min(size, len(dataset))))
 
         def begin() -> tuple[Resident, Collator]:
-            shards = Shards(buffers, dataset._row_ranges, world)
+            shards = Shards(buffers, dataset._row_ranges, world_size)
             return shards, dataset._collator(shards, options)
 
         return begin

@@ -83,7 +83,7 @@ class PlacementRequest:
         resident: bool | str,
         memory_limit: int | None,
         copy: bool,
-        static: bool,
+        static_buffers: bool,
         output: str | None,
         shard_size: int | None,
     ) -> None:
@@ -91,7 +91,7 @@ class PlacementRequest:
             raise ArgumentError(f'resident is {resident!r}; expected True, False or "auto"')
         if output is not None:
             require_known(output)
-        self.resident, self.copy, self.static, self.output = resident, bool(copy), bool(static), output
+        self.resident, self.copy, self.static_buffers, self.output = resident, bool(copy), bool(static_buffers), output
         self.shard_size = None if shard_size is None else integer("shard_size", shard_size, least=1)
         self.memory_limit = None if memory_limit is None else integer("memory_limit", memory_limit, least=1)
         self.frameworks = {output or field.framework for field in dataset._arrays()}
@@ -104,7 +104,7 @@ class PlacementRequest:
             self._require_there(there)
         if self.device is not None and output not in (None, "torch"):
             raise ArgumentError(f'output is {output!r} on device {self.device}; expected "torch", whose device it is')
-        if self.static and self.device is None and self.frameworks != {"torch"}:
+        if self.static_buffers and self.device is None and self.frameworks != {"torch"}:
             raise self._of_others()
 
     def _require_there(self, there: Any) -> None:
@@ -127,7 +127,7 @@ class PlacementRequest:
         asked = {
             f"resident={self.resident!r}": self.resident != "auto",
             f"memory_limit={self.memory_limit}": self.memory_limit is not None,
-            "static=True": self.static,
+            "static_buffers=True": self.static_buffers,
         }
         return [name for name, is_asked in asked.items() if is_asked]
 

@@ -133,7 +133,7 @@ class WindowViews:
         self._device, self._copy, self._is_there = request.device, request.copy, request.is_there
         self._output = "torch" if self._device is not None else request.output
         self._transfer, self._resident = _transfer(self._device)
-        self._static = _static() if request.static else None
+        self._static = _static() if request.static_buffers else None
         self._read(dataset)
         self._limit = self._rows_at_once(request, batch_size)
         self.placement = self._placement(request)

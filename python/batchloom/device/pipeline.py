@@ -40,11 +40,11 @@ class Pipeline:
         collator: Collator,
         schema: Schema,
         copies: bool,
-        static: StaticBuffers | None,
+        static_buffers: StaticBuffers | None,
     ) -> None:
         self._transfer, self._resident, self._collator = transfer, resident, collator
         self._finished = finisher(schema, "torch", copies)
-        self._static = static
+        self._static = static_buffers
         self._teller = transfer.teller()
         self._stream: Any = None
         self._told: Any = None

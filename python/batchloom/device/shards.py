@@ -37,14 +37,16 @@ class Shards(Resident):
     Args:
         rooms: Where shards go.
         stretches: What a shard needs of each array.
-        world: How many ranks share a shard.
+        world_size: How many ranks share a shard.
     """
 
     is_whole = False
 
-    def __init__(self, buffers: ShardBuffers, row_ranges: Callable[[int, int], list[RowRange]], world: int) -> None:
+    def __init__(
+        self, buffers: ShardBuffers, row_ranges: Callable[[int, int], list[RowRange]], world_size: int
+    ) -> None:
         super().__init__(buffers.transfer.device)
-        self._buffers, self._row_ranges, self._world = buffers, row_ranges, world
+        self._buffers, self._row_ranges, self._world = buffers, row_ranges, world_size
         self._held: dict[Shard, MovingShard] = {}
         self._shard: Shard = (0, 0)
         finalize(self, _leave, self._held, os.getpid())

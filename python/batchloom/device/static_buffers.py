@@ -32,8 +32,8 @@ class StaticBuffers:
         found = self._sets.get(shape)
         if found is None and len(self._sets) == MOST:
             raise LoaderError(
-                f"static is given, and batches have had {MOST} shapes, the next is {shape}; expected fewer: each has "
-                "memory of its own: use drop_last=True, multiple_of, or no static"
+                f"static_buffers keeps memory for each shape, and batches have had {MOST}; the next is {shape}; "
+                "expected fewer: use drop_last=True, multiple_of, or static_buffers=False"
             )
         if found is None:
             own = [_place(value) for value in values]

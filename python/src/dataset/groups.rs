@@ -47,7 +47,7 @@ impl Groups {
         fields: Vec<(String, PyRef<'_, Tensor>, bool)>,
         layout: &str,
         max_rows: Option<u32>,
-        longer: &str,
+        oversize: &str,
         offsets: bool,
     ) -> PyResult<Dataset> {
         let mut builder = GroupDataset::new(self.0.clone()).layout(parse(layout)?);
@@ -59,7 +59,7 @@ impl Groups {
             };
         }
         if let Some(max_rows) = max_rows {
-            builder = builder.max_rows(max_rows, parse(longer)?);
+            builder = builder.max_rows(max_rows, parse(oversize)?);
         }
         let builder = if offsets { builder.offsets() } else { builder };
         builder.build().map(|dataset| Dataset(EngineDataset::Groups(dataset))).map_err(|error| raise(&error))

@@ -21,7 +21,7 @@ pub(crate) struct Loader(batchloom::Loader);
 impl Loader {
     #[new]
     #[pyo3(signature = (
-        dataset, rule, *, shuffle, drop_last, seed, uneven, balance, largest_first, rank, world, pad_values, pad_side,
+        dataset, rule, *, shuffle, drop_last, seed, uneven, balance, largest_first, rank, world_size, pad_values, pad_side,
         labels, num_threads, prefetch, block_bytes=None, poison=false, shuffle_documents=false, index_table=false,
         memory=None, shard_size=None
     ))]
@@ -37,7 +37,7 @@ impl Loader {
         balance: bool,
         largest_first: bool,
         rank: u32,
-        world: u32,
+        world_size: u32,
         pad_values: Vec<(String, Vec<u8>)>,
         pad_side: &str,
         labels: Option<String>,
@@ -60,7 +60,7 @@ impl Loader {
             .balance(balance)
             .largest_first(largest_first)
             .shard_size(shard_size)
-            .rank(rank, world)
+            .rank(rank, world_size)
             .pad_side(parse(pad_side)?)
             .prefetch(prefetch)
             .addresses(index_table)

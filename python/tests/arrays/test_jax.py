@@ -74,11 +74,13 @@ def test_jax_in_others_out():
         assert [value for batch in listed(loader) for value in batch] == list(range(10))
 
 
-@given(run=runs(), world=st.integers(1, 5))
-def test_jax_sees_the_same_order(run, world):
-    assume(run.steps(0, world))
-    loader = bl.DataLoader(bl.TensorDataset(jnp.arange(run.samples)), **run.options(), world=world, rank=world - 1)
-    assert listed(loader) == run.seen(0, world, world - 1)
+@given(run=runs(), world_size=st.integers(1, 5))
+def test_jax_sees_the_same_order(run, world_size):
+    assume(run.steps(0, world_size))
+    loader = bl.DataLoader(
+        bl.TensorDataset(jnp.arange(run.samples)), **run.options(), world_size=world_size, rank=world_size - 1
+    )
+    assert listed(loader) == run.seen(0, world_size, world_size - 1)
 
 
 @pytest.mark.parametrize("width", [3, 16, 100])

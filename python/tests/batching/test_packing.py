@@ -96,8 +96,8 @@ def test_packs_are_what_the_plan_says_and_nothing_is_lost(sizes, rule, shuffle, 
 
 def test_segments_of_a_batch_come_longest_first():
     sizes = [place * 7 % 41 for place in range(300)]
-    for overflow in ("truncate", "split"):
-        loader = bl.DataLoader(batching.dataset(sizes), batching=bl.Packing(30, overflow=overflow), shuffle=True)
+    for oversize in ("truncate", "split"):
+        loader = bl.DataLoader(batching.dataset(sizes), batching=bl.Packing(30, oversize=oversize), shuffle=True)
         for batch in loader:
             lengths = numpy.diff(batch["cu_seqlens"]).tolist()
             assert lengths == sorted(lengths, reverse=True)
@@ -120,7 +120,7 @@ def test_empty_sequences_have_empty_segments():
 
 def test_parts_of_a_split_sample_are_segments_of_their_own():
     dataset = bl.SequenceDataset(x=[numpy.arange(10), numpy.arange(100, 103)], y=numpy.array([7.5, 8.5]))
-    batches = list(bl.DataLoader(dataset, batching=bl.Packing(4, overflow="split"), labels="x"))
+    batches = list(bl.DataLoader(dataset, batching=bl.Packing(4, oversize="split"), labels="x"))
     found = [(b["index"].tolist(), b["x"].tolist(), b["labels"].tolist(), b["position_ids"].tolist()) for b in batches]
     assert sorted(found) == [
         ([0], [0, 1, 2, 3], [1, 2, 3, -100], [0, 1, 2, 3]),
@@ -130,7 +130,7 @@ def test_parts_of_a_split_sample_are_segments_of_their_own():
     ]
     assert all(batch["y"].tolist() == [7.5 + sample for sample in batch["index"]] for batch in batches)
     # A truncated one ends where it is cut: the token after that is nobody's label.
-    batches = bl.DataLoader(dataset, batching=bl.Packing(4, overflow="truncate"), labels="x")
+    batches = bl.DataLoader(dataset, batching=bl.Packing(4, oversize="truncate"), labels="x")
     assert [batch["labels"].tolist() for batch in batches] == [[1, 2, 3, -100], [101, 102, -100]]
 
 

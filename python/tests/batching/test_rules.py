@@ -29,8 +29,8 @@ EACH = [
     bl.TokenBudget(30, max_samples=3, multiple_of=4, oversize="truncate", pool=20),
     bl.CostOptimal(MODEL, max_tokens=80, oversize="alone", pool=33),
     bl.Packing(50, pool=30),
-    bl.Packing(16, overflow="split", max_samples=3, pool=30),
-    bl.Packing(16, overflow="truncate", pool=30),
+    bl.Packing(16, oversize="split", max_samples=3, pool=30),
+    bl.Packing(16, oversize="truncate", pool=30),
 ]
 SPREAD = [size * 7 % 41 for size in range(101)]
 
@@ -203,15 +203,15 @@ def test_bins_are_those_of_best_fit(sizes, rule, shuffle, seed):
             strict=True,
         ):
             crowded = len(first) + len(second) > (rule.max_samples or len(sizes) * 99)
-            assert crowded or one + other > rule.max_tokens or rule.overflow == "split"
+            assert crowded or one + other > rule.max_tokens or rule.oversize == "split"
 
 
 @pytest.mark.parametrize("max_tokens", [63, 64, 65, 4095, 4096, 4097, 300_000])
-@pytest.mark.parametrize("overflow", ["truncate", "split"])
-def test_bins_of_any_capacity_are_those_of_best_fit(max_tokens, overflow):
+@pytest.mark.parametrize("oversize", ["truncate", "split"])
+def test_bins_of_any_capacity_are_those_of_best_fit(max_tokens, oversize):
     """The tree of free space has a level for each six bits."""
     random = numpy.random.default_rng(max_tokens)
-    rule = bl.Packing(max_tokens, overflow=overflow)
+    rule = bl.Packing(max_tokens, oversize=oversize)
     for most in (max_tokens // 2, max_tokens + 1, 3 * max_tokens):
         sizes = random.integers(0, most, 300).tolist()
         plan = bl.Plan(sizes=sizes, batching=rule)
@@ -242,7 +242,7 @@ def test_optimal_cuts_of_many_samples(limits):
 
 @given(sizes=sized(size=200), max_tokens=st.integers(1, 60), shuffle=st.booleans(), seed=seeds)
 def test_split_samples_are_all_there(sizes, max_tokens, shuffle, seed):
-    plan = bl.Plan(sizes=sizes, batching=bl.Packing(max_tokens, overflow="split"), shuffle=shuffle, seed=seed)
+    plan = bl.Plan(sizes=sizes, batching=bl.Packing(max_tokens, oversize="split"), shuffle=shuffle, seed=seed)
     times = Counter(flat(batches_of(plan)))
     assert times == {sample: max(-(-size // max_tokens), 1) for sample, size in enumerate(sizes)}
     assert sum(plan.step(step).tokens for step in range(len(plan))) == sum(sizes)
@@ -258,16 +258,16 @@ def test_split_samples_are_all_there(sizes, max_tokens, shuffle, seed):
 
 
 @settings(max_examples=settings.default.max_examples * 3)
-@given(sizes=sized(), rule=rules, shuffle=st.booleans(), drop_last=st.booleans(), seed=seeds, world=worlds)
+@given(sizes=sized(), rule=rules, shuffle=st.booleans(), drop_last=st.booleans(), seed=seeds, world_size=worlds)
 def test_every_sample_comes_once_within_every_limit_less_what_the_plan_says(
-    sizes, rule, shuffle, drop_last, seed, world
+    sizes, rule, shuffle, drop_last, seed, world_size
 ):
-    options = {"shuffle": shuffle, "drop_last": drop_last, "seed": seed, "world": world, "uneven": "short"}
+    options = {"shuffle": shuffle, "drop_last": drop_last, "seed": seed, "world_size": world_size, "uneven": "short"}
     plan = planned(sizes, rule, **options)
-    ranks = [bl.Plan(sizes=sizes, batching=rule, **options, rank=rank) for rank in range(world)]
+    ranks = [bl.Plan(sizes=sizes, batching=rule, **options, rank=rank) for rank in range(world_size)]
     batches = [batch for rank in ranks for batch in batches_of(rank)]
     times = Counter(flat(batches))
-    whole = rule.overflow != "split" if isinstance(rule, bl.Packing) else True
+    whole = rule.oversize != "split" if isinstance(rule, bl.Packing) else True
     assert all(batches)
     assert set(times) <= set(range(len(sizes)))
     assert not whole or set(times.values()) <= {1}
@@ -283,10 +283,10 @@ def test_every_sample_comes_once_within_every_limit_less_what_the_plan_says(
             assert alone or batching.fits(rule, batch, sizes)
 
 
-@given(sizes=sized(), rule=rules, shuffle=st.booleans(), seed=seeds, world=worlds, drop_last=st.booleans())
-def test_samples_of_a_batch_come_longest_first(sizes, rule, shuffle, seed, world, drop_last):
+@given(sizes=sized(), rule=rules, shuffle=st.booleans(), seed=seeds, world_size=worlds, drop_last=st.booleans())
+def test_samples_of_a_batch_come_longest_first(sizes, rule, shuffle, seed, world_size, drop_last):
     assume(not isinstance(rule, bl.FixedSize))
-    plan = planned(sizes, rule, shuffle=shuffle, seed=seed, world=world, drop_last=drop_last)
+    plan = planned(sizes, rule, shuffle=shuffle, seed=seed, world_size=world_size, drop_last=drop_last)
     for batch in batches_of(plan):
         lengths = [batching.taken(rule, sizes[sample]) for sample in batch]
         assert lengths == sorted(lengths, reverse=True) or batching.policy(rule) == "split"
@@ -356,10 +356,10 @@ def test_empty_samples_cost_nothing_and_are_all_there():
     drop_last=st.booleans(),
     uneven=st.sampled_from(["pad", "short"]),
     seed=seeds,
-    world=worlds,
+    world_size=worlds,
     largest_first=st.booleans(),
 )
-def test_ranks_share_the_batches_of_one(sizes, rule, shuffle, drop_last, uneven, seed, world, largest_first):
+def test_ranks_share_the_batches_of_one(sizes, rule, shuffle, drop_last, uneven, seed, world_size, largest_first):
     options = {
         "shuffle": shuffle,
         "drop_last": drop_last,
@@ -367,11 +367,13 @@ def test_ranks_share_the_batches_of_one(sizes, rule, shuffle, drop_last, uneven,
         "seed": seed,
         "largest_first": largest_first,
     }
-    plan = planned(sizes, rule, **options, world=world)
-    steps = dealt(batches_of(bl.Plan(sizes=sizes, batching=rule, **options)), world, drop_last, uneven)
-    ranks = [bl.Plan(sizes=sizes, batching=rule, **options, world=world, rank=rank) for rank in range(world)]
+    plan = planned(sizes, rule, **options, world_size=world_size)
+    steps = dealt(batches_of(bl.Plan(sizes=sizes, batching=rule, **options)), world_size, drop_last, uneven)
+    ranks = [
+        bl.Plan(sizes=sizes, batching=rule, **options, world_size=world_size, rank=rank) for rank in range(world_size)
+    ]
     assert [batches_of(rank) for rank in ranks] == [
-        [step[rank] for step in steps if rank < len(step)] for rank in range(world)
+        [step[rank] for step in steps if rank < len(step)] for rank in range(world_size)
     ]
     if drop_last or uneven == "pad":
         assert {len(rank) for rank in ranks} == {len(steps)}
@@ -385,9 +387,15 @@ def test_ranks_share_the_batches_of_one(sizes, rule, shuffle, drop_last, uneven,
 
 
 @given(
-    sizes=sized(), rule=rules, shuffle=st.booleans(), drop_last=st.booleans(), seed=seeds, world=worlds, data=st.data()
+    sizes=sized(),
+    rule=rules,
+    shuffle=st.booleans(),
+    drop_last=st.booleans(),
+    seed=seeds,
+    world_size=worlds,
+    data=st.data(),
 )
-def test_where_is_where_it_comes(sizes, rule, shuffle, drop_last, seed, world, data):
+def test_where_is_where_it_comes(sizes, rule, shuffle, drop_last, seed, world_size, data):
     balance, largest_first = data.draw(st.booleans()), data.draw(st.booleans())
     plan = planned(
         sizes,
@@ -395,7 +403,7 @@ def test_where_is_where_it_comes(sizes, rule, shuffle, drop_last, seed, world, d
         shuffle=shuffle,
         drop_last=drop_last,
         seed=seed,
-        world=world,
+        world_size=world_size,
         balance=balance,
         largest_first=largest_first,
     )
@@ -408,12 +416,17 @@ def test_where_is_where_it_comes(sizes, rule, shuffle, drop_last, seed, world, d
 
 
 @given(
-    sizes=sized(), rule=rules, seed=seeds, world=worlds, shuffle=st.booleans(), uneven=st.sampled_from(["pad", "short"])
+    sizes=sized(),
+    rule=rules,
+    seed=seeds,
+    world_size=worlds,
+    shuffle=st.booleans(),
+    uneven=st.sampled_from(["pad", "short"]),
 )
-def test_balanced_steps_hold_the_same_batches(sizes, rule, seed, world, shuffle, uneven):
-    options = {"shuffle": shuffle, "seed": seed, "world": world, "uneven": uneven}
+def test_balanced_steps_hold_the_same_batches(sizes, rule, seed, world_size, shuffle, uneven):
+    options = {"shuffle": shuffle, "seed": seed, "world_size": world_size, "uneven": uneven}
     plain, plan = planned(sizes, rule, **options), planned(sizes, rule, **options, balance=True)
-    ranks = [bl.Plan(sizes=sizes, batching=rule, **options, balance=True, rank=rank) for rank in range(world)]
+    ranks = [bl.Plan(sizes=sizes, batching=rule, **options, balance=True, rank=rank) for rank in range(world_size)]
     assert len({len(rank) for rank in ranks}) == 1 or uneven == "short"
     assert len(plan) == len(plain)
     once = Counter(
@@ -429,21 +442,21 @@ def test_balanced_steps_hold_the_same_batches(sizes, rule, seed, world, shuffle,
 def test_balance_saves_most_of_the_waiting():
     sizes = numpy.random.default_rng(0).lognormal(5, 1, 20_000).astype(int).clip(1, 4000)
     for rule in (bl.LengthBuckets(16), bl.CostOptimal(bl.CostModel(5000, 1, 0.001), max_tokens=16_000)):
-        plain = bl.Plan(sizes=sizes, batching=rule, shuffle=True, world=4).stats()
-        even = bl.Plan(sizes=sizes, batching=rule, shuffle=True, world=4, balance=True).stats()
+        plain = bl.Plan(sizes=sizes, batching=rule, shuffle=True, world_size=4).stats()
+        even = bl.Plan(sizes=sizes, batching=rule, shuffle=True, world_size=4, balance=True).stats()
         assert even["real"] - even["repeated_tokens"] == plain["real"] - plain["repeated_tokens"]
         assert even["imbalance"] < plain["imbalance"] / 2
 
 
-@given(sizes=sized(), rule=rules, seed=seeds, world=worlds, shuffle=st.booleans(), balance=st.booleans())
-def test_the_largest_batch_comes_first_when_asked(sizes, rule, seed, world, shuffle, balance):
-    options = {"shuffle": shuffle, "seed": seed, "world": world, "balance": balance}
+@given(sizes=sized(), rule=rules, seed=seeds, world_size=worlds, shuffle=st.booleans(), balance=st.booleans())
+def test_the_largest_batch_comes_first_when_asked(sizes, rule, seed, world_size, shuffle, balance):
+    options = {"shuffle": shuffle, "seed": seed, "world_size": world_size, "balance": balance}
     plan = planned(sizes, rule, **options, largest_first=True)
     assert max(plan._native.elements(0)) == plan.stats()["largest"]
     assert balance or plan._native.elements(0)[0] == plan.stats()["largest"]
     other = planned(sizes, rule, **options)
     assert len(plan) == len(other)
-    if world == 1:
+    if world_size == 1:
         assert sorted(batches_of(plan)) == sorted(batches_of(other))
 
 
@@ -458,7 +471,7 @@ def recount(plan, sizes):
     padded = [[batching.padded(rule, batch.tolist(), sizes) for batch in step.batches] for step in steps]
     each = flat(padded)
     samples = flat(batches)
-    waiting = sum(max(step) * plan.world for step in padded)
+    waiting = sum(max(step) * plan.world_size for step in padded)
     lengths = [batching.taken(rule, sizes[sample]) for sample in samples]
     once = {sample: batching.taken(rule, sizes[sample]) for sample in samples}
     shapes = {(len(batch), cost // len(batch)) for batch, cost in zip(batches, each, strict=True)}
@@ -468,7 +481,7 @@ def recount(plan, sizes):
         "tokens": sum(sizes),
         "batches": len(batches),
         "steps": len(steps),
-        "world": plan.world,
+        "world_size": plan.world_size,
         "real": sum(lengths),
         "padded": sum(each),
         "padding": pytest.approx(1 - sum(lengths) / sum(each) if sum(each) else 0.0),
@@ -500,9 +513,11 @@ def recount(plan, sizes):
     balance=st.booleans(),
     largest_first=st.booleans(),
     seed=seeds,
-    world=worlds,
+    world_size=worlds,
 )
-def test_stats_are_what_a_recount_says(sizes, rule, shuffle, drop_last, uneven, balance, largest_first, seed, world):
+def test_stats_are_what_a_recount_says(
+    sizes, rule, shuffle, drop_last, uneven, balance, largest_first, seed, world_size
+):
     plan = planned(
         sizes,
         rule,
@@ -512,14 +527,16 @@ def test_stats_are_what_a_recount_says(sizes, rule, shuffle, drop_last, uneven, 
         balance=balance,
         largest_first=largest_first,
         seed=seed,
-        world=world,
+        world_size=world_size,
     )
     assert plan.stats() == recount(plan, sizes)
 
 
-@given(sizes=sized(), rule=packings, drop_last=st.booleans(), uneven=st.sampled_from(["pad", "short"]), world=worlds)
-def test_stats_of_packs_are_what_a_recount_says(sizes, rule, drop_last, uneven, world):
-    plan = planned(sizes, rule, shuffle=True, drop_last=drop_last, uneven=uneven, world=world)
+@given(
+    sizes=sized(), rule=packings, drop_last=st.booleans(), uneven=st.sampled_from(["pad", "short"]), world_size=worlds
+)
+def test_stats_of_packs_are_what_a_recount_says(sizes, rule, drop_last, uneven, world_size):
+    plan = planned(sizes, rule, shuffle=True, drop_last=drop_last, uneven=uneven, world_size=world_size)
     stats = plan.stats()
     steps = [plan.step(step) for step in range(stats["steps"])]
     loads = [plan._native.elements(step) for step in range(stats["steps"])]
@@ -531,7 +548,7 @@ def test_stats_of_packs_are_what_a_recount_says(sizes, rule, drop_last, uneven, 
     assert stats["largest"] == max(each)
     assert stats["efficiency"] == pytest.approx(sum(each) / (len(each) * rule.max_tokens))
     assert stats["shapes"] == len(set(each))
-    if rule.overflow != "split":
+    if rule.oversize != "split":
         times = Counter(sample for step in steps for batch in step.batches for sample in batch.tolist())
         assert stats["dropped"] == len(sizes) - len(times)
         assert stats["repeated"] == times.total() - len(times)
@@ -548,10 +565,10 @@ def test_stats_of_packs_are_what_a_recount_says(sizes, rule, drop_last, uneven, 
     uneven=st.sampled_from(["pad", "short"]),
     balance=st.booleans(),
     seed=seeds,
-    world=worlds,
+    world_size=worlds,
 )
-def test_no_token_is_lost_without_being_counted(sizes, rule, shuffle, drop_last, uneven, balance, seed, world):
-    options = {"shuffle": shuffle, "drop_last": drop_last, "uneven": uneven, "seed": seed, "world": world}
+def test_no_token_is_lost_without_being_counted(sizes, rule, shuffle, drop_last, uneven, balance, seed, world_size):
+    options = {"shuffle": shuffle, "drop_last": drop_last, "uneven": uneven, "seed": seed, "world_size": world_size}
     stats = planned(sizes, rule, **options, balance=balance).stats()
     given_tokens = stats["tokens"] + stats["repeated_tokens"]
     assert given_tokens == sum(stats[kind] for kind in ("real", "truncated_tokens", "dropped_tokens", "earlier_tokens"))
@@ -609,7 +626,7 @@ def test_lengths_rounded_up_beyond_32_bits(multiple_of):
 
 
 def test_split_pieces_of_the_longest_samples():
-    plan = bl.Plan(sizes=[2**32 - 1, 2**32 - 1, 5], batching=bl.Packing(2**28, overflow="split"))
+    plan = bl.Plan(sizes=[2**32 - 1, 2**32 - 1, 5], batching=bl.Packing(2**28, oversize="split"))
     assert len(plan) == 32 + 1
     assert plan.stats()["real"] == 2**33 + 3
     assert Counter(flat(batches_of(plan))) == {0: 16, 1: 16, 2: 1}
@@ -617,7 +634,7 @@ def test_split_pieces_of_the_longest_samples():
 
 def test_many_samples_of_many_tokens():
     sizes = numpy.full(3_000_000, 4000, numpy.uint16)
-    plan = bl.Plan(sizes=sizes, batching=bl.TokenBudget(2**20), shuffle=True, world=5)
+    plan = bl.Plan(sizes=sizes, batching=bl.TokenBudget(2**20), shuffle=True, world_size=5)
     stats = plan.stats()
     assert stats["tokens"] == 12_000_000_000
     assert stats["real"] == stats["padded"] == 12_000_000_000 + stats["repeated_tokens"]
@@ -633,9 +650,10 @@ def test_pools_of_any_size(pool):
         bl.CostOptimal(MODEL, pool=pool),
         bl.Packing(60, pool=pool),
     ):
-        plan = bl.Plan(sizes=SPREAD, batching=rule, shuffle=True, world=3, uneven="short")
+        plan = bl.Plan(sizes=SPREAD, batching=rule, shuffle=True, world_size=3, uneven="short")
         ranks = [
-            bl.Plan(sizes=SPREAD, batching=rule, shuffle=True, world=3, rank=rank, uneven="short") for rank in range(3)
+            bl.Plan(sizes=SPREAD, batching=rule, shuffle=True, world_size=3, rank=rank, uneven="short")
+            for rank in range(3)
         ]
         assert sorted(flat(flat(map(batches_of, ranks)))) == list(range(101))
         assert plan.stats()["real"] == sum(SPREAD)
@@ -644,9 +662,16 @@ def test_pools_of_any_size(pool):
 # L2 pure
 
 
-@given(sizes=sized(), rule=rules, shuffle=st.booleans(), seed=seeds, epoch=st.integers(0, 2**64 - 1), world=worlds)
-def test_a_plan_is_a_value(sizes, rule, shuffle, seed, epoch, world):
-    options = {"shuffle": shuffle, "seed": seed, "epoch": epoch, "world": world, "rank": world - 1, "balance": True}
+@given(sizes=sized(), rule=rules, shuffle=st.booleans(), seed=seeds, epoch=st.integers(0, 2**64 - 1), world_size=worlds)
+def test_a_plan_is_a_value(sizes, rule, shuffle, seed, epoch, world_size):
+    options = {
+        "shuffle": shuffle,
+        "seed": seed,
+        "epoch": epoch,
+        "world_size": world_size,
+        "rank": world_size - 1,
+        "balance": True,
+    }
     plan = planned(sizes, rule, **options)
     expected = batches_of(plan)
     again = bl.Plan(sizes=sizes, batching=rule, **options)
@@ -731,8 +756,8 @@ OTHERS = [
     bl.Packing(50),
     bl.Packing(51),
     bl.Packing(50, max_samples=3),
-    bl.Packing(50, overflow="truncate"),
-    bl.Packing(50, overflow="split"),
+    bl.Packing(50, oversize="truncate"),
+    bl.Packing(50, oversize="split"),
     bl.Packing(50, pool=3),
 ]
 
@@ -760,8 +785,8 @@ def test_different_runs_have_different_fingerprints_and_equal_ones_equal():
 @pytest.mark.parametrize("rule", EACH, ids=named)
 def test_worlds_epochs_and_ranks_share_a_fingerprint(rule):
     plans = [
-        bl.Plan(sizes=SPREAD, batching=rule, shuffle=True, world=world, rank=world - 1, epoch=epoch)
-        for world in range(1, 4)
+        bl.Plan(sizes=SPREAD, batching=rule, shuffle=True, world_size=world_size, rank=world_size - 1, epoch=epoch)
+        for world_size in range(1, 4)
         for epoch in range(3)
     ]
     assert len({plan.fingerprint for plan in plans}) == 1
@@ -785,26 +810,26 @@ def test_rules_are_values(rule):
 # L4 resume, L5 elastic, L10 exact length
 
 
-def run(rule, sizes, world=1, rank=0, **options):
+def run(rule, sizes, world_size=1, rank=0, **options):
     options = {"shuffle": True, "seed": 5, "output": "numpy", "num_threads": 1} | options
-    return bl.DataLoader(batching.dataset(sizes), batching=rule, world=world, rank=rank, **options)
+    return bl.DataLoader(batching.dataset(sizes), batching=rule, world_size=world_size, rank=rank, **options)
 
 
-def ranks(rule, sizes, world, **options):
-    return [run(rule, sizes, world, rank, **options) for rank in range(world)]
+def ranks(rule, sizes, world_size, **options):
+    return [run(rule, sizes, world_size, rank, **options) for rank in range(world_size)]
 
 
 SMALL = SPREAD[:37]
 
 
 @pytest.mark.parametrize("rule", EACH, ids=named)
-@pytest.mark.parametrize("world", [1, 3])
-def test_resume_at_every_step(rule, world):
-    first, following = (run(rule, SMALL, world, world - 1) for _ in range(2))
+@pytest.mark.parametrize("world_size", [1, 3])
+def test_resume_at_every_step(rule, world_size):
+    first, following = (run(rule, SMALL, world_size, world_size - 1) for _ in range(2))
     following.set_epoch(1)
     expected = [seen(first), seen(following)]
-    loader = run(rule, SMALL, world, world - 1)
-    assert_resumes(loader, lambda: run(rule, SMALL, world, world - 1, seed=77), expected, seen)
+    loader = run(rule, SMALL, world_size, world_size - 1)
+    assert_resumes(loader, lambda: run(rule, SMALL, world_size, world_size - 1, seed=77), expected, seen)
 
 
 @pytest.mark.parametrize("rule", EACH, ids=named)
@@ -837,7 +862,7 @@ def test_any_chain_of_worlds_delivers_each_batch_once(sizes, rule, chain, end, b
     options = {"uneven": "short", "balance": balance, "largest_first": largest_first, "shuffle": shuffle}
     planned(sizes, rule, **options)
     loader = run(rule, sizes, **options)
-    before = [(ranks(rule, sizes, world, **options), stop) for world, stop in chain]
+    before = [(ranks(rule, sizes, world_size, **options), stop) for world_size, stop in chain]
     found = chained(loader.state_dict(), before, ranks(rule, sizes, end, **options), seen)
     assert all(loaders[0].plan().stats()["earlier"] <= len(sizes) for loaders, _ in before)
     whole = seen(loader)
@@ -888,10 +913,10 @@ def test_a_state_of_other_sizes_or_another_rule_is_refused():
 
 @pytest.mark.parametrize("rule", EACH, ids=named)
 def test_the_length_is_exact_in_every_epoch(rule):
-    for world in range(1, 6):
+    for world_size in range(1, 6):
         for uneven in ("pad", "short"):
-            for rank in range(world):
-                loader = run(rule, SMALL, world, rank, uneven=uneven)
+            for rank in range(world_size):
+                loader = run(rule, SMALL, world_size, rank, uneven=uneven)
                 for epoch in range(3):
                     length = len(loader)
                     assert length == len(loader.plan(epoch))
@@ -943,7 +968,7 @@ LONG_AND_SHORT = numpy.random.default_rng(0).lognormal(4, 1, 30_000).astype(int)
 @pytest.mark.parametrize("balance", [False, True])
 def test_the_order_of_batches_does_not_follow_length(rule, balance):
     """Else losses rise and fall with it."""
-    plan = bl.Plan(sizes=LONG_AND_SHORT, batching=rule, shuffle=True, balance=balance, world=4 if balance else 1)
+    plan = bl.Plan(sizes=LONG_AND_SHORT, batching=rule, shuffle=True, balance=balance, world_size=4 if balance else 1)
     lengths = numpy.array([LONG_AND_SHORT[batch].mean() for batch in plan])
     steps = numpy.arange(len(lengths))
     bound = 4 / len(lengths) ** 0.5
@@ -1017,7 +1042,7 @@ def test_a_remainder_says_where_samples_come(rule):
 
 @pytest.mark.parametrize("rule", EACH, ids=named)
 def test_reports_of_plans_with_sizes(rule, tmp_path):
-    plan = bl.Plan(sizes=SPREAD, batching=rule, shuffle=True, world=3, balance=True)
+    plan = bl.Plan(sizes=SPREAD, batching=rule, shuffle=True, world_size=3, balance=True)
     plan.report(tmp_path / "plan.html")
     text = (tmp_path / "plan.html").read_text()
     assert type(rule).__name__ in text
@@ -1119,7 +1144,7 @@ def test_nothing_is_left():
     with pytest.raises(bl.ArgumentError, match=r'oversize="drop".*all 3 samples.*max_tokens=5'):
         bl.Plan(sizes=[6, 7, 8], batching=bl.TokenBudget(5, oversize="drop"))
     with pytest.raises(bl.ArgumentError, match=r"drop_last leaves no step: 3 samples make 1 full batches.*4 ranks"):
-        bl.Plan(sizes=[6, 7, 8], batching=bl.TokenBudget(50), drop_last=True, world=4)
+        bl.Plan(sizes=[6, 7, 8], batching=bl.TokenBudget(50), drop_last=True, world_size=4)
     with pytest.raises(bl.ArgumentError, match=r"drop_last leaves no step: 3 samples.* of 4"):
         bl.Plan(sizes=[6, 7, 8], batching=bl.LengthBuckets(4), drop_last=True)
 
@@ -1132,7 +1157,7 @@ def test_more_parts_than_memory_is_an_error_and_no_abort(script):
 
         resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
         try:
-            len(bl.Plan(sizes=[2**32 - 1], batching=bl.Packing(1, overflow="split")))
+            len(bl.Plan(sizes=[2**32 - 1], batching=bl.Packing(1, oversize="split")))
         except (bl.Error, MemoryError) as error:
             print(error)
         """
@@ -1143,7 +1168,7 @@ def test_an_epoch_without_a_step_is_an_error_and_not_an_empty_loop():
     lengths = numpy.random.default_rng(0).integers(1, 50, 40)
     rule = bl.TokenBudget(100, pool=8)
     values = (numpy.zeros(int(lengths.sum())), numpy.concatenate([[0], numpy.cumsum(lengths)]))
-    options = {"batching": rule, "shuffle": True, "drop_last": True, "rank": 0, "world": 17}
+    options = {"batching": rule, "shuffle": True, "drop_last": True, "rank": 0, "world_size": 17}
     loader = bl.DataLoader(bl.SequenceDataset(x=values), **options)
     for epoch in range(10):
         loader.set_epoch(epoch)

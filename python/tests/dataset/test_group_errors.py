@@ -105,8 +105,8 @@ def test_arrays_that_are_none(values, kind, parts):
         ({"max_rows": "3"}, bl.ArgumentError, ("max_rows", "3")),
         ({"max_rows": 2**32}, bl.ArgumentError, ("max_rows", str(2**32))),
         ({"max_rows": 2}, bl.DataError, ("group 0", "3 rows", "max_rows is 2")),
-        ({"longer": "drop"}, bl.ArgumentError, ("longer", "drop", "error", "truncate", "subsample")),
-        ({"longer": None}, bl.ArgumentError, ("longer", "None")),
+        ({"oversize": "drop"}, bl.ArgumentError, ("oversize", "drop", "error", "truncate", "subsample")),
+        ({"oversize": None}, bl.ArgumentError, ("oversize", "None")),
         ({"layout": "ragged"}, bl.ArgumentError, ("layout", "ragged", "concatenated", "padded")),
         ({"layout": None}, bl.ArgumentError, ("layout", "None")),
         *(({name: VALUES}, bl.ArgumentError, (name,)) for name in ("group_ids", "offsets", "mask")),
@@ -126,7 +126,7 @@ def test_arrays_with_and_without_names():
 @pytest.mark.parametrize(
     ("layout", "options", "kind", "parts"),
     [
-        ("concatenated", {"batching": bl.Packing(9, overflow="split")}, bl.ArgumentError, ("split",)),
+        ("concatenated", {"batching": bl.Packing(9, oversize="split")}, bl.ArgumentError, ("split",)),
         ("padded", {"batching": bl.Packing(9)}, bl.ArgumentError, ("Packing", "concatenated")),
         ("concatenated", {"batching": bl.Packing(2)}, bl.DataError, ("sample 0", "3", "2")),
         ("concatenated", {"batching": bl.TokenBudget(2)}, bl.DataError, ("sample 0", "3", "2")),
@@ -165,7 +165,7 @@ def test_groups_that_are_not_there(place):
 
 def test_another_plan_is_not_gone_on_with():
     state = bl.DataLoader(bl.GroupDataset(IDS, VALUES), batching=bl.TokenBudget(5)).state_dict()
-    for other in (bl.GroupDataset(IDS[::-1], VALUES), bl.GroupDataset(IDS, VALUES, max_rows=1, longer="truncate")):
+    for other in (bl.GroupDataset(IDS[::-1], VALUES), bl.GroupDataset(IDS, VALUES, max_rows=1, oversize="truncate")):
         loader = bl.DataLoader(other, batching=bl.TokenBudget(5))
         if other.sizes.tolist() != [3, 2, 2]:
             with refused(bl.StateError, "fingerprint"):

@@ -18,7 +18,7 @@ from oracles.groups import Case, assert_batch, cases, held, ids, members, packin
 from oracles.runs import assert_resumes, chained, few, fractions
 
 worlds = st.integers(1, 4)
-subsampled = {"max_rows": st.integers(1, 4), "longer": "subsample"}
+subsampled = {"max_rows": st.integers(1, 4), "oversize": "subsample"}
 
 
 def flat(batches):
@@ -126,16 +126,16 @@ def test_batches_of_many_pieces_by_many_threads(layout, spread):
 
 
 @few
-@given(case=cases() | cases(**subsampled), world=worlds, threads=st.integers(1, 3))
-def test_resume_at_every_step(case, world, threads):
-    rank = world - 1
-    loader = case.loader(world, rank)
+@given(case=cases() | cases(**subsampled), world_size=worlds, threads=st.integers(1, 3))
+def test_resume_at_every_step(case, world_size, threads):
+    rank = world_size - 1
+    loader = case.loader(world_size, rank)
     plans = [loader.plan(epoch) for epoch in range(2)]
     assume(len(plans[0]))
     expected = [seen(loader) for _ in plans]
     assert list(map(len, expected)) == list(map(len, plans))
-    resumed = replace(case, seed=case.seed // 2).loader(world, rank, num_threads=threads)
-    assert_resumes(case.loader(world, rank), lambda: resumed, expected, seen)
+    resumed = replace(case, seed=case.seed // 2).loader(world_size, rank, num_threads=threads)
+    assert_resumes(case.loader(world_size, rank), lambda: resumed, expected, seen)
 
 
 @few
@@ -146,13 +146,13 @@ def test_resume_at_every_step(case, world, threads):
 )
 def test_any_chain_of_worlds_delivers_each_batch_once(case, chain, end):
     loader = case.loader()
-    before = ((case.loaders(world), stop) for world, stop in chain)
+    before = ((case.loaders(world_size), stop) for world_size, stop in chain)
     assert chained(loader.state_dict(), before, case.loaders(end), seen) == seen(loader)
 
 
-@given(case=cases(), world=worlds)
-def test_ranks_take_as_many_steps_and_know_the_rows_of_each(case, world):
-    loaders = case.loaders(world)
+@given(case=cases(), world_size=worlds)
+def test_ranks_take_as_many_steps_and_know_the_rows_of_each(case, world_size):
+    loaders = case.loaders(world_size)
     plans = [loader.plan() for loader in loaders]
     batches = [seen(loader) for loader in loaders]
     lengths = {len(taken) for taken in batches}
@@ -251,7 +251,7 @@ def thinned(case, epoch=0, **more):
     epoch=st.integers(0, 3),
 )
 def test_a_subsample_depends_on_seed_epoch_and_group_alone(names, most, seed, batch_size, shuffle, layout, epoch):
-    case = Case(names, bl.FixedSize(1), max_rows=most, longer="subsample", seed=seed)
+    case = Case(names, bl.FixedSize(1), max_rows=most, oversize="subsample", seed=seed)
     expected = thinned(case, epoch)
     for rows, group in zip(case.members, sorted(expected), strict=True):
         taken = expected[group]
@@ -266,7 +266,7 @@ def test_a_subsample_depends_on_seed_epoch_and_group_alone(names, most, seed, ba
 
 def test_subsamples_are_fair_and_differ_between_groups_epochs_and_seeds():
     count, size, most = 3000, 5, 2
-    case = Case(tuple(range(count)) * size, bl.FixedSize(count), max_rows=most, longer="subsample", shuffle=False)
+    case = Case(tuple(range(count)) * size, bl.FixedSize(count), max_rows=most, oversize="subsample", shuffle=False)
     picks = {}
     for seed, epoch in itertools.product(range(2), range(2)):
         taken = thinned(replace(case, seed=seed), epoch)
@@ -280,9 +280,9 @@ def test_subsamples_are_fair_and_differ_between_groups_epochs_and_seeds():
         assert 200 < sum(a == b for a, b in zip(one, other, strict=True)) < 400
 
 
-@given(names=ids, most=st.integers(1, 6), longer=st.sampled_from(["truncate", "subsample"]))
-def test_what_is_left_out_is_counted(names, most, longer):
-    case = Case(names, max_rows=most, longer=longer)
+@given(names=ids, most=st.integers(1, 6), oversize=st.sampled_from(["truncate", "subsample"]))
+def test_what_is_left_out_is_counted(names, most, oversize):
+    case = Case(names, max_rows=most, oversize=oversize)
     sizes = [len(rows) for rows in case.members]
     stats = case.dataset().stats()
     assert (stats.groups, stats.rows, stats.longest) == (len(sizes), sum(sizes), max(sizes))
@@ -291,10 +291,10 @@ def test_what_is_left_out_is_counted(names, most, longer):
     assert case.loader().plan().stats()["real"] == stats.rows - stats.rows_left_out
 
 
-@pytest.mark.parametrize("rule", [bl.TokenBudget(5, oversize="truncate"), bl.Packing(5, overflow="truncate")])
+@pytest.mark.parametrize("rule", [bl.TokenBudget(5, oversize="truncate"), bl.Packing(5, oversize="truncate")])
 def test_a_rule_that_truncates_takes_first_rows_of_groups_that_are_not_too_long(rule):
     names = numpy.repeat([1, 2], [10, 6])
-    dataset = bl.GroupDataset(names, numpy.arange(16), max_rows=8, longer="subsample")
+    dataset = bl.GroupDataset(names, numpy.arange(16), max_rows=8, oversize="subsample")
     taken = [rows.tolist() for _, rows in bl.DataLoader(dataset, batching=rule)]
     assert [10, 11, 12, 13, 14] in taken
 
@@ -337,7 +337,7 @@ KEEP = """
     names = random.permutation(numpy.repeat(numpy.arange(1500), random.integers(1, 16, 1500)))
     rows = numpy.arange(len(names))
     wide = numpy.broadcast_to(rows[:, None], (len(rows), 64))
-    options = {"max_rows": 8, "longer": longer} if longer != "error" else {}
+    options = {"max_rows": 8, "oversize": oversize} if longer != "error" else {}
     dataset = bl.GroupDataset(names, row=rows, wide=wide, layout=layout, **options)
     loader = bl.DataLoader(dataset, 50, shuffle=True, num_threads=3, pad_value=-1)
 
@@ -367,9 +367,9 @@ KEEP = """
 """
 
 
-@pytest.mark.parametrize(("layout", "longer"), [("concatenated", "error"), ("padded", "subsample")])
-def test_kept_batches_never_change(script, layout, longer):
-    script(KEEP, layout, longer, BATCHLOOM_POISON=1)
+@pytest.mark.parametrize(("layout", "oversize"), [("concatenated", "error"), ("padded", "subsample")])
+def test_kept_batches_never_change(script, layout, oversize):
+    script(KEEP, layout, oversize, BATCHLOOM_POISON=1)
 
 
 @pytest.mark.parametrize("layout", ["concatenated", "padded"])
@@ -417,9 +417,9 @@ RANK = """
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     distributed.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=world)
     names = torch.arange(300) * 7 % 41
-    dataset = bl.GroupDataset(names, rows=torch.arange(300), max_rows=6, longer="subsample")
+    dataset = bl.GroupDataset(names, rows=torch.arange(300), max_rows=6, oversize="subsample")
     loader = bl.DataLoader(dataset, batching=bl.TokenBudget(20), shuffle=True, seed=3, uneven="short")
-    assert (loader.rank, loader.world) == (rank, world)
+    assert (loader.rank, loader.world_size) == (rank, world)
     plan, seen = loader.plan(), []
     for step, batch in zip(range(int(stop)), loader):
         total = torch.tensor([len(batch["rows"]), len(batch["offsets"]) - 1])
@@ -435,11 +435,11 @@ RANK = """
 def test_ranks_that_talk_and_a_world_that_changes(ranks, tmp_path):
     found = ranks(RANK, 2, tmp_path / "meeting", 4)
     assert found[0]["state"] == found[1]["state"]
-    dataset = bl.GroupDataset(torch.arange(300) * 7 % 41, rows=torch.arange(300), max_rows=6, longer="subsample")
+    dataset = bl.GroupDataset(torch.arange(300) * 7 % 41, rows=torch.arange(300), max_rows=6, oversize="subsample")
     options = {"batching": bl.TokenBudget(20), "shuffle": True, "uneven": "short"}
     received = flat(rank["seen"] for rank in found)
     for rank in range(3):
-        loader = bl.DataLoader(dataset, **options, seed=9, rank=rank, world=3)
+        loader = bl.DataLoader(dataset, **options, seed=9, rank=rank, world_size=3)
         loader.load_state_dict(found[0]["state"])
         received += [batch["rows"].tolist() for batch in loader]
     whole = [batch["rows"].tolist() for batch in bl.DataLoader(dataset, **options, seed=3)]

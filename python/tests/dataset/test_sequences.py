@@ -888,10 +888,10 @@ def test_fields_that_share_lengths_and_fields_beside_them():
         "nothing": numpy.zeros((12, 0)),
     }
     dataset = bl.SequenceDataset(**fields)
-    for rule in (bl.FixedSize(5), bl.TokenBudget(40), bl.Packing(30), bl.Packing(5, overflow="split")):
-        for world in (1, 3):
-            for rank in range(world):
-                loader = bl.DataLoader(dataset, batching=rule, shuffle=True, rank=rank, world=world)
+    for rule in (bl.FixedSize(5), bl.TokenBudget(40), bl.Packing(30), bl.Packing(5, oversize="split")):
+        for world_size in (1, 3):
+            for rank in range(world_size):
+                loader = bl.DataLoader(dataset, batching=rule, shuffle=True, rank=rank, world_size=world_size)
                 for chosen, batch in zip(loader.plan(), loader, strict=True):
                     tokens = numpy.asarray(batch["tokens"])
                     real = (
@@ -954,7 +954,7 @@ def test_blocks_of_any_size_and_any_threads_give_the_same_bytes(
         balance=False,
         largest_first=False,
         rank=0,
-        world=1,
+        world_size=1,
         pad_values=[],
         pad_side=side,
         labels="x" if labels else None,
@@ -1388,13 +1388,14 @@ def test_each_iteration_is_the_next_epoch(rule):
 
 @pytest.mark.parametrize(
     "rule",
-    [bl.TokenBudget(60), bl.TokenBudget(30, oversize="truncate"), bl.Packing(60), bl.Packing(16, overflow="split")],
+    [bl.TokenBudget(60), bl.TokenBudget(30, oversize="truncate"), bl.Packing(60), bl.Packing(16, oversize="split")],
     ids=str,
 )
 def test_every_rank_knows_the_tokens_of_every_step(rule):
     sizes = [place * 7 % 41 for place in range(80)]
     loaders = [
-        bl.DataLoader(batching.dataset(sizes), batching=rule, shuffle=True, rank=rank, world=3) for rank in range(3)
+        bl.DataLoader(batching.dataset(sizes), batching=rule, shuffle=True, rank=rank, world_size=3)
+        for rank in range(3)
     ]
     plans = [loader.plan() for loader in loaders]
     for number, batches in enumerate(zip(*loaders, strict=True)):

@@ -99,7 +99,7 @@ ARGUMENTS = [
     ({}, {"output": "tf"}, "output is 'tf'"),
     (CONTINUOUS, {"batch_size": 10}, "20 tokens, too few for 10 rows of 2"),
     (CONTINUOUS, {"batch_size": 2**63}, "too few for"),
-    (CONTINUOUS, {"batch_size": 5, "rank": 1, "world": 2}, "10 rows"),
+    (CONTINUOUS, {"batch_size": 5, "rank": 1, "world_size": 2}, "10 rows"),
 ]
 
 

@@ -39,10 +39,10 @@ def test_pieces_are_slices_of_the_stream(corpus, epoch, drop_last):
     assert drop_last or sorted(itertools.chain(*plan)) == list(range(corpus.pieces()))
 
 
-@given(corpus=corpora(), world=st.integers(1, 5))
-def test_every_token_is_an_input_once_less_the_tail(corpus, world):
+@given(corpus=corpora(), world_size=st.integers(1, 5))
+def test_every_token_is_an_input_once_less_the_tail(corpus, world_size):
     stats, stream = corpus.dataset().stats(), corpus.epoch()
-    times = seen(epochs(corpus.loaders(world, uneven="short")))
+    times = seen(epochs(corpus.loaders(world_size, uneven="short")))
     between = times.pop(SEPARATOR, 0)
     assert set(times.values()) <= {1}
     assert times.total() + between == stats.inputs == stats.samples * corpus.seq_len
@@ -75,18 +75,18 @@ def test_separators_stand_between_documents_and_nowhere_else(corpus):
 
 
 @few
-@given(corpus=corpora(), threads=st.integers(1, 6), prefetch=st.integers(1, 4), world=worlds)
-def test_threads_and_blocks_change_nothing(corpus, threads, prefetch, world):
-    loaders = corpus.loaders(world, num_threads=threads, prefetch=prefetch)
-    assert epochs(loaders) == epochs(corpus.loaders(world, num_threads=1))
+@given(corpus=corpora(), threads=st.integers(1, 6), prefetch=st.integers(1, 4), world_size=worlds)
+def test_threads_and_blocks_change_nothing(corpus, threads, prefetch, world_size):
+    loaders = corpus.loaders(world_size, num_threads=threads, prefetch=prefetch)
+    assert epochs(loaders) == epochs(corpus.loaders(world_size, num_threads=1))
     assert len({loader.plan(0).fingerprint for loader in loaders}) == 1
     assert len({len(loader) for loader in loaders}) == 1
 
 
 @few
-@given(corpus=corpora(), world=worlds, uneven=st.sampled_from(["pad", "short"]))
-def test_lengths_are_known_for_every_epoch(corpus, world, uneven):
-    for loader in corpus.loaders(world, uneven=uneven):
+@given(corpus=corpora(), world_size=worlds, uneven=st.sampled_from(["pad", "short"]))
+def test_lengths_are_known_for_every_epoch(corpus, world_size, uneven):
+    for loader in corpus.loaders(world_size, uneven=uneven):
         for epoch in range(3):
             expected = len(loader)
             assert len(loader.plan(epoch)) == expected == sum(1 for _ in loader)
@@ -96,16 +96,18 @@ def test_lengths_are_known_for_every_epoch(corpus, world, uneven):
 
 
 @few
-@given(corpus=corpora(), world=st.integers(1, 3))
-def test_resume_after_every_step(corpus, world):
-    for rank in range(world):
-        first, other = (corpus.loader(world, rank) for _ in range(2))
+@given(corpus=corpora(), world_size=st.integers(1, 3))
+def test_resume_after_every_step(corpus, world_size):
+    for rank in range(world_size):
+        first, other = (corpus.loader(world_size, rank) for _ in range(2))
         other.set_epoch(1)
         expected = [listed(first), listed(other)]
-        assert_resumes(corpus.loader(world, rank), lambda rank=rank: corpus.loader(world, rank), expected, listed)
+        assert_resumes(
+            corpus.loader(world_size, rank), lambda rank=rank: corpus.loader(world_size, rank), expected, listed
+        )
         # Nothing is left, and yet the epoch is not over: the next one is whole, and new, for whoever asks for it.
-        _, state = advance([corpus.loader(world, rank)], len(expected[0]), listed)
-        resumed = resume(corpus.loader(world, rank), state)
+        _, state = advance([corpus.loader(world_size, rank)], len(expected[0]), listed)
+        resumed = resume(corpus.loader(world_size, rank), state)
         resumed.set_epoch(1)
         assert listed(resumed) == expected[1]
 
@@ -134,7 +136,7 @@ def test_chains_of_resumes(corpus, stops):
 def test_another_world_takes_what_was_left(corpus, parts, last):
     """For all orders, shuffled documents too: every piece comes once, from the stream of that epoch."""
     stream, loader = corpus.epoch(), corpus.loader(uneven="short")
-    before = ((corpus.loaders(world, uneven="short"), stop) for world, stop in parts)
+    before = ((corpus.loaders(world_size, uneven="short"), stop) for world_size, stop in parts)
     found = chained(loader.state_dict(), before, corpus.loaders(last, uneven="short"), listed)
     assert found == listed(loader)
     rows = [row for batch in found for row in zip(*batch, strict=True)]
@@ -168,15 +170,17 @@ def test_documents_and_pieces_are_shuffled_apart():
 # Rows that go on
 
 
-@given(corpus=corpora(**continuous, batch_size=st.integers(1, 4)), world=st.integers(1, 4), epoch=st.integers(0, 3))
-def test_rows_go_on_in_every_rank(corpus, world, epoch):
-    rows = corpus.batch_size * world
+@given(
+    corpus=corpora(**continuous, batch_size=st.integers(1, 4)), world_size=st.integers(1, 4), epoch=st.integers(0, 3)
+)
+def test_rows_go_on_in_every_rank(corpus, world_size, epoch):
+    rows = corpus.batch_size * world_size
     if not corpus.pieces(rows):
         with pytest.raises(bl.ArgumentError, match=f"{corpus.length} tokens, too few for {rows} rows"):
-            corpus.loader(world)
+            corpus.loader(world_size)
         return
-    stream, before, inputs = corpus.epoch(epoch), [None] * world, []
-    loaders = corpus.loaders(world)
+    stream, before, inputs = corpus.epoch(epoch), [None] * world_size, []
+    loaders = corpus.loaders(world_size)
     for rank, loader in enumerate(loaders):
         loader.set_epoch(epoch)
         for step, batch in enumerate(loader):
@@ -196,14 +200,16 @@ def test_rows_go_on_in_every_rank(corpus, world, epoch):
 
 
 @few
-@given(corpus=corpora(**continuous, batch_size=st.integers(1, 3), seq_len=st.integers(1, 4)), world=st.integers(1, 3))
-def test_rows_go_on_after_every_resume(corpus, world):
-    rows = corpus.batch_size * world
+@given(
+    corpus=corpora(**continuous, batch_size=st.integers(1, 3), seq_len=st.integers(1, 4)), world_size=st.integers(1, 3)
+)
+def test_rows_go_on_after_every_resume(corpus, world_size):
+    rows = corpus.batch_size * world_size
     assume(corpus.pieces(rows))
-    for rank in range(world):
+    for rank in range(world_size):
         state = None
-        for batch in listed(corpus.loader(world, rank)):  # resumed after each batch
-            loader = corpus.loader(world, rank)
+        for batch in listed(corpus.loader(world_size, rank)):  # resumed after each batch
+            loader = corpus.loader(world_size, rank)
             found, state = advance([loader], 1, listed, state)
             assert found == [batch]
         assert loader.plan().epoch == 1
@@ -326,11 +332,11 @@ def test_processes_stop_in_mid_epoch_and_another_goes_on(ranks, tmp_path):
     first = ranks(code, 2, tmp_path / "first", 7, json.dumps({"chunk": None, "continuous": None}))
     names = {}
     exec(textwrap.dedent(DATASET), names)
-    for mode, world, most in (("chunk", 1, 16), ("continuous", 2, 16 * (2 * 4 + 1))):
+    for mode, world_size, most in (("chunk", 1, 16), ("continuous", 2, 16 * (2 * 4 + 1))):
         assert first[0][mode]["state"] == first[1][mode]["state"]
         seen = [token for rank in first for token in rank[mode]["seen"]]
-        for rank in range(world):
-            loader = names["loader_of"](mode, rank=rank, world=world)
+        for rank in range(world_size):
+            loader = names["loader_of"](mode, rank=rank, world_size=world_size)
             loader.load_state_dict(first[rank][mode]["state"])
             batches = epochs([loader])
             assert mode == "chunk" or [row[0] for row in batches[0][0]] == first[rank][mode]["last"]

@@ -309,7 +309,7 @@ def test_windows_outside_the_dataset(sample):
         ({"batching": bl.LengthBuckets(10)}, bl.ArgumentError, "LengthBuckets.*FixedSize"),
         ({"batch_size": 0}, bl.ArgumentError, "batch_size is 0"),
         ({"batch_size": 97, "drop_last": True}, bl.ArgumentError, "drop_last.*96 samples"),
-        ({"rank": 2, "world": 2}, bl.ArgumentError, "rank is 2"),
+        ({"rank": 2, "world_size": 2}, bl.ArgumentError, "rank is 2"),
         ({"pad_value": 1}, bl.ArgumentError, "pad_value is 1"),
         ({"labels": "x"}, bl.ArgumentError, "labels is 'x'"),
         ({"shuffle": "run"}, bl.ArgumentError, "shuffle is 'run'"),
@@ -320,7 +320,9 @@ def test_options_that_make_no_sense(options, kind, message):
         bl.DataLoader(bl.WindowDataset(numpy.zeros((100, 2)), 5), **options)
 
 
-@pytest.mark.parametrize("options", [{"resident": True}, {"resident": False}, {"memory_limit": 160}, {"static": True}])
+@pytest.mark.parametrize(
+    "options", [{"resident": True}, {"resident": False}, {"memory_limit": 160}, {"static_buffers": True}]
+)
 def test_without_a_device_only_torch_has_the_ways_of_one(options):
     for fields in ([numpy.zeros(10)], [torch.zeros(10), numpy.zeros(10)]):
         with pytest.raises(bl.ArgumentError, match='are of numpy, on the CPU; expected output="torch"'):

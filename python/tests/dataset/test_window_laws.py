@@ -19,37 +19,39 @@ from oracles.windows import MODES, Slid, modes, seen, slid
 worlds = st.integers(1, 4)
 
 
-@given(run=slid(), world=worlds)
-def test_epochs_are_what_the_plan_says_and_lengths_are_exact(run, world):
-    assume(run.steps(0, world))
-    for rank in range(world):
-        loader = run.loader(world, rank)
+@given(run=slid(), world_size=worlds)
+def test_epochs_are_what_the_plan_says_and_lengths_are_exact(run, world_size):
+    assume(run.steps(0, world_size))
+    for rank in range(world_size):
+        loader = run.loader(world_size, rank)
         for epoch in (0, 1):
             assert loader.plan().epoch == epoch
             length = len(loader)
             batches = seen(loader)
-            assert batches == run.seen(epoch, world, rank)
+            assert batches == run.seen(epoch, world_size, rank)
             assert length == len(batches) == len(loader.plan(epoch))
         loader.set_epoch(7)
-        assert seen(loader) == run.seen(7, world, rank)
+        assert seen(loader) == run.seen(7, world_size, rank)
 
 
-@given(run=slid(), world=worlds)
-def test_every_window_comes_once(run, world):
-    assume(run.steps(0, world) and not run.drop_last)
-    times = Counter(sample for rank in range(world) for batch in seen(run.loader(world, rank)) for sample in batch)
+@given(run=slid(), world_size=worlds)
+def test_every_window_comes_once(run, world_size):
+    assume(run.steps(0, world_size) and not run.drop_last)
+    times = Counter(
+        sample for rank in range(world_size) for batch in seen(run.loader(world_size, rank)) for sample in batch
+    )
     assert set(times) == set(range(run.samples))
     assert run.uneven == "pad" or set(times.values()) == {1}
 
 
 @few
-@given(run=slid(most=30), world=worlds, other=modes())
-def test_resume_at_every_step_in_any_mode(run, world, other):
-    assume(run.steps(0, world))
-    rank = world - 1
-    resumed = replace(run, mode=other, seed=run.seed // 2).loader(world, rank)
-    expected = [run.seen(epoch, world, rank) for epoch in range(2)]
-    assert_resumes(run.loader(world, rank), lambda: resumed, expected, seen)
+@given(run=slid(most=30), world_size=worlds, other=modes())
+def test_resume_at_every_step_in_any_mode(run, world_size, other):
+    assume(run.steps(0, world_size))
+    rank = world_size - 1
+    resumed = replace(run, mode=other, seed=run.seed // 2).loader(world_size, rank)
+    expected = [run.seen(epoch, world_size, rank) for epoch in range(2)]
+    assert_resumes(run.loader(world_size, rank), lambda: resumed, expected, seen)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -70,7 +72,7 @@ def test_states_of_all_modes_are_the_same(mode, shuffle):
     end=worlds,
 )
 def test_any_chain_of_worlds_and_modes_delivers_each_batch_once(run, chain, end):
-    before = ((run.over(mode).loaders(world), stop) for world, stop, mode in chain)
+    before = ((run.over(mode).loaders(world_size), stop) for world_size, stop, mode in chain)
     assert chained(run.loader().state_dict(), before, run.loaders(end), seen) == run.batches(0)
 
 

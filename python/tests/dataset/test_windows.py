@@ -102,15 +102,15 @@ def test_statistics_are_the_bytes_of_the_arrays(shape):
 # What they hold
 
 
-@given(shape=shapes(), run=runs(most=1), mode=modes(), world=st.integers(1, 3))
-def test_batches_are_stacked_windows(shape, run, mode, world):
+@given(shape=shapes(), run=runs(most=1), mode=modes(), world_size=st.integers(1, 3))
+def test_batches_are_stacked_windows(shape, run, mode, world_size):
     run = replace(run, samples=len(shape.windows()))
-    assume(run.steps(0, world))
+    assume(run.steps(0, world_size))
     dataset = shape.dataset(mask=True)
-    for rank in range(world):
-        loader = loader_of(dataset, mode, **run.options(), world=world, rank=rank)
+    for rank in range(world_size):
+        loader = loader_of(dataset, mode, **run.options(), world_size=world_size, rank=rank)
         for epoch in range(2):
-            expected = run.seen(epoch, world, rank)
+            expected = run.seen(epoch, world_size, rank)
             batches = list(loader)
             assert len(batches) == len(expected)
             for batch, samples in zip(batches, expected, strict=True):
@@ -424,8 +424,8 @@ def test_times_that_are_not_known():
 
 
 @few
-@given(shape=shapes(weights="windows"), cut=st.integers(1, 30), world=worlds)
-def test_a_dataset_and_its_parts_survive_pickling(shape, cut, world):
+@given(shape=shapes(weights="windows"), cut=st.integers(1, 30), world_size=worlds)
+def test_a_dataset_and_its_parts_survive_pickling(shape, cut, world_size):
     whole = shape.dataset(mask=True, marks=numpy.arange(sum(shape.lengths)))
     datasets = [whole]
     if cut < max(shape.lengths):
@@ -438,7 +438,7 @@ def test_a_dataset_and_its_parts_survive_pickling(shape, cut, world):
         assert len(again) == len(dataset)
         assert again.names == dataset.names
         assert again.stats() == dataset.stats()
-        options = {"batch_size": 4, "shuffle": "runs", "rank": world - 1, "world": world}
+        options = {"batch_size": 4, "shuffle": "runs", "rank": world_size - 1, "world_size": world_size}
         ours, theirs = (bl.DataLoader(one, **options) for one in (dataset, again))
         assert all(equal(a, list(b)) for a, b in zip(ours, theirs, strict=True))
         assert ours.state_dict() == theirs.state_dict()

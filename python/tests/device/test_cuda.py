@@ -112,7 +112,7 @@ def test_two_shards_are_all_that_a_limit_holds():
 
 def test_a_graph_reads_fixed_places():
     rows = torch.randn(6400, 8)
-    loader = bl.DataLoader(bl.TensorDataset(rows), 64, drop_last=True, static=True, device=DEVICE)
+    loader = bl.DataLoader(bl.TensorDataset(rows), 64, drop_last=True, static_buffers=True, device=DEVICE)
     batches = iter(loader)
     (place,) = next(batches)
     torch.cuda.synchronize()

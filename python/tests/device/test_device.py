@@ -101,11 +101,11 @@ def test_rows_of_any_type_and_layout(data, samples, named, way, more):
     dataset = dataset or bl.TensorDataset(*arrays)
     batch_size = data.draw(st.integers(1, 12))
     more |= {"shuffle": data.draw(st.sampled_from([False, True, "runs"])), "drop_last": data.draw(st.booleans())}
-    world = data.draw(st.integers(1, 4))
-    assume(not more["drop_last"] or samples >= batch_size * world)
-    rank = data.draw(st.integers(0, world - 1))
+    world_size = data.draw(st.integers(1, 4))
+    assume(not more["drop_last"] or samples >= batch_size * world_size)
+    rank = data.draw(st.integers(0, world_size - 1))
     size = data.draw(sizes_of_blocks)
-    assert_as_on_the_host(dataset, (way,), batch_size=batch_size, size=size, world=world, rank=rank, **more)
+    assert_as_on_the_host(dataset, (way,), batch_size=batch_size, size=size, world_size=world_size, rank=rank, **more)
 
 
 @st.composite
@@ -133,10 +133,10 @@ def sequences(draw):
 
 @every_way
 @few
-@given(case=sequences(), size=sizes_of_blocks, world=st.integers(1, 3), more=options)
-def test_sequences_of_any_type_under_any_rule(case, way, size, world, more):
+@given(case=sequences(), size=sizes_of_blocks, world_size=st.integers(1, 3), more=options)
+def test_sequences_of_any_type_under_any_rule(case, way, size, world_size, more):
     dataset, given = case
-    assert_as_on_the_host(dataset, (way,), size=size, world=world, rank=world - 1, **given, **more)
+    assert_as_on_the_host(dataset, (way,), size=size, world_size=world_size, rank=world_size - 1, **given, **more)
 
 
 images = st.lists(st.tuples(*[st.integers(0, 4)] * 3), min_size=1, max_size=12)
@@ -170,19 +170,19 @@ def test_samples_without_any_element_are_padded_beside_each_other(way):
     (batch,) = loader_on(way, dataset, batch_size=2, pad_value=5)[0]
     assert torch.equal(batch["x"], torch.full((2, 2, 3), 5.0))
     empty = bl.SequenceDataset(x=(torch.zeros(0), numpy.zeros(4, int)), y=torch.arange(3))
-    for rule in (bl.FixedSize(2), bl.TokenBudget(8, multiple_of=4), bl.Packing(4), bl.Packing(4, overflow="split")):
+    for rule in (bl.FixedSize(2), bl.TokenBudget(8, multiple_of=4), bl.Packing(4), bl.Packing(4, oversize="split")):
         assert_as_on_the_host(empty, (way,), batching=rule)
 
 
 @every_way
 @few
-@given(case=cases(longer=st.sampled_from(["truncate", "subsample"])), size=sizes_of_blocks)
+@given(case=cases(oversize=st.sampled_from(["truncate", "subsample"])), size=sizes_of_blocks)
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_groups_scattered_or_together(case, way, size, side):
     if case.layout == "concatenated":
         side = "right"
     given = case.options() | {"pad_value": {"row": -1, "wide": 2.5} if case.layout == "padded" else 0}
-    assert_as_on_the_host(case.dataset(), (way,), size=size, pad_side=side, world=2, rank=1, **given)
+    assert_as_on_the_host(case.dataset(), (way,), size=size, pad_side=side, world_size=2, rank=1, **given)
     unnamed = bl.GroupDataset(numpy.array(case.ids), torch.arange(len(case.ids)), layout=case.layout)
     if case.max_rows is None and not isinstance(case.rule, bl.TokenBudget | bl.CostOptimal):
         assert_as_on_the_host(unnamed, (way,), epochs=1, size=size, **case.options())
@@ -221,7 +221,7 @@ def test_streams_that_go_on_row_by_row(corpus, way):
     rows = 2 * corpus.batch_size
     assume(corpus.pieces(rows))
     given = {"batch_size": corpus.batch_size, "shuffle": corpus.shuffle, "seed": corpus.seed}
-    assert_as_on_the_host(corpus.dataset(), (way,), world=2, rank=1, **given)
+    assert_as_on_the_host(corpus.dataset(), (way,), world_size=2, rank=1, **given)
 
 
 @every_way
@@ -245,7 +245,7 @@ def test_windows_in_any_order(shape, way, order, kind, layout, patched, more, si
         given |= {"patch_len": min(2, shape.input_len), "patch_stride": 1}
     more = dict(more)
     dataset = bl.WindowDataset((series, shape.offsets()), **shape.options(), **given, mask=more.pop("mask", False))
-    assert_as_on_the_host(dataset, (way,), size=size, batch_size=4, shuffle=order, world=2, rank=0, **more)
+    assert_as_on_the_host(dataset, (way,), size=size, batch_size=4, shuffle=order, world_size=2, rank=0, **more)
 
 
 @every_way
@@ -290,10 +290,10 @@ def test_a_device_without_values_has_the_right_shapes():
         yield bl.TensorDataset(x, y), {"batch_size": 5}
         yield bl.TensorDataset(x=x), {"batch_size": 5, "drop_last": True}
         yield bl.SequenceDataset(x=(x, offsets), y=(y, offsets), z=y[:4]), {"batch_size": 3, "labels": "y"}
-        yield bl.SequenceDataset(y=(y, offsets)), {"batching": bl.Packing(5, overflow="split"), "labels": "y"}
+        yield bl.SequenceDataset(y=(y, offsets)), {"batching": bl.Packing(5, oversize="split"), "labels": "y"}
         yield bl.SequenceDataset(y=[y[:3], y[:7]]), {"batch_size": 2}
-        yield bl.GroupDataset(ids, x=x, y=y, layout="padded", max_rows=2, longer="truncate"), {"batch_size": 3}
-        yield bl.GroupDataset(ids, x, y, max_rows=2, longer="subsample"), {"batching": bl.TokenBudget(5)}
+        yield bl.GroupDataset(ids, x=x, y=y, layout="padded", max_rows=2, oversize="truncate"), {"batch_size": 3}
+        yield bl.GroupDataset(ids, x, y, max_rows=2, oversize="subsample"), {"batching": bl.TokenBudget(5)}
         yield bl.TokenDataset(y, 2, documents=offsets, separator=7, **EXTRAS), {"batch_size": 2}
         yield bl.TokenDataset(y.long(), 2), {"batch_size": 2}
         yield bl.WindowDataset(x, 4, 2, mask=True, label_len=1), {"batch_size": 4}
@@ -324,7 +324,7 @@ def test_a_device_without_values_has_the_right_shapes():
 
 def test_data_moves_to_a_device_that_is_given():
     dataset = bl.TensorDataset(numpy.zeros((10, 2)), torch.zeros(10))
-    for chosen in ({}, {"resident": True}, {"resident": False}, {"static": True}, {"output": "torch"}):
+    for chosen in ({}, {"resident": True}, {"resident": False}, {"static_buffers": True}, {"output": "torch"}):
         loader = bl.DataLoader(dataset, 4, device="meta", **chosen)
         assert {array.device.type for batch in loader for array in batch} == {"meta"}
         assert [tuple(map(tuple, (x.shape, y.shape))) for x, y in loader] == [((4, 2), (4,))] * 2 + [((2, 2), (2,))]
@@ -476,7 +476,7 @@ def test_torchs_default_device_is_no_matter():
     dataset = bl.SequenceDataset(x=(torch.arange(30), numpy.array([0, 3, 10, 30])), y=torch.arange(3))
     windows = bl.WindowDataset(torch.arange(30.0), 4, mask=True)
     with blocks(64), torch.device("meta"):
-        for chosen in ({}, {"resident": True}, {"resident": False}, {"static": True}):
+        for chosen in ({}, {"resident": True}, {"resident": False}, {"static_buffers": True}):
             for loader in (
                 bl.DataLoader(dataset, 2, pad_value=3, **chosen),
                 bl.DataLoader(windows, 2, **chosen),

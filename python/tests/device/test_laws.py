@@ -42,23 +42,25 @@ def pair(way, kind, **more):
 # L1 to L3, L5, L10: what ranks deliver, however they are resumed
 
 
-def over(run, way, world=1, rank=0):
+def over(run, way, world_size=1, rank=0):
     """A loader over the sample numbers of a run."""
     dataset = bl.TensorDataset(torch.arange(run.samples))
-    return loader_on(way if way != "sharded" else "resident", dataset, 64, **run.options(), world=world, rank=rank)[0]
+    return loader_on(
+        way if way != "sharded" else "resident", dataset, 64, **run.options(), world_size=world_size, rank=rank
+    )[0]
 
 
 @few
-@given(run=runs(most=60, batch_size=9), way=ways, world=st.integers(1, 5))
-def test_ranks_deliver_what_the_oracle_says(run, way, world):
-    if not run.steps(0, world):
+@given(run=runs(most=60, batch_size=9), way=ways, world_size=st.integers(1, 5))
+def test_ranks_deliver_what_the_oracle_says(run, way, world_size):
+    if not run.steps(0, world_size):
         return
-    for rank in range(world):
-        loader = over(run, way, world, rank)
+    for rank in range(world_size):
+        loader = over(run, way, world_size, rank)
         for epoch in range(2):
             length = len(loader)
             batches = listed(loader)
-            assert batches == run.seen(epoch, world, rank)
+            assert batches == run.seen(epoch, world_size, rank)
             assert len(batches) == length
 
 
@@ -76,11 +78,11 @@ def test_resume_at_every_step_of_two_epochs(run, way):
     last=st.tuples(st.integers(1, 5), ways),
 )
 def test_any_chain_of_worlds_and_ways_delivers_each_batch_once(run, chain, last):
-    def loaders(world, way):
-        return [over(run, way, world, rank) for rank in range(world)]
+    def loaders(world_size, way):
+        return [over(run, way, world_size, rank) for rank in range(world_size)]
 
     state = Run.loader(run).state_dict()
-    worlds = [(loaders(world, way), stop) for world, stop, way in chain]
+    worlds = [(loaders(world_size, way), stop) for world_size, stop, way in chain]
     taken = chained(state, worlds, loaders(*last), listed)
     assert sorted(flat(taken)) == list(range(run.samples))
 
@@ -181,9 +183,9 @@ def test_a_graph_that_needs_its_batch_says_so_when_that_is_written(way):
 
 
 @every_pair
-@pytest.mark.parametrize("static", [False, True])
-def test_batches_do_not_remember_the_mode_of_their_consumer(way, kind, static):
-    loader, _, _ = pair(way, kind, static=static)
+@pytest.mark.parametrize("static_buffers", [False, True])
+def test_batches_do_not_remember_the_mode_of_their_consumer(way, kind, static_buffers):
+    loader, _, _ = pair(way, kind, static_buffers=static_buffers)
     with torch.inference_mode():
         batches = iter(loader)
         next(batches)
@@ -250,10 +252,10 @@ def test_two_threads_that_iterate_a_loader(way):
 
 @every_pair
 @pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("static", [False, True])
-def test_control_c_in_any_step_loses_no_batch(way, kind, after, static, monkeypatch):
+@pytest.mark.parametrize("static_buffers", [False, True])
+def test_control_c_in_any_step_loses_no_batch(way, kind, after, static_buffers, monkeypatch):
     """Before a step, or when it is done but nobody knows yet: every third time."""
-    loader, host, _ = pair(way, kind, static=static)
+    loader, host, _ = pair(way, kind, static_buffers=static_buffers)
     expected = seen(host())
     made = [(Pipeline, "start"), (Pipeline, "finish"), (Pipeline, "_delivered"), (WindowViews, "batch")]
     for owner, name in made:
@@ -425,7 +427,7 @@ def test_what_a_loader_holds_goes_with_it(way, kind):
     """Data on a device, and memory on the way there, are let go at once: no cycle waits to be collected."""
     gc.disable()
     try:
-        loader, _, _ = pair(way, kind, static=True)
+        loader, _, _ = pair(way, kind, static_buffers=True)
         batches = iter(loader)
         held = [next(batches), next(batches)]
         watched = [loader._delivery]

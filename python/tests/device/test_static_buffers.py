@@ -1,4 +1,4 @@
-"""``static=True``: batches at fixed places, as a captured graph reads the same memory at each replay."""
+"""``static_buffers=True``: batches at fixed places, as a captured graph reads the same memory at each replay."""
 
 import itertools
 
@@ -23,8 +23,8 @@ def shape(batch):
 def test_batches_of_a_shape_are_the_same_objects_with_new_values(way, kind):
     torch.manual_seed(0)
     dataset, options = data(kind)
-    loader, same = loader_on(way, dataset, **options, static=True)
-    host = bl.DataLoader(dataset, **same | {"static": False})
+    loader, same = loader_on(way, dataset, **options, static_buffers=True)
+    host = bl.DataLoader(dataset, **same | {"static_buffers": False})
     places = {}
     for _ in range(3):
         for batch, other in zip(loader, host, strict=True):
@@ -42,12 +42,12 @@ def test_batches_of_a_shape_are_the_same_objects_with_new_values(way, kind):
 
 def test_one_shape_is_one_set_over_all_epochs():
     loader = bl.DataLoader(
-        bl.TensorDataset(torch.arange(60).view(20, 3), torch.arange(20)), 5, shuffle=True, static=True
+        bl.TensorDataset(torch.arange(60).view(20, 3), torch.arange(20)), 5, shuffle=True, static_buffers=True
     )
     batches = [batch for _ in range(4) for batch in loader]
     assert len({id(batch) for batch in batches}) == 1
     assert loader.placement.mode == "resident"
-    short = bl.DataLoader(bl.TensorDataset(torch.arange(22)), 5, static=True)
+    short = bl.DataLoader(bl.TensorDataset(torch.arange(22)), 5, static_buffers=True)
     assert len({id(batch) for _ in range(4) for batch in short}) == 2
 
 
@@ -56,7 +56,7 @@ def test_tuples_and_dicts(named):
     fields = {"x": torch.arange(20.0), "y": torch.arange(20)}
     dataset = bl.TensorDataset(**fields) if named else bl.TensorDataset(*fields.values())
     for resident in (True, False, "auto"):
-        for batch in bl.DataLoader(dataset, 5, static=True, resident=resident):
+        for batch in bl.DataLoader(dataset, 5, static_buffers=True, resident=resident):
             assert type(batch) is (dict if named else tuple)
             assert not named or list(batch) == ["x", "y"]
 
@@ -64,9 +64,9 @@ def test_tuples_and_dicts(named):
 def test_the_longest_sample_is_part_of_the_shape():
     """A graph is captured with it, as a number."""
     dataset = bl.SequenceDataset(x=[torch.ones(n) for n in (4, 4, 5, 3, 4, 4, 6, 2)])
-    batches = list(bl.DataLoader(dataset, 2, batching=None, static=True))
+    batches = list(bl.DataLoader(dataset, 2, batching=None, static_buffers=True))
     assert len({tuple(batch["x"].shape) for batch in batches}) == 3
-    packed = bl.DataLoader(dataset, batching=bl.Packing(8), static=True)
+    packed = bl.DataLoader(dataset, batching=bl.Packing(8), static_buffers=True)
     longest = []
     places = {}
     for batch in packed:
@@ -80,7 +80,7 @@ def test_the_longest_sample_is_part_of_the_shape():
 def test_a_consumer_that_replays_what_it_captured():
     """Captured once for a shape, by address: each replay is of the batch that was just handed over."""
     values = torch.randn(64, 3)
-    loader = bl.DataLoader(bl.TensorDataset(values), 8, shuffle=True, static=True, resident=True)
+    loader = bl.DataLoader(bl.TensorDataset(values), 8, shuffle=True, static_buffers=True, resident=True)
     graphs, sums = {}, []
     for _ in range(2):
         for (batch,) in loader:
@@ -92,7 +92,7 @@ def test_a_consumer_that_replays_what_it_captured():
 
 
 def test_gradients_of_what_is_in_a_place():
-    loader = bl.DataLoader(bl.TensorDataset(torch.arange(24.0)), 4, static=True)
+    loader = bl.DataLoader(bl.TensorDataset(torch.arange(24.0)), 4, static_buffers=True)
     for number, (batch,) in enumerate(loader):
         batch.requires_grad_()
         batch.grad = None
@@ -107,7 +107,9 @@ def test_gradients_of_what_is_in_a_place():
 def test_views_are_copied_to_their_place():
     series = torch.arange(100.0)
     for options in ({}, {"resident": False}, {"memory_limit": 320}, {"copy": True}):
-        loader = bl.DataLoader(bl.WindowDataset(series, 6, 2, mask=True), 10, static=True, output="torch", **options)
+        loader = bl.DataLoader(
+            bl.WindowDataset(series, 6, 2, mask=True), 10, static_buffers=True, output="torch", **options
+        )
         found = [(x.data_ptr(), x.clone(), y.clone(), mask.clone()) for x, y, mask in loader]
         assert len({place for place, *_ in found if place}) == 2
         for samples, (_, x, y, mask) in zip(loader.plan(0), found, strict=True):
@@ -122,11 +124,13 @@ def test_views_are_copied_to_their_place():
 @pytest.mark.parametrize("shuffle", [False, True, "runs"])
 def test_only_torch_has_fixed_places(shuffle):
     for dataset in (bl.TensorDataset(numpy.zeros(9)), bl.WindowDataset(numpy.zeros((9, 2)), 3)):
-        with pytest.raises(bl.ArgumentError, match=r'static.*are of numpy, on the CPU; expected output="torch"'):
-            bl.DataLoader(dataset, 2, static=True, shuffle=shuffle)
-        assert len(list(bl.DataLoader(dataset, 2, static=True, shuffle=shuffle, output="torch"))) > 3
+        with pytest.raises(
+            bl.ArgumentError, match=r'static_buffers.*are of numpy, on the CPU; expected output="torch"'
+        ):
+            bl.DataLoader(dataset, 2, static_buffers=True, shuffle=shuffle)
+        assert len(list(bl.DataLoader(dataset, 2, static_buffers=True, shuffle=shuffle, output="torch"))) > 3
         with pytest.raises(bl.ArgumentError, match="output"):
-            bl.DataLoader(dataset, 2, static=True, device="meta", output="jax")
+            bl.DataLoader(dataset, 2, static_buffers=True, device="meta", output="jax")
 
 
 @given(sizes=st.lists(st.integers(0, 9), min_size=1, max_size=20), batch_size=st.integers(1, 4))
@@ -135,16 +139,16 @@ def test_values_are_those_of_any_shapes_in_any_order(sizes, batch_size):
     dataset = bl.SequenceDataset(x=(torch.arange(int(offsets[-1])), offsets), y=torch.arange(len(sizes)))
     for options in ({"batch_size": batch_size}, {"batching": bl.Packing(12)}):
         host = bl.DataLoader(dataset, **options, shuffle=True, output="torch")
-        static = bl.DataLoader(dataset, **options, shuffle=True, static=True)
+        static_buffers = bl.DataLoader(dataset, **options, shuffle=True, static_buffers=True)
         for _ in range(2):
-            assert [seen([batch]) for batch in static] == [seen([batch]) for batch in host]
+            assert [seen([batch]) for batch in static_buffers] == [seen([batch]) for batch in host]
 
 
 def test_more_shapes_than_anyone_captures_are_refused():
     offsets = numpy.cumsum(numpy.arange(100))
     dataset = bl.SequenceDataset(x=(torch.arange(int(offsets[-1])), offsets))
-    batches = iter(bl.DataLoader(dataset, 1, static=True))
+    batches = iter(bl.DataLoader(dataset, 1, static_buffers=True))
     for length in range(1, 65):
         assert next(batches)["x"].shape == (1, length)
-    with pytest.raises(bl.LoaderError, match=r"64 shapes, the next is .*65.*multiple_of"):
+    with pytest.raises(bl.LoaderError, match=r"had 64; the next is .*65.*multiple_of"):
         next(batches)

@@ -259,10 +259,10 @@ def test_batch_sizes_too_large():
         bl.DataLoader(dataset(), 2**64)
 
 
-@pytest.mark.parametrize("name", ["seed", "rank", "world", "num_threads", "prefetch"])
+@pytest.mark.parametrize("name", ["seed", "rank", "world_size", "num_threads", "prefetch"])
 @pytest.mark.parametrize("found", without(None), ids=spelled)
 def test_options_that_are_no_integers(name, found):
-    options = {"rank": 0, "world": 1} | {name: found} if name in ("rank", "world") else {name: found}
+    options = {"rank": 0, "world_size": 1} | {name: found} if name in ("rank", "world_size") else {name: found}
     with refused(bl.ArgumentError, name, str(found)):
         bl.DataLoader(dataset(), **options)
 
@@ -276,14 +276,14 @@ def test_options_that_are_no_integers(name, found):
         ({"num_threads": -3}, ("num_threads", "-3")),
         ({"prefetch": 0}, ("prefetch", "0", "at least 1")),
         ({"prefetch": -2}, ("prefetch", "-2")),
-        ({"rank": 0, "world": 0}, ("world", "0", "at least 1")),
-        ({"rank": 0, "world": -1}, ("world", "-1")),
-        ({"rank": 4, "world": 4}, ("rank", "4", "world of 4")),
-        ({"rank": 7, "world": 4}, ("rank", "7", "world of 4")),
-        ({"rank": -1, "world": 4}, ("rank", "-1")),
-        ({"rank": 0, "world": 2**32}, ("world", str(2**32))),
+        ({"rank": 0, "world_size": 0}, ("world_size", "0", "at least 1")),
+        ({"rank": 0, "world_size": -1}, ("world_size", "-1")),
+        ({"rank": 4, "world_size": 4}, ("rank", "4", "world of 4")),
+        ({"rank": 7, "world_size": 4}, ("rank", "7", "world of 4")),
+        ({"rank": -1, "world_size": 4}, ("rank", "-1")),
+        ({"rank": 0, "world_size": 2**32}, ("world_size", str(2**32))),
         ({"rank": 1}, ("rank", "1", "both or neither")),
-        ({"world": 2}, ("world", "2", "both or neither")),
+        ({"world_size": 2}, ("world_size", "2", "both or neither")),
         ({"uneven": "repeat"}, ("uneven", "repeat", "pad", "short")),
         ({"uneven": ""}, ("uneven", "pad", "short")),
         ({"uneven": None}, ("uneven", "None", "pad", "short")),
@@ -293,7 +293,10 @@ def test_options_that_are_no_integers(name, found):
         ({"batch_size": 3, "batching": bl.FixedSize(4)}, ("batch_size", "3", "4")),
         ({"batching": 64}, ("batching", "64", "FixedSize")),
         ({"batching": "fixed"}, ("batching", "fixed")),
-        ({"batch_size": 60, "drop_last": True, "rank": 0, "world": 2}, ("drop_last", "100 samples", "60", "2 ranks")),
+        (
+            {"batch_size": 60, "drop_last": True, "rank": 0, "world_size": 2},
+            ("drop_last", "100 samples", "60", "2 ranks"),
+        ),
         ({"batch_size": 101, "drop_last": True}, ("drop_last", "100 samples", "101")),
     ],
     ids=str,
@@ -308,8 +311,8 @@ def test_options_that_make_no_sense(options, parts):
     [
         ({"samples": -1}, ("samples", "-1")),
         ({"samples": 10.0}, ("samples", "10.0")),
-        ({"world": 0}, ("world", "0")),
-        ({"rank": 2, "world": 2}, ("rank", "2", "world of 2")),
+        ({"world_size": 0}, ("world_size", "0")),
+        ({"rank": 2, "world_size": 2}, ("rank", "2", "world of 2")),
         ({"rank": 1}, ("rank", "1", "world of 1")),
         ({"epoch": -1}, ("epoch", "-1")),
         ({"epoch": 1.5}, ("epoch", "1.5")),
@@ -399,7 +402,7 @@ def test_types_that_numpy_has_only_with_a_package(script):
 
 def state(**changes):
     """A state in mid-epoch, changed."""
-    loader = Run(100, 7, seed=5).loader(world=2)
+    loader = Run(100, 7, seed=5).loader(world_size=2)
     batches = iter(loader)
     next(batches), next(batches), next(batches)
     changed = loader.state_dict() | changes
@@ -407,7 +410,7 @@ def state(**changes):
 
 
 def test_the_state_that_the_others_are_made_of_loads():
-    loader = Run(100, 7, seed=1).loader(world=2)
+    loader = Run(100, 7, seed=1).loader(world_size=2)
     loader.load_state_dict(state())
     assert listed(loader) == Run(100, 7, seed=5).seen(0, 2)[3:]
 
@@ -457,7 +460,7 @@ def test_the_state_that_the_others_are_made_of_loads():
     ids=str,
 )
 def test_states_that_are_damaged(changes, parts):
-    loader = Run(100, 7, seed=5).loader(world=2)
+    loader = Run(100, 7, seed=5).loader(world_size=2)
     loader.set_epoch(3)
     before = loader.state_dict(), loader.plan(), len(loader)
     with refused(bl.StateError, *parts):
@@ -488,7 +491,7 @@ def test_an_empty_state():
     ids=str,
 )
 def test_states_of_another_plan(other):
-    loader = other.loader(world=2)
+    loader = other.loader(world_size=2)
     before = loader.state_dict()
     with refused(bl.StateError, "another plan", state()["fingerprint"]):
         loader.load_state_dict(state())
@@ -501,7 +504,7 @@ values = st.recursive(plain, lambda inner: st.lists(inner, max_size=3) | st.tupl
 
 @given(changes=st.dictionaries(st.sampled_from(sorted(state())), values, min_size=1))
 def test_any_damage_is_a_state_error_or_a_state(changes):
-    loader = Run(100, 7, seed=5).loader(world=2)
+    loader = Run(100, 7, seed=5).loader(world_size=2)
     before = loader.state_dict()
     try:
         loader.load_state_dict(state() | changes)
@@ -963,7 +966,7 @@ LONG = {"x": [[1], [2] * 7, [3] * 9]}
     ids=str,
 )
 def test_a_sample_longer_than_the_budget_is_named(rule):
-    with refused(bl.DataError, "sample 1", "size 7", "max_tokens=6", "oversize=", "overflow="):
+    with refused(bl.DataError, "sample 1", "size 7", "max_tokens=6", "oversize="):
         bl.DataLoader(sequences(**LONG), batching=rule)
     with refused(bl.DataError, "sample 0", "size 8", "max_tokens=6"):
         bl.DataLoader(sequences(**LONG, sizes=[8, 1, 1]), batching=rule)
@@ -982,8 +985,8 @@ def test_a_sample_whose_padded_length_exceeds_the_budget_is_named():
     [
         ({"x": [[1] * 7]}, bl.TokenBudget(3, oversize="drop"), ("drop", "all 1 samples", "max_tokens=3")),
         (LONG | {"sizes": [1, 1, 1]}, bl.TokenBudget(3, oversize="truncate"), ("TokenBudget", "sizes=")),
-        (LONG | {"sizes": [1, 1, 1]}, bl.Packing(3, overflow="split"), ("Packing", "sizes=")),
-        (LONG | {"sizes": [1, 1, 1]}, bl.Packing(3, overflow="truncate"), ("Packing", "sizes=")),
+        (LONG | {"sizes": [1, 1, 1]}, bl.Packing(3, oversize="split"), ("Packing", "sizes=")),
+        (LONG | {"sizes": [1, 1, 1]}, bl.Packing(3, oversize="truncate"), ("Packing", "sizes=")),
         ({"x": [numpy.ones((2, 3)), numpy.ones((1, 4))]}, bl.Packing(30), ("Packing", "differ in 2")),
         (
             {"x": [numpy.ones((2, 3)), numpy.ones((1, 4))]},
@@ -1115,8 +1118,8 @@ def test_numbers_of_rules_that_make_no_sense(kind, given, name, more):
         ),
         (lambda: bl.TokenBudget(9, oversize=None), ("oversize", "None")),
         (lambda: bl.CostOptimal(MODEL, oversize="split"), ("oversize", "'split'")),
-        (lambda: bl.Packing(9, overflow="drop"), ("overflow", "'drop'", "'error'", "'truncate'", "'split'")),
-        (lambda: bl.Packing(9, overflow=None), ("overflow", "None")),
+        (lambda: bl.Packing(9, oversize="drop"), ("oversize", "'drop'", "'error'", "'truncate'", "'split'")),
+        (lambda: bl.Packing(9, oversize=None), ("oversize", "None")),
         (lambda: bl.TokenBudget(9, multiple_of=10), ("multiple_of", "10", "max_tokens=9")),
         (lambda: bl.CostOptimal(MODEL, max_tokens=9, multiple_of=10), ("multiple_of", "10", "max_tokens=9")),
         (lambda: bl.CostOptimal(None), ("cost", "None", "CostModel")),
@@ -1154,7 +1157,7 @@ KEYWORDS = {
     bl.TokenBudget: ["max_tokens", "count", "max_length_spread", "max_samples", "multiple_of", "oversize", "pool"],
     bl.CostModel: ["fixed", "per_token", "per_pair"],
     bl.CostOptimal: ["cost", "max_tokens", "max_samples", "multiple_of", "oversize", "pool"],
-    bl.Packing: ["max_tokens", "max_samples", "overflow", "pool"],
+    bl.Packing: ["max_tokens", "max_samples", "oversize", "pool"],
 }
 SOUND = {"batch_size": 2, "max_tokens": 9, "fixed": 1, "cost": MODEL}
 

@@ -34,25 +34,25 @@ GOLDEN = Path(__file__).parents[3] / "crates" / "batchloom" / "tests" / "golden"
 # L1 partition
 
 
-@given(run=runs(), epoch=st.integers(0, 2**64 - 1), world=worlds)
-def test_plans_are_what_the_oracle_says(run, epoch, world):
-    steps = run.steps(epoch, world)
+@given(run=runs(), epoch=st.integers(0, 2**64 - 1), world_size=worlds)
+def test_plans_are_what_the_oracle_says(run, epoch, world_size):
+    steps = run.steps(epoch, world_size)
     if not steps:
         with pytest.raises(bl.ArgumentError, match="drop_last"):
-            run.plan(epoch, world)
+            run.plan(epoch, world_size)
         return
-    plans = [run.plan(epoch, world, rank) for rank in range(world)]
+    plans = [run.plan(epoch, world_size, rank) for rank in range(world_size)]
     assert [plan[step].tolist() for plan in plans for step in range(len(plan))] == [
-        batch for rank in range(world) for batch in run.seen(epoch, world, rank)
+        batch for rank in range(world_size) for batch in run.seen(epoch, world_size, rank)
     ]
     assert [[batch.tolist() for batch in plans[0].step(step).batches] for step in range(len(steps))] == steps
 
 
-@given(run=runs(), world=worlds)
-def test_every_sample_comes_once_less_what_the_plan_says(run, world):
-    assume(run.steps(0, world))
-    times = Counter(sample for loader in run.loaders(world) for batch in listed(loader) for sample in batch)
-    stats = run.plan(0, world).stats()
+@given(run=runs(), world_size=worlds)
+def test_every_sample_comes_once_less_what_the_plan_says(run, world_size):
+    assume(run.steps(0, world_size))
+    times = Counter(sample for loader in run.loaders(world_size) for batch in listed(loader) for sample in batch)
+    stats = run.plan(0, world_size).stats()
     assert set(times) <= set(range(run.samples))
     assert stats["dropped"] == run.samples - len(times)
     assert stats["repeated"] == times.total() - len(times)
@@ -106,13 +106,13 @@ def test_loaders_that_run_side_by_side_do_not_disturb_each_other():
     assert [found[place] for place in range(4)] == [expected] * 4
 
 
-@given(run=runs(), world=worlds)
-def test_torch_and_numpy_see_the_same_order(run, world):
-    assume(run.steps(0, world))
+@given(run=runs(), world_size=worlds)
+def test_torch_and_numpy_see_the_same_order(run, world_size):
+    assume(run.steps(0, world_size))
     dataset = bl.TensorDataset(torch.arange(run.samples))
-    loader = bl.DataLoader(dataset, **run.options(), world=world, rank=world - 1)
-    assert listed(loader) == listed(run.loader(world, world - 1))
-    assert loader.plan(0).fingerprint == run.plan(0, world).fingerprint
+    loader = bl.DataLoader(dataset, **run.options(), world_size=world_size, rank=world_size - 1)
+    assert listed(loader) == listed(run.loader(world_size, world_size - 1))
+    assert loader.plan(0).fingerprint == run.plan(0, world_size).fingerprint
 
 
 def test_the_order_is_the_one_of_the_rust_interface():
@@ -124,7 +124,7 @@ def test_the_order_is_the_one_of_the_rust_interface():
 
 def test_the_state_is_the_one_of_the_rust_interface():
     golden = json.loads((GOLDEN / "state.json").read_text())
-    loader = Run(1000, 8, seed=1).loader(world=3, rank=2)
+    loader = Run(1000, 8, seed=1).loader(world_size=3, rank=2)
     loader.load_state_dict(golden)
     assert loader.state_dict() == golden
     assert loader.plan().seed == 42
@@ -135,11 +135,11 @@ def test_the_state_is_the_one_of_the_rust_interface():
 
 @given(run=runs())
 def test_ranks_take_equal_steps_and_together_see_everything(run):
-    for world in range(1, 10):
-        steps = run.steps(0, world)
+    for world_size in range(1, 10):
+        steps = run.steps(0, world_size)
         if not steps:
             continue
-        loaders = run.loaders(world)
+        loaders = run.loaders(world_size)
         lengths = [len(loader) for loader in loaders]
         received = [listed(loader) for loader in loaders]
         assert lengths == [len(batches) for batches in received]
@@ -148,7 +148,7 @@ def test_ranks_take_equal_steps_and_together_see_everything(run):
         else:
             assert set(lengths) <= {len(steps), len(steps) - 1}
             assert lengths == sorted(lengths, reverse=True)
-        assert received == [run.seen(0, world, rank) for rank in range(world)]
+        assert received == [run.seen(0, world_size, rank) for rank in range(world_size)]
         assert all(batch for batches in received for batch in batches)
 
 
@@ -159,34 +159,34 @@ def test_more_ranks_than_batches():
     short = Run(5, 4, uneven="short")
     assert [len(list(loader)) for loader in short.loaders(4)] == [1, 1, 0, 0]
     with pytest.raises(bl.ArgumentError, match="drop_last"):
-        Run(5, 4, drop_last=True).loader(world=4)
+        Run(5, 4, drop_last=True).loader(world_size=4)
 
 
 # L4 resume
 
 
 @few
-@given(run=runs(most=40, batch_size=12), world=st.integers(1, 4), last=st.booleans())
-def test_resume_at_every_step_of_three_epochs(run, world, last):
-    assume(run.steps(0, world))
-    rank = world - 1 if last else 0
+@given(run=runs(most=40, batch_size=12), world_size=st.integers(1, 4), last=st.booleans())
+def test_resume_at_every_step_of_three_epochs(run, world_size, last):
+    assume(run.steps(0, world_size))
+    rank = world_size - 1 if last else 0
     other = run.with_seed(run.seed // 2)
-    expected = [run.seen(epoch, world, rank) for epoch in range(3)]
-    assert_resumes(run.loader(world, rank), lambda: other.loader(world, rank), expected, listed)
+    expected = [run.seen(epoch, world_size, rank) for epoch in range(3)]
+    assert_resumes(run.loader(world_size, rank), lambda: other.loader(world_size, rank), expected, listed)
 
 
-@given(run=runs(), world=worlds, stops=st.tuples(fractions, fractions, fractions))
-def test_three_resumes_inside_one_epoch(run, world, stops):
-    assume(run.steps(0, world))
-    rank = world - 1
-    received, state, loader = [], None, run.loader(world, rank)
+@given(run=runs(), world_size=worlds, stops=st.tuples(fractions, fractions, fractions))
+def test_three_resumes_inside_one_epoch(run, world_size, stops):
+    assume(run.steps(0, world_size))
+    rank = world_size - 1
+    received, state, loader = [], None, run.loader(world_size, rank)
     loader.set_epoch(4)
     for stop in stops:
         more, state = advance([loader], stop, listed, state)
         received += more
-        loader = run.loader(world, rank)
-    assert received + finish([loader], listed, state) == run.seen(4, world, rank)
-    assert listed(loader) == run.seen(5, world, rank)
+        loader = run.loader(world_size, rank)
+    assert received + finish([loader], listed, state) == run.seen(4, world_size, rank)
+    assert listed(loader) == run.seen(5, world_size, rank)
 
 
 def test_a_state_before_the_first_batch_at_the_last_and_after_the_end():
@@ -208,26 +208,26 @@ def test_a_state_before_the_first_batch_at_the_last_and_after_the_end():
     assert (len(resumed), listed(resumed), listed(resumed)) == (3, run.seen(1), run.seen(2))
 
 
-@given(run=runs(), world=worlds, stop=fractions)
-def test_the_epoch_after_a_resume_is_whole(run, world, stop):
-    assume(run.steps(0, world))
-    loader = run.loader(world)
+@given(run=runs(), world_size=worlds, stop=fractions)
+def test_the_epoch_after_a_resume_is_whole(run, world_size, stop):
+    assume(run.steps(0, world_size))
+    loader = run.loader(world_size)
     batches = iter(loader)
-    for _ in range(part(stop, len(run.seen(0, world)))):
+    for _ in range(part(stop, len(run.seen(0, world_size)))):
         next(batches)
-    resumed = run.loader(world)
+    resumed = run.loader(world_size)
     resumed.load_state_dict(loader.state_dict())
     listed(resumed)
-    assert len(resumed) == len(run.seen(1, world))
-    assert listed(resumed) == run.seen(1, world)
-    assert listed(resumed) == run.seen(2, world)
+    assert len(resumed) == len(run.seen(1, world_size))
+    assert listed(resumed) == run.seen(1, world_size)
+    assert listed(resumed) == run.seen(2, world_size)
 
 
-@given(run=runs(uneven="pad"), world=worlds, stop=fractions)
-def test_every_rank_saves_the_same_state(run, world, stop):
-    assume(run.steps(0, world))
+@given(run=runs(uneven="pad"), world_size=worlds, stop=fractions)
+def test_every_rank_saves_the_same_state(run, world_size, stop):
+    assume(run.steps(0, world_size))
     states = []
-    for loader in run.loaders(world):
+    for loader in run.loaders(world_size):
         batches = iter(loader)
         for _ in range(part(stop, len(loader.plan(0)))):
             next(batches)
@@ -276,7 +276,7 @@ def test_world_four_then_three():
 @few
 @given(run=runs(uneven="short", drop_last=False), chain=st.lists(st.tuples(worlds, fractions), max_size=3), end=worlds)
 def test_any_chain_of_worlds_delivers_each_batch_once(run, chain, end):
-    before = ((run.loaders(world), stop) for world, stop in chain)
+    before = ((run.loaders(world_size), stop) for world_size, stop in chain)
     assert chained(run.loader().state_dict(), before, run.loaders(end), listed) == run.batches(0)
 
 
@@ -347,14 +347,14 @@ def fields_of(samples, numbers):
     }
 
 
-@given(run=runs(), world=worlds)
-def test_every_field_holds_the_same_samples_at_the_same_places(run, world):
-    assume(run.steps(0, world))
+@given(run=runs(), world_size=worlds)
+def test_every_field_holds_the_same_samples_at_the_same_places(run, world_size):
+    assume(run.steps(0, world_size))
     fields = {name: field for name, (field, _) in fields_of(run.samples, numpy.arange(1)).items()}
-    loader = bl.DataLoader(bl.TensorDataset(**fields), **run.options(), world=world, rank=world - 1)
+    loader = bl.DataLoader(bl.TensorDataset(**fields), **run.options(), world_size=world_size, rank=world_size - 1)
     batches = list(loader)
-    assert len(batches) == len(run.seen(0, world, world - 1))
-    for batch, samples in zip(batches, run.seen(0, world, world - 1), strict=True):
+    assert len(batches) == len(run.seen(0, world_size, world_size - 1))
+    for batch, samples in zip(batches, run.seen(0, world_size, world_size - 1), strict=True):
         assert list(batch) == list(fields)
         for name, (_, expected) in fields_of(run.samples, numpy.array(samples)).items():
             assert numpy.array_equal(numpy.asarray(batch[name]).astype(float), expected.astype(float)), name
@@ -375,20 +375,20 @@ class Progress:
             yield item
 
 
-@given(run=runs(), world=worlds)
-def test_the_length_is_exact_in_every_epoch(run, world):
-    assume(run.steps(0, world))
-    for loader in run.loaders(world):
+@given(run=runs(), world_size=worlds)
+def test_the_length_is_exact_in_every_epoch(run, world_size):
+    assume(run.steps(0, world_size))
+    for loader in run.loaders(world_size):
         for _ in range(3):
             bar = Progress(loader)
             assert len(list(bar)) == bar.total == bar.count
 
 
-@given(run=runs(), world=worlds, stop=fractions)
-def test_the_length_is_exact_after_a_load(run, world, stop):
-    assume(run.steps(0, world))
-    _, state = advance(run.loaders(world), stop, listed)
-    loader = run.loader(world)
+@given(run=runs(), world_size=worlds, stop=fractions)
+def test_the_length_is_exact_after_a_load(run, world_size, stop):
+    assume(run.steps(0, world_size))
+    _, state = advance(run.loaders(world_size), stop, listed)
+    loader = run.loader(world_size)
     loader.load_state_dict(state)
     for _ in range(2):
         bar = Progress(loader)

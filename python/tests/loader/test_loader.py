@@ -128,7 +128,7 @@ def test_defaults():
     loader = bl.DataLoader(bl.TensorDataset(numpy.arange(100)))
     assert [len(batch[0]) for batch in loader] == [64, 36]
     assert loader.batching == bl.FixedSize(64)
-    assert (loader.rank, loader.world) == (0, 1)
+    assert (loader.rank, loader.world_size) == (0, 1)
     assert listed(loader) == [list(range(64)), list(range(64, 100))]
 
 
@@ -157,7 +157,7 @@ def test_integers_of_any_kind(options):
 
 
 def test_the_repr_tells_what_is_loaded():
-    text = repr(bl.DataLoader(bl.TensorDataset(x=numpy.zeros((10, 2))), 3, rank=1, world=2))
+    text = repr(bl.DataLoader(bl.TensorDataset(x=numpy.zeros((10, 2))), 3, rank=1, world_size=2))
     for part in ("DataLoader", "x: float64[10, 2]", "batch_size=3", "rank 1 of 2", "2 batches"):
         assert part in text
 
@@ -188,7 +188,7 @@ def test_blocks_of_any_size(run, widths, block_bytes, threads, prefetch, rank):
         return
     fields = [numpy.arange(run.samples * width, dtype=numpy.int16).reshape(run.samples, width) for width in widths]
     dataset = bl.TensorDataset(numpy.arange(run.samples), *fields)
-    loader = bl.DataLoader(dataset, **run.options(), rank=rank, world=3, prefetch=prefetch)
+    loader = bl.DataLoader(dataset, **run.options(), rank=rank, world_size=3, prefetch=prefetch)
     loader._native = type(loader._native)(
         dataset._native_dataset(),
         loader.batching._native(),
@@ -199,7 +199,7 @@ def test_blocks_of_any_size(run, widths, block_bytes, threads, prefetch, rank):
         balance=False,
         largest_first=False,
         rank=rank,
-        world=3,
+        world_size=3,
         pad_values=[],
         pad_side="right",
         labels=None,
@@ -339,7 +339,7 @@ def test_the_last_epoch_there_is():
 
 
 def test_plan_is_of_the_next_iteration():
-    loader = Run(30, 4).loader(world=2, rank=1)
+    loader = Run(30, 4).loader(world_size=2, rank=1)
     for epoch in range(3):
         assert loader.plan() == loader.plan(epoch) == Run(30, 4).plan(epoch, 2, 1)
         planned = [batch.tolist() for batch in loader.plan()]
@@ -571,7 +571,7 @@ def test_length_is_that_of_the_iteration_under_way():
 
 def test_what_a_loader_was_made_of_cannot_be_changed():
     loader = Run(10, 3).loader()
-    for name in ("rank", "world", "dataset", "batching"):
+    for name in ("rank", "world_size", "dataset", "batching"):
         with pytest.raises(AttributeError):
             setattr(loader, name, 5)
 

@@ -27,7 +27,7 @@ def counts_real(rule):
 
 def policy(rule):
     """What happens to samples that do not fit, where the rule has a budget."""
-    return getattr(rule, "oversize", None) or getattr(rule, "overflow", None)
+    return getattr(rule, "oversize", None)
 
 
 def most(rule):
@@ -162,7 +162,7 @@ def every_division(samples):
 
 def parts(rule, size):
     """The lengths of the parts in which a sample is packed."""
-    if not too_large(rule, size) or rule.overflow == "truncate":
+    if not too_large(rule, size) or rule.oversize == "truncate":
         return [taken(rule, size)]
     whole, rest = divmod(size, rule.max_tokens)
     return [rule.max_tokens] * whole + [rest] * (rest > 0)
@@ -272,7 +272,7 @@ packings = st.builds(
     bl.Packing,
     st.integers(1, 60),
     max_samples=maybe,
-    overflow=st.sampled_from(["error", "truncate", "split"]),
+    oversize=st.sampled_from(["error", "truncate", "split"]),
     pool=st.integers(1, 70),
 )
 rules = fixed | buckets | budgets | optimals | packings

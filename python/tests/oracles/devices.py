@@ -76,10 +76,10 @@ def data(kind):
         "named rows": lambda: (bl.TensorDataset(x=torch.randn(200, 3), y=ids), {"batch_size": 7, "drop_last": True}),
         "sequences": lambda: (sequences, {"batching": bl.TokenBudget(48, pool=20), "labels": "ids"} | shuffled),
         "left": lambda: (sequences, {"batch_size": 4, "pad_side": "left", "pad_value": -1} | shuffled),
-        "packed": lambda: (sequences, {"batching": bl.Packing(14, pool=20, overflow="split")} | shuffled),
+        "packed": lambda: (sequences, {"batching": bl.Packing(14, pool=20, oversize="split")} | shuffled),
         "groups": lambda: (bl.GroupDataset(ids * 7 % 41, x=ids, y=torch.randn(200, 2)), {"batch_size": 3} | shuffled),
         "padded groups": lambda: (
-            bl.GroupDataset(ids * 7 % 41, ids, layout="padded", max_rows=3, longer="subsample"),
+            bl.GroupDataset(ids * 7 % 41, ids, layout="padded", max_rows=3, oversize="subsample"),
             {"batch_size": 3} | shuffled,
         ),
         "stream": lambda: (

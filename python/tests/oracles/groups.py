@@ -41,7 +41,7 @@ class Case:
     rule: object = bl.FixedSize(3)
     layout: str = "concatenated"
     max_rows: int | None = None
-    longer: str = "truncate"
+    oversize: str = "truncate"
     shuffle: bool = True
     seed: int = 0
     uneven: str = "pad"
@@ -70,18 +70,18 @@ class Case:
         ids = numpy.array(self.ids) if ids is None else ids
         rows = numpy.arange(len(self.ids))
         arrays = arrays or {"row": rows, "wide": numpy.stack([rows, -rows, rows * 7], 1).astype(numpy.float32)}
-        options = {"layout": self.layout, "max_rows": self.max_rows, "longer": self.longer}
+        options = {"layout": self.layout, "max_rows": self.max_rows, "oversize": self.oversize}
         return bl.GroupDataset(ids, **arrays, **options)
 
     def options(self):
         return {"batching": self.rule, "shuffle": self.shuffle, "seed": self.seed, "uneven": self.uneven}
 
-    def loader(self, world=1, rank=0, dataset=None, **more):
+    def loader(self, world_size=1, rank=0, dataset=None, **more):
         more = self.options() | {"pad_value": -1} | more
-        return bl.DataLoader(dataset or self.dataset(), **more, world=world, rank=rank)
+        return bl.DataLoader(dataset or self.dataset(), **more, world_size=world_size, rank=rank)
 
-    def loaders(self, world, **more):
-        return [self.loader(world, rank, **more) for rank in range(world)]
+    def loaders(self, world_size, **more):
+        return [self.loader(world_size, rank, **more) for rank in range(world_size)]
 
     def plan(self, **more):
         """The batches as lists of groups, asked of sizes alone."""
@@ -133,7 +133,7 @@ together = scattered.map(lambda ids: tuple(sorted(ids)))
 ids = scattered | together | st.integers(1, 25).map(lambda count: tuple(range(count, 0, -1)))
 layouts = st.sampled_from(["concatenated", "padded"])
 padding_rules = batching.fixed | batching.buckets | batching.budgets | batching.optimals
-packings = batching.packings.filter(lambda rule: rule.overflow != "split")
+packings = batching.packings.filter(lambda rule: rule.oversize != "split")
 
 
 def cases(**fixed):

@@ -49,37 +49,37 @@ class Run:
         order = bl.Plan(len(pieces), 1, shuffle="runs", seed=self.seed, epoch=epoch)
         return [pieces[place] for (place,) in map(numpy.ndarray.tolist, order)]
 
-    def steps(self, epoch, world):
+    def steps(self, epoch, world_size):
         """The batches of each step."""
-        return dealt(self.batches(epoch), world, self.drop_last, self.uneven)
+        return dealt(self.batches(epoch), world_size, self.drop_last, self.uneven)
 
-    def seen(self, epoch, world=1, rank=0):
+    def seen(self, epoch, world_size=1, rank=0):
         """The batches of one rank."""
-        return [step[rank] for step in self.steps(epoch, world) if rank < len(step)]
+        return [step[rank] for step in self.steps(epoch, world_size) if rank < len(step)]
 
-    def plan(self, epoch=0, world=1, rank=0):
-        return bl.Plan(self.samples, **self.options(), epoch=epoch, world=world, rank=rank)
+    def plan(self, epoch=0, world_size=1, rank=0):
+        return bl.Plan(self.samples, **self.options(), epoch=epoch, world_size=world_size, rank=rank)
 
-    def loader(self, world=1, rank=0, **more):
+    def loader(self, world_size=1, rank=0, **more):
         """A loader over the sample numbers, so that a batch says which samples it holds."""
         dataset = bl.TensorDataset(numpy.arange(self.samples))
-        return bl.DataLoader(dataset, **self.options(), world=world, rank=rank, **more)
+        return bl.DataLoader(dataset, **self.options(), world_size=world_size, rank=rank, **more)
 
-    def loaders(self, world):
-        return [self.loader(world, rank) for rank in range(world)]
+    def loaders(self, world_size):
+        return [self.loader(world_size, rank) for rank in range(world_size)]
 
     def with_seed(self, seed):
         return replace(self, seed=seed)
 
 
-def dealt(batches, world, drop_last, uneven):
+def dealt(batches, world_size, drop_last, uneven):
     """The batches, ``world`` at a time, and what becomes of those that do not fill the last step."""
-    steps = batching.pieces(batches, world)
-    if steps and len(steps[-1]) < world:
+    steps = batching.pieces(batches, world_size)
+    if steps and len(steps[-1]) < world_size:
         if drop_last:
             steps.pop()
         elif uneven == "pad":
-            steps[-1] += itertools.islice(itertools.cycle(batches), world - len(steps[-1]))
+            steps[-1] += itertools.islice(itertools.cycle(batches), world_size - len(steps[-1]))
     return steps
 
 

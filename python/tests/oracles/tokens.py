@@ -53,12 +53,12 @@ class Corpus:
         options = {"documents": self.offsets, "mode": self.mode, "separator": self.separator} | EXTRAS | more
         return bl.TokenDataset(tokens, options.pop("seq_len", self.seq_len), **options)
 
-    def loader(self, world=1, rank=0, dataset=None, **more):
+    def loader(self, world_size=1, rank=0, dataset=None, **more):
         options = {"batch_size": self.batch_size, "shuffle": self.shuffle, "seed": self.seed} | more
-        return bl.DataLoader(dataset or self.dataset(), **options, world=world, rank=rank)
+        return bl.DataLoader(dataset or self.dataset(), **options, world_size=world_size, rank=rank)
 
-    def loaders(self, world, **more):
-        return [self.loader(world, rank, **more) for rank in range(world)]
+    def loaders(self, world_size, **more):
+        return [self.loader(world_size, rank, **more) for rank in range(world_size)]
 
     def stream(self, documents):
         """All tokens of documents in this order: of each its value, its document, and whether that begins with it."""

@@ -158,11 +158,11 @@ class Slid(Run):
 
     mode: str = "views"
 
-    def loader(self, world=1, rank=0, **more):
+    def loader(self, world_size=1, rank=0, **more):
         first = self.samples // 2
         series = [numpy.arange(first + 3), numpy.arange(first, self.samples + 3)]
         dataset = bl.WindowDataset(series, 3, 1, short="skip")
-        return loader_of(dataset, self.mode, **self.options(), world=world, rank=rank, **more)
+        return loader_of(dataset, self.mode, **self.options(), world_size=world_size, rank=rank, **more)
 
     def over(self, mode):
         return replace(self, mode=mode)

@@ -28,9 +28,9 @@ class Squares(torch.utils.data.Dataset):
         return sample, sample * sample
 
 
-def resumed(run, epoch, world, stop, then):
+def resumed(run, epoch, world_size, stop, then):
     """The plan of the rest of an epoch, for another world."""
-    loader = run.loader(world)
+    loader = run.loader(world_size)
     loader.set_epoch(epoch)
     batches = iter(loader)
     for _ in range(int(stop * len(loader.plan(epoch)))):
@@ -43,11 +43,11 @@ def resumed(run, epoch, world, stop, then):
 # A sequence
 
 
-@given(run=runs(), world=worlds, epoch=st.integers(0, 2**64 - 1))
-def test_a_plan_is_a_sequence_of_index_arrays(run, world, epoch):
-    assume(run.steps(epoch, world))
-    rank = world - 1
-    expected, plan = run.seen(epoch, world, rank), run.plan(epoch, world, rank)
+@given(run=runs(), world_size=worlds, epoch=st.integers(0, 2**64 - 1))
+def test_a_plan_is_a_sequence_of_index_arrays(run, world_size, epoch):
+    assume(run.steps(epoch, world_size))
+    rank = world_size - 1
+    expected, plan = run.seen(epoch, world_size, rank), run.plan(epoch, world_size, rank)
     assert len(plan) == len(expected)
     assert [batch.tolist() for batch in plan] == expected
     assert [plan[step].tolist() for step in range(len(plan))] == expected
@@ -101,11 +101,11 @@ def test_a_list_of_a_plan_indexes_arrays_of_every_framework():
 # Steps, places, costs
 
 
-@given(run=runs(), world=worlds)
-def test_steps_know_all_ranks(run, world):
-    assume(run.steps(0, world))
-    expected = run.steps(0, world)
-    plan = run.plan(0, world)
+@given(run=runs(), world_size=worlds)
+def test_steps_know_all_ranks(run, world_size):
+    assume(run.steps(0, world_size))
+    expected = run.steps(0, world_size)
+    plan = run.plan(0, world_size)
     for index in (*range(len(expected)), -1, -len(expected)):
         step = plan.step(index)
         assert [batch.tolist() for batch in step.batches] == expected[index]
@@ -125,10 +125,10 @@ def places(steps):
     return found
 
 
-@given(run=runs(most=100), world=worlds, epoch=st.integers(0, 5))
-def test_where_is_every_place_of_a_sample(run, world, epoch):
-    assume(run.steps(epoch, world))
-    expected, plan = places(run.steps(epoch, world)), run.plan(epoch, world)
+@given(run=runs(most=100), world_size=worlds, epoch=st.integers(0, 5))
+def test_where_is_every_place_of_a_sample(run, world_size, epoch):
+    assume(run.steps(epoch, world_size))
+    expected, plan = places(run.steps(epoch, world_size)), run.plan(epoch, world_size)
     for sample in range(run.samples):
         assert plan.where(sample) == expected.get(sample, [])
     for outside in (run.samples, -run.samples - 1):
@@ -137,10 +137,10 @@ def test_where_is_every_place_of_a_sample(run, world, epoch):
 
 
 @few
-@given(run=runs(most=100), world=worlds, stop=st.floats(0, 1), then=worlds)
-def test_where_and_stats_of_the_rest_of_an_epoch(run, world, stop, then):
-    assume(run.steps(2, world) and run.steps(2, then))
-    plan = resumed(run, 2, world, stop, then)
+@given(run=runs(most=100), world_size=worlds, stop=st.floats(0, 1), then=worlds)
+def test_where_and_stats_of_the_rest_of_an_epoch(run, world_size, stop, then):
+    assume(run.steps(2, world_size) and run.steps(2, then))
+    plan = resumed(run, 2, world_size, stop, then)
     steps = [[batch.tolist() for batch in plan.step(step).batches] for step in range(plan.stats()["steps"])]
     expected = places(steps)
     for sample in range(run.samples):
@@ -157,11 +157,11 @@ def test_where_names_its_parts():
     assert (place.step, place.rank, place.index) == (1, 2, 1)
 
 
-@given(run=runs(), world=worlds)
-def test_stats_are_what_the_oracle_counts(run, world):
-    steps = run.steps(0, world)
+@given(run=runs(), world_size=worlds)
+def test_stats_are_what_the_oracle_counts(run, world_size):
+    steps = run.steps(0, world_size)
     assume(steps)
-    stats = run.plan(0, world).stats()
+    stats = run.plan(0, world_size).stats()
     sizes = [[len(batch) for batch in step] for step in steps]
     times = Counter(sample for step in steps for batch in step for sample in batch)
     real = times.total()
@@ -170,7 +170,7 @@ def test_stats_are_what_the_oracle_counts(run, world):
         "tokens": run.samples,
         "batches": sum(map(len, steps)),
         "steps": len(steps),
-        "world": world,
+        "world_size": world_size,
         "real": real,
         "padded": real,
         "padding": 0.0,
@@ -186,7 +186,7 @@ def test_stats_are_what_the_oracle_counts(run, world):
         "earlier": 0,
         "earlier_tokens": 0,
         "largest": max(itertools.chain(*sizes)),
-        "imbalance": pytest.approx(1 - real / sum(max(step) * world for step in sizes)),
+        "imbalance": pytest.approx(1 - real / sum(max(step) * world_size for step in sizes)),
     }
 
 
@@ -194,8 +194,8 @@ def test_stats_are_what_the_oracle_counts(run, world):
 
 
 def test_attributes():
-    plan = bl.Plan(100, 8, shuffle=True, seed=5, epoch=3, rank=1, world=4)
-    found = (plan.samples, plan.batching, plan.shuffle, plan.seed, plan.epoch, plan.rank, plan.world)
+    plan = bl.Plan(100, 8, shuffle=True, seed=5, epoch=3, rank=1, world_size=4)
+    found = (plan.samples, plan.batching, plan.shuffle, plan.seed, plan.epoch, plan.rank, plan.world_size)
     assert found == (100, bl.FixedSize(8), True, 5, 3, 1, 4)
     text = repr(plan)
     for part in ("100 samples", "batch_size=8", "epoch 3", "rank 1 of 4", "4 batches"):
@@ -210,8 +210,8 @@ DIFFERENT = [
     {"seed": 6},
     {"uneven": "short"},
 ]
-PLACED = [{"epoch": 4}, {"rank": 2}, {"world": 5}]
-OPTIONS = {"samples": 100, "batch_size": 8, "shuffle": True, "seed": 5, "epoch": 3, "rank": 1, "world": 4}
+PLACED = [{"epoch": 4}, {"rank": 2}, {"world_size": 5}]
+OPTIONS = {"samples": 100, "batch_size": 8, "shuffle": True, "seed": 5, "epoch": 3, "rank": 1, "world_size": 4}
 
 
 @pytest.mark.parametrize("change", DIFFERENT + PLACED, ids=str)
@@ -231,10 +231,10 @@ def test_a_fingerprint_is_32_hexadecimal_digits():
     assert int(fingerprint, 16) >= 0
 
 
-@given(run=runs(), world=worlds, epoch=st.integers(0, 2**64 - 1))
-def test_plans_pickle(run, world, epoch):
-    assume(run.steps(epoch, world))
-    plan = run.plan(epoch, world, world - 1)
+@given(run=runs(), world_size=worlds, epoch=st.integers(0, 2**64 - 1))
+def test_plans_pickle(run, world_size, epoch):
+    assume(run.steps(epoch, world_size))
+    plan = run.plan(epoch, world_size, world_size - 1)
     for again in (pickle.loads(pickle.dumps(plan)), copy.copy(plan), copy.deepcopy(plan)):
         assert again == plan
         assert [batch.tolist() for batch in again] == [batch.tolist() for batch in plan]
@@ -252,10 +252,10 @@ def test_a_plan_of_the_rest_differs_from_the_whole():
 def test_a_plan_says_the_same_in_another_process(script):
     code = """
         import batchloom as bl
-        plan = bl.Plan(1000, 7, shuffle=True, seed=2**63, epoch=9, rank=1, world=3)
+        plan = bl.Plan(1000, 7, shuffle=True, seed=2**63, epoch=9, rank=1, world_size=3)
         print(plan.fingerprint, [batch.tolist() for batch in plan])
     """
-    plan = bl.Plan(1000, 7, shuffle=True, seed=2**63, epoch=9, rank=1, world=3)
+    plan = bl.Plan(1000, 7, shuffle=True, seed=2**63, epoch=9, rank=1, world_size=3)
     for seed in (0, 1):
         expected = f"{plan.fingerprint} {[batch.tolist() for batch in plan]}\n"
         assert script(code, PYTHONHASHSEED=seed) == expected
@@ -268,7 +268,7 @@ def test_a_plan_says_the_same_in_another_process(script):
 @pytest.mark.filterwarnings("ignore:os.fork")
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_plan_is_a_batch_sampler_of_torch(workers):
-    plan = bl.Plan(50, 4, shuffle=True, rank=1, world=2)
+    plan = bl.Plan(50, 4, shuffle=True, rank=1, world_size=2)
     loader = torch.utils.data.DataLoader(Squares(50), batch_sampler=plan, num_workers=workers)
     assert len(loader) == len(plan) == 7
     for _ in range(2):
@@ -301,7 +301,7 @@ def test_a_plan_survives_the_trip_to_a_spawned_worker():
 
 def test_a_billion_samples_cost_nothing():
     begun = time.perf_counter()
-    plan = bl.Plan(10**9, 64, shuffle=True, world=8, rank=7)
+    plan = bl.Plan(10**9, 64, shuffle=True, world_size=8, rank=7)
     assert len(plan[len(plan) - 1]) == 64
     assert plan.where(plan[10**6][5]) == [bl.Place(10**6, 7, 5)]
     assert plan.stats()["steps"] == len(plan) == 1_953_125

@@ -27,17 +27,17 @@ class Page(HTMLParser):
 
 
 @pytest.mark.parametrize("samples", [1, 100, 100_000, 10**9])
-@pytest.mark.parametrize("world", [1, 3])
-def test_report_draws_every_plan(samples, world, tmp_path):
-    plan = bl.Plan(samples, 7, shuffle=True, world=world)
+@pytest.mark.parametrize("world_size", [1, 3])
+def test_report_draws_every_plan(samples, world_size, tmp_path):
+    plan = bl.Plan(samples, 7, shuffle=True, world_size=world_size)
     plan.report(tmp_path / "plan.html")
     text = (tmp_path / "plan.html").read_text(encoding="utf-8")
     page = Page(text)
     assert len(text) < 1_000_000
     assert plan.fingerprint in page.text
     assert f"{plan.stats()['batches']:,}" in page.text
-    assert page.counts["rect"] == min(len(plan), 120) * world
-    assert min(samples, 3000) <= page.counts["circle"] <= 3000 + world * 7
+    assert page.counts["rect"] == min(len(plan), 120) * world_size
+    assert min(samples, 3000) <= page.counts["circle"] <= 3000 + world_size * 7
 
 
 def test_report_of_the_rest_of_an_epoch(tmp_path):

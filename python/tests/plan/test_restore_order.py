@@ -171,7 +171,7 @@ def test_results_of_a_run_on_several_ranks(rule, uneven, balance):
     outputs, index = [], []
     for rank in range(4):
         loader = bl.DataLoader(
-            batching.dataset(SIZES), batching=rule, rank=rank, world=4, uneven=uneven, balance=balance
+            batching.dataset(SIZES), batching=rule, rank=rank, world_size=4, uneven=uneven, balance=balance
         )
         for batch in loader:
             outputs.append(last_tokens(batch))

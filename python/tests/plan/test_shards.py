@@ -42,10 +42,10 @@ def options(draw, **fixed):
     } | fixed
 
 
-def loader(options, world=1, rank=0):
+def loader(options, world_size=1, rank=0):
     """A loader over the sample numbers, so that a batch says which samples it holds."""
     rest = {name: value for name, value in options.items() if name != "samples"}
-    return bl.DataLoader(bl.TensorDataset(numpy.arange(options["samples"])), **rest, world=world, rank=rank)
+    return bl.DataLoader(bl.TensorDataset(numpy.arange(options["samples"])), **rest, world_size=world_size, rank=rank)
 
 
 def ranges(plan):
@@ -99,10 +99,10 @@ def test_what_the_short_shard_holds_differs_from_epoch_to_epoch():
     assert len({shard.start for shard in last}) > 5
 
 
-@given(options=options(), world=worlds, then=worlds, stop=st.floats(0, 1))
-def test_stopping_and_going_on_with_other_ranks_changes_nothing(options, world, then, stop):
+@given(options=options(), world_size=worlds, then=worlds, stop=st.floats(0, 1))
+def test_stopping_and_going_on_with_other_ranks_changes_nothing(options, world_size, then, stop):
     options["uneven"] = "short"
-    loaders = [loader(options, world, rank) for rank in range(world)]
+    loaders = [loader(options, world_size, rank) for rank in range(world_size)]
     steps, got = int(stop * min(map(len, loaders))), []
     for batches in zip(*(itertools.islice(each, steps) for each in loaders), strict=True):
         got += [batch[0].tolist() for batch in batches]
@@ -123,17 +123,18 @@ def test_stopping_and_going_on_with_other_ranks_changes_nothing(options, world, 
     rule=rules,
     shard=st.integers(1, 40),
     flags=st.tuples(*[st.booleans()] * 4),
-    world=worlds,
+    world_size=worlds,
     uneven=st.sampled_from(["pad", "short"]),
     seed=seeds,
 )
-def test_batches_of_every_rule_lie_in_one_shard(sizes, rule, shard, flags, world, uneven, seed):
+def test_batches_of_every_rule_lie_in_one_shard(sizes, rule, shard, flags, world_size, uneven, seed):
     shard_size = shard * getattr(rule, "batch_size", 1)
     names = ("shuffle", "drop_last", "balance", "largest_first")
-    options = dict(zip(names, flags, strict=True)) | {"seed": seed, "uneven": uneven, "world": world}
+    options = dict(zip(names, flags, strict=True)) | {"seed": seed, "uneven": uneven, "world_size": world_size}
     try:
         plans = [
-            bl.Plan(sizes=sizes, batching=rule, shard_size=shard_size, rank=rank, **options) for rank in range(world)
+            bl.Plan(sizes=sizes, batching=rule, shard_size=shard_size, rank=rank, **options)
+            for rank in range(world_size)
         ]
     except bl.Error as error:
         # What is refused is refused without shards too: a sample that is too large, or nothing that is left.
@@ -170,14 +171,14 @@ def test_a_pool_ends_where_its_shard_ends():
 # A value
 
 
-@given(options=options(), world=worlds)
-def test_plans_with_shards_are_values(options, world):
-    plan = bl.Plan(**options, world=world)
+@given(options=options(), world_size=worlds)
+def test_plans_with_shards_are_values(options, world_size):
+    plan = bl.Plan(**options, world_size=world_size)
     again = pickle.loads(pickle.dumps(plan))
     assert (again, hash(again), again.shard_size) == (plan, hash(plan), options["shard_size"])
     assert batches_of(again) == batches_of(plan)
     assert [again.shard(step) for step in range(len(again))] == [plan.shard(step) for step in range(len(plan))]
-    assert plan != bl.Plan(**options | {"shard_size": None}, world=world)
+    assert plan != bl.Plan(**options | {"shard_size": None}, world_size=world_size)
     assert plan.at_epoch(3).shard_size == options["shard_size"]
 
 

@@ -46,7 +46,7 @@ def test_a_loop() -> None:
 
 
 def test_a_plan() -> None:
-    plan: bl.Plan = bl.Plan(10, 4, shuffle=True, rank=0, world=1)
+    plan: bl.Plan = bl.Plan(10, 4, shuffle=True, rank=0, world_size=1)
     first: numpy.typing.NDArray[numpy.int64] = plan[0]
     some: list[numpy.typing.NDArray[numpy.int64]] = plan[0:2]
     step: bl.Step = plan.step(0)
@@ -79,7 +79,7 @@ def test_sequences() -> None:
         pad_side="left",
         labels="input_ids",
         rank=0,
-        world=1,
+        world_size=1,
     )
     count = 0
     for batch in loader:
@@ -96,7 +96,7 @@ def test_rules() -> None:
         bl.LengthBuckets(2, pool=3, multiple_of=1),
         bl.TokenBudget(9, pool=5),
         bl.CostOptimal(model, max_tokens=9, max_samples=None, multiple_of=1, oversize="alone", pool=5),
-        bl.Packing(9, max_samples=2, overflow="split", pool=5),
+        bl.Packing(9, max_samples=2, oversize="split", pool=5),
     ]
     lengths: list[int] = []
     for rule in rules:
@@ -109,7 +109,7 @@ def test_rules() -> None:
         assert (sizes.tolist(), flags, batching) == ([3, 0, 5], (True, True), rule)
     assert (cost, min(lengths)) == (51.0, 1)
     assert bl.TokenBudget(9).max_samples is None
-    assert bl.Packing(9).overflow == "error"
+    assert bl.Packing(9).oversize == "error"
 
 
 def test_a_calibration() -> None:

@@ -38,7 +38,7 @@ RANK = """
             break
         real = batch["tokens"].numel() if rule == "packing" else int(batch["lengths"].sum())
         here = plan.step(step)
-        if len(here.batches) == loader.world:
+        if len(here.batches) == loader.world_size:
             total = torch.tensor([real, len(batch["index"])])
             distributed.all_reduce(total)
             assert total.tolist() == [here.tokens, here.samples]

@@ -8,7 +8,7 @@ from oracles.runs import Run
 
 def place(**options):
     loader = bl.DataLoader(bl.TensorDataset(numpy.arange(100)), 4, **options)
-    return loader.rank, loader.world
+    return loader.rank, loader.world_size
 
 
 def test_alone_by_default():
@@ -19,11 +19,11 @@ def test_the_environment_decides_where_nothing_is_given(monkeypatch):
     monkeypatch.setenv("RANK", "2")
     monkeypatch.setenv("WORLD_SIZE", "5")
     assert place() == (2, 5)
-    assert place(rank=0, world=3) == (0, 3)
+    assert place(rank=0, world_size=3) == (0, 3)
 
 
 @pytest.mark.parametrize(
-    ("rank", "world"),
+    ("rank", "world_size"),
     [
         ("1", None),
         (None, "2"),
@@ -36,17 +36,17 @@ def test_the_environment_decides_where_nothing_is_given(monkeypatch):
         ("0", "0"),
     ],
 )
-def test_an_environment_that_makes_no_sense(monkeypatch, rank, world):
-    for name, value in (("RANK", rank), ("WORLD_SIZE", world)):
+def test_an_environment_that_makes_no_sense(monkeypatch, rank, world_size):
+    for name, value in (("RANK", rank), ("WORLD_SIZE", world_size)):
         if value is not None:
             monkeypatch.setenv(name, value)
     with pytest.raises(bl.ArgumentError) as caught:
         place()
-    assert any(value is not None and value in str(caught.value) for value in (rank, world))
-    assert place(rank=1, world=2) == (1, 2)
+    assert any(value is not None and value in str(caught.value) for value in (rank, world_size))
+    assert place(rank=1, world_size=2) == (1, 2)
 
 
-@pytest.mark.parametrize("given", [{"rank": 1}, {"world": 2}, {"rank": 0}, {"world": 1}])
+@pytest.mark.parametrize("given", [{"rank": 1}, {"world_size": 2}, {"rank": 0}, {"world_size": 1}])
 def test_half_a_place_is_an_error_whatever_the_environment_says(monkeypatch, given):
     with pytest.raises(bl.ArgumentError, match="both or neither"):
         place(**given)
@@ -61,7 +61,7 @@ def test_the_environment_is_read_when_a_loader_is_made(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     loader = Run(40, 3).loader(1, 0)
     monkeypatch.setenv("RANK", "0")
-    assert (loader.rank, loader.world) == (0, 1)
+    assert (loader.rank, loader.world_size) == (0, 1)
 
 
 WORKER = """
@@ -82,7 +82,7 @@ WORKER = """
 
     X = torch.arange(101 * 3.0).reshape(101, 3)
     loader = bl.DataLoader(bl.TensorDataset(X, numpy.arange(101)), 8, shuffle=True, seed=3)
-    report = {"place": [loader.rank, loader.world], "length": len(loader), "epochs": [], "states": []}
+    report = {"place": [loader.rank, loader.world_size], "length": len(loader), "epochs": [], "states": []}
     for _ in range(2):
         seen = []
         for rows, samples in loader:
@@ -126,15 +126,15 @@ def test_torch_distributed_comes_before_the_environment_and_after_arguments(scri
 
         dataset = bl.TensorDataset(numpy.arange(10))
         loader = bl.DataLoader(dataset)
-        assert (loader.rank, loader.world) == (1, 3)
+        assert (loader.rank, loader.world_size) == (1, 3)
         distributed.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank=0, world_size=1)
         loader = bl.DataLoader(dataset)
-        assert (loader.rank, loader.world) == (0, 1)
-        loader = bl.DataLoader(dataset, rank=2, world=5)
-        assert (loader.rank, loader.world) == (2, 5)
+        assert (loader.rank, loader.world_size) == (0, 1)
+        loader = bl.DataLoader(dataset, rank=2, world_size=5)
+        assert (loader.rank, loader.world_size) == (2, 5)
         distributed.destroy_process_group()
         loader = bl.DataLoader(dataset)
-        assert (loader.rank, loader.world) == (1, 3)
+        assert (loader.rank, loader.world_size) == (1, 3)
         """,
         tmp_path / "rendezvous",
         RANK=1,

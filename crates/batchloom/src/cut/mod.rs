@@ -18,7 +18,7 @@ pub use budget::{Count, TokenBudget};
 pub use fixed::FixedSize;
 pub use optimal::{CostModel, CostOptimal};
 pub use oversize::Oversize;
-pub use packing::{Overflow, Packing};
+pub use packing::{PackedOversize, Packing};
 use serde::Serialize;
 pub use sizes::Sizes;
 pub(crate) use sizes::{PoolSizes, Union, padded};
@@ -113,7 +113,9 @@ impl Rule {
         let (oversize, most) = match self {
             Self::TokenBudget(rule) => (rule.oversize_policy(), rule.most()),
             Self::CostOptimal(rule) => (rule.oversize_policy(), rule.most()),
-            Self::Packing(rule) if rule.overflow_policy() != Overflow::Error => return Some(rule.capacity()),
+            Self::Packing(rule) if rule.oversize_policy() != PackedOversize::Error => {
+                return Some(rule.capacity());
+            }
             _ => return None,
         };
         let cut = oversize == Oversize::Truncate;
@@ -122,7 +124,7 @@ impl Rule {
 
     /// Whether a sample may be divided between batches.
     pub(crate) fn splits(&self) -> bool {
-        matches!(self, Self::Packing(rule) if rule.overflow_policy() == Overflow::Split)
+        matches!(self, Self::Packing(rule) if rule.oversize_policy() == PackedOversize::Split)
     }
 
     /// Whether sizes are such that every pool can be cut.
@@ -150,7 +152,7 @@ impl Rule {
                 (0..index_of(sizes.len())).find(|&sample| !rule.fits(sizes.extents(sample)))
             }
             Self::CostOptimal(rule) if rule.oversize_policy() == Oversize::Error => over(sizes, rule.most()),
-            Self::Packing(rule) if rule.overflow_policy() == Overflow::Error => {
+            Self::Packing(rule) if rule.oversize_policy() == PackedOversize::Error => {
                 over(sizes, u64::from(rule.capacity()))
             }
             _ => None,

@@ -17,7 +17,7 @@ const MOST_TOKENS: u32 = 1 << 28;
 /// What happens to a sample that is larger than a bin.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Overflow {
+pub enum PackedOversize {
     /// No plan is made; the error names the sample.
     #[default]
     Error,
@@ -27,7 +27,7 @@ pub enum Overflow {
     Split,
 }
 
-impl FromStr for Overflow {
+impl FromStr for PackedOversize {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -35,7 +35,7 @@ impl FromStr for Overflow {
             "error" => Ok(Self::Error),
             "truncate" => Ok(Self::Truncate),
             "split" => Ok(Self::Split),
-            other => Err(format!("overflow is {other:?}; expected \"error\", \"truncate\" or \"split\"")),
+            other => Err(format!("oversize is {other:?}; expected \"error\", \"truncate\" or \"split\"")),
         }
     }
 }
@@ -45,7 +45,9 @@ impl FromStr for Overflow {
 pub struct Packing {
     max_tokens: u32,
     max_samples: Option<u32>,
-    overflow: Overflow,
+    /// In fingerprints under the name that it had in their first version.
+    #[serde(rename = "overflow")]
+    oversize: PackedOversize,
     pool: u64,
 }
 
@@ -58,7 +60,7 @@ impl Packing {
         let found = positive("max_tokens", max_tokens)?;
         let max_tokens = u32::try_from(found).ok().filter(|&tokens| tokens <= MOST_TOKENS);
         let max_tokens = max_tokens.ok_or(Error::BinTooLarge { found, limit: MOST_TOKENS })?;
-        Ok(Self { max_tokens, max_samples: None, overflow: Overflow::Error, pool: POOL })
+        Ok(Self { max_tokens, max_samples: None, oversize: PackedOversize::Error, pool: POOL })
     }
 
     /// The most samples in a bin. Default: as many as fit.
@@ -69,10 +71,10 @@ impl Packing {
         Ok(Self { max_samples: Some(positive("max_samples", max_samples)?), ..self })
     }
 
-    /// What happens to a sample that is larger than a bin. Default: [`Overflow::Error`].
+    /// What happens to a sample that is larger than a bin. Default: [`PackedOversize::Error`].
     #[must_use]
-    pub fn overflow(self, overflow: Overflow) -> Self {
-        Self { overflow, ..self }
+    pub fn oversize(self, oversize: PackedOversize) -> Self {
+        Self { oversize, ..self }
     }
 
     /// Samples in a pool, when shuffled. Default: 16 384.
@@ -87,8 +89,8 @@ impl Packing {
         self.pool
     }
 
-    pub(super) fn overflow_policy(&self) -> Overflow {
-        self.overflow
+    pub(super) fn oversize_policy(&self) -> PackedOversize {
+        self.oversize
     }
 
     pub(crate) fn capacity(&self) -> u32 {
@@ -96,8 +98,10 @@ impl Packing {
     }
 
     pub(super) fn cut(&self, sizes: &[u32]) -> Groups {
-        match self.overflow {
-            Overflow::Split if sizes.iter().any(|&size| size > self.max_tokens) => self.cut_parts(sizes),
+        match self.oversize {
+            PackedOversize::Split if sizes.iter().any(|&size| size > self.max_tokens) => {
+                self.cut_parts(sizes)
+            }
             _ => {
                 let cut: Vec<u32>;
                 let over = sizes.iter().any(|&size| size > self.max_tokens);

@@ -118,7 +118,7 @@ impl FromStr for GroupLayout {
 
 /// What becomes of a group that has more rows than it may.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub enum Longer {
+pub enum GroupOversize {
     /// No dataset is made; the error names the group.
     #[default]
     Error,
@@ -128,7 +128,7 @@ pub enum Longer {
     Subsample,
 }
 
-impl FromStr for Longer {
+impl FromStr for GroupOversize {
     type Err = String;
 
     fn from_str(name: &str) -> std::result::Result<Self, String> {
@@ -136,7 +136,7 @@ impl FromStr for Longer {
             "error" => Ok(Self::Error),
             "truncate" => Ok(Self::Truncate),
             "subsample" => Ok(Self::Subsample),
-            _ => Err(format!("longer is {name:?}; expected \"error\", \"truncate\" or \"subsample\"")),
+            _ => Err(format!("oversize is {name:?}; expected \"error\", \"truncate\" or \"subsample\"")),
         }
     }
 }
@@ -168,7 +168,7 @@ pub struct GroupDatasetBuilder {
     groups: Groups,
     fields: SequenceDatasetBuilder,
     layout: GroupLayout,
-    max_rows: Option<(u32, Longer)>,
+    max_rows: Option<(u32, GroupOversize)>,
     offsets: bool,
 }
 
@@ -203,8 +203,8 @@ impl GroupDatasetBuilder {
 
     /// The most rows of a group that a batch takes, and what becomes of groups with more. Default: all rows.
     #[must_use]
-    pub fn max_rows(self, max_rows: u32, longer: Longer) -> Self {
-        Self { max_rows: Some((max_rows, longer)), ..self }
+    pub fn max_rows(self, max_rows: u32, oversize: GroupOversize) -> Self {
+        Self { max_rows: Some((max_rows, oversize)), ..self }
     }
 
     /// Adds `offsets` to concatenated batches: where each group begins, and the last one ends.
@@ -220,13 +220,13 @@ impl GroupDatasetBuilder {
     pub fn build(self) -> Result<GroupDataset> {
         let Self { groups, fields, layout, max_rows, offsets } = self;
         let mut sequences = fields.build()?;
-        if let Some((max_rows, longer)) = max_rows {
+        if let Some((max_rows, oversize)) = max_rows {
             let sizes = sequences.sizes().as_slice();
             let group = sizes.iter().position(|&rows| rows > max_rows);
-            if let (Longer::Error, Some(group)) = (longer, group) {
+            if let (GroupOversize::Error, Some(group)) = (oversize, group) {
                 return Err(Error::GroupTooLong { group: group as u64, rows: sizes[group], max_rows });
             }
-            sequences = sequences.at_most(max_rows, longer == Longer::Subsample);
+            sequences = sequences.at_most(max_rows, oversize == GroupOversize::Subsample);
         }
         Ok(GroupDataset { groups, sequences, layout, offsets })
     }

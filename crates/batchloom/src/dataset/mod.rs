@@ -7,7 +7,7 @@ mod tokens;
 mod window_shape;
 mod windows;
 
-pub use groups::{GroupDataset, GroupDatasetBuilder, GroupLayout, Groups, Longer};
+pub use groups::{GroupDataset, GroupDatasetBuilder, GroupLayout, GroupOversize, Groups};
 pub(crate) use sequences::Field;
 pub use sequences::{SequenceDataset, SequenceDatasetBuilder, Sequences};
 pub use tensors::TensorDataset;

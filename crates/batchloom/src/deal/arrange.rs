@@ -1,7 +1,7 @@
 //! The order in which the batches of one pool are dealt.
 //!
 //! A rule cuts a pool from its longest samples to its shortest. Dealt like that, losses would follow length; so when
-//! shuffling, the batches of a pool are permuted. With `balance`, batches of similar cost stay together, `world` at a
+//! shuffling, the batches of a pool are permuted. With `balance`, batches of similar cost stay together, `world_size` at a
 //! time, so that no rank waits for another within a step; then the order depends on the world, and on the worlds that
 //! came earlier in the epoch.
 
@@ -40,13 +40,13 @@ impl Arrange<'_> {
         let end = self.first + self.costs.len() as u64;
         let (mut left, mut dealt) = (self.mixed(), Vec::new());
         let mut from = 0_u64;
-        for &(world, batches) in worlds {
+        for &(world_size, batches) in worlds {
             let to = from.saturating_add(batches);
             let start = from.max(self.first);
             if start < to.min(end) {
-                let world = u64::from(world);
-                let open = (world - (start - from) % world) % world;
-                left = self.grouped(left, length(open), length(world), dealt.is_empty());
+                let world_size = u64::from(world_size);
+                let open = (world_size - (start - from) % world_size) % world_size;
+                left = self.grouped(left, length(open), length(world_size), dealt.is_empty());
                 let later = left.split_off(length(to.min(end) - start));
                 dealt.append(&mut left);
                 left = later;
@@ -57,20 +57,21 @@ impl Arrange<'_> {
         dealt
     }
 
-    /// Groups of `world` batches that cost about the same, in random order, after `open` batches that complete a step
+    /// Groups of `world_size` batches that cost about the same, in random order, after `open` batches that complete a step
     /// which began in the pool before. What fills no group is what costs least.
-    fn grouped(&self, mut batches: Vec<u32>, open: usize, world: usize, first: bool) -> Vec<u32> {
+    fn grouped(&self, mut batches: Vec<u32>, open: usize, world_size: usize, first: bool) -> Vec<u32> {
         batches.sort_by_key(|&batch| Reverse(self.cost(batch)));
         let open = open.min(batches.len());
-        let groups = (batches.len() - open) / world;
-        let small = batches.split_off(groups * world);
+        let groups = (batches.len() - open) / world_size;
+        let small = batches.split_off(groups * world_size);
         let (head, tail) = small.split_at(open);
         let mut order = permuted(groups, self.key);
         if self.largest_first && first && self.first == 0 {
             let largest = order.iter().position(|&group| group == 0);
             largest.into_iter().for_each(|place| order.swap(0, place));
         }
-        let body = order.iter().flat_map(|&group| &batches[length(u64::from(group)) * world..][..world]);
+        let body =
+            order.iter().flat_map(|&group| &batches[length(u64::from(group)) * world_size..][..world_size]);
         head.iter().chain(body).chain(tail).copied().collect()
     }
 

@@ -1,4 +1,4 @@
-//! Steps: `world` consecutive batches, one for each rank.
+//! Steps: `world_size` consecutive batches, one for each rank.
 //!
 //! A batch does not depend on the world, only its place does. So a run that stops after some steps and goes on with
 //! another number of ranks has a simple remainder: the batches from [`Deal::first`] on.
@@ -45,20 +45,20 @@ impl FromStr for Uneven {
     }
 }
 
-/// The steps that `world` ranks make of the batches from `first` on.
+/// The steps that `world_size` ranks make of the batches from `first` on.
 #[derive(Debug, Clone)]
 pub struct Deal {
     first: u64,
     batches: u64,
-    world: u64,
+    world_size: u64,
     drop_last: bool,
     uneven: Uneven,
 }
 
 impl Deal {
-    /// Deals the batches `first..batches` to `world` ranks.
-    pub fn new(first: u64, batches: u64, world: u32, drop_last: bool, uneven: Uneven) -> Self {
-        Self { first: first.min(batches), batches, world: u64::from(world), drop_last, uneven }
+    /// Deals the batches `first..batches` to `world_size` ranks.
+    pub fn new(first: u64, batches: u64, world_size: u32, drop_last: bool, uneven: Uneven) -> Self {
+        Self { first: first.min(batches), batches, world_size: u64::from(world_size), drop_last, uneven }
     }
 
     /// The batches dealt in earlier parts of the epoch.
@@ -69,15 +69,15 @@ impl Deal {
     /// Steps of the rank that has most.
     pub fn steps(&self) -> u64 {
         match self.drop_last {
-            true => self.left() / self.world,
-            false => self.left().div_ceil(self.world),
+            true => self.left() / self.world_size,
+            false => self.left().div_ceil(self.world_size),
         }
     }
 
     /// Steps of `rank`.
     pub fn steps_of(&self, rank: u32) -> u64 {
         match (self.drop_last, self.uneven) {
-            (false, Uneven::Short) => self.left().saturating_sub(u64::from(rank)).div_ceil(self.world),
+            (false, Uneven::Short) => self.left().saturating_sub(u64::from(rank)).div_ceil(self.world_size),
             _ => self.steps(),
         }
     }
@@ -87,7 +87,7 @@ impl Deal {
         if step >= self.steps_of(rank) {
             return None;
         }
-        let place = step * self.world + u64::from(rank);
+        let place = step * self.world_size + u64::from(rank);
         Some(match place.checked_sub(self.left()) {
             None => self.first + place,
             Some(beyond) => beyond % self.batches,
@@ -101,18 +101,18 @@ impl Deal {
         let again =
             (0..).map(|round| batch + round * self.batches).take_while(|beyond| *beyond < self.repeated());
         let again = again.map(|beyond| self.left() + beyond);
-        once.into_iter().chain(again).map(|place| (place / self.world, self.rank_at(place))).collect()
+        once.into_iter().chain(again).map(|place| (place / self.world_size, self.rank_at(place))).collect()
     }
 
     /// The batches dealt here, each once.
     pub fn dealt(&self) -> u64 {
-        self.left().min(self.steps() * self.world)
+        self.left().min(self.steps() * self.world_size)
     }
 
     /// How many batches are dealt a second time to fill the last step.
     pub fn repeated(&self) -> u64 {
         match self.uneven {
-            Uneven::Pad => (self.steps() * self.world).saturating_sub(self.left()),
+            Uneven::Pad => (self.steps() * self.world_size).saturating_sub(self.left()),
             Uneven::Short => 0,
         }
     }
@@ -123,6 +123,6 @@ impl Deal {
 
     #[expect(clippy::cast_possible_truncation, reason = "a remainder of world, which is a u32")]
     fn rank_at(&self, place: u64) -> u32 {
-        (place % self.world) as u32
+        (place % self.world_size) as u32
     }
 }

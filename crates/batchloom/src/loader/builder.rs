@@ -148,10 +148,10 @@ impl LoaderBuilder {
         self
     }
 
-    /// Which of `world` processes this is. Default: 0 of 1.
-    pub fn rank(mut self, rank: u32, world: u32) -> Self {
+    /// Which of `world_size` processes this is. Default: 0 of 1.
+    pub fn rank(mut self, rank: u32, world_size: u32) -> Self {
         self.rank = rank;
-        self.plan(|plan| plan.world(world))
+        self.plan(|plan| plan.world_size(world_size))
     }
 
     /// How many threads form blocks, the consumer among them while it waits; with one, a worker of its own. Default:
@@ -196,8 +196,8 @@ impl LoaderBuilder {
     pub fn build(mut self) -> Result<Loader> {
         self.prepare()?;
         let plan = self.plan.build()?;
-        if self.rank >= plan.world() {
-            return Err(Error::Rank { rank: self.rank, world: plan.world() });
+        if self.rank >= plan.world_size() {
+            return Err(Error::Rank { rank: self.rank, world_size: plan.world_size() });
         }
         let cores = || thread::available_parallelism().map_or(1, |cores| cores.get().min(MOST_THREADS));
         let threads = self.threads.unwrap_or_else(cores);

@@ -195,7 +195,7 @@ impl Fields {
         let (packs, sequences) = (dataset.is_concatenated(), dataset.sequences());
         if rule.splits() {
             let reason =
-                "overflow is \"split\", which would divide groups; expected \"error\" or \"truncate\"";
+                "oversize is \"split\", which would divide groups; expected \"error\" or \"truncate\"";
             return Err(Error::WholeGroups { reason });
         }
         if rule.packs() && !packs {

@@ -26,7 +26,7 @@ pub struct PlanBuilder {
     content: Option<String>,
     shard_size: Option<u64>,
     epoch: u64,
-    world: u32,
+    world_size: u32,
 }
 
 impl PlanBuilder {
@@ -45,7 +45,7 @@ impl PlanBuilder {
             content: None,
             shard_size: None,
             epoch: 0,
-            world: 1,
+            world_size: 1,
         }
     }
 
@@ -136,7 +136,7 @@ impl PlanBuilder {
     pub(crate) fn samples_in_step(&self) -> Option<u64> {
         let rule = self.rule.as_ref().ok()?;
         let batch_size = rule.batch_size().filter(|_| !rule.sorts())?;
-        batch_size.checked_mul(u64::from(self.world))
+        batch_size.checked_mul(u64::from(self.world_size))
     }
 
     /// What is in random order.
@@ -151,8 +151,8 @@ impl PlanBuilder {
     }
 
     /// The number of ranks. Default: 1.
-    pub fn world(mut self, world: u32) -> Self {
-        self.world = world;
+    pub fn world_size(mut self, world_size: u32) -> Self {
+        self.world_size = world_size;
         self
     }
 
@@ -171,8 +171,8 @@ impl PlanBuilder {
             found if found > LIMIT => return Err(Error::TooManySamples { found, limit: LIMIT }),
             _ => {}
         }
-        if self.world == 0 || self.world > MOST_RANKS {
-            return Err(Error::World { found: self.world, limit: MOST_RANKS });
+        if self.world_size == 0 || self.world_size > MOST_RANKS {
+            return Err(Error::World { found: self.world_size, limit: MOST_RANKS });
         }
         let recipe = Recipe {
             samples: self.samples,
@@ -191,7 +191,7 @@ impl PlanBuilder {
         };
         check_shards(&recipe)?;
         check_sizes(&recipe)?;
-        let plan = Plan::new(Arc::new(Epoch::new(Arc::new(recipe), self.epoch)), self.world, Vec::new());
+        let plan = Plan::new(Arc::new(Epoch::new(Arc::new(recipe), self.epoch)), self.world_size, Vec::new());
         plan.require_steps()?;
         Ok(plan)
     }

@@ -23,7 +23,7 @@ const KEPT_POOLS: usize = 3;
 /// ```
 /// use batchloom::Plan;
 ///
-/// let plan = Plan::builder(1_000_000_000).batch_size(64).shuffle(true).world(8).build()?;
+/// let plan = Plan::builder(1_000_000_000).batch_size(64).shuffle(true).world_size(8).build()?;
 /// assert_eq!(plan.steps(), 1_953_125);
 /// let batch = plan.indices(1_000_000, 3)?; // what rank 3 sees at step 1 000 000
 /// assert_eq!(batch.len(), 64);
@@ -33,7 +33,7 @@ const KEPT_POOLS: usize = 3;
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub(super) epoch: Arc<Epoch>,
-    pub(super) world: u32,
+    pub(super) world_size: u32,
     /// The parts of this epoch that came earlier: (world, steps).
     pub(super) past: Vec<(u32, u64)>,
     /// Pools that were cut lately.
@@ -43,7 +43,7 @@ pub struct Plan {
 /// Pools by their places in the order of dealing, the one that was cut last in front.
 type Recent = VecDeque<(u64, Arc<Pool>)>;
 
-/// One step: `world` batches, one for each rank, taken at the same time.
+/// One step: `world_size` batches, one for each rank, taken at the same time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
     /// Which step of the plan.
@@ -73,14 +73,14 @@ impl Plan {
         PlanBuilder::new(samples)
     }
 
-    pub(super) fn new(epoch: Arc<Epoch>, world: u32, past: Vec<(u32, u64)>) -> Self {
-        Self { epoch, world, past, pools: Arc::default() }
+    pub(super) fn new(epoch: Arc<Epoch>, world_size: u32, past: Vec<(u32, u64)>) -> Self {
+        Self { epoch, world_size, past, pools: Arc::default() }
     }
 
     /// The same run in another epoch, from its start.
     #[must_use]
     pub fn at_epoch(&self, epoch: u64) -> Self {
-        Self::new(Arc::new(Epoch::new(Arc::clone(&self.epoch.recipe), epoch)), self.world, Vec::new())
+        Self::new(Arc::new(Epoch::new(Arc::clone(&self.epoch.recipe), epoch)), self.world_size, Vec::new())
     }
 
     /// Refuses an epoch that has no step, unless earlier parts of it had.
@@ -96,7 +96,7 @@ impl Plan {
             Some(max_tokens) if batches == 0 => Error::AllDropped { samples, max_tokens },
             _ => {
                 let batch_size = self.rule().batch_size();
-                Error::NothingLeft { samples, batch_size, batches, world: self.world() }
+                Error::NothingLeft { samples, batch_size, batches, world_size: self.world_size() }
             }
         })
     }
@@ -171,8 +171,8 @@ impl Plan {
     }
 
     /// The number of ranks.
-    pub fn world(&self) -> u32 {
-        self.world
+    pub fn world_size(&self) -> u32 {
+        self.world_size
     }
 
     /// The steps of this plan: what the rank that has most of them takes.
@@ -279,7 +279,7 @@ impl Plan {
     pub fn fill(&self, step: u64, rank: u32, skip: u64, out: &mut [u64]) -> Result<()> {
         let (mut step, mut skip, mut out) = (step, length(skip), out);
         // The only rank takes all batches, so that their positions follow each other.
-        let consecutive = self.world == 1 && self.epoch.is_consecutive() && !out.is_empty();
+        let consecutive = self.world_size == 1 && self.epoch.is_consecutive() && !out.is_empty();
         let batches = || (self.batch(step, rank), self.epoch.batches() - 1);
         if let Some((now, last)) = consecutive.then(batches)
             && let (Some(now), Some(last)) = (self.epoch.positions(now?), self.epoch.positions(last))
@@ -309,13 +309,13 @@ impl Plan {
         if index >= self.steps() {
             return Err(Error::StepRange { found: index, steps: self.steps() });
         }
-        let ranks = (0..self.world).filter(|rank| index < self.steps_of(*rank));
+        let ranks = (0..self.world_size).filter(|rank| index < self.steps_of(*rank));
         let batches = ranks.map(|rank| self.indices(index, rank)).collect::<Result<Vec<_>>>()?;
         let samples = batches.iter().map(|batch| batch.len() as u64).sum();
         let tokens = match self.epoch.uniform() {
             Some(_) => samples,
             None => {
-                let ranks = (0..self.world).filter(|rank| index < self.steps_of(*rank));
+                let ranks = (0..self.world_size).filter(|rank| index < self.steps_of(*rank));
                 let parts = ranks.map(|rank| self.parts(index, rank)).collect::<Result<Vec<_>>>()?;
                 parts.iter().flat_map(|parts| &parts.sizes).map(|&size| u64::from(size)).sum()
             }
@@ -355,13 +355,13 @@ impl Plan {
 
     pub(super) fn deal(&self) -> Deal {
         let recipe = self.recipe();
-        Deal::new(first(&self.past), self.epoch.batches(), self.world, recipe.drop_last, recipe.uneven)
+        Deal::new(first(&self.past), self.epoch.batches(), self.world_size, recipe.drop_last, recipe.uneven)
     }
 
     /// The number of the batch that `rank` takes at `step`.
     fn batch(&self, step: u64, rank: u32) -> Result<u64> {
-        if rank >= self.world {
-            return Err(Error::Rank { rank, world: self.world });
+        if rank >= self.world_size {
+            return Err(Error::Rank { rank, world_size: self.world_size });
         }
         let batch = self.deal().batch(step, rank);
         batch.ok_or_else(|| Error::StepRange { found: step, steps: self.steps_of(rank) })
@@ -388,11 +388,11 @@ impl Plan {
 
     /// The parts of the epoch, how many ranks take how many batches; the last is the one under way.
     fn worlds(&self) -> Vec<(u32, u64)> {
-        let past = self.past.iter().map(|&(world, steps)| (world, u64::from(world) * steps));
+        let past = self.past.iter().map(|&(world_size, steps)| (world_size, u64::from(world_size) * steps));
         let mut worlds: Vec<(u32, u64)> = past.collect();
         match worlds.last_mut() {
-            Some(last) if last.0 == self.world => last.1 = u64::MAX,
-            _ => worlds.push((self.world, u64::MAX)),
+            Some(last) if last.0 == self.world_size => last.1 = u64::MAX,
+            _ => worlds.push((self.world_size, u64::MAX)),
         }
         worlds
     }
@@ -400,7 +400,7 @@ impl Plan {
 
 /// Batches delivered by earlier parts of an epoch.
 pub(super) fn first(past: &[(u32, u64)]) -> u64 {
-    past.iter().map(|(world, steps)| u64::from(*world) * steps).sum()
+    past.iter().map(|(world_size, steps)| u64::from(*world_size) * steps).sum()
 }
 
 /// Room for so many sample numbers.

@@ -37,7 +37,7 @@ pub struct State {
 impl Plan {
     /// The state after `steps` steps of this plan.
     pub fn state(&self, steps: u64) -> State {
-        let worlds = extend(&self.past, self.world, steps);
+        let worlds = extend(&self.past, self.world_size, steps);
         State {
             version: STATE_VERSION,
             fingerprint: self.fingerprint(),
@@ -66,38 +66,40 @@ impl Plan {
         if state.fingerprint != expected {
             return Err(Error::StateFingerprint { found: state.fingerprint.clone(), expected });
         }
-        let mut plan = Self::new(Arc::new(Epoch::new(Arc::new(recipe), state.epoch)), self.world, Vec::new());
-        for &(world, steps) in &state.worlds {
-            plan = plan.after(world, steps)?;
+        let mut plan =
+            Self::new(Arc::new(Epoch::new(Arc::new(recipe), state.epoch)), self.world_size, Vec::new());
+        for &(world_size, steps) in &state.worlds {
+            plan = plan.after(world_size, steps)?;
         }
         let found = plan.state(0).batches;
         match found == state.batches {
-            true => Ok(Self::new(plan.epoch, self.world, plan.past)),
+            true => Ok(Self::new(plan.epoch, self.world_size, plan.past)),
             false => Err(damaged(format!("{} batches, but its worlds add up to {found}", state.batches))),
         }
     }
 
-    /// The rest of this epoch after `world` ranks took `steps` more steps.
-    fn after(&self, world: u32, steps: u64) -> Result<Self> {
-        if world == 0 || world > MOST_RANKS {
-            return Err(damaged(format!("it holds steps of a world of {world}")));
+    /// The rest of this epoch after `world_size` ranks took `steps` more steps.
+    fn after(&self, world_size: u32, steps: u64) -> Result<Self> {
+        if world_size == 0 || world_size > MOST_RANKS {
+            return Err(damaged(format!("it holds steps of a world of {world_size}")));
         }
-        let part = Self::new(Arc::clone(&self.epoch), world, self.past.clone());
+        let part = Self::new(Arc::clone(&self.epoch), world_size, self.past.clone());
         if steps > part.steps() {
-            let reason = format!("{steps} steps in a world of {world}, where {} were left", part.steps());
+            let reason =
+                format!("{steps} steps in a world of {world_size}, where {} were left", part.steps());
             return Err(damaged(reason));
         }
-        Ok(Self::new(part.epoch, world, extend(&part.past, world, steps)))
+        Ok(Self::new(part.epoch, world_size, extend(&part.past, world_size, steps)))
     }
 }
 
-/// `past` with `steps` more steps of `world` ranks.
-fn extend(past: &[(u32, u64)], world: u32, steps: u64) -> Vec<(u32, u64)> {
+/// `past` with `steps` more steps of `world_size` ranks.
+fn extend(past: &[(u32, u64)], world_size: u32, steps: u64) -> Vec<(u32, u64)> {
     let mut past = past.to_vec();
     match past.last_mut() {
         _ if steps == 0 => {}
-        Some(last) if last.0 == world => last.1 += steps,
-        _ => past.push((world, steps)),
+        Some(last) if last.0 == world_size => last.1 += steps,
+        _ => past.push((world_size, steps)),
     }
     past
 }

@@ -23,7 +23,7 @@ pub struct Stats {
     /// Steps of the rank that has most.
     pub steps: u64,
     /// Ranks.
-    pub world: u32,
+    pub world_size: u32,
     /// Elements delivered that are data.
     pub real: u64,
     /// Elements delivered, padding included.
@@ -81,7 +81,7 @@ impl Plan {
             tokens: self.samples(),
             batches: dealt + deal.repeated(),
             steps: self.steps(),
-            world: self.world(),
+            world_size: self.world_size(),
             real,
             padded: real,
             dropped,
@@ -124,14 +124,14 @@ impl Plan {
     }
 
     fn uniform_imbalance(&self, real: u64, batch_size: u64) -> f64 {
-        if self.world() == 1 {
+        if self.world_size() == 1 {
             return 0.0;
         }
         // Every step but the last holds several batches, of which at most one is not full.
         let Some(last) = self.steps().checked_sub(1) else { return 0.0 };
-        let sizes = (0..self.world()).filter_map(|rank| self.batch_len(last, rank).ok());
+        let sizes = (0..self.world_size()).filter_map(|rank| self.batch_len(last, rank).ok());
         let longest = last * batch_size + sizes.max().unwrap_or(0);
-        waiting(real, longest * u64::from(self.world()))
+        waiting(real, longest * u64::from(self.world_size()))
     }
 }
 
@@ -148,8 +148,8 @@ struct Walk<'a> {
 impl<'a> Walk<'a> {
     fn new(plan: &'a Plan) -> Self {
         let tokens = plan.sizes().map_or(0, crate::cut::Sizes::total);
-        let (samples, steps, world) = (plan.samples(), plan.steps(), plan.world());
-        let stats = Stats { samples, tokens, steps, world, ..Stats::default() };
+        let (samples, steps, world_size) = (plan.samples(), plan.steps(), plan.world_size());
+        let stats = Stats { samples, tokens, steps, world_size, ..Stats::default() };
         Self { plan, stats, shapes: HashSet::new(), longest: 0, waited: 0 }
     }
 
@@ -193,7 +193,7 @@ impl<'a> Walk<'a> {
 
     /// A batch of this plan, in place `number`.
     fn take(&mut self, number: u64, measure: &Measure) {
-        if number.is_multiple_of(u64::from(self.stats.world)) {
+        if number.is_multiple_of(u64::from(self.stats.world_size)) {
             self.close_step();
         }
         let stats = &mut self.stats;
@@ -211,7 +211,7 @@ impl<'a> Walk<'a> {
     }
 
     fn close_step(&mut self) {
-        self.waited += self.longest * u64::from(self.stats.world);
+        self.waited += self.longest * u64::from(self.stats.world_size);
         self.longest = 0;
     }
 
