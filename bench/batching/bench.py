@@ -3,14 +3,14 @@
     python -m bench batching [--only "token budget"] [--rounds 5] [--scale 0.02] [--output FILE]
 
 Lengths are lognormal (median 300, sigma 1), whole numbers from 1 to 8192. Four rules, each shuffled with its default
-pools and as one pool that holds everything, beside what peers do for the same purpose. Promises:
+pools and as one pool that holds everything, beside planners for the same purpose. Promises:
 
 - Before anything is timed, each planner's answer is recounted: every sample exactly once, its padding, the batches
-  over the budget. ``plan.stats()`` must say what the recount says. The cost-optimal cut of a part must cost what
-  an exhaustive dynamic programme finds.
+  over the budget. ``plan.stats()`` must agree with the recount. The cost-optimal batches of a part must cost as
+  little as those of an exhaustive dynamic programme.
 - batchloom is timed as a loader uses it (the plan, its length, its first batch), and with every batch named.
 - Slow peers plan the first samples only; their seconds are scaled to all (``measured_samples`` says so). This favours
-  them: a sort of all takes longer than its part. What numba compiles is compiled before.
+  them: a sort of all takes longer than its part. Functions of numba are compiled before the clock starts.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@
 - ``sequences``: documents of any length through a model of 70 layers (sequences.py).
 
 It needs this folder and ``pip install batchloom torch numpy batch-iter``; no compiler, no repository. Without a GPU the
-CPU stands in, with smaller data: that shows that everything runs, and all that it prints and writes says that no GPU
-was measured. Ratios to bandwidth are taken inside a round, to copies of the same bytes in it. Promises about the
-clock are in place.py, about each part in its file.
+CPU stands in, with smaller data: that shows that everything runs, and its output says that no GPU was measured. Ratios
+to bandwidth are taken inside a round, to copies of the same bytes in it. place.py holds the promises about the clock,
+and the file of each part its own.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ Promises:
   ReLU, trained by SGD with a rate of 1e-3 on the mean squared error.
 - Before anything is timed, each way has shown on an epoch of all rows that it brings every row exactly once, all its
   values beside its own label, in an order that is not the stored one, to the device.
-- What is made once for all epochs is made before the clock, the moving of resident data among it:
-  ``first_batch_seconds`` of the JSON has it. batch-iter draws its order when it is made, so it is made in each epoch.
-- Training without loading runs on batches that were cut before: the same steps on the same rows, in stored order.
+- Objects that serve all epochs are made before the clock, and resident data moves before it: ``first_batch_seconds`` of
+  the JSON has that time. batch-iter draws its order when it is made, so it is made in each epoch.
+- Training without loading runs on batches that were made before: the same steps on the same rows, in stored order.
 """
 
 from __future__ import annotations

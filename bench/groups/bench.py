@@ -6,11 +6,10 @@
 batch, shuffled, on the CPU, loop body ``pass``. ``together``: the rows of a group lie one after the other;
 ``scattered``: anywhere; ``padded``: as together, batches ``[groups, rows, 1024]`` with a mask. Promises:
 
-- batchloom's time is that of making dataset and loader and of their first epoch: to find the groups counts in every
-  run. What is made before the clock stands in a line of its own, which no claim uses.
-- batch-iter draws its order when it is made, so that its set-up is part of every epoch too. What torch's loader and the
-  loops by hand need to know of groups (where each begins, which rows it has) is made before the clock; in a line of
-  its own also every slice.
+- batchloom's time is that of making dataset and loader and of their first epoch: finding the groups counts in every
+  run. A line of its own, which no claim uses, has a loader that was made before the clock.
+- batch-iter draws its order when it is made, so its set-up is part of every epoch, too. torch's loader and the loops by
+  hand know the rows of each group before the clock; in a line of its own, torch's loader has every slice, too.
 - Before anything is timed, every value of an epoch was compared with batchloom's, batch by batch. Peers are told the
   batches; batch-iter cannot be, and has to show each group once, whole and in its order. It would lose the last
   groups here where their number is no multiple of 64 (nor one less): so there are as many.

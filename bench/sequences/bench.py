@@ -2,8 +2,8 @@
 
     python -m bench sequences [--device cpu] [--hidden 128] [--depth 4] [--rounds 9] [--scale 0.1] [--output FILE]
 
-1000 documents with exponential lengths go through a model of blocks of attention and linear layers
-(model.py), and one bit is decided for each. Four strategies are the published ones; batchloom's are
+1000 documents with exponential lengths go through a model of blocks of attention and linear layers (model.py), and one
+bit is decided for each. Four strategies are the published ones; batchloom's are
 ``CostOptimal``, with a cost that ``bl.calibrate`` measured on this model, and ``Packing``, with two forms of attention
 (peers.py). On a CUDA device the model is the published one, 4096 x 70 in float16; elsewhere it is a small one in
 float32. Promises:
@@ -11,11 +11,11 @@ float32. Promises:
 - Padding is masked out of the attention, so it decides nothing. Before anything is timed, each strategy has shown that
   it decides every document as the first one does; it may differ only where rounding may tip the decision
   (``Model.tolerance``), and the JSON counts those documents.
-- What is timed is the whole of an inference run: sorting, cutting, forming batches, moving them to the device, the
-  model, and results in order on the CPU. What is done once for a model is not: building it, the calibration (the JSON
-  says how long it took) and the choice of a size for packs.
+- Timing covers a whole inference run: sorting, batching, collation, moving batches to the device, the model, and
+  results in order on the CPU. Work that is done once for a model is left out: building it, the calibration (its
+  seconds are in the JSON) and the choice of a size for packs.
 - Padding is counted where the linear layers see it: tokens that go through them, less the real ones.
-- The bound is measured in the same rounds; the JSON says what it is (``peers.BOUND_DEFINITION``).
+- The bound is measured in the same rounds; ``peers.BOUND_DEFINITION`` defines it.
 - It draws the documents and the batches that it measured (pictures.py).
 """
 

@@ -3,12 +3,12 @@
 Promises:
 
 - The four published strategies are a few lines by hand, as published; batchloom's are what its users would write.
-- Every strategy runs the same model code, and its run includes all that follows from the documents: sorting, cutting,
-  forming batches, results in order.
-- batchloom's come in four forms. Two need nothing of the model but a mask: padded batches, cut by cost, and packs in
+- Every strategy runs the same model code, and its run includes all work that depends on the documents: sorting,
+  batching, collation, results in order.
+- batchloom's come in four forms. Two need nothing of the model but a mask: padded batches, chosen by cost, and packs in
   rows under a block-diagonal mask. Two need a model whose linear layers see tokens without rows: packs with one
-  attention for each document, and padded batches joined, with one attention for each batch; what joins them may be as
-  large as the device likes, whatever the cut.
+  attention for each document, and padded batches joined, with one attention for each batch; the joined batches may be
+  as large as the device likes, whatever the batching.
 - Where a size has to be chosen (packs, batches that are joined, those of the bound), the one that ran fastest is taken.
 """
 

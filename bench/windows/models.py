@@ -4,11 +4,11 @@ Promises:
 
 - DLinear is written from its definition. The others are transformers' own: the vanilla Transformer, Informer and
   Autoformer give hidden states, and a linear layer makes the forecast; PatchTST has a head of its own.
-- A training starts with the same weights and the same random state whatever the mode, and its losses are kept. On
+- A training starts with the same weights and the same random state in every mode, and its losses are kept. On
   batches that are owned they must be stacking's of the same order, to the last bit; on views they may differ by
   rounding, because torch adds up in an order that follows the strides.
-- What is timed is a whole epoch: making batches, bringing them to the device, forward, backward, Adam. Making the
-  model and one step before it are not.
+- Timing covers a whole epoch: making batches, bringing them to the device, forward, backward, Adam. Making the model
+  and one step before it are left out.
 - ``BOUND`` trains as many steps on the first batch again and again: no loading at all.
 """
 

@@ -5,8 +5,8 @@ Promises:
 - The ranks are processes of their own under torch.distributed, with gloo (NCCL where each rank has a GPU), and the
   model is wrapped in ``DistributedDataParallel``. They live as long as the measurement, so no start of a process is in
   a figure, and each computes on its share of the cores.
-- Stacking is given the batches of its rank as a list, from batchloom's plan, where torch's ``DistributedSampler`` would
-  give it another: so both sides train on the same batches, and their losses must be the same.
+- Stacking takes the batches of its rank as a list from batchloom's plan, because torch's ``DistributedSampler`` would
+  give it another one. So both sides train on the same batches, and their losses must be the same.
 - An epoch takes as long as its slower rank. After each, all ranks had as many steps and have the same parameters, or
   the run ends. The plans of the ranks hold each window once: also checked.
 """
