@@ -10,19 +10,20 @@ Promises:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
 import batchloom
 import torch
-from batch_iter import BatchIter, GroupBatchIter
+from batch_iter import GroupBatchIter
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from bench.device.place import Place
 from bench.groups.peers import BATCH, Batch, Batches, Groups, Way, concatenate
-from bench.rows.peers import BATCH_ITER, BLOCK, SELECT, SELECT_BLOCKS, Epochs, Rows
+from bench.rows import peers
+from bench.rows.peers import BATCH_ITER, SELECT, SELECT_BLOCKS, Epochs, Rows
 from bench.windows.peers import moved
 
 ROWS, WIDTH, LARGE = 500_000, 1000, 1024
@@ -71,63 +72,13 @@ def torch_there(data: Data) -> Epochs:
     return lambda: loader
 
 
-def batch_iter(data: Data) -> Epochs:
-    """Use batch-iter on the device."""
-    return lambda: BatchIter(data.there.features, data.there.labels, batch_size=data.batch, shuffle=True)
-
-
-def select(data: Data) -> Epochs:
-    """By hand: ``index_select`` on the device for each batch."""
-    rows = data.there
-
-    def epoch() -> Iterator[Any]:
-        for batch in torch.randperm(len(rows), device=data.device).split(data.batch):
-            yield rows.features.index_select(0, batch), rows.labels.index_select(0, batch)
-
-    return epoch
-
-
-def select_blocks(data: Data) -> Epochs:
-    """By hand: ``index_select`` on the device for 4096 rows, then views of it."""
-    rows = data.there
-
-    def epoch() -> Iterator[Any]:
-        for block in torch.randperm(len(rows), device=data.device).split(BLOCK):
-            features, labels = rows.features.index_select(0, block), rows.labels.index_select(0, block)
-            yield from zip(features.split(data.batch), labels.split(data.batch), strict=True)
-
-    return epoch
-
-
-def given(data: Data) -> Epochs:
-    """Use batchloom on rows that are on the device."""
-    return loom(data.there, data.batch, resident=True)
-
-
-def resident(data: Data) -> Epochs:
-    """Use batchloom, which moves the rows to the device once."""
-    return loom(data.host, data.batch, resident=True, device=data.device)
-
-
-def streamed(data: Data) -> Epochs:
-    """Use batchloom, which sends blocks to the device as they are needed."""
-    return loom(data.host, data.batch, resident=False, device=data.device)
-
-
-def loom(rows: Rows, batch: int, **options: Any) -> Epochs:
-    """Use batchloom."""
-    dataset = batchloom.TensorDataset(rows.features, rows.labels)
-    loader = batchloom.DataLoader(dataset, batch_size=batch, shuffle=True, **options)
-    return lambda: loader
-
-
 ROW_WAYS: dict[str, Callable[[Data], Epochs]] = {
-    GIVEN: given,
-    MOVED: resident,
-    STREAMED: streamed,
-    SELECT: select,
-    SELECT_BLOCKS: select_blocks,
-    BATCH_ITER: batch_iter,
+    GIVEN: lambda data: peers.loom(data.there, data.batch, resident=True),
+    MOVED: lambda data: peers.loom(data.host, data.batch, resident=True, device=data.device),
+    STREAMED: lambda data: peers.loom(data.host, data.batch, resident=False, device=data.device),
+    SELECT: lambda data: peers.select_batches(data.there, data.batch),
+    SELECT_BLOCKS: lambda data: peers.select_blocks(data.there, data.batch),
+    BATCH_ITER: lambda data: peers.batch_iter(data.there, data.batch),
     TORCH_THERE: torch_there,
     TORCH_MOVED: torch_moved,
 }

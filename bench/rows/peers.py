@@ -71,35 +71,35 @@ def copy(rows: Rows) -> Callable[[], None]:
     return run
 
 
-def loom(rows: Rows, shuffle: bool = True) -> Epochs:
+def loom(rows: Rows, batch: int = BATCH, shuffle: bool = True, **options: Any) -> Epochs:
     """Use batchloom with its defaults."""
     dataset = batchloom.TensorDataset(rows.features, rows.labels)
-    loader = batchloom.DataLoader(dataset, batch_size=BATCH, shuffle=shuffle)
+    loader = batchloom.DataLoader(dataset, batch_size=batch, shuffle=shuffle, **options)
     return lambda: loader
 
 
-def batch_iter(rows: Rows) -> Epochs:
+def batch_iter(rows: Rows, batch: int = BATCH) -> Epochs:
     """Use batch-iter, an object for each epoch: it draws its order in the constructor."""
-    return lambda: BatchIter(rows.features, rows.labels, batch_size=BATCH, shuffle=True)
+    return lambda: BatchIter(rows.features, rows.labels, batch_size=batch, shuffle=True)
 
 
-def select_batches(rows: Rows) -> Epochs:
-    """By hand: ``index_select`` for each batch."""
+def select_batches(rows: Rows, batch: int = BATCH) -> Epochs:
+    """By hand: ``index_select`` for each batch, on the device of the rows."""
 
     def epoch() -> Iterator[Any]:
-        for batch in torch.randperm(len(rows)).split(BATCH):
-            yield rows.features.index_select(0, batch), rows.labels.index_select(0, batch)
+        for chosen in torch.randperm(len(rows), device=rows.labels.device).split(batch):
+            yield rows.features.index_select(0, chosen), rows.labels.index_select(0, chosen)
 
     return epoch
 
 
-def select_blocks(rows: Rows) -> Epochs:
-    """By hand: ``index_select`` for 4096 rows, then views of it."""
+def select_blocks(rows: Rows, batch: int = BATCH) -> Epochs:
+    """By hand: ``index_select`` for 4096 rows on their device, then views of it."""
 
     def epoch() -> Iterator[Any]:
-        for block in torch.randperm(len(rows)).split(BLOCK):
+        for block in torch.randperm(len(rows), device=rows.labels.device).split(BLOCK):
             features, labels = rows.features.index_select(0, block), rows.labels.index_select(0, block)
-            yield from zip(features.split(BATCH), labels.split(BATCH), strict=True)
+            yield from zip(features.split(batch), labels.split(batch), strict=True)
 
     return epoch
 
