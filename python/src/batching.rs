@@ -1,6 +1,6 @@
 //! The rules, as Python's rules make them.
 
-use batchloom::cut::{
+use batchloom::batching::{
     CostModel, CostOptimal, FixedSize, LengthBuckets, Packing, Rule as EngineRule, Sizes, TokenBudget,
 };
 use pyo3::prelude::*;

@@ -4,14 +4,14 @@
 //! Data goes one way, and the modules are its stages:
 //!
 //! ```text
-//!             order          cut            deal             form               hand over
+//!             order          batching       ranks            collate            delivery
 //! dataset ──▶ which sample ─▶ which samples ─▶ which batch, ─▶ bytes of several ─▶ batches are views
 //! (sizes)     comes when      share a batch    which rank,     batches at once,    sliced out of the block
 //!                                              which step      one block
 //! ```
 //!
-//! - [`Plan`] ([`order`], [`cut`], [`deal`], [`plan`]): integers only, no data. Any step of any epoch in O(1) time and
-//!   memory; equal steps for every rank; exact resume with any number of ranks.
+//! - [`Plan`] ([`order`], [`batching`], [`ranks`], [`plan`]): integers only, no data. Any step of any epoch in O(1) time
+//!   and memory; equal steps for every rank; exact resume with any number of ranks.
 //! - [`Loader`] ([`tensor`], [`dataset`], [`loader`]): moves bytes, decides nothing. Own threads, bounded memory,
 //!   blocks that are recycled when the last batch that views them is gone.
 //!
@@ -42,14 +42,14 @@
 //! # Panics
 //! Nothing here panics on what a user passes, except index-like functions that say so, as slices do.
 
-pub mod cut;
+pub mod batching;
+mod collate;
 pub mod dataset;
-pub mod deal;
 pub mod error;
-mod form;
 pub mod loader;
 pub mod order;
 pub mod plan;
+pub mod ranks;
 pub mod tensor;
 
 pub use dataset::{GroupDataset, SequenceDataset, TensorDataset, TokenDataset, WindowDataset};

@@ -1,17 +1,17 @@
-//! Imports point one way: order, cut, deal, plan know no data; tensor, dataset, form know no plan; the loader knows all.
+//! Imports point one way: order, batching, ranks, plan know no data; tensor, dataset, collate know no plan; the loader knows all.
 
 use std::path::Path;
 
 /// Each folder with those that it may use, besides `error`.
 const MAY_USE: [(&str, &[&str]); 8] = [
     ("order", &[]),
-    ("cut", &[]),
-    ("deal", &["order"]),
-    ("plan", &["order", "cut", "deal"]),
+    ("batching", &[]),
+    ("ranks", &["order"]),
+    ("plan", &["order", "batching", "ranks"]),
     ("tensor", &[]),
-    ("dataset", &["tensor", "cut", "order"]),
-    ("form", &["tensor", "dataset"]),
-    ("loader", &["tensor", "dataset", "form", "plan", "cut", "deal", "order"]),
+    ("dataset", &["tensor", "batching", "order"]),
+    ("collate", &["tensor", "dataset"]),
+    ("loader", &["tensor", "dataset", "collate", "plan", "batching", "ranks", "order"]),
 ];
 
 /// What `lib.rs` exports at the top, and the folder it comes from.

@@ -1,7 +1,7 @@
 //! Groups against their slow definition: whole, in order, in every layout; scattered ids; thinned out as a function of
 //! seed, epoch and group.
 
-use batchloom::cut::{Count, FixedSize, LengthBuckets, PackedOversize, Packing, Rule, TokenBudget};
+use batchloom::batching::{Count, FixedSize, LengthBuckets, PackedOversize, Packing, Rule, TokenBudget};
 use batchloom::dataset::{GroupLayout, GroupOversize, Groups};
 use batchloom::loader::Batch;
 use batchloom::{Error, GroupDataset, Loader, Tensor};

@@ -6,11 +6,11 @@
     reason = "a test's values are small, and a panic is how it fails"
 )]
 
-mod addresses;
 mod batches;
 mod determinism;
 mod direction;
 mod groups;
+mod index_table;
 mod lifetime;
 mod order;
 mod plan;

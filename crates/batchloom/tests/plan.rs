@@ -1,8 +1,8 @@
 //! The plan against a slow, obvious oracle: partition (L1), pure (L2), equal (L3), fresh (L7), exact length (L10).
 
-use batchloom::cut::FixedSize;
-use batchloom::deal::Uneven;
+use batchloom::batching::FixedSize;
 use batchloom::order::{Key, Permutation, Purpose, Shuffle};
+use batchloom::ranks::Uneven;
 use batchloom::{Error, Plan};
 use proptest::prelude::*;
 

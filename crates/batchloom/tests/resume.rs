@@ -1,7 +1,7 @@
 //! Resume (L4) and elastic world (L5): continuing from a saved state equals never having stopped.
 
-use batchloom::deal::Uneven;
 use batchloom::plan::State;
+use batchloom::ranks::Uneven;
 use batchloom::{Error, Plan};
 use proptest::prelude::*;
 

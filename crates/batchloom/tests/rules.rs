@@ -4,12 +4,12 @@
 
 use std::collections::BTreeMap;
 
-use batchloom::cut::{
+use batchloom::batching::{
     CostModel, CostOptimal, Count, FixedSize, LengthBuckets, Oversize, PackedOversize, Packing, Rule, Sizes,
     TokenBudget,
 };
-use batchloom::deal::Uneven;
 use batchloom::plan::{Parts, State};
+use batchloom::ranks::Uneven;
 use batchloom::{Error, Plan};
 use proptest::prelude::*;
 

@@ -1,7 +1,7 @@
 //! Batches of sequences against their definition: padded to the union, packed with their boundaries, labelled; for any
 //! rank, side, thread count and block size (L2, L6, L8, L9).
 
-use batchloom::cut::{FixedSize, LengthBuckets, Oversize, PackedOversize, Packing, Rule, TokenBudget};
+use batchloom::batching::{FixedSize, LengthBuckets, Oversize, PackedOversize, Packing, Rule, TokenBudget};
 use batchloom::dataset::Sequences;
 use batchloom::loader::{Batch, PadSide};
 use batchloom::plan::Parts;

@@ -36,7 +36,7 @@ impl Block {
     /// The runs of batches of one shape.
     #[getter]
     fn runs(&self) -> Vec<ShapeRun> {
-        let run = |run: &loader::Run| (run.len(), run.samples(), run.space().to_vec(), run.longest());
+        let run = |run: &loader::ShapeRun| (run.len(), run.samples(), run.space().to_vec(), run.longest());
         self.0.runs().iter().map(run).collect()
     }
 
@@ -61,6 +61,6 @@ impl Block {
     /// The addresses of its samples, where it is no bytes of samples: the table, and which element of its sample each is.
     #[getter]
     fn index_table(&self) -> Option<(Tensor, Tensor)> {
-        self.0.addresses().map(|(table, picks)| (Tensor(table.clone()), Tensor(picks.clone())))
+        self.0.index_table().map(|(table, picks)| (Tensor(table.clone()), Tensor(picks.clone())))
     }
 }

@@ -63,7 +63,7 @@ impl Loader {
             .rank(rank, world_size)
             .pad_side(parse(pad_side)?)
             .prefetch(prefetch)
-            .addresses(index_table)
+            .index_table(index_table)
             .poison(poison);
         for (field, element) in pad_values {
             builder = builder.pad_value(field, &element);

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::sequences::{SequenceDataset, SequenceDatasetBuilder, Sequences};
-use crate::cut::Sizes;
+use crate::batching::Sizes;
 use crate::{Error, Result, Tensor};
 
 /// Which rows belong to which group. Groups are numbered as they first appear.

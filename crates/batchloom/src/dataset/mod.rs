@@ -4,7 +4,6 @@ mod groups;
 mod sequences;
 mod tensors;
 mod tokens;
-mod window_shape;
 mod windows;
 
 pub use groups::{GroupDataset, GroupDatasetBuilder, GroupLayout, GroupOversize, Groups};
@@ -13,12 +12,11 @@ pub use sequences::{SequenceDataset, SequenceDatasetBuilder, Sequences};
 pub use tensors::TensorDataset;
 pub(crate) use tokens::{Passage, Pieces};
 pub use tokens::{TokenDataset, TokenExtras, TokenMode};
-pub use window_shape::{Anchor, Short, Weights, WindowShape};
+pub use windows::{Anchor, Short, Weights, WindowCounts, WindowDataset, WindowShape};
 pub(crate) use windows::{Span, Windows};
-pub use windows::{WindowCounts, WindowDataset};
 
 use crate::Tensor;
-use crate::cut::Sizes;
+use crate::batching::Sizes;
 
 /// Any kind of data.
 #[derive(Debug, Clone)]

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::tensors::common_length;
-use crate::cut::Sizes;
+use crate::batching::Sizes;
 use crate::tensor::Rows;
 use crate::{Error, Result, Tensor};
 

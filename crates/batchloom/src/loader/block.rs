@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::addresses::Table;
 use super::fields::Fields;
-use crate::form::Members;
+use super::index_table::Table;
+use crate::collate::Members;
 use crate::tensor::Layout;
 use crate::{DType, Error, Plan, Result, Tensor};
 
@@ -58,7 +58,7 @@ pub(super) struct RunLayout {
     /// Samples in each.
     pub(super) samples: usize,
     /// What each field takes.
-    pub(super) slots: Vec<Slot>,
+    pub(super) slots: Vec<FieldLayout>,
     /// The shape of what is addressed in each.
     space: Vec<usize>,
     /// Who they are, where samples differ in size.
@@ -67,7 +67,7 @@ pub(super) struct RunLayout {
 
 /// The array of one field in a run.
 #[derive(Debug, Clone)]
-pub(super) struct Slot {
+pub(super) struct FieldLayout {
     /// Where it starts in the block.
     pub(super) offset: usize,
     /// Bytes from one batch to the next.
@@ -92,7 +92,7 @@ impl BlockLayout {
     ) -> Result<Option<Self>> {
         let steps = plan.steps_of(rank);
         let mut layout = Self { runs: Vec::new(), bytes: 0, end: step, table: None, shards: None };
-        let most = if fields.addresses.is_some() { MOST_ADDRESSED } else { MOST_BATCHES };
+        let most = if fields.index_table.is_some() { MOST_ADDRESSED } else { MOST_BATCHES };
         let steps = layout.enter(fields, plan, rank, steps)?;
         let mut batches = 0;
         while layout.end < steps && batches < most {
@@ -108,8 +108,8 @@ impl BlockLayout {
             layout.end += same as u64;
             layout.push(run, same);
         }
-        if let Some((addresses, limit)) = &fields.addresses {
-            layout.table = Some(addresses.table(plan, rank, &layout.runs, *limit)?);
+        if let Some((index_table, limit)) = &fields.index_table {
+            layout.table = Some(index_table.table(plan, rank, &layout.runs, *limit)?);
         }
         Ok((!layout.runs.is_empty()).then_some(layout))
     }
@@ -117,7 +117,7 @@ impl BlockLayout {
     /// Where blocks are addresses and the order goes shard by shard, notes the shards; returns the step before which
     /// the block has to end.
     fn enter(&mut self, fields: &Fields, plan: &Plan, rank: u32, steps: u64) -> Result<u64> {
-        if fields.addresses.is_none() || plan.shard_size().is_none() || self.end >= steps {
+        if fields.index_table.is_none() || plan.shard_size().is_none() || self.end >= steps {
             return Ok(steps);
         }
         let Some(shard) = plan.shard(self.end, rank)? else { return Ok(steps) };
@@ -158,7 +158,7 @@ impl BlockLayout {
             let stride = stride.filter(|&stride| isize::try_from(stride).is_ok());
             let row = shape[1..].iter().product::<usize>().saturating_mul(dtype.size());
             let stride = stride.ok_or(Error::BatchTooLarge { samples: shape[0] as u64, row })?;
-            run.slots.push(Slot { offset: 0, stride, dtype, shape });
+            run.slots.push(FieldLayout { offset: 0, stride, dtype, shape });
         }
         Ok(run)
     }
@@ -224,7 +224,7 @@ impl RunLayout {
 
     /// Pieces of about [`PIECE_BYTES`]: several whole batches, or part of one.
     fn pieces(&self) -> Vec<Piece> {
-        let real = |slot: &Slot| slot.shape.iter().product::<usize>() * slot.dtype.size();
+        let real = |slot: &FieldLayout| slot.shape.iter().product::<usize>() * slot.dtype.size();
         let bytes: usize = self.slots.iter().map(real).sum();
         let row = bytes.div_ceil(self.samples.max(1));
         let Some(most) = PIECE_BYTES.checked_div(row) else { return Vec::new() };
@@ -282,7 +282,7 @@ fn next_shard(
 /// Consecutive batches of one rank in one allocation, formed and ready.
 #[derive(Debug, Clone)]
 pub struct Block {
-    runs: Vec<Run>,
+    runs: Vec<ShapeRun>,
     bytes: Bytes,
     table: Option<Box<(Tensor, Tensor)>>,
     shards: Option<Shards>,
@@ -290,7 +290,7 @@ pub struct Block {
 
 /// Consecutive batches of one shape, field by field.
 #[derive(Debug, Clone)]
-pub struct Run {
+pub struct ShapeRun {
     names: Arc<[String]>,
     fields: Vec<Tensor>,
     len: usize,
@@ -301,7 +301,7 @@ pub struct Run {
 
 impl Block {
     pub(super) fn new(fields: &Fields, layout: &BlockLayout, bytes: &Bytes) -> Result<Self> {
-        let runs = layout.runs.iter().map(|run| Run::new(fields, run, bytes, layout.table.is_none()));
+        let runs = layout.runs.iter().map(|run| ShapeRun::new(fields, run, bytes, layout.table.is_none()));
         let runs = runs.collect::<Result<_>>()?;
         let table = layout.table.map(|table| tables(table, bytes)).transpose()?.map(Box::new);
         Ok(Self { runs, bytes: bytes.slice(..layout.memory()), table, shards: layout.shards.clone() })
@@ -312,10 +312,10 @@ impl Block {
         &self.bytes
     }
 
-    /// The addresses of a loader of [`addresses`](super::LoaderBuilder::addresses), int32 or int64: the table `[rows,
+    /// The addresses of a loader of [`index_table`](super::LoaderBuilder::index_table), int32 or int64: the table `[rows,
     /// members]`, and `[elements]`, for each element that is addressed which one of its sample it is; empty unless
     /// samples are thinned out.
-    pub fn addresses(&self) -> Option<(&Tensor, &Tensor)> {
+    pub fn index_table(&self) -> Option<(&Tensor, &Tensor)> {
         self.table.as_ref().map(|parts| (&parts.0, &parts.1))
     }
 
@@ -326,7 +326,7 @@ impl Block {
     }
 
     /// The runs of equal batches, in order; mostly one, or one for each batch where samples differ in size.
-    pub fn runs(&self) -> &[Run] {
+    pub fn runs(&self) -> &[ShapeRun] {
         &self.runs
     }
 
@@ -348,9 +348,9 @@ fn tables(table: Table, bytes: &Bytes) -> Result<(Tensor, Tensor)> {
     Ok((tensor(&shape, 0)?, tensor(&[picks], shape[0] * shape[1] * size)?))
 }
 
-impl Run {
+impl ShapeRun {
     fn new(fields: &Fields, run: &RunLayout, bytes: &Bytes, has_fields: bool) -> Result<Self> {
-        let tensor = |slot: &Slot| {
+        let tensor = |slot: &FieldLayout| {
             let size = slot.dtype.size();
             let compact = Layout::compact(&slot.shape, size).ok_or(Error::BatchTooLarge {
                 samples: run.samples as u64,

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::block::{Batch, Block};
+use super::buffers::Loan;
 use super::cursor::Delivery;
-use super::pool::Loan;
-use super::reorder::{Next, Queue};
+use super::queue::{Next, Queue};
 use super::worker::{Job, help, start};
 use crate::{Error, Result};
 
@@ -93,7 +93,7 @@ impl Blocks {
                     message: "a delivered block is still being written".to_owned(),
                 })?;
                 self.delivered += 1;
-                let bytes = Bytes::from_owner(Loan::new(buffer, &self.job.pool));
+                let bytes = Bytes::from_owner(Loan::new(buffer, &self.job.buffers));
                 Polled::Block(Block::new(&self.job.fields, &layout, &bytes)?)
             }
             Next::Pending => Polled::Pending,
@@ -127,7 +127,7 @@ impl Blocks {
             drop(worker.join());
         }
         for whole in self.queue.drain() {
-            whole.join().into_iter().for_each(|buffer| self.job.pool.give(buffer));
+            whole.join().into_iter().for_each(|buffer| self.job.buffers.give(buffer));
         }
     }
 

@@ -5,16 +5,16 @@ use std::thread;
 
 use super::Loader;
 use super::block::BlockLayout;
+use super::buffers::{Allocate, BufferOptions, Buffers};
 use super::cursor::Cursor;
 use super::fields::{Fields, Options};
-use super::pool::{Allocate, Pool, PoolOptions};
 use super::worker::Probe;
-use crate::cut::Rule;
+use crate::batching::Rule;
+use crate::collate::PadSide;
 use crate::dataset::{Dataset, TokenDataset};
-use crate::deal::Uneven;
-use crate::form::PadSide;
 use crate::order::Shuffle;
 use crate::plan::PlanBuilder;
+use crate::ranks::Uneven;
 use crate::tensor::buffer::{Buffer, Memory};
 use crate::{Error, Plan, Result};
 
@@ -129,11 +129,11 @@ impl LoaderBuilder {
         self
     }
 
-    /// Whether blocks are [addresses](super::Block::addresses) and not bytes of samples: where the data is not in memory
+    /// Whether blocks are [index_table](super::Block::index_table) and not bytes of samples: where the data is not in memory
     /// that this process reads. Batches are then made of them elsewhere; those of [`Loader::iter`] have no fields.
     /// Default: no.
-    pub fn addresses(mut self, addresses: bool) -> Self {
-        self.fields.addresses = addresses;
+    pub fn index_table(mut self, index_table: bool) -> Self {
+        self.fields.index_table = index_table;
         self
     }
 
@@ -212,7 +212,7 @@ impl LoaderBuilder {
         BlockLayout::new(&fields, &plan, self.rank, 0, self.block_bytes)?;
         Ok(Loader {
             fields: Arc::new(fields),
-            pool: Mutex::new(Pool::new(PoolOptions {
+            buffers: Mutex::new(Buffers::new(BufferOptions {
                 // Who allocates memory also keeps blocks for a while, as they are copied.
                 keep: self.prefetch.saturating_add(if self.memory.is_some() { 3 } else { 1 }),
                 poison: self.poison,

@@ -4,13 +4,13 @@
 
 use std::sync::Arc;
 
-use super::addresses::Addresses;
-use crate::cut::Rule;
+use super::index_table::IndexTable;
+use crate::batching::Rule;
+use crate::collate::{Form, Labels, Members, Pad, PadSide, Source, Tokens, What, Window, is_integer};
 use crate::dataset::{
     Dataset, Field, GroupDataset, Pieces, SequenceDataset, Sequences, Span, TokenDataset, TokenExtras,
     WindowDataset,
 };
-use crate::form::{Form, Labels, Members, Pad, PadSide, Source, Tokens, What, Window, is_integer};
 use crate::order::{Key, Order, Permutation, Purpose};
 use crate::plan::Parts;
 use crate::{Error, Plan, Result, Tensor, TensorDataset};
@@ -25,7 +25,7 @@ pub(super) struct Fields {
     /// Where samples are pieces of a stream: of what.
     stream: Option<Streamed>,
     /// Where blocks are addresses: of what, and the most rows of any array.
-    pub(super) addresses: Option<(Addresses, usize)>,
+    pub(super) index_table: Option<(IndexTable, usize)>,
 }
 
 /// How pieces of a stream are taken.
@@ -46,7 +46,7 @@ pub(super) struct Options {
     /// Whether the documents of a stream are shuffled.
     pub(super) shuffles_documents: bool,
     /// Whether blocks are addresses.
-    pub(super) addresses: bool,
+    pub(super) index_table: bool,
 }
 
 /// How samples are padded.
@@ -75,7 +75,7 @@ impl Fields {
     /// [`Error::Elsewhere`] where samples are to be read and are elsewhere, and what the kind of dataset does not allow.
     pub(super) fn new(dataset: &Dataset, rule: &Rule, options: &Options) -> Result<Self> {
         let arrays = dataset.arrays();
-        let elsewhere = arrays.iter().find(|(_, array)| array.is_elsewhere() && !options.addresses);
+        let elsewhere = arrays.iter().find(|(_, array)| array.is_elsewhere() && !options.index_table);
         if let Some((name, _)) = elsewhere {
             return Err(Error::Elsewhere { field: (*name).to_owned() });
         }
@@ -92,19 +92,20 @@ impl Fields {
         };
         let rows = arrays.iter().filter_map(|(_, array)| array.shape().first()).max().copied().unwrap_or(0);
         let limit = rows.max(dataset.len());
-        let addresses = options.addresses.then(|| (Addresses::new(dataset, fields.concatenates()), limit));
-        Ok(fields.with_addresses(addresses))
+        let index_table =
+            options.index_table.then(|| (IndexTable::new(dataset, fields.concatenates()), limit));
+        Ok(fields.with_index_table(index_table))
     }
 
     /// The same, where blocks are addresses; those of a stream are of its pieces.
-    fn with_addresses(self, addresses: Option<(Addresses, usize)>) -> Self {
-        let addresses = addresses.map(|(addresses, limit)| match &self.stream {
+    fn with_index_table(self, index_table: Option<(IndexTable, usize)>) -> Self {
+        let index_table = index_table.map(|(index_table, limit)| match &self.stream {
             Some(Streamed { dataset, pieces, .. }) => {
-                (Addresses::Stream(pieces.clone(), dataset.extra() != TokenExtras::default()), limit)
+                (IndexTable::Stream(pieces.clone(), dataset.extra() != TokenExtras::default()), limit)
             }
-            None => (addresses, limit),
+            None => (index_table, limit),
         });
-        Self { addresses, ..self }
+        Self { index_table, ..self }
     }
 
     /// The fields of pieces of a stream.
@@ -134,12 +135,12 @@ impl Fields {
         let key = Key::new(plan.seed(), plan.epoch(), Purpose::Documents);
         let order = Order::new(dataset.document_count(), Some(&key));
         let pieces = Pieces { stream: Arc::new(dataset.stream(Some(order))), rows: pieces.rows };
-        let addresses = this.addresses.as_ref().map(|&(_, limit)| (Addresses::Rows, limit));
-        Arc::new(Self::streamed(Streamed { pieces, ..streamed.clone() }).with_addresses(addresses))
+        let index_table = this.index_table.as_ref().map(|&(_, limit)| (IndexTable::Rows, limit));
+        Arc::new(Self::streamed(Streamed { pieces, ..streamed.clone() }).with_index_table(index_table))
     }
 
     fn plain(names: Vec<String>, forms: Vec<Form>) -> Self {
-        Self { names: names.into(), forms, ragged: None, stream: None, addresses: None }
+        Self { names: names.into(), forms, ragged: None, stream: None, index_table: None }
     }
 
     fn stacked(dataset: &TensorDataset) -> Self {

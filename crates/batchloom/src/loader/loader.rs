@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::buffers::Buffers;
 use super::cursor::{Cursor, Delivery};
 use super::fields::Fields;
-use super::pool::Pool;
 use super::worker::{Job, Probe};
 use super::{Batches, Blocks, LoaderBuilder, Steps};
+use crate::collate::Form;
 use crate::dataset::Dataset;
-use crate::form::Form;
 use crate::plan::State;
 use crate::{DType, Plan, Result};
 
@@ -34,7 +34,7 @@ pub struct Loader {
     pub(super) prefetch: usize,
     pub(super) block_bytes: usize,
     pub(super) probe: Option<Probe>,
-    pub(super) pool: Mutex<Arc<Pool>>,
+    pub(super) buffers: Mutex<Arc<Buffers>>,
     pub(super) cursor: Mutex<Cursor>,
 }
 
@@ -141,7 +141,7 @@ impl Loader {
             plan: plan.clone(),
             rank: self.rank,
             block_bytes,
-            pool: self.pool(),
+            buffers: self.buffers(),
             probe: self.probe.clone(),
         };
         let started = start(job, Arc::clone(&delivery))?;
@@ -150,12 +150,12 @@ impl Loader {
     }
 
     /// The pool, or a new one in a forked child.
-    fn pool(&self) -> Arc<Pool> {
-        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
-        if pool.is_foreign() {
-            *pool = pool.afresh();
+    fn buffers(&self) -> Arc<Buffers> {
+        let mut buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+        if buffers.is_foreign() {
+            *buffers = buffers.afresh();
         }
-        Arc::clone(&pool)
+        Arc::clone(&buffers)
     }
 
     fn cursor(&self) -> MutexGuard<'_, Cursor> {

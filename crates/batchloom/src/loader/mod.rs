@@ -3,24 +3,24 @@
 //! The only folder that owns threads. It moves bytes and decides nothing: which samples, in which order, is the plan's
 //! business, and how a row is copied is the form's. The protocol between the threads is in `README.md` beside this file.
 
-mod addresses;
 mod block;
 mod blocks;
+mod buffers;
 mod builder;
 mod cursor;
 mod fields;
+mod index_table;
 #[expect(clippy::module_inception, reason = "the file of the type that the folder is named for")]
 mod loader;
-mod pool;
-mod reorder;
+mod queue;
 mod steps;
 mod worker;
 
-pub use block::{Batch, Block, Run};
+pub use block::{Batch, Block, ShapeRun};
 pub use blocks::{Batches, Blocks, Polled};
 pub use builder::LoaderBuilder;
 pub use loader::Loader;
 pub use steps::Steps;
 
-pub use crate::form::PadSide;
+pub use crate::collate::PadSide;
 pub use crate::tensor::buffer::Memory;

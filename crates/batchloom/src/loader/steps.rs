@@ -10,8 +10,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::block::Block;
+use super::buffers::Loan;
 use super::cursor::Delivery;
-use super::pool::Loan;
 use super::worker::Job;
 use crate::{Error, Result};
 
@@ -66,7 +66,7 @@ impl Steps {
             block: step,
             message: "a batch that is formed is still being written".to_owned(),
         })?;
-        Block::new(&self.job.fields, &opened.layout, &Bytes::from_owner(Loan::new(buffer, &self.job.pool)))
+        Block::new(&self.job.fields, &opened.layout, &Bytes::from_owner(Loan::new(buffer, &self.job.buffers)))
     }
 
     /// Counts the next batch as handed over.

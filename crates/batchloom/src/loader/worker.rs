@@ -6,12 +6,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use super::addresses::Table;
 use super::block::{BlockLayout, Piece, RunLayout};
+use super::buffers::Buffers;
 use super::fields::Fields;
-use super::pool::Pool;
-use super::reorder::{Opened, Queue};
-use crate::form::Slots;
+use super::index_table::Table;
+use super::queue::{Opened, Queue};
+use crate::collate::Slots;
 use crate::tensor::buffer::Region;
 use crate::{Error, Plan, Result};
 
@@ -25,7 +25,7 @@ pub(super) struct Job {
     pub(super) rank: u32,
     /// About how many bytes a block takes.
     pub(super) block_bytes: usize,
-    pub(super) pool: Arc<Pool>,
+    pub(super) buffers: Arc<Buffers>,
     pub(super) probe: Option<Probe>,
 }
 
@@ -59,7 +59,7 @@ impl Job {
     /// [`Error::Memory`].
     pub(super) fn open(&self, block: u64, layout: BlockLayout) -> Result<Opened> {
         // Memory first: where there is none for the block, there may be none for the list of its pieces.
-        let buffer = self.pool.take(layout.memory())?;
+        let buffer = self.buffers.take(layout.memory())?;
         if let Some(table) = layout.table {
             let (whole, regions) = buffer.split(&[0, layout.memory()]);
             let part = Part::Table(layout.runs.clone(), table);
@@ -87,11 +87,11 @@ impl Job {
             probe(task.block);
         }
         let Task { part, regions, .. } = task;
-        match (part, &self.fields.addresses) {
-            (Part::Table(runs, table), Some((addresses, _))) => {
+        match (part, &self.fields.index_table) {
+            (Part::Table(runs, table), Some((index_table, _))) => {
                 let mut regions = regions.into_iter();
                 regions.try_for_each(|mut region| {
-                    addresses.fill(&self.plan, self.rank, &runs, table, &mut region)
+                    index_table.fill(&self.plan, self.rank, &runs, table, &mut region)
                 })
             }
             (Part::Piece(run, piece), _) if self.fields.ragged.is_some() => {

@@ -3,14 +3,15 @@
 //! Knows how many samples there are and a key, nothing else. Everything here is a pure function, costs O(1) memory and
 //! can be asked for any position without the ones before it.
 
-mod epoch;
 mod key;
+#[expect(clippy::module_inception, reason = "the file of the type that the folder is named for")]
+mod order;
 mod permutation;
 mod shards;
 mod shuffle;
 
-pub use epoch::Order;
 pub use key::{Key, Purpose};
+pub use order::Order;
 pub use permutation::{LIMIT, Permutation, VERSION};
 pub use shards::Shards;
 pub use shuffle::Shuffle;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::Plan;
 use super::epoch::Epoch;
 use super::recipe::Recipe;
-use crate::cut::{FixedSize, Rule, Sizes};
-use crate::deal::{MOST_RANKS, Uneven};
+use crate::batching::{FixedSize, Rule, Sizes};
 use crate::order::{LIMIT, Shuffle};
+use crate::ranks::{MOST_RANKS, Uneven};
 use crate::{Error, Result};
 
 /// The options of a [`Plan`], made by [`Plan::builder`].
@@ -156,7 +156,7 @@ impl PlanBuilder {
         self
     }
 
-    /// The plan. O(1) in the number of samples with [`FixedSize`] and [`LengthBuckets`](crate::cut::LengthBuckets);
+    /// The plan. O(1) in the number of samples with [`FixedSize`] and [`LengthBuckets`](crate::batching::LengthBuckets);
     /// other rules cut every pool once, to know how many steps there are.
     ///
     /// # Errors

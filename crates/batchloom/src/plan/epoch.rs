@@ -7,9 +7,9 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use super::recipe::Recipe;
-use crate::cut::{FixedSize, Groups, PoolSizes, Sizes, Union, padded};
-use crate::deal::Arrange;
+use crate::batching::{FixedSize, PoolBatches, PoolSizes, Sizes, Union, padded};
 use crate::order::{Key, Order, Purpose, Shards, Shuffle};
+use crate::ranks::BatchOrder;
 
 /// One epoch of a run. The same for every world.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub(super) struct Pool {
 #[derive(Debug)]
 struct Cut {
     samples: Samples,
-    groups: Groups,
+    groups: PoolBatches,
 }
 
 /// The sample at each place of a pool.
@@ -207,7 +207,7 @@ impl Epoch {
         };
         let purpose = Purpose::Batches { pool: self.exchanged(place) };
         let key = mixes.then(|| Key::new(recipe.seed, self.number, purpose));
-        let arrange = Arrange { first: pool.first, costs: &costs, key: key.as_ref(), largest_first };
+        let arrange = BatchOrder { first: pool.first, costs: &costs, key: key.as_ref(), largest_first };
         match recipe.balance {
             true => arrange.balanced(worlds),
             false => arrange.mixed(),
@@ -223,7 +223,7 @@ impl Epoch {
     fn cut(&self, pool: u64) -> Cut {
         let recipe = &self.recipe;
         let Some(sizes) = &recipe.sizes else {
-            return Cut { samples: Samples::Run(0), groups: Groups::default() };
+            return Cut { samples: Samples::Run(0), groups: PoolBatches::default() };
         };
         let start = recipe.start_of(pool);
         let count = length(recipe.start_of(pool + 1).min(recipe.kept()) - start);

@@ -1,6 +1,6 @@
 //! The plan: the steps of one epoch, in integers only.
 //!
-//! Puts [`order`](crate::order), [`cut`](crate::cut) and [`deal`](crate::deal) together. A plan is a pure function of
+//! Puts [`order`](crate::order), [`batching`](crate::batching) and [`ranks`](crate::ranks) together. A plan is a pure function of
 //! (samples, their sizes, rule, shuffle, seed, epoch, world) and what came earlier in the epoch; it never touches data.
 
 mod builder;

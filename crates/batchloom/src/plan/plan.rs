@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::PlanBuilder;
 use super::epoch::{Epoch, Parts, Pool};
 use super::recipe::Recipe;
-use crate::cut::{Rule, Sizes};
-use crate::deal::{Deal, Uneven};
+use crate::batching::{Rule, Sizes};
 use crate::order::Shuffle;
+use crate::ranks::{Deal, Uneven};
 use crate::{Error, Result};
 
 /// Pools that are kept: the one that is being read, and the one that the workers are at.

@@ -3,9 +3,9 @@
 use serde::{Serialize, Serializer};
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::cut::{FixedSize, Rule, Sizes};
-use crate::deal::Uneven;
+use crate::batching::{FixedSize, Rule, Sizes};
 use crate::order::{self, Shuffle};
+use crate::ranks::Uneven;
 
 /// The options of a run. Its hash is the plan's fingerprint, so the names and the order of these fields are part of the
 /// state format; what was added later is left out where it changes nothing.

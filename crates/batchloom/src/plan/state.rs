@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::Plan;
 use super::epoch::Epoch;
 use super::plan::first;
-use crate::deal::MOST_RANKS;
+use crate::ranks::MOST_RANKS;
 use crate::{Error, Result};
 
 /// The version of the state format.

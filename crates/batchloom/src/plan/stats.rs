@@ -147,7 +147,7 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     fn new(plan: &'a Plan) -> Self {
-        let tokens = plan.sizes().map_or(0, crate::cut::Sizes::total);
+        let tokens = plan.sizes().map_or(0, crate::batching::Sizes::total);
         let (samples, steps, world_size) = (plan.samples(), plan.steps(), plan.world_size());
         let stats = Stats { samples, tokens, steps, world_size, ..Stats::default() };
         Self { plan, stats, shapes: HashSet::new(), longest: 0, waited: 0 }

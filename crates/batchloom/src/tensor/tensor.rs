@@ -51,7 +51,7 @@ impl Tensor {
     }
 
     /// An array whose elements are in memory that this process cannot read, as that of an accelerator: of a type and a
-    /// shape, but without bytes. Plans need no more; blocks of it are [addresses](crate::loader::Block::addresses).
+    /// shape, but without bytes. Plans need no more; blocks of it are [index_table](crate::loader::Block::index_table).
     ///
     /// # Errors
     /// [`Error::Layout`] where it is larger than memory can be.

@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use super::{Groups, Sorted, positive};
+use super::{PoolBatches, Sorted, positive};
 use crate::Result;
 
 /// Batches of `batch_size` samples of similar size.
@@ -52,8 +52,8 @@ impl LengthBuckets {
         self.multiple_of
     }
 
-    pub(super) fn cut(&self, sizes: &[u32]) -> Groups {
+    pub(super) fn cut(&self, sizes: &[u32]) -> PoolBatches {
         let places = Sorted::new(sizes).places;
-        Groups { ends: super::fixed::ends(self.batch_size, places.len()), places, starts: Vec::new() }
+        PoolBatches { ends: super::fixed::ends(self.batch_size, places.len()), places, starts: Vec::new() }
     }
 }

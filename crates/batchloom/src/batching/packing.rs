@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-use super::{Groups, POOL, Sorted, index, place, positive};
+use super::{POOL, PoolBatches, Sorted, index, place, positive};
 use crate::{Error, Result};
 
 /// The largest capacity of a bin: boundaries are 32-bit numbers, and the tree takes four bytes for each element.
@@ -97,7 +97,7 @@ impl Packing {
         self.max_tokens
     }
 
-    pub(super) fn cut(&self, sizes: &[u32]) -> Groups {
+    pub(super) fn cut(&self, sizes: &[u32]) -> PoolBatches {
         match self.oversize {
             PackedOversize::Split if sizes.iter().any(|&size| size > self.max_tokens) => {
                 self.cut_parts(sizes)
@@ -113,13 +113,13 @@ impl Packing {
                     false => sizes,
                 };
                 let (places, ends) = self.pack(sizes);
-                Groups { places, starts: Vec::new(), ends }
+                PoolBatches { places, starts: Vec::new(), ends }
             }
         }
     }
 
     /// As [`pack`](Self::pack), of samples divided in parts.
-    fn cut_parts(&self, sizes: &[u32]) -> Groups {
+    fn cut_parts(&self, sizes: &[u32]) -> PoolBatches {
         let capacity = self.max_tokens;
         let mut parts = Vec::new();
         for (sample, &size) in (0..).zip(sizes) {
@@ -134,7 +134,7 @@ impl Packing {
         let (order, ends) = self.pack(&lengths);
         let (places, starts) =
             order.iter().map(|&part| parts[index(part)]).map(|part| (part.0, part.1)).unzip();
-        Groups { places, starts, ends }
+        PoolBatches { places, starts, ends }
     }
 
     /// The places of `sizes` bin after bin, and where each bin ends.

@@ -17,7 +17,7 @@ pub(super) type Allocate = Arc<dyn Fn(usize) -> Result<Buffer> + Send + Sync>;
 
 /// What a pool is to be like.
 #[derive(Clone)]
-pub(super) struct PoolOptions {
+pub(super) struct BufferOptions {
     /// Free buffers to keep; more are given back.
     pub(super) keep: usize,
     /// Whether a buffer is overwritten as soon as it comes back: for tests that look for views which outlive their block.
@@ -27,15 +27,15 @@ pub(super) struct PoolOptions {
 }
 
 /// Buffers of one loader.
-pub(super) struct Pool {
+pub(super) struct Buffers {
     free: Mutex<Vec<Buffer>>,
-    options: PoolOptions,
+    options: BufferOptions,
     process: u32,
 }
 
-impl Pool {
+impl Buffers {
     /// An empty pool.
-    pub(super) fn new(options: PoolOptions) -> Arc<Self> {
+    pub(super) fn new(options: BufferOptions) -> Arc<Self> {
         Arc::new(Self { free: Mutex::default(), options, process: process::id() })
     }
 
@@ -117,12 +117,12 @@ fn rounded(bytes: usize) -> usize {
 /// not keep the pool: a batch that outlives its loader keeps one block, not all that wait.
 pub(super) struct Loan {
     buffer: Option<Buffer>,
-    pool: Weak<Pool>,
+    buffers: Weak<Buffers>,
 }
 
 impl Loan {
-    pub(super) fn new(buffer: Buffer, pool: &Arc<Pool>) -> Self {
-        Self { buffer: Some(buffer), pool: Arc::downgrade(pool) }
+    pub(super) fn new(buffer: Buffer, buffers: &Arc<Buffers>) -> Self {
+        Self { buffer: Some(buffer), buffers: Arc::downgrade(buffers) }
     }
 }
 
@@ -134,8 +134,8 @@ impl AsRef<[u8]> for Loan {
 
 impl Drop for Loan {
     fn drop(&mut self) {
-        if let (Some(buffer), Some(pool)) = (self.buffer.take(), self.pool.upgrade()) {
-            pool.give(buffer);
+        if let (Some(buffer), Some(buffers)) = (self.buffer.take(), self.buffers.upgrade()) {
+            buffers.give(buffer);
         }
     }
 }

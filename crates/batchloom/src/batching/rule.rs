@@ -1,33 +1,15 @@
-//! Which samples share a batch.
-//!
-//! A [`Rule`] is what the user asked for. It is applied to one pool at a time, a run of the epoch's order: it is told
-//! the sizes of the samples there and says which of them, by their places in the pool, make which batch. It knows neither
-//! which sample stands at a place nor which rank takes a batch. One rule a file.
+//! `Rule`: any of the rules, and the batches that it makes of a pool.
 
-mod buckets;
-mod budget;
-mod fixed;
-mod optimal;
-mod oversize;
-mod packing;
-mod sizes;
-mod sorted;
-
-pub use buckets::LengthBuckets;
-pub use budget::{Count, TokenBudget};
-pub use fixed::FixedSize;
-pub use optimal::{CostModel, CostOptimal};
-pub use oversize::Oversize;
-pub use packing::{PackedOversize, Packing};
 use serde::Serialize;
-pub use sizes::Sizes;
-pub(crate) use sizes::{PoolSizes, Union, padded};
-use sorted::Sorted;
 
+use super::{
+    CostOptimal, Count, FixedSize, LengthBuckets, Oversize, PackedOversize, Packing, PoolSizes, Sizes,
+    TokenBudget,
+};
 use crate::{Error, Result};
 
 /// Samples in a pool where the user has not said.
-const POOL: u64 = 1 << 14;
+pub(super) const POOL: u64 = 1 << 14;
 
 /// The most parts that samples are split in: they are listed while their pool is packed.
 const MOST_PARTS: u64 = 1 << 28;
@@ -50,7 +32,7 @@ pub enum Rule {
 
 /// The batches that a rule makes of a pool.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Groups {
+pub(crate) struct PoolBatches {
     /// Places in the pool, batch after batch.
     pub(crate) places: Vec<u32>,
     /// For each place, the first element that is taken; empty where that is always 0.
@@ -184,7 +166,7 @@ impl Rule {
     }
 
     /// The batches of a pool, whose samples passed [`check`](Self::check).
-    pub(crate) fn cut(&self, pool: PoolSizes<'_>) -> Groups {
+    pub(crate) fn cut(&self, pool: PoolSizes<'_>) -> PoolBatches {
         match self {
             Self::FixedSize(rule) => rule.cut(pool.sizes),
             Self::LengthBuckets(rule) => rule.cut(pool.sizes),
@@ -234,7 +216,7 @@ fn over(sizes: &Sizes, most: u64) -> Option<usize> {
 }
 
 /// A parameter that has to be at least 1.
-fn positive<T: Default + PartialEq>(name: &'static str, value: T) -> Result<T> {
+pub(super) fn positive<T: Default + PartialEq>(name: &'static str, value: T) -> Result<T> {
     match value == T::default() {
         true => Err(Error::NotPositive { name }),
         false => Ok(value),
@@ -242,12 +224,12 @@ fn positive<T: Default + PartialEq>(name: &'static str, value: T) -> Result<T> {
 }
 
 /// A place in a pool, which holds fewer than 2^32 samples.
-fn place(index: usize) -> u32 {
+pub(super) fn place(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
 }
 
 /// A place as an index.
-fn index(place: u32) -> usize {
+pub(super) fn index(place: u32) -> usize {
     usize::try_from(place).unwrap_or(usize::MAX)
 }
 

@@ -3,10 +3,13 @@
 //! Nothing is stored for a window. The windows of a series are counted by a closed form, and a window's number says
 //! where it begins: O(log series) for any window. A window never crosses series.
 
+mod shape;
+
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::window_shape::{Anchor, Short, Weights, WindowShape};
+pub use shape::{Anchor, Short, Weights, WindowShape};
+
 use crate::tensor::Rows;
 use crate::{Error, Result, Tensor};
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use batchloom::cut::{FixedSize, LengthBuckets, PackedOversize, Packing, Rule};
+use batchloom::batching::{FixedSize, LengthBuckets, PackedOversize, Packing, Rule};
 use batchloom::dataset::{
     Dataset, GroupLayout, GroupOversize, Groups, Sequences, TokenExtras, TokenMode, WindowShape,
 };
@@ -35,7 +35,7 @@ fn numbers(tensor: &Tensor) -> Vec<i64> {
 
 /// The table of a block, member by member, and its picks.
 fn table(block: &Block) -> (Vec<Vec<i64>>, Vec<i64>) {
-    let (table, picks) = block.addresses().unwrap();
+    let (table, picks) = block.index_table().unwrap();
     let (lines, members) = (table.shape()[0], table.shape()[1]);
     let all = numbers(table);
     let member = |member: usize| (0..lines).map(|line| all[line * members + member]).collect();
@@ -82,7 +82,7 @@ fn pair(
     dataset: impl Fn(bool) -> Dataset,
     options: impl Fn(LoaderBuilder) -> LoaderBuilder,
 ) -> (Loader, Loader) {
-    let build = |here: bool| options(Loader::builder(dataset(here)).addresses(!here)).build().unwrap();
+    let build = |here: bool| options(Loader::builder(dataset(here)).index_table(!here)).build().unwrap();
     (build(true), build(false))
 }
 
@@ -217,7 +217,7 @@ proptest! {
                                   shuffle in any::<bool>(), world_size in 1_u32..4, bytes in 64_usize..4000) {
         let dataset = TensorDataset::new([("x", rows(samples, false))]).unwrap();
         let loader = Loader::builder(dataset)
-            .addresses(true)
+            .index_table(true)
             .batch_size(batch_size)
             .shard_size(batch_size * batches)
             .shuffle(shuffle)
@@ -287,11 +287,11 @@ fn passages(blocks: &[Block], seq_len: usize) -> (Vec<i64>, Vec<i64>) {
 fn numbers_that_need_64_bits_have_them() {
     for (samples, dtype) in [(1_usize << 31, DType::I64), (1 << 20, DType::I32)] {
         let dataset = TensorDataset::new([("x", rows(samples, false))]).unwrap();
-        let loader = Loader::builder(dataset).addresses(true).shuffle(true).build().unwrap();
+        let loader = Loader::builder(dataset).index_table(true).shuffle(true).build().unwrap();
         let block = loader.blocks().unwrap().next().unwrap().unwrap();
-        assert_eq!(block.addresses().unwrap().0.dtype(), dtype);
+        assert_eq!(block.index_table().unwrap().0.dtype(), dtype);
         let expected = loader.plan(0).indices(0, 0).unwrap();
-        let found: Vec<u64> = numbers(block.addresses().unwrap().0).iter().map(|&row| row as u64).collect();
+        let found: Vec<u64> = numbers(block.index_table().unwrap().0).iter().map(|&row| row as u64).collect();
         assert_eq!(found[..64], expected);
     }
 }

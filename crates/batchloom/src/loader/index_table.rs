@@ -19,14 +19,14 @@
 use std::sync::Arc;
 
 use super::block::RunLayout;
+use crate::collate::Members;
 use crate::dataset::{Dataset, Field, Pieces, Sequences, Windows};
-use crate::form::Members;
 use crate::tensor::buffer::Region;
 use crate::{DType, Plan, Result};
 
 /// What the addresses of a dataset's samples are.
 #[derive(Debug)]
-pub(super) enum Addresses {
+pub(super) enum IndexTable {
     /// Rows of one shape.
     Rows,
     /// Windows.
@@ -66,7 +66,7 @@ impl Table {
     }
 }
 
-impl Addresses {
+impl IndexTable {
     /// The addresses of samples of `dataset`; those of a stream, of its pieces.
     pub(super) fn new(dataset: &Dataset, packs: bool) -> Self {
         let ragged = |fields: &[Field], dimensions| {

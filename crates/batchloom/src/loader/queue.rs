@@ -20,7 +20,7 @@ pub(super) struct Opened {
 }
 
 /// A block in the queue.
-struct Slot {
+struct QueuedBlock {
     layout: BlockLayout,
     whole: Whole,
     /// Pieces that are not filled yet.
@@ -39,7 +39,7 @@ pub(super) enum Next {
 
 struct Inner {
     /// Open blocks; the front one has the number `delivered`.
-    slots: VecDeque<Slot>,
+    blocks: VecDeque<QueuedBlock>,
     tasks: VecDeque<Task>,
     delivered: u64,
     opened: u64,
@@ -49,7 +49,7 @@ struct Inner {
     /// Whether someone opens a block at the moment, and whether every block is opened.
     opening: bool,
     exhausted: bool,
-    /// Bytes of the blocks in `slots`, and of the largest block so far.
+    /// Bytes of the blocks in `blocks`, and of the largest block so far.
     bytes: usize,
     largest: usize,
     stopped: bool,
@@ -59,7 +59,7 @@ struct Inner {
 impl Inner {
     /// Whether the front block has no piece left to fill.
     fn is_ready(&self) -> bool {
-        self.slots.front().is_some_and(|slot| slot.left == 0)
+        self.blocks.front().is_some_and(|block| block.left == 0)
     }
 }
 
@@ -78,7 +78,7 @@ impl Queue {
     /// A queue in which at most `prefetch` blocks of about `largest` bytes wait.
     pub(super) fn new(largest: usize, prefetch: usize) -> Self {
         let inner = Inner {
-            slots: VecDeque::new(),
+            blocks: VecDeque::new(),
             tasks: VecDeque::new(),
             delivered: 0,
             opened: 0,
@@ -125,7 +125,7 @@ impl Queue {
             return Ok(None);
         }
         if inner.tasks.is_empty()
-            && !job.pool.is_lent()
+            && !job.buffers.is_lent()
             && let Some(layout) = self.reserve(&mut inner, job)?
         {
             inner = self.open(inner, job, layout)?;
@@ -144,7 +144,7 @@ impl Queue {
         let room = inner.largest.saturating_mul(self.prefetch);
         match inner.next.take() {
             None => self.exhaust(inner),
-            Some(layout) if inner.slots.is_empty() || inner.bytes.saturating_add(layout.bytes) <= room => {
+            Some(layout) if inner.blocks.is_empty() || inner.bytes.saturating_add(layout.bytes) <= room => {
                 inner.step = layout.end;
                 inner.opening = true;
                 return Ok(Some(layout));
@@ -182,7 +182,7 @@ impl Queue {
         inner.opened += 1;
         inner.bytes += layout.bytes;
         inner.largest = inner.largest.max(layout.bytes);
-        inner.slots.push_back(Slot { layout, whole, left: tasks.len() });
+        inner.blocks.push_back(QueuedBlock { layout, whole, left: tasks.len() });
         inner.tasks.extend(tasks);
         self.work.notify_all();
         self.ready.notify_all();
@@ -192,9 +192,9 @@ impl Queue {
     pub(super) fn finish(&self, block: u64) {
         let mut inner = self.lock();
         let place = usize::try_from(block - inner.delivered).unwrap_or(usize::MAX);
-        if let Some(slot) = inner.slots.get_mut(place) {
-            slot.left -= 1;
-            if slot.left == 0 && place == 0 {
+        if let Some(block) = inner.blocks.get_mut(place) {
+            block.left -= 1;
+            if block.left == 0 && place == 0 {
                 self.ready.notify_all();
             }
         }
@@ -210,7 +210,7 @@ impl Queue {
             if let Some(error) = &inner.failure {
                 return Err(error.clone());
             }
-            if inner.stopped || (inner.exhausted && inner.slots.is_empty()) {
+            if inner.stopped || (inner.exhausted && inner.blocks.is_empty()) {
                 return Ok(Next::End);
             }
             if inner.is_ready() {
@@ -225,11 +225,11 @@ impl Queue {
     }
 
     fn deliver(&self, inner: &mut Inner) -> Next {
-        let Some(slot) = inner.slots.pop_front() else { return Next::Pending };
+        let Some(block) = inner.blocks.pop_front() else { return Next::Pending };
         inner.delivered += 1;
-        inner.bytes -= slot.layout.bytes;
+        inner.bytes -= block.layout.bytes;
         self.work.notify_all();
-        Next::Block(slot.layout, slot.whole)
+        Next::Block(block.layout, block.whole)
     }
 
     /// Ends every wait, now and later.
@@ -243,7 +243,7 @@ impl Queue {
     pub(super) fn drain(&self) -> Vec<Whole> {
         let mut inner = self.lock();
         inner.tasks.clear();
-        inner.slots.drain(..).map(|slot| slot.whole).collect()
+        inner.blocks.drain(..).map(|block| block.whole).collect()
     }
 
     /// Stops, with a reason for the consumer.

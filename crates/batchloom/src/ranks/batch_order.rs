@@ -11,7 +11,7 @@ use crate::order::{Key, Permutation};
 
 /// The batches of one pool, and their place in the epoch.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Arrange<'a> {
+pub(crate) struct BatchOrder<'a> {
     /// The number of the pool's first batch.
     pub(crate) first: u64,
     /// What each batch costs.
@@ -22,7 +22,7 @@ pub(crate) struct Arrange<'a> {
     pub(crate) largest_first: bool,
 }
 
-impl Arrange<'_> {
+impl BatchOrder<'_> {
     /// The batches in the order of dealing.
     pub(crate) fn mixed(&self) -> Vec<u32> {
         let mut batches = permuted(self.costs.len(), self.key);

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde::Serialize;
 
-use super::Groups;
+use super::PoolBatches;
 use crate::{Error, Result};
 
 /// Where sizes are known, so many samples or one batch are looked at together.
@@ -53,9 +53,9 @@ impl FixedSize {
         self.batch_size.saturating_mul((POOL / self.batch_size).max(1))
     }
 
-    pub(super) fn cut(&self, sizes: &[u32]) -> Groups {
+    pub(super) fn cut(&self, sizes: &[u32]) -> PoolBatches {
         let places = (0..super::place(sizes.len())).collect();
-        Groups { places, starts: Vec::new(), ends: ends(self.batch_size, sizes.len()) }
+        PoolBatches { places, starts: Vec::new(), ends: ends(self.batch_size, sizes.len()) }
     }
 }
 

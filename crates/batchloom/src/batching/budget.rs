@@ -9,7 +9,7 @@ use std::str::FromStr;
 use serde::Serialize;
 
 use super::sizes::{PoolSizes, Union, padded};
-use super::{Groups, Oversize, POOL, Sorted, place, positive};
+use super::{Oversize, POOL, PoolBatches, Sorted, place, positive};
 use crate::{Error, Result};
 
 /// What a budget counts.
@@ -145,7 +145,7 @@ impl TokenBudget {
         self.max_tokens
     }
 
-    pub(super) fn cut(&self, pool: PoolSizes<'_>) -> Groups {
+    pub(super) fn cut(&self, pool: PoolSizes<'_>) -> PoolBatches {
         let sorted = Sorted::new(pool.sizes);
         match (pool.extents, self.count) {
             (None, Count::Padded) => self.oversize.cut(sorted, self.most(), |sizes| self.by_padded(sizes)),
@@ -188,8 +188,8 @@ impl TokenBudget {
     }
 
     /// As both of these, for samples with several variable dimensions, whose union grows as the batch does.
-    fn by_shape(&self, sorted: &Sorted, dimensions: usize, extents: &[u32]) -> Groups {
-        let mut groups = Groups::default();
+    fn by_shape(&self, sorted: &Sorted, dimensions: usize, extents: &[u32]) -> PoolBatches {
+        let mut groups = PoolBatches::default();
         let mut batch = Growing::default();
         for (&sample, &size) in sorted.places.iter().zip(&sorted.sizes) {
             let start = super::index(sample) * dimensions;

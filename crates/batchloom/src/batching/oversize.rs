@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-use super::{Groups, Sorted};
+use super::{PoolBatches, Sorted};
 
 /// What a rule that pads does with a sample that alone exceeds its budget.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
@@ -40,7 +40,12 @@ impl FromStr for Oversize {
 impl Oversize {
     /// Cuts sorted samples of one variable dimension, of which those above `most` do not fit. `partition` says where
     /// batches of samples that fit end.
-    pub(super) fn cut(self, mut sorted: Sorted, most: u64, partition: impl Fn(&[u32]) -> Vec<u32>) -> Groups {
+    pub(super) fn cut(
+        self,
+        mut sorted: Sorted,
+        most: u64,
+        partition: impl Fn(&[u32]) -> Vec<u32>,
+    ) -> PoolBatches {
         let over = sorted.sizes.partition_point(|&size| u64::from(size) > most);
         let mut ends: Vec<u32> = Vec::new();
         match self {
@@ -51,6 +56,6 @@ impl Oversize {
         let alone = ends.len();
         let rest = partition(&sorted.sizes[alone..]);
         ends.extend(rest.into_iter().map(|end| end + super::place(alone)));
-        Groups { places: sorted.places, starts: Vec::new(), ends }
+        PoolBatches { places: sorted.places, starts: Vec::new(), ends }
     }
 }

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::budget::require_multiple;
 use super::sizes::padded;
-use super::{Groups, Oversize, POOL, Sorted, index, place, positive};
+use super::{Oversize, POOL, PoolBatches, Sorted, index, place, positive};
 use crate::{Error, Result};
 
 /// What a batch of `n` samples padded to `L` costs: `fixed + per_token * n * L + per_pair * n * L^2`.
@@ -135,7 +135,7 @@ impl CostOptimal {
         most - most % u64::from(self.multiple_of)
     }
 
-    pub(super) fn cut(&self, sizes: &[u32]) -> Groups {
+    pub(super) fn cut(&self, sizes: &[u32]) -> PoolBatches {
         self.oversize.cut(Sorted::new(sizes), self.most(), |sizes| self.partition(sizes))
     }
 
