@@ -57,3 +57,8 @@ pub use error::{Error, Kind, Result};
 pub use loader::Loader;
 pub use plan::Plan;
 pub use tensor::{DType, Tensor};
+
+/// The guide from Rust, whose code is tested with that of this crate.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/rust.md")]
+struct Guide;

@@ -1,20 +1,105 @@
-"""Every block of Python in README and in the guides runs, page by page, as a reader would type it."""
+"""The documentation is true: its code runs, its links lead somewhere, and the tests and files that it names exist."""
 
+import inspect
 import re
+import unicodedata
 from pathlib import Path
 
 import pytest
+from torch.utils import data
 
 ROOT = Path(__file__).parents[3]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+# The guide to the Rust interface is tested by rustdoc, which compiles and runs its blocks.
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+RUN = [page for page in PAGES if page.name not in ("rust.md", "laws.md")]
+# All Markdown of the repository; what cargo builds may hold pages of others.
+FOLDERS = ("bench", "crates", "docs", "examples", "python")
+EVERYWHERE = [*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in (ROOT / folder).rglob("*.md"))]
+MARKDOWN = sorted(page for page in EVERYWHERE if "target" not in page.relative_to(ROOT).parts)
+
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
+LAW = re.compile(r"^## (L\d+): ", re.MULTILINE)
+NAMED_TEST = re.compile(r"`([\w/]+\.(?:py|rs))::(\w+)`")
+
+TESTS = {".py": ROOT / "python" / "tests", ".rs": ROOT / "crates" / "batchloom" / "tests"}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def name(page):
+    return str(page.relative_to(ROOT))
+
+
+def prose(page):
+    """The text of a page without its blocks of code."""
+    return FENCED.sub("", page.read_text(encoding="utf-8"))
+
+
+def anchors(page):
+    """The anchors that GitHub gives to the headings of a page."""
+    found = []
+    for heading in HEADING.findall(prose(page)):
+        text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
+        kept = (letter for letter in text if letter in " -_" or unicodedata.category(letter)[0] in "LN")
+        anchor = "".join(kept).replace(" ", "-")
+        found.append(anchor if anchor not in found else f"{anchor}-{found.count(anchor)}")
+    return found
+
+
+@pytest.mark.parametrize("page", RUN, ids=name)
 def test_code_on_page_runs(page, tmp_path, monkeypatch):
+    """Each block of Python runs, page by page, as a reader would type it."""
     monkeypatch.chdir(tmp_path)
     blocks = BLOCK.findall(page.read_text(encoding="utf-8"))
     assert blocks, f"{page.name} has no code"
     names = {}
     for block in blocks:
         exec(compile(block, page.name, "exec"), names)
+
+
+@pytest.mark.parametrize("page", MARKDOWN, ids=name)
+def test_links_lead_somewhere(page):
+    for link in LINK.findall(prose(page)):
+        if link.startswith(("https://", "mailto:")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{name(page)} links to {link}, which does not exist"
+        assert target.is_relative_to(ROOT), f"{name(page)} links to {link}, which is outside the repository"
+        if anchor:
+            assert anchor in anchors(target), f"{name(page)} links to {link}; {name(target)} has {anchors(target)}"
+
+
+def test_every_guide_is_linked_from_the_readme():
+    links = set(LINK.findall(prose(ROOT / "README.md")))
+    assert {f"docs/{page.name}" for page in DOCS.glob("*.md")} <= links
+
+
+def test_every_argument_of_torchs_loader_has_an_answer():
+    table = prose(DOCS / "coming-from-torch.md")
+    arguments = [argument for argument in inspect.signature(data.DataLoader.__init__).parameters if argument != "self"]
+    assert [argument for argument in arguments if f"\n| `{argument}` |" not in table] == []
+
+
+def test_every_law_names_tests_in_both_languages_and_they_exist():
+    _, *parts = LAW.split((DOCS / "laws.md").read_text(encoding="utf-8"))
+    laws = dict(zip(parts[::2], parts[1::2], strict=True))
+    assert list(laws) == [f"L{number}" for number in range(1, 13)]
+    for law, text in laws.items():
+        tests = NAMED_TEST.findall(text)
+        assert {Path(path).suffix for path, _ in tests} == set(TESTS), law
+        for path, test in tests:
+            file = TESTS[Path(path).suffix] / path
+            assert file.exists(), f"{law} names {path}::{test}; there is no such file"
+            assert re.search(rf"^\s*(def|fn) {test}\(", file.read_text(encoding="utf-8"), re.MULTILINE), f"{law}: {test}"
+
+
+def test_tests_cite_laws_that_exist():
+    laws = set(LAW.findall((DOCS / "laws.md").read_text(encoding="utf-8")))
+    for suffix, folder in TESTS.items():
+        for file in folder.rglob(f"*{suffix}"):
+            comments = re.findall(r"(?:#|//)[!/]? .*|\"\"\".*", file.read_text(encoding="utf-8"))
+            cited = set(re.findall(r"\bL\d+\b", "\n".join(comments)))
+            assert cited <= laws, f"{file.name} cites {sorted(cited - laws)}"
