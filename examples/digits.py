@@ -1,7 +1,7 @@
 """Trains a classifier on scikit-learn's handwritten digits, with torch's loader and with batchloom.
 
-Shows that both reach the same accuracy; then kills a training in mid-epoch (a real process, SIGKILL), goes on from its
-checkpoint in another process, and ends with the same weights to the bit as a training that was never interrupted.
+Both reach the same accuracy. Then a training is killed in mid-epoch (a real process, SIGKILL) and resumed from its
+checkpoint in another process. It ends with the same weights, to the bit, as a training that was never interrupted.
 
     python examples/digits.py
 """
@@ -43,48 +43,48 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10))
 
 
-def optimiser(model: nn.Module) -> torch.optim.Optimizer:
-    """Return the optimiser of the classifier."""
+def make_optimizer(model: nn.Module) -> torch.optim.Optimizer:
+    """Return the optimizer of the classifier."""
     return torch.optim.Adam(model.parameters(), lr=2e-3)
 
 
-def step(model: nn.Module, descent: torch.optim.Optimizer, xb: torch.Tensor, yb: torch.Tensor) -> None:
+def step(model: nn.Module, optimizer: torch.optim.Optimizer, xb: torch.Tensor, yb: torch.Tensor) -> None:
     """Train on one batch."""
-    descent.zero_grad()
+    optimizer.zero_grad()
     nn.functional.cross_entropy(model(xb), yb).backward()
-    descent.step()
+    optimizer.step()
 
 
 def accuracy(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> float:
-    """Return the share of images that are classified right."""
+    """Return the share of images that are classified correctly."""
     with torch.no_grad():
         return float((model(x).argmax(1) == y).float().mean())
 
 
 def digest(model: nn.Module) -> str:
-    """Return a fingerprint of the weights: equal only if all are, to the bit."""
+    """Return a fingerprint of the weights, equal only if all weights are equal to the bit."""
     weights = torch.cat([weight.detach().flatten() for weight in model.parameters()])
     return hashlib.sha256(weights.numpy().tobytes()).hexdigest()[:16]
 
 
 def train(name: str, loader: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> tuple[float, float]:
-    """Train with any loader, showing progress; return the accuracy and the seconds that the epochs took."""
+    """Train with any loader; return the accuracy and the seconds that the epochs took."""
     _, _, x_test, y_test = digits()
     model = network()
-    descent = optimiser(model)
+    optimizer = make_optimizer(model)
     seconds = 0.0
     bar = tqdm(range(EPOCHS), desc=f"{name:18}", unit="epoch", disable=None)
     for _ in bar:
         begun = time.perf_counter()
         for xb, yb in loader:
-            step(model, descent, xb, yb)
+            step(model, optimizer, xb, yb)
         seconds += time.perf_counter() - begun
         bar.set_postfix(accuracy=f"{accuracy(model, x_test, y_test):.3f}")
     return accuracy(model, x_test, y_test), seconds
 
 
 def loading_time(loader: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> float:
-    """Return the seconds that an epoch costs without any model, the median of nine."""
+    """Return the seconds that an epoch takes without a model: the median of nine."""
     times = []
     for _ in range(9):
         begun = time.perf_counter()
@@ -95,7 +95,7 @@ def loading_time(loader: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> float:
 
 
 def compare() -> None:
-    """Train with both loaders and print what they reach and cost."""
+    """Train with both loaders and print accuracy and time."""
     x, y, x_test, _ = digits()
     print(f"handwritten digits: {len(x)} images to train on, {len(x_test)} to test on, {EPOCHS} epochs\n")
     rival = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), BATCH, shuffle=True)
@@ -107,27 +107,31 @@ def compare() -> None:
     if rows["batchloom"][0] < rows["torch DataLoader"][0] - 0.03:
         raise SystemExit("batchloom's training did not reach the accuracy of torch's")
     ratio = rows["torch DataLoader"][2] / rows["batchloom"][2]
-    print(f"\nbatchloom hands over the same data {ratio:.0f} times as fast")
+    print(f"\nbatchloom delivers the same data {ratio:.0f} times as fast")
 
 
 def checkpointed(checkpoint: Path, die_after: int | None) -> None:
-    """Train to the end, saving after each step; go on from ``checkpoint`` if it exists; maybe be killed on the way."""
+    """Train to the end, from ``checkpoint`` if it exists; save and die after some steps if asked to."""
     x, y, _, _ = digits()
     loader = bl.DataLoader(bl.TensorDataset(x, y), BATCH, shuffle=True, seed=7)
     model = network()
-    descent = optimiser(model)
+    optimizer = make_optimizer(model)
     if checkpoint.exists():
         saved = torch.load(checkpoint)
         model.load_state_dict(saved["model"])
-        descent.load_state_dict(saved["descent"])
+        optimizer.load_state_dict(saved["optimizer"])
         loader.load_state_dict(saved["loader"])
     steps = 0
     while loader.plan().epoch < 10:
         for xb, yb in loader:
-            step(model, descent, xb, yb)
+            step(model, optimizer, xb, yb)
             steps += 1
             if steps == die_after:
-                state = {"model": model.state_dict(), "descent": descent.state_dict(), "loader": loader.state_dict()}
+                state = {
+                    "model": model.state_dict(),
+                    "optimizer": optimizer.state_dict(),
+                    "loader": loader.state_dict(),
+                }
                 torch.save(state, checkpoint)
                 os.kill(os.getpid(), signal.SIGKILL)
     print(digest(model))
@@ -151,7 +155,7 @@ def interrupt() -> None:
         assert killed.returncode == -signal.SIGKILL, killed.stderr
         state = torch.load(Path(folder) / "killed")["loader"]
         print(f"killed\n  the loader's state: {state}")
-        print("going on from it in a new process ...", end=" ", flush=True)
+        print("resuming from it in a new process ...", end=" ", flush=True)
         resumed = run_checkpointed(Path(folder) / "killed", None).stdout.strip()
         print(f"weights {resumed}")
     if whole != resumed:

@@ -1,10 +1,11 @@
 """Trains a small list-wise ranker on batches of whole queries, and tests it on queries that it never saw.
 
-The queries are those of LightGBM's example where ../shared/data holds them (lambdarank.train.svm, in LETOR's format;
-.query says how many documents each has), else they are made up. The documents are shuffled first, so that those of one
-query lie anywhere: batches hold whole queries all the same, as many as a budget of documents takes. The loss is the
-softmax cross-entropy over each query's documents. Shows NDCG@10 over all queries, each ranked by a model that was
-trained without it, beside that of untrained models; then what batches hold and what an epoch costs beside batch-iter's.
+The queries are those of LightGBM's example if ../shared/data holds them (lambdarank.train.svm, in LETOR's format;
+.query says how many documents each has). Otherwise they are made up. The documents are shuffled first, so those of one
+query lie anywhere. Batches hold whole queries all the same, as many as fit a budget of documents. The loss is the
+softmax cross-entropy over each query's documents. The output is NDCG@10 over all queries, each ranked by a model that
+was trained without it, beside that of untrained models; then the contents of the batches, and the time of an epoch
+beside batch-iter's.
 
     python examples/ranking.py
 """
@@ -32,7 +33,7 @@ WIDTH, LEARNING_RATE, WEIGHT_DECAY = 64, 3e-3, 1e-2
 
 @dataclass
 class Judged:
-    """Documents, in no order: the query of each, its features, how relevant it is."""
+    """Documents in any order: the query, the features and the relevance of each."""
 
     query: Tensor
     features: Tensor
@@ -43,12 +44,12 @@ class Judged:
         return Judged(self.query[chosen], self.features[chosen], self.relevance[chosen])
 
     def dataset(self, **options: Any) -> bl.GroupDataset:
-        """Return them as samples that are whole queries."""
+        """Return a dataset whose samples are whole queries."""
         return bl.GroupDataset(self.query, self.features, self.relevance, **options)
 
 
 def load(path: Path) -> Judged:
-    """Return what a LETOR file holds: queries from its qids, or from the file beside it that counts their documents."""
+    """Read a LETOR file; queries come from its qids, or from the file beside it that counts their documents."""
     with path.open() as file:
         has_queries = "qid:" in file.readline()
     features, relevance, *query = load_svmlight_file(str(path), dtype=numpy.float32, query_id=has_queries)
@@ -60,7 +61,7 @@ def load(path: Path) -> Judged:
 
 
 def made_up(queries: int = 200, features: int = 50) -> Judged:
-    """Return documents whose relevance, from 0 to 4, follows a few of their features, and some noise."""
+    """Make documents whose relevance, from 0 to 4, follows a few of their features, and some noise."""
     random = torch.Generator().manual_seed(0)
     counts = torch.randint(1, 28, (queries,), generator=random)
     x = torch.randn(int(counts.sum()), features, generator=random)
@@ -69,15 +70,15 @@ def made_up(queries: int = 200, features: int = 50) -> Judged:
 
 
 def ranker(features: int) -> nn.Module:
-    """Return a model that gives each document a score, whatever the others are."""
+    """Return a model that scores each document by itself."""
     hidden = [nn.Dropout(0.3), nn.Linear(features, WIDTH), nn.ReLU(), nn.Dropout(0.5)]
     return nn.Sequential(*hidden, nn.Linear(WIDTH, 1), nn.Flatten(-2))
 
 
 def list_loss(scores: Tensor, relevance: Tensor, mask: Tensor) -> Tensor:
-    """Return the cross-entropy between gains and the softmax of scores over each query, its mean over queries.
+    """Return the cross-entropy between gains and the softmax of scores of each query, averaged over queries.
 
-    All are ``[queries, documents]``; what ``mask`` excludes takes no part.
+    All are ``[queries, documents]``; documents that ``mask`` excludes take no part.
     """
     chances = scores.masked_fill(~mask, -torch.inf).log_softmax(1).masked_fill(~mask, 0)
     gains = (2**relevance - 1) * mask
@@ -85,7 +86,7 @@ def list_loss(scores: Tensor, relevance: Tensor, mask: Tensor) -> Tensor:
 
 
 def ndcg(scores: Tensor, relevance: Tensor, mask: Tensor) -> Tensor:
-    """Return NDCG@10 of each query; those without any relevant document, where every order is as good, are left out."""
+    """Return NDCG@10 of each query that has a relevant document; without one, every order is as good."""
     gains = (2**relevance - 1) * mask
     ranked = gains.gather(1, scores.masked_fill(~mask, -torch.inf).argsort(1, descending=True))
     best = gains.sort(1, descending=True).values
@@ -104,13 +105,13 @@ def judge(model: nn.Module, loader: bl.DataLoader) -> Tensor:
 def train(model: nn.Module, loader: bl.DataLoader, bar: tqdm) -> None:
     """Train for a few epochs."""
     model.train()
-    descent = torch.optim.AdamW(model.parameters(), LEARNING_RATE, weight_decay=WEIGHT_DECAY)
+    optimizer = torch.optim.AdamW(model.parameters(), LEARNING_RATE, weight_decay=WEIGHT_DECAY)
     for _ in range(EPOCHS):
         for _, x, relevance, mask in loader:
             loss = list_loss(model(x), relevance, mask)
-            descent.zero_grad()
+            optimizer.zero_grad()
             loss.backward()
-            descent.step()
+            optimizer.step()
         bar.set_postfix(loss=f"{loss.item():.2f}")
         bar.update()
 
@@ -118,7 +119,7 @@ def train(model: nn.Module, loader: bl.DataLoader, bar: tqdm) -> None:
 def cross_validate(data: Judged) -> tuple[Tensor, Tensor]:
     """Return NDCG@10 of every query under models that never saw it: before training, and after."""
     threads = torch.get_num_threads()
-    # So small a model gains nothing from a second core, and loses much where something else runs on it.
+    # A model this small gains nothing from a second core, and loses much if something else runs there.
     torch.set_num_threads(1)
     before, after = [], []
     rule = bl.TokenBudget(DOCUMENTS, pool=64)
@@ -137,7 +138,7 @@ def cross_validate(data: Judged) -> tuple[Tensor, Tensor]:
 
 
 def show_whole_queries(data: Judged) -> None:
-    """Say what batches hold, and stop if a query was divided, lost or repeated."""
+    """Check that no query is divided, lost or repeated, and print what the batches hold."""
     dataset = data.dataset()
     loader = bl.DataLoader(dataset, batching=bl.TokenBudget(DOCUMENTS, pool=64), shuffle=True)
     counts = data.query.bincount()
@@ -157,12 +158,12 @@ def show_whole_queries(data: Judged) -> None:
 
 
 def theirs(data: Judged) -> Iterable[tuple[Tensor, ...]]:
-    """Return an epoch of batch-iter, which draws its order when it is made: a new epoch is a new object."""
+    """Begin an epoch of batch-iter, which draws its order when it is made, so a new epoch needs a new object."""
     return GroupBatchIter(data.query, data.features, data.relevance, batch_size=BATCH, shuffle=True)
 
 
 def epoch_time(begin: Callable[[], Iterable[Any]]) -> float:
-    """Return the seconds of an epoch without any model, the median of fifteen."""
+    """Return the seconds of an epoch without a model: the median of fifteen."""
     times = []
     for _ in range(15):
         begun = time.perf_counter()

@@ -1,10 +1,10 @@
-"""Trains a small language model on a stream of bytes: two processes, killed in mid-epoch, and one that goes on.
+"""Trains a small language model on a stream of bytes: two processes, killed in mid-epoch, and one that resumes.
 
-The text is Shakespeare's where ../shared/data holds it, else the help topics that ship with Python. Its speeches (or
-paragraphs) are documents: they come in random order, none of them torn, one after the other, and the stream of them is
-cut in pieces of equal length, which are shuffled again. Two processes (gloo) share an epoch until they are killed; then
-one process loads what they saved and takes exactly what they left. Shows that every byte was an input once, whoever saw
-it, and that the loss went on falling.
+The text is Shakespeare's if ../shared/data holds it, otherwise the help topics that ship with Python. Its speeches (or
+paragraphs) are documents. They come whole and in random order, one after the other, and the stream of them is cut into
+pieces of equal length, which are shuffled again. Two processes (gloo) share an epoch until they are killed. Then one
+process loads their checkpoint and takes exactly what they left. At the end every byte was an input exactly once, on
+whichever rank, and the loss has gone on falling.
 
     python examples/tokens.py
 """
@@ -31,14 +31,14 @@ from tqdm import tqdm
 SHAKESPEARE = Path(__file__).parents[2] / "shared" / "data" / "tinyshakespeare.txt"
 SEQ_LEN, BATCH, WORLD = 128, 8, 2
 WIDTH, HEADS, LAYERS, LEARNING_RATE = 64, 4, 2, 3e-3
-SHOWN = 10  # losses are means over so many steps
+SHOWN = 10  # steps that a printed loss is averaged over
 
 Numbers = numpy.ndarray[Any, numpy.dtype[Any]]
 
 
 @dataclass
 class Text:
-    """Bytes, and where each document begins and the last one ends."""
+    """Bytes, and the offsets of the documents in them."""
 
     tokens: Numbers
     offsets: Numbers
@@ -57,9 +57,9 @@ class Text:
         return cls(numpy.frombuffer(b"".join(documents), numpy.uint8), offsets)
 
     def loaders(self) -> tuple[bl.DataLoader, bl.DataLoader]:
-        """Return a loader of the bytes, and one of their numbers, which the same plan brings in the same places."""
+        """Return a loader of the bytes, and one of their positions, which follows the same plan."""
         numbers = numpy.arange(len(self.tokens), dtype=numpy.int32)
-        # "short": no piece is repeated to fill the last step, so that each comes exactly once.
+        # With "short" no piece is repeated to fill the last step, so each comes exactly once.
         options: dict[str, Any] = {"batch_size": BATCH, "shuffle": True, "seed": 1, "uneven": "short"}
         datasets = (bl.TokenDataset(values, SEQ_LEN, documents=self.offsets) for values in (self.tokens, numbers))
         tokens, places = (bl.DataLoader(dataset, output="torch", **options) for dataset in datasets)
@@ -85,28 +85,28 @@ class Model(nn.Module):
 
 
 class Run:
-    """A model in training, the loader that feeds it, and what it saw."""
+    """A model in training, the loader that feeds it, and a count of the bytes that it saw."""
 
     def __init__(self, text: Text, wrap: bool) -> None:
         torch.manual_seed(0)
         torch.set_num_threads(1 if wrap else torch.get_num_threads())
         self.plain = Model()
         self.model = DistributedDataParallel(self.plain) if wrap else self.plain
-        self.descent = torch.optim.AdamW(self.model.parameters(), LEARNING_RATE)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), LEARNING_RATE)
         self.loader, self.places = text.loaders()
         self.losses: list[float] = []
         self.seen = numpy.zeros(len(text.tokens), numpy.int64)
 
     def load(self, saved: dict[str, Any]) -> None:
-        """Go on where another run was saved."""
+        """Resume from the checkpoint of another run."""
         self.plain.load_state_dict(saved["model"])
-        self.descent.load_state_dict(saved["descent"])
+        self.optimizer.load_state_dict(saved["optimizer"])
         for loader in (self.loader, self.places):
             loader.load_state_dict(saved["loader"])
 
     def save(self) -> dict[str, Any]:
-        """Return what is needed to go on: the loader's state is the same on every rank."""
-        models = {"model": self.plain.state_dict(), "descent": self.descent.state_dict()}
+        """Return a checkpoint; the loader's state is the same on every rank."""
+        models = {"model": self.plain.state_dict(), "optimizer": self.optimizer.state_dict()}
         return {**models, "loader": self.loader.state_dict()}
 
     def train(self, name: str, steps: int | None, quiet: bool = False) -> None:
@@ -115,17 +115,17 @@ class Run:
         bar = tqdm(pairs, desc=name, total=steps or len(self.loader), leave=False, disable=True if quiet else None)
         for (x, y), (numbers, _) in bar:
             loss = self.model(x, y)
-            self.descent.zero_grad()
+            self.optimizer.zero_grad()
             loss.backward()
-            self.descent.step()
+            self.optimizer.step()
             self.losses.append(loss.item())
             self.seen += numpy.bincount(numbers.flatten().numpy(), minlength=len(self.seen))
             bar.set_postfix(loss=f"{self.losses[-1]:.2f}")
 
 
 def be_killed(rank: int, folder: Path, text: Text, steps: int) -> None:
-    """Train as one of some processes; save; be killed before the epoch ends."""
-    tqdm.set_lock(threading.RLock())  # its own is a semaphore of the system, which the kill would leave behind
+    """Train as one of several processes, save, and be killed before the epoch ends."""
+    tqdm.set_lock(threading.RLock())  # the default is a semaphore of the system, which the kill would leave behind
     rendezvous = f"file://{folder / 'rendezvous'}"
     distributed.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=WORLD)
     run = Run(text, wrap=True)
@@ -133,12 +133,12 @@ def be_killed(rank: int, folder: Path, text: Text, steps: int) -> None:
     if rank == 0:
         torch.save(run.save(), folder / "checkpoint")
     torch.save((run.seen, run.losses), folder / f"seen {rank}")
-    distributed.barrier()  # both have saved
+    distributed.barrier()  # until both have saved
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def train_and_kill(folder: Path, text: Text, steps: int) -> tuple[list[Numbers], list[float]]:
-    """Let processes train until they are killed; return how often each of them saw each token, and the losses."""
+    """Let processes train until they are killed; return how often each saw each token, and the losses."""
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=be_killed, args=(rank, folder, text, steps)) for rank in range(WORLD)]
     for process in processes:
@@ -163,7 +163,7 @@ def main() -> None:
         parts, losses = train_and_kill(Path(folder), text, steps)
         run = Run(text, wrap=False)
         run.load(torch.load(Path(folder) / "checkpoint"))
-    run.train("1 process goes on", None)
+    run.train("1 process resumes", None)
     for rank, seen in enumerate(parts):
         print(f"rank {rank} of {WORLD}, killed after step {steps}: {seen.sum():7} bytes")
     print(f"rank 0 of 1, to the end of the epoch: {run.seen.sum():7} bytes")

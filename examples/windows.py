@@ -1,10 +1,10 @@
-"""Trains DLinear on the windows of a real series, which are never stacked, and tests it on every one of them.
+"""Trains DLinear on the windows of a real series without stacking them, and tests it on every window.
 
-The series is ETTh1 where ../shared/data holds it: two years of a transformer's load and oil temperature, hour by hour.
-Else it is four years of Seattle's weather, day by day, from the package vega_datasets. The same model trains on windows
-that torch's loader stacks, on batchloom's in random order, and on runs of neighbouring windows, which are views on the
-series. Shows what each costs and reaches, what the windows would take as arrays, and what an evaluation hides that
-drops its last batch.
+The series is ETTh1 if ../shared/data holds it: two years of a transformer's load and oil temperature, hour by hour.
+Otherwise it is four years of Seattle's weather, day by day, from the package vega_datasets. The same model is trained
+on windows that torch's loader stacks, on batchloom's in random order, and on runs of neighbouring windows, which are
+views of the series. The output is the time and the error of each, the memory that stacked windows would take, and how
+far the error moves if an evaluation drops its last batch.
 
     python examples/windows.py --picture forecast.svg
 """
@@ -32,7 +32,7 @@ Batches = Iterable[tuple[Tensor, Tensor]]
 
 @dataclass
 class Series:
-    """Columns over time, scaled by what the training part tells, and the step at which each part ends."""
+    """Columns over time, scaled by the training part, and the step at which each part ends."""
 
     name: str
     values: Tensor
@@ -42,7 +42,7 @@ class Series:
 
 
 def etth1() -> Series:
-    """Return the series that papers compare on, cut as they do: twelve, four and four months of thirty days."""
+    """Return the series that papers compare on, split as they do: twelve, four and four months of thirty days."""
     with ETTH1.open() as file:
         (_, *columns), *rows = csv.reader(file)
     values = torch.tensor([[float(value) for value in row] for _, *row in rows], dtype=torch.float64)
@@ -52,7 +52,7 @@ def etth1() -> Series:
 
 
 def weather() -> Series:
-    """Return a series that a package ships, cut by shares."""
+    """Return a series that a package ships, split by shares."""
     try:
         from vega_datasets import data
     except ImportError:
@@ -70,7 +70,7 @@ def scaled(values: Tensor, ends: dict[str, int]) -> Tensor:
 
 
 class Stacking(torch.utils.data.Dataset):
-    """The usual way: cuts each window when it is asked for, so that a loader can stack them."""
+    """Cuts each window when it is asked for, so that a loader can stack them: the usual way."""
 
     def __init__(self, values: Tensor) -> None:
         self.values = values
@@ -84,7 +84,7 @@ class Stacking(torch.utils.data.Dataset):
 
 
 class DLinear(nn.Module):
-    """Forecasts trend and remainder of each column by a linear layer over time each, shared by all columns."""
+    """Forecasts the trend and the remainder of each column by two linear layers over time, shared by all columns."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class DLinear(nn.Module):
 
 @torch.no_grad()
 def errors(model: nn.Module, loader: Batches) -> tuple[float, float, int]:
-    """Return MSE and MAE over all windows that the loader yields, and how many these are."""
+    """Return MSE and MAE over all windows that the loader yields, and their number."""
     squares, distances, values, windows = 0.0, 0.0, 0, 0
     for x, y in loader:
         error = (model(x) - y).double()
@@ -114,15 +114,15 @@ def train(name: str, loader: Batches, val: Batches) -> tuple[nn.Module, float]:
     """Return the model after the last epoch, and the seconds that an epoch took."""
     torch.manual_seed(0)
     model, seconds = DLinear(), []
-    descent = torch.optim.Adam(model.parameters(), LEARNING_RATE)
-    halving = torch.optim.lr_scheduler.ExponentialLR(descent, 0.5)
+    optimizer = torch.optim.Adam(model.parameters(), LEARNING_RATE)
+    halving = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
     bar = tqdm(range(EPOCHS), desc=name, unit="epoch", leave=False, disable=None)
     for _ in bar:
         begun = time.perf_counter()
         for x, y in loader:
-            descent.zero_grad()
+            optimizer.zero_grad()
             functional.mse_loss(model(x), y).backward()
-            descent.step()
+            optimizer.step()
         seconds.append(time.perf_counter() - begun)
         halving.step()
         bar.set_postfix(val=f"{errors(model, val)[0]:.3f}")
@@ -130,7 +130,7 @@ def train(name: str, loader: Batches, val: Batches) -> tuple[nn.Module, float]:
 
 
 def loading_time(loader: Batches) -> float:
-    """Return the seconds that an epoch costs without any model, the median of nine."""
+    """Return the seconds that an epoch takes without a model: the median of nine."""
     times = []
     for _ in range(9):
         begun = time.perf_counter()
@@ -141,7 +141,7 @@ def loading_time(loader: Batches) -> float:
 
 
 def describe(series: Series, parts: dict[str, bl.WindowDataset]) -> None:
-    """Say what there is, and what the windows would take as arrays."""
+    """Print the size of the series, and the memory that its windows would take as arrays."""
     counts = ", ".join(f"{len(dataset)} to {part}" for part, dataset in parts.items())
     print(f"{series.name}: {len(series.values)} steps of {len(series.columns)} columns")
     print(f"windows of {INPUT} steps to see and {HORIZON} to forecast: {counts}")
@@ -149,11 +149,11 @@ def describe(series: Series, parts: dict[str, bl.WindowDataset]) -> None:
     arrays, values = stats.stacked_bytes / 1e6, stats.series_bytes / 1e6
     print(f"the training windows take {arrays:.1f} MB as arrays, the series {values:.2f} MB")
     gathered, viewed = stats.gathered_bytes / 1e3, stats.viewed_bytes / 1e3
-    print(f"{BATCH} windows take {gathered:.0f} KB in random order; neighbours are a view on {viewed:.0f} KB of it")
+    print(f"{BATCH} windows take {gathered:.0f} KB in random order; neighbours are a view of {viewed:.0f} KB of it")
 
 
 def compare(series: Series, parts: dict[str, bl.WindowDataset]) -> nn.Module:
-    """Train with each loader and print what it reaches and costs; return the model of batchloom's random order."""
+    """Train with each loader and print errors and times; return the model of batchloom's random order."""
     val, test = (bl.DataLoader(parts[part], batch_size=256) for part in ("val", "test"))
     stacking = Stacking(series.values[: series.ends["train"]])
     loaders = {
@@ -174,8 +174,8 @@ def compare(series: Series, parts: dict[str, bl.WindowDataset]) -> nn.Module:
 
 
 def show_dropped(model: nn.Module, test: bl.WindowDataset) -> None:
-    """Say how far the errors move where the last batch counts only if it is full: they depend on the batch size."""
-    print("\nthe errors of the same model where an evaluation drops its last batch:")
+    """Print how far the errors move if the last batch counts only when it is full."""
+    print("\nthe errors of the same model if an evaluation drops its last batch:")
     whole, distance, windows = errors(model, bl.DataLoader(test, batch_size=BATCH))
     for batch_size in (32, 128, 512):
         if batch_size > windows:
@@ -187,7 +187,7 @@ def show_dropped(model: nn.Module, test: bl.WindowDataset) -> None:
 
 @torch.no_grad()
 def draw(path: Path, model: nn.Module, test: bl.WindowDataset, column: str) -> None:
-    """Write a picture of the last column in the middle window of the test part: what was seen, forecast, and came."""
+    """Draw the last column in the middle window of the test part: the input, the forecast and the truth."""
     x, y = test[len(test) // 2]
     lines = {"black": x, "seagreen": y, "crimson": model(x[None])[0]}
     values = torch.cat([line[:, -1] for line in lines.values()])
@@ -199,7 +199,7 @@ def draw(path: Path, model: nn.Module, test: bl.WindowDataset, column: str) -> N
         heights = [240 * (high - value) / (high - low) for value in line[:, -1].tolist()]
         points = " ".join(f"{2 * (first + step)},{height:.1f}" for step, height in enumerate(heights))
         parts.append(f'<polyline stroke="{colour}" stroke-width="1.5" points="{points}"/>')
-    title = f"{column}: seen (black), forecast (red) and what came (green)"
+    title = f"{column}: seen (black), forecast (red) and truth (green)"
     parts.append(f'<text y="-12" font-size="14" fill="black">{title}</text></svg>')
     path.write_text("\n".join(parts), encoding="utf-8")
     print(f"\na forecast of {column}, drawn: {path}")
@@ -210,7 +210,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--picture", type=Path, help="where to write a forecast as SVG")
     picture = parser.parse_args().picture
-    # So small a model gains little from a second core, and loses much where something else runs on it.
+    # A model this small gains little from a second core, and loses much if something else runs there.
     torch.set_num_threads(1)
     series = etth1() if ETTH1.exists() else weather()
     whole = bl.WindowDataset(series.values, INPUT, HORIZON)
