@@ -1,6 +1,6 @@
-"""Epoch times side by side: torch's DataLoader, batch-iter, batchloom; rows of 4 KB and of 64 bytes.
+"""Compares epoch times of torch's DataLoader, batch-iter and batchloom, for rows of 4 KB and of 64 bytes.
 
-A look in half a minute. The measurement, with more peers and with the machine's copy beside them, is bench/rows.
+Takes half a minute. The measurement to quote, with more peers and the machine's own copy, is bench/rows.
 
     python examples/epochs.py
 """
@@ -21,10 +21,10 @@ WORKLOADS = {"rows of 4 KB": (40_000, 1024), "rows of 64 B": (400_000, 16)}
 
 
 def loaders(x: torch.Tensor, y: torch.Tensor) -> dict[str, Callable[[], Iterable[Any]]]:
-    """Return for each name what begins an epoch in a new random order."""
+    """Return a function for each loader that begins an epoch in a new random order."""
     rival = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), BATCH, shuffle=True)
     ours = bl.DataLoader(bl.TensorDataset(x, y), BATCH, shuffle=True)
-    # batch-iter draws its order when it is made, so that a new epoch is a new object.
+    # batch-iter draws its order when it is made, so a new epoch needs a new object.
     return {
         "torch DataLoader": lambda: rival,
         "batch-iter": lambda: BatchIter(x, y, batch_size=BATCH, shuffle=True),
@@ -33,7 +33,7 @@ def loaders(x: torch.Tensor, y: torch.Tensor) -> dict[str, Callable[[], Iterable
 
 
 def seconds(begin: Callable[[], Iterable[Any]]) -> float:
-    """Return what one epoch costs with an empty loop body."""
+    """Return the seconds of one epoch with an empty loop body."""
     begun = time.perf_counter()
     for _ in begin():
         pass
@@ -41,7 +41,7 @@ def seconds(begin: Callable[[], Iterable[Any]]) -> float:
 
 
 def measure(rows: int, columns: int, bar: tqdm) -> dict[str, float]:
-    """Return the median of each loader's epochs, taken in turns."""
+    """Return the median epoch time of each loader; the loaders take turns."""
     begins = loaders(torch.randn(rows, columns), torch.randn(rows))
     times: dict[str, list[float]] = {name: [] for name in begins}
     for _ in range(ROUNDS):
@@ -52,7 +52,7 @@ def measure(rows: int, columns: int, bar: tqdm) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure all and print the table."""
+    """Measure all loaders and print a table."""
     print(f"\nepoch times, batches of {BATCH}, shuffled, empty loop body (median of {ROUNDS})\n")
     with tqdm(total=ROUNDS * 3 * len(WORKLOADS), desc="measuring", leave=False, disable=None) as bar:
         results = {name: measure(*shape, bar) for name, shape in WORKLOADS.items()}

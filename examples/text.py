@@ -1,10 +1,10 @@
 """Trains a small language model on the bytes of real text: padded in random order, bucketed, packed.
 
-The text is Shakespeare's where ../shared/data holds it, else the help topics that ship with Python. A sample is a
-speech or a paragraph, from a few bytes to some hundred. Three ways to batch it train the same model: random batches of
-12, token budgets over pools sorted by length, and packing without any padding. Shows what each spends on padding and
-what a byte costs in time; then that the loss per byte of one and the same model over the whole text is the same whether
-it is padded or packed, because no byte of one speech sees a byte of another.
+The text is Shakespeare's if ../shared/data holds it, otherwise the help topics that ship with Python. A sample is a
+speech or a paragraph, from a few bytes to a few hundred. The same model is trained three ways: on random batches of 12,
+on token budgets over pools sorted by length, and on packed batches without padding. The output is the padding of each
+and its speed. Then the loss per byte of one model over the whole text is computed padded and packed. Both are equal,
+because no byte of one speech sees a byte of another.
 
     python examples/text.py
 """
@@ -25,7 +25,7 @@ WIDTH, HEADS, LAYERS, LONGEST = 48, 4, 2, 256
 
 
 def documents(characters: int) -> bl.SequenceDataset:
-    """Return the paragraphs of the text as bytes, each cut to what the model can look back at."""
+    """Return the paragraphs of the text as bytes, each cut to the longest that the model takes."""
     if SHAKESPEARE.exists():
         text = SHAKESPEARE.read_text(encoding="utf-8")
     else:
@@ -58,7 +58,7 @@ class Model(nn.Module):
         x = self.token(tokens.long()) + self.position(positions)
         for mix, join, think, norm in zip(self.mix, self.join, self.think, self.norm, strict=False):
             parts = [part.unflatten(-1, (HEADS, -1)).transpose(1, 2) for part in mix(norm(x)).chunk(3, dim=-1)]
-            # Each segment is a call of its own, so that none sees another: no mask, and no work for what it would hide.
+            # Each segment is a call of its own, so it sees no other: no mask, and no work on what a mask would hide.
             segments = zip(*(part.split(lengths, dim=2) for part in parts), strict=True)
             seen = [functional.scaled_dot_product_attention(*segment, is_causal=True) for segment in segments]
             x = x + join(torch.cat(seen, dim=2).transpose(1, 2).flatten(2))
@@ -72,7 +72,7 @@ def inputs(batch: dict[str, Tensor]) -> tuple[Tensor, Tensor, list[int], Tensor]
     if "cu_seqlens" in batch:
         lengths = batch["cu_seqlens"].diff().tolist()
         return batch["tokens"][None], batch["position_ids"][None], lengths, batch["labels"][None]
-    # Padding is on the right, where no byte before it looks; what it sees itself counts nowhere.
+    # Padding is on the right, where no byte before it looks; its own losses are ignored.
     length = batch["tokens"].shape[1]
     return batch["tokens"], torch.arange(length)[None], [length], batch["labels"]
 
@@ -85,18 +85,18 @@ def total_loss(model: Model, batch: dict[str, Tensor]) -> Tensor:
 
 
 def train(name: str, loader: bl.DataLoader) -> Model:
-    """Train for one epoch and say what it took."""
+    """Train for one epoch and print padding and speed."""
     torch.manual_seed(0)
     model = Model()
-    descent = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     plan, seen, start = loader.plan(), 0, time.perf_counter()
     progress = tqdm(loader, desc=name, leave=False, disable=None)
     for step, batch in enumerate(progress):
         tokens = plan.step(step).tokens  # over all ranks, known without communication
         loss = total_loss(model, batch) / tokens
-        descent.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        descent.step()
+        optimizer.step()
         seen += tokens
         progress.set_postfix(loss=f"{loss.item():.2f}")
     seconds, stats = time.perf_counter() - start, plan.stats()
@@ -117,7 +117,7 @@ def loss_per_byte(model: Model, loader: bl.DataLoader) -> float:
 
 
 def main() -> None:
-    """Train three ways; compare the loss of one model padded and packed."""
+    """Train three ways; compare the loss of one model, padded and packed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--characters", type=int, default=100_000, help="how much of the text to use")
     dataset = documents(parser.parse_args().characters)
