@@ -15,13 +15,15 @@ PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 RUN = [page for page in PAGES if page.name not in ("rust.md", "laws.md")]
 # All Markdown of the repository; what cargo builds may hold pages of others.
 FOLDERS = ("bench", "crates", "docs", "examples", "python")
-EVERYWHERE = [*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in (ROOT / folder).rglob("*.md"))]
-MARKDOWN = sorted(page for page in EVERYWHERE if "target" not in page.relative_to(ROOT).parts)
+EVERYWHERE = [*ROOT.glob("*.*"), *(found for folder in FOLDERS for found in (ROOT / folder).rglob("*.*"))]
+FILES = sorted(file for file in EVERYWHERE if "target" not in file.relative_to(ROOT).parts)
+MARKDOWN = [file for file in FILES if file.suffix == ".md"]
 
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
+NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|rs|md))`")
 LAW = re.compile(r"^## (L\d+): ", re.MULTILINE)
 NAMED_TEST = re.compile(r"`([\w/]+\.(?:py|rs))::(\w+)`")
 
@@ -72,6 +74,13 @@ def test_links_lead_somewhere(page):
             assert anchor in anchors(target), f"{name(page)} links to {link}; {name(target)} has {anchors(target)}"
 
 
+@pytest.mark.parametrize("page", MARKDOWN, ids=name)
+def test_files_that_a_page_names_exist(page):
+    """A file is named by the end of its path: `buffer.rs`, or `tensor/buffer.rs`."""
+    for named in NAMED_FILE.findall(prose(page)):
+        assert any(f"/{file.relative_to(ROOT)}".endswith(f"/{named}") for file in FILES), f"{name(page)} names {named}"
+
+
 def test_every_guide_is_linked_from_the_readme():
     links = set(LINK.findall(prose(ROOT / "README.md")))
     assert {f"docs/{page.name}" for page in DOCS.glob("*.md")} <= links
@@ -93,7 +102,9 @@ def test_every_law_names_tests_in_both_languages_and_they_exist():
         for path, test in tests:
             file = TESTS[Path(path).suffix] / path
             assert file.exists(), f"{law} names {path}::{test}; there is no such file"
-            assert re.search(rf"^\s*(def|fn) {test}\(", file.read_text(encoding="utf-8"), re.MULTILINE), f"{law}: {test}"
+            assert re.search(rf"^\s*(def|fn) {test}\(", file.read_text(encoding="utf-8"), re.MULTILINE), (
+                f"{law}: {test}"
+            )
 
 
 def test_tests_cite_laws_that_exist():
