@@ -1,8 +1,31 @@
-"""How an error is expected whose class and message are promised."""
+"""Errors as they are promised: the very class, and each value that the message names. The words between are free."""
 
+import contextlib
+import re
+
+import batchloom as bl
 import pytest
 
 
-def refused(kind, *parts):
-    """The error is of this very class, and its message holds these parts."""
-    return pytest.raises(kind, check=lambda error: type(error) is kind and all(part in str(error) for part in parts))
+@contextlib.contextmanager
+def refused(kind, *values):
+    """Expects an error of this very class, or of one of these, whose message names each value.
+
+    A set holds values of which one is enough. Only :class:`batchloom.Error` stands for every class below it.
+    """
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    with pytest.raises(kinds) as caught:
+        yield caught
+    error = caught.value
+    assert type(error) in kinds or bl.Error in kinds, f"expected {kinds}, found {type(error)}: {error}"
+    missing = [value for value in values if not names(str(error), value)]
+    assert not missing, f"the message names no {missing}: {error}"
+
+
+def names(message, value):
+    """Whether a message holds a value that is no part of a longer word or number; a word may be in the plural."""
+    if isinstance(value, set):
+        return any(names(message, each) for each in value)
+    before = r"(?<![\w.-])" if value[:1].isdecimal() else r"(?<!\w)" if value[:1].isalpha() else ""
+    after = r"s?(?!\w|\.\d)" if value[-1:].isalpha() else r"(?!\w|\.\d)" if value[-1:].isdecimal() else ""
+    return re.search(before + re.escape(value) + after, message) is not None

@@ -12,6 +12,7 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracles.windows import Shape, equal, loader_of, shapes
+from refusals import refused
 
 pandas = pytest.importorskip("pandas")
 polars = pytest.importorskip("polars")
@@ -282,7 +283,7 @@ def test_times_of_a_zone_are_instants(frame, end):
 @pytest.mark.parametrize("end", [ZONED[12].tz_localize(None), "2020-01-01T12:00", numpy.datetime64("2020-01-01T12")])
 def test_a_time_without_a_zone_is_not_one_with_a_zone(end):
     dataset = bl.WindowDataset(pandas.DataFrame({"t": ZONED, "v": numpy.arange(20.0)}), 4, 2, time="t")
-    with pytest.raises(bl.ArgumentError, match=r"part early.*time zone"):
+    with refused(bl.ArgumentError, "part early", "time zone"):
         dataset.split(early=end, late=None)
 
 
@@ -291,7 +292,7 @@ def test_a_list_of_times_has_a_zone_or_none(aware):
     times = [when if aware == "times" else when.tz_localize(None) for when in ZONED]
     times[3:5] = ZONED[3:5] if aware == "some times" else times[3:5]
     end = ZONED[12] if aware == "end" else ZONED[12].tz_localize(None)
-    with pytest.raises(bl.Error, match="time zone"):
+    with refused(bl.Error, "time zone"):
         bl.WindowDataset(numpy.arange(20.0), 4, 2, time=times).split(early=end, late=None)
 
 

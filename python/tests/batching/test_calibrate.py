@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 from scipy.optimize import nnls
 
 SHAPES = [(1, 8), (4, 8), (16, 8), (1, 64), (4, 64), (16, 64), (1, 512), (4, 512), (2, 2000)]
@@ -114,7 +115,7 @@ def test_no_coefficients_fit_better(seconds, data):
 
 
 def test_costs_that_fall_with_length_have_no_negative_coefficients(turned):
-    with pytest.warns(UserWarning, match="fits poorly"):
+    with pytest.warns(UserWarning, match="cost model"):
         model = bl.calibrate(turned(lambda samples, length: 1 / length).step, shapes=SHAPES)
     assert all(number >= 0 for number in coefficients(model))
     assert any(coefficients(model))
@@ -122,9 +123,7 @@ def test_costs_that_fall_with_length_have_no_negative_coefficients(turned):
 
 def test_a_poor_fit_is_said_and_a_good_one_is_not(turned):
     steep = turned(lambda samples, length: 1e-9 * 4 ** (samples % 3) * length**3)
-    with pytest.warns(
-        UserWarning, match=r"the cost model fits poorly: its median error is \d+%, the largest \d+%"
-    ) as caught:
+    with pytest.warns(UserWarning, match=r"cost model\b.* median\b.* \d+%.* \d+%") as caught:
         model = bl.calibrate(steep.step, shapes=SHAPES)
     assert caught[0].filename == __file__
     assert model.fit.error > 0.2
@@ -267,28 +266,28 @@ def test_a_real_step_on_the_real_clock():
 
 
 @pytest.mark.parametrize(
-    ("shapes", "message"),
+    ("shapes", "values"),
     [
-        ([], "0 distinct shapes"),
-        ([(1, 2)], "1 distinct shapes; expected at least 3"),
-        ([(1, 2)] * 9, "1 distinct shapes"),
-        ([(1, 2), (2, 1), (1, 2)], "2 distinct shapes"),
-        ([(0, 1), (1, 1), (2, 2)], "samples is 0; expected at least 1"),
-        ([(1, 0), (1, 1), (2, 2)], "length is 0; expected at least 1"),
-        ([(-3, 1), (1, 1), (2, 2)], "samples is -3"),
-        ([(1.5, 1), (1, 1), (2, 2)], "samples is 1.5; expected an integer"),
-        ([(1, 1.0), (1, 1), (2, 2)], "length is 1.0; expected an integer"),
-        ([(True, 1), (1, 1), (2, 2)], "samples is True"),
-        ([("1", 1), (1, 1), (2, 2)], "samples is '1'"),
-        ([(None, 1), (1, 1), (2, 2)], "samples is None"),
-        ([(float("nan"), 1), (1, 1), (2, 2)], "samples is nan"),
-        ([(2**70, 1), (1, 1), (2, 2)], "at most"),
+        ([], ("0", "shapes")),
+        ([(1, 2)], ("1", "shapes", "3")),
+        ([(1, 2)] * 9, ("1", "shapes")),
+        ([(1, 2), (2, 1), (1, 2)], ("2", "shapes")),
+        ([(0, 1), (1, 1), (2, 2)], ("samples", "0", "1")),
+        ([(1, 0), (1, 1), (2, 2)], ("length", "0", "1")),
+        ([(-3, 1), (1, 1), (2, 2)], ("samples", "-3")),
+        ([(1.5, 1), (1, 1), (2, 2)], ("samples", "1.5", "integer")),
+        ([(1, 1.0), (1, 1), (2, 2)], ("length", "1.0", "integer")),
+        ([(True, 1), (1, 1), (2, 2)], ("samples", "True")),
+        ([("1", 1), (1, 1), (2, 2)], ("samples", "'1'")),
+        ([(None, 1), (1, 1), (2, 2)], ("samples", "None")),
+        ([(float("nan"), 1), (1, 1), (2, 2)], ("samples", "nan")),
+        ([(2**70, 1), (1, 1), (2, 2)], ("samples", str(2**70))),
     ],
     ids=str,
 )
-def test_shapes_that_are_none(shapes, message):
+def test_shapes_that_are_none(shapes, values):
     ran = []
-    with pytest.raises(bl.ArgumentError, match=message):
+    with refused(bl.ArgumentError, *values):
         bl.calibrate(lambda *shape: ran.append(shape), shapes=shapes)
     assert ran == []
 
@@ -297,21 +296,21 @@ def test_shapes_that_are_none(shapes, message):
     "shapes", [5, "abc", [1, 2, 3], [(1,)] * 3, [(1, 2, 3)] * 3, [None] * 3, 2.5, [[[1, 2]]] * 3], ids=str
 )
 def test_shapes_that_are_no_pairs(shapes):
-    with pytest.raises(bl.ArgumentError, match="shapes"):
+    with refused(bl.ArgumentError, "shapes"):
         bl.calibrate(lambda samples, length: None, shapes=shapes)
 
 
 @pytest.mark.parametrize("device", ["foo", "cuda:x"])
 def test_devices_that_are_none(device):
     ran = []
-    with pytest.raises(bl.Error, match=device):
+    with refused(bl.Error, device):
         bl.calibrate(lambda *shape: ran.append(shape), shapes=SHAPES, device=device)
     assert ran == []
 
 
 @pytest.mark.parametrize("step", [None, 5, "step"])
 def test_steps_that_are_none(step):
-    with pytest.raises(bl.ArgumentError, match="step"):
+    with refused(bl.ArgumentError, "step"):
         bl.calibrate(step)
 
 
@@ -323,12 +322,12 @@ def test_steps_that_are_none(step):
     "value", [-1, -1e-300, float("nan"), float("inf"), -float("inf"), "1", None, True, False, [1], 1j, b"1"], ids=repr
 )
 def test_coefficients_that_are_none(name, value):
-    with pytest.raises(bl.ArgumentError, match=f"{name} is "):
+    with refused(bl.ArgumentError, name, repr(value)):
         bl.CostModel(**{"fixed": 1.0, name: value})
 
 
 def test_an_integer_larger_than_numbers():
-    with pytest.raises(bl.ArgumentError, match="fixed is "):
+    with refused(bl.ArgumentError, "fixed"):
         bl.CostModel(fixed=10**400)
 
 
@@ -338,9 +337,9 @@ def test_numbers_of_numpy_are_numbers(number):
 
 
 def test_a_model_of_nothing():
-    with pytest.raises(bl.ArgumentError, match="fixed, per_token and per_pair are 0"):
+    with refused(bl.ArgumentError, "fixed", "per_token", "per_pair", "0"):
         bl.CostModel()
-    with pytest.raises(bl.ArgumentError, match="are 0"):
+    with refused(bl.ArgumentError, "fixed", "per_token", "per_pair", "0"):
         bl.CostModel(0, 0.0, -0.0)
 
 
@@ -359,5 +358,5 @@ def test_models_are_values():
 
 @pytest.mark.parametrize("shapes", [[(1, 8), (4, 8), (16, 8)], [(2, 8), (2, 8), (2, 16), (2, 16)]])
 def test_shapes_that_cannot_tell_the_coefficients_apart(shapes):
-    with pytest.raises(bl.ArgumentError, match="shapes"):
+    with refused(bl.ArgumentError, "shapes"):
         bl.calibrate(lambda samples, length: None, shapes)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from oracles import batching
 from oracles.batching import batches_of, buckets, budgets, flat, optimals, packings, rules, seen, sized
 from oracles.runs import advance, assert_resumes, chained, dealt, finish, fractions, saved
+from refusals import refused
 
 few = settings(max_examples=max(settings.default.max_examples // 2, 5))
 worlds = st.integers(1, 5)
@@ -43,9 +44,7 @@ def plan_of(sizes, rule, **options):
     """The plan; none where it is refused, for the reasons that there are."""
     first = batching.refused(rule, sizes)
     if first is not None:
-        with pytest.raises(
-            bl.DataError, match=rf"sample {first} has size {sizes[first]}\b.*max_tokens={rule.max_tokens}\b"
-        ):
+        with refused(bl.DataError, f"sample {first}", f"size {sizes[first]}", "max_tokens", str(rule.max_tokens)):
             bl.Plan(sizes=sizes, batching=rule, **options)
         return None
     try:
@@ -320,10 +319,10 @@ def test_samples_that_just_fit_are_not_too_large():
         bl.TokenBudget(10, count="real"),
     ):
         assert bl.Plan(sizes=[10, 0, 10, 1], batching=rule).stats()["real"] == 21
-        with pytest.raises(bl.DataError, match="sample 2 has size 11"):
+        with refused(bl.DataError, "sample 2", "size 11"):
             bl.Plan(sizes=[10, 0, 11, 12], batching=rule)
     # 9 is padded to 12.
-    with pytest.raises(bl.DataError, match=r"sample 1 has size 9\b.*multiple of 4.*max_tokens=10"):
+    with refused(bl.DataError, "sample 1", "size 9", "4", "max_tokens", "10"):
         bl.Plan(sizes=[8, 9], batching=bl.TokenBudget(10, multiple_of=4))
     assert bl.Plan(sizes=[8, 9], batching=bl.TokenBudget(10, multiple_of=4, oversize="truncate")).stats()["real"] == 16
     assert bl.Plan(sizes=[8, 9], batching=bl.TokenBudget(10, multiple_of=4, count="real")).stats()["padded"] == 20
@@ -905,7 +904,7 @@ def test_a_state_of_other_sizes_or_another_rule_is_refused():
     changed = [*SPREAD[:-1], SPREAD[-1] + 1]
     for other in (run(bl.TokenBudget(50), changed), run(bl.TokenBudget(51), SPREAD), run(bl.Packing(50), SPREAD)):
         before = other.state_dict()
-        with pytest.raises(bl.StateError, match="another plan"):
+        with refused(bl.StateError, "fingerprint"):
             other.load_state_dict(state)
         assert other.state_dict() == before
     run(bl.TokenBudget(50), SPREAD).load_state_dict(state)
@@ -1067,18 +1066,17 @@ def test_reports_of_plans_with_sizes(rule, tmp_path):
         ([1, -0.5], ("sample 1", "-0.5")),
         (torch.tensor([1, -7]), ("sample 1", "-7")),
         (numpy.array([1, 2**40], float), ("sample 1",)),
-        (5, ("shape ()",)),
-        (numpy.ones((2, 3, 4), int), ("shape (2, 3, 4)",)),
-        ("abc", ("shape ()",)),
-        ({1: 2}, ("shape ()",)),
+        (5, ("()",)),
+        (numpy.ones((2, 3, 4), int), ("(2, 3, 4)",)),
+        ("abc", ("()",)),
+        ({1: 2}, ("()",)),
     ],
     ids=str,
 )
 def test_sizes_that_are_none(sizes, parts):
     for rule in (bl.TokenBudget(5), bl.FixedSize(2)):
-        with pytest.raises(bl.DataError) as caught:
+        with refused(bl.DataError, "sizes" if "sample" not in parts[0] else "size", *parts):
             bl.Plan(sizes=sizes, batching=rule)
-        assert all(part in str(caught.value) for part in parts), caught.value
 
 
 @pytest.mark.parametrize(
@@ -1087,7 +1085,7 @@ def test_sizes_that_are_none(sizes, parts):
     ids=str,
 )
 def test_sizes_that_are_no_numbers(sizes):
-    with pytest.raises(bl.DTypeError, match=r"sizes have type .*; expected integers"):
+    with refused(bl.DTypeError, "sizes", "integers"):
         bl.Plan(sizes=sizes, batching=bl.TokenBudget(5))
 
 
@@ -1099,19 +1097,19 @@ def test_sizes_that_are_no_numbers(sizes):
     ],
 )
 def test_floats_just_beyond_sizes(dtype):
-    with pytest.raises(bl.DataError, match="sample 1 has size 4294967296"):
+    with refused(bl.DataError, "sample 1", {"4294967296", "4294967296.0"}):
         bl.Plan(sizes=numpy.array([3, 2**32], dtype), batching=bl.LengthBuckets(2))
 
 
 def test_infinite_half_floats():
-    with pytest.raises(bl.DataError, match="sample 1 has size inf"):
+    with refused(bl.DataError, "sample 1", "inf"):
         bl.Plan(sizes=numpy.array([3, numpy.inf], numpy.float16), batching=bl.LengthBuckets(2))
 
 
 @pytest.mark.parametrize("sizes", [[], numpy.zeros(0, numpy.uint32), numpy.zeros(0)], ids=str)
 def test_no_sizes(sizes):
     for rule in (bl.TokenBudget(5), bl.FixedSize(2)):
-        with pytest.raises(bl.DataError, match="no samples"):
+        with refused(bl.DataError, "no samples"):
             bl.Plan(sizes=sizes, batching=rule)
 
 
@@ -1132,20 +1130,20 @@ def test_sizes_that_numpy_cannot_read(sizes):
 
 def test_a_rule_that_needs_sizes_says_so():
     for rule in OTHERS[2:]:
-        with pytest.raises(bl.ArgumentError, match=f"{type(rule).__name__} decides by size"):
+        with refused(bl.ArgumentError, type(rule).__name__, "size"):
             bl.Plan(10, batching=rule)
-    with pytest.raises(bl.DataError, match="3 sizes for 4 samples"):
+    with refused(bl.DataError, "3 sizes", "4 samples"):
         bl.Plan(4, sizes=[1, 2, 3], batching=bl.TokenBudget(5))
-    with pytest.raises(bl.ArgumentError, match="neither samples nor sizes"):
+    with refused(bl.ArgumentError, "samples", "sizes"):
         bl.Plan(batching=bl.TokenBudget(5))
 
 
 def test_nothing_is_left():
-    with pytest.raises(bl.ArgumentError, match=r'oversize="drop".*all 3 samples.*max_tokens=5'):
+    with refused(bl.ArgumentError, "oversize", "3 samples", "max_tokens", "5"):
         bl.Plan(sizes=[6, 7, 8], batching=bl.TokenBudget(5, oversize="drop"))
-    with pytest.raises(bl.ArgumentError, match=r"drop_last leaves no step: 3 samples make 1 full batches.*4 ranks"):
+    with refused(bl.ArgumentError, "drop_last", "3 samples", "1", "4 ranks"):
         bl.Plan(sizes=[6, 7, 8], batching=bl.TokenBudget(50), drop_last=True, world_size=4)
-    with pytest.raises(bl.ArgumentError, match=r"drop_last leaves no step: 3 samples.* of 4"):
+    with refused(bl.ArgumentError, "drop_last", "3 samples", "4"):
         bl.Plan(sizes=[6, 7, 8], batching=bl.LengthBuckets(4), drop_last=True)
 
 
@@ -1175,5 +1173,5 @@ def test_an_epoch_without_a_step_is_an_error_and_not_an_empty_loop():
         if len(loader.plan(epoch)):
             assert len(list(loader)) == len(loader.plan(epoch))
         else:
-            with pytest.raises(bl.ArgumentError, match="drop_last leaves no step"):
+            with refused(bl.ArgumentError, "drop_last"):
                 iter(loader)

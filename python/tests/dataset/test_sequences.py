@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from oracles import batching
 from oracles.batching import flat, rules, sized
 from oracles.runs import few
+from refusals import refused
 
 SHARED = ["bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"]
 FLOATS = ["float16", "float32", "float64", "complex64", "complex128"]
@@ -323,7 +324,7 @@ def test_a_dataset_is_a_sequence_of_samples():
     assert dataset[-1]["x"].tolist() == list(range(11))
     assert dataset[numpy.int8(2)]["x"].tolist() == list(range(7))
     for place in (12, -13, 2**70):
-        with pytest.raises(bl.RangeError, match=f"{place} is outside"):
+        with refused(bl.RangeError, str(place), "12"):
             dataset[place]
     assert "x: int64" in repr(dataset)
     assert "12 samples" in repr(dataset)
@@ -800,7 +801,7 @@ def test_padding_of_every_type(name, value):
 def test_padding_that_a_type_cannot_hold(name, value):
     dataset = bl.SequenceDataset(field=[tensor(sample) for sample in lines([2, 5], name)])
     for wrong in (value, {"field": value}):
-        with pytest.raises(bl.ArgumentError, match=rf"pad_value is .*field field of {name}"):
+        with refused(bl.ArgumentError, "pad_value", "field field", name):
             bl.DataLoader(dataset, pad_value=wrong)
 
 
@@ -826,7 +827,7 @@ def test_padding_that_a_type_cannot_hold(name, value):
 )
 def test_padding_that_slips_through(name, value):
     dataset = bl.SequenceDataset(field=lines([2, 5], name))
-    with pytest.raises(bl.ArgumentError, match=rf"pad_value is .*field field of {name}"):
+    with refused(bl.ArgumentError, "pad_value", "field field", name):
         bl.DataLoader(dataset, pad_value=value)
 
 
@@ -837,7 +838,7 @@ def test_padding_that_slips_through(name, value):
 )
 def test_padding_that_is_refused_without_a_warning(name, value):
     dataset = bl.SequenceDataset(field=lines([2, 5], name))
-    with pytest.raises(bl.ArgumentError, match=rf"pad_value is .*field field of {name}"):
+    with refused(bl.ArgumentError, "pad_value", "field field", name):
         bl.DataLoader(dataset, pad_value=value)
 
 
@@ -1214,7 +1215,7 @@ def test_values_that_were_resized():
     values = torch.zeros(1000)
     loader = bl.DataLoader(bl.SequenceDataset(tokens=(values, [0, 500, 1000])), 2)
     values.resize_(10_000_000)
-    with pytest.raises(bl.DataError, match="field tokens was resized or moved"):
+    with refused(bl.DataError, "field tokens", "resized"):
         iter(loader)
 
 

@@ -13,6 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from refusals import refused
 
 SHARED = [
     "bool",
@@ -203,7 +204,7 @@ def views(draw):
 @given(view=views(), batch_size=st.integers(1, 8), threads=st.integers(1, 3))
 def test_any_view_is_gathered(view, batch_size, threads):
     if len(view) == 0:
-        with pytest.raises(bl.DataError, match="no samples"):
+        with refused(bl.DataError, "no samples"):
             batches_of(view)
     else:
         assert_gathers(view, batch_size=batch_size, num_threads=threads)
@@ -408,7 +409,7 @@ def test_one_sample():
 
 @pytest.mark.parametrize("sample", [5, -6, 2**70])
 def test_a_sample_outside(sample):
-    with pytest.raises(bl.RangeError, match=str(sample)):
+    with refused(bl.RangeError, str(sample), "5"):
         bl.TensorDataset(numpy.arange(5))[sample]
 
 

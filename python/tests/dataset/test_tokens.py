@@ -16,7 +16,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles.tokens import EXTRAS, NAMES, SEPARATOR, SHUFFLES, Corpus, corpora, epochs, lists, refused
+from oracles.tokens import EXTRAS, NAMES, SEPARATOR, SHUFFLES, Corpus, corpora, epochs, lists
+from refusals import refused
 
 DOCUMENTS = [[1, 2, 3], [4], [], [5, 6, 7, 8, 9], [10, 11]]
 FLAT, ENDS = list(itertools.chain(*DOCUMENTS)), [0, 3, 4, 4, 9, 11]

@@ -15,6 +15,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracles.runs import assert_resumes, chained, few, fractions, part
 from oracles.windows import MODES, Slid, modes, seen, slid
+from refusals import refused
 
 worlds = st.integers(1, 4)
 
@@ -237,7 +238,7 @@ def test_workers_of_torch_take_the_same_windows(script):
 def test_iterators_and_loaders_do_not_pickle_and_say_what_does(mode):
     loader = Slid(10, 3, mode=mode).loader()
     for thing in (loader, iter(loader)):
-        with pytest.raises(TypeError, match="state_dict"):
+        with refused(TypeError, "state_dict"):
             pickle.dumps(thing)
 
 
@@ -252,7 +253,7 @@ def test_series_that_are_resized_against_all_warnings():
     values = numpy.arange(10_000.0)
     loader = bl.DataLoader(bl.WindowDataset((values, [0, 5000, 10_000]), 3), batch_size=5)
     values.resize(3_000_000, refcheck=False)
-    with pytest.raises(bl.DataError, match="resized or moved"):
+    with refused(bl.DataError, "resized"):
         iter(loader)
 
 
@@ -260,5 +261,5 @@ def test_a_series_that_moved_is_noticed():
     values = torch.arange(20.0)
     loader = bl.DataLoader(bl.WindowDataset(values, 3), batch_size=5)
     values.resize_(200_000)
-    with pytest.raises(bl.DataError, match="resized or moved"):
+    with refused(bl.DataError, "resized"):
         iter(loader)

@@ -13,6 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracles.runs import few, runs, worlds
 from oracles.windows import FEATURES, Shape, equal, loader_of, modes, shapes
+from refusals import refused
 
 
 def windows_of(dataset, shape, within=None):
@@ -66,13 +67,13 @@ def test_short_series_are_padded_skipped_or_refused(shape):
     assert stats.series_without_windows == sum(shape.lengths[k] == 0 for k in short)
     skipping = replace(shape, short="skip")
     if len(short) == len(shape.lengths):
-        with pytest.raises(bl.DataError, match=f"{len(short)} series.*{shape.span} steps"):
+        with refused(bl.DataError, f"{len(short)} series", f"{shape.span} steps"):
             skipping.dataset()
     else:
         assert skipping.dataset().stats().series_without_windows == len(short)
         assert skipping.dataset().stats().padded_series == 0
     if short:
-        with pytest.raises(bl.DataError, match=f"series {short[0]} has {shape.lengths[short[0]]} steps.*{shape.span}"):
+        with refused(bl.DataError, f"series {short[0]}", f"{shape.lengths[short[0]]} steps", str(shape.span)):
             replace(shape, short="error").dataset()
     else:
         assert len(replace(shape, short="error").dataset()) == len(shape.windows())
@@ -249,7 +250,7 @@ def test_parts_hold_the_windows_whose_targets_lie_in_them(shape, cuts, reach_bac
     split = dict(zip(names, sorted(cuts), strict=True))
     empty = [name for name, windows in zip(names, expected, strict=True) if not windows]
     if empty:
-        with pytest.raises(bl.DataError, match=rf"part {empty[0]}( holds no step|: none of .* series)"):
+        with refused(bl.DataError, f"part {empty[0]}"):
             shape.dataset().split(reach_back=reach_back, **split)
         return
     parts = shape.dataset().split(reach_back=reach_back, **split)
@@ -373,35 +374,35 @@ def test_without_a_horizon_windows_lie_in_their_part():
 
 
 @pytest.mark.parametrize(
-    ("ends", "message"),
+    ("ends", "values"),
     [
-        ({}, "names no part"),
-        ({"a": 50, "b": 40}, "part b ends before the part in front of it"),
-        ({"a": "2020-03-01", "b": "2020-02-01"}, "part b ends before"),
-        ({"a": 0.8, "b": 0.3}, r"part b is 0.3.*1\.1"),
-        ({"a": 0.0, "b": 0.3}, "part a is 0.0"),
-        ({"a": -0.5}, "part a is -0.5"),
-        ({"a": float("nan"), "b": None}, "part a is nan"),
-        ({"a": 0.5, "b": 60}, "a by share, b by index"),
-        ({"a": "2020-02-01", "b": 60}, "a by time, b by index"),
-        ({"a": None, "b": 60}, "part a is None"),
-        ({"a": 0, "b": 60}, "part a is 0.*from 1 to 100"),
-        ({"a": -5, "b": 60}, "part a is -5"),
-        ({"a": 101}, "part a is 101.*100"),
-        ({"a": True}, "part a is True"),
-        ({"a": "yesterday"}, "part a is 'yesterday'.*expected a datetime"),
-        ({"a": "NaT"}, "part a is 'NaT'"),
-        ({"a": [50]}, "part a is"),
-        ({"a": 50, "b": 50}, "part b holds no step"),
-        ({"by": "day", "a": 50}, "by is 'day'"),
-        ({"by": "index", "a": 0.5}, "part a is 0.5"),
-        ({"by": "share", "a": 50}, "part a is 50"),
-        ({"by": "share", "a": "half"}, "part a is 'half'"),
+        ({}, ("part",)),
+        ({"a": 50, "b": 40}, ("part b",)),
+        ({"a": "2020-03-01", "b": "2020-02-01"}, ("part b",)),
+        ({"a": 0.8, "b": 0.3}, ("part b", "0.3", "1.1")),
+        ({"a": 0.0, "b": 0.3}, ("part a", "0.0")),
+        ({"a": -0.5}, ("part a", "-0.5")),
+        ({"a": float("nan"), "b": None}, ("part a", "nan")),
+        ({"a": 0.5, "b": 60}, ("a by share", "b by index")),
+        ({"a": "2020-02-01", "b": 60}, ("a by time", "b by index")),
+        ({"a": None, "b": 60}, ("part a", "None")),
+        ({"a": 0, "b": 60}, ("part a", "0", "1", "100")),
+        ({"a": -5, "b": 60}, ("part a", "-5")),
+        ({"a": 101}, ("part a", "101", "100")),
+        ({"a": True}, ("part a", "True")),
+        ({"a": "yesterday"}, ("part a", "'yesterday'", "datetime")),
+        ({"a": "NaT"}, ("part a", "'NaT'")),
+        ({"a": [50]}, ("part a", "50")),
+        ({"a": 50, "b": 50}, ("part b", "step")),
+        ({"by": "day", "a": 50}, ("by", "'day'")),
+        ({"by": "index", "a": 0.5}, ("part a", "0.5")),
+        ({"by": "share", "a": 50}, ("part a", "50")),
+        ({"by": "share", "a": "half"}, ("part a", "'half'")),
     ],
 )
-def test_parts_that_make_no_sense(ends, message):
+def test_parts_that_make_no_sense(ends, values):
     dataset = bl.WindowDataset(numpy.arange(100), 5, 2, time=TIMES)
-    with pytest.raises((bl.ArgumentError, bl.DataError), match=message):
+    with refused((bl.ArgumentError, bl.DataError), *values):
         dataset.split(**ends)
 
 
@@ -409,14 +410,14 @@ def test_parts_that_make_no_sense(ends, message):
 def test_ends_outside_the_type_of_times(end):
     dataset = bl.WindowDataset(numpy.arange(100), 5, 2, time=numpy.arange(100, dtype=numpy.uint8))
     if end < 0:
-        with pytest.raises(bl.DataError, match="part all"):
+        with refused(bl.DataError, "part all"):
             dataset.split(by="time", all=end)
     else:
         assert len(dataset.split(by="time", all=end)[0]) == 94
 
 
 def test_times_that_are_not_known():
-    with pytest.raises(bl.ArgumentError, match="no times; expected time="):
+    with refused(bl.ArgumentError, "times", "time="):
         bl.WindowDataset(numpy.arange(100), 5).split(a="2020-01-01", b=None)
 
 

@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+import re
 
 import batchloom as bl
 import batchloom.arrays.torch
@@ -18,6 +19,7 @@ from oracles.groups import cases
 from oracles.runs import few
 from oracles.tokens import EXTRAS, corpora
 from oracles.windows import pretended, shapes
+from refusals import refused
 
 DTYPES = [
     *("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
@@ -364,9 +366,9 @@ def test_a_limit_beyond_what_is_free_makes_no_order():
     dataset = bl.TensorDataset(torch.zeros(100, 2))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("batchloom.arrays.torch.free_memory", lambda device: 400)
-        with pytest.raises(bl.DeviceError, match="memory_limit is 799, but 400 bytes are free on meta"):
+        with refused(bl.DeviceError, "memory_limit", "799", "400 bytes", "meta"):
             bl.DataLoader(dataset, 10, device="meta", memory_limit=799)
-        with pytest.raises(bl.DeviceError, match="800 bytes, but 400 are free on meta; expected resident=False"):
+        with refused(bl.DeviceError, "800 bytes", "400", "meta", "resident=False"):
             bl.DataLoader(dataset, 10, device="meta", memory_limit=900, resident=True)
         assert bl.DataLoader(dataset, 10, device="meta", memory_limit=400).placement.shard_size == 20
 
@@ -395,7 +397,7 @@ def test_data_that_is_there_already_is_not_counted_again(kind):
         assert free == [3]
         del first, again
         gc.collect()
-        with pytest.raises(bl.DeviceError, match=f"{needed} bytes, but 3 are free"):
+        with refused(bl.DeviceError, f"{needed} bytes", "3"):
             bl.DataLoader(dataset, **options, device=device, resident=True)
 
 
@@ -404,7 +406,7 @@ def test_too_little_memory_says_how_many_bytes_and_what_to_do():
     for dataset, needed in ((bl.TensorDataset(torch.zeros(100)), 400), (sequences, 400)):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("batchloom.arrays.torch.free_memory", lambda device: 399)
-            with pytest.raises(bl.DeviceError, match=f"{needed} bytes, but 399 are free on meta.*resident=False"):
+            with refused(bl.DeviceError, f"{needed} bytes", "399", "meta", "resident=False"):
                 bl.DataLoader(dataset, device="meta", resident=True)
             assert bl.DataLoader(dataset, device="meta").placement.mode == "streamed"
             assert bl.DataLoader(dataset, device="meta", resident=False).placement.mode == "streamed"
@@ -420,27 +422,26 @@ def test_fields_on_different_devices_are_refused():
         bl.GroupDataset(ids, a=here, b=there),
         bl.WindowDataset(here, 2, past={"b": there}),
     ):
-        with pytest.raises(
-            bl.DeviceError, match=r"field . is on (meta|cpu), field . on (meta|cpu); expected all on one"
-        ):
+        with refused(bl.DeviceError, "meta", "cpu") as caught:
             bl.DataLoader(dataset, 2)
+        assert len(re.findall(r"\bfield \w+", str(caught.value))) == 2
 
 
 @pytest.mark.parametrize(
-    ("given", "kind", "words"),
+    ("given", "kind", "values"),
     [
-        ({"device": "cpu"}, bl.DeviceError, "data is on meta, and device is cpu"),
-        ({"device": "cpu:0"}, bl.DeviceError, "data is on meta, and device is cpu"),
-        ({"resident": False}, bl.ArgumentError, "resident is False, but the data is on meta already"),
-        ({"output": "numpy"}, bl.ArgumentError, "output is 'numpy' on device meta"),
-        ({"output": "jax"}, bl.ArgumentError, "output is 'jax' on device meta"),
-        ({"output": "cupy"}, bl.ArgumentError, "output is 'cupy'; expected None or one of 'torch', 'numpy', 'jax'"),
-        ({"device": "cpu:1"}, bl.DeviceError, "data is on meta, and device is cpu"),
-        ({"device": "cpu:x"}, bl.DeviceError, "'cpu:x', on which torch cannot make arrays"),
-        ({"device": "nonsense"}, bl.DeviceError, "'nonsense', on which torch cannot make arrays"),
+        ({"device": "cpu"}, bl.DeviceError, ("data", "meta", "device", "cpu")),
+        ({"device": "cpu:0"}, bl.DeviceError, ("data", "meta", "device", "cpu")),
+        ({"resident": False}, bl.ArgumentError, ("resident", "False", "data", "meta")),
+        ({"output": "numpy"}, bl.ArgumentError, ("output", "'numpy'", "meta")),
+        ({"output": "jax"}, bl.ArgumentError, ("output", "'jax'", "meta")),
+        ({"output": "cupy"}, bl.ArgumentError, ("output", "'cupy'", "'torch'", "'numpy'", "'jax'")),
+        ({"device": "cpu:1"}, bl.DeviceError, ("data", "meta", "device", "cpu")),
+        ({"device": "cpu:x"}, bl.DeviceError, ("'cpu:x'", "torch")),
+        ({"device": "nonsense"}, bl.DeviceError, ("'nonsense'", "torch")),
     ],
 )
-def test_data_on_a_device_stays_there(given, kind, words):
+def test_data_on_a_device_stays_there(given, kind, values):
     there, offsets = torch.zeros(6, device="meta"), numpy.array([0, 2, 6])
     for dataset in (
         bl.TensorDataset(there),
@@ -449,9 +450,8 @@ def test_data_on_a_device_stays_there(given, kind, words):
         bl.TokenDataset(there.long(), 2),
         bl.WindowDataset(there, 2),
     ):
-        with pytest.raises(kind, match=words) as caught:
+        with refused(kind, *values):
             bl.DataLoader(dataset, 2, **given)
-        assert type(caught.value) is kind
 
 
 def test_an_array_is_moved_once_for_all_loaders_and_fields():

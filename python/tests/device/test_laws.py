@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from oracles.batching import flat
 from oracles.devices import KINDS, WAYS, arrays, bits, data, loader_on, seen
 from oracles.runs import Run, assert_resumes, chained, few, fractions, listed, resume, runs, saved
+from refusals import refused
 
 ways, kinds = st.sampled_from(WAYS), st.sampled_from(KINDS)
 every_way = pytest.mark.parametrize("way", WAYS)
@@ -386,7 +387,7 @@ def test_data_that_moved_ends_an_iteration(way):
     batches = iter(loader)
     next(batches)
     moved.append(True)
-    with pytest.raises(bl.DataError, match="was moved"):
+    with refused(bl.DataError, "field 0"):
         list(batches)
     assert list(batches) == []
 
@@ -447,9 +448,9 @@ def test_what_a_loader_holds_goes_with_it(way, kind):
 @every_pair
 def test_loaders_and_iterators_do_not_pickle_and_say_why(way, kind):
     loader, _, _ = pair(way, kind)
-    with pytest.raises(TypeError, match="a DataLoader does not pickle"):
+    with refused(TypeError, "DataLoader", "pickle"):
         pickle.dumps(loader)
-    with pytest.raises(TypeError, match="does not pickle"):
+    with refused(TypeError, "pickle"):
         pickle.dumps(iter(loader))
     # Datasets do, once they are on a device too; but torch does not read its own uint16 again.
     list(loader)
@@ -504,5 +505,5 @@ def test_data_that_was_resized_is_an_error_and_not_read(way):
     loader, _ = loader_on(way, bl.TensorDataset(values), batch_size=8)
     assert bits(next(iter(loader))[0])[1] == (8,)
     values.resize_(4000)
-    with pytest.raises(bl.DataError, match="resized or moved"):
+    with refused(bl.DataError, "field 0", "resized"):
         list(loader)

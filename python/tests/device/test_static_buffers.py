@@ -9,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles.devices import KINDS, WAYS, arrays, data, loader_on, seen
+from refusals import refused
 
 PAIRS = [*itertools.product(WAYS[:3], KINDS), *((way, "neighbours") for way in WAYS[3:])]
 
@@ -124,12 +125,10 @@ def test_views_are_copied_to_their_place():
 @pytest.mark.parametrize("shuffle", [False, True, "runs"])
 def test_only_torch_has_fixed_places(shuffle):
     for dataset in (bl.TensorDataset(numpy.zeros(9)), bl.WindowDataset(numpy.zeros((9, 2)), 3)):
-        with pytest.raises(
-            bl.ArgumentError, match=r'static_buffers.*are of numpy, on the CPU; expected output="torch"'
-        ):
+        with refused(bl.ArgumentError, "static_buffers", "numpy", 'output="torch"'):
             bl.DataLoader(dataset, 2, static_buffers=True, shuffle=shuffle)
         assert len(list(bl.DataLoader(dataset, 2, static_buffers=True, shuffle=shuffle, output="torch"))) > 3
-        with pytest.raises(bl.ArgumentError, match="output"):
+        with refused(bl.ArgumentError, "output"):
             bl.DataLoader(dataset, 2, static_buffers=True, device="meta", output="jax")
 
 
@@ -150,5 +149,5 @@ def test_more_shapes_than_anyone_captures_are_refused():
     batches = iter(bl.DataLoader(dataset, 1, static_buffers=True))
     for length in range(1, 65):
         assert next(batches)["x"].shape == (1, length)
-    with pytest.raises(bl.LoaderError, match=r"had 64; the next is .*65.*multiple_of"):
+    with refused(bl.LoaderError, "64", {"65", "(1, 65)", "[1, 65]"}, "multiple_of"):
         next(batches)

@@ -43,14 +43,14 @@ def test_every_class_is_also_the_built_in_one(kind):
 
 
 def test_fields_of_different_lengths():
-    with refused(bl.DataError, "y", "7 rows", "x", "8"):
+    with refused(bl.DataError, "field y", "7", "field x", "8"):
         bl.TensorDataset(x=numpy.zeros((8, 2)), y=torch.zeros(7))
-    with refused(bl.DataError, "field 2", "0 rows", "field 0", "8"):
+    with refused(bl.DataError, "field 2", "0", "field 0", "8"):
         bl.TensorDataset(numpy.zeros(8), numpy.zeros(8), numpy.zeros(0))
 
 
 def test_no_fields_and_mixed_fields():
-    with refused(bl.DataError, "no fields"):
+    with refused(bl.DataError, "no", "fields"):
         bl.TensorDataset()
     with refused(bl.ArgumentError, "mixed"):
         bl.TensorDataset(numpy.zeros(3), y=numpy.zeros(3))
@@ -62,13 +62,13 @@ def test_no_fields_and_mixed_fields():
     ids=lambda field: type(field).__name__,
 )
 def test_what_is_no_array(field):
-    with refused(bl.DataError, "field labels", type(field).__name__, "expected an array"):
+    with refused(bl.DataError, "field labels", type(field).__name__, "array"):
         bl.TensorDataset(rows=numpy.zeros(3), labels=field)
 
 
 @pytest.mark.parametrize("scalar", [numpy.array(3.0), torch.tensor(3.0), numpy.zeros((5, 2))[1, 1:2].reshape(())])
 def test_scalars(scalar):
-    with refused(bl.DataError, "field 1", "scalar", "first dimension"):
+    with refused(bl.DataError, "field 1", "scalar", "dimension"):
         bl.TensorDataset(numpy.zeros(3), scalar)
 
 
@@ -115,7 +115,7 @@ def test_layouts_that_are_not_dense():
             bl.TensorDataset(sparse)
     ragged = [torch.zeros(2), torch.zeros(3)]
     for layout in (torch.strided, torch.jagged):
-        with pytest.raises(bl.Error, match="field 0"):
+        with refused(bl.Error, "field 0"):
             bl.TensorDataset(torch.nested.nested_tensor(ragged, layout=layout))
     with refused(bl.DataError, "field 0", "masked"):
         bl.TensorDataset(numpy.ma.array([1, 2], mask=[True, False]))
@@ -142,10 +142,10 @@ class OnAnAccelerator:
 
 
 def test_devices_that_are_not_the_processor():
-    with refused(bl.DeviceError, "field x", "device type 2", "number 3", "CPU"):
+    with refused(bl.DeviceError, "field x", "2", "3", "CPU"):
         bl.TensorDataset(x=OnAnAccelerator())
     for device in ("cuda", "cuda:0", "mps", "gpu", torch.device("cuda", 1), 0, 3.5):
-        with refused(bl.DeviceError, f"device is {device!r}", "on which torch cannot make arrays"):
+        with refused(bl.DeviceError, "device", repr(device), "torch"):
             bl.DataLoader(dataset(), device=device)
 
 
@@ -157,7 +157,7 @@ def test_a_producer_whose_capsule_is_none():
         def __dlpack_device__(self):
             return 1, 0
 
-    with pytest.raises(bl.Error, match="field 0"):
+    with refused(bl.Error, "field 0"):
         bl.TensorDataset(Broken())
 
 
@@ -243,14 +243,14 @@ def test_batch_sizes_below_one(found):
         lambda: bl.FixedSize(found),
         lambda: bl.Plan(10, found),
     ):
-        with refused(bl.ArgumentError, "batch_size", str(found), "at least 1"):
+        with refused(bl.ArgumentError, "batch_size", str(found), "1"):
             make()
 
 
 @pytest.mark.parametrize("found", without(None), ids=spelled)
 def test_batch_sizes_that_are_no_integers(found):
     for make in (lambda: bl.DataLoader(dataset(), found), lambda: bl.FixedSize(found), lambda: bl.Plan(10, found)):
-        with refused(bl.ArgumentError, "batch_size", str(found)):
+        with refused(bl.ArgumentError, "batch_size", {str(found), repr(found)}):
             make()
 
 
@@ -263,7 +263,7 @@ def test_batch_sizes_too_large():
 @pytest.mark.parametrize("found", without(None), ids=spelled)
 def test_options_that_are_no_integers(name, found):
     options = {"rank": 0, "world_size": 1} | {name: found} if name in ("rank", "world_size") else {name: found}
-    with refused(bl.ArgumentError, name, str(found)):
+    with refused(bl.ArgumentError, name, {str(found), repr(found)}):
         bl.DataLoader(dataset(), **options)
 
 
@@ -272,18 +272,18 @@ def test_options_that_are_no_integers(name, found):
     [
         ({"seed": -1}, ("seed", "-1")),
         ({"seed": 2**64}, ("seed", str(2**64))),
-        ({"num_threads": 0}, ("num_threads", "0", "at least 1")),
+        ({"num_threads": 0}, ("num_threads", "0", "1")),
         ({"num_threads": -3}, ("num_threads", "-3")),
-        ({"prefetch": 0}, ("prefetch", "0", "at least 1")),
+        ({"prefetch": 0}, ("prefetch", "0", "1")),
         ({"prefetch": -2}, ("prefetch", "-2")),
-        ({"rank": 0, "world_size": 0}, ("world_size", "0", "at least 1")),
+        ({"rank": 0, "world_size": 0}, ("world_size", "0", "1")),
         ({"rank": 0, "world_size": -1}, ("world_size", "-1")),
-        ({"rank": 4, "world_size": 4}, ("rank", "4", "world of 4")),
-        ({"rank": 7, "world_size": 4}, ("rank", "7", "world of 4")),
+        ({"rank": 4, "world_size": 4}, ("rank", "4", "world")),
+        ({"rank": 7, "world_size": 4}, ("rank", "7", "world", "4")),
         ({"rank": -1, "world_size": 4}, ("rank", "-1")),
         ({"rank": 0, "world_size": 2**32}, ("world_size", str(2**32))),
-        ({"rank": 1}, ("rank", "1", "both or neither")),
-        ({"world_size": 2}, ("world_size", "2", "both or neither")),
+        ({"rank": 1}, ("rank", "1", "both", "neither")),
+        ({"world_size": 2}, ("world_size", "2", "both", "neither")),
         ({"uneven": "repeat"}, ("uneven", "repeat", "pad", "short")),
         ({"uneven": ""}, ("uneven", "pad", "short")),
         ({"uneven": None}, ("uneven", "None", "pad", "short")),
@@ -312,8 +312,8 @@ def test_options_that_make_no_sense(options, parts):
         ({"samples": -1}, ("samples", "-1")),
         ({"samples": 10.0}, ("samples", "10.0")),
         ({"world_size": 0}, ("world_size", "0")),
-        ({"rank": 2, "world_size": 2}, ("rank", "2", "world of 2")),
-        ({"rank": 1}, ("rank", "1", "world of 1")),
+        ({"rank": 2, "world_size": 2}, ("rank", "2", "world")),
+        ({"rank": 1}, ("rank", "1", "world")),
         ({"epoch": -1}, ("epoch", "-1")),
         ({"epoch": 1.5}, ("epoch", "1.5")),
         ({"seed": 0.5}, ("seed", "0.5")),
@@ -369,7 +369,7 @@ def test_a_framework_that_is_not_installed(script):
             try:
                 bl.DataLoader(dataset, output=output)
             except bl.ArgumentError as error:
-                assert f"{output} is not installed" in str(error), error
+                assert output in str(error) and "installed" in str(error), error
             else:
                 raise AssertionError(output)
         assert len(list(bl.DataLoader(dataset, 2))) == 2
@@ -423,10 +423,10 @@ def test_the_state_that_the_others_are_made_of_loads():
         ({"version": "1"}, ("version", "'1'")),
         ({"version": -1}, ("version", "-1")),
         ({"version": 2**40}, ("version", str(2**40))),
-        ({"fingerprint": "0" * 32}, ("another plan", "0" * 32)),
-        ({"fingerprint": ""}, ("another plan",)),
+        ({"fingerprint": "0" * 32}, ("fingerprint", "0" * 32)),
+        ({"fingerprint": ""}, ("fingerprint",)),
         ({"fingerprint": 5}, ("fingerprint", "5")),
-        ({"seed": 6}, ("another plan",)),
+        ({"seed": 6}, ("fingerprint",)),
         ({"seed": -1}, ("seed", "-1")),
         ({"seed": 1.0}, ("seed", "1.0")),
         ({"seed": 2**64}, ("seed", str(2**64))),
@@ -438,7 +438,7 @@ def test_the_state_that_the_others_are_made_of_loads():
         ({"batches": "6"}, ("batches", "'6'")),
         ({"worlds": []}, ("6", "0")),
         ({"worlds": [[2, 4]]}, ("6", "8")),
-        ({"worlds": [[0, 3]]}, ("world of 0",)),
+        ({"worlds": [[0, 3]]}, ("world", "0")),
         ({"worlds": [[2, 9]]}, ("9", "8")),
         ({"worlds": [[2, 2**64 - 1]]}, (str(2**64 - 1),)),
         ({"worlds": [[2, 2**64]]}, ("worlds", str(2**64))),
@@ -493,7 +493,7 @@ def test_an_empty_state():
 def test_states_of_another_plan(other):
     loader = other.loader(world_size=2)
     before = loader.state_dict()
-    with refused(bl.StateError, "another plan", state()["fingerprint"]):
+    with refused(bl.StateError, "fingerprint", state()["fingerprint"]):
         loader.load_state_dict(state())
     assert loader.state_dict() == before
 
@@ -522,7 +522,7 @@ def test_a_tensor_that_grew():
     X = torch.zeros(100, 4)
     loader = bl.DataLoader(bl.TensorDataset(rows=X), 10)
     X.resize_(1_000_000, 4)
-    with refused(bl.DataError, "field rows", "resized or moved", "(100, 4)", "(1000000, 4)"):
+    with refused(bl.DataError, "field rows", "resized", "(100, 4)", "(1000000, 4)"):
         iter(loader)
     state = loader.state_dict()
     assert (state["epoch"], state["batches"]) == (0, 0)
@@ -667,25 +667,25 @@ def sequences(**fields):
 @pytest.mark.parametrize(
     ("offsets", "parts"),
     [
-        ([0, 3, 2, 5], ("sample 1", "ends at 2", "starts at 3", "do not decrease")),
-        ([0, 3, 4, 6], ("sample 2", "ends at 6", "of 5 values", "within the values")),
-        ([0, 9, 9], ("sample 0", "ends at 9", "of 5 values")),
-        ([-1, 3, 5], ("sample 0", "starts at -1", "at least 0")),
-        ([0, -1], ("sample 0", "ends at -1")),
+        ([0, 3, 2, 5], ("sample 1", "2", "3", "decrease")),
+        ([0, 3, 4, 6], ("sample 2", "6", "5 values")),
+        ([0, 9, 9], ("sample 0", "9", "5 values")),
+        ([-1, 3, 5], ("sample 0", "-1", "0")),
+        ([0, -1], ("sample 0", "-1")),
         ([0, 2**62, 5], ("sample 0", str(2**62))),
         ([-(2**63), 2**63 - 1], ("sample 0", str(-(2**63)))),
         (numpy.array([0, 2**64 - 1], numpy.uint64), ("sample 0",)),
-        ([0, 5, 5, 5, 4], ("sample 3", "ends at 4", "starts at 5")),
+        ([0, 5, 5, 5, 4], ("sample 3", "4", "5")),
         ([], ("offsets",)),
-        (numpy.zeros(0, int), ("no offsets", "one more than there are samples")),
-        ([0.0, 5.0], ("offsets of type float64", "expected integers")),
-        ([True, True], ("offsets of type bool", "expected integers")),
-        (["0", "5"], ("offsets of type <U1", "expected integers")),
-        ([None, 5], ("offsets of type object", "expected integers")),
-        (None, ("offsets of type object", "expected integers")),
-        (5, ("shape ()", "expected integers")),
-        ("abc", ("shape ()", "expected integers")),
-        (numpy.zeros((1, 1, 1), int), ("shape (1, 1, 1)",)),
+        (numpy.zeros(0, int), ("offsets", "samples")),
+        ([0.0, 5.0], ("offsets", "float64", "integers")),
+        ([True, True], ("offsets", "bool", "integers")),
+        (["0", "5"], ("offsets", "<U1", "integers")),
+        ([None, 5], ("offsets", "object", "integers")),
+        (None, ("offsets", "object", "integers")),
+        (5, ("offsets", "()", "integers")),
+        ("abc", ("offsets", "()", "integers")),
+        (numpy.zeros((1, 1, 1), int), ("offsets", "(1, 1, 1)")),
     ],
     ids=str,
 )
@@ -698,10 +698,10 @@ def test_offsets_that_describe_no_sequences(offsets, parts):
 @pytest.mark.parametrize(
     ("shapes", "parts"),
     [
-        ([[2, 3], [-1, 1]], ("sample 1", "[-1, 1]", "from 0")),
+        ([[2, 3], [-1, 1]], ("sample 1", "[-1, 1]", "0")),
         ([[2, 2**32]], ("sample 0", str(2**32))),
-        ([[1, 5], [2, 1]], ("6 values", "holds 7")),
-        ([[2, 2]], ("6 values", "holds 4")),
+        ([[1, 5], [2, 1]], ("6 values", "7")),
+        ([[2, 2]], ("6 values", "4")),
         ([[2**31, 2**31, 2**31]], ("6 values",)),
     ],
     ids=str,
@@ -719,26 +719,26 @@ def test_sequences_too_large_to_be_sized():
 @pytest.mark.parametrize(
     ("samples", "kind", "parts"),
     [
-        ([[1], None], bl.DataError, ("sample 1", "NoneType", "array or a list of numbers")),
+        ([[1], None], bl.DataError, ("sample 1", "NoneType", "array", "list")),
         ([[1], 3], bl.DataError, ("sample 1", "int")),
         ([[1], "ab"], bl.DataError, ("sample 1", "str")),
         ([b"ab"], bl.DataError, ("sample 0", "bytes")),
         ([[1], {1: 2}], bl.DataError, ("sample 1", "dict")),
-        ([[1], iter([1])], bl.DataError, ("sample 1", "iterator")),
-        ([numpy.ones(2), numpy.float64(3)], bl.DataError, ("sample 1", "scalar", "at least one dimension")),
+        ([[1], iter([1])], bl.DataError, ("sample 1", "list_iterator")),
+        ([numpy.ones(2), numpy.float64(3)], bl.DataError, ("sample 1", "scalar", "dimension")),
         ([torch.ones(2), torch.tensor(3.0)], bl.DataError, ("sample 1", "scalar")),
         ([numpy.ones(2), numpy.ones(2, numpy.float32)], bl.DTypeError, ("sample 1", "float32", "sample 0", "float64")),
         ([numpy.ones(2), torch.ones(2)], bl.DTypeError, ("sample 1", "Tensor", "sample 0", "ndarray")),
-        ([numpy.ones((2, 2)), numpy.ones((2, 2)), numpy.ones(2)], bl.DataError, ("sample 2", "has 1 dim", "has 2")),
+        ([numpy.ones((2, 2)), numpy.ones((2, 2)), numpy.ones(2)], bl.DataError, ("sample 2", "1", "2", "dimension")),
         ([[1], [0.5]], bl.DTypeError, ("sample 1", "float64", "sample 0", "int64")),
         ([[1], [2, None]], bl.DTypeError, ("sample 1", "object")),
         ([["a"], ["b"]], bl.DTypeError, ("<U1",)),
         ([numpy.array([1, 2], "M8[s]")], bl.DTypeError, ("datetime64[s]",)),
         ([numpy.array([1, None])], bl.DTypeError, ("object",)),
-        ([], bl.DataError, ("empty list", "at least one sample")),
+        ([], bl.DataError, ("empty", "one sample")),
         ([torch.ones(2, device="meta"), torch.ones(3)], bl.DeviceError, ("sample 1", "cpu", "sample 0", "meta")),
         ([torch.ones(2), torch.ones(3, device="meta")], bl.DeviceError, ("sample 1", "meta", "sample 0", "cpu")),
-        ([torch.ones(2).to_sparse(), torch.ones(3).to_sparse()], bl.DataError, ("sparse", "to_dense")),
+        ([torch.ones(2).to_sparse(), torch.ones(3).to_sparse()], bl.DataError, ("torch.sparse_coo", "to_dense")),
         ([numpy.ma.array([1, 2], mask=[0, 1]), numpy.ma.array([1])], bl.DataError, ("masked", "filled")),
     ],
     ids=str,
@@ -756,24 +756,24 @@ def test_lists_of_ragged_lists(samples):
 
 @pytest.mark.parametrize("samples", [[[2, None]], [[2**70]], [["a"], ["b"]]], ids=str)
 def test_lists_of_what_is_no_number_name_the_sample(samples):
-    with pytest.raises(bl.Error, match=r"field tokens.*sample 0"):
+    with refused(bl.Error, "field tokens", "sample 0"):
         sequences(tokens=samples)
 
 
 @pytest.mark.parametrize("field", [None, 5, 2.5, "abc", b"abc", {1: 2}, range(3), object(), (), (1, 2, 3)], ids=str)
 def test_what_is_no_sequence_field(field):
-    with refused(bl.DataError, "field tokens", type(field).__name__, "expected an array"):
+    with refused(bl.DataError, "field tokens", type(field).__name__, "array"):
         sequences(tokens=field)
 
 
 def test_values_that_are_none():
     for values, kind, parts in (
-        ([1, 2, 3], bl.DataError, ("list", "expected an array")),
+        ([1, 2, 3], bl.DataError, ("list", "array")),
         (numpy.array(3.0), bl.DataError, ("scalar",)),
         (numpy.array([None]), bl.DTypeError, ("object",)),
         (numpy.array(["a"]), bl.DTypeError, ("<U1",)),
         (numpy.zeros(1, ">f4"), bl.DTypeError, ("'>'",)),
-        (torch.zeros(0, device="meta"), bl.DataError, ("sample 0 ends at 1", "0 values")),
+        (torch.zeros(0, device="meta"), bl.DataError, ("sample 0", "1", "0 values")),
         (None, bl.DataError, ("NoneType",)),
     ):
         with refused(kind, "field tokens", *parts):
@@ -787,31 +787,31 @@ def chunked(rows, kind=None):
 FIXED = pyarrow.list_(pyarrow.int64(), 2)
 NESTED = pyarrow.list_(FIXED)
 LISTS = [
-    (chunked([[1], [2], None, None]), bl.DataError, ("sample 2 is null",)),
-    (chunked([[1], [], [2, None], [None]]), bl.DataError, ("sample 2 holds a null",)),
-    (chunked([[None], [1], [], [2, None]])[1:], bl.DataError, ("sample 2 holds a null",)),
-    (pyarrow.chunked_array([[[1], [2]], [[3], [None]]]), bl.DataError, ("sample 3 holds a null",)),
-    (chunked([[1, 2], None], FIXED), bl.DataError, ("sample 1 is null",)),
-    (chunked([[1, 2], [1, None]], FIXED), bl.DataError, ("sample 1 holds a null",)),
-    (chunked([[[1, 2]], [None]], NESTED), bl.DataError, ("sample 1 holds a null",)),
-    (chunked(["a"]), bl.DTypeError, ("Utf8", "lists of numbers")),
-    (chunked([{"a": 1}]), bl.DTypeError, ("Struct", "lists of numbers")),
-    (chunked([["a"]]), bl.DTypeError, ("lists of Utf8",)),
-    (chunked([[[1]], [[2, 3]]]), bl.DTypeError, ("lists of List",)),
-    (chunked([[]], pyarrow.list_(pyarrow.date32())), bl.DTypeError, ("lists of Date32",)),
-    (chunked([[]], pyarrow.list_(pyarrow.decimal128(5))), bl.DTypeError, ("lists of Decimal128",)),
-    (chunked([[None]], pyarrow.list_(pyarrow.null())), bl.DTypeError, ("lists of Null",)),
+    (chunked([[1], [2], None, None]), bl.DataError, ("sample 2", "null")),
+    (chunked([[1], [], [2, None], [None]]), bl.DataError, ("sample 2", "null")),
+    (chunked([[None], [1], [], [2, None]])[1:], bl.DataError, ("sample 2", "null")),
+    (pyarrow.chunked_array([[[1], [2]], [[3], [None]]]), bl.DataError, ("sample 3", "null")),
+    (chunked([[1, 2], None], FIXED), bl.DataError, ("sample 1", "null")),
+    (chunked([[1, 2], [1, None]], FIXED), bl.DataError, ("sample 1", "null")),
+    (chunked([[[1, 2]], [None]], NESTED), bl.DataError, ("sample 1", "null")),
+    (chunked(["a"]), bl.DTypeError, ("Utf8", "lists", "numbers")),
+    (chunked([{"a": 1}]), bl.DTypeError, ("Struct", "lists", "numbers")),
+    (chunked([["a"]]), bl.DTypeError, ("lists", {"Utf8", "Utf8View"})),
+    (chunked([[[1]], [[2, 3]]]), bl.DTypeError, ("lists", "List")),
+    (chunked([[]], pyarrow.list_(pyarrow.date32())), bl.DTypeError, ("lists", "Date32")),
+    (chunked([[]], pyarrow.list_(pyarrow.decimal128(5))), bl.DTypeError, ("lists", {"Decimal128", "Decimal128(5, 0)"})),
+    (chunked([[None]], pyarrow.list_(pyarrow.null())), bl.DTypeError, ("lists", "Null")),
     (chunked([[1], [2]], pyarrow.list_view(pyarrow.int64())), bl.DTypeError, ("ListView",)),
     (pyarrow.table({"a": [[1]]}), bl.DTypeError, ("Struct",)),
-    (polars.Series([[1], None]), bl.DataError, ("sample 1 is null",)),
-    (polars.Series([[1], [2, None]]), bl.DataError, ("sample 1 holds a null",)),
-    (polars.Series([["a"]]), bl.DTypeError, ("lists of Utf8",)),
-    (polars.Series([[[1]], [[2, 3]]]), bl.DTypeError, ("lists of ",)),
+    (polars.Series([[1], None]), bl.DataError, ("sample 1", "null")),
+    (polars.Series([[1], [2, None]]), bl.DataError, ("sample 1", "null")),
+    (polars.Series([["a"]]), bl.DTypeError, ("lists", {"Utf8", "Utf8View"})),
+    (polars.Series([[[1]], [[2, 3]]]), bl.DTypeError, ("lists", {"List", "LargeList"})),
     (polars.DataFrame({"a": [[1]]}), bl.DTypeError, ("Struct",)),
     (
         pandas.Series([[1], None], dtype=pandas.ArrowDtype(pyarrow.list_(pyarrow.int64()))),
         bl.DataError,
-        ("sample 1 is",),
+        ("sample 1", "null"),
     ),
 ]
 
@@ -823,7 +823,7 @@ def test_arrow_that_is_no_lists_of_numbers(lists, kind, parts):
 
 
 def test_nulls_of_inner_lists_name_the_sample():
-    with refused(bl.DataError, "field tokens", "sample 1 holds a null"):
+    with refused(bl.DataError, "field tokens", "sample 1", "null"):
         sequences(tokens=chunked([[[1, 2]], [[1, None]]], NESTED))
 
 
@@ -838,7 +838,7 @@ def test_nulls_of_plain_lists_outside_of_a_slice_do_not_matter():
 
 
 def test_nulls_in_a_pyarrow_array():
-    with refused(bl.DataError, "field tokens", "sample 1 is null"):
+    with refused(bl.DataError, "field tokens", "sample 1", "null"):
         sequences(tokens=pyarrow.array([[1], None]))
 
 
@@ -854,13 +854,13 @@ class BrokenArrow:
 
 @pytest.mark.parametrize("answer", [RuntimeError("no"), 5, None, (1, 2)], ids=repr)
 def test_a_producer_of_arrow_that_is_broken(answer):
-    with pytest.raises(bl.Error, match="field tokens"):
+    with refused(bl.Error, "field tokens"):
         sequences(tokens=BrokenArrow(answer))
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_nested_tensors_without_samples():
-    with refused(bl.DataError, "field tokens", "at least one sample"):
+    with refused(bl.DataError, "field tokens", "one sample"):
         sequences(tokens=torch.nested.nested_tensor([]))
 
 
@@ -874,7 +874,7 @@ def test_nested_tensors_on_another_device():
     "offsets", [[[1], [2, 3]], torch.tensor([0.0, 5.0], requires_grad=True)], ids=["ragged", "grad"]
 )
 def test_offsets_that_numpy_cannot_read(offsets):
-    with pytest.raises(bl.DataError, match="field tokens"):
+    with refused(bl.DataError, "field tokens"):
         sequences(tokens=(numpy.zeros(5), offsets))
 
 
@@ -883,36 +883,36 @@ def test_shapes_without_samples():
 
 
 def test_shapes_of_strided_values():
-    with pytest.raises(bl.DataError, match=r"field tokens.*(compact|contiguous|stride)"):
+    with refused(bl.DataError, "field tokens", {"compact", "contiguous"}):
         sequences(tokens=(numpy.zeros(10)[::2], [[5, 1]]))
 
 
 def test_fields_that_disagree_name_the_sample():
-    with refused(bl.DataError, "sample 2", "[3]", "field marks", "[2]", "field tokens", "equally long"):
+    with refused(bl.DataError, "sample 2", "[3]", "field marks", "[2]", "field tokens"):
         sequences(tokens=[[1], [], [1, 2]], marks=[[1], [], [1, 2, 3]])
     with refused(bl.DataError, "sample 1", "[0]", "field c", "[2]", "field b"):
         sequences(a=numpy.zeros(2), b=(numpy.zeros(4), [0, 2, 4]), c=(torch.zeros(4), [0, 2, 2]))
     with refused(bl.DataError, "sample 0", "field y", "field x"):
         sequences(x=[numpy.ones((2, 3)), numpy.ones((1, 4))], y=[numpy.ones((3, 2)), numpy.ones((1, 4))])
-    with refused(bl.DataError, "field y has 3 rows", "field x has 2"):
+    with refused(bl.DataError, "field y", "3", "field x", "2"):
         sequences(x=[[1], [2]], y=numpy.ones(3))
-    with refused(bl.DataError, "field y has 1 rows", "field x has 2"):
+    with refused(bl.DataError, "field y", "1", "field x", "2"):
         sequences(x=[[1], [2]], y=[[1]])
-    with refused(bl.DataError, "field y is a scalar"):
+    with refused(bl.DataError, "field y", "scalar"):
         sequences(x=[[1], [2]], y=numpy.array(3))
 
 
 def test_no_fields_no_sequence_and_names_that_are_taken():
-    with refused(bl.DataError, "no fields"):
+    with refused(bl.DataError, "no", "fields"):
         sequences()
-    with refused(bl.DataError, "no field varies", "TensorDataset"):
+    with refused(bl.DataError, "field", "TensorDataset"):
         sequences(x=numpy.zeros(3), y=torch.zeros(3, 2))
     with pytest.raises(TypeError, match="positional"):
         bl.SequenceDataset([[1], [2]])
     for name in ("attention_mask", "lengths", "index", "cu_seqlens", "max_seqlen", "position_ids", "segment_ids"):
-        with refused(bl.ArgumentError, name, "another name"):
+        with refused(bl.ArgumentError, name, "name"):
             sequences(**{name: [[1]]})
-    with pytest.raises(bl.Error, match=r"labels.*twice"):
+    with refused(bl.Error, "labels", "twice"):
         bl.DataLoader(sequences(labels=[[1], [2]]), labels="labels")
     assert len(list(bl.DataLoader(sequences(labels=[[1], [2]])))) == 1
 
@@ -929,8 +929,8 @@ def test_a_field_named_self():
         ([float("nan"), 1], bl.DataError, ("sample 0", "nan")),
         ([1, 2**32], bl.DataError, ("sample 1", str(2**32))),
         ([1, 1.5], bl.DataError, ("sample 1", "1.5")),
-        ([[1, 2]], bl.DataError, ("shape (1, 2)",)),
-        (3, bl.DataError, ("shape ()",)),
+        ([[1, 2]], bl.DataError, ("sizes", "(1, 2)")),
+        (3, bl.DataError, ("sizes", "()")),
         (["1", "2"], bl.DTypeError, ("<U1",)),
         ([True, False], bl.DTypeError, ("bool",)),
         ([None, 1], bl.DTypeError, ("object",)),
@@ -966,39 +966,39 @@ LONG = {"x": [[1], [2] * 7, [3] * 9]}
     ids=str,
 )
 def test_a_sample_longer_than_the_budget_is_named(rule):
-    with refused(bl.DataError, "sample 1", "size 7", "max_tokens=6", "oversize="):
+    with refused(bl.DataError, "sample 1", "size 7", "max_tokens", "6", "oversize"):
         bl.DataLoader(sequences(**LONG), batching=rule)
-    with refused(bl.DataError, "sample 0", "size 8", "max_tokens=6"):
+    with refused(bl.DataError, "sample 0", "size 8", "max_tokens", "6"):
         bl.DataLoader(sequences(**LONG, sizes=[8, 1, 1]), batching=rule)
 
 
 def test_a_sample_whose_padded_length_exceeds_the_budget_is_named():
-    with refused(bl.DataError, "sample 2", "size 9", "multiple of 8", "max_tokens=12"):
+    with refused(bl.DataError, "sample 2", "size 9", "8", "max_tokens", "12"):
         bl.DataLoader(sequences(**LONG), batching=bl.TokenBudget(12, multiple_of=8))
     boxes = [numpy.ones((2, 2)), numpy.ones((3, 3))]
-    with refused(bl.DataError, "sample 1", "size 9", "multiple of 2", "max_tokens=12"):
+    with refused(bl.DataError, "sample 1", "size 9", "2", "max_tokens", "12"):
         bl.DataLoader(sequences(x=boxes), batching=bl.TokenBudget(12, multiple_of=2))
 
 
 @pytest.mark.parametrize(
     ("fields", "rule", "parts"),
     [
-        ({"x": [[1] * 7]}, bl.TokenBudget(3, oversize="drop"), ("drop", "all 1 samples", "max_tokens=3")),
-        (LONG | {"sizes": [1, 1, 1]}, bl.TokenBudget(3, oversize="truncate"), ("TokenBudget", "sizes=")),
-        (LONG | {"sizes": [1, 1, 1]}, bl.Packing(3, oversize="split"), ("Packing", "sizes=")),
-        (LONG | {"sizes": [1, 1, 1]}, bl.Packing(3, oversize="truncate"), ("Packing", "sizes=")),
-        ({"x": [numpy.ones((2, 3)), numpy.ones((1, 4))]}, bl.Packing(30), ("Packing", "differ in 2")),
+        ({"x": [[1] * 7]}, bl.TokenBudget(3, oversize="drop"), ("oversize", "1 sample", "max_tokens", "3")),
+        (LONG | {"sizes": [1, 1, 1]}, bl.TokenBudget(3, oversize="truncate"), ("TokenBudget", "sizes")),
+        (LONG | {"sizes": [1, 1, 1]}, bl.Packing(3, oversize="split"), ("Packing", "sizes")),
+        (LONG | {"sizes": [1, 1, 1]}, bl.Packing(3, oversize="truncate"), ("Packing", "sizes")),
+        ({"x": [numpy.ones((2, 3)), numpy.ones((1, 4))]}, bl.Packing(30), ("Packing", "2")),
         (
             {"x": [numpy.ones((2, 3)), numpy.ones((1, 4))]},
             bl.CostOptimal(bl.CostModel(1)),
-            ("CostOptimal", "differ in 2"),
+            ("CostOptimal", "2"),
         ),
         (
             {"x": [numpy.ones((2, 3)), numpy.ones((1, 4))]},
             bl.TokenBudget(3, oversize="truncate"),
-            ("TokenBudget", "differ in 2", "without truncation"),
+            ("TokenBudget", "2", "truncation"),
         ),
-        ({"x": [numpy.ones((2, 3)), numpy.ones((2, 4))]}, bl.Packing(30), ("Packing", "field x", "first dimension")),
+        ({"x": [numpy.ones((2, 3)), numpy.ones((2, 4))]}, bl.Packing(30), ("Packing", "field x", "first")),
     ],
     ids=str,
 )
@@ -1013,27 +1013,27 @@ def test_rules_that_do_not_go_with_the_data(fields, rule, parts):
     ids=lambda rule: type(rule).__name__,
 )
 def test_rules_by_size_of_rows_of_one_shape(rule):
-    with refused(bl.ArgumentError, type(rule).__name__, "decides by size", "FixedSize"):
+    with refused(bl.ArgumentError, type(rule).__name__, "size", "FixedSize"):
         bl.DataLoader(dataset(), batching=rule)
 
 
 @pytest.mark.parametrize(
     ("options", "parts"),
     [
-        ({"labels": "z"}, ("labels", "no field z")),
-        ({"labels": "f"}, ("field f", "float64", "not integers")),
-        ({"labels": "b"}, ("field b", "bool", "not integers")),
-        ({"labels": "w"}, ("field w", "more than one number")),
-        ({"labels": "y"}, ("field y", "does not vary")),
-        ({"pad_side": "up"}, ("pad_side", "'up'", "'right' or 'left'")),
+        ({"labels": "z"}, ("labels", {"field z", "'z'"})),
+        ({"labels": "f"}, ("field f", "float64", "integers")),
+        ({"labels": "b"}, ("field b", "bool", "integers")),
+        ({"labels": "w"}, ("field w", "number")),
+        ({"labels": "y"}, ("labels", "field y")),
+        ({"pad_side": "up"}, ("pad_side", "'up'", "right", "left")),
         ({"pad_side": None}, ("pad_side", "None")),
         ({"pad_side": True}, ("pad_side", "True")),
         ({"pad_side": ["right"]}, ("pad_side", "['right']")),
-        ({"pad_value": {"z": 1}}, ("pad_value", "'z'", "fields that are padded: 'x', 'f', 'b', 'w'")),
-        ({"pad_value": {"y": 1}}, ("pad_value", "'y'", "fields that are padded: 'x', 'f', 'b', 'w'")),
-        ({"pad_value": {1: 1}}, ("pad_value", "names 1")),
-        ({"pad_value": {"x": 0.5}}, ("pad_value is 0.5", "field x", "int64")),
-        ({"pad_value": 0.5}, ("pad_value is 0.5", "field x", "int64")),
+        ({"pad_value": {"z": 1}}, ("pad_value", "'z'", "'x', 'f', 'b', 'w'")),
+        ({"pad_value": {"y": 1}}, ("pad_value", "'y'", "'x', 'f', 'b', 'w'")),
+        ({"pad_value": {1: 1}}, ("pad_value", "1")),
+        ({"pad_value": {"x": 0.5}}, ("pad_value", "0.5", "field x", "int64")),
+        ({"pad_value": 0.5}, ("pad_value", "0.5", "field x", "int64")),
         ({"output": "tensorflow"}, ("output", "tensorflow")),
     ],
     ids=str,
@@ -1052,10 +1052,10 @@ def test_options_that_do_not_go_with_sequences(options, parts):
 
 
 def test_labels_and_padding_of_rows_of_one_shape():
-    with refused(bl.ArgumentError, "labels", "'x'", "no next token"):
+    with refused(bl.ArgumentError, "labels", "'x'", "sequences"):
         bl.DataLoader(dataset(), labels="x")
     for value in (1, -1, 0.5, float("nan"), None, "0", {"x": 1}, {}):
-        with refused(bl.ArgumentError, "pad_value", repr(value), "not padded"):
+        with refused(bl.ArgumentError, "pad_value", repr(value), "padded"):
             bl.DataLoader(dataset(), pad_value=value)
 
 
@@ -1066,7 +1066,7 @@ def test_labels_that_are_no_names(labels):
 
 
 def test_padding_of_rows_by_an_array():
-    with refused(bl.ArgumentError, "pad_value", "not padded"):
+    with refused(bl.ArgumentError, "pad_value", "padded"):
         bl.DataLoader(dataset(), pad_value=numpy.zeros(2))
 
 
@@ -1102,14 +1102,14 @@ def test_numbers_of_rules_that_make_no_sense(kind, given, name, more):
         optional = name in OPTIONAL or (kind is bl.CostOptimal and name == "max_tokens")
         if (found is None and optional) or (name == "max_length_spread" and type(found) is int and found == 0):
             continue
-        with refused(bl.ArgumentError, name, str(found).strip("[]")):
+        with refused(bl.ArgumentError, name, {str(found).strip("[]"), repr(found)}):
             kind(**given | {name: found})
 
 
 @pytest.mark.parametrize(
     ("make", "parts"),
     [
-        (lambda: bl.TokenBudget(9, count="paded"), ("count", "'paded'", "'padded' or 'real'")),
+        (lambda: bl.TokenBudget(9, count="paded"), ("count", "'paded'", "padded", "real")),
         (lambda: bl.TokenBudget(9, count=None), ("count", "None")),
         (lambda: bl.TokenBudget(9, count=True), ("count", "True")),
         (
@@ -1120,8 +1120,8 @@ def test_numbers_of_rules_that_make_no_sense(kind, given, name, more):
         (lambda: bl.CostOptimal(MODEL, oversize="split"), ("oversize", "'split'")),
         (lambda: bl.Packing(9, oversize="drop"), ("oversize", "'drop'", "'error'", "'truncate'", "'split'")),
         (lambda: bl.Packing(9, oversize=None), ("oversize", "None")),
-        (lambda: bl.TokenBudget(9, multiple_of=10), ("multiple_of", "10", "max_tokens=9")),
-        (lambda: bl.CostOptimal(MODEL, max_tokens=9, multiple_of=10), ("multiple_of", "10", "max_tokens=9")),
+        (lambda: bl.TokenBudget(9, multiple_of=10), ("multiple_of", "10", "max_tokens", "9")),
+        (lambda: bl.CostOptimal(MODEL, max_tokens=9, multiple_of=10), ("multiple_of", "10", "max_tokens", "9")),
         (lambda: bl.CostOptimal(None), ("cost", "None", "CostModel")),
         (lambda: bl.CostOptimal(5), ("cost", "5", "CostModel")),
         (lambda: bl.CostOptimal((1, 1, 1)), ("cost", "(1, 1, 1)", "CostModel")),

@@ -19,6 +19,7 @@ from batchloom.arguments import shuffled
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles.runs import Run, listed, runs
+from refusals import refused
 
 
 def epoch_numbers(loader, count):
@@ -502,9 +503,9 @@ def test_two_threads_at_one_iterator_get_batches_or_a_clear_error():
 def test_loaders_do_not_pickle_and_say_why():
     loader = Run(10, 3).loader()
     for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
-        with pytest.raises(TypeError, match=r"does not pickle.*state_dict"):
+        with refused(TypeError, "pickle", "state_dict"):
             attempt(loader)
-    with pytest.raises(TypeError, match="pickle"):
+    with refused(TypeError, "pickle"):
         pickle.dumps(iter(loader))
 
 
@@ -577,5 +578,5 @@ def test_what_a_loader_was_made_of_cannot_be_changed():
 
 
 def test_an_iterator_says_why_it_does_not_pickle():
-    with pytest.raises(TypeError, match="state_dict"):
+    with refused(TypeError, "state_dict"):
         pickle.dumps(iter(Run(10, 3).loader()))

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import batchloom as bl
 import numpy
-import pytest
 from hypothesis import strategies as st
 
 NAMES = ("input_ids", "labels", "position_ids", "segment_ids", "resets")
@@ -140,8 +139,3 @@ def corpora(**fixed):
     }
     given = {name: value if isinstance(value, st.SearchStrategy) else st.just(value) for name, value in fixed.items()}
     return st.builds(Corpus, **(choices | given)).filter(Corpus.pieces)
-
-
-def refused(error, *words):
-    """Expect an error whose message has all these words, in whatever order."""
-    return pytest.raises(error, match="(?s)" + "".join(f"(?=.*{word})" for word in words))

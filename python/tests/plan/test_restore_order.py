@@ -12,6 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracles import batching
 from oracles.batching import rules, sized
+from refusals import refused
 
 ORDER = [4, 0, 3, 1, 2]
 PIECES = [slice(0, 2), slice(2, 2), slice(2, 5)]
@@ -192,24 +193,24 @@ def test_results_of_any_plan(sizes, rule, shuffle):
 
 
 @pytest.mark.parametrize(
-    ("outputs", "index", "message"),
+    ("outputs", "index", "values"),
     [
-        ([10, 11], [0, 2], "sample 1 has no result"),
-        ([10, 11], [1, 2], "sample 0 has no result"),
-        (torch.ones(2), torch.tensor([0, 5]), "sample 1 has no result"),
-        ([torch.ones(1), torch.ones(1)], [[0], [3]], "sample 1 has no result"),
-        ([["a"], ["b"]], [[0], [3]], "sample 1 has no result"),
-        ([10, 11, 12], [0, 1], "3 results for 2 samples"),
-        ([10], [0, 1], "1 results for 2 samples"),
-        (numpy.ones((3, 2)), [0, 1], "3 results for 2 samples"),
-        ([numpy.ones(2), numpy.ones(2)], [[0, 1], [2]], "4 results for 3 samples"),
-        ([], [0], "0 results for 1 samples"),
-        ([["a", "b"], ["c"]], [[0, 1], [2, 3]], "3 results for 4 samples"),
+        ([10, 11], [0, 2], ("sample 1",)),
+        ([10, 11], [1, 2], ("sample 0",)),
+        (torch.ones(2), torch.tensor([0, 5]), ("sample 1",)),
+        ([torch.ones(1), torch.ones(1)], [[0], [3]], ("sample 1",)),
+        ([["a"], ["b"]], [[0], [3]], ("sample 1",)),
+        ([10, 11, 12], [0, 1], ("3 results", "2 samples")),
+        ([10], [0, 1], ("1", "2 samples")),
+        (numpy.ones((3, 2)), [0, 1], ("3 results", "2 samples")),
+        ([numpy.ones(2), numpy.ones(2)], [[0, 1], [2]], ("4 results", "3 samples")),
+        ([], [0], ("0 results", "1")),
+        ([["a", "b"], ["c"]], [[0, 1], [2, 3]], ("3 results", "4 samples")),
     ],
     ids=str,
 )
-def test_results_that_are_missing_or_too_many(outputs, index, message):
-    with pytest.raises(bl.DataError, match=message):
+def test_results_that_are_missing_or_too_many(outputs, index, values):
+    with refused(bl.DataError, *values):
         bl.restore_order(outputs, index)
 
 
@@ -235,7 +236,7 @@ def test_what_cannot_be_put_in_order_is_an_error_of_ours(outputs, index):
 
 
 def test_samples_that_are_negative():
-    with pytest.raises(bl.DataError, match="-1"):
+    with refused(bl.DataError, "-1"):
         bl.restore_order([10, 11], [-1, 0])
 
 
