@@ -14,19 +14,7 @@ import pytest
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from oracles.runs import (
-    Run,
-    advance,
-    assert_resumes,
-    chained,
-    few,
-    finish,
-    fractions,
-    listed,
-    part,
-    runs,
-    worlds,
-)
+from oracles.runs import Run, advance, assert_resumes, chained, few, finish, fractions, listed, part, runs, worlds
 from refusals import refused
 
 GOLDEN = Path(__file__).parents[3] / "crates" / "batchloom" / "tests" / "golden"

@@ -6,7 +6,6 @@ import batchloom as bl
 import numpy
 import pytest
 import torch
-
 from oracles.windows import pretended
 
 WAYS = ("resident", "streamed", "sharded", "device", "device streamed")

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 import batchloom as bl
 import numpy
 from hypothesis import strategies as st
-
 from oracles import batching
 
 

@@ -11,7 +11,6 @@ import batchloom as bl
 import numpy
 from hypothesis import settings
 from hypothesis import strategies as st
-
 from oracles import batching
 
 

@@ -10,7 +10,6 @@ import pytest
 import torch
 from hypothesis import assume
 from hypothesis import strategies as st
-
 from oracles.runs import Run, runs
 
 FEATURES = 3

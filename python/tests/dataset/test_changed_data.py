@@ -1,0 +1,148 @@
+"""Data that changes under the loader: resized tensors, files that were cut."""
+
+import os
+
+import batchloom as bl
+import numpy
+import pytest
+import torch
+from refusals import refused
+
+
+def test_a_tensor_that_grew():
+    X = torch.zeros(100, 4)
+    loader = bl.DataLoader(bl.TensorDataset(rows=X), 10)
+    X.resize_(1_000_000, 4)
+    with refused(bl.DataError, "field rows", "resized", "(100, 4)", "(1000000, 4)"):
+        iter(loader)
+    state = loader.state_dict()
+    assert (state["epoch"], state["batches"]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda X: X.resize_(10, 10),
+        lambda X: X.t_(),
+        lambda X: X.unsqueeze_(0),
+        lambda X: X.set_(torch.zeros(20, 20)),
+        lambda X: setattr(X, "data", torch.zeros(20, 20)),
+        lambda X: X.untyped_storage().resize_(1 << 24),
+    ],
+    ids=["resize_", "t_", "unsqueeze_", "set_", "data", "storage"],
+)
+def test_a_tensor_that_is_no_longer_what_it_was(change):
+    X = torch.arange(400.0).reshape(20, 20).clone()
+    data = bl.TensorDataset(X)
+    loader = bl.DataLoader(data, 10)
+    change(X)
+    with refused(bl.DataError, "field 0"):
+        iter(loader)
+
+
+def test_a_tensor_that_grows_in_mid_epoch():
+    X = torch.zeros(20_000, 1000)
+    batches = iter(bl.DataLoader(bl.TensorDataset(X), 100, prefetch=1, num_threads=1))
+    next(batches)
+    # The old memory stays: the dataset holds it.
+    X.data = torch.zeros(5, 5)
+    with refused(bl.DataError, "field 0", "(20000, 1000)", "(5, 5)"):
+        list(batches)
+    assert next(batches, "end") == "end"
+
+
+def test_numpy_itself_refuses_to_resize_what_is_borrowed():
+    X = numpy.zeros(100)
+    loader = bl.DataLoader(bl.TensorDataset(X), 10)
+    with pytest.raises(ValueError, match="cannot resize"):
+        X.resize(1000)
+    assert len(list(loader)) == 10
+
+
+def test_an_array_that_is_resized_against_all_warnings():
+    X = numpy.zeros(100)
+    loader = bl.DataLoader(bl.TensorDataset(X), 10)
+    X.resize(1_000_000, refcheck=False)
+    with refused(bl.DataError, "field 0", "(100,)", "(1000000,)"):
+        iter(loader)
+
+
+def test_an_array_that_is_reshaped_in_place():
+    X = numpy.zeros((100, 4))
+    loader = bl.DataLoader(bl.TensorDataset(X), 10)
+    X.resize(4, 100, refcheck=False)
+    with refused(bl.DataError, "field 0", "(100, 4)", "(4, 100)"):
+        iter(loader)
+
+
+def mapped(tmp_path, samples=4_000_000):
+    path = tmp_path / "rows.npy"
+    numpy.save(path, numpy.arange(float(samples)).reshape(-1, 4))
+    return path, numpy.load(path, mmap_mode="r")
+
+
+def test_a_map_whose_file_was_cut_before_the_dataset(tmp_path):
+    path, X = mapped(tmp_path)
+    os.truncate(path, 4096)
+    with refused(bl.DataError, "field rows", str(path), "4096", str(128 + 8 * 4_000_000)):
+        bl.TensorDataset(rows=X)
+
+
+def test_a_map_whose_file_was_cut_after_the_dataset(tmp_path):
+    path, X = mapped(tmp_path)
+    loader = bl.DataLoader(bl.TensorDataset(rows=X), 64, shuffle=True)
+    os.truncate(path, 4096)
+    with refused(bl.DataError, "field rows", str(path), "4096", str(128 + 8 * 4_000_000)):
+        iter(loader)
+    assert loader.state_dict()["epoch"] == 0
+
+
+def test_a_slice_of_a_map_whose_file_was_cut(tmp_path):
+    path, X = mapped(tmp_path)
+    loader = bl.DataLoader(bl.TensorDataset(X[1000:, ::2]), 64)
+    os.truncate(path, 4096)
+    with refused(bl.DataError, "4096"):
+        iter(loader)
+
+
+VIEWS = {
+    "asarray": "numpy.asarray(X)",
+    "a view": "X.view(numpy.ndarray)",
+    "a slice of an array": "numpy.asarray(X)[10:, ::2]",
+    "another type": "X.view(numpy.int64)",
+    "brain floats": "X.view(numpy.uint16).view(ml_dtypes.bfloat16)",
+    "asarray of brain floats": "numpy.asarray(X.view(numpy.uint16)).view(ml_dtypes.bfloat16)",
+}
+
+
+@pytest.mark.parametrize("case", VIEWS)
+def test_a_cut_file_behind_a_view_is_an_error_and_no_bus_error(script, tmp_path, case):
+    path, _ = mapped(tmp_path)
+    script(
+        f"""
+        import os
+        import sys
+        import ml_dtypes
+        import numpy
+        import batchloom as bl
+
+        X = numpy.load(sys.argv[1], mmap_mode="r")
+        loader = bl.DataLoader(bl.TensorDataset({VIEWS[case]}), 64)
+        os.truncate(sys.argv[1], 4096)
+        try:
+            list(loader)
+        except bl.DataError as error:
+            assert "4096" in str(error), error
+        else:
+            raise AssertionError("read past the end of a file")
+        """,
+        path,
+    )
+
+
+def test_a_file_that_is_shorter_than_its_header_says(tmp_path):
+    path, _ = mapped(tmp_path)
+    os.truncate(path, 4096)
+    # NumPy refuses; what is left to us is not to stand in the way.
+    with pytest.raises(ValueError, match="mmap length is greater than file"):
+        numpy.load(path, mmap_mode="r")
