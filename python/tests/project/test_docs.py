@@ -5,6 +5,7 @@ import re
 import unicodedata
 from pathlib import Path
 
+import batchloom as bl
 import pytest
 from torch.utils import data
 
@@ -90,6 +91,11 @@ def test_every_argument_of_torchs_loader_has_an_answer():
     table = prose(DOCS / "coming-from-torch.md")
     arguments = [argument for argument in inspect.signature(data.DataLoader.__init__).parameters if argument != "self"]
     assert [argument for argument in arguments if f"\n| `{argument}` |" not in table] == []
+
+
+def test_every_count_of_a_plan_is_explained():
+    table = re.findall(r"^\| (`.+?`) \|", prose(DOCS / "plans.md"), re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", " ".join(table))) == set(bl.Plan(10).stats())
 
 
 def test_every_law_names_tests_in_both_languages_and_they_exist():
