@@ -11,8 +11,9 @@ use bytes::Bytes;
 use super::block::{Batch, Block};
 use super::buffers::Loan;
 use super::cursor::Delivery;
+use super::job::Job;
 use super::queue::{Next, Queue};
-use super::worker::{Job, help, start};
+use super::worker::{help, start};
 use crate::{Error, Result};
 
 /// How long a wait without a time limit waits at a time.
@@ -86,7 +87,7 @@ impl Blocks {
     fn take(&mut self, deadline: Instant) -> Result<Polled> {
         self.check_process()?;
         Ok(match self.queue.next(deadline, self.helps)? {
-            Next::Block(layout, whole) => {
+            Next::Block(planned, whole) => {
                 // Every region was let go before its piece was counted as filled.
                 let buffer = whole.join().ok_or_else(|| Error::Worker {
                     block: self.delivered,
@@ -94,7 +95,7 @@ impl Blocks {
                 })?;
                 self.delivered += 1;
                 let bytes = Bytes::from_owner(Loan::new(buffer, &self.job.buffers));
-                Polled::Block(Block::new(&self.job.fields, &layout, &bytes)?)
+                Polled::Block(Block::new(&self.job.fields, &planned, &bytes)?)
             }
             Next::Pending => Polled::Pending,
             Next::End => Polled::End,

@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use super::Loader;
-use super::block::BlockLayout;
 use super::buffers::{Allocate, BufferOptions, Buffers};
 use super::cursor::Cursor;
 use super::fields::{Fields, Options};
-use super::worker::Probe;
+use super::job::Probe;
+use super::layout::{BlockLayout, Limits};
 use crate::batching::Rule;
 use crate::collate::PadSide;
 use crate::dataset::{Dataset, TokenDataset};
@@ -209,9 +209,10 @@ impl LoaderBuilder {
         }
         let fields = Fields::new(&self.dataset, plan.rule(), &self.fields)?;
         // What cannot be laid out is better known now.
-        BlockLayout::new(&fields, &plan, self.rank, 0, self.block_bytes)?;
+        BlockLayout::new(&fields, &plan, self.rank, 0, self.block_bytes, Limits::FORMED)?;
         Ok(Loader {
             fields: Arc::new(fields),
+            index_table: self.fields.index_table,
             buffers: Mutex::new(Buffers::new(BufferOptions {
                 // Who allocates memory also keeps blocks for a while, as they are copied.
                 keep: self.prefetch.saturating_add(if self.memory.is_some() { 3 } else { 1 }),

@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 
-use super::index_table::IndexTable;
 use crate::batching::Rule;
 use crate::collate::{Form, Labels, Members, Pad, PadSide, Source, Tokens, What, Window, is_integer};
 use crate::dataset::{
@@ -24,8 +23,6 @@ pub(super) struct Fields {
     pub(super) ragged: Option<Ragged>,
     /// Where samples are pieces of a stream: of what.
     stream: Option<Streamed>,
-    /// Where blocks are addresses: of what, and the most rows of any array.
-    pub(super) index_table: Option<(IndexTable, usize)>,
 }
 
 /// How pieces of a stream are taken.
@@ -79,7 +76,7 @@ impl Fields {
         if let Some((name, _)) = elsewhere {
             return Err(Error::Elsewhere { field: (*name).to_owned() });
         }
-        let fields = match dataset {
+        Ok(match dataset {
             Dataset::Tensors(dataset) => Self::stacked(dataset),
             Dataset::Sequences(dataset) => Self::ragged(dataset, rule, &options.padding)?,
             Dataset::Windows(dataset) => Self::windowed(dataset),
@@ -89,23 +86,7 @@ impl Fields {
                 pieces: Pieces { stream: Arc::new(dataset.stream(None)), rows: options.rows },
                 shuffles: options.shuffles_documents,
             }),
-        };
-        let rows = arrays.iter().filter_map(|(_, array)| array.shape().first()).max().copied().unwrap_or(0);
-        let limit = rows.max(dataset.len());
-        let index_table =
-            options.index_table.then(|| (IndexTable::new(dataset, fields.concatenates()), limit));
-        Ok(fields.with_index_table(index_table))
-    }
-
-    /// The same, where blocks are addresses; those of a stream are of its pieces.
-    fn with_index_table(self, index_table: Option<(IndexTable, usize)>) -> Self {
-        let index_table = index_table.map(|(index_table, limit)| match &self.stream {
-            Some(Streamed { dataset, pieces, .. }) => {
-                (IndexTable::Stream(pieces.clone(), dataset.extra() != TokenExtras::default()), limit)
-            }
-            None => (index_table, limit),
-        });
-        Self { index_table, ..self }
+        })
     }
 
     /// The fields of pieces of a stream.
@@ -135,12 +116,11 @@ impl Fields {
         let key = Key::new(plan.seed(), plan.epoch(), Purpose::Documents);
         let order = Order::new(dataset.document_count(), Some(&key));
         let pieces = Pieces { stream: Arc::new(dataset.stream(Some(order))), rows: pieces.rows };
-        let index_table = this.index_table.as_ref().map(|&(_, limit)| (IndexTable::Rows, limit));
-        Arc::new(Self::streamed(Streamed { pieces, ..streamed.clone() }).with_index_table(index_table))
+        Arc::new(Self::streamed(Streamed { pieces, ..streamed.clone() }))
     }
 
     fn plain(names: Vec<String>, forms: Vec<Form>) -> Self {
-        Self { names: names.into(), forms, ragged: None, stream: None, index_table: None }
+        Self { names: names.into(), forms, ragged: None, stream: None }
     }
 
     fn stacked(dataset: &TensorDataset) -> Self {
@@ -225,8 +205,13 @@ impl Fields {
         }
     }
 
+    /// The pieces that samples are, of a stream.
+    pub(super) fn pieces(&self) -> Option<&Pieces> {
+        self.stream.as_ref().map(|streamed| &streamed.pieces)
+    }
+
     /// Whether batches are concatenations.
-    fn concatenates(&self) -> bool {
+    pub(super) fn concatenates(&self) -> bool {
         self.ragged.as_ref().is_some_and(|ragged| ragged.packs)
     }
 

@@ -18,15 +18,24 @@
 
 use std::sync::Arc;
 
-use super::block::RunLayout;
+use super::fields::Fields;
+use super::layout::RunLayout;
 use crate::collate::Members;
-use crate::dataset::{Dataset, Field, Pieces, Sequences, Windows};
+use crate::dataset::{Dataset, Field, Pieces, Sequences, TokenExtras, Windows};
 use crate::tensor::buffer::Region;
 use crate::{DType, Plan, Result};
 
 /// What the addresses of a dataset's samples are.
 #[derive(Debug)]
-pub(super) enum IndexTable {
+pub(super) struct IndexTable {
+    columns: Columns,
+    /// The most rows of any array, and the number of samples: what the numbers have to hold.
+    limit: usize,
+}
+
+/// The rows of a table, by kind of data.
+#[derive(Debug)]
+enum Columns {
     /// Rows of one shape.
     Rows,
     /// Windows.
@@ -67,57 +76,66 @@ impl Table {
 }
 
 impl IndexTable {
-    /// The addresses of samples of `dataset`; those of a stream, of its pieces.
-    pub(super) fn new(dataset: &Dataset, packs: bool) -> Self {
+    /// The index table of samples of `dataset` in batches of `fields`.
+    pub(super) fn new(dataset: &Dataset, fields: &Fields) -> Self {
+        let packs = fields.concatenates();
         let ragged = |fields: &[Field], dimensions| {
             let variable = fields.iter().filter_map(|field| match field {
                 Field::Variable(sequences) => Some(sequences.clone()),
                 Field::Fixed(_) => None,
             });
-            Self::Ragged { fields: variable.collect(), dimensions, packs }
+            Columns::Ragged { fields: variable.collect(), dimensions, packs }
         };
-        match dataset {
-            Dataset::Tensors(_) | Dataset::Tokens(_) => Self::Rows,
-            Dataset::Windows(dataset) => Self::Windows(Arc::clone(dataset.windows())),
+        let arrays = dataset.arrays();
+        let rows = arrays.iter().filter_map(|(_, array)| array.shape().first()).max().copied().unwrap_or(0);
+        let limit = rows.max(dataset.len());
+        let columns = match dataset {
+            Dataset::Tensors(_) => Columns::Rows,
+            Dataset::Tokens(dataset) => {
+                let documents = dataset.extra() != TokenExtras::default();
+                fields.pieces().map_or(Columns::Rows, |pieces| Columns::Stream(pieces.clone(), documents))
+            }
+            Dataset::Windows(dataset) => Columns::Windows(Arc::clone(dataset.windows())),
             Dataset::Sequences(dataset) => ragged(dataset.fields(), dataset.dimensions()),
             Dataset::Groups(dataset) => {
                 ragged(dataset.sequences().fields(), dataset.sequences().dimensions())
             }
-        }
+        };
+        Self { columns, limit }
     }
 
     fn rows(&self) -> usize {
-        match self {
-            Self::Rows => 1,
-            Self::Windows(_) => 2,
-            Self::Ragged { fields, dimensions, .. } => 5 + 2 * dimensions + fields.len(),
-            Self::Stream(..) => 6,
+        match &self.columns {
+            Columns::Rows => 1,
+            Columns::Windows(_) => 2,
+            Columns::Ragged { fields, dimensions, .. } => 5 + 2 * dimensions + fields.len(),
+            Columns::Stream(..) => 6,
         }
     }
 
-    /// The table for the batches of some runs, of rows below `limit`.
+    /// The table for the batches of some runs.
     ///
     /// # Errors
     /// Those of [`Plan::indices`].
-    pub(super) fn table(&self, plan: &Plan, rank: u32, runs: &[RunLayout], limit: usize) -> Result<Table> {
+    pub(super) fn table(&self, plan: &Plan, rank: u32, runs: &[RunLayout]) -> Result<Table> {
         let (mut members, mut elements, mut picks) = (0, 0, false);
         for run in runs {
             members += self.members(plan, rank, run)?;
-            elements += run.batches * run.space().iter().product::<usize>();
+            elements += run.batches * run.space.iter().product::<usize>();
             picks |= !run.members.picks.is_empty();
         }
         // Labels lie one element further.
-        let fits = i32::try_from(limit.max(elements + members)).is_ok();
+        let fits = i32::try_from(self.limit.max(elements + members)).is_ok();
         let dtype = if fits { DType::I32 } else { DType::I64 };
         Ok(Table { rows: self.rows(), members, picks: if picks { elements } else { 0 }, dtype })
     }
 
     /// How many members the batches of a run have.
     fn members(&self, plan: &Plan, rank: u32, run: &RunLayout) -> Result<usize> {
-        Ok(match self {
-            Self::Rows | Self::Windows(_) => run.batches * run.samples,
-            Self::Ragged { packs, .. } => run.samples + usize::from(*packs),
-            Self::Stream(pieces, extras) => {
+        Ok(match &self.columns {
+            Columns::Rows | Columns::Windows(_) => run.batches * run.samples,
+            Columns::Ragged { packs, .. } => run.samples + usize::from(*packs),
+            Columns::Stream(pieces, extras) => {
                 let mut passages = 0;
                 for sample in samples(plan, rank, run)? {
                     pieces.passages(sample, *extras, |_| passages += 1);
@@ -141,16 +159,18 @@ impl IndexTable {
     ) -> Result<()> {
         let mut writer = Writer { table, target, member: 0, element: 0 };
         for run in runs {
-            match self {
-                Self::Rows => samples(plan, rank, run)?.into_iter().for_each(|it| writer.add([number(it)])),
-                Self::Windows(windows) => {
+            match &self.columns {
+                Columns::Rows => {
+                    samples(plan, rank, run)?.into_iter().for_each(|it| writer.add([number(it)]))
+                }
+                Columns::Windows(windows) => {
                     for sample in samples(plan, rank, run)? {
                         let place = windows.place(sample);
                         writer.add([index(place.row), index(place.missing)]);
                     }
                 }
-                Self::Ragged { fields, packs, .. } => writer.ragged(fields, *packs, &run.members),
-                Self::Stream(pieces, extras) => {
+                Columns::Ragged { fields, packs, .. } => writer.ragged(fields, *packs, &run.members),
+                Columns::Stream(pieces, extras) => {
                     for sample in samples(plan, rank, run)? {
                         writer.piece(pieces, *extras, sample);
                     }

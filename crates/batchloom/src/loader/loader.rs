@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::buffers::Buffers;
 use super::cursor::{Cursor, Delivery};
 use super::fields::Fields;
-use super::worker::{Job, Probe};
+use super::index_table::IndexTable;
+use super::job::{Job, Probe};
 use super::{Batches, Blocks, LoaderBuilder, Steps};
 use crate::collate::Form;
 use crate::dataset::Dataset;
@@ -29,6 +30,8 @@ use crate::{DType, Plan, Result};
 pub struct Loader {
     pub(super) dataset: Dataset,
     pub(super) fields: Arc<Fields>,
+    /// Whether blocks are index tables.
+    pub(super) index_table: bool,
     pub(super) rank: u32,
     pub(super) threads: usize,
     pub(super) prefetch: usize,
@@ -136,8 +139,10 @@ impl Loader {
         let plan = cursor.upcoming();
         plan.require_steps()?;
         let delivery = Delivery::new(plan.steps_of(self.rank));
+        let fields = Fields::at(&self.fields, &plan);
         let job = Job {
-            fields: Fields::at(&self.fields, &plan),
+            index_table: self.index_table.then(|| IndexTable::new(&self.dataset, &fields)),
+            fields,
             plan: plan.clone(),
             rank: self.rank,
             block_bytes,

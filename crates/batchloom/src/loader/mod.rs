@@ -10,6 +10,8 @@ mod builder;
 mod cursor;
 mod fields;
 mod index_table;
+mod job;
+mod layout;
 #[expect(clippy::module_inception, reason = "the file of the type that the folder is named for")]
 mod loader;
 mod queue;

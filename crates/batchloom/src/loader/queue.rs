@@ -7,21 +7,13 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::block::BlockLayout;
-use super::worker::{Job, Task};
+use super::job::{Job, Opened, PlannedBlock, Task};
 use crate::tensor::buffer::Whole;
 use crate::{Error, Result};
 
-/// A block that was just opened.
-pub(super) struct Opened {
-    pub(super) layout: BlockLayout,
-    pub(super) whole: Whole,
-    pub(super) tasks: Vec<Task>,
-}
-
 /// A block in the queue.
 struct QueuedBlock {
-    layout: BlockLayout,
+    planned: PlannedBlock,
     whole: Whole,
     /// Pieces that are not filled yet.
     left: usize,
@@ -30,7 +22,7 @@ struct QueuedBlock {
 /// What the consumer is told.
 pub(super) enum Next {
     /// The next block, in order.
-    Block(BlockLayout, Whole),
+    Block(PlannedBlock, Whole),
     /// Nothing yet.
     Pending,
     /// There are no more blocks.
@@ -44,7 +36,7 @@ struct Inner {
     delivered: u64,
     opened: u64,
     /// The block to open next, if it is laid out already, and the step that comes after it.
-    next: Option<BlockLayout>,
+    next: Option<PlannedBlock>,
     step: u64,
     /// Whether someone opens a block at the moment, and whether every block is opened.
     opening: bool,
@@ -105,7 +97,7 @@ impl Queue {
                 return Ok(Some(task));
             }
             inner = match self.reserve(&mut inner, job)? {
-                Some(layout) => self.open(inner, job, layout)?,
+                Some(planned) => self.open(inner, job, planned)?,
                 None if inner.exhausted => break,
                 None => self.work.wait(inner).unwrap_or_else(PoisonError::into_inner),
             };
@@ -126,15 +118,15 @@ impl Queue {
         }
         if inner.tasks.is_empty()
             && !job.buffers.is_lent()
-            && let Some(layout) = self.reserve(&mut inner, job)?
+            && let Some(planned) = self.reserve(&mut inner, job)?
         {
-            inner = self.open(inner, job, layout)?;
+            inner = self.open(inner, job, planned)?;
         }
         Ok(inner.tasks.pop_front())
     }
 
     /// The layout of the block to open now, if there is one, it may be opened, and nobody opens another.
-    fn reserve(&self, inner: &mut Inner, job: &Job) -> Result<Option<BlockLayout>> {
+    fn reserve(&self, inner: &mut Inner, job: &Job) -> Result<Option<PlannedBlock>> {
         if inner.opening || inner.exhausted {
             return Ok(None);
         }
@@ -144,10 +136,12 @@ impl Queue {
         let room = inner.largest.saturating_mul(self.prefetch);
         match inner.next.take() {
             None => self.exhaust(inner),
-            Some(layout) if inner.blocks.is_empty() || inner.bytes.saturating_add(layout.bytes) <= room => {
-                inner.step = layout.end;
+            Some(planned)
+                if inner.blocks.is_empty() || inner.bytes.saturating_add(planned.layout.bytes) <= room =>
+            {
+                inner.step = planned.layout.end;
                 inner.opening = true;
-                return Ok(Some(layout));
+                return Ok(Some(planned));
             }
             waiting => inner.next = waiting,
         }
@@ -159,11 +153,11 @@ impl Queue {
         &'a self,
         inner: MutexGuard<'a, Inner>,
         job: &Job,
-        layout: BlockLayout,
+        planned: PlannedBlock,
     ) -> Result<MutexGuard<'a, Inner>> {
         let number = inner.opened;
         drop(inner);
-        let opened = job.open(number, layout)?;
+        let opened = job.open(number, planned)?;
         let mut inner = self.lock();
         inner.opening = false;
         self.admit(&mut inner, opened);
@@ -178,11 +172,12 @@ impl Queue {
     }
 
     fn admit(&self, inner: &mut Inner, opened: Opened) {
-        let Opened { layout, whole, tasks } = opened;
+        let Opened { planned, whole, tasks } = opened;
+        let bytes = planned.layout.bytes;
         inner.opened += 1;
-        inner.bytes += layout.bytes;
-        inner.largest = inner.largest.max(layout.bytes);
-        inner.blocks.push_back(QueuedBlock { layout, whole, left: tasks.len() });
+        inner.bytes += bytes;
+        inner.largest = inner.largest.max(bytes);
+        inner.blocks.push_back(QueuedBlock { planned, whole, left: tasks.len() });
         inner.tasks.extend(tasks);
         self.work.notify_all();
         self.ready.notify_all();
@@ -227,9 +222,9 @@ impl Queue {
     fn deliver(&self, inner: &mut Inner) -> Next {
         let Some(block) = inner.blocks.pop_front() else { return Next::Pending };
         inner.delivered += 1;
-        inner.bytes -= block.layout.bytes;
+        inner.bytes -= block.planned.layout.bytes;
         self.work.notify_all();
-        Next::Block(block.layout, block.whole)
+        Next::Block(block.planned, block.whole)
     }
 
     /// Ends every wait, now and later.

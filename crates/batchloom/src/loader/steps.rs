@@ -12,7 +12,7 @@ use bytes::Bytes;
 use super::block::Block;
 use super::buffers::Loan;
 use super::cursor::Delivery;
-use super::worker::Job;
+use super::job::Job;
 use crate::{Error, Result};
 
 /// The steps of one epoch, on one rank. The next one is the first that was not counted by [`advance`](Self::advance).
@@ -58,15 +58,19 @@ impl Steps {
     /// [`Error::BatchTooLarge`].
     pub fn form(&self) -> Result<Block> {
         let step = self.step(0)?;
-        let layout = self.job.lay_out(step)?.ok_or(Error::StepRange { found: step, steps: self.total })?;
-        let opened = self.job.open(step, layout)?;
+        let planned = self.job.lay_out(step)?.ok_or(Error::StepRange { found: step, steps: self.total })?;
+        let opened = self.job.open(step, planned)?;
         let mut indices = Vec::new();
         opened.tasks.into_iter().try_for_each(|task| self.job.fill(task, &mut indices))?;
         let buffer = opened.whole.join().ok_or_else(|| Error::Worker {
             block: step,
             message: "a batch that is formed is still being written".to_owned(),
         })?;
-        Block::new(&self.job.fields, &opened.layout, &Bytes::from_owner(Loan::new(buffer, &self.job.buffers)))
+        Block::new(
+            &self.job.fields,
+            &opened.planned,
+            &Bytes::from_owner(Loan::new(buffer, &self.job.buffers)),
+        )
     }
 
     /// Counts the next batch as handed over.

@@ -1,0 +1,152 @@
+//! The work on a block: laying it out, taking memory for it, and filling its pieces.
+//!
+//! What all workers of an iteration share is here, never how far it has come: that is the queue's.
+
+use std::sync::Arc;
+
+use super::buffers::Buffers;
+use super::fields::Fields;
+use super::index_table::{IndexTable, Table};
+use super::layout::{BlockLayout, Limits, Piece, RunLayout};
+use crate::collate::Slots;
+use crate::tensor::buffer::{Region, Whole};
+use crate::{Plan, Result};
+
+/// Called by a worker before each piece, with the number of its block. A test's way to delay or to fail.
+pub(super) type Probe = Arc<dyn Fn(u64) + Send + Sync>;
+
+/// What all workers of an iterator share: what to make, never how far it has come.
+pub(super) struct Job {
+    pub(super) fields: Arc<Fields>,
+    /// In index mode: what makes the table of a block.
+    pub(super) index_table: Option<IndexTable>,
+    pub(super) plan: Plan,
+    pub(super) rank: u32,
+    /// About how many bytes a block takes.
+    pub(super) block_bytes: usize,
+    pub(super) buffers: Arc<Buffers>,
+    pub(super) probe: Option<Probe>,
+}
+
+/// A block that is laid out and has no memory yet.
+#[derive(Debug)]
+pub(super) struct PlannedBlock {
+    pub(super) layout: BlockLayout,
+    /// In index mode: the size of its table, which it consists of then.
+    pub(super) table: Option<Table>,
+}
+
+impl PlannedBlock {
+    /// Bytes of the block in memory.
+    pub(super) fn memory(&self) -> usize {
+        self.table.map_or(self.layout.bytes, |table| table.bytes())
+    }
+}
+
+/// A part of one block, and the memory that it fills.
+pub(super) struct Task {
+    pub(super) block: u64,
+    part: Part,
+    regions: Vec<Region>,
+}
+
+/// What one worker fills at once.
+enum Part {
+    /// A piece of a run: a region for each field.
+    Piece(RunLayout, Piece),
+    /// The addresses of all runs: one region.
+    Table(Vec<RunLayout>, Table),
+}
+
+impl Job {
+    /// The layout of the block that begins with `step`; none past the end.
+    ///
+    /// # Errors
+    /// [`Error::BatchTooLarge`].
+    pub(super) fn lay_out(&self, step: u64) -> Result<Option<PlannedBlock>> {
+        let limits = if self.index_table.is_some() { Limits::INDEXED } else { Limits::FORMED };
+        let layout = BlockLayout::new(&self.fields, &self.plan, self.rank, step, self.block_bytes, limits)?;
+        let Some(layout) = layout else { return Ok(None) };
+        let table = self.index_table.as_ref().map(|index| index.table(&self.plan, self.rank, &layout.runs));
+        Ok(Some(PlannedBlock { table: table.transpose()?, layout }))
+    }
+
+    /// Takes memory for a block and lists its pieces.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub(super) fn open(&self, block: u64, planned: PlannedBlock) -> Result<Opened> {
+        // Memory first: where there is none for the block, there may be none for the list of its pieces.
+        let buffer = self.buffers.take(planned.memory())?;
+        if let Some(table) = planned.table {
+            let (whole, regions) = buffer.split(&[0, planned.memory()]);
+            let part = Part::Table(planned.layout.runs.clone(), table);
+            return Ok(Opened { planned, whole, tasks: vec![Task { block, part, regions }] });
+        }
+        let layout = &planned.layout;
+        let pieces = layout.pieces();
+        let (whole, regions) = buffer.split(&layout.cuts(&self.fields, &pieces));
+        let mut regions = regions.into_iter();
+        let mut tasks = Vec::new();
+        for (run, pieces) in layout.runs.iter().zip(pieces) {
+            // The cuts list all pieces of one field before the next field; a task takes its piece of every field.
+            let mut taken: Vec<Vec<Region>> = pieces.iter().map(|_| Vec::new()).collect();
+            for _ in &self.fields.forms {
+                taken.iter_mut().zip(&mut regions).for_each(|(taken, region)| taken.push(region));
+            }
+            let task = |(piece, regions)| Task { block, part: Part::Piece(run.clone(), piece), regions };
+            tasks.extend(pieces.into_iter().zip(taken).map(task));
+        }
+        Ok(Opened { planned, whole, tasks })
+    }
+
+    /// Fills one piece.
+    pub(super) fn fill(&self, task: Task, indices: &mut Vec<u64>) -> Result<()> {
+        if let Some(probe) = &self.probe {
+            probe(task.block);
+        }
+        let Task { part, regions, .. } = task;
+        match (part, &self.index_table) {
+            (Part::Table(runs, table), Some(index_table)) => {
+                let mut regions = regions.into_iter();
+                regions.try_for_each(|mut region| {
+                    index_table.fill(&self.plan, self.rank, &runs, table, &mut region)
+                })
+            }
+            (Part::Piece(run, piece), _) if self.fields.ragged.is_some() => {
+                for (form, mut region) in self.fields.forms.iter().zip(regions) {
+                    form.fill(&run.members, piece.rows.clone(), &mut region);
+                }
+                Ok(())
+            }
+            (Part::Piece(run, piece), _) => self.fill_uniform(&run, &piece, regions, indices),
+            (Part::Table(..), None) => Ok(()),
+        }
+    }
+
+    /// Fills one piece of batches whose samples do not differ in size: the plan says here and now which they are.
+    fn fill_uniform(
+        &self,
+        run: &RunLayout,
+        piece: &Piece,
+        regions: Vec<Region>,
+        indices: &mut Vec<u64>,
+    ) -> Result<()> {
+        let (batches, rows) = (piece.batches.len(), piece.rows.len());
+        indices.resize(batches * rows, 0);
+        let step = run.step + piece.batches.start as u64;
+        self.plan.fill(step, self.rank, piece.rows.start as u64, indices)?;
+        for ((form, mut region), slot) in self.fields.forms.iter().zip(regions).zip(&run.slots) {
+            let stride = if batches == 1 { region.len() } else { slot.stride };
+            form.gather(indices, &mut region, Slots { batch: rows, stride });
+        }
+        Ok(())
+    }
+}
+
+/// A block that was just opened.
+pub(super) struct Opened {
+    pub(super) planned: PlannedBlock,
+    pub(super) whole: Whole,
+    pub(super) tasks: Vec<Task>,
+}

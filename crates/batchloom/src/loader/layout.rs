@@ -1,0 +1,272 @@
+//! The layout of a block before it has memory: which batches, of which shapes, and where each field of them lies.
+//!
+//! A block is a few runs of batches of one shape. In memory a run is one array for each field, `[batches, ..shape]`,
+//! whose batches each start at a multiple of 64 bytes, so that every framework takes them as they are. Where samples
+//! differ in size, every batch is a run of its own. The pieces of a block are disjoint parts of its memory that workers
+//! fill independently.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::fields::Fields;
+use crate::collate::Members;
+use crate::{DType, Error, Plan, Result};
+
+/// Every batch starts at a multiple of this.
+const ALIGN: usize = 64;
+
+/// A piece holds about this many bytes, so that it and what is read for it fit a core's cache,
+const PIECE_BYTES: usize = 512 * 1024;
+
+/// and at most this many samples, so that their numbers do.
+const PIECE_SAMPLES: usize = 8192;
+
+/// Bounds of a block, besides its bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// The most batches that it holds.
+    pub(super) batches: usize,
+    /// Whether its samples have to lie in one shard of the order, if that has shards.
+    pub(super) one_shard: bool,
+}
+
+impl Limits {
+    /// Bounds of a block of formed batches.
+    pub(super) const FORMED: Self = Self { batches: 1 << 16, one_shard: false };
+    /// Bounds of a block in index mode: fewer batches, because all of them are made at once.
+    pub(super) const INDEXED: Self = Self { batches: 512, one_shard: true };
+}
+
+/// The layout of one block.
+#[derive(Debug)]
+pub(super) struct BlockLayout {
+    pub(super) runs: Vec<RunLayout>,
+    /// Bytes of the batches.
+    pub(super) bytes: usize,
+    /// The step after the last batch.
+    pub(super) end: u64,
+    /// In index mode with an order that goes shard by shard: the block's shard and the next one.
+    pub(super) shards: Option<Shards>,
+}
+
+/// The shard that holds all samples of a block, and the next shard after it, in samples as stored.
+pub(super) type Shards = (Range<u64>, Option<Range<u64>>);
+
+/// The layout of consecutive batches of one shape.
+#[derive(Debug, Clone)]
+pub(super) struct RunLayout {
+    /// The step of the first batch.
+    pub(super) step: u64,
+    /// How many batches.
+    pub(super) batches: usize,
+    /// Samples in each.
+    pub(super) samples: usize,
+    /// What each field takes.
+    pub(super) slots: Vec<FieldLayout>,
+    /// The shape of the elements of a batch that an index table numbers.
+    pub(super) space: Vec<usize>,
+    /// The members of each batch, where samples differ in size.
+    pub(super) members: Arc<Members>,
+}
+
+/// The array of one field in a run.
+#[derive(Debug, Clone)]
+pub(super) struct FieldLayout {
+    /// Where it starts in the block.
+    pub(super) offset: usize,
+    /// Bytes from one batch to the next.
+    pub(super) stride: usize,
+    pub(super) dtype: DType,
+    /// The shape of a batch.
+    pub(super) shape: Vec<usize>,
+}
+
+impl BlockLayout {
+    /// The layout of the batches that `rank` takes from `step` on, as many as take about `bytes` bytes, at least one;
+    /// none past the end.
+    ///
+    /// # Errors
+    /// [`Error::BatchTooLarge`].
+    pub(super) fn new(
+        fields: &Fields,
+        plan: &Plan,
+        rank: u32,
+        step: u64,
+        bytes: usize,
+        limits: Limits,
+    ) -> Result<Option<Self>> {
+        let steps = plan.steps_of(rank);
+        let mut layout = Self { runs: Vec::new(), bytes: 0, end: step, shards: None };
+        let most = limits.batches;
+        let steps = if limits.one_shard { layout.enter(plan, rank, steps, most)? } else { steps };
+        let mut batches = 0;
+        while layout.end < steps && batches < most {
+            let run = layout.run(fields, plan, rank)?;
+            let end = layout.bytes.saturating_add(run.bytes());
+            if end > bytes && !layout.runs.is_empty() {
+                break;
+            }
+            let fit = (bytes - layout.bytes.min(bytes)).checked_div(run.bytes()).unwrap_or(most);
+            let fit = fit.clamp(1, most - batches).min(usize::try_from(steps - layout.end).unwrap_or(fit));
+            let same = layout.same(fields, plan, rank, run.samples, fit)?;
+            batches += same;
+            layout.end += same as u64;
+            layout.push(run, same);
+        }
+        Ok((!layout.runs.is_empty()).then_some(layout))
+    }
+
+    /// Notes the shard that the block begins in, if the order goes shard by shard, and returns the step before which the
+    /// block has to end: at most `most` batches on.
+    fn enter(&mut self, plan: &Plan, rank: u32, steps: u64, most: usize) -> Result<u64> {
+        if plan.shard_size().is_none() || self.end >= steps {
+            return Ok(steps);
+        }
+        let Some(shard) = plan.shard(self.end, rank)? else { return Ok(steps) };
+        let (mut end, most) = (self.end + 1, steps.min(self.end + most as u64));
+        while end < most && plan.shard(end, rank)?.as_ref() == Some(&shard) {
+            end += 1;
+        }
+        let next = next_shard(plan, rank, &shard, end - 1, steps)?;
+        self.shards = Some((shard, next));
+        Ok(end)
+    }
+
+    /// The next batch, as a run.
+    fn run(&self, fields: &Fields, plan: &Plan, rank: u32) -> Result<RunLayout> {
+        let members = fields.members(plan, self.end, rank)?;
+        let mut run = RunLayout {
+            step: self.end,
+            batches: 1,
+            samples: members.count,
+            slots: Vec::new(),
+            space: fields.space(&members),
+            members: Arc::new(members),
+        };
+        if fields.has_boundaries() && i32::try_from(run.members.elements()).is_err() {
+            // Boundaries are 32-bit numbers.
+            let (samples, row) = (run.samples as u64, run.members.longest());
+            return Err(Error::BatchTooLarge { samples, row });
+        }
+        for form in &fields.forms {
+            let (dtype, shape) = (form.dtype(), form.shape(&run.members));
+            let bytes = shape.iter().try_fold(dtype.size(), |bytes: usize, &len| bytes.checked_mul(len));
+            let stride = bytes.and_then(|bytes| bytes.checked_next_multiple_of(ALIGN));
+            let stride = stride.filter(|&stride| isize::try_from(stride).is_ok());
+            let row = shape[1..].iter().product::<usize>().saturating_mul(dtype.size());
+            let stride = stride.ok_or(Error::BatchTooLarge { samples: shape[0] as u64, row })?;
+            run.slots.push(FieldLayout { offset: 0, stride, dtype, shape });
+        }
+        Ok(run)
+    }
+
+    /// How many of the next `most` batches have one shape: where samples do not differ, those with as many.
+    fn same(&self, fields: &Fields, plan: &Plan, rank: u32, samples: usize, most: usize) -> Result<usize> {
+        if fields.ragged.is_some() {
+            return Ok(1);
+        }
+        let steps = self.end..plan.steps_of(rank).min(self.end + most as u64);
+        let mut count = 1;
+        for step in steps.skip(1) {
+            if plan.batch_len(step, rank)? != samples as u64 {
+                break;
+            }
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Puts `batches` batches like `run` behind those that are there.
+    fn push(&mut self, mut run: RunLayout, batches: usize) {
+        run.batches = batches;
+        for slot in &mut run.slots {
+            slot.offset = self.bytes;
+            self.bytes = self.bytes.saturating_add(slot.stride.saturating_mul(batches));
+        }
+        self.runs.push(run);
+    }
+
+    /// The pieces of each run; none where rows have no width.
+    pub(super) fn pieces(&self) -> Vec<Vec<Piece>> {
+        self.runs.iter().map(RunLayout::pieces).collect()
+    }
+
+    /// Where to cut the block's memory into the regions of `pieces`: for each run, for each field, for each piece.
+    pub(super) fn cuts(&self, fields: &Fields, pieces: &[Vec<Piece>]) -> Vec<usize> {
+        let mut cuts = Vec::new();
+        for (run, pieces) in self.runs.iter().zip(pieces) {
+            for (slot, form) in run.slots.iter().zip(&fields.forms) {
+                let start = |piece: &Piece| {
+                    let within = form.start(&run.members, piece.rows.start);
+                    slot.offset + piece.batches.start * slot.stride + within
+                };
+                cuts.extend(pieces.iter().map(start));
+            }
+        }
+        cuts.push(self.bytes);
+        cuts
+    }
+}
+
+impl RunLayout {
+    /// Bytes of one batch.
+    fn bytes(&self) -> usize {
+        self.slots.iter().fold(0, |bytes, slot| bytes.saturating_add(slot.stride))
+    }
+
+    /// Pieces of about [`PIECE_BYTES`]: several whole batches, or part of one.
+    fn pieces(&self) -> Vec<Piece> {
+        let real = |slot: &FieldLayout| slot.shape.iter().product::<usize>() * slot.dtype.size();
+        let bytes: usize = self.slots.iter().map(real).sum();
+        let row = bytes.div_ceil(self.samples.max(1));
+        let Some(most) = PIECE_BYTES.checked_div(row) else { return Vec::new() };
+        let most = most.clamp(1, PIECE_SAMPLES);
+        match most / self.samples.max(1) {
+            0 => (0..self.batches)
+                .flat_map(|batch| {
+                    (0..self.samples).step_by(most).map(move |row| Piece {
+                        batches: batch..batch + 1,
+                        rows: row..(row + most).min(self.samples),
+                    })
+                })
+                .collect(),
+            whole => (0..self.batches)
+                .step_by(whole)
+                .map(|batch| Piece {
+                    batches: batch..(batch + whole).min(self.batches),
+                    rows: 0..self.samples,
+                })
+                .collect(),
+        }
+    }
+}
+
+/// What one worker fills at once: some batches of a run, or some rows of one.
+#[derive(Debug, Clone)]
+pub(super) struct Piece {
+    /// Batches of the run; exactly one, unless `rows` are all of them.
+    pub(super) batches: Range<usize>,
+    /// Rows of each of these batches.
+    pub(super) rows: Range<usize>,
+}
+
+/// The shard that comes after the one of step `within`, found by doubling and halving. Batches of a shard come one after
+/// the other, but where some are repeated or exchanged; then this may miss one, which is only not known so early.
+fn next_shard(
+    plan: &Plan,
+    rank: u32,
+    shard: &Range<u64>,
+    mut within: u64,
+    steps: u64,
+) -> Result<Option<Range<u64>>> {
+    let mut stride = 1;
+    while within + stride < steps && plan.shard(within + stride, rank)?.as_ref() == Some(shard) {
+        (within, stride) = (within + stride, stride * 2);
+    }
+    let mut beyond = steps.min(within + stride);
+    while beyond - within > 1 {
+        let middle = within.midpoint(beyond);
+        if plan.shard(middle, rank)?.as_ref() == Some(shard) { within = middle } else { beyond = middle }
+    }
+    if beyond < steps { plan.shard(beyond, rank) } else { Ok(None) }
+}
