@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 NOT_INTEGERS = [2.5, 2.0, float("nan"), float("inf"), True, False, "3", None, [3], 3j, numpy.float32(3), numpy.True_]
 plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3) | st.binary(max_size=3)
-values = st.recursive(plain, lambda inner: st.lists(inner, max_size=3) | st.tuples(inner, inner), max_leaves=5)
+plain_values = st.recursive(plain, lambda inner: st.lists(inner, max_size=3) | st.tuples(inner, inner), max_leaves=5)
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Batches of each epoch anew: in another order, of other samples, at the same cost."""
+"""Batches of each epoch anew (L7): in another order, of other samples, at the same cost."""
 
 import itertools
 

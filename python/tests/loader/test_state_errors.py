@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles.runs import Run, listed
-from refusals import refused, values
+from refusals import plain_values, refused
 
 
 def state(**changes):
@@ -106,7 +106,7 @@ def test_states_of_another_plan(other):
     assert loader.state_dict() == before
 
 
-@given(changes=st.dictionaries(st.sampled_from(sorted(state())), values, min_size=1))
+@given(changes=st.dictionaries(st.sampled_from(sorted(state())), plain_values, min_size=1))
 def test_any_damage_is_a_state_error_or_a_state(changes):
     loader = Run(100, 7, seed=5).loader(world_size=2)
     before = loader.state_dict()

@@ -1,4 +1,4 @@
-"""Plans by size are values: pure, comparable, told apart by their fingerprints."""
+"""Plans by size are values: pure (L2), comparable, told apart by their fingerprints."""
 
 import pickle
 import random

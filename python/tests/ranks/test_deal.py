@@ -1,4 +1,4 @@
-"""Batches of any size on ranks: shared, balanced, the largest first."""
+"""Batches of any size on ranks (L3): shared, balanced, the largest first."""
 
 from collections import Counter
 
