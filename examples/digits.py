@@ -169,6 +169,8 @@ def main() -> None:
     parser.add_argument("--checkpoint", type=Path)
     parser.add_argument("--die-after", type=int)
     arguments = parser.parse_args()
+    # So small a model gains little from a second core, and loses much where something else runs on it.
+    torch.set_num_threads(1)
     if arguments.checkpoint:
         checkpointed(arguments.checkpoint, arguments.die_after)
     else:

@@ -121,6 +121,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--characters", type=int, default=100_000, help="how much of the text to use")
     dataset = documents(parser.parse_args().characters)
+    # So small a model gains little from a second core, and loses much where something else runs on it.
+    torch.set_num_threads(1)
     sizes = dataset.sizes
     print(f"{len(dataset)} paragraphs, {sizes.sum()} bytes, {sizes.min()} to {sizes.max()} each")
     rules = {

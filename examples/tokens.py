@@ -89,7 +89,8 @@ class Run:
 
     def __init__(self, text: Text, wrap: bool) -> None:
         torch.manual_seed(0)
-        torch.set_num_threads(1 if wrap else torch.get_num_threads())
+        # So small a model gains little from a second core, and loses much where something else runs on it.
+        torch.set_num_threads(1)
         self.plain = Model()
         self.model = DistributedDataParallel(self.plain) if wrap else self.plain
         self.optimizer = torch.optim.AdamW(self.model.parameters(), LEARNING_RATE)
