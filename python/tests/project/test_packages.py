@@ -69,7 +69,7 @@ def wheel(tmp_path_factory):
 @pytest.fixture(scope="session")
 def sdist(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sdist")
-    run(BIN / "maturin", "sdist", "--quiet", "-m", ROOT / "python" / "Cargo.toml", "--out", folder)
+    run(BIN / "maturin", "sdist", "-m", ROOT / "python" / "Cargo.toml", "--out", folder)
     (path,) = folder.glob("*.tar.gz")
     return path
 
