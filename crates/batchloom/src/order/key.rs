@@ -1,40 +1,40 @@
-//! Keys: what makes one shuffle differ from another.
+//! Keys: the seeds of shuffles, each independent of the others.
 //!
-//! A key is the key of a ChaCha8 stream that spells out (seed, epoch, purpose, version). Nothing is added up, so run
-//! A's second epoch is never run B's first, and a purpose never repeats the shuffle of another.
+//! A key is the key of a ChaCha8 stream that spells out (seed, epoch, purpose, version). The four are kept apart, never
+//! added up: the second epoch of one run is never the first of another, and no purpose repeats the shuffle of another.
 
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 
 use super::VERSION;
 
-/// What a shuffle is for; each purpose has its own, independent shuffle.
+/// The purpose of a shuffle. Each purpose has its own, independent shuffle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Purpose {
     /// The order of the samples in an epoch.
     Samples,
-    /// The order of the batches that were cut from one pool.
+    /// The order of the batches of one pool.
     Batches {
-        /// Which pool.
+        /// The number of the pool.
         pool: u64,
     },
     /// The order of batches that are runs of neighbours.
     Runs,
     /// The order of documents in a stream.
     Documents,
-    /// Which rows of a group are taken, where it has too many.
+    /// The choice of rows from a group that has too many.
     Rows {
-        /// Which group.
+        /// The number of the group.
         group: u64,
     },
     /// The order of shards, of samples or of runs.
     Shards,
-    /// Where the short shard lies among the others.
+    /// The place of the short shard among the others.
     ShortShard,
     /// The order inside one shard.
     Shard {
-        /// Which shard, as stored.
+        /// The number of the shard, as stored.
         number: u64,
     },
 }
@@ -54,7 +54,7 @@ impl Purpose {
         }
     }
 
-    /// Which of the shuffles for this purpose.
+    /// The number that tells the shuffles for this purpose apart.
     fn number(self) -> u64 {
         match self {
             Self::Samples | Self::Runs | Self::Documents | Self::Shards | Self::ShortShard => 0,

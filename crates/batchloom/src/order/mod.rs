@@ -1,7 +1,7 @@
-//! Which sample comes when: the order of the samples in one epoch.
+//! The order of the samples in one epoch.
 //!
-//! Knows how many samples there are and a key, nothing else. Everything here is a pure function, costs O(1) memory and
-//! can be asked for any position without the ones before it.
+//! This module knows the number of samples and a key, and nothing else. Everything here is a pure function, takes O(1)
+//! memory and can be asked for any position without the ones before it.
 
 mod key;
 #[expect(clippy::module_inception, reason = "the file of the type that the folder is named for")]

@@ -2,15 +2,15 @@
 
 use super::{Key, Permutation, Shards};
 
-/// The order of the samples in one epoch. O(1) in memory and in time to make.
+/// The order of the samples in one epoch. It takes O(1) memory, and O(1) time to make.
 #[derive(Debug, Clone)]
 pub struct Order {
     samples: u64,
-    way: Way,
+    arrangement: Arrangement,
 }
 
 #[derive(Debug, Clone)]
-enum Way {
+enum Arrangement {
     /// Position `k` holds sample `k`.
     Stored,
     Shuffled(Permutation),
@@ -19,18 +19,18 @@ enum Way {
 
 impl From<Shards> for Order {
     fn from(shards: Shards) -> Self {
-        Self { samples: shards.len(), way: Way::Sharded(shards) }
+        Self { samples: shards.len(), arrangement: Arrangement::Sharded(shards) }
     }
 }
 
 impl Order {
-    /// The order of `samples` samples: shuffled by `key`, or as stored where there is none.
+    /// The order of `samples` samples: shuffled by `key`, or as stored without a key.
     ///
     /// # Panics
-    /// As [`Permutation::new`].
+    /// Panics if `samples` exceeds [`LIMIT`](super::LIMIT) and there is a key.
     pub fn new(samples: u64, key: Option<&Key>) -> Self {
-        let shuffled = |key| Way::Shuffled(Permutation::new(samples, key));
-        Self { samples, way: key.map_or(Way::Stored, shuffled) }
+        let shuffled = |key| Arrangement::Shuffled(Permutation::new(samples, key));
+        Self { samples, arrangement: key.map_or(Arrangement::Stored, shuffled) }
     }
 
     /// The number of samples.
@@ -38,15 +38,15 @@ impl Order {
         self.samples
     }
 
-    /// Whether there are no samples.
+    /// Returns true if there are no samples.
     pub fn is_empty(&self) -> bool {
         self.samples == 0
     }
 
-    /// The shards that samples are shuffled in, where they are.
+    /// The shards, if samples are shuffled shard by shard.
     pub fn shards(&self) -> Option<&Shards> {
-        match &self.way {
-            Way::Sharded(shards) => Some(shards),
+        match &self.arrangement {
+            Arrangement::Sharded(shards) => Some(shards),
             _ => None,
         }
     }
@@ -54,27 +54,27 @@ impl Order {
     /// The sample at `position`.
     ///
     /// # Panics
-    /// Where `position` is not below [`len`](Self::len).
+    /// Panics if `position` is not below [`len`](Self::len).
     pub fn get(&self, position: u64) -> u64 {
-        match &self.way {
-            Way::Shuffled(permutation) => permutation.get(position),
-            Way::Sharded(shards) => shards.get(position),
-            Way::Stored => {
+        match &self.arrangement {
+            Arrangement::Shuffled(permutation) => permutation.get(position),
+            Arrangement::Sharded(shards) => shards.get(position),
+            Arrangement::Stored => {
                 assert!(position < self.samples, "position {position} is not below {}", self.samples);
                 position
             }
         }
     }
 
-    /// The samples at positions `start`, `start + 1`, and so on, as many as `out` holds.
+    /// Writes the samples at positions `start`, `start + 1`, and so on, as many as `out` holds.
     ///
     /// # Panics
-    /// Where a position is not below [`len`](Self::len).
+    /// Panics if a position is not below [`len`](Self::len).
     pub fn fill(&self, start: u64, out: &mut [u64]) {
-        match &self.way {
-            Way::Shuffled(permutation) => permutation.fill(start, out),
-            Way::Sharded(shards) => shards.fill(start, out),
-            Way::Stored => {
+        match &self.arrangement {
+            Arrangement::Shuffled(permutation) => permutation.fill(start, out),
+            Arrangement::Sharded(shards) => shards.fill(start, out),
+            Arrangement::Stored => {
                 assert!(
                     start + out.len() as u64 <= self.samples,
                     "positions from {start} leave {}",
@@ -85,15 +85,15 @@ impl Order {
         }
     }
 
-    /// The position of `sample`.
+    /// The position of `sample`: the inverse of [`get`](Self::get).
     ///
     /// # Panics
-    /// Where `sample` is not below [`len`](Self::len).
+    /// Panics if `sample` is not below [`len`](Self::len).
     pub fn find(&self, sample: u64) -> u64 {
-        match &self.way {
-            Way::Shuffled(permutation) => permutation.find(sample),
-            Way::Sharded(shards) => shards.find(sample),
-            Way::Stored => {
+        match &self.arrangement {
+            Arrangement::Shuffled(permutation) => permutation.find(sample),
+            Arrangement::Sharded(shards) => shards.find(sample),
+            Arrangement::Stored => {
                 assert!(sample < self.samples, "sample {sample} is not below {}", self.samples);
                 sample
             }

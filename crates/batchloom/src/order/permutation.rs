@@ -1,14 +1,14 @@
 //! A keyed permutation of `[0, samples)` with random access in both directions.
 //!
 //! A generalised Feistel cipher (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002): a position is
-//! written as a pair `(left, right)` with `left < rows`, `right < columns`, and each round adds to one half a keyed
-//! pseudo-random function of the other, modulo its side. Each round can be undone, so the whole is a bijection on
-//! `rows x columns`.
+//! written as a pair `(left, right)` with `left < rows` and `right < columns`, and each round adds to one half a keyed
+//! pseudo-random function of the other, modulo the side of the first. Each round can be undone, so the whole is a
+//! bijection on `rows x columns`.
 //!
-//! The sides are chosen as near to the square root as they come, so that `rows x columns` exceeds `samples` by less
-//! than one side. A value that lands outside is sent through again until it lands inside ("cycle walking"), which
-//! happens to fewer than one in `columns` values: there is no size at which walking is slow, as it is just above a
-//! power of two for a cipher on whole bits.
+//! The sides are as near to the square root as possible, so that `rows x columns` exceeds `samples` by less than one
+//! side. A value that lands outside is sent through again until it lands inside ("cycle walking"). This happens to
+//! fewer than one in `columns` values, so there is no size at which walking is slow, whereas a cipher on whole bits is
+//! slow just above each power of two.
 //!
 //! Small sides mix slowly (the distance from a uniform shuffle halves with each round when the sides are 2 and 3), so
 //! small sets get more rounds. Both halves fit 32 bits, and the rounds run over many positions side by side, which
@@ -22,27 +22,27 @@ use rand::Rng;
 
 use super::Key;
 
-/// The version of the algorithm; part of every key, fingerprint and state.
+/// The version of the algorithm. It is part of every key, fingerprint and state.
 pub const VERSION: u32 = 1;
 
 /// The largest number of samples that can be permuted: both sides stay below 2^31, so a sum of two halves fits 32 bits.
 pub const LIMIT: u64 = 1 << 62;
 
-/// Positions that go through the rounds side by side.
+/// The number of positions that go through the rounds side by side.
 const LANES: usize = 64;
 
-/// Rounds for sides long enough to mix quickly, and for the short ones that do not.
+/// The number of rounds, for long sides, which mix quickly, and for short ones, which do not.
 const ROUNDS: usize = 8;
 const ROUNDS_SMALL: usize = 24;
 
-/// Up to this many samples [`ROUNDS_SMALL`] rounds are run.
+/// The largest number of samples for which [`ROUNDS_SMALL`] rounds are run.
 const SMALL: u64 = 1 << 12;
 
 type Lanes = [u32; LANES];
 
 /// A keyed permutation of `[0, samples)`.
 ///
-/// Takes about 200 bytes whatever the number of samples. One position costs some tens of nanoseconds by [`get`] and
+/// It takes about 200 bytes, whatever the number of samples. One position costs some tens of nanoseconds by [`get`] and
 /// a few by [`fill`].
 ///
 /// [`get`]: Permutation::get
@@ -68,7 +68,7 @@ impl Permutation {
     /// The permutation of `[0, samples)` that `key` stands for.
     ///
     /// # Panics
-    /// Where `samples` exceeds [`LIMIT`]; plans check it and return an error.
+    /// Panics if `samples` exceeds [`LIMIT`]. Plans check it and return an error.
     pub fn new(samples: u64, key: &Key) -> Self {
         assert!(samples <= LIMIT, "{samples} samples exceed the limit of {LIMIT}");
         let rows = ceiling_root(samples).max(1);
@@ -85,7 +85,7 @@ impl Permutation {
         self.samples
     }
 
-    /// Whether there is nothing to permute.
+    /// Returns true if there are no samples.
     pub fn is_empty(&self) -> bool {
         self.samples == 0
     }
@@ -93,7 +93,7 @@ impl Permutation {
     /// The sample at `position`.
     ///
     /// # Panics
-    /// Where `position` is not below [`len`](Self::len).
+    /// Panics if `position` is not below [`len`](Self::len).
     pub fn get(&self, position: u64) -> u64 {
         assert!(position < self.samples, "position {position} is not below {}", self.samples);
         self.walk(position, Self::forward)
@@ -102,16 +102,16 @@ impl Permutation {
     /// The position of `sample`: the inverse of [`get`](Self::get).
     ///
     /// # Panics
-    /// Where `sample` is not below [`len`](Self::len).
+    /// Panics if `sample` is not below [`len`](Self::len).
     pub fn find(&self, sample: u64) -> u64 {
         assert!(sample < self.samples, "sample {sample} is not below {}", self.samples);
         self.walk(sample, Self::backward)
     }
 
-    /// The samples at `start`, `start + 1`, and so on, as many as `out` holds.
+    /// Writes the samples at `start`, `start + 1`, and so on, as many as `out` holds.
     ///
     /// # Panics
-    /// Where a position is not below [`len`](Self::len).
+    /// Panics if a position is not below [`len`](Self::len).
     pub fn fill(&self, start: u64, out: &mut [u64]) {
         let end = start.checked_add(out.len() as u64);
         assert!(end.is_some_and(|end| end <= self.samples), "positions from {start} leave {}", self.samples);
@@ -138,7 +138,7 @@ impl Permutation {
         }
     }
 
-    /// The halves of [`LANES`] consecutive positions; those past the end wrap around and are not used.
+    /// The halves of [`LANES`] consecutive positions. Those past the end wrap around and are not used.
     #[inline(always)]
     fn split_run(&self, start: u64) -> (Lanes, Lanes) {
         let (mut left, mut right) = ([0; LANES], [0; LANES]);
@@ -198,7 +198,7 @@ impl Permutation {
     }
 }
 
-/// [`Permutation::fill`] as a task for the widest vectors that the processor has. Only what is inlined into it is
+/// [`Permutation::fill`] as a task for the widest vectors that the processor has. Only code that is inlined into it is
 /// compiled for them, hence the attributes on everything that it calls.
 struct Fill<'a> {
     permutation: &'a Permutation,
@@ -219,7 +219,7 @@ impl pulp::NullaryFnOnce for Fill<'_> {
     }
 }
 
-/// One round over all lanes. The loop has no branch, so that it becomes vector instructions.
+/// Runs one round over all lanes. The loop has no branch, so that it becomes vector instructions.
 #[inline(always)]
 fn add_round(half: &mut Lanes, other: &Lanes, key: &[u32; 2], side: u32) {
     for (half, other) in half.iter_mut().zip(other) {
@@ -256,7 +256,7 @@ fn ceiling_root(value: u64) -> u64 {
     floor + u64::from(floor * floor < value)
 }
 
-/// The low 32 bits, where the value is known to have no others.
+/// The low 32 bits of a value that is known to have no others.
 #[expect(clippy::cast_possible_truncation, reason = "callers pass values below 2^32")]
 #[inline(always)]
 fn low(value: u64) -> u32 {

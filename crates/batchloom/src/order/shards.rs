@@ -1,12 +1,12 @@
-//! An order that goes shard by shard: for data of which only a part is at hand at a time.
+//! An order that goes shard by shard: for data that is only partly at hand at any time.
 //!
-//! A shard is so many neighbours as stored. All samples of a shard come in random order before any of the next one, and
-//! shards come in random order themselves. Where the number of samples is no multiple of a shard's, one shard is short:
-//! as stored it lies at a random place among the full ones, so that cuts between shards move from epoch to epoch, but in
-//! the order it comes last, so that every other shard begins at a multiple of the size of a shard.
+//! A shard is `shard_size` neighbours as stored. All samples of a shard come, in random order, before any sample of the
+//! next one, and the shards come in random order too. If the number of samples is not a multiple of `shard_size`, one
+//! shard is short. As stored, it lies at a random place among the full ones, so that the borders between shards move
+//! from epoch to epoch; in the order it comes last, so that every other shard begins at a multiple of `shard_size`.
 //!
 //! # Promise
-//! As [`Permutation`]'s; `tests/golden/shards.json` pins it.
+//! The same as that of [`Permutation`]. `tests/golden/shards.json` pins it.
 
 use std::ops::Range;
 
@@ -14,8 +14,9 @@ use super::{Key, Permutation, Purpose};
 
 /// The order of `[0, samples)` that goes shard by shard.
 ///
-/// Takes about 300 bytes whatever the number of samples and of shards. Each shard has a permutation of its own, made
-/// when it is asked for: some 100 nanoseconds for each shard that a call touches, besides those of [`Permutation`].
+/// It takes about 300 bytes, whatever the number of samples and of shards. Each shard has a permutation of its own,
+/// made when it is asked for: some 100 nanoseconds for each shard that a call touches, besides those of
+/// [`Permutation`].
 ///
 /// ```
 /// use batchloom::order::Shards;
@@ -34,26 +35,26 @@ pub struct Shards {
     epoch: u64,
     /// The order of the full shards.
     full: Permutation,
-    /// How many full shards are stored before the short one.
+    /// The number of full shards that are stored before the short one.
     before: u64,
 }
 
-/// One shard.
+/// One shard, as stored and in the order.
 struct Shard {
     /// Its samples as stored.
     range: Range<u64>,
     /// The position of its first sample.
     position: u64,
-    /// Its number among all shards, as stored; that of the short one is the last.
+    /// Its number among all shards, as stored. The number of the short one is the last.
     number: u64,
 }
 
 impl Shards {
-    /// The order of `samples` samples in shards of `shard_size`, in `epoch` of the run `seed`. One short shard holds
-    /// them all where `shard_size` exceeds their number.
+    /// The order of `samples` samples in shards of `shard_size`, in `epoch` of the run `seed`. If `shard_size` exceeds
+    /// their number, one short shard holds them all.
     ///
     /// # Panics
-    /// Where `shard_size` is 0, or `samples` exceeds [`LIMIT`](super::LIMIT); plans check both and return an error.
+    /// Panics if `shard_size` is 0 or `samples` exceeds [`LIMIT`](super::LIMIT). Plans check both and return an error.
     pub fn new(samples: u64, shard_size: u64, seed: u64, epoch: u64) -> Self {
         assert!(shard_size > 0, "a shard of no samples");
         let count = samples / shard_size;
@@ -70,20 +71,20 @@ impl Shards {
         self.samples
     }
 
-    /// Whether there are no samples.
+    /// Returns true if there are no samples.
     pub fn is_empty(&self) -> bool {
         self.samples == 0
     }
 
-    /// Samples in every shard but the short one.
+    /// The number of samples in every shard but the short one.
     pub fn shard_size(&self) -> u64 {
         self.shard_size
     }
 
-    /// The samples as stored of the shard that `position` belongs to.
+    /// The samples, as stored, of the shard that `position` belongs to.
     ///
     /// # Panics
-    /// Where `position` is not below [`len`](Self::len).
+    /// Panics if `position` is not below [`len`](Self::len).
     pub fn range(&self, position: u64) -> Range<u64> {
         self.shard_at(position).range
     }
@@ -91,16 +92,16 @@ impl Shards {
     /// The sample at `position`.
     ///
     /// # Panics
-    /// Where `position` is not below [`len`](Self::len).
+    /// Panics if `position` is not below [`len`](Self::len).
     pub fn get(&self, position: u64) -> u64 {
         let shard = self.shard_at(position);
         shard.range.start + self.inside(&shard).get(position - shard.position)
     }
 
-    /// The samples at positions `start`, `start + 1`, and so on, as many as `out` holds.
+    /// Writes the samples at positions `start`, `start + 1`, and so on, as many as `out` holds.
     ///
     /// # Panics
-    /// Where a position is not below [`len`](Self::len).
+    /// Panics if a position is not below [`len`](Self::len).
     pub fn fill(&self, start: u64, out: &mut [u64]) {
         let (mut position, mut out) = (start, out);
         while !out.is_empty() {
@@ -117,7 +118,7 @@ impl Shards {
     /// The position of `sample`: the inverse of [`get`](Self::get).
     ///
     /// # Panics
-    /// Where `sample` is not below [`len`](Self::len).
+    /// Panics if `sample` is not below [`len`](Self::len).
     pub fn find(&self, sample: u64) -> u64 {
         let shard = self.shard_with(sample);
         shard.position + self.inside(&shard).find(sample - shard.range.start)
@@ -148,14 +149,14 @@ impl Shards {
         self.full(self.full.find(number), number)
     }
 
-    /// Full shard `number` as stored, which comes in place `place`.
+    /// The full shard that is stored as `number` and comes in place `place`.
     fn full(&self, place: u64, number: u64) -> Shard {
         let skipped = if number < self.before { 0 } else { self.short().len() };
         let start = number * self.shard_size + skipped;
         Shard { range: start..start + self.shard_size, position: place * self.shard_size, number }
     }
 
-    /// The short shard; empty where all are full.
+    /// The short shard. It is empty if all shards are full.
     fn short(&self) -> Shard {
         let start = self.before * self.shard_size;
         let range = start..start + self.samples % self.shard_size;

@@ -1,13 +1,13 @@
-//! What a run puts in random order.
+//! The choice of what a run shuffles.
 
 use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 
-/// What each epoch puts in a random order of its own.
+/// The things that each epoch puts in a random order of its own.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Shuffle {
-    /// Nothing: samples come as stored.
+    /// No shuffle: samples come as stored.
     #[default]
     Nothing,
     /// The samples.
@@ -26,7 +26,7 @@ impl From<bool> for Shuffle {
 }
 
 impl Shuffle {
-    /// The name that goes with it in Python.
+    /// The name of this choice in Python.
     pub fn name(self) -> &'static str {
         match self {
             Self::Nothing => "nothing",
@@ -50,7 +50,7 @@ impl FromStr for Shuffle {
 }
 
 impl Serialize for Shuffle {
-    /// As in Python: a boolean, or the name.
+    /// Writes the choice as Python spells it: a boolean, or the name.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Nothing => serializer.serialize_bool(false),
