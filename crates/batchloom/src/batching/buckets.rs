@@ -1,6 +1,6 @@
-//! `LengthBuckets`: each pool sorted by size, then cut in equal numbers.
+//! `LengthBuckets`: each pool sorted by size, then divided into equal numbers.
 //!
-//! The classical procedure: sort each group of `pool x batch_size` samples, divide it into `pool` batches.
+//! This is the classical procedure: sort each group of `pool x batch_size` samples, and divide it into `pool` batches.
 
 use serde::Serialize;
 
@@ -19,23 +19,24 @@ impl LengthBuckets {
     /// Batches of `batch_size` samples, from pools of 100 batches.
     ///
     /// # Errors
-    /// [`Error::NotPositive`](crate::Error::NotPositive) where `batch_size` is 0.
+    /// [`Error::NotPositive`](crate::Error::NotPositive) if `batch_size` is 0.
     pub fn new(batch_size: u64) -> Result<Self> {
         Ok(Self { batch_size: positive("batch_size", batch_size)?, pool: 100, multiple_of: 1 })
     }
 
-    /// How many batches are cut from one pool, when shuffled: the more, the less padding and the less randomness.
+    /// Sets the number of batches that are made of one pool when samples are shuffled. Larger pools mean less padding
+    /// and less randomness.
     ///
     /// # Errors
-    /// [`Error::NotPositive`](crate::Error::NotPositive) where it is 0.
+    /// [`Error::NotPositive`](crate::Error::NotPositive) if it is 0.
     pub fn pool(self, pool: u64) -> Result<Self> {
         Ok(Self { pool: positive("pool", pool)?, ..self })
     }
 
-    /// What padded lengths are a multiple of. Default: 1.
+    /// Rounds padded lengths up to a multiple of this number. Default: 1.
     ///
     /// # Errors
-    /// [`Error::NotPositive`](crate::Error::NotPositive) where it is 0.
+    /// [`Error::NotPositive`](crate::Error::NotPositive) if it is 0.
     pub fn multiple_of(self, multiple_of: u32) -> Result<Self> {
         Ok(Self { multiple_of: positive("multiple_of", multiple_of)?, ..self })
     }

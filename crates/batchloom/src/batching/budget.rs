@@ -1,8 +1,8 @@
-//! `TokenBudget`: each pool sorted by size, then cut greedily while the batch fits.
+//! `TokenBudget`: each pool sorted by size, then divided greedily, each batch taking as many samples as fit.
 //!
-//! From the longest sample down, so that a batch's padded length is known when it begins, and the number of samples
-//! that fit follows from it. Greedy is optimal in the number of batches: a cut with fewer would need one that holds more
-//! than fits.
+//! Batches are made from the longest sample down, so that the padded length of a batch is known when it begins, and the
+//! number of samples that fit follows from it. Greedy is optimal in the number of batches: to make fewer, one of them
+//! would have to hold more than fits.
 
 use std::str::FromStr;
 
@@ -12,11 +12,11 @@ use super::sizes::{PoolSizes, Union, padded};
 use super::{Oversize, POOL, PoolBatches, Sorted, place, positive};
 use crate::{Error, Result};
 
-/// What a budget counts.
+/// The elements that a budget counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Count {
-    /// Elements with padding: what memory costs.
+    /// Elements with padding, which is what memory costs.
     #[default]
     Padded,
     /// Elements without padding.
@@ -51,7 +51,7 @@ impl TokenBudget {
     /// Batches of at most `max_tokens` elements.
     ///
     /// # Errors
-    /// [`Error::NotPositive`] where it is 0.
+    /// [`Error::NotPositive`] if it is 0.
     pub fn new(max_tokens: u64) -> Result<Self> {
         Ok(Self {
             max_tokens: positive("max_tokens", max_tokens)?,
@@ -64,46 +64,46 @@ impl TokenBudget {
         })
     }
 
-    /// Whether padding counts. Default: yes.
+    /// Sets whether padding counts. Default: it does.
     #[must_use]
     pub fn count(self, count: Count) -> Self {
         Self { count, ..self }
     }
 
-    /// The most that the longest sample of a batch may exceed the shortest by. Default: anything.
+    /// Sets by how much the longest sample of a batch may exceed the shortest. Default: any amount.
     #[must_use]
     pub fn max_length_spread(self, spread: u32) -> Self {
         Self { max_length_spread: Some(spread), ..self }
     }
 
-    /// The most samples in a batch. Default: as many as fit.
+    /// Sets the largest number of samples in a batch. Default: as many as fit.
     ///
     /// # Errors
-    /// [`Error::NotPositive`] where it is 0.
+    /// [`Error::NotPositive`] if it is 0.
     pub fn max_samples(self, max_samples: u64) -> Result<Self> {
         Ok(Self { max_samples: Some(positive("max_samples", max_samples)?), ..self })
     }
 
-    /// What padded lengths are a multiple of: few distinct shapes for compilers. Default: 1.
+    /// Rounds padded lengths up to a multiple of this number, for fewer distinct shapes. Default: 1.
     ///
     /// # Errors
-    /// [`Error::NotPositive`] where it is 0, and [`Error::Multiple`] where no multiple of it fits the budget.
+    /// [`Error::NotPositive`] if it is 0, and [`Error::Multiple`] if it exceeds the budget.
     pub fn multiple_of(self, multiple_of: u32) -> Result<Self> {
         let multiple_of = positive("multiple_of", multiple_of)?;
         require_multiple(multiple_of, Some(self.max_tokens))?;
         Ok(Self { multiple_of, ..self })
     }
 
-    /// What happens to a sample that alone exceeds the budget. Default: [`Oversize::Error`].
+    /// Sets what happens to a sample that alone exceeds the budget. Default: [`Oversize::Error`].
     #[must_use]
     pub fn oversize(self, oversize: Oversize) -> Self {
         Self { oversize, ..self }
     }
 
-    /// Samples in a pool, when shuffled. Default: 16 384.
+    /// Sets the number of samples in a pool, when they are shuffled. Default: 16 384.
     ///
     /// # Errors
-    /// [`Error::NotPositive`] where it is 0.
+    /// [`Error::NotPositive`] if it is 0.
     pub fn pool(self, pool: u64) -> Result<Self> {
         Ok(Self { pool: positive("pool", pool)?, ..self })
     }
@@ -128,7 +128,7 @@ impl TokenBudget {
         }
     }
 
-    /// Whether a sample of these extents fits alone.
+    /// Returns true if a sample of these extents fits alone.
     pub(super) fn fits(&self, extents: &[u32]) -> bool {
         let multiple_of = if self.count == Count::Real { 1 } else { self.multiple_of };
         let elements = extents
@@ -154,7 +154,8 @@ impl TokenBudget {
         }
     }
 
-    /// Where batches of sorted samples end, padding counted: how many fit follows from the first, the longest.
+    /// The ends of batches of sorted samples, padding counted. The first sample of a batch is its longest and so
+    /// decides how many fit.
     fn by_padded(&self, sizes: &[u32]) -> Vec<u32> {
         let (mut ends, mut start) = (Vec::new(), 0);
         while let Some(&longest) = sizes.get(start) {
@@ -170,7 +171,7 @@ impl TokenBudget {
         ends
     }
 
-    /// Where batches of sorted samples end, padding not counted.
+    /// The ends of batches of sorted samples, padding not counted.
     fn by_real(&self, sizes: &[u32]) -> Vec<u32> {
         let (mut ends, mut start, mut real) = (Vec::new(), 0, 0);
         for (end, &size) in sizes.iter().enumerate() {
@@ -187,7 +188,8 @@ impl TokenBudget {
         ends
     }
 
-    /// As both of these, for samples with several variable dimensions, whose union grows as the batch does.
+    /// Does the work of the two above for samples with several variable dimensions, whose union grows as the batch
+    /// does.
     fn by_shape(&self, sorted: &Sorted, dimensions: usize, extents: &[u32]) -> PoolBatches {
         let mut groups = PoolBatches::default();
         let mut batch = Growing::default();
@@ -212,7 +214,7 @@ impl TokenBudget {
         groups
     }
 
-    /// Whether a batch stays within every limit.
+    /// Returns true if a batch stays within every limit.
     fn takes(&self, batch: &Growing) -> bool {
         let elements = match self.count {
             Count::Padded => batch.union.elements(self.multiple_of).saturating_mul(batch.samples),
@@ -236,7 +238,7 @@ struct Growing {
     longest: u32,
     shortest: u32,
     union: Union,
-    /// Whether its samples fit alone.
+    /// True if its samples fit alone.
     fits: bool,
 }
 
@@ -251,7 +253,7 @@ impl Growing {
     }
 }
 
-/// Refuses a multiple of which none fits the budget.
+/// Refuses a multiple that is larger than the budget.
 pub(super) fn require_multiple(multiple_of: u32, max_tokens: Option<u64>) -> Result<()> {
     match max_tokens {
         Some(max_tokens) if u64::from(multiple_of) > max_tokens => {

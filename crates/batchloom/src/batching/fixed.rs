@@ -1,4 +1,4 @@
-//! `FixedSize`: equal numbers of samples, in order. Closed forms throughout: nothing is stored.
+//! `FixedSize`: equal numbers of samples, in order. Everything has a closed form, and nothing is stored.
 
 use std::ops::Range;
 
@@ -7,10 +7,10 @@ use serde::Serialize;
 use super::PoolBatches;
 use crate::{Error, Result};
 
-/// Where sizes are known, so many samples or one batch are looked at together.
+/// The number of samples that are looked at together when sizes are known, unless one batch has more.
 const POOL: u64 = 1 << 14;
 
-/// Batches of `batch_size` samples each, in order; the last one holds what is left.
+/// Batches of `batch_size` samples each, in order. The last batch holds the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub struct FixedSize {
     batch_size: u64,
@@ -20,7 +20,7 @@ impl FixedSize {
     /// Batches of `batch_size` samples.
     ///
     /// # Errors
-    /// Where `batch_size` is 0.
+    /// [`Error::BatchSize`] if `batch_size` is 0.
     pub fn new(batch_size: u64) -> Result<Self> {
         match batch_size {
             0 => Err(Error::BatchSize { found: batch_size }),
@@ -28,7 +28,7 @@ impl FixedSize {
         }
     }
 
-    /// Samples in a full batch.
+    /// The number of samples in a full batch.
     pub fn batch_size(&self) -> u64 {
         self.batch_size
     }
@@ -59,7 +59,7 @@ impl FixedSize {
     }
 }
 
-/// Where batches of `batch_size` samples end, the last of them holding what is left.
+/// The ends of batches of `batch_size` samples, the last of them holding the rest.
 pub(super) fn ends(batch_size: u64, samples: usize) -> Vec<u32> {
     let batch_size = usize::try_from(batch_size).unwrap_or(usize::MAX);
     let full = (1..=samples / batch_size).map(|batch| super::place(batch * batch_size));

@@ -1,8 +1,8 @@
-//! Which samples share a batch.
+//! Rules for which samples share a batch. One rule a file.
 //!
-//! A [`Rule`] is what the user asked for. It is applied to one pool at a time, a run of the epoch's order: it is told
-//! the sizes of the samples there and says which of them, by their places in the pool, make which batch. It knows neither
-//! which sample stands at a place nor which rank takes a batch. One rule a file.
+//! A [`Rule`] is the user's choice. It is applied to one pool at a time, a run of the epoch's order: it is given the
+//! sizes of the samples there and divides them, by their places in the pool, into batches. It knows neither the sample
+//! at a place nor the rank that takes a batch.
 
 mod buckets;
 mod budget;

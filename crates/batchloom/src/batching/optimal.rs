@@ -1,13 +1,12 @@
-//! `CostOptimal`: each pool sorted by size, then cut at the least total cost.
+//! `CostOptimal`: each pool sorted by size, then divided at the least total cost.
 //!
-//! With sizes in descending order, a batch of the samples `start..end` costs
-//! `fixed + (end - start) * (per_token * L + per_pair * L^2)`, where `L` is the padded size of sample `start`. The least
-//! cost of the first `end` samples is the least, over `start`, of the least cost of the first `start` samples plus that
-//! of this last batch: a straight line in `end` for each `start`, and the slopes descend. So of two starts the later
-//! one, once better, stays better (the quadrangle inequality), also where limits on the batch end the earlier one's
-//! reach. A queue of starts, each with the first end from which it is best, finds every least cost in constant time on
-//! average: the least-weight subsequence of Hirschberg and Larmore (1987), whose search for the crossing is a division
-//! here.
+//! With sizes in descending order, a batch of the samples `start..end` costs `fixed + (end - start) * (per_token * L +
+//! per_pair * L^2)`, where `L` is the padded size of sample `start`. The least cost of the first `end` samples is the
+//! least, over `start`, of the least cost of the first `start` samples plus that of this last batch: a straight line in
+//! `end` for each `start`, and the slopes descend. So once the later of two starts is better, it stays better (the
+//! quadrangle inequality), also when limits on the batch end the earlier one's reach. A queue of starts, each with the
+//! first end from which it is best, finds every least cost in constant time on average: the least-weight subsequence of
+//! Hirschberg and Larmore (1987), whose search for the crossing is a division here.
 
 use std::collections::VecDeque;
 
@@ -18,7 +17,7 @@ use super::sizes::padded;
 use super::{Oversize, POOL, PoolBatches, Sorted, index, place, positive};
 use crate::{Error, Result};
 
-/// What a batch of `n` samples padded to `L` costs: `fixed + per_token * n * L + per_pair * n * L^2`.
+/// The cost of a batch of `n` samples padded to `L`: `fixed + per_token * n * L + per_pair * n * L^2`.
 ///
 /// The unit does not matter: seconds, or anything else that adds up.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -29,10 +28,10 @@ pub struct CostModel {
 }
 
 impl CostModel {
-    /// A model from its coefficients.
+    /// A model with these coefficients.
     ///
     /// # Errors
-    /// [`Error::Cost`] where one of them is negative or no number, or all are 0.
+    /// [`Error::Cost`] if one of them is negative or not finite, or all are 0.
     pub fn new(fixed: f64, per_token: f64, per_pair: f64) -> Result<Self> {
         let valid = |cost: &f64| cost.is_finite() && *cost >= 0.0;
         let all = [fixed, per_token, per_pair];
@@ -47,7 +46,7 @@ impl CostModel {
         self.fixed + samples as f64 * self.price(length)
     }
 
-    /// What one sample padded to `length` adds.
+    /// The cost that one sample padded to `length` adds to a batch.
     fn price(&self, length: u64) -> f64 {
         let length = length as f64;
         (self.per_token + self.per_pair * length) * length
@@ -72,43 +71,43 @@ impl CostOptimal {
         Self { cost, max_tokens, max_samples, multiple_of: 1, oversize: Oversize::Error, pool: POOL }
     }
 
-    /// The most elements in a batch, padding counted. Default: anything.
+    /// Sets the largest number of elements in a batch, padding counted. Default: no limit.
     ///
     /// # Errors
-    /// [`Error::NotPositive`] where it is 0, and [`Error::Multiple`] where no multiple of `multiple_of` fits.
+    /// [`Error::NotPositive`] if it is 0, and [`Error::Multiple`] if it is less than `multiple_of`.
     pub fn max_tokens(self, max_tokens: u64) -> Result<Self> {
         let max_tokens = positive("max_tokens", max_tokens)?;
         require_multiple(self.multiple_of, Some(max_tokens))?;
         Ok(Self { max_tokens: Some(max_tokens), ..self })
     }
 
-    /// The most samples in a batch. Default: anything.
+    /// Sets the largest number of samples in a batch. Default: no limit.
     ///
     /// # Errors
-    /// [`Error::NotPositive`] where it is 0.
+    /// [`Error::NotPositive`] if it is 0.
     pub fn max_samples(self, max_samples: u64) -> Result<Self> {
         Ok(Self { max_samples: Some(positive("max_samples", max_samples)?), ..self })
     }
 
-    /// What padded lengths are a multiple of. Default: 1.
+    /// Rounds padded lengths up to a multiple of this number. Default: 1.
     ///
     /// # Errors
-    /// [`Error::NotPositive`] where it is 0, and [`Error::Multiple`] where no multiple of it fits `max_tokens`.
+    /// [`Error::NotPositive`] if it is 0, and [`Error::Multiple`] if it exceeds `max_tokens`.
     pub fn multiple_of(self, multiple_of: u32) -> Result<Self> {
         require_multiple(multiple_of, self.max_tokens)?;
         Ok(Self { multiple_of: positive("multiple_of", multiple_of)?, ..self })
     }
 
-    /// What happens to a sample that alone exceeds `max_tokens`. Default: [`Oversize::Error`].
+    /// Sets what happens to a sample that alone exceeds `max_tokens`. Default: [`Oversize::Error`].
     #[must_use]
     pub fn oversize(self, oversize: Oversize) -> Self {
         Self { oversize, ..self }
     }
 
-    /// Samples in a pool, when shuffled. Default: 16 384.
+    /// Sets the number of samples in a pool, when they are shuffled. Default: 16 384.
     ///
     /// # Errors
-    /// [`Error::NotPositive`] where it is 0.
+    /// [`Error::NotPositive`] if it is 0.
     pub fn pool(self, pool: u64) -> Result<Self> {
         Ok(Self { pool: positive("pool", pool)?, ..self })
     }
@@ -139,9 +138,9 @@ impl CostOptimal {
         self.oversize.cut(Sorted::new(sizes), self.most(), |sizes| self.partition(sizes))
     }
 
-    /// Where the batches of the cheapest cut end.
+    /// The ends of the cheapest batches of sorted samples.
     fn partition(&self, sizes: &[u32]) -> Vec<u32> {
-        // last[end]: where the last batch of the cheapest cut of the first `end` samples starts.
+        // last[end] is the start of the last batch when the first `end` samples are divided at the least cost.
         let mut last = vec![0_u32; sizes.len() + 1];
         let mut queue = VecDeque::new();
         let mut least = 0.0;
@@ -189,7 +188,7 @@ impl CostOptimal {
     }
 }
 
-/// A place where the last batch may start.
+/// A possible start of the last batch.
 #[derive(Debug, Clone, Copy)]
 struct Candidate {
     start: usize,
@@ -197,9 +196,9 @@ struct Candidate {
     from: usize,
     /// The last end that the limits allow.
     reach: usize,
-    /// Cost of all before, and of having a batch.
+    /// The cost of all batches before it, and the fixed cost of this one.
     base: f64,
-    /// Cost of each sample in it.
+    /// The cost of each sample in it.
     price: f64,
 }
 
@@ -208,7 +207,7 @@ impl Candidate {
         self.base + self.price * (end - self.start) as f64
     }
 
-    /// The first end after `first` for which `later` is better; at `first` it is not.
+    /// The first end after `first` from which `later` is better. At `first` it is not.
     fn overtaken(&self, later: &Self, first: usize) -> usize {
         let behind = later.cost(first) - self.cost(first);
         let gain = self.price - later.price;
@@ -235,7 +234,7 @@ fn floor(number: f64) -> usize {
     number as usize
 }
 
-/// The ends of the batches, from where the last batch of each beginning starts.
+/// The ends of the batches, given the start of the last batch of each beginning.
 fn backtrack(last: &[u32]) -> Vec<u32> {
     let mut ends = Vec::new();
     let mut end = place(last.len() - 1);

@@ -1,4 +1,4 @@
-//! Samples that are larger than a batch may be: what happens to them is always somebody's decision.
+//! The user's decision about samples that are larger than a batch may be.
 
 use std::str::FromStr;
 
@@ -6,18 +6,18 @@ use serde::Serialize;
 
 use super::{PoolBatches, Sorted};
 
-/// What a rule that pads does with a sample that alone exceeds its budget.
+/// The treatment of a sample that alone exceeds the budget of a rule that pads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Oversize {
-    /// No plan is made; the error names the sample.
+    /// No plan is made, and the error names the sample.
     #[default]
     Error,
-    /// It has a batch of its own, the only kind that exceeds the budget.
+    /// The sample has a batch of its own. Only such batches exceed the budget.
     Alone,
-    /// It is left out, and counted.
+    /// The sample is left out, and counted.
     Drop,
-    /// It is cut to what fits, and what is cut off is counted.
+    /// The sample is truncated to the length that fits, and the elements that this costs are counted.
     Truncate,
 }
 
@@ -38,8 +38,8 @@ impl FromStr for Oversize {
 }
 
 impl Oversize {
-    /// Cuts sorted samples of one variable dimension, of which those above `most` do not fit. `partition` says where
-    /// batches of samples that fit end.
+    /// Divides sorted samples of one variable dimension into batches, where those above `most` do not fit. `partition`
+    /// returns the ends of batches of samples that fit.
     pub(super) fn cut(
         self,
         mut sorted: Sorted,

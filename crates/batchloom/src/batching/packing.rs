@@ -1,8 +1,8 @@
-//! `Packing`: bins of at most so many elements, filled without padding.
+//! `Packing`: bins of limited capacity, filled without padding.
 //!
 //! Best fit, longest first: each sample goes into the fullest bin that still has room for it. Bins are found by their
-//! free space in a tree of bits, 64 branches a level; equal samples that fit the same bin go there at once. O(n) for
-//! n samples and a capacity that fits three or four levels.
+//! free space in a tree of bits, 64 branches a level; equal samples that fit the same bin go there at once. O(n) for n
+//! samples and a capacity that fits three or four levels.
 
 use std::str::FromStr;
 
@@ -14,16 +14,16 @@ use crate::{Error, Result};
 /// The largest capacity of a bin: boundaries are 32-bit numbers, and the tree takes four bytes for each element.
 const MOST_TOKENS: u32 = 1 << 28;
 
-/// What happens to a sample that is larger than a bin.
+/// The treatment of a sample that is larger than a bin.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PackedOversize {
-    /// No plan is made; the error names the sample.
+    /// No plan is made, and the error names the sample.
     #[default]
     Error,
-    /// It is cut to what fits, and what is cut off is counted.
+    /// The sample is truncated to the capacity, and the elements that this costs are counted.
     Truncate,
-    /// It is divided in parts that fit, none of which is lost.
+    /// The sample is split into parts that fit, and all of them are delivered.
     Split,
 }
 
@@ -45,7 +45,7 @@ impl FromStr for PackedOversize {
 pub struct Packing {
     max_tokens: u32,
     max_samples: Option<u32>,
-    /// In fingerprints under the name that it had in their first version.
+    /// The policy; fingerprints keep the name that it had in their first version.
     #[serde(rename = "overflow")]
     oversize: PackedOversize,
     pool: u64,
@@ -55,7 +55,7 @@ impl Packing {
     /// Bins of at most `max_tokens` elements.
     ///
     /// # Errors
-    /// [`Error::NotPositive`] where it is 0, and [`Error::BinTooLarge`] above 2^28.
+    /// [`Error::NotPositive`] if it is 0, and [`Error::BinTooLarge`] above 2^28.
     pub fn new(max_tokens: u64) -> Result<Self> {
         let found = positive("max_tokens", max_tokens)?;
         let max_tokens = u32::try_from(found).ok().filter(|&tokens| tokens <= MOST_TOKENS);
@@ -63,24 +63,24 @@ impl Packing {
         Ok(Self { max_tokens, max_samples: None, oversize: PackedOversize::Error, pool: POOL })
     }
 
-    /// The most samples in a bin. Default: as many as fit.
+    /// Sets the largest number of samples in a bin. Default: as many as fit.
     ///
     /// # Errors
-    /// [`Error::NotPositive`] where it is 0.
+    /// [`Error::NotPositive`] if it is 0.
     pub fn max_samples(self, max_samples: u32) -> Result<Self> {
         Ok(Self { max_samples: Some(positive("max_samples", max_samples)?), ..self })
     }
 
-    /// What happens to a sample that is larger than a bin. Default: [`PackedOversize::Error`].
+    /// Sets what happens to a sample that is larger than a bin. Default: [`PackedOversize::Error`].
     #[must_use]
     pub fn oversize(self, oversize: PackedOversize) -> Self {
         Self { oversize, ..self }
     }
 
-    /// Samples in a pool, when shuffled. Default: 16 384.
+    /// Sets the number of samples in a pool, when they are shuffled. Default: 16 384.
     ///
     /// # Errors
-    /// [`Error::NotPositive`] where it is 0.
+    /// [`Error::NotPositive`] if it is 0.
     pub fn pool(self, pool: u64) -> Result<Self> {
         Ok(Self { pool: positive("pool", pool)?, ..self })
     }
@@ -118,7 +118,7 @@ impl Packing {
         }
     }
 
-    /// As [`pack`](Self::pack), of samples divided in parts.
+    /// Splits samples into parts and packs these, as [`pack`](Self::pack) does.
     fn cut_parts(&self, sizes: &[u32]) -> PoolBatches {
         let capacity = self.max_tokens;
         let mut parts = Vec::new();
@@ -137,7 +137,7 @@ impl Packing {
         PoolBatches { places, starts, ends }
     }
 
-    /// The places of `sizes` bin after bin, and where each bin ends.
+    /// The places of `sizes`, bin after bin, and the end of each bin.
     fn pack(&self, sizes: &[u32]) -> (Vec<u32>, Vec<u32>) {
         let sorted = Sorted::new(sizes);
         let bins = Bins::fill(&sorted.sizes, self.max_tokens, self.max_samples.unwrap_or(u32::MAX));
@@ -157,9 +157,9 @@ impl Packing {
 
 /// Bins that are being filled.
 struct Bins {
-    /// For each sample, its bin.
+    /// The bin of each sample.
     of: Vec<u32>,
-    /// For each bin, its free space, how many samples it holds, and the next bin with as much free space.
+    /// For each bin: its free space, the samples that it holds, and the next bin with as much free space.
     free: Vec<u32>,
     held: Vec<u32>,
     next: Vec<u32>,
@@ -175,7 +175,8 @@ impl Bins {
             next: Vec::new(),
         };
         let total: u64 = sizes.iter().map(|&size| u64::from(size)).sum();
-        // One bin takes everything where everything fits: no free space is larger than what is left to place.
+        // If everything fits one bin, its capacity is what there is: no free space is larger than what is left to
+        // place.
         let capacity = u32::try_from(total).map_or(capacity, |total| capacity.min(total));
         let smallest = sizes.last().copied().unwrap_or(0);
         let mut room = Room::new(capacity);
@@ -206,11 +207,11 @@ impl Bins {
     }
 }
 
-/// The bins that have room, by how much.
+/// The bins that have room, by their free space.
 struct Room {
-    /// For each amount of free space, one more than the first bin that has it; 0 for none.
+    /// For each amount of free space, one more than the first bin that has it, or 0 if there is no such bin.
     first: Vec<u32>,
-    /// Which amounts some bin has, as a tree: bit `k` of a level says whether word `k` of the level below is not 0.
+    /// The amounts that some bin has, as a tree: bit `k` of a level is set if word `k` of the level below is not 0.
     levels: Vec<Vec<u64>>,
 }
 
@@ -244,7 +245,7 @@ impl Room {
         self.levels[..level].iter().rev().fold(bit, |bit, words| bit * 64 + trailing(words[bit]))
     }
 
-    /// Takes a bin with this much free space out.
+    /// Takes out a bin with this much free space.
     fn take(&mut self, free: usize, next: &[u32]) -> usize {
         let bin = index(self.first[free] - 1);
         self.first[free] = next[bin];
@@ -254,7 +255,7 @@ impl Room {
         bin
     }
 
-    /// Puts a bin with this much free space in.
+    /// Puts in a bin with this much free space.
     fn put(&mut self, free: u32, bin: usize, next: &mut [u32]) {
         let mut bit = index(free);
         next[bin] = self.first[bit];

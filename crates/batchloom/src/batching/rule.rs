@@ -8,13 +8,13 @@ use super::{
 };
 use crate::{Error, Result};
 
-/// Samples in a pool where the user has not said.
+/// The number of samples in a pool, unless the user sets it.
 pub(super) const POOL: u64 = 1 << 14;
 
-/// The most parts that samples are split in: they are listed while their pool is packed.
+/// The largest number of parts that samples are split into. All of them are listed while their pool is packed.
 const MOST_PARTS: u64 = 1 << 28;
 
-/// How samples share a batch.
+/// The rule by which samples share a batch.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub enum Rule {
@@ -22,11 +22,11 @@ pub enum Rule {
     FixedSize(FixedSize),
     /// Equal numbers of samples of similar size.
     LengthBuckets(LengthBuckets),
-    /// As many samples of similar size as fit.
+    /// As many samples of similar size as fit a budget.
     TokenBudget(TokenBudget),
     /// The cheapest batches of samples of similar size.
     CostOptimal(CostOptimal),
-    /// Bins without padding.
+    /// Bins filled without padding.
     Packing(Packing),
 }
 
@@ -35,14 +35,14 @@ pub enum Rule {
 pub(crate) struct PoolBatches {
     /// Places in the pool, batch after batch.
     pub(crate) places: Vec<u32>,
-    /// For each place, the first element that is taken; empty where that is always 0.
+    /// For each place, the first element that is taken. Empty if it is always 0.
     pub(crate) starts: Vec<u32>,
-    /// Where each batch ends in `places`.
+    /// The end of each batch in `places`.
     pub(crate) ends: Vec<u32>,
 }
 
 impl Rule {
-    /// Samples in a pool, when shuffled.
+    /// The number of samples in a pool, when they are shuffled.
     pub(crate) fn samples_in_pool(&self) -> u64 {
         match self {
             Self::FixedSize(rule) => rule.samples_in_pool(),
@@ -53,7 +53,7 @@ impl Rule {
         }
     }
 
-    /// Samples in a full batch, where all full batches hold as many.
+    /// The number of samples in a full batch, if all full batches hold as many.
     pub(crate) fn batch_size(&self) -> Option<u64> {
         match self {
             Self::FixedSize(rule) => Some(rule.batch_size()),
@@ -62,17 +62,17 @@ impl Rule {
         }
     }
 
-    /// Whether batches of one pool differ in kind, so that their order has to be mixed.
+    /// Returns true if batches of one pool differ in kind, so that their order has to be mixed.
     pub(crate) fn sorts(&self) -> bool {
         !matches!(self, Self::FixedSize(_))
     }
 
-    /// Whether batches are concatenations.
+    /// Returns true if batches are concatenations.
     pub(crate) fn packs(&self) -> bool {
         matches!(self, Self::Packing(_))
     }
 
-    /// The rule where batches are not padded: its budget counts real elements.
+    /// This rule for batches that are not padded: its budget counts real elements.
     pub(crate) fn unpadded(self) -> Self {
         match self {
             Self::TokenBudget(rule) => Self::TokenBudget(rule.count(Count::Real)),
@@ -80,7 +80,7 @@ impl Rule {
         }
     }
 
-    /// What padded lengths are a multiple of.
+    /// The number that padded lengths are a multiple of.
     pub(crate) fn multiple_of(&self) -> u32 {
         match self {
             Self::FixedSize(_) | Self::Packing(_) => 1,
@@ -90,7 +90,7 @@ impl Rule {
         }
     }
 
-    /// The most elements of a sample that one batch takes, where longer ones are truncated or split.
+    /// The largest number of elements of a sample that one batch takes, if longer samples are truncated or split.
     pub(crate) fn limit(&self) -> Option<u32> {
         let (oversize, most) = match self {
             Self::TokenBudget(rule) => (rule.oversize_policy(), rule.most()),
@@ -104,15 +104,15 @@ impl Rule {
         cut.then(|| u32::try_from(most).ok()).flatten()
     }
 
-    /// Whether a sample may be divided between batches.
+    /// Returns true if a sample may be split between batches.
     pub(crate) fn splits(&self) -> bool {
         matches!(self, Self::Packing(rule) if rule.oversize_policy() == PackedOversize::Split)
     }
 
-    /// Whether sizes are such that every pool can be cut.
+    /// Checks that the rule can divide every pool of samples with these sizes.
     ///
     /// # Errors
-    /// [`Error::Oversize`] with the first sample that is too large, [`Error::Dimensions`] where the rule needs one
+    /// [`Error::Oversize`] with the first sample that is too large, [`Error::Dimensions`] if the rule needs one
     /// variable dimension, and [`Error::PoolTooLarge`].
     pub(crate) fn check(&self, sizes: &Sizes, in_pool: u64) -> Result<()> {
         let limit = u64::from(u32::MAX);
@@ -150,7 +150,7 @@ impl Rule {
         }
     }
 
-    /// How many parts all samples are split in; 0 where they are not.
+    /// The number of parts that all samples together are split into, or 0 if samples are not split.
     fn parts(&self, sizes: &Sizes) -> u64 {
         match self {
             Self::Packing(rule) if self.splits() => {
@@ -160,12 +160,12 @@ impl Rule {
         }
     }
 
-    /// Whether the budget counts elements without padding.
+    /// Returns true if the budget counts elements without padding.
     pub(crate) fn counts_real(&self) -> bool {
         matches!(self, Self::TokenBudget(rule) if rule.counts_real())
     }
 
-    /// The batches of a pool, whose samples passed [`check`](Self::check).
+    /// The batches of a pool whose samples passed [`check`](Self::check).
     pub(crate) fn cut(&self, pool: PoolSizes<'_>) -> PoolBatches {
         match self {
             Self::FixedSize(rule) => rule.cut(pool.sizes),
@@ -176,7 +176,7 @@ impl Rule {
         }
     }
 
-    /// The most elements in a batch, where there is a limit.
+    /// The largest number of elements in a batch, if there is a limit.
     pub(crate) fn budget(&self) -> Option<u64> {
         match self {
             Self::FixedSize(_) | Self::LengthBuckets(_) => None,
@@ -186,7 +186,7 @@ impl Rule {
         }
     }
 
-    /// What the rule is called.
+    /// The name of the rule.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::FixedSize(_) => "FixedSize",
@@ -215,7 +215,7 @@ fn over(sizes: &Sizes, most: u64) -> Option<usize> {
     sizes.as_slice().iter().position(|&size| u64::from(size) > most)
 }
 
-/// A parameter that has to be at least 1.
+/// Returns a parameter that has to be at least 1, and refuses 0.
 pub(super) fn positive<T: Default + PartialEq>(name: &'static str, value: T) -> Result<T> {
     match value == T::default() {
         true => Err(Error::NotPositive { name }),

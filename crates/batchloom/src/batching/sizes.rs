@@ -1,4 +1,4 @@
-//! How large each sample is: what rules sort, count and budget by.
+//! The sizes of samples, by which rules sort, count and budget.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,21 +7,21 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 use crate::{Error, Result};
 
-/// The sizes of all samples, shared. Below 2^32 each; their sum may exceed it.
+/// The sizes of all samples, shared. Each is below 2^32; their sum may exceed it.
 ///
 /// A sample with several variable dimensions (an image of any height and width) has an extent in each, and their
-/// product for its size. Padding then goes to the union of the extents.
+/// product is its size. Such samples are padded to the union of their extents.
 #[derive(Debug, Clone)]
 pub struct Sizes {
     sizes: Arc<[u32]>,
-    /// Where there are several variable dimensions: how many, and the extents of each sample.
+    /// The number of variable dimensions and the extents of each sample, if there are several dimensions.
     extents: Option<(usize, Arc<[u32]>)>,
     total: u64,
     digest: u128,
 }
 
 impl Sizes {
-    /// The sizes of samples with one variable dimension. Costs one pass.
+    /// The sizes of samples with one variable dimension. This takes one pass over them.
     pub fn new(sizes: impl Into<Arc<[u32]>>) -> Self {
         let sizes = sizes.into();
         let total = sizes.iter().map(|&size| u64::from(size)).sum();
@@ -33,8 +33,8 @@ impl Sizes {
     /// second, and so on.
     ///
     /// # Errors
-    /// [`Error::SizeTooLarge`] where a product of extents is not below 2^32; [`Error::Shape`] where the extents are no
-    /// multiple of `dimensions`.
+    /// [`Error::SizeTooLarge`] if a product of extents is not below 2^32; [`Error::Shape`] if the number of extents is
+    /// not a multiple of `dimensions`.
     pub fn with_extents(extents: Vec<u32>, dimensions: usize) -> Result<Self> {
         if dimensions == 0 || !extents.len().is_multiple_of(dimensions) {
             let values = extents.len();
@@ -58,12 +58,12 @@ impl Sizes {
         Ok(all)
     }
 
-    /// How many samples there are.
+    /// The number of samples.
     pub fn len(&self) -> u64 {
         self.sizes.len() as u64
     }
 
-    /// Whether there are no samples.
+    /// Returns true if there are no samples.
     pub fn is_empty(&self) -> bool {
         self.sizes.is_empty()
     }
@@ -78,7 +78,7 @@ impl Sizes {
         self.total
     }
 
-    /// In how many dimensions samples differ.
+    /// The number of dimensions in which samples differ.
     pub fn dimensions(&self) -> usize {
         self.extents.as_ref().map_or(1, |(dimensions, _)| *dimensions)
     }
@@ -91,7 +91,7 @@ impl Sizes {
     /// The extents of `sample` in the variable dimensions.
     ///
     /// # Panics
-    /// Where there is no such sample.
+    /// Panics if there is no such sample.
     pub(crate) fn extents(&self, sample: usize) -> &[u32] {
         match &self.extents {
             None => &self.sizes[sample..=sample],
@@ -99,20 +99,20 @@ impl Sizes {
         }
     }
 
-    /// Where there are several variable dimensions: how many, and the extents of a run of samples.
+    /// The number of variable dimensions and the extents of a run of samples, if there are several dimensions.
     pub(crate) fn extents_of(&self, samples: Range<usize>) -> Option<(usize, &[u32])> {
         let (dimensions, extents) = self.extents.as_ref()?;
         Some((*dimensions, &extents[samples.start * dimensions..samples.end * dimensions]))
     }
 
-    /// As [`extents_of`](Self::extents_of), of any samples.
+    /// The same as [`extents_of`](Self::extents_of), for any samples.
     pub(crate) fn gather_extents(&self, samples: &[u64]) -> Option<(usize, Vec<u32>)> {
         let (dimensions, _) = self.extents.as_ref()?;
         let index = |&sample: &u64| usize::try_from(sample).unwrap_or(usize::MAX);
         Some((*dimensions, samples.iter().flat_map(|sample| self.extents(index(sample))).copied().collect()))
     }
 
-    /// A hash of all sizes: a plan depends on them.
+    /// A hash of all sizes, which a plan depends on.
     pub(crate) fn digest(&self) -> String {
         format!("{:032x}", self.digest)
     }
@@ -121,9 +121,9 @@ impl Sizes {
 /// The sizes of the samples of one pool, in the order of the epoch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PoolSizes<'a> {
-    /// The size of each.
+    /// The size of each sample.
     pub(crate) sizes: &'a [u32],
-    /// Where there are several variable dimensions: how many, and the extents of each.
+    /// The number of variable dimensions and the extents of each sample, if there are several dimensions.
     pub(crate) extents: Option<(usize, &'a [u32])>,
 }
 
@@ -132,18 +132,18 @@ pub(crate) struct PoolSizes<'a> {
 pub(crate) struct Union(Vec<u32>);
 
 impl Union {
-    /// Makes room for a sample of `extents`.
+    /// Enlarges the shape to hold a sample of `extents`.
     pub(crate) fn add(&mut self, extents: &[u32]) {
         self.0.resize(extents.len(), 0);
         self.0.iter_mut().zip(extents).for_each(|(most, &extent)| *most = extent.max(*most));
     }
 
-    /// The elements of one padded sample, each extent rounded up to a multiple.
+    /// The number of elements of one padded sample, each extent rounded up to a multiple.
     pub(crate) fn elements(&self, multiple_of: u32) -> u64 {
         self.0.iter().fold(1, |product: u64, &extent| product.saturating_mul(padded(extent, multiple_of)))
     }
 
-    /// A name for the shape that padded samples have.
+    /// A number that identifies the shape of padded samples.
     pub(crate) fn name(&self, multiple_of: u32) -> u64 {
         let lengths: Vec<u64> = self.0.iter().map(|&extent| padded(extent, multiple_of)).collect();
         xxh3_64(bytemuck::cast_slice(&lengths))

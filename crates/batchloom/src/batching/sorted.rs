@@ -1,8 +1,8 @@
-//! The samples of a pool from the longest to the shortest: where every rule that pads begins.
+//! The samples of a pool from the longest to the shortest, with which every rule that pads begins.
 
 use super::index;
 
-/// Places in the pool and their sizes, longest first; equal sizes in the order of the pool.
+/// Places in the pool and their sizes, longest first. Equal sizes keep the order of the pool.
 #[derive(Debug)]
 pub(super) struct Sorted {
     pub(super) places: Vec<u32>,
@@ -10,8 +10,8 @@ pub(super) struct Sorted {
 }
 
 impl Sorted {
-    /// Sorts by size. Sizes are small integers, so they are counted; where they spread over more values than there are
-    /// samples, they are compared.
+    /// Sorts by size. Sizes are small integers, so this is a counting sort, unless the largest exceeds twice the number
+    /// of samples.
     pub(super) fn new(sizes: &[u32]) -> Self {
         let most = sizes.iter().copied().max().unwrap_or(0);
         match index(most) <= sizes.len().saturating_mul(2) {
@@ -21,7 +21,7 @@ impl Sorted {
     }
 
     fn counted(sizes: &[u32], most: usize) -> Self {
-        // starts[s]: where the next sample of size `most - s` goes.
+        // starts[s] is the place for the next sample of size `most - s`.
         let mut starts = vec![0_usize; most + 2];
         sizes.iter().for_each(|&size| starts[most - index(size) + 1] += 1);
         let mut sorted = Vec::with_capacity(sizes.len());
@@ -39,7 +39,7 @@ impl Sorted {
     }
 
     fn compared(sizes: &[u32]) -> Self {
-        // One number that sorts as (size descending, place ascending) does.
+        // Numbers in this form sort by descending size, then by ascending place.
         let key = |(place, &size): (u32, &u32)| u64::from(!size) << 32 | u64::from(place);
         let mut keys: Vec<u64> = (0..).zip(sizes).map(key).collect();
         keys.sort_unstable();
