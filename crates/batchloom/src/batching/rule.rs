@@ -165,7 +165,7 @@ impl Rule {
         matches!(self, Self::TokenBudget(rule) if rule.counts_real())
     }
 
-    /// The batches of a pool whose samples passed [`check`](Self::check).
+    /// Cuts a pool, whose samples passed [`check`](Self::check), into batches.
     pub(crate) fn cut(&self, pool: PoolSizes<'_>) -> PoolBatches {
         match self {
             Self::FixedSize(rule) => rule.cut(pool.sizes),

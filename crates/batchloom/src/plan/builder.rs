@@ -1,4 +1,4 @@
-//! How a plan is asked for.
+//! The options of a plan.
 
 use std::sync::Arc;
 
@@ -49,121 +49,123 @@ impl PlanBuilder {
         }
     }
 
-    /// Batches of `batch_size` samples, short for [`rule`](Self::rule) with [`FixedSize`]. Default: 64.
+    /// Makes batches of `batch_size` samples, as [`rule`](Self::rule) does with [`FixedSize`]. Default: 64.
     pub fn batch_size(mut self, batch_size: u64) -> Self {
         self.rule = FixedSize::new(batch_size).map(Rule::from);
         self
     }
 
-    /// How samples share a batch.
+    /// Sets the rule by which samples share a batch.
     pub fn rule(mut self, rule: impl Into<Rule>) -> Self {
         self.rule = Ok(rule.into());
         self
     }
 
-    /// What each epoch puts in a random order of its own: samples (`true`), nothing (`false`), or [`Shuffle::Runs`].
-    /// Default: nothing.
+    /// Sets what each epoch puts in a random order of its own: samples (`true`), nothing (`false`), or
+    /// [`Shuffle::Runs`]. Default: nothing.
     pub fn shuffle(mut self, shuffle: impl Into<Shuffle>) -> Self {
         self.shuffle = shuffle.into();
         self
     }
 
-    /// What the random orders depend on, besides the epoch. Default: 0.
+    /// Sets the number that random orders depend on, besides the epoch. Default: 0.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// Whether to leave out what does not fill a batch and a step. Default: keep every sample.
+    /// Leaves out samples that do not fill a batch, and batches that do not fill a step. Default: keep every sample.
     pub fn drop_last(mut self, drop_last: bool) -> Self {
         self.drop_last = drop_last;
         self
     }
 
-    /// What happens to batches that do not fill a step, unless they are dropped. Default: [`Uneven::Pad`].
+    /// Sets what happens to batches that do not fill a step, unless they are dropped. Default: [`Uneven::Pad`].
     pub fn uneven(mut self, uneven: Uneven) -> Self {
         self.uneven = uneven;
         self
     }
 
-    /// The sizes of the samples: what rules sort, count and budget by. Default: every sample counts as one element.
+    /// Sets the sizes of the samples, by which rules sort, count and budget. Default: every sample counts as one
+    /// element.
     pub fn sizes(mut self, sizes: Sizes) -> Self {
         self.sizes = Some(sizes);
         self
     }
 
-    /// Whether batches of similar cost form a step, so that no rank waits for another. Default: no.
+    /// Puts batches of similar cost into the same step, so that no rank waits for another. Default: off.
     pub fn balance(mut self, balance: bool) -> Self {
         self.balance = balance;
         self
     }
 
-    /// Whether the largest batch comes first, so that memory is claimed once and its want shows at once. Default: no.
+    /// Puts the largest batch first, so that an out-of-memory error shows up in the first step. Default: off.
     pub fn largest_first(mut self, largest_first: bool) -> Self {
         self.largest_first = largest_first;
         self
     }
 
-    /// Whether batches are samples one after the other without padding, whatever the rule, so that budgets count real
-    /// elements. Default: no.
+    /// Concatenates samples without padding, whatever the rule, so that budgets count real elements. Default: off.
     pub fn concatenated(mut self, concatenated: bool) -> Self {
         self.concatenated = concatenated;
         self
     }
 
-    /// A name for what samples are made of, where their number and sizes do not say it: part of the fingerprint.
+    /// Sets a name for what the samples are made of, for data whose number of samples and sizes do not identify it. It
+    /// is part of the fingerprint.
     pub fn content(mut self, content: String) -> Self {
         self.content = Some(content);
         self
     }
 
-    /// Shuffles within shards of so many neighbours as stored, and shards among each other, so that the order needs one
-    /// shard at a time: for data that is larger than the memory of a device, or read from disk. A multiple of the batch
-    /// size, where there is one; a pool of other rules ends where its shard ends. Without
-    /// [`shuffle`](Self::shuffle), shards come as stored. Default: none, everything is shuffled at once.
+    /// Shuffles samples within shards of `shard_size` neighbours as stored, and the shards among each other. The order
+    /// then needs one shard at a time, for data that is larger than the memory of a device, or read from disk.
+    ///
+    /// `shard_size` has to be a multiple of the batch size, if batches have one. For other rules, a pool ends with its
+    /// shard. Without [`shuffle`](Self::shuffle), shards come as stored. Default: all samples are shuffled together.
     pub fn shard_size(mut self, shard_size: impl Into<Option<u64>>) -> Self {
         self.shard_size = shard_size.into();
         self
     }
 
-    /// Another number of samples.
+    /// Replaces the number of samples.
     pub(crate) fn samples(mut self, samples: u64) -> Self {
         self.samples = samples;
         self
     }
 
-    /// Samples of all ranks at a step, where all batches have as many.
+    /// The number of samples of all ranks at a step, if all batches have as many.
     pub(crate) fn samples_in_step(&self) -> Option<u64> {
         let rule = self.rule.as_ref().ok()?;
         let batch_size = rule.batch_size().filter(|_| !rule.sorts())?;
         batch_size.checked_mul(u64::from(self.world_size))
     }
 
-    /// What is in random order.
+    /// The choice of what is shuffled.
     pub(crate) fn shuffled(&self) -> Shuffle {
         self.shuffle
     }
 
-    /// Which epoch. Default: 0.
+    /// Sets the epoch. Default: 0.
     pub fn epoch(mut self, epoch: u64) -> Self {
         self.epoch = epoch;
         self
     }
 
-    /// The number of ranks. Default: 1.
+    /// Sets the number of ranks. Default: 1.
     pub fn world_size(mut self, world_size: u32) -> Self {
         self.world_size = world_size;
         self
     }
 
-    /// The plan. O(1) in the number of samples with [`FixedSize`] and [`LengthBuckets`](crate::batching::LengthBuckets);
-    /// other rules cut every pool once, to know how many steps there are.
+    /// Builds the plan. This is O(1) in the number of samples with [`FixedSize`] and
+    /// [`LengthBuckets`](crate::batching::LengthBuckets); other rules look at every pool once, to count the steps.
     ///
     /// # Errors
-    /// [`Error::NoSamples`], [`Error::TooManySamples`], [`Error::BatchSize`], [`Error::World`]; [`Error::NotPositive`] and
-    /// [`Error::ShardSize`]; [`Error::NoSizes`],
-    /// [`Error::SizesLength`], [`Error::RunsOfSizes`], [`Error::Oversize`], [`Error::Dimensions`], [`Error::PoolTooLarge`]; and
-    /// [`Error::NothingLeft`] or [`Error::AllDropped`] where no step would be left.
+    /// [`Error::NoSamples`] and [`Error::TooManySamples`]; [`Error::BatchSize`], [`Error::World`],
+    /// [`Error::NotPositive`] and [`Error::ShardSize`]; [`Error::NoSizes`], [`Error::SizesLength`],
+    /// [`Error::RunsOfSizes`], [`Error::Oversize`], [`Error::Dimensions`] and [`Error::PoolTooLarge`]; and
+    /// [`Error::NothingLeft`] or [`Error::AllDropped`] if no step would be left.
     pub fn build(self) -> Result<Plan> {
         let rule = if self.concatenated { self.rule?.unpadded() } else { self.rule? };
         match self.samples {
@@ -181,7 +183,7 @@ impl PlanBuilder {
             seed: self.seed,
             drop_last: self.drop_last,
             uneven: self.uneven,
-            // Samples that all count the same are balanced as they are, and none is larger.
+            // Samples that all count the same are balanced as they are, and no batch of them has to come first.
             balance: self.balance && self.sizes.is_some(),
             largest_first: self.largest_first && self.sizes.is_some(),
             concatenated: self.concatenated,
@@ -197,7 +199,7 @@ impl PlanBuilder {
     }
 }
 
-/// No batch lies in two shards: those of equal size fill a shard.
+/// Checks that no batch lies in two shards: batches of equal size have to fill a shard.
 fn check_shards(recipe: &Recipe) -> Result<()> {
     match (recipe.shard_size, recipe.rule.batch_size()) {
         (Some(0), _) => Err(Error::NotPositive { name: "shard_size" }),

@@ -1,7 +1,8 @@
-//! The batches of one epoch before they are dealt: an order, cut pool by pool.
+//! The batches of one epoch before they are dealt: an order, divided pool by pool.
 //!
-//! Without sizes every sample counts as one element, and everything has a closed form. With sizes, a pool is cut when a
-//! batch of it is asked for; where rules decide by size how many batches a pool makes, all pools are cut once, to count.
+//! Without sizes, every sample counts as one element, and everything has a closed form. With sizes, the batches of a
+//! pool are made when one of them is asked for. If sizes decide how many batches a pool makes, all pools are looked at
+//! once, to count them.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -11,80 +12,80 @@ use crate::batching::{FixedSize, PoolBatches, PoolSizes, Sizes, Union, padded};
 use crate::order::{Key, Order, Purpose, Shards, Shuffle};
 use crate::ranks::BatchOrder;
 
-/// One epoch of a run. The same for every world.
+/// One epoch of a run, the same for every world.
 #[derive(Debug)]
 pub(super) struct Epoch {
     pub(super) recipe: Arc<Recipe>,
     pub(super) number: u64,
     pub(super) order: Order,
-    /// The order of the batches, where these are runs.
+    /// The order of the batches, if these are runs of neighbours.
     runs: Option<Order>,
     survey: OnceLock<Survey>,
 }
 
-/// What is known once every pool was cut.
+/// The facts that are known once all pools have been looked at.
 #[derive(Debug)]
 struct Survey {
-    /// Batches in the pools before each, in the order of dealing, and in all of them.
+    /// The number of batches before each pool, in the order of dealing, and the number of all batches.
     before: Vec<u64>,
     /// The pool that is dealt first, in exchange with pool 0.
     first: u64,
-    /// The cut of the only pool, where there is just one.
-    only: Option<Arc<Cut>>,
+    /// The only pool, if there is just one.
+    only: Option<Arc<BatchedPool>>,
 }
 
-/// One pool, cut and in the order of dealing.
+/// One pool, its batches in the order of dealing.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(super) struct DealtPool {
     /// The number of its first batch in the epoch.
     pub(super) first: u64,
-    cut: Arc<Cut>,
-    /// In which order the batches are dealt; empty where as they were cut.
+    batched: Arc<BatchedPool>,
+    /// The order in which the batches are dealt. Empty if they are dealt as the rule made them.
     dealt: Vec<u32>,
 }
 
-/// The samples of a pool, and what the rule made of them.
+/// The samples of a pool, and the batches that the rule makes of them.
 #[derive(Debug)]
-struct Cut {
-    samples: Samples,
-    groups: PoolBatches,
+struct BatchedPool {
+    samples: PoolSamples,
+    batches: PoolBatches,
 }
 
 /// The sample at each place of a pool.
 #[derive(Debug)]
-enum Samples {
+enum PoolSamples {
     Run(u64),
     Listed(Vec<u64>),
 }
 
-/// What a batch takes of each of its samples.
+/// The samples of a batch, and the elements that it takes of each.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Parts {
     /// The samples.
     pub samples: Vec<u64>,
-    /// The first element that is taken of each: 0 unless the rule splits samples.
+    /// The first element that is taken of each sample: 0 unless the rule splits samples.
     pub starts: Vec<u32>,
-    /// How many elements are taken of each: its size, unless the rule truncates or splits samples.
+    /// The number of elements that are taken of each sample: its size, unless the rule truncates or splits samples.
     pub sizes: Vec<u32>,
 }
 
-/// What a batch costs.
+/// The contents of a batch in numbers, and so its cost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Measure {
-    /// Samples that begin in it.
+    /// Samples that begin in the batch.
     pub(super) samples: u64,
-    /// Samples or parts of samples.
+    /// Samples in the batch, and parts of samples.
     pub(super) parts: u64,
     /// Elements that are data.
     pub(super) real: u64,
     /// Elements with padding.
     pub(super) padded: u64,
-    /// A name for the shape of one padded sample.
+    /// A number that identifies the shape of one padded sample.
     pub(super) shape: u64,
-    /// Samples that were cut short, and the elements that this cost.
+    /// Samples that are truncated, and the elements that this costs.
     pub(super) truncated: u64,
     pub(super) truncated_tokens: u64,
-    /// Samples that go on in other batches.
+    /// Samples that begin in the batch and go on in others.
     pub(super) split: u64,
 }
 
@@ -106,7 +107,7 @@ impl Epoch {
         Self { order, runs, recipe, number, survey: OnceLock::new() }
     }
 
-    /// The samples as stored of the shard that holds `batch`; none where there are no shards.
+    /// The samples, as stored, of the shard that holds `batch`, or `None` if there are no shards.
     pub(super) fn shard(&self, batch: u64) -> Option<Range<u64>> {
         let (shard_size, samples) = (self.recipe.shard_size?, self.recipe.samples);
         if let (Some(rule), Some(shards)) =
@@ -117,7 +118,7 @@ impl Epoch {
                 rule.positions(runs.start, samples).start..rule.positions(runs.end - 1, samples).end,
             );
         }
-        // Pools lie in one shard each, and batches in one pool.
+        // A pool lies in one shard, and a batch in one pool.
         let position = match self.positions(batch) {
             Some(positions) => positions.start,
             None => self.recipe.start_of(self.exchanged(self.pool_of(batch))),
@@ -127,25 +128,25 @@ impl Epoch {
         Some(self.order.shards().map_or_else(stored, |shards| shards.range(position)))
     }
 
-    /// The positions of the samples of `batch`, where all count the same; none where they do not.
+    /// The positions of the samples of `batch`, or `None` if samples do not all count the same.
     pub(super) fn positions(&self, batch: u64) -> Option<Range<u64>> {
         let run = self.runs.as_ref().map_or(batch, |runs| runs.get(batch));
         self.recipe.uniform().map(|rule| rule.positions(run, self.recipe.samples))
     }
 
-    /// The batch that holds `position`, where all samples count the same.
+    /// The batch that holds `position`, or `None` if samples do not all count the same.
     pub(super) fn batch_of(&self, position: u64) -> Option<u64> {
         let run =
             self.recipe.uniform().map(|rule| rule.batch_of(position)).filter(|&run| run < self.batches())?;
         Some(self.runs.as_ref().map_or(run, |runs| runs.find(run)))
     }
 
-    /// Whether the positions of consecutive batches follow each other.
+    /// Returns true if the positions of consecutive batches follow each other.
     pub(super) fn is_consecutive(&self) -> bool {
         self.runs.is_none()
     }
 
-    /// How many batches there are.
+    /// The number of batches.
     pub(super) fn batches(&self) -> u64 {
         match (self.recipe.uniform(), self.recipe.rule.batch_size()) {
             (Some(rule), _) => rule.batches(self.recipe.samples, self.recipe.drop_last),
@@ -154,17 +155,17 @@ impl Epoch {
         }
     }
 
-    /// Samples in a full batch, where samples all count the same.
+    /// The number of samples in a full batch, or `None` if samples do not all count the same.
     pub(super) fn uniform(&self) -> Option<u64> {
         self.recipe.uniform().map(FixedSize::batch_size)
     }
 
-    /// How many pools there are.
+    /// The number of pools.
     pub(super) fn pools(&self) -> u64 {
         self.recipe.kept().checked_sub(1).map_or(0, |last| self.recipe.pool_at(last) + 1)
     }
 
-    /// The place in the order of dealing of the pool that holds `batch`.
+    /// The place, in the order of dealing, of the pool that holds `batch`.
     pub(super) fn pool_of(&self, batch: u64) -> u64 {
         match self.equal_batches() {
             Some(batch_size) => self.recipe.pool_at(batch * batch_size),
@@ -172,29 +173,28 @@ impl Epoch {
         }
     }
 
-    /// The place in the order of dealing of the pool that holds `position`, and the place in the pool; none for
-    /// positions past those that are kept.
+    /// The place, in the order of dealing, of the pool that holds `position`, and the place of the position in that
+    /// pool. `None` for positions that are dropped.
     pub(super) fn place_of(&self, position: u64) -> Option<(u64, u64)> {
         let pool = (position < self.recipe.kept()).then(|| self.recipe.pool_at(position))?;
         Some((self.exchanged(pool), position - self.recipe.start_of(pool)))
     }
 
-    /// The pool that is dealt in place `place`, where `worlds` deal: the parts of the epoch, how many ranks take how
-    /// many batches.
-    pub(super) fn pool(&self, place: u64, worlds: &[(u32, u64)]) -> Pool {
+    /// The pool that is dealt in place `place`. `worlds` lists the parts of the epoch as (world size, batches taken).
+    pub(super) fn pool(&self, place: u64, worlds: &[(u32, u64)]) -> DealtPool {
         let first = match self.equal_batches() {
             Some(batch_size) => self.recipe.start_of(place) / batch_size,
             None => self.survey().before[length(place)],
         };
         let pool = self.exchanged(place);
         let only = self.survey.get().and_then(|survey| survey.only.clone());
-        let cut = only.unwrap_or_else(|| Arc::new(self.cut(pool)));
-        let mut pool = Pool { first, dealt: Vec::new(), cut };
+        let batched = only.unwrap_or_else(|| Arc::new(self.cut(pool)));
+        let mut pool = DealtPool { first, dealt: Vec::new(), batched };
         pool.dealt = self.arrange(place, &pool, worlds);
         pool
     }
 
-    fn arrange(&self, place: u64, pool: &Pool, worlds: &[(u32, u64)]) -> Vec<u32> {
+    fn arrange(&self, place: u64, pool: &DealtPool, worlds: &[(u32, u64)]) -> Vec<u32> {
         let recipe = &self.recipe;
         let mixes = recipe.shuffle == Shuffle::Samples && recipe.rule.sorts();
         let largest_first = recipe.largest_first && place == 0;
@@ -202,47 +202,49 @@ impl Epoch {
             return Vec::new();
         }
         let costs = match recipe.balance || largest_first {
-            true => self.costs(&pool.cut),
-            false => vec![0; pool.cut.groups.ends.len()],
+            true => self.costs(&pool.batched),
+            false => vec![0; pool.batched.batches.ends.len()],
         };
         let purpose = Purpose::Batches { pool: self.exchanged(place) };
         let key = mixes.then(|| Key::new(recipe.seed, self.number, purpose));
-        let arrange = BatchOrder { first: pool.first, costs: &costs, key: key.as_ref(), largest_first };
+        let order = BatchOrder { first: pool.first, costs: &costs, key: key.as_ref(), largest_first };
         match recipe.balance {
-            true => arrange.balanced(worlds),
-            false => arrange.mixed(),
+            true => order.balanced(worlds),
+            false => order.mixed(),
         }
     }
 
-    /// What each batch costs, in the order of the cut.
-    fn costs(&self, cut: &Cut) -> Vec<u64> {
-        (0..cut.groups.ends.len()).map(|group| self.measure(&cut.parts(group, &self.recipe)).padded).collect()
+    /// The cost of each batch, in the order in which the rule made them.
+    fn costs(&self, cut: &BatchedPool) -> Vec<u64> {
+        (0..cut.batches.ends.len())
+            .map(|batch| self.measure(&cut.parts(batch, &self.recipe)).padded)
+            .collect()
     }
 
-    /// The samples of a pool, and what the rule makes of them.
-    fn cut(&self, pool: u64) -> Cut {
+    /// The samples of a pool, and the batches that the rule makes of them.
+    fn cut(&self, pool: u64) -> BatchedPool {
         let recipe = &self.recipe;
         let Some(sizes) = &recipe.sizes else {
-            return Cut { samples: Samples::Run(0), groups: PoolBatches::default() };
+            return BatchedPool { samples: PoolSamples::Run(0), batches: PoolBatches::default() };
         };
         let start = recipe.start_of(pool);
         let count = length(recipe.start_of(pool + 1).min(recipe.kept()) - start);
         if recipe.shuffle != Shuffle::Samples {
             let range = length(start)..length(start) + count;
             let extents = sizes.extents_of(range.clone());
-            let groups = recipe.rule.cut(PoolSizes { sizes: &sizes.as_slice()[range], extents });
-            return Cut { samples: Samples::Run(start), groups };
+            let batches = recipe.rule.cut(PoolSizes { sizes: &sizes.as_slice()[range], extents });
+            return BatchedPool { samples: PoolSamples::Run(start), batches };
         }
         let mut samples = vec![0; count];
         self.order.fill(start, &mut samples);
         let gathered: Vec<u32> = samples.iter().map(|&sample| sizes.as_slice()[length(sample)]).collect();
         let extents = sizes.gather_extents(&samples);
         let extents = extents.as_ref().map(|(dimensions, extents)| (*dimensions, extents.as_slice()));
-        let groups = recipe.rule.cut(PoolSizes { sizes: &gathered, extents });
-        Cut { samples: Samples::Listed(samples), groups }
+        let batches = recipe.rule.cut(PoolSizes { sizes: &gathered, extents });
+        BatchedPool { samples: PoolSamples::Listed(samples), batches }
     }
 
-    /// What a batch costs.
+    /// Counts the contents of a batch.
     pub(super) fn measure(&self, parts: &Parts) -> Measure {
         let Some(sizes) = &self.recipe.sizes else { return Measure::default() };
         let mut measure = Measure { parts: parts.samples.len() as u64, ..Measure::default() };
@@ -261,7 +263,7 @@ impl Epoch {
         measure
     }
 
-    /// The elements of a batch with padding, and a name for its shape.
+    /// The number of elements of a batch with padding, and a number that identifies its shape.
     fn shape(&self, sizes: &Sizes, parts: &Parts, measure: &Measure) -> (u64, u64) {
         let multiple_of = self.recipe.rule.multiple_of();
         if self.recipe.packs() {
@@ -279,13 +281,13 @@ impl Epoch {
         (each.saturating_mul(measure.parts), each)
     }
 
-    /// Samples in every batch but the last, where pools are dealt in their order: then every pool starts with a batch,
-    /// and which one follows from the number of samples.
+    /// The number of samples in every batch but the last, if pools are dealt in their order. Every pool then starts
+    /// with a new batch, whose number follows from the samples before it.
     fn equal_batches(&self) -> Option<u64> {
         self.recipe.rule.batch_size().filter(|_| !self.recipe.largest_first)
     }
 
-    /// The pool in place `place`, and the place of pool `place`: at most two are exchanged.
+    /// The pool in place `place`, which is also the place of pool `place`, because at most two pools are exchanged.
     fn exchanged(&self, place: u64) -> u64 {
         match self.recipe.largest_first {
             false => place,
@@ -302,7 +304,7 @@ impl Epoch {
             let (mut counts, mut largest, mut only) = (Vec::new(), (0, 0), None);
             for pool in 0..self.pools() {
                 let cut = self.cut(pool);
-                counts.push(cut.groups.ends.len() as u64);
+                counts.push(cut.batches.ends.len() as u64);
                 if self.recipe.largest_first {
                     let most = self.costs(&cut).into_iter().max().unwrap_or(0);
                     largest = if most > largest.0 { (most, pool) } else { largest };
@@ -322,61 +324,62 @@ impl Epoch {
     }
 }
 
-impl Pool {
-    /// How many batches it makes.
+impl DealtPool {
+    /// The number of batches in the pool.
     pub(super) fn len(&self) -> u64 {
-        self.cut.groups.ends.len() as u64
+        self.batched.batches.ends.len() as u64
     }
 
-    /// How many samples, or parts of samples, the batch dealt in place `place` of the pool holds.
+    /// The number of samples, or parts of samples, in the batch dealt in place `place` of the pool.
     pub(super) fn batch_len(&self, place: u64) -> u64 {
-        self.cut.range(self.group(place)).len() as u64
+        self.batched.range(self.batch(place)).len() as u64
     }
 
-    /// What the batch dealt in place `place` of the pool takes of which samples.
+    /// The samples, and the elements taken of each, of the batch dealt in place `place` of the pool.
     pub(super) fn parts(&self, place: u64, recipe: &Recipe) -> Parts {
-        self.cut.parts(self.group(place), recipe)
+        self.batched.parts(self.batch(place), recipe)
     }
 
     /// The samples of the batch dealt in place `place` of the pool.
     pub(super) fn indices(&self, place: u64) -> Vec<u64> {
-        self.cut.samples(self.group(place))
+        self.batched.samples(self.batch(place))
     }
 
-    /// The batches, by their places in the pool's dealing, that hold the sample at `place`, and where in them.
+    /// The batches that hold the sample at `place`: the place of each in the order of dealing, and the index of the
+    /// sample in it.
     pub(super) fn find(&self, place: u64) -> Vec<(u64, u64)> {
-        let held = |group: usize| {
-            let places = &self.cut.groups.places[self.cut.range(group)];
+        let held = |batch: usize| {
+            let places = &self.batched.batches.places[self.batched.range(batch)];
             (0..).zip(places).filter(move |(_, other)| u64::from(**other) == place).map(|(index, _)| index)
         };
-        (0..self.len()).flat_map(|dealt| held(self.group(dealt)).map(move |index| (dealt, index))).collect()
+        (0..self.len()).flat_map(|dealt| held(self.batch(dealt)).map(move |index| (dealt, index))).collect()
     }
 
-    fn group(&self, place: u64) -> usize {
+    fn batch(&self, place: u64) -> usize {
         let place = length(place);
-        self.dealt.get(place).map_or(place, |&group| length(u64::from(group)))
+        self.dealt.get(place).map_or(place, |&batch| length(u64::from(batch)))
     }
 }
 
-impl Cut {
-    fn range(&self, group: usize) -> Range<usize> {
-        let end = |group: usize| length(u64::from(self.groups.ends[group]));
-        group.checked_sub(1).map_or(0, end)..end(group)
+impl BatchedPool {
+    fn range(&self, batch: usize) -> Range<usize> {
+        let end = |batch: usize| length(u64::from(self.batches.ends[batch]));
+        batch.checked_sub(1).map_or(0, end)..end(batch)
     }
 
-    fn samples(&self, group: usize) -> Vec<u64> {
-        let places = &self.groups.places[self.range(group)];
+    fn samples(&self, batch: usize) -> Vec<u64> {
+        let places = &self.batches.places[self.range(batch)];
         match &self.samples {
-            Samples::Run(start) => places.iter().map(|&place| start + u64::from(place)).collect(),
-            Samples::Listed(samples) => {
+            PoolSamples::Run(start) => places.iter().map(|&place| start + u64::from(place)).collect(),
+            PoolSamples::Listed(samples) => {
                 places.iter().map(|&place| samples[length(u64::from(place))]).collect()
             }
         }
     }
 
-    fn parts(&self, group: usize, recipe: &Recipe) -> Parts {
-        let samples = self.samples(group);
-        let starts = match self.groups.starts.get(self.range(group)) {
+    fn parts(&self, batch: usize, recipe: &Recipe) -> Parts {
+        let samples = self.samples(batch);
+        let starts = match self.batches.starts.get(self.range(batch)) {
             Some(starts) => starts.to_vec(),
             None => vec![0; samples.len()],
         };
@@ -388,7 +391,7 @@ impl Cut {
     }
 }
 
-/// A number of things that are in memory.
+/// The number of things that are in memory, as an index.
 fn length(count: u64) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }

@@ -1,7 +1,8 @@
 //! The plan: the steps of one epoch, in integers only.
 //!
-//! Puts [`order`](crate::order), [`batching`](crate::batching) and [`ranks`](crate::ranks) together. A plan is a pure function of
-//! (samples, their sizes, rule, shuffle, seed, epoch, world) and what came earlier in the epoch; it never touches data.
+//! It puts [`order`](crate::order), [`batching`](crate::batching) and [`ranks`](crate::ranks) together. A plan is a
+//! pure function of (samples, their sizes, rule, shuffle, seed, epoch, world) and of the earlier parts of the epoch. It
+//! never touches data.
 
 mod builder;
 mod epoch;

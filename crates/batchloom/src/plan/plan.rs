@@ -1,21 +1,21 @@
 //! The plan of one epoch.
 //!
-//! Promise: where samples all count the same, nothing here grows with their number: making a plan, asking it for any
-//! step, finding a sample and resuming are O(1). Where sizes decide, a step costs the cut of its pool, which is kept for
-//! the steps after it, and counting the steps may cost one cut of all pools.
+//! Promise: if samples all count the same, nothing here grows with their number: making a plan, asking it for any step,
+//! finding a sample and resuming are O(1). If sizes decide, a step costs the batches of its pool, which are kept for
+//! the following steps, and counting the steps may cost one look at all pools.
 
 use std::collections::{TryReserveError, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::PlanBuilder;
-use super::epoch::{Epoch, Parts, Pool};
+use super::epoch::{DealtPool, Epoch, Parts};
 use super::recipe::Recipe;
 use crate::batching::{Rule, Sizes};
 use crate::order::Shuffle;
 use crate::ranks::{Deal, Uneven};
 use crate::{Error, Result};
 
-/// Pools that are kept: the one that is being read, and the one that the workers are at.
+/// The number of pools that are kept: enough for the one that is being read and the one that the workers are in.
 const KEPT_POOLS: usize = 3;
 
 /// The steps of one epoch, for every rank.
@@ -34,36 +34,36 @@ const KEPT_POOLS: usize = 3;
 pub struct Plan {
     pub(super) epoch: Arc<Epoch>,
     pub(super) world_size: u32,
-    /// The parts of this epoch that came earlier: (world, steps).
+    /// The earlier parts of this epoch, as (world size, steps).
     pub(super) past: Vec<(u32, u64)>,
-    /// Pools that were cut lately.
+    /// The pools that were asked for lately.
     pools: Arc<Mutex<Recent>>,
 }
 
-/// Pools by their places in the order of dealing, the one that was cut last in front.
-type Recent = VecDeque<(u64, Arc<Pool>)>;
+/// Pools by their places in the order of dealing, the latest in front.
+type Recent = VecDeque<(u64, Arc<DealtPool>)>;
 
 /// One step: `world_size` batches, one for each rank, taken at the same time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// Which step of the plan.
+    /// The number of the step in the plan.
     pub index: u64,
-    /// Samples over all ranks.
+    /// The number of samples over all ranks.
     pub samples: u64,
-    /// Elements over all ranks, without padding: the divisor of a loss that is averaged over tokens.
+    /// The number of elements over all ranks, without padding: the divisor of a loss that is averaged over tokens.
     pub tokens: u64,
-    /// For each rank that takes part, the samples of its batch.
+    /// The samples of each batch, one batch for every rank that takes part.
     pub batches: Vec<Vec<u64>>,
 }
 
-/// Where a sample comes.
+/// The place of a sample in a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Place {
-    /// At which step,
+    /// The step that delivers the sample.
     pub step: u64,
-    /// on which rank,
+    /// The rank that takes its batch.
     pub rank: u32,
-    /// at which index of the batch.
+    /// The index of the sample in the batch.
     pub index: u64,
 }
 
@@ -83,10 +83,10 @@ impl Plan {
         Self::new(Arc::new(Epoch::new(Arc::clone(&self.epoch.recipe), epoch)), self.world_size, Vec::new())
     }
 
-    /// Refuses an epoch that has no step, unless earlier parts of it had.
+    /// Refuses an epoch without steps, unless earlier parts of it had some.
     ///
     /// # Errors
-    /// [`Error::NothingLeft`], or [`Error::AllDropped`] where every sample is too large.
+    /// [`Error::NothingLeft`], or [`Error::AllDropped`] if every sample is too large.
     pub(crate) fn require_steps(&self) -> Result<()> {
         if self.steps() > 0 || !self.past.is_empty() {
             return Ok(());
@@ -105,67 +105,67 @@ impl Plan {
         &self.epoch.recipe
     }
 
-    /// The samples in the dataset.
+    /// The number of samples in the dataset.
     pub fn samples(&self) -> u64 {
         self.recipe().samples
     }
 
-    /// How samples share a batch.
+    /// The rule by which samples share a batch.
     pub fn rule(&self) -> &Rule {
         &self.recipe().rule
     }
 
-    /// The sizes of the samples, where they do not all count the same.
+    /// The sizes of the samples, or `None` if all count the same.
     pub fn sizes(&self) -> Option<&Sizes> {
         self.recipe().sizes.as_ref()
     }
 
-    /// Whether batches of similar cost form a step.
+    /// Returns true if batches of similar cost form a step.
     pub fn balance(&self) -> bool {
         self.recipe().balance
     }
 
-    /// Whether the largest batch comes first.
+    /// Returns true if the largest batch comes first.
     pub fn largest_first(&self) -> bool {
         self.recipe().largest_first
     }
 
-    /// Whether batches are samples one after the other without padding, whatever the rule.
+    /// Returns true if samples are concatenated without padding, whatever the rule.
     pub fn concatenated(&self) -> bool {
         self.recipe().concatenated
     }
 
-    /// A name for what samples are made of, where their number and sizes do not say it.
+    /// The name for what the samples are made of, if it was set.
     pub fn content(&self) -> Option<&str> {
         self.recipe().content.as_deref()
     }
 
-    /// Samples in a shard, where the order goes shard by shard.
+    /// The number of samples in a shard, if the order goes shard by shard.
     pub fn shard_size(&self) -> Option<u64> {
         self.recipe().shard_size
     }
 
-    /// What is in random order.
+    /// The choice of what is shuffled.
     pub fn shuffle(&self) -> Shuffle {
         self.recipe().shuffle
     }
 
-    /// What the order depends on, besides the epoch.
+    /// The number that random orders depend on, besides the epoch.
     pub fn seed(&self) -> u64 {
         self.recipe().seed
     }
 
-    /// Whether what does not fill a batch and a step is left out.
+    /// Returns true if samples that do not fill a batch, and batches that do not fill a step, are left out.
     pub fn drop_last(&self) -> bool {
         self.recipe().drop_last
     }
 
-    /// What happens to batches that do not fill a step, unless they are dropped.
+    /// The treatment of batches that do not fill a step, unless they are dropped.
     pub fn uneven(&self) -> Uneven {
         self.recipe().uneven
     }
 
-    /// Which epoch this is.
+    /// The number of the epoch.
     pub fn epoch(&self) -> u64 {
         self.epoch.number
     }
@@ -175,23 +175,24 @@ impl Plan {
         self.world_size
     }
 
-    /// The steps of this plan: what the rank that has most of them takes.
+    /// The number of steps, as the rank that has most of them takes.
     pub fn steps(&self) -> u64 {
         self.deal().steps()
     }
 
-    /// The steps of `rank`: as [`steps`](Self::steps), or one less on the last ranks with [`Uneven::Short`].
+    /// The number of steps of `rank`: [`steps`](Self::steps), or one less on the last ranks with [`Uneven::Short`].
     pub fn steps_of(&self, rank: u32) -> u64 {
         self.deal().steps_of(rank)
     }
 
-    /// A name for what stays the same over all epochs and worlds of a run: samples, rule, shuffle, seed, `drop_last`,
-    /// `uneven`, sizes, `balance`, `largest_first`, `shard_size` and the version of the order. 32 hexadecimal digits.
+    /// A name, of 32 hexadecimal digits, for everything that stays the same over all epochs and worlds of a run:
+    /// samples, rule, shuffle, seed, `drop_last`, `uneven`, sizes, `balance`, `largest_first`, `shard_size` and the
+    /// version of the order.
     pub fn fingerprint(&self) -> String {
         self.recipe().fingerprint()
     }
 
-    /// How many samples, or parts of split samples, `rank` sees at `step`.
+    /// The number of samples, or parts of split samples, that `rank` sees at `step`.
     ///
     /// # Errors
     /// [`Error::Rank`] and [`Error::StepRange`].
@@ -206,7 +207,7 @@ impl Plan {
         })
     }
 
-    /// The elements that `rank` is given at `step`, padding included.
+    /// The number of elements that `rank` is given at `step`, padding included.
     ///
     /// # Errors
     /// [`Error::Rank`] and [`Error::StepRange`].
@@ -217,10 +218,10 @@ impl Plan {
         }
     }
 
-    /// The samples that `rank` sees at `step`; one that is split between batches comes in each of them.
+    /// The samples that `rank` sees at `step`. A sample that is split between batches comes in each of them.
     ///
     /// # Errors
-    /// [`Error::Rank`], [`Error::StepRange`], and [`Error::Memory`] where their numbers do not fit in memory.
+    /// [`Error::Rank`], [`Error::StepRange`], and [`Error::Memory`] if the list does not fit in memory.
     pub fn indices(&self, step: u64, rank: u32) -> Result<Vec<u64>> {
         let batch = self.batch(step, rank)?;
         let Some(positions) = self.epoch.positions(batch) else {
@@ -232,8 +233,8 @@ impl Plan {
         Ok(out)
     }
 
-    /// The samples that `rank` sees at `step`, where they are neighbours as stored: samples count all the same and are
-    /// not shuffled one by one. None where they are not.
+    /// The samples that `rank` sees at `step`, if they are neighbours as stored: samples all count the same and are not
+    /// shuffled one by one. `None` otherwise.
     ///
     /// # Errors
     /// [`Error::Rank`] and [`Error::StepRange`].
@@ -242,9 +243,9 @@ impl Plan {
         Ok(self.epoch.positions(batch).filter(|_| self.shuffle() != Shuffle::Samples))
     }
 
-    /// The shard that holds the batch which `rank` sees at `step`, in samples as stored: none of the batch lies outside.
-    /// None where the plan has no [`shard_size`](Self::shard_size). O(1), but for rules that count their batches by
-    /// looking at all pools, once.
+    /// The shard that holds the whole batch that `rank` sees at `step`, in samples as stored, or `None` if the plan has
+    /// no [`shard_size`](Self::shard_size). This is O(1), except that some rules look at all pools once, to count their
+    /// batches.
     ///
     /// # Errors
     /// [`Error::Rank`] and [`Error::StepRange`].
@@ -253,10 +254,10 @@ impl Plan {
         Ok(self.epoch.shard(batch))
     }
 
-    /// What the batch that `rank` sees at `step` takes of which samples.
+    /// The samples that `rank` sees at `step`, and the elements that its batch takes of each.
     ///
     /// # Errors
-    /// As [`indices`](Self::indices).
+    /// The same as those of [`indices`](Self::indices).
     pub fn parts(&self, step: u64, rank: u32) -> Result<Parts> {
         match self.epoch.uniform() {
             Some(_) => {
@@ -271,14 +272,14 @@ impl Plan {
         }
     }
 
-    /// Writes the samples that `rank` sees from sample `skip` of its batch at `step` on, through the batches of its
+    /// Writes the samples that `rank` sees, from sample `skip` of its batch at `step` on and through the batches of the
     /// following steps, as many as `out` holds.
     ///
     /// # Errors
-    /// [`Error::Rank`], and [`Error::StepRange`] where its steps hold fewer samples.
+    /// [`Error::Rank`], and [`Error::StepRange`] if its steps hold fewer samples.
     pub fn fill(&self, step: u64, rank: u32, skip: u64, out: &mut [u64]) -> Result<()> {
         let (mut step, mut skip, mut out) = (step, length(skip), out);
-        // The only rank takes all batches, so that their positions follow each other.
+        // A single rank takes all batches, so their positions follow each other.
         let consecutive = self.world_size == 1 && self.epoch.is_consecutive() && !out.is_empty();
         let batches = || (self.batch(step, rank), self.epoch.batches() - 1);
         if let Some((now, last)) = consecutive.then(batches)
@@ -323,8 +324,8 @@ impl Plan {
         Ok(Step { index, samples, tokens, batches })
     }
 
-    /// Where `sample` comes: nowhere if it is dropped or came in an earlier part of the epoch, several times if its
-    /// batch is repeated to fill the last step, or if it is split.
+    /// The places of `sample`. Empty if it is dropped or came in an earlier part of the epoch; several if its batch is
+    /// repeated to fill the last step, or if it is split.
     ///
     /// # Errors
     /// [`Error::SampleRange`].
@@ -341,7 +342,7 @@ impl Plan {
         Ok(self.batches_with(position).into_iter().flat_map(places).collect())
     }
 
-    /// The batches that hold the sample at `position`, and at which index.
+    /// The batches that hold the sample at `position`, and its index in each.
     fn batches_with(&self, position: u64) -> Vec<(u64, u64)> {
         if self.epoch.uniform().is_some() {
             let batch = self.epoch.batch_of(position);
@@ -367,15 +368,15 @@ impl Plan {
         batch.ok_or_else(|| Error::StepRange { found: step, steps: self.steps_of(rank) })
     }
 
-    /// The pool that holds `batch`, and its place there.
-    fn pool_with(&self, batch: u64) -> (Arc<Pool>, u64) {
+    /// The pool that holds `batch`, and the place of the batch there.
+    fn pool_with(&self, batch: u64) -> (Arc<DealtPool>, u64) {
         let pool = self.pool(self.epoch.pool_of(batch));
         let place = batch - pool.first;
         (pool, place)
     }
 
-    /// The pool dealt in place `place`, cut now unless it is one of the last few.
-    pub(super) fn pool(&self, place: u64) -> Arc<Pool> {
+    /// The pool dealt in place `place`, made now unless it is one of the last few.
+    pub(super) fn pool(&self, place: u64) -> Arc<DealtPool> {
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, pool)) = pools.iter().find(|(other, _)| *other == place) {
             return Arc::clone(pool);
@@ -386,7 +387,7 @@ impl Plan {
         pool
     }
 
-    /// The parts of the epoch, how many ranks take how many batches; the last is the one under way.
+    /// The parts of the epoch as (world size, batches taken); the last is the one under way.
     fn worlds(&self) -> Vec<(u32, u64)> {
         let past = self.past.iter().map(|&(world_size, steps)| (world_size, u64::from(world_size) * steps));
         let mut worlds: Vec<(u32, u64)> = past.collect();
@@ -398,12 +399,12 @@ impl Plan {
     }
 }
 
-/// Batches delivered by earlier parts of an epoch.
+/// The number of batches delivered by earlier parts of an epoch.
 pub(super) fn first(past: &[(u32, u64)]) -> u64 {
     past.iter().map(|(world_size, steps)| u64::from(*world_size) * steps).sum()
 }
 
-/// Room for so many sample numbers.
+/// Room for `samples` sample numbers.
 fn zeros(samples: u64) -> Result<Vec<u64>> {
     let len = length(samples);
     let mut numbers = Vec::new();
@@ -416,7 +417,7 @@ fn zeros(samples: u64) -> Result<Vec<u64>> {
     Ok(numbers)
 }
 
-/// A number of samples that are about to be written to memory.
+/// The number of samples that are about to be written to memory, as an index.
 fn length(samples: u64) -> usize {
     usize::try_from(samples).unwrap_or(usize::MAX)
 }

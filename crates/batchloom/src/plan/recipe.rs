@@ -1,4 +1,4 @@
-//! What stays the same over all epochs and worlds of a run, and its name.
+//! The options that stay the same over all epochs and worlds of a run, and their fingerprint.
 
 use serde::{Serialize, Serializer};
 use xxhash_rust::xxh3::xxh3_128;
@@ -7,8 +7,8 @@ use crate::batching::{FixedSize, Rule, Sizes};
 use crate::order::{self, Shuffle};
 use crate::ranks::Uneven;
 
-/// The options of a run. Its hash is the plan's fingerprint, so the names and the order of these fields are part of the
-/// state format; what was added later is left out where it changes nothing.
+/// The options of a run. Their hash is the plan's fingerprint, so the names and the order of these fields are part of
+/// the state format. Options that were added after the first version are left out when they change nothing.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Recipe {
     pub(super) samples: u64,
@@ -32,14 +32,14 @@ pub(super) struct Recipe {
 }
 
 impl Recipe {
-    /// 32 hexadecimal digits.
+    /// The fingerprint, 32 hexadecimal digits.
     pub(super) fn fingerprint(&self) -> String {
-        // Plain structs of numbers, booleans and names: serialising them has no way to fail.
+        // These are plain structs of numbers, booleans and names: serialising them cannot fail.
         let text = serde_json::to_string(self).unwrap_or_default();
         format!("{:032x}", xxh3_128(format!("{} {text}", order::VERSION).as_bytes()))
     }
 
-    /// The rule for samples that all count the same, where nothing has to be known of any.
+    /// The rule, if samples all count the same and nothing has to be known of any.
     pub(super) fn uniform(&self) -> Option<&FixedSize> {
         match &self.rule {
             Rule::FixedSize(rule) if self.sizes.is_none() => Some(rule),
@@ -47,17 +47,18 @@ impl Recipe {
         }
     }
 
-    /// Whether batches are samples one after the other, without padding.
+    /// Returns true if batches are concatenations of samples, without padding.
     pub(super) fn packs(&self) -> bool {
         self.concatenated || self.rule.packs()
     }
 
-    /// Samples in each shard but the last; all of them where there are no shards.
+    /// The number of samples in each shard but the last, or of all samples if there are no shards.
     pub(super) fn in_shard(&self) -> u64 {
         self.shard_size.unwrap_or(u64::MAX).min(self.kept()).max(1)
     }
 
-    /// Samples in each pool but the last of a shard: all of the shard's where they come in stored order.
+    /// The number of samples in each pool but the last of a shard. If samples come in stored order, a shard is one
+    /// pool.
     pub(super) fn in_pool(&self) -> u64 {
         match self.shuffle == Shuffle::Samples || matches!(self.rule, Rule::FixedSize(_)) {
             true => self.rule.samples_in_pool().min(self.in_shard()),
@@ -71,7 +72,7 @@ impl Recipe {
         position / in_shard * self.pools_in_shard() + position % in_shard / self.in_pool()
     }
 
-    /// The first position of `pool`. A pool ends where the next one starts, or where those that are kept end.
+    /// The first position of `pool`. A pool ends at the first position of the next one, or at [`kept`](Self::kept).
     pub(super) fn start_of(&self, pool: u64) -> u64 {
         let pools = self.pools_in_shard();
         pool / pools * self.in_shard() + pool % pools * self.in_pool()
@@ -81,7 +82,7 @@ impl Recipe {
         self.in_shard().div_ceil(self.in_pool())
     }
 
-    /// Samples that are left when those that fill no batch are dropped.
+    /// The number of samples that are left when those that fill no batch are dropped.
     pub(super) fn kept(&self) -> u64 {
         match self.rule.batch_size() {
             Some(batch_size) if self.drop_last => self.samples - self.samples % batch_size,

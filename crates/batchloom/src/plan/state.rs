@@ -1,7 +1,7 @@
-//! The state of a run between two steps: what has to be saved to go on exactly there.
+//! The state of a run between two steps: the checkpoint from which it goes on exactly there.
 //!
-//! A few integers, the same on every rank and for any number of ranks: which batches were delivered follows from how
-//! many. Loading costs O(1), however far the epoch has come.
+//! A state is a few integers, the same on every rank and for any number of ranks: the number of batches delivered tells
+//! which ones they were. Loading costs O(1), however far the epoch has come.
 
 use std::sync::Arc;
 
@@ -16,21 +16,21 @@ use crate::{Error, Result};
 /// The version of the state format.
 pub const STATE_VERSION: u32 = 1;
 
-/// Where a run stands. Plain values: serialise it as you like; field names are a promise.
+/// A point between two steps of a run. These are plain values, to serialise in any format; field names are a promise.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {
-    /// The format, [`STATE_VERSION`].
+    /// The version of the format, [`STATE_VERSION`].
     pub version: u32,
-    /// [`Plan::fingerprint`] of the plan that was followed.
+    /// The [`Plan::fingerprint`] of the plan that was followed.
     pub fingerprint: String,
     /// The seed of the run.
     pub seed: u64,
     /// The epoch under way.
     pub epoch: u64,
-    /// Batches of the epoch delivered, over all ranks.
+    /// The number of batches of the epoch delivered so far, over all ranks.
     pub batches: u64,
-    /// The parts of the epoch so far: how many ranks took how many steps.
+    /// The parts of the epoch so far, as (world size, steps).
     pub worlds: Vec<(u32, u64)>,
 }
 
@@ -51,10 +51,10 @@ impl Plan {
         }
     }
 
-    /// The rest of the epoch that `state` interrupted, for this plan's number of ranks. The seed is the state's.
+    /// The rest of the epoch that `state` interrupted, for this plan's number of ranks and with the seed of the state.
     ///
     /// # Errors
-    /// [`Error::StateVersion`], [`Error::StateFingerprint`], and [`Error::StateDamaged`] where the state's numbers
+    /// [`Error::StateVersion`], [`Error::StateFingerprint`], and [`Error::StateDamaged`] if the numbers of the state
     /// contradict each other.
     pub fn resume(&self, state: &State) -> Result<Self> {
         if state.version != STATE_VERSION {

@@ -1,4 +1,4 @@
-//! What a plan costs, before it is run.
+//! The cost of a plan, before it is run.
 
 use std::collections::HashSet;
 
@@ -9,57 +9,58 @@ use super::epoch::Measure;
 
 /// The cost of a plan over all ranks.
 ///
-/// Nothing is lost: `samples + repeated` is what is delivered here plus `dropped` plus `earlier`, and
+/// The counts add up: `samples + repeated` is the number of samples delivered here plus `dropped` plus `earlier`, and
 /// `tokens + repeated_tokens` is `real + truncated_tokens + dropped_tokens + earlier_tokens`. A sample that is split
 /// counts where its first part comes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Stats {
-    /// Samples in the dataset.
+    /// The number of samples in the dataset.
     pub samples: u64,
-    /// Elements in the dataset.
+    /// The number of elements in the dataset.
     pub tokens: u64,
-    /// Batches over all ranks, repeated ones included.
+    /// The number of batches over all ranks, repeated ones included.
     pub batches: u64,
-    /// Steps of the rank that has most.
+    /// The number of steps of the rank that has most.
     pub steps: u64,
-    /// Ranks.
+    /// The number of ranks.
     pub world_size: u32,
-    /// Elements delivered that are data.
+    /// The number of elements delivered, padding not included.
     pub real: u64,
-    /// Elements delivered, padding included.
+    /// The number of elements delivered, padding included.
     pub padded: u64,
     /// The share of `padded` that is padding.
     pub padding: f64,
-    /// How full batches are, where the rule limits them: what it counts, divided by `batches * max_tokens`.
+    /// The elements that the rule counts, divided by `batches * max_tokens`, if the rule has such a limit.
     pub efficiency: Option<f64>,
-    /// Distinct shapes of batches.
+    /// The number of distinct shapes of batches.
     pub shapes: u64,
-    /// Samples left out by `drop_last`, or because they are too large, and their elements.
+    /// The number of samples left out by `drop_last`, or because they are too large.
     pub dropped: u64,
-    /// The elements of these.
+    /// The number of elements of dropped samples.
     pub dropped_tokens: u64,
-    /// Samples delivered here that were cut short.
+    /// The number of samples delivered here that were truncated.
     pub truncated: u64,
-    /// The elements that this cost.
+    /// The number of elements lost by truncation.
     pub truncated_tokens: u64,
-    /// Samples delivered here in several parts.
+    /// The number of samples delivered here in several parts.
     pub split: u64,
-    /// Samples delivered a second time to fill the last step.
+    /// The number of samples delivered a second time to fill the last step.
     pub repeated: u64,
-    /// The elements of these.
+    /// The number of elements of repeated samples.
     pub repeated_tokens: u64,
-    /// Samples delivered in earlier parts of the epoch.
+    /// The number of samples delivered in earlier parts of the epoch.
     pub earlier: u64,
-    /// The elements of these, with what was cut off them.
+    /// The number of elements of these earlier samples, truncated ones included.
     pub earlier_tokens: u64,
-    /// Elements of the largest batch, padding included.
+    /// The number of elements of the largest batch, padding included.
     pub largest: u64,
-    /// The share of all ranks' time spent waiting for the largest batch of a step.
+    /// The share of the time of all ranks that is spent waiting for the largest batch of a step.
     pub imbalance: f64,
 }
 
 impl Plan {
-    /// What this plan costs. O(world) where samples all count the same; else every pool is cut once.
+    /// Computes the cost of this plan. This is O(world size) if samples all count the same; otherwise it makes the
+    /// batches of every pool once.
     pub fn stats(&self) -> Stats {
         match self.epoch.uniform() {
             Some(batch_size) => self.uniform_stats(batch_size),
@@ -97,25 +98,25 @@ impl Plan {
         }
     }
 
-    /// Samples in a batch, where samples all count the same.
+    /// The number of samples in a batch, if samples all count the same.
     fn samples_in(&self, batch: u64) -> u64 {
         self.epoch.positions(batch).map_or(0, |positions| positions.end - positions.start)
     }
 
-    /// The batch that may not be full, and how many samples it lacks.
+    /// The batch that may not be full, and the number of samples that it lacks.
     fn partial(&self, batch_size: u64) -> (u64, u64) {
         let last = self.samples().div_ceil(batch_size) - 1;
         let batch = self.epoch.batch_of(last * batch_size);
         batch.map_or((u64::MAX, 0), |batch| (batch, batch_size - self.samples_in(batch)))
     }
 
-    /// Samples in the first `batches` batches, where samples all count the same.
+    /// The number of samples in the first `batches` batches, if samples all count the same.
     fn samples_before(&self, batches: u64, batch_size: u64) -> u64 {
         let (partial, lacking) = self.partial(batch_size);
         batches * batch_size - if partial < batches { lacking } else { 0 }
     }
 
-    /// The distinct sizes of some batches, where samples all count the same.
+    /// The distinct sizes of some batches, if samples all count the same.
     fn uniform_sizes(&self, batches: std::ops::Range<u64>, batch_size: u64) -> HashSet<u64> {
         let (partial, _) = self.partial(batch_size);
         let full = batches.clone().take(2).find(|&batch| batch != partial);
@@ -127,7 +128,7 @@ impl Plan {
         if self.world_size() == 1 {
             return 0.0;
         }
-        // Every step but the last holds several batches, of which at most one is not full.
+        // Every step but the last holds several batches, and at most one of them is not full.
         let Some(last) = self.steps().checked_sub(1) else { return 0.0 };
         let sizes = (0..self.world_size()).filter_map(|rank| self.batch_len(last, rank).ok());
         let longest = last * batch_size + sizes.max().unwrap_or(0);
@@ -135,7 +136,7 @@ impl Plan {
     }
 }
 
-/// One look at all batches, in the order of dealing.
+/// A walk over all batches, in the order of dealing.
 struct Walk<'a> {
     plan: &'a Plan,
     stats: Stats,
@@ -185,13 +186,13 @@ impl<'a> Walk<'a> {
         self.finish()
     }
 
-    /// A batch of an earlier part of the epoch.
+    /// Counts a batch of an earlier part of the epoch.
     fn pass(&mut self, measure: &Measure) {
         self.stats.earlier += measure.samples;
         self.stats.earlier_tokens += measure.real + measure.truncated_tokens;
     }
 
-    /// A batch of this plan, in place `number`.
+    /// Counts a batch of this plan, in place `number`.
     fn take(&mut self, number: u64, measure: &Measure) {
         if number.is_multiple_of(u64::from(self.stats.world_size)) {
             self.close_step();

@@ -1,9 +1,9 @@
 //! The order in which the batches of one pool are dealt.
 //!
-//! A rule cuts a pool from its longest samples to its shortest. Dealt like that, losses would follow length; so when
-//! shuffling, the batches of a pool are permuted. With `balance`, batches of similar cost stay together, `world_size` at a
-//! time, so that no rank waits for another within a step; then the order depends on the world, and on the worlds that
-//! came earlier in the epoch.
+//! A rule makes batches from the longest samples of a pool to the shortest. Dealt like that, losses would follow
+//! length, so the batches of a pool are permuted when samples are shuffled. With `balance`, batches of similar cost
+//! stay together, `world_size` at a time, so that no rank waits for another within a step. The order then depends on
+//! the world, and on the worlds that came earlier in the epoch.
 
 use std::cmp::Reverse;
 
@@ -14,11 +14,11 @@ use crate::order::{Key, Permutation};
 pub(crate) struct BatchOrder<'a> {
     /// The number of the pool's first batch.
     pub(crate) first: u64,
-    /// What each batch costs.
+    /// The cost of each batch.
     pub(crate) costs: &'a [u64],
-    /// The shuffle, or none where batches stay as they were cut.
+    /// The key of the shuffle, or `None` if batches stay as the rule made them.
     pub(crate) key: Option<&'a Key>,
-    /// Whether the batch that costs most comes first.
+    /// True if the batch that costs most comes first.
     pub(crate) largest_first: bool,
 }
 
@@ -34,8 +34,8 @@ impl BatchOrder<'_> {
         batches
     }
 
-    /// The batches in the order of dealing, such that those of one step cost about the same. `worlds` lists the parts of
-    /// the epoch: how many ranks took how many batches, the present part last.
+    /// The batches in the order of dealing, such that those of one step cost about the same. `worlds` lists the parts
+    /// of the epoch as (world size, batches taken), the present part last.
     pub(crate) fn balanced(&self, worlds: &[(u32, u64)]) -> Vec<u32> {
         let end = self.first + self.costs.len() as u64;
         let (mut left, mut dealt) = (self.mixed(), Vec::new());
@@ -57,8 +57,8 @@ impl BatchOrder<'_> {
         dealt
     }
 
-    /// Groups of `world_size` batches that cost about the same, in random order, after `open` batches that complete a step
-    /// which began in the pool before. What fills no group is what costs least.
+    /// Groups of `world_size` batches that cost about the same, in random order, after `open` batches that complete a
+    /// step begun in the previous pool. The batches that fill no group are those that cost least.
     fn grouped(&self, mut batches: Vec<u32>, open: usize, world_size: usize, first: bool) -> Vec<u32> {
         batches.sort_by_key(|&batch| Reverse(self.cost(batch)));
         let open = open.min(batches.len());
@@ -80,7 +80,7 @@ impl BatchOrder<'_> {
     }
 }
 
-/// The numbers below `count`, shuffled where there is a key.
+/// The numbers below `count`, shuffled if there is a key.
 fn permuted(count: usize, key: Option<&Key>) -> Vec<u32> {
     let count = u32::try_from(count).unwrap_or(u32::MAX);
     match key {
@@ -93,7 +93,7 @@ fn permuted(count: usize, key: Option<&Key>) -> Vec<u32> {
     }
 }
 
-/// A number of batches of one pool.
+/// A number of batches of one pool, as an index.
 fn length(batches: u64) -> usize {
     usize::try_from(batches).unwrap_or(usize::MAX)
 }

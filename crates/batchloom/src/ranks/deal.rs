@@ -1,18 +1,18 @@
 //! Steps: `world_size` consecutive batches, one for each rank.
 //!
-//! A batch does not depend on the world, only its place does. So a run that stops after some steps and goes on with
+//! A batch does not depend on the world; only its place does. So a run that stops after some steps and goes on with
 //! another number of ranks has a simple remainder: the batches from [`Deal::first`] on.
 //!
-//! Promise: with `drop_last`, or [`Uneven::Pad`], every rank has the same number of steps.
+//! Promise: with `drop_last` or [`Uneven::Pad`], every rank has the same number of steps.
 
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The largest world: what is known of a step is listed for every rank.
+/// The largest number of ranks. Some results list an entry for every rank, so it is kept small.
 pub const MOST_RANKS: u32 = 1 << 20;
 
-/// What happens to batches that do not fill the last step, where none may be dropped.
+/// The treatment of batches that do not fill the last step, if nothing is dropped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Uneven {
@@ -24,7 +24,7 @@ pub enum Uneven {
 }
 
 impl Uneven {
-    /// The name that goes with it in Python and in states.
+    /// The name of this choice in Python and in states.
     pub fn name(self) -> &'static str {
         match self {
             Self::Pad => "pad",
@@ -61,12 +61,12 @@ impl Deal {
         Self { first: first.min(batches), batches, world_size: u64::from(world_size), drop_last, uneven }
     }
 
-    /// The batches dealt in earlier parts of the epoch.
+    /// The number of batches dealt in earlier parts of the epoch.
     pub fn first(&self) -> u64 {
         self.first
     }
 
-    /// Steps of the rank that has most.
+    /// The number of steps of the rank that has most.
     pub fn steps(&self) -> u64 {
         match self.drop_last {
             true => self.left() / self.world_size,
@@ -74,7 +74,7 @@ impl Deal {
         }
     }
 
-    /// Steps of `rank`.
+    /// The number of steps of `rank`.
     pub fn steps_of(&self, rank: u32) -> u64 {
         match (self.drop_last, self.uneven) {
             (false, Uneven::Short) => self.left().saturating_sub(u64::from(rank)).div_ceil(self.world_size),
@@ -82,7 +82,7 @@ impl Deal {
         }
     }
 
-    /// The batch that `rank` takes at `step`, or none past the end of its steps.
+    /// The batch that `rank` takes at `step`, or `None` past the end of its steps.
     pub fn batch(&self, step: u64, rank: u32) -> Option<u64> {
         if step >= self.steps_of(rank) {
             return None;
@@ -94,7 +94,7 @@ impl Deal {
         })
     }
 
-    /// The steps and ranks that take `batch`: none where it is dropped or came earlier, several where it is repeated.
+    /// The steps and ranks that take `batch`. Empty if it is dropped or came earlier; several if it is repeated.
     pub fn places(&self, batch: u64) -> Vec<(u64, u32)> {
         let once = batch.checked_sub(self.first).filter(|place| *place < self.dealt());
         // Batch b is repeated at places b, b + batches, .. past those that are left.
@@ -104,12 +104,12 @@ impl Deal {
         once.into_iter().chain(again).map(|place| (place / self.world_size, self.rank_at(place))).collect()
     }
 
-    /// The batches dealt here, each once.
+    /// The number of batches dealt here, each counted once.
     pub fn dealt(&self) -> u64 {
         self.left().min(self.steps() * self.world_size)
     }
 
-    /// How many batches are dealt a second time to fill the last step.
+    /// The number of batches that are dealt a second time to fill the last step.
     pub fn repeated(&self) -> u64 {
         match self.uneven {
             Uneven::Pad => (self.steps() * self.world_size).saturating_sub(self.left()),

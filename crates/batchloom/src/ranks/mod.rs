@@ -1,4 +1,6 @@
-//! Which rank takes which batch at which step. Knows batches by number and cost only.
+//! The distribution of batches to ranks and steps.
+//!
+//! This module knows batches only by number and cost.
 
 mod batch_order;
 mod deal;
