@@ -4,9 +4,9 @@
 //! consumes it and makes regions that do not overlap; it comes back only when all regions are gone. So at no time is a
 //! byte reachable through two handles.
 //!
-//! The pages are the kernel's own zeroed anonymous pages, so that fresh memory is initialised at no cost, and large
-//! ones are asked for, because a gather writes all over its block. Or someone else's, who wants blocks where an
-//! accelerator can fetch them.
+//! The pages are anonymous pages, which the kernel hands over zeroed, so fresh memory is initialised at no cost. Large
+//! pages are asked for, because a gather writes all over its block. A caller can lend its own memory instead, if blocks
+//! have to be where an accelerator can fetch them.
 #![expect(unsafe_code, reason = "disjoint writes into one allocation, and a prefetch hint")]
 
 use std::ops::{Deref, DerefMut};
@@ -16,37 +16,37 @@ use memmap2::MmapMut;
 
 use crate::{Error, Result};
 
-/// Bytes that whoever has them may write to: memory for blocks that someone else allocates.
+/// Memory for blocks that a caller allocates: bytes that the owner of this value may write to.
 pub trait Memory: AsMut<[u8]> + Send + Sync + 'static {}
 
 impl<T: AsMut<[u8]> + Send + Sync + 'static> Memory for T {}
 
-/// A piece of memory of our own.
+/// A piece of memory with a single handle.
 pub(crate) struct Buffer {
     start: *mut u8,
     len: usize,
-    /// Never looked at again: whoever looks might make another handle on the bytes.
+    /// The owner of the bytes. It is never looked at again, because that might make another handle on them.
     _owner: Arc<dyn Memory>,
 }
 
 // SAFETY: a buffer is the only handle on its bytes, as its owner is not looked at, and that owner may go to, and be
 // dropped on, any thread.
 unsafe impl Send for Buffer {}
-// SAFETY: through a shared buffer bytes are only read.
+// SAFETY: bytes are only read through a shared buffer.
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// At least `bytes` bytes, zeroed, page-aligned.
+    /// Allocates at least `bytes` bytes, zeroed and page-aligned.
     pub(crate) fn new(bytes: usize) -> Result<Self> {
         let failed = |error: std::io::Error| Error::Memory { bytes, reason: error.to_string() };
         let map = MmapMut::map_anon(bytes.max(1)).map_err(failed)?;
-        // Only advice: where the kernel has no large pages, small ones do.
+        // This is only advice: if the kernel has no large pages, small ones do.
         #[cfg(target_os = "linux")]
         drop(map.advise(memmap2::Advice::HugePage));
         Ok(Self::lent(map))
     }
 
-    /// Memory that someone else allocated, and gives up.
+    /// Takes over memory that a caller allocated.
     pub(crate) fn lent(memory: impl Memory) -> Self {
         let mut owner = Arc::new(memory);
         let bytes: &mut [u8] = Arc::get_mut(&mut owner).map_or(&mut [], AsMut::as_mut);
@@ -67,7 +67,7 @@ impl Buffer {
     /// Splits at `cuts`, ascending offsets: region `k` is `cuts[k]..cuts[k + 1]`.
     ///
     /// # Panics
-    /// Where the cuts do not ascend or leave the buffer.
+    /// Panics if the cuts do not ascend or leave the buffer.
     pub(crate) fn split(self, cuts: &[usize]) -> (Whole, Vec<Region>) {
         assert!(
             cuts.is_sorted() && cuts.last().is_none_or(|&end| end <= self.len()),
@@ -90,7 +90,7 @@ impl Buffer {
 impl AsRef<[u8]> for Buffer {
     fn as_ref(&self) -> &[u8] {
         // SAFETY: `start` and `len` are those of the slice that the owner gave, which lives as long as the owner; its
-        // bytes are initialised, and written to only through regions, which are gone where this can be called.
+        // bytes are initialised, and written to only through regions, which are gone when this can be called.
         unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 }
@@ -101,18 +101,18 @@ impl std::fmt::Debug for Buffer {
     }
 }
 
-/// A buffer that was split: holds its place until the regions are gone.
+/// A buffer that was split. It keeps the memory alive until the regions are gone.
 #[derive(Debug)]
 pub(crate) struct Whole(Arc<Buffer>);
 
 impl Whole {
-    /// The buffer again, or none while a region of it is alive.
+    /// The buffer again, or `None` while a region of it is alive.
     pub(crate) fn join(self) -> Option<Buffer> {
         Arc::into_inner(self.0)
     }
 }
 
-/// One of the disjoint parts of a split buffer; the only handle on its bytes.
+/// One of the disjoint regions of a split buffer, and the only handle on its bytes.
 #[derive(Debug)]
 pub(crate) struct Region {
     start: *mut u8,
@@ -141,9 +141,9 @@ impl DerefMut for Region {
     }
 }
 
-/// Asks the processor to bring the cache line of `bytes[at]` closer, and not to keep it: it is read once, while what is
-/// written is read again. Against a plain prefetch, an epoch of 4 KB rows went from 42 to 39.5 ms. A hint: `at` may lie
-/// anywhere.
+/// Asks the processor to bring the cache line of `bytes[at]` closer, and not to keep it: it is read once, while the
+/// bytes that are written are read again. Against a plain prefetch, an epoch of 4 KB rows went from 42 to 39.5 ms. This
+/// is a hint, so `at` may lie anywhere.
 #[inline(always)]
 pub(crate) fn prefetch(bytes: &[u8], at: usize) {
     let line = bytes.as_ptr().wrapping_add(at);

@@ -1,4 +1,4 @@
-//! What one element is: its name and its size. The engine needs no more.
+//! Element types by name and size. The engine needs no more.
 
 /// The type of one element of a [`Tensor`](super::Tensor).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -27,7 +27,7 @@ pub enum DType {
 }
 
 impl DType {
-    /// Every type there is.
+    /// All types.
     pub const ALL: [Self; 19] = [
         Self::Bool,
         Self::U8,
@@ -50,7 +50,7 @@ impl DType {
         Self::C128,
     ];
 
-    /// Bytes of one element. A power of two, at most 16.
+    /// The number of bytes of one element: a power of two, at most 16.
     pub fn size(self) -> usize {
         match self {
             Self::Bool | Self::U8 | Self::I8 => 1,
@@ -87,7 +87,7 @@ impl DType {
         }
     }
 
-    /// The type of that name.
+    /// The type with this name, if there is one.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|dtype| dtype.name() == name)
     }
@@ -99,9 +99,9 @@ impl std::fmt::Display for DType {
     }
 }
 
-/// A Rust type that is an element: values of it can be put in a tensor and read back.
+/// A Rust type whose values can be put in a tensor and read back.
 pub trait Element: bytemuck::Pod {
-    /// The element's type.
+    /// The element type that it stands for.
     const DTYPE: DType;
 }
 

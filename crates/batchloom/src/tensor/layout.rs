@@ -1,10 +1,11 @@
-//! Where the elements of an array lie in its memory: shape, byte strides, offset.
+//! The places of an array's elements in its memory: shape, byte strides, offset.
 
 use crate::{Error, Result};
 
 /// Shape, byte strides and byte offset of an array in a piece of memory.
 ///
-/// Strides may be negative, zero or larger than what they step over: any view that NumPy or PyTorch can make.
+/// Strides may be negative, zero or larger than the dimension that they step over, so that any view of NumPy or PyTorch
+/// has a layout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     shape: Vec<usize>,
@@ -16,7 +17,7 @@ impl Layout {
     /// A layout whose elements of `size` bytes all lie inside `bytes` bytes of memory.
     ///
     /// # Errors
-    /// [`Error::Layout`] where an element would lie outside, or strides and shape differ in length.
+    /// [`Error::Layout`] if an element would lie outside, or strides and shape differ in length.
     pub fn new(shape: &[usize], strides: &[isize], offset: usize, size: usize, bytes: usize) -> Result<Self> {
         let layout = Self { shape: shape.to_vec(), strides: strides.to_vec(), offset };
         let inside = shape.len() == strides.len()
@@ -30,7 +31,7 @@ impl Layout {
         }
     }
 
-    /// The row-major layout without gaps, or none where it is larger than memory can be.
+    /// The row-major layout without gaps, or `None` if it is larger than memory can be.
     pub fn compact(shape: &[usize], size: usize) -> Option<Self> {
         let mut strides = vec![0; shape.len()];
         let mut step = size;
@@ -42,27 +43,27 @@ impl Layout {
         Some(Self { shape: shape.to_vec(), strides, offset: 0 })
     }
 
-    /// Lengths of the dimensions.
+    /// The lengths of the dimensions.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
-    /// Byte strides of the dimensions.
+    /// The byte strides of the dimensions.
     pub fn strides(&self) -> &[isize] {
         &self.strides
     }
 
-    /// Byte offset of the first element.
+    /// The byte offset of the first element.
     pub fn offset(&self) -> usize {
         self.offset
     }
 
-    /// How many elements there are.
+    /// The number of elements.
     pub fn elements(&self) -> usize {
         self.shape.iter().product()
     }
 
-    /// Whether the elements lie in row-major order without gaps.
+    /// Returns true if the elements lie in row-major order without gaps.
     pub fn is_compact(&self, size: usize) -> bool {
         self.elements() == 0
             || Self::compact(&self.shape, size).is_some_and(|compact| {
@@ -71,7 +72,7 @@ impl Layout {
             })
     }
 
-    /// The same, from another offset on.
+    /// The same layout from another offset on.
     pub(crate) fn starting(self, offset: usize) -> Self {
         Self { offset, ..self }
     }
@@ -97,7 +98,7 @@ impl Layout {
         Some(layout)
     }
 
-    /// The bytes that the elements lie in, from the first to past the last, or none where they cannot be numbered.
+    /// The bytes that the elements lie in, from the first to past the last, or `None` if their offsets overflow.
     fn extent(&self, size: usize) -> Option<(isize, isize)> {
         let offset = isize::try_from(self.offset).ok()?;
         let (mut start, mut end) = (offset, offset);
@@ -114,7 +115,7 @@ impl Layout {
         Some((start, end.checked_add(isize::try_from(size).ok()?)?))
     }
 
-    /// How to walk the rows: what lies along the first dimension.
+    /// The rows along the first dimension, as runs of bytes.
     pub(crate) fn rows(&self, size: usize) -> Option<Rows> {
         let (_, shape) = self.shape.split_first()?;
         let (&stride, strides) = self.strides.split_first()?;
@@ -129,18 +130,18 @@ impl Layout {
 /// The rows of an array, each as equal runs of neighbouring bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct Rows {
-    /// Where row 0 starts.
+    /// The byte offset of row 0.
     pub(crate) offset: usize,
-    /// From one row to the next.
+    /// The bytes from one row to the next.
     pub(crate) stride: isize,
-    /// Bytes that lie together.
+    /// The number of bytes that lie together.
     pub(crate) run: usize,
-    /// (how many, byte stride) of the runs in a row, outermost first. Empty where a row is one run.
+    /// The (count, byte stride) of the runs in a row, outermost first. Empty if a row is one run.
     pub(crate) steps: Vec<(usize, isize)>,
 }
 
 impl Rows {
-    /// Puts a dimension around what is there: it lengthens the run, or the outermost step, where it continues them.
+    /// Adds a dimension outside the present ones. It lengthens the run, or the outermost step, if it continues them.
     fn enclose(&mut self, len: usize, stride: isize) {
         if len == 1 {
             return;
@@ -153,13 +154,13 @@ impl Rows {
         }
     }
 
-    /// Bytes of one row.
+    /// The number of bytes of one row.
     pub(crate) fn bytes(&self) -> usize {
         self.run * self.steps.iter().map(|(count, _)| count).product::<usize>()
     }
 }
 
-/// `stride * count`, where it can be numbered.
+/// `stride * count`, or `None` if it overflows.
 fn extent(stride: isize, count: usize) -> Option<isize> {
     stride.checked_mul(isize::try_from(count).ok()?)
 }

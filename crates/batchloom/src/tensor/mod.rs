@@ -1,7 +1,7 @@
 //! Type-erased arrays: bytes, a dtype and a layout.
 //!
-//! The engine moves bytes and knows shapes; what the numbers mean is the framework's business. Memory is shared and
-//! counted ([`bytes::Bytes`]), whoever owns it: a vector, a memory map, a NumPy array, a block of ours.
+//! The engine moves bytes and knows shapes; the meaning of the numbers is the framework's business. Memory is shared
+//! and counted ([`bytes::Bytes`]), whatever owns it: a vector, a memory map, a NumPy array, or a block of the engine.
 
 pub(crate) mod buffer;
 mod dtype;

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::{DType, Element, Layout};
 use crate::{Error, Result};
 
-/// An array of any type and rank over shared memory. Cloning shares; nothing here copies elements.
+/// An array of any type and rank over shared memory. Cloning shares the memory, and no method copies elements.
 ///
 /// ```
 /// use batchloom::Tensor;
@@ -26,7 +26,7 @@ impl Tensor {
     /// An array over `bytes`, with byte strides and the byte offset of its first element.
     ///
     /// # Errors
-    /// [`Error::Layout`] where an element would lie outside `bytes`.
+    /// [`Error::Layout`] if an element would lie outside `bytes`.
     pub fn new(
         bytes: Bytes,
         dtype: DType,
@@ -41,7 +41,7 @@ impl Tensor {
     /// The values of a vector as an array, without a copy.
     ///
     /// # Errors
-    /// [`Error::Shape`] where the shape holds another number of values.
+    /// [`Error::Shape`] if the shape holds another number of values.
     pub fn from_vec<T: Element + Send + Sync>(values: Vec<T>, shape: &[usize]) -> Result<Self> {
         let expected =
             shape.iter().try_fold(1, |product: usize, &len| product.checked_mul(len)).unwrap_or(usize::MAX);
@@ -50,18 +50,19 @@ impl Tensor {
         Ok(Self { bytes: Bytes::from_owner(Values(values)), dtype: T::DTYPE, layout })
     }
 
-    /// An array whose elements are in memory that this process cannot read, as that of an accelerator: of a type and a
-    /// shape, but without bytes. Plans need no more; blocks of it are [index_table](crate::loader::Block::index_table).
+    /// An array whose elements are in memory that this process cannot read, such as that of an accelerator. It has a
+    /// type and a shape, but no bytes. Plans need no more; its blocks are [index
+    /// tables](crate::loader::Block::index_table).
     ///
     /// # Errors
-    /// [`Error::Layout`] where it is larger than memory can be.
+    /// [`Error::Layout`] if it is larger than memory can be.
     pub fn elsewhere(dtype: DType, shape: &[usize]) -> Result<Self> {
         let large = || Error::Layout { shape: shape.to_vec(), strides: Vec::new(), offset: 0, bytes: 0 };
         let layout = Layout::compact(shape, dtype.size()).ok_or_else(large)?;
         Ok(Self { bytes: Bytes::new(), dtype, layout })
     }
 
-    /// Whether it has elements, and these are in memory that this process cannot read.
+    /// Returns true if it has elements, and these are in memory that this process cannot read.
     pub fn is_elsewhere(&self) -> bool {
         self.bytes.is_empty() && self.layout.elements() > 0
     }
@@ -71,12 +72,12 @@ impl Tensor {
         self.dtype
     }
 
-    /// Lengths of the dimensions.
+    /// The lengths of the dimensions.
     pub fn shape(&self) -> &[usize] {
         self.layout.shape()
     }
 
-    /// Byte strides of the dimensions.
+    /// The byte strides of the dimensions.
     pub fn strides(&self) -> &[isize] {
         self.layout.strides()
     }
@@ -91,7 +92,7 @@ impl Tensor {
         &self.bytes
     }
 
-    /// The values, where they lie in row-major order without gaps and `T` is their type.
+    /// The values, if they lie in row-major order without gaps and `T` is their type.
     pub fn as_slice<T: Element>(&self) -> Option<&[T]> {
         let size = self.dtype.size();
         if self.dtype != T::DTYPE || !self.layout.is_compact(size) {
@@ -104,23 +105,23 @@ impl Tensor {
         bytemuck::try_cast_slice(bytes).ok()
     }
 
-    /// `self[index]` along the first dimension, sharing the memory; none past the end or for a scalar.
+    /// `self[index]` along the first dimension, sharing the memory. `None` past the end or for a scalar.
     pub fn index(&self, index: usize) -> Option<Self> {
         self.with_layout(self.layout.index(index)?)
     }
 
-    /// `self[range]` along the first dimension, sharing the memory; none where it leaves the dimension.
+    /// `self[range]` along the first dimension, sharing the memory. `None` if it leaves the dimension.
     pub fn slice(&self, range: std::ops::Range<usize>) -> Option<Self> {
         self.with_layout(self.layout.slice(range)?)
     }
 
-    /// The same bytes read as another type of the same size, none where sizes differ.
+    /// The same bytes read as another type, or `None` if the types differ in size.
     pub fn reinterpret(&self, dtype: DType) -> Option<Self> {
         (dtype.size() == self.dtype.size()).then(|| Self { dtype, ..self.clone() })
     }
 
-    /// The same elements in another shape, where they lie in row-major order without gaps; none where they do not, or
-    /// there are more or fewer.
+    /// The same elements in another shape. `None` if they do not lie in row-major order without gaps, or the shape
+    /// holds another number of elements.
     pub(crate) fn reshape(&self, shape: &[usize]) -> Option<Self> {
         let size = self.dtype.size();
         let layout = Layout::compact(shape, size)?.starting(self.layout.offset());
