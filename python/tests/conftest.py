@@ -1,4 +1,4 @@
-"""How hard Hypothesis tries, a clean environment, and scripts that run in processes of their own."""
+"""Profiles of Hypothesis, a clean environment, and scripts that run in processes of their own."""
 
 import json
 import os

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 NOT_INTEGERS = [2.5, 2.0, float("nan"), float("inf"), True, False, "3", None, [3], 3j, numpy.float32(3), numpy.True_]
 plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3) | st.binary(max_size=3)
 plain_values = st.recursive(plain, lambda inner: st.lists(inner, max_size=3) | st.tuples(inner, inner), max_leaves=5)
+# Words of the engine that no message in Python says.
+RUST = re.compile(r"\b[A-Z]\w+::|\b(?:Some|Ok|Err)\(|\b(?:Option|Vec|Result|usize|u64|i64|u32|i32)\b|\((?:true|false)\)")
 
 
 @contextlib.contextmanager
@@ -29,10 +31,11 @@ def refused(kind, *values):
     assert type(error) in kinds or bl.Error in kinds, f"expected {kinds}, found {type(error)}: {error}"
     missing = [value for value in values if not names(str(error), value)]
     assert not missing, f"the message names no {missing}: {error}"
+    assert not RUST.search(str(error)), f"a user of Python reads Rust: {error}"
 
 
 def names(message, value):
-    """Whether a message holds a value that is no part of a longer word or number; a word may be in the plural."""
+    """Tells whether a message holds a value, not as part of a longer word or number; a word may be in the plural."""
     if isinstance(value, set):
         return any(names(message, each) for each in value)
     before = r"(?<![\w.-])" if value[:1].isdecimal() else r"(?<!\w)" if value[:1].isalpha() else ""

@@ -100,7 +100,7 @@ def test_columns_of_series(kind):
 @pytest.mark.parametrize("kind", ["pyarrow", "polars", "offsets"])
 @pytest.mark.parametrize("cut", [slice(0, 2), slice(1, 3), slice(1, 2)])
 def test_some_of_the_series_of_a_column(kind, cut):
-    """What the cut leaves out is still in memory, before and after."""
+    """Steps outside of the cut are still in memory, before and after."""
     arrays = [numpy.arange(1, 21), numpy.arange(30, 33), numpy.arange(50, 80)]
     column = {
         "pyarrow": COLUMNS["pyarrow"](arrays)[cut],

@@ -1,4 +1,4 @@
-"""What a step costs, by a clock that the tests turn themselves."""
+"""Cost models of steps, by a clock that the tests turn themselves."""
 
 import itertools
 import math

@@ -155,7 +155,7 @@ def test_frames(features):
 @EVERY_TABLE
 @pytest.mark.parametrize("batch_size", [32, 128, 512])
 def test_an_evaluation_counts_every_window_once(table, batch_size):
-    """Where the last batch is dropped, as the lineage did, the error of a model depends on the batch size."""
+    """The error of a model depends on the batch size where the last batch is dropped, as the lineage did."""
     dataset, windows = parts(table, SHAPE)["test"], Windows(table(), "test", SHAPE)
     begins = numpy.concatenate([x[:, -1] for x, _ in bl.DataLoader(dataset, batch_size=batch_size)])
     expected = numpy.array([windows[sample][0][-1] for sample in range(len(windows))])

@@ -448,7 +448,7 @@ def test_scattered_groups_are_not_divided_as_in_batch_iter():
 
 @given(sizes=st.lists(st.integers(1, 5), min_size=1, max_size=30), batch_size=st.integers(1, 7))
 def test_batches_in_order_are_what_batch_iter_gives(sizes, batch_size):
-    """Where it loses nothing: all of its batches, value by value, in the type that came in."""
+    """All of its batches where it loses nothing, value by value, in the type that came in."""
     sizes = sizes[: len(sizes) - len(sizes) % batch_size]
     assume(sizes)
     names = torch.repeat_interleave(torch.randperm(len(sizes)), torch.tensor(sizes))

@@ -319,7 +319,7 @@ fields = st.recursive(
 
 
 def rectangular(data):
-    """Whether NumPy reads it; what it cannot is another test."""
+    """Tells whether NumPy reads it; ragged lists are another test's."""
     try:
         numpy.asarray(data)
     except (ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""What streams of tokens refuse: errors of ours, with the number or the name that is wrong."""
+"""Streams of tokens that make no sense: errors of ours, with the number or the name that is wrong."""
 
 import batchloom as bl
 import numpy

@@ -20,7 +20,7 @@ continuous = {"mode": "continuous", "shuffle": st.sampled_from([False, "document
 
 
 def seen(batches):
-    """How often each token, separators among them, was an input."""
+    """The number of times that each token, separators among them, was an input."""
     return Counter(itertools.chain(*(itertools.chain(*batch[0]) for batch in batches)))
 
 

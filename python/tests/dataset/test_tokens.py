@@ -366,8 +366,8 @@ UNMAPPED = [
 
 @pytest.mark.parametrize(("kind", "shuffle", "copies", "documents"), UNMAPPED)
 def test_resident_memory_is_flat_over_twice_a_file(script, tmp_path, kind, shuffle, copies, documents):
-    """What is allowed, and what two blocks read: of each random piece the system maps 64 KiB, or 128 KiB where it lies
-    across two of these; of the file, all zeros and nowhere on the disk, twice as much."""
+    """Two blocks read so much: of each random piece the system maps 64 KiB, or 128 KiB where it lies across two of
+    these; of the file, all zeros and nowhere on the disk, twice as much."""
     path, size = tmp_path / "train.bin", 160 << 20
     path.touch()
     os.truncate(path, size)

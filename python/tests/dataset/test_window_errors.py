@@ -1,4 +1,4 @@
-"""What makes no sense is refused in our own words: what was found, in which series and at which step."""
+"""Windows that make no sense: the class of the error, and the series and the step that it names."""
 
 import datetime
 import decimal

@@ -117,12 +117,12 @@ def test_an_exception_between_batches_loses_nothing(mode):
 
 
 def interrupted(batches, number):
-    """What comes until the ``number``-th line of ``views.py`` is interrupted, and whether any was."""
+    """The batches until the ``number``-th line of ``window_views.py`` is interrupted, and whether it was."""
     received, lines = [], 0
 
     def trace(frame, event, _):
         nonlocal lines
-        if not frame.f_code.co_filename.endswith("views.py"):
+        if not frame.f_code.co_filename.endswith("window_views.py"):
             return None
         lines += event == "line"
         if lines == number:

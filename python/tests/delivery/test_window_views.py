@@ -239,7 +239,7 @@ def test_kept_batches_outlive_loader_dataset_and_series(mode):
 
 
 def test_views_do_not_remember_the_mode_of_their_consumer():
-    """What an evaluation in inference mode leaves behind can be trained with."""
+    """A loader that served an evaluation in inference mode serves a training."""
     values = torch.arange(80.0).reshape(40, 2)
     for options in ({}, {"resident": False}, {"memory_limit": 400}, {"shuffle": True}, {"device": "meta"}):
         with pretended():

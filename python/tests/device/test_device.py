@@ -202,7 +202,7 @@ def test_pieces_of_streams(corpus, way, extras, size):
 @every_way
 @pytest.mark.parametrize("kind", ["uint16", "uint32", "int32", "int64"])
 def test_tokens_up_to_the_largest_of_their_type(way, kind):
-    """What torch has few operations for travels as integers with a sign, and comes out without."""
+    """Types for which torch has few operations travel as integers with a sign, and come out without."""
     most = min(numpy.iinfo(kind).max, 2**40)
     tokens = most - numpy.arange(60).astype(kind)
     for separator in (None, 5):
@@ -362,7 +362,7 @@ def test_what_was_decided_is_told():
 
 
 def test_a_limit_beyond_what_is_free_makes_no_order():
-    """What is free differs from run to run; an order must not."""
+    """Free memory differs from run to run; an order must not."""
     dataset = bl.TensorDataset(torch.zeros(100, 2))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("batchloom.arrays.torch.free_memory", lambda device: 400)

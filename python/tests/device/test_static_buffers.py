@@ -15,7 +15,7 @@ PAIRS = [*itertools.product(WAYS[:3], KINDS), *((way, "neighbours") for way in W
 
 
 def shape(batch):
-    """What tells batches apart that have places of their own."""
+    """The shape of a batch: batches of different shapes have places of their own."""
     values = batch.values() if isinstance(batch, dict) else batch
     return tuple(value.shape if isinstance(value, torch.Tensor) else value for value in values)
 

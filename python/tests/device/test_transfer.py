@@ -1,4 +1,4 @@
-"""Copies to a device that are late: memory is kept until they are over, streams wait for them, nobody else does."""
+"""Copies to a device that are late: memory is kept until they are over, streams wait for them, the host does not."""
 
 import gc
 import itertools
@@ -187,7 +187,7 @@ def test_a_batch_that_was_made_for_another_stream(mode):
 
 
 def test_two_iterations_on_two_streams():
-    """What one iteration's blocks were made for says nothing of the other's."""
+    """The stream of one iteration's blocks is not that of the other's."""
     with accelerated() as device:
         loader, host = loader_of("resident", "rows", size=1 << 20)
         streams = [Stream(), Stream()]
@@ -270,7 +270,7 @@ class Operations(TorchDispatchMode):
 
 
 def operations(loader):
-    """What a device has to do for each block of an epoch, cuts aside: how often which operation."""
+    """The operations of a device for each block of an epoch, cuts aside, and how often each is called."""
     counts, finish = [], Pipeline.finish
     mode = Operations()
 

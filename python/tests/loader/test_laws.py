@@ -353,7 +353,7 @@ def test_every_field_holds_the_same_samples_at_the_same_places(run, world_size):
 
 
 class Progress:
-    """What a progress bar does: asks for the length before it iterates, and counts."""
+    """A progress bar: asks for the length before it iterates, and counts."""
 
     def __init__(self, iterable):
         self.iterable, self.total, self.count = iterable, len(iterable), 0

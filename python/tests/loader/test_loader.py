@@ -23,13 +23,13 @@ from refusals import refused
 
 
 def epoch_numbers(loader, count):
-    """Which epochs the next iterations are, told from the order of their samples."""
+    """The epochs of the next iterations, told from the order of their samples."""
     orders = {str([batch.tolist() for batch in loader.plan(epoch)]): epoch for epoch in range(20)}
     return [orders[str(listed(loader))] for _ in range(count)]
 
 
 def workers():
-    """How many worker threads of batchloom this process has."""
+    """The number of worker threads of batchloom in this process."""
     names = []
     for task in os.listdir("/proc/self/task"):
         # A thread may end meanwhile.

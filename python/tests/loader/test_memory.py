@@ -212,7 +212,7 @@ ON_A_DEVICE = (
 
 
 def test_finding_the_places_of_bytes_takes_no_more_than_a_block(script):
-    """Where an element is one byte, what says where it goes is many."""
+    """An element of one byte goes to a place that takes many bytes to tell."""
     out = script(
         MEASURE
         + """

@@ -1,4 +1,4 @@
-"""What rules make of sizes, by definition: slow, obvious, and taken from the engine only in the order itself."""
+"""The batches of each rule, by definition: slow, obvious, and taken from the engine only in the order itself."""
 
 import itertools
 from fractions import Fraction
@@ -26,12 +26,12 @@ def counts_real(rule):
 
 
 def policy(rule):
-    """What happens to samples that do not fit, where the rule has a budget."""
+    """The policy for samples that do not fit, where the rule has a budget."""
     return getattr(rule, "oversize", None)
 
 
 def most(rule):
-    """The size of the largest sample that fits alone; none where all do."""
+    """The size of the largest sample that fits alone, or ``None`` where all do."""
     budget = getattr(rule, "max_tokens", None)
     if budget is None or isinstance(rule, bl.Packing) or counts_real(rule):
         return budget
@@ -43,7 +43,7 @@ def too_large(rule, size):
 
 
 def taken(rule, size):
-    """How many elements of a sample are delivered."""
+    """The number of elements of a sample that are delivered."""
     return most(rule) if too_large(rule, size) and policy(rule) == "truncate" else size
 
 
@@ -82,7 +82,7 @@ def padded(rule, batch, sizes):
 
 
 def fits(rule, batch, sizes):
-    """Whether a batch of a budget respects every limit."""
+    """Tells whether a batch of a budget respects every limit."""
     lengths = [taken(rule, sizes[sample]) for sample in batch]
     tokens = sum(lengths) if counts_real(rule) else padded(rule, batch, sizes)
     spread = getattr(rule, "max_length_spread", None)
@@ -124,7 +124,7 @@ def price(model, samples, length):
 
 
 def cost(rule, batches, sizes):
-    """What batches cost by the model of the rule, exactly."""
+    """The cost of batches by the model of the rule, exactly."""
     return sum(
         price(rule.cost, len(batch), rounded(max(taken(rule, sizes[sample]) for sample in batch), rule.multiple_of))
         for batch in batches
@@ -169,7 +169,7 @@ def parts(rule, size):
 
 
 def best_fit(rule, pool, sizes):
-    """How full each bin is: the longest part first, into the fullest bin that takes it."""
+    """The load of each bin: the longest part first, into the fullest bin that takes it."""
     loads = []
     for part in sorted((part for sample in pool for part in parts(rule, sizes[sample])), reverse=True):
         taking = [bin for bin, load in enumerate(loads) if load + part <= rule.max_tokens]
@@ -204,7 +204,7 @@ def dataset(sizes, **more):
 
 
 def held(batch):
-    """What a batch of such a dataset holds: for each sample its number, and which of its elements."""
+    """The samples of a batch of such a dataset: for each its number, and which of its elements."""
     if "cu_seqlens" in batch:
         rows = [batch["x"][start:end].tolist() for start, end in itertools.pairwise(batch["cu_seqlens"].tolist())]
     else:
@@ -213,7 +213,7 @@ def held(batch):
 
 
 def seen(batches):
-    """What each batch of such a dataset holds."""
+    """The samples of each batch of such a dataset."""
     return [held(batch) for batch in batches]
 
 

@@ -42,7 +42,7 @@ def loader_on(way, dataset, size=2000, **options):
 
 
 def bits(value):
-    """What a value of a batch is, bit for bit."""
+    """A value of a batch, bit for bit."""
     if not isinstance(value, torch.Tensor):
         return value
     plain = value.detach().resolve_conj().resolve_neg().contiguous()

@@ -16,7 +16,7 @@ PARTS = ("train", "val", "test")
 
 @dataclass(frozen=True)
 class Shape:
-    """What a window spans. The lineage has no gap: with one, y comes that much later."""
+    """The steps that a window spans. The lineage has no gap: with one, y comes that much later."""
 
     input_len: int
     horizon: int
@@ -28,7 +28,7 @@ class Shape:
         return {**self.__dict__}
 
     def inside(self, steps):
-        """How many windows fit into so many steps."""
+        """The number of windows that fit into so many steps."""
         return steps - self.input_len - self.gap - self.horizon + 1
 
 
@@ -41,7 +41,7 @@ class Table:
     month: int  # how many steps thirty days are
 
     def ends(self):
-        """Where the parts end: after 12, 16 and 20 months."""
+        """The ends of the parts: after 12, 16 and 20 months."""
         return dict(zip(PARTS, (12 * self.month, 16 * self.month, 20 * self.month), strict=True))
 
     def steps(self, part):

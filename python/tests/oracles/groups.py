@@ -18,7 +18,7 @@ def members(ids):
 
 
 def concatenated(rows):
-    """Where each group begins and the last one ends, and all rows."""
+    """The offsets of the groups, and all rows."""
     return [0, *itertools.accumulate(map(len, rows))], list(itertools.chain(*rows))
 
 
@@ -51,7 +51,7 @@ class Case:
 
     @property
     def sizes(self):
-        """How many rows of each group there are to take."""
+        """The rows of each group that there are to take."""
         return [min(len(rows), self.max_rows or len(rows)) for rows in self.members]
 
     @property
@@ -62,7 +62,7 @@ class Case:
 
     @property
     def ordinary(self):
-        """Whether the rule leaves groups whole and none of them out."""
+        """Tells whether the rule takes every group, and whole."""
         return not any(batching.too_large(self.counting, size) for size in self.sizes)
 
     def dataset(self, ids=None, **arrays):

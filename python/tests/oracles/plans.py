@@ -31,7 +31,7 @@ def named(rule):
 
 
 def plan_of(sizes, rule, **options):
-    """The plan; none where it is refused, for the reasons that there are."""
+    """The plan, or ``None`` where it is refused, for the reasons that there are."""
     first = batching.refused(rule, sizes)
     if first is not None:
         with refused(bl.DataError, f"sample {first}", f"size {sizes[first]}", "max_tokens", str(rule.max_tokens)):

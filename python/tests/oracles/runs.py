@@ -1,6 +1,6 @@
-"""What a run delivers, by definition: slow, obvious, and taken from the engine only in the order itself.
+"""The batches of a run, by definition: slow, obvious, and taken from the engine only in the order itself.
 
-And what becomes of it where it is left and resumed. ``seen`` makes values out of batches, which can be compared.
+And runs that are left and resumed. ``seen`` makes values out of batches, which can be compared.
 """
 
 import itertools

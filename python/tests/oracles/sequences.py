@@ -6,7 +6,7 @@ from oracles.elements import arbitrary, raw
 
 
 def varying(samples):
-    """The dimensions in which samples differ; the first where in none, or in that one only."""
+    """The dimensions in which samples differ; the first where all are alike."""
     shapes = numpy.array([sample.shape for sample in samples])
     return [place for place in range(shapes.shape[1]) if len(set(shapes[:, place])) > 1] or [0]
 
@@ -65,7 +65,7 @@ SIZES = [3, 0, 7, 1, 12, 5, 0, 2, 9, 4, 4, 11]
 
 
 def placed(samples, before=0, after=0):
-    """Samples one after the other between values that belong to none; where each starts."""
+    """Samples one after the other between values that belong to no sample, and their offsets."""
     margins = [numpy.full((count, *samples[0].shape[1:]), 77, samples[0].dtype) for count in (before, after)]
     offsets = numpy.cumsum([before, *map(len, samples)])
     return numpy.concatenate([margins[0], *samples, margins[1]]), offsets

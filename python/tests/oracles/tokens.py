@@ -44,7 +44,7 @@ class Corpus:
         return sum(self.lengths) + (self.separator is not None) * (len(self.lengths) - 1)
 
     def pieces(self, rows=1):
-        """How many pieces an epoch has, in so many rows that go on."""
+        """The number of pieces of an epoch, in so many rows that go on."""
         return max(self.length - 1, 0) // rows // self.seq_len * rows
 
     def dataset(self, **more):
@@ -93,7 +93,7 @@ class Corpus:
         return [values[start:end] for start, end in itertools.pairwise(marks)]
 
     def piece(self, stream, start):
-        """What a piece of a stream says, field by field."""
+        """The fields of a piece of a stream."""
         inside = stream[start : start + self.seq_len]
         inputs = [token for token, _, _ in stream[start : start + self.seq_len + 1]]
         assert len(inputs) == self.seq_len + 1
@@ -103,7 +103,7 @@ class Corpus:
         return inputs[:-1], inputs[1:], positions, segments, [begins for _, _, begins in inside]
 
     def batch(self, stream, samples, rows=None):
-        """What a batch of these samples holds: pieces, or, in so many rows that go on, what is next in each."""
+        """The fields of a batch of these samples: pieces, or, in so many rows that go on, the next one of each."""
         steps = None if rows is None else self.pieces(rows) // rows
         places = [k if rows is None else k % rows * steps + k // rows for k in samples]
         pieces = [self.piece(stream, place * self.seq_len) for place in places]

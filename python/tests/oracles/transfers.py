@@ -45,7 +45,7 @@ class LateCopy:
 
 
 class Stream:
-    """What work is given to; it knows of the copies that it has waited for."""
+    """A queue of work; it knows of the copies that it has waited for."""
 
     def __init__(self, device=None):
         self.knows = set()
@@ -75,7 +75,7 @@ class Stream:
 
 
 class Event:
-    """What a stream was given. ``patience`` is how often it has to be asked about."""
+    """The end of the work that a stream was given. It has to be asked about ``patience`` times."""
 
     patience = 3
     made: ClassVar[list] = []
@@ -111,7 +111,7 @@ class Event:
 
 
 class Accelerator:
-    """What torch has for a device with streams."""
+    """The module that torch has for a device with streams."""
 
     Stream, Event = Stream, Event
     present = None

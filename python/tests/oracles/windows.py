@@ -72,7 +72,7 @@ class Shape:
         return bl.WindowDataset(series, **self.options(), **more)
 
     def window(self, place):
-        """What one sample holds: x, y and mask."""
+        """The fields of one sample: x, y and mask."""
         series, start, missing = place
         values = self.arrays()[series][start:]
         padded = numpy.concatenate([numpy.zeros((missing, FEATURES), values.dtype), values])
@@ -82,12 +82,12 @@ class Shape:
         return (x, y, mask) if self.horizon else (x, mask)
 
     def stack(self, samples, windows=None):
-        """What a batch holds, its mask last."""
+        """The fields of a batch, its mask last."""
         windows = windows or self.windows()
         return [numpy.stack(part) for part in zip(*(self.window(windows[k]) for k in samples), strict=True)]
 
     def is_view(self, samples):
-        """Whether these samples are neighbours in one series, without zeros."""
+        """Tells whether these samples are neighbours in one series, without zeros."""
         places = [self.windows()[k] for k in samples]
         steps = [b[1] - a[1] for a, b in itertools.pairwise(places)]
         return len({place[0] for place in places}) == 1 and not places[0][2] and set(steps) <= {self.stride}
@@ -146,7 +146,7 @@ def loader_of(dataset, mode, batch_size=64, **options):
 
 
 def equal(batch, expected):
-    """Whether arrays of whatever framework are these, element by element."""
+    """Tells whether arrays of any framework are these, element by element."""
     found = [numpy.asarray(part) for part in (batch.values() if isinstance(batch, dict) else batch)]
     return len(found) == len(expected) and all(map(numpy.array_equal, found, expected))
 

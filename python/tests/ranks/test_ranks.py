@@ -1,4 +1,4 @@
-"""Which rank of which world: as given, as torch.distributed says, or as the environment says."""
+"""The rank and the world size: as given, as torch.distributed says, or as the environment says."""
 
 import batchloom as bl
 import numpy
