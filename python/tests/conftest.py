@@ -13,6 +13,9 @@ settings.register_profile("fast", max_examples=60, deadline=None, derandomize=Tr
 settings.register_profile("slow", max_examples=2000, deadline=None, database=None, print_blob=True)
 settings.load_profile(os.environ.get("BATCHLOOM_HYPOTHESIS", "fast"))
 
+# Their assertions tell what they compared, as those of tests do.
+pytest.register_assert_rewrite("oracles", "refusals")
+
 FOREIGN = ("RANK", "WORLD_SIZE", "BATCHLOOM_POISON")
 
 

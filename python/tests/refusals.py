@@ -15,7 +15,9 @@ NOT_INTEGERS = [2.5, 2.0, float("nan"), float("inf"), True, False, "3", None, [3
 plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3) | st.binary(max_size=3)
 plain_values = st.recursive(plain, lambda inner: st.lists(inner, max_size=3) | st.tuples(inner, inner), max_leaves=5)
 # Words of the engine that no message in Python says.
-RUST = re.compile(r"\b[A-Z]\w+::|\b(?:Some|Ok|Err)\(|\b(?:Option|Vec|Result|usize|u64|i64|u32|i32)\b|\((?:true|false)\)")
+RUST = re.compile(
+    r"\b[A-Z]\w+::|\b(?:Some|Ok|Err)\(|\b(?:Option|Vec|Result|usize|u64|i64|u32|i32)\b|\((?:true|false)\)"
+)
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ import re
 
 import batchloom as bl
 import batchloom.arrays.torch
-import ml_dtypes
 import numpy
 import pytest
 import torch
@@ -15,36 +14,12 @@ from hypothesis import strategies as st
 from oracles import batching
 from oracles.batching import rules, sized
 from oracles.devices import WAYS, assert_as_on_the_host, blocks, data, loader_on, seen
+from oracles.elements import TYPES, arbitrary, tensor
 from oracles.groups import cases
 from oracles.runs import few
 from oracles.tokens import EXTRAS, corpora
 from oracles.windows import pretended, shapes
 from refusals import refused
-
-DTYPES = [
-    *("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
-    *("float16", "float32", "float64", "complex64", "complex128"),
-    *("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"),
-]
-
-
-def values(dtype, shape, seed=0):
-    """Arbitrary bits of a type, as NumPy has it."""
-    random = numpy.random.default_rng(seed)
-    if dtype == "bool":
-        return random.integers(0, 2, shape).astype(bool)
-    kind = numpy.dtype(getattr(ml_dtypes, dtype, dtype))
-    return random.integers(0, 256, (*shape, kind.itemsize), numpy.uint8).view(kind).reshape(shape)
-
-
-def tensor(array):
-    """The same bits as torch has them."""
-    size = f"uint{8 * array.itemsize}"
-    name = str(array.dtype)
-    if name not in DTYPES[14:]:
-        return torch.from_numpy(array)
-    return torch.from_numpy(array.view(size)).view(getattr(torch, name))
-
 
 # Layouts of an array whose rows are these.
 LAYOUTS = {
@@ -64,7 +39,7 @@ def fields(draw, samples, most=3):
     """Fields of any type and layout, of either framework."""
     found = []
     for number in range(draw(st.integers(1, most))):
-        rows = values(draw(st.sampled_from(DTYPES)), (samples, *draw(st.sampled_from(INNER))), number)
+        rows = arbitrary(draw(st.sampled_from(TYPES)), (samples, *draw(st.sampled_from(INNER))), number)
         name = draw(st.sampled_from(list(LAYOUTS)))
         forwards = "backwards" not in name and name != "inside turned"
         array = LAYOUTS[name](rows)
@@ -84,9 +59,9 @@ sizes_of_blocks = st.sampled_from([1, 300, 5000, 1 << 20])
 
 
 @every_way
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", TYPES)
 def test_every_element_type_arrives(way, dtype):
-    array = values(dtype, (37, 3))
+    array = arbitrary(dtype, (37, 3))
     for given_as in (array, tensor(array.copy())):
         assert_as_on_the_host(bl.TensorDataset(given_as), (way,), batch_size=5)
     pads = {"pad_value": True} if dtype == "bool" else {"pad_value": 1}
@@ -118,9 +93,9 @@ def sequences(draw):
     assume(batching.refused(rule, sizes) is None)
     assume(not (all(batching.too_large(rule, size) for size in sizes) and batching.policy(rule) == "drop"))
     offsets = numpy.concatenate([[0], numpy.cumsum(sizes, dtype=numpy.int64)])
-    total, kind = int(offsets[-1]), draw(st.sampled_from(DTYPES))
+    total, kind = int(offsets[-1]), draw(st.sampled_from(TYPES))
     storage = LAYOUTS[draw(st.sampled_from(list(LAYOUTS)))](
-        values(kind, (max(total, 1), *draw(st.sampled_from([(), (3,), (2, 2)]))))
+        arbitrary(kind, (max(total, 1), *draw(st.sampled_from([(), (3,), (2, 2)]))))
     )[:total]
     ids = numpy.arange(total).astype(draw(st.sampled_from(["uint16", "int32", "int64", "uint32"])))
     dataset = bl.SequenceDataset(more=(storage, offsets), ids=(ids, offsets), label=numpy.arange(len(sizes)) * 1.5)
@@ -157,7 +132,7 @@ images = st.lists(st.tuples(*[st.integers(0, 4)] * 3), min_size=1, max_size=12)
 def test_samples_that_differ_in_several_dimensions(shapes, fixed, side, way, kind, batch_size, more):
     extents = numpy.array(shapes, numpy.int64)
     extents[:, list(fixed)] = 3
-    storage = values(kind, (int(extents.prod(1).sum()),))
+    storage = arbitrary(kind, (int(extents.prod(1).sum()),))
     dataset = bl.SequenceDataset(image=(storage, extents), label=numpy.arange(len(shapes)))
     rule = {"batching": bl.LengthBuckets(batch_size, pool=2, multiple_of=2)} if batch_size % 2 else {}
     rule = rule or {"batch_size": batch_size}
@@ -239,10 +214,10 @@ def test_streams_that_go_on_row_by_row(corpus, way):
 )
 def test_windows_in_any_order(shape, way, order, kind, layout, patched, more, size):
     rows = sum(shape.lengths)
-    series = LAYOUTS[layout](values(kind, (rows, 3)))
-    given = {"past": {"p": values("int16", (rows,))}} if patched else {}
+    series = LAYOUTS[layout](arbitrary(kind, (rows, 3)))
+    given = {"past": {"p": arbitrary("int16", (rows,))}} if patched else {}
     if patched and shape.horizon:
-        given["future"] = {"f": values("float64", (rows, 2))}
+        given["future"] = {"f": arbitrary("float64", (rows, 2))}
     if patched:
         given |= {"patch_len": min(2, shape.input_len), "patch_stride": 1}
     more = dict(more)

@@ -25,11 +25,11 @@ def arbitrary(name, shape, seed=0):
 
 
 def tensor(array):
-    """A torch tensor of the same bits."""
+    """A torch tensor of the same bits in the same layout."""
     name = array.dtype.name
     if name not in FOREIGN:
-        return torch.from_numpy(numpy.ascontiguousarray(array))
-    return torch.from_numpy(array.view(f"uint{8 * array.itemsize}").copy()).view(getattr(torch, name))
+        return torch.from_numpy(array)
+    return torch.from_numpy(array.view(f"uint{8 * array.itemsize}")).view(getattr(torch, name))
 
 
 def content(array):
