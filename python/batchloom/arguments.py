@@ -1,10 +1,13 @@
 """Checks of arguments that are the same everywhere."""
 
 import operator
-from collections.abc import Sequence
-from typing import SupportsIndex
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, SupportsIndex, TypeVar
 
 from batchloom.errors import ArgumentError
+
+Kind = TypeVar("Kind", bound=type)
 
 U32 = 2**32 - 1
 U64 = 2**64 - 1
@@ -85,3 +88,32 @@ def integer(name: str, value: SupportsIndex, least: int = 0, most: int = U64) ->
     if number > most:
         raise ArgumentError(f"{name} is {number}; expected at most {most}")
     return number
+
+
+def renamed(**names: str) -> Callable[[Kind], Kind]:
+    """Decorate a class, so that old names of arguments and attributes are errors that give the new ones.
+
+    Args:
+        names: The new name for each old one.
+    """
+
+    def decorate(kind: Kind) -> Kind:
+        make: Callable[..., None] = vars(kind)["__init__"]
+
+        @wraps(make)
+        def init(self: Any, *args: Any, **options: Any) -> None:
+            for old in names.keys() & options.keys():
+                raise TypeError(f"{kind.__name__}() has no argument {old!r}; it is called {names[old]!r} now")
+            make(self, *args, **options)
+
+        def absent(self: Any, name: str) -> Any:
+            text = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name in names and hasattr(kind, names[name]):
+                text = f"{text}; it is called {names[name]!r} now"
+            raise AttributeError(text, name=name, obj=self)
+
+        for name, function in (("__init__", init), ("__getattr__", absent)):
+            setattr(kind, name, function)
+        return kind
+
+    return decorate

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from batchloom._native import Tensor
 from batchloom.arrays.frameworks import require
 
 # The field that says where samples of a packed batch begin, and what follows it: the size of the longest.
 BOUNDARIES, LONGEST = "cu_seqlens", "max_seqlen"
 
-Run = tuple[list[Tensor], int]
-"""Batches of one shape: a tensor a field, each ``[batches, ...]``, and the size of the longest sample."""
-
-Keys = list[tuple[str | None, Callable[[Any], Any] | None, bool]]
-"""Of each key of a batch its name (``None`` in tuples), what takes its tensor, and whether that takes a DLPack capsule
-instead."""
-
 Columns = Sequence[tuple[str, str]]
 """The name and element type of each field that the engine makes."""
-
-Split = Callable[[list[Run]], list[Any]] | Keys
-"""Cuts runs into a list of batches, or says how the engine makes a dict of each."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +31,7 @@ class Schema:
     Attributes:
         columns: The fields, in order.
         named: Whether batches are dicts.
-        ragged: Whether samples differ in size, so that every run is one batch.
+        ragged: Whether samples differ in size.
         patches: The length of the patches that ``x`` is cut into, and the steps from one to the next, if it is.
     """
 
@@ -52,12 +41,21 @@ class Schema:
     patches: tuple[int, int] | None = None
 
     @property
-    def keys(self) -> tuple[str, ...]:
-        """The keys of a batch that is a dict: where there are boundaries, the longest sample follows them."""
+    def keys(self) -> list[str] | None:
+        """The keys of batches that are dicts; ``None`` for tuples."""
+        return self._keys if self.named else None
+
+    @property
+    def longest(self) -> int | None:
+        """The place of the size of the longest sample among the keys; ``None`` where batches do not hold it."""
+        return self._keys.index(LONGEST) if LONGEST in self._keys else None
+
+    @property
+    def _keys(self) -> list[str]:
         keys = [column.name for column in self.columns]
         if BOUNDARIES in keys and self.ragged:
             keys.insert(keys.index(BOUNDARIES) + 1, LONGEST)
-        return tuple(keys)
+        return keys
 
     def modules(self, output: str | None) -> list[Any]:
         """The functions of the framework of each field, or of ``output`` for all.
@@ -69,66 +67,87 @@ class Schema:
         return [require(output or column.framework, column.dtype, column.name) for column in self.columns]
 
 
-def splitter(schema: Schema, output: str | None, copies: bool = False) -> Split:
-    """Return what cuts runs into batches.
+@dataclass(frozen=True)
+class FieldViews:
+    """The functions that take one field of the engine's blocks as arrays of a framework.
+
+    Attributes:
+        many: Cuts a tensor of the engine ``[batches, ...]`` into one array for each batch.
+        one: Takes the tensor of a single batch.
+        takes_capsules: Whether ``one`` takes a DLPack capsule of the tensor instead.
+    """
+
+    many: Callable[[Any], Sequence[Any]]
+    one: Callable[[Any], Any]
+    takes_capsules: bool
+
+
+@dataclass(frozen=True)
+class Patches:
+    """The cut of one field of batches into patches.
+
+    Attributes:
+        place: The place of the field in a batch.
+        cut: Cuts the array of one batch.
+    """
+
+    place: int
+    cut: Callable[[Any], Any]
+
+    def each(self, arrays: Sequence[Any]) -> list[Any]:
+        """Cut the arrays of several batches."""
+        return [self.cut(array) for array in arrays]
+
+
+def field_views(schema: Schema, output: str | None, copies: bool) -> list[FieldViews]:
+    """Return the functions that take each field of a block.
 
     Args:
         schema: What a batch holds.
         output: A framework for all fields, or ``None`` for that of each.
         copies: Whether patches are copies, which do not overlap.
+
+    Raises:
+        ArgumentError: A framework is unknown, or not installed.
+        DTypeError: A framework lacks the type of a field.
     """
-    modules = schema.modules(output)
-    if schema.ragged:
-        return _single(schema, modules)
-    finish = finisher(schema, output, copies)
-
-    def split(runs: list[Run]) -> list[Any]:
-        found: list[Any] = []
-        for tensors, _ in runs:
-            found += finish([module.views(tensor) for module, tensor in zip(modules, tensors, strict=True)])
-        return found
-
-    return split
+    found = [FieldViews(module.views, module.view, module.TAKES_CAPSULES) for module in schema.modules(output)]
+    patches = patches_of(schema, output, copies)
+    if patches is not None:
+        cut, whole = patches, found[patches.place]
+        found[cut.place] = FieldViews(
+            lambda tensor: cut.each(whole.many(tensor)), lambda tensor: cut.cut(whole.one(tensor)), whole.takes_capsules
+        )
+    return found
 
 
-def finisher(schema: Schema, output: str | None, copies: bool) -> Callable[[list[Sequence[Any]]], list[Any]]:
-    """Return what makes batches of the arrays of each field, one for each batch."""
-    keys, place = schema.keys, schema.keys.index("x") if schema.patches else None
-    modules = schema.modules(output)
-    module: Any = None if place is None else modules[place]
+def patches_of(schema: Schema, output: str | None, copies: bool) -> Patches | None:
+    """Return the cut of ``x`` into patches; ``None`` where batches hold no patches."""
+    if schema.patches is None:
+        return None
+    length, stride = schema.patches
+    place = [column.name for column in schema.columns].index("x")
+    module = schema.modules(output)[place]
 
-    def finish(columns: list[Sequence[Any]]) -> list[Any]:
-        if place is not None and schema.patches is not None:
-            found = [module.patches(batch, *schema.patches) for batch in columns[place]]
-            columns[place] = [module.own(patches, None) for patches in found] if copies else found
-        batches = zip(*columns, strict=True)
-        return [dict(zip(keys, batch, strict=True)) for batch in batches] if schema.named else list(batches)
+    def cut(array: Any) -> Any:
+        found = module.patches(array, length, stride)
+        return module.own(found, None) if copies else found
 
-    return finish
-
-
-def _single(schema: Schema, modules: list[Any]) -> Keys:
-    """Return what makes a batch of each run of one batch."""
-    keys: Keys = []
-    for column, module in zip(schema.columns, modules, strict=True):
-        keys.append((column.name if schema.named else None, module.view, module.TAKES_CAPSULES))
-        if column.name == BOUNDARIES:
-            keys.append((LONGEST, None, False))
-    return keys
+    return Patches(place, cut)
 
 
 @dataclass(frozen=True)
 class CollateOptions:
-    """What batches of samples that differ in size are to be like.
+    """The options of a loader for batches of samples that differ in size.
 
     Attributes:
-        names: The names of what they hold, in order.
+        names: The names of all that batches hold, in order.
         pad_values: The bytes of one element of padding, for fields where that is not zeros.
         left: Whether padding goes before the data.
         labels: The field whose next tokens are labels, if any.
     """
 
     names: Sequence[str]
-    pad_values: dict[str, bytes] = field(default_factory=dict)
-    left: bool = False
-    labels: str | None = None
+    pad_values: dict[str, bytes]
+    left: bool
+    labels: str | None

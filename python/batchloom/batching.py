@@ -42,7 +42,7 @@ class FixedSize:
     batch_size: int
 
     def __post_init__(self) -> None:
-        _whole(self, "batch_size")
+        _integers(self, "batch_size")
 
     def _native(self) -> _native.Rule:
         return _native.Rule.fixed(self.batch_size)
@@ -66,8 +66,8 @@ class LengthBuckets:
     multiple_of: int = 1
 
     def __post_init__(self) -> None:
-        _whole(self, "batch_size", "pool")
-        _whole(self, "multiple_of", most=U32)
+        _integers(self, "batch_size", "pool")
+        _integers(self, "multiple_of", most=U32)
 
     def _native(self) -> _native.Rule:
         return _native.Rule.buckets(self.batch_size, self.pool, self.multiple_of)
@@ -101,9 +101,9 @@ class TokenBudget:
     pool: int = POOL
 
     def __post_init__(self) -> None:
-        _whole(self, "max_tokens", "max_samples", "pool")
-        _whole(self, "multiple_of", most=U32)
-        _whole(self, "max_length_spread", least=0, most=U32)
+        _integers(self, "max_tokens", "max_samples", "pool")
+        _integers(self, "multiple_of", most=U32)
+        _integers(self, "max_length_spread", least=0, most=U32)
         choice("count", self.count, COUNT)
         choice("oversize", self.oversize, OVERSIZE)
         self._native()
@@ -203,8 +203,8 @@ class CostOptimal:
     def __post_init__(self) -> None:
         if not isinstance(self.cost, CostModel):
             raise ArgumentError(f"cost is {self.cost!r}; expected a CostModel")
-        _whole(self, "max_tokens", "max_samples", "pool")
-        _whole(self, "multiple_of", most=U32)
+        _integers(self, "max_tokens", "max_samples", "pool")
+        _integers(self, "multiple_of", most=U32)
         choice("oversize", self.oversize, OVERSIZE)
         self._native()
 
@@ -236,8 +236,8 @@ class Packing:
     pool: int = POOL
 
     def __post_init__(self) -> None:
-        _whole(self, "max_tokens", "pool")
-        _whole(self, "max_samples", most=U32)
+        _integers(self, "max_tokens", "pool")
+        _integers(self, "max_samples", most=U32)
         choice("oversize", self.oversize, PACKED_OVERSIZE)
         self._native()
 
@@ -274,7 +274,7 @@ def _cost(name: str, value: object) -> float:
     return number
 
 
-def _whole(instance: object, *names: str, least: int = 1, most: int | None = None) -> None:
+def _integers(instance: object, *names: str, least: int = 1, most: int | None = None) -> None:
     """Replace what is given under ``names`` by integers; ``None`` stays where it is the default."""
     for name in names:
         value = getattr(instance, name)

@@ -7,16 +7,15 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import batchloom._native as _native
-from batchloom.arguments import PAD_SIDE, UNEVEN, choice, integer, shuffled, streamed
+from batchloom.arguments import PAD_SIDE, UNEVEN, choice, integer
+from batchloom.batch import CollateOptions
 from batchloom.batching import Rule, rule
 from batchloom.dataset.base import Dataset
-from batchloom.dataset.sequences import SequenceDataset
-from batchloom.dataset.tokens import TokenDataset
 from batchloom.delivery.choose import choose
 from batchloom.delivery.placement import Placement, PlacementRequest
 from batchloom.errors import ArgumentError, StateError
 from batchloom.plan import Plan
-from batchloom.ranks import is_worker, place
+from batchloom.ranks import is_worker, rank_and_world
 
 # More threads, or more blocks ahead, than any machine has use for.
 MOST = 4096
@@ -123,7 +122,7 @@ class DataLoader:
             )
         self._dataset = dataset
         self._batching = rule(batch_size, batching)
-        self._rank, self._world = place(rank, world_size)
+        self._rank, self._world = rank_and_world(rank, world_size)
         request = PlacementRequest(
             dataset,
             device=device,
@@ -134,9 +133,11 @@ class DataLoader:
             output=output,
             shard_size=shard_size,
         )
-        order, documents = _order(dataset, shuffle)
+        order, documents = dataset._shuffled(shuffle)
         self._delivery = choose(dataset, self._batching, order, documents, request, self._world)
+        labels = dataset._labels(labels)
         pad_values, side = dataset._pad_values(pad_value), choice("pad_side", pad_side, PAD_SIDE)
+        blocks = self._delivery.blocks
         self._native = _native.Loader(
             dataset._native_dataset(),
             self._batching._native(),
@@ -151,15 +152,18 @@ class DataLoader:
             world_size=self._world,
             pad_values=pad_values,
             pad_side=side,
-            labels=_labels(dataset, labels),
+            labels=labels,
             num_threads=_threads(num_threads),
             prefetch=integer("prefetch", prefetch, least=1, most=MOST),
             shard_size=self._delivery.placement.shard_size,
             poison=bool(os.environ.get("BATCHLOOM_POISON")),
-            **self._delivery.blocks,
+            block_bytes=blocks.block_bytes,
+            memory=blocks.memory,
+            index_table=blocks.index_table,
         )
-        padding = {"pad_values": dict(pad_values), "left": side == "left", "labels": labels}
-        self._delivery.prepare(dataset._schema(self._native.columns), padding)
+        columns = self._native.columns
+        options = CollateOptions([name for name, _ in columns], dict(pad_values), side == "left", labels)
+        self._delivery.prepare(dataset._schema(columns), options)
 
     def __len__(self) -> int:
         """Return how many batches the iteration under way yields in all, or, where there is none, the next one.
@@ -245,21 +249,6 @@ class DataLoader:
         return (
             f"DataLoader({self.dataset!r}, {self.batching}, rank {self.rank} of {self.world_size}: {len(self)} batches)"
         )
-
-
-def _order(dataset: Dataset, shuffle: bool | str) -> tuple[str, bool]:
-    """How samples are shuffled, and whether documents are."""
-    if isinstance(dataset, TokenDataset):
-        return streamed(shuffle, dataset.mode)
-    return shuffled(shuffle), False
-
-
-def _labels(dataset: Dataset, labels: str | None) -> str | None:
-    if labels is not None and not isinstance(labels, str):
-        raise ArgumentError(f"labels is {labels!r}; expected None or the name of a field")
-    if labels is not None and not isinstance(dataset, SequenceDataset):
-        raise ArgumentError(f"labels is {labels!r}; expected None: but for sequences there is no next token")
-    return labels
 
 
 def _threads(num_threads: int | None) -> int | None:

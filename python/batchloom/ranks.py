@@ -9,7 +9,7 @@ from batchloom.arguments import U32, integer
 from batchloom.errors import ArgumentError
 
 
-def place(rank: int | None, world_size: int | None) -> tuple[int, int]:
+def rank_and_world(rank: int | None, world_size: int | None) -> tuple[int, int]:
     """Return (rank, world): as given, else from ``torch.distributed``, else from RANK and WORLD_SIZE, else 0 of 1.
 
     Raises:

@@ -144,6 +144,13 @@ impl DlpackExporter for Tensor {
 }
 
 impl Tensor {
+    /// Sample numbers, which are below 2^62, as int64.
+    pub(crate) fn of_indices(indices: &[u64]) -> PyResult<Self> {
+        let indices: Vec<i64> = indices.iter().map(|index| index.cast_signed()).collect();
+        let len = indices.len();
+        batchloom::Tensor::from_vec(indices, &[len]).map(Self).map_err(|error| raise(&error))
+    }
+
     /// A capsule that shares the memory, as every consumer takes it.
     pub(crate) fn capsule(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         export_dlpack(self, py, ExportRequest::parse(None, None, None, None)?)

@@ -21,7 +21,13 @@ mod _native {
     #[pymodule_export]
     use crate::batching::Rule;
     #[pymodule_export]
-    use crate::dataset::{Dataset, Groups, Sequences, Tokens, Windows};
+    use crate::dataset::groups::Groups;
+    #[pymodule_export]
+    use crate::dataset::tokens::Tokens;
+    #[pymodule_export]
+    use crate::dataset::windows::Windows;
+    #[pymodule_export]
+    use crate::dataset::{Dataset, Sequences};
     #[pymodule_export]
     use crate::dlpack::{Tensor, borrow};
     #[pymodule_export]

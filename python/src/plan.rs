@@ -76,7 +76,7 @@ impl Plan {
     /// The samples of this rank's batch at `step`, as int64.
     fn indices(&self, py: Python<'_>, step: u64) -> PyResult<Tensor> {
         let indices = py.detach(|| self.plan.indices(step, self.rank)).map_err(|error| raise(&error))?;
-        numbers(&indices)
+        Tensor::of_indices(&indices)
     }
 
     /// The shard that holds this rank's batch at `step`: its first sample as stored, and the one after its last.
@@ -88,7 +88,7 @@ impl Plan {
     /// Samples and tokens over all ranks at `step`, and the samples of each rank's batch.
     fn step(&self, py: Python<'_>, step: u64) -> PyResult<(u64, u64, Vec<Tensor>)> {
         let step = py.detach(|| self.plan.step(step)).map_err(|error| raise(&error))?;
-        let batches = step.batches.iter().map(|batch| numbers(batch)).collect::<PyResult<_>>()?;
+        let batches = step.batches.iter().map(|batch| Tensor::of_indices(batch)).collect::<PyResult<_>>()?;
         Ok((step.samples, step.tokens, batches))
     }
 
@@ -246,13 +246,6 @@ impl Plan {
     fn uneven(&self) -> &'static str {
         self.plan.uneven().name()
     }
-}
-
-/// Sample numbers as int64; no plan numbers more than 2^62.
-pub(crate) fn numbers(indices: &[u64]) -> PyResult<Tensor> {
-    let numbers: Vec<i64> = indices.iter().map(|index| index.cast_signed()).collect();
-    let len = numbers.len();
-    batchloom::Tensor::from_vec(numbers, &[len]).map(Tensor).map_err(|error| raise(&error))
 }
 
 /// A state as a dict of plain values.

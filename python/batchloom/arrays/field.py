@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 
 import numpy
 from batchloom._native import Tensor
-from batchloom.arrays.frameworks import framework_of, module
+from batchloom.arrays.frameworks import framework_of, load
 from batchloom.errors import DataError, DeviceError, DTypeError, Error
 
 MOST_DIMENSIONS = 62
@@ -21,8 +21,8 @@ class Field:
         self.label = label
         self.array = array
         self.framework = framework_of(label, array)
-        self._module = module(self.framework)
-        self.device = module("torch").device_of(array) if self.framework == "torch" else None
+        self._module = load(self.framework)
+        self.device = load("torch").device_of(array) if self.framework == "torch" else None
         self.tensor = _borrow(self._module, array, label)
         self._address = self._module.address(array, label)
         self._moved: WeakValueDictionary[Any, Any] = WeakValueDictionary()
@@ -65,7 +65,7 @@ class Field:
             return self.array.detach().resolve_conj().resolve_neg()
         found = self._moved.get(device)
         if found is None:
-            found = self._moved[device] = module("torch").on(self.tensors(slice(None)), device)
+            found = self._moved[device] = load("torch").on(self.tensors(slice(None)), device)
         return found
 
     def tensors(self, rows: Any) -> Any:
@@ -115,7 +115,7 @@ def _borrow(framework: Any, array: Any, label: str) -> Tensor:
 
 def lend(tensor: Tensor, framework: str) -> Any:
     """Return a tensor of the engine as one array of a framework, over the same memory."""
-    functions = module(framework)
+    functions = load(framework)
     return functions.view(tensor.__dlpack__() if functions.TAKES_CAPSULES else tensor)
 
 
@@ -139,9 +139,9 @@ def host(label: str, array: Any) -> Any:
 def release(field: Field) -> None:
     """Let go of what a memory map has read into this process, once it is much; it stays in the system's cache."""
     if field.framework == "numpy":
-        field.mapped = module("numpy").release(field.array, field.mapped)
+        field.mapped = load("numpy").release(field.array, field.mapped)
 
 
 def owned(array: Any, label: str) -> Any:
     """Return a copy of an array, in its framework."""
-    return module(framework_of(label, array)).own(array, None)
+    return load(framework_of(label, array)).own(array, None)

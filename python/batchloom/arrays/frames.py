@@ -45,7 +45,7 @@ class Frame:
         Raises:
             ArgumentError: There is none of that name.
         """
-        column = plain(self.raw(name, role), f"column {name!r}")
+        column = to_numpy(self.raw(name, role), f"column {name!r}")
         if column.ndim != 1:
             raise DataError(f"column {name!r} has shape {column.shape}; expected one value for each row")
         return column
@@ -99,7 +99,7 @@ def _names(frame: Any) -> list[Name]:
     return list(frame.columns if names is None else names)
 
 
-def plain(column: Any, label: str) -> Array:
+def to_numpy(column: Any, label: str) -> Array:
     """Return a column as a NumPy array.
 
     Raises:
@@ -159,7 +159,7 @@ def moments(times: Any) -> Array:
     Raises:
         DTypeError: They are neither, nor ISO texts.
     """
-    found = plain(times, "time")
+    found = to_numpy(times, "time")
     if found.dtype.kind in "OUST":
         try:
             found = numpy.array([moment(time) for time in found])

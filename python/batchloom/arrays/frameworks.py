@@ -36,7 +36,7 @@ def require(framework: str, dtype: str, label: str) -> Any:
         DTypeError: It has no such type.
     """
     require_known(framework)
-    found = module(framework)
+    found = load(framework)
     found.require(dtype, label)
     return found
 
@@ -59,8 +59,8 @@ def framework_of(label: str, array: Any) -> str:
     )
 
 
-def module(framework: str) -> Any:
-    """Return the functions of a framework, which is imported.
+def load(framework: str) -> Any:
+    """Import a framework, and return the functions for its arrays.
 
     Raises:
         ArgumentError: It is not installed.

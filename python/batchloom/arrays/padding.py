@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from batchloom.arrays.frameworks import module
+from batchloom.arrays.frameworks import load
 from batchloom.errors import ArgumentError
 
 
@@ -43,8 +43,8 @@ def element(label: str, dtype: str, value: Any) -> bytes:
 
 def _element(dtype: str, value: Any) -> bytes:
     try:
-        found: bytes = module("numpy").element(dtype, value)
+        found: bytes = load("numpy").element(dtype, value)
     except ModuleNotFoundError:
         # A type that NumPy has only through a package, which is not there; then it came from torch.
-        found = module("torch").element(dtype, value)
+        found = load("torch").element(dtype, value)
     return found

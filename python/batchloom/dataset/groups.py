@@ -114,7 +114,7 @@ class GroupDataset(Dataset):
 
     def _set_up(self, ids: Any) -> None:
         """Find the groups, and what batches hold: first the ids."""
-        codes = numpy.ascontiguousarray(_plain(ids), numpy.int64)
+        codes = numpy.ascontiguousarray(_to_numpy(ids), numpy.int64)
         groups = _native.Groups(_native.borrow(codes, IDS))
         self._offsets = _read_only(groups.offsets())
         order = groups.order()
@@ -231,14 +231,14 @@ class GroupDataset(Dataset):
         from batchloom.device.collate.ragged import Fixed, Ragged, Variable, padding
 
         # A shard is moved in the order of its groups.
-        places = partial(resident.part, self._places) if self._places is not None and resident.is_whole else None
+        places = partial(resident.rows_of, self._places) if self._places is not None and resident.is_whole else None
         fields: dict[str, Fixed | Variable] = {
             field.label: Variable(
-                partial(resident.part, field), (None,), padding(options, field.label, field.dtype), places
+                partial(resident.rows_of, field), (None,), padding(options, field.label, field.dtype), places
             )
             for field in self._fields
         }
-        ids = partial(resident.part, self._ids)
+        ids = partial(resident.rows_of, self._ids)
         padded = self._options["layout"] == "padded"
         fields = {IDS: Fixed(ids) if padded else Variable(ids, (None,), 0, places)} | fields
         return Ragged(fields, options, not padded)
@@ -251,8 +251,8 @@ def _ids(group_ids: Any) -> tuple[Any, list[Any] | None]:
         # As NumPy would make texts of numbers beside texts.
         group_ids = numpy.fromiter(group_ids, object, len(group_ids))
     elif not hasattr(group_ids, "__dlpack__") or is_arrow(group_ids) or isinstance(group_ids, numpy.ma.MaskedArray):
-        group_ids = frames.plain(group_ids, IDS)
-    array = _plain(group_ids)
+        group_ids = frames.to_numpy(group_ids, IDS)
+    array = _to_numpy(group_ids)
     if array.ndim != 1:
         raise DataError(f"{IDS} have shape {array.shape}; expected one id for each row")
     if not len(array):
@@ -309,7 +309,7 @@ def _named(names: Array) -> tuple[Array, list[Any]]:
     return numpy.fromiter(codes, numpy.int64, len(names)), list(numbers)
 
 
-def _plain(array: Any) -> Array:
+def _to_numpy(array: Any) -> Array:
     """Return an array of any framework as NumPy has it, over the same memory where it can."""
     if isinstance(array, numpy.ndarray):
         return array
@@ -323,7 +323,7 @@ def _dense(array: Any) -> Any:
     """Return an array for one of scipy's sparse kinds, or for an Arrow column."""
     if hasattr(array, "toarray") and hasattr(array, "nnz"):
         return array.toarray()
-    return frames.plain(array, "an array") if is_arrow(array) or frames.is_frame(array) else array
+    return frames.to_numpy(array, "an array") if is_arrow(array) or frames.is_frame(array) else array
 
 
 def _read_only(tensor: _native.Tensor) -> Array:

@@ -129,6 +129,11 @@ class SequenceDataset(Dataset):
     def _arrays(self) -> tuple[Field, ...]:
         return tuple(field.values if isinstance(field, Variable) else field for field in self._fields.values())
 
+    def _labels(self, labels: str | None) -> str | None:
+        if labels is not None and not isinstance(labels, str):
+            raise ArgumentError(f"labels is {labels!r}; expected None or the name of a field")
+        return labels
+
     def _element_bytes(self) -> int:
         return sum(field.values.row_bytes for field in self._fields.values() if isinstance(field, Variable))
 
@@ -163,7 +168,7 @@ class SequenceDataset(Dataset):
             if isinstance(field, Variable):
                 fields[name] = field._on(resident, ragged.padding(options, name, field.dtype))
             else:
-                fields[name] = ragged.Fixed(partial(resident.part, field))
+                fields[name] = ragged.Fixed(partial(resident.rows_of, field))
         return ragged.Ragged(fields, options, BOUNDARIES in options.names)
 
 
@@ -216,7 +221,7 @@ class Variable:
         from batchloom.device.collate import ragged
 
         inner, frame = self._sequences.shape[1:], tuple(self._sequences.frame)
-        part = partial(resident.part, self.values)
+        part = partial(resident.rows_of, self.values)
         return ragged.Variable(
             part if self.shapes is None else partial(resident.shaped, self.values, inner), frame, padding
         )

@@ -45,7 +45,7 @@ def from_frame(data: Any, targets: Any, marks: Any, id: Any, time: Any, columns:
     aside = [id, *marked, *([time] if _is_name(time, frame) else [])]
     names = [name for name in frame.names if name not in aside] if columns is None else _listed(columns)
     values = frame.numbers(names, "columns")
-    ids, offsets = (None, _whole(len(values))) if id is None else frames.runs(frame.column(id, "id"))
+    ids, offsets = (None, _one_series(len(values))) if id is None else frames.runs(frame.column(id, "id"))
     zoned = frames.has_zone(frame.raw(time, "time") if _is_name(time, frame) else time)
     if _is_name(time, frame):
         time = frame.column(time, "time")
@@ -120,16 +120,16 @@ def _series(label: str, data: Any) -> tuple[Any, Array]:
             return found.values.array, found.offsets
         return found.values.slice(first, end), found.offsets - first
     if is_arrow(data):
-        data = frames.plain(data, label)
+        data = frames.to_numpy(data, label)
     elif framework_of(label, data) == "numpy" and not isinstance(data, numpy.ndarray):
         data = numpy.from_dlpack(data)
     if not data.shape:
         raise DataError(f"{label} is a scalar; expected an array [time, features] or [time]")
     Field(label, data)  # what cannot be shared is refused by this name
-    return data, _whole(len(data))
+    return data, _one_series(len(data))
 
 
-def _whole(steps: int) -> Array:
+def _one_series(steps: int) -> Array:
     return numpy.array([0, steps], numpy.int64)
 
 

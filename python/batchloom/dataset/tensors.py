@@ -101,7 +101,7 @@ class TensorDataset(Dataset):
     def _collator(self, resident: Resident, options: CollateOptions) -> Collator:
         from batchloom.device.collate.rows import Rows
 
-        return Rows(lambda: [resident.part(field) for field in self._fields])
+        return Rows(lambda: [resident.rows_of(field) for field in self._fields])
 
     def _row_ranges(self, first: int, end: int) -> list[RowRange]:
         from batchloom.device.shards import RowRange

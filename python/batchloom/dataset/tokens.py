@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import batchloom._native as _native
 import numpy
-from batchloom.arguments import choice, integer, unpadded
+from batchloom.arguments import choice, integer, streamed, unpadded
 from batchloom.arrays import frames
 from batchloom.arrays.field import Field, host, release
 from batchloom.batch import Column, Columns, Schema
-from batchloom.dataset.base import Dataset
+from batchloom.dataset.base import Dataset, Sliceable
 from batchloom.dataset.sequences import is_arrow, variable
 from batchloom.dataset.windows import WindowDataset
 from batchloom.errors import ArgumentError, DataError, RangeError
@@ -238,16 +238,22 @@ class TokenDataset(Dataset):
     def _collator(self, resident: Resident, options: CollateOptions) -> Collator:
         from batchloom.device.collate.tokens import Tokens
 
-        tokens = partial(resident.part, self._field)
+        tokens = partial(resident.rows_of, self._field)
         return Tokens(tokens, self._seq_len, self._options["separator"], self.names[2:])
 
-    def _as_windows(self) -> WindowDataset | None:
+    def _shuffled(self, shuffle: bool | str) -> tuple[str, bool]:
+        return streamed(shuffle, self.mode)
+
+    def _lies_together(self, documents: bool) -> bool:
+        return not documents and self.mode == "chunk"
+
+    def _sliceable(self, documents: bool) -> Sliceable | None:
         """The pieces as windows on the tokens, where they are nothing else."""
         plain = self._field.dtype == "int64" and self._options["separator"] is None and len(self.names) == 2
-        if not plain or self.mode != "chunk" or not len(self):
+        if documents or not plain or self.mode != "chunk" or not len(self):
             return None
         seq_len = self._seq_len
-        return WindowDataset(self.tokens, seq_len, 1, label_len=seq_len - 1, stride=seq_len)
+        return WindowDataset(self.tokens, seq_len, 1, label_len=seq_len - 1, stride=seq_len)._sliceable(documents)
 
 
 def _corpus(tokens: Any, documents: Any) -> tuple[Any, Array | None]:
@@ -255,7 +261,7 @@ def _corpus(tokens: Any, documents: Any) -> tuple[Any, Array | None]:
     listed = isinstance(tokens, list | tuple) or (is_arrow(tokens) and not _native.are_numbers(tokens))
     if not listed:
         if is_arrow(tokens):
-            tokens = frames.plain(tokens, "tokens")
+            tokens = frames.to_numpy(tokens, "tokens")
         return tokens, None
     if documents is not None:
         raise ArgumentError("tokens are a list of documents, and documents are given; expected one of them")

@@ -16,7 +16,7 @@ from batchloom.arrays.field import Field, lend
 from batchloom.arrays.frameworks import require
 from batchloom.batch import Column, Columns, Schema
 from batchloom.dataset import time_split
-from batchloom.dataset.base import Dataset
+from batchloom.dataset.base import Dataset, Sliceable, Span
 from batchloom.dataset.series import Series, aligned, from_arrays, from_frame
 from batchloom.errors import ArgumentError, DataError, Error, RangeError
 
@@ -74,16 +74,6 @@ class WindowStats:
     """A batch of windows that is owned, as with ``shuffle=True``."""
     viewed_bytes: int
     """The rows that a batch of neighbours covers: what a batch that is a view needs, all of it in the series."""
-
-
-@dataclass(frozen=True)
-class Span:
-    """One field of a window: so many steps from ``start`` on, of one array."""
-
-    field: Field
-    start: int
-    steps: int
-    target: bool
 
 
 class WindowDataset(Dataset):
@@ -452,10 +442,31 @@ class WindowDataset(Dataset):
         from batchloom.device.collate.windows import StepRange
         from batchloom.device.collate.windows import Windows as Gatherer
 
-        arrays = {id(field.array): partial(resident.part, field) for field in self._arrays()}
+        arrays = {id(field.array): partial(resident.rows_of, field) for field in self._arrays()}
         spans = self._spans.values()
         step_ranges = [StepRange(arrays[id(span.field.array)], span.start, span.steps) for span in spans]
-        return Gatherer(step_ranges, self._lengths["input_len"] if self._options["mask"] else None, self._padded)
+        return Gatherer(step_ranges, self._mask_steps, self._padded)
+
+    @property
+    def _mask_steps(self) -> int | None:
+        """The steps of the mask, where batches hold one."""
+        return self._lengths["input_len"] if self._options["mask"] else None
+
+    def _sliceable(self, documents: bool) -> Sliceable:
+        return Sliceable(
+            windows=self._windows,
+            spans=self._spans,
+            stride=self._lengths["stride"],
+            span=self._span,
+            mask=self._mask_steps,
+            patches=self._patches,
+            keys=list(self.names) if self._named else None,
+            collator=self._gatherer,
+        )
+
+    @property
+    def _is_formed_without_torch(self) -> bool:
+        return True
 
     @property
     def _padded(self) -> bool:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 import batchloom._native as _native
-from batchloom.batch import Schema
+from batchloom.batch import CollateOptions, Schema
 from batchloom.batching import Rule
 from batchloom.dataset.base import Dataset
-from batchloom.dataset.tokens import TokenDataset
-from batchloom.dataset.windows import WindowDataset
+from batchloom.delivery.blocks import BlockOptions
 from batchloom.delivery.host import Host
 from batchloom.delivery.on_device import OnDevice
 from batchloom.delivery.placement import Placement, PlacementRequest
@@ -21,13 +20,13 @@ class Delivery(Protocol):
 
     @property
     def placement(self) -> Placement:
-        """Where batches are made, how data comes there, and why."""
+        """The place where batches are made, how data comes there, and why."""
 
     @property
-    def blocks(self) -> dict[str, Any]:
-        """How large blocks of the engine are, where, and whether they are addresses alone."""
+    def blocks(self) -> BlockOptions:
+        """Options for the blocks of the engine."""
 
-    def prepare(self, schema: Schema, padding: dict[str, Any]) -> None:
+    def prepare(self, schema: Schema, options: CollateOptions) -> None:
         """Make ready for batches that hold this; raise if that cannot be."""
 
     def begin(self, loader: _native.Loader) -> Any:
@@ -50,9 +49,8 @@ def choose(
     found = views(dataset, rule, order, documents, request)
     if found is not None:
         return found
-    apart = isinstance(dataset, TokenDataset) and (documents or dataset.mode == "continuous")
-    unit = None if apart else getattr(rule, "batch_size", 1)
-    placement = request.decide(dataset, unit, isinstance(dataset, WindowDataset))
+    unit = getattr(rule, "batch_size", 1) if dataset._lies_together(documents) else None
+    placement = request.decide(dataset, unit)
     if placement.mode == "host":
         return Host(dataset, request, placement)
     return OnDevice(dataset, request, placement, world_size)

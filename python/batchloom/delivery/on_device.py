@@ -5,18 +5,18 @@ from __future__ import annotations
 import atexit
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 import batchloom._native as _native
-from batchloom.arrays.frameworks import require
-from batchloom.batch import Schema
+from batchloom.arrays.frameworks import load
+from batchloom.batch import CollateOptions, Schema
 from batchloom.dataset.base import Dataset
+from batchloom.delivery.blocks import BlockOptions
 from batchloom.delivery.placement import Placement, PlacementRequest
 from batchloom.errors import LoaderError
 
 if TYPE_CHECKING:
-    from batchloom.batch import CollateOptions
     from batchloom.device.pipeline import Collator, Pipeline
     from batchloom.device.resident import Resident
     from batchloom.device.transfer import Transfer
@@ -35,23 +35,22 @@ class OnDevice:
         from batchloom.device.transfer import Transfer
 
         self._dataset, self._request, self.placement, self._world = dataset, request, placement, world_size
-        self._transfer = Transfer(require("torch", "bool", "x").accelerator(placement.device))
+        self._transfer = Transfer(load("torch").accelerator(placement.device))
 
     @property
-    def blocks(self) -> dict[str, Any]:
-        """How large blocks of the engine are, where, and whether they are addresses alone."""
+    def blocks(self) -> BlockOptions:
+        """Options for the blocks of the engine: bytes to copy, or numbers of rows to gather."""
+        allocate = self._transfer.allocate
         if self.placement.mode == "streamed":
-            return {"block_bytes": STREAMED, "memory": (STREAMED, self._transfer.allocate)}
+            return BlockOptions(STREAMED, (STREAMED, allocate))
         element = self._dataset._element_bytes()
         gathered = GATHERED if element is None else max(GATHERED * element // (element + SOUGHT), 1)
-        return {"block_bytes": gathered, "memory": (TABLE, self._transfer.allocate), "index_table": True}
+        return BlockOptions(gathered, (TABLE, allocate), index_table=True)
 
-    def prepare(self, schema: Schema, padding: dict[str, Any]) -> None:
+    def prepare(self, schema: Schema, options: CollateOptions) -> None:
         """Make ready for batches that hold this: data that is to be resident moves."""
-        from batchloom.batch import CollateOptions
         from batchloom.device.static_buffers import StaticBuffers
 
-        options = CollateOptions([column.name for column in schema.columns], **padding)
         self._schema, self._static = schema, StaticBuffers() if self._request.static_buffers else None
         self._source = _source(self._dataset, self._transfer, self.placement, schema, options, self._world)
 
@@ -63,7 +62,7 @@ class OnDevice:
 
     def begin(self, loader: _native.Loader) -> _native.Batches:
         """Begin the next epoch."""
-        batches = loader.batches(self.pipeline(), self._dataset._check)
+        batches = loader.device_batches(self.pipeline(), self._schema.keys, self._dataset._check)
         _under_way.add(batches)
         return batches
 
@@ -80,7 +79,7 @@ def _source(
     if placement.mode == "streamed":
         return lambda: (resident, Formed(schema))
     if placement.mode == "sharded" and size is not None:
-        buffers = ShardBuffers(type(transfer)(transfer.device), dataset._most_rows(min(size, len(dataset))))
+        buffers = ShardBuffers(transfer.beside(), dataset._most_rows(min(size, len(dataset))))
 
         def begin() -> tuple[Resident, Collator]:
             shards = Shards(buffers, dataset._row_ranges, world_size)

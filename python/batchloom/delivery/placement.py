@@ -8,7 +8,7 @@ from typing import Any
 
 from batchloom.arguments import integer
 from batchloom.arrays.field import Field
-from batchloom.arrays.frameworks import require, require_known
+from batchloom.arrays.frameworks import load, require_known
 from batchloom.dataset.base import Dataset
 from batchloom.errors import ArgumentError, DeviceError, Error
 
@@ -120,7 +120,7 @@ class PlacementRequest:
         """Return the device on which torch makes batches: the CPU, where what only devices have is asked for."""
         if self.device is not None or not self._asked():
             return self.device
-        return require("torch", "bool", "x").accelerator("cpu")
+        return load("torch").accelerator("cpu")
 
     def _asked(self) -> list[str]:
         """What only batches that torch makes can have."""
@@ -138,7 +138,7 @@ class PlacementRequest:
         given = None if self.memory_limit is None else Limit(self.memory_limit, None, "memory_limit")
         free: int | None = None
         if self.device is not None:
-            free = require("torch", "bool", "x").free_memory(self.device)
+            free = load("torch").free_memory(self.device)
         if free is None:
             return given
         # What another loader moved there is shared.
@@ -148,13 +148,12 @@ class PlacementRequest:
         found = Limit(free + there, free, "what is free there")
         return found if given is None or found.size < given.size else given
 
-    def decide(self, dataset: Dataset, unit: int | None, anywhere: bool) -> Placement:
+    def decide(self, dataset: Dataset, unit: int | None) -> Placement:
         """Decide how batches come to the device.
 
         Args:
             dataset: What is batched.
             unit: What a shard holds a multiple of; ``None`` where samples that a shard needs do not lie together.
-            anywhere: Whether the engine may form batches on the CPU where torch cannot make them.
 
         Raises:
             ArgumentError: The data is to be resident and exceeds ``memory_limit``, or is not of torch on the CPU.
@@ -164,7 +163,7 @@ class PlacementRequest:
         if device is None:
             return Placement("host", "cpu", self.needed, None, "no device is given", self.shard_size)
         if self.device is None and self.frameworks != {"torch"}:
-            if anywhere:
+            if dataset._is_formed_without_torch:
                 reason = "batches are no views, and not of torch"
                 return Placement("host", "cpu", self.needed, None, reason, self.shard_size)
             raise self._of_others()
@@ -264,4 +263,4 @@ def _device(device: Any) -> Any:
     kind, _, number = str(device).partition(":")
     if kind == "cpu" and (number.isdigit() or str(device) == kind):
         return None
-    return require("torch", "bool", "x").accelerator(device)
+    return load("torch").accelerator(device)

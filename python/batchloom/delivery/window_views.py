@@ -7,16 +7,17 @@ the template is made there, so that what moves is each row once and never a stac
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import batchloom._native as _native
 from batchloom.arrays.field import Field, lend, release
 from batchloom.arrays.frameworks import require
-from batchloom.batch import Schema
+from batchloom.batch import CollateOptions, Schema
 from batchloom.batching import FixedSize, Rule
-from batchloom.dataset.tokens import TokenDataset
-from batchloom.dataset.windows import WindowDataset
+from batchloom.dataset.base import Dataset, Sliceable
+from batchloom.delivery.blocks import BlockOptions
 from batchloom.delivery.placement import Placement, PlacementRequest
 from batchloom.errors import ArgumentError, DeviceError
 
@@ -31,16 +32,18 @@ RELEASED = 64
 
 @dataclass(frozen=True)
 class Cut:
-    """How one field is cut from rows.
+    """The cut of one field from rows.
 
     Attributes:
-        module: The functions of its framework.
-        array: Which array it is cut from.
-        start: The first step of the window,
-        steps: and how many.
+        framework: Its framework.
+        module: The functions of that framework.
+        array: The number of the array that it is cut from.
+        start: The first step of the window that it takes.
+        steps: The number of steps.
         patches: The length of patches and the steps from one to the next, if any.
     """
 
+    framework: str
     module: Any
     array: int
     start: int
@@ -55,13 +58,14 @@ class Cut:
 class LoadedRows:
     """Rows ``first`` to ``end`` of every array, and the templates over them.
 
-    Attributes:
-        arrays: The rows; or copies of them that are under way to a device.
+    Args:
+        arrays: The rows, where nothing has to arrive.
+        copies: The copies of the rows that are under way to a device.
     """
 
-    def __init__(self, arrays: list[Any | Copy], cuts: list[Cut], first: int, end: int) -> None:
-        self.first, self.end, self.arrays = first, end, arrays
-        self._cuts = cuts
+    def __init__(self, cuts: list[Cut], first: int, end: int, arrays: list[Any], copies: Sequence[Copy] = ()) -> None:
+        self.first, self.end = first, end
+        self._cuts, self._arrays, self._copies = cuts, arrays, copies
         self._templates: list[Any] = []
 
     def holds(self, first: int, end: int) -> bool:
@@ -71,7 +75,7 @@ class LoadedRows:
     def slice(self, row: int, samples: int, stride: int) -> list[Any]:
         """Return windows that begin at equal distances from ``row`` on: views."""
         # Each time: the consumer may have gone on to another stream.
-        found = [array.arrive() if hasattr(array, "arrive") else array for array in self.arrays]
+        found = [copy.arrive() for copy in self._copies] if self._copies else self._arrays
         if not self._templates:
             self._templates = [cut.module.windows(found[cut.array], cut.steps) for cut in self._cuts]
         low = row - self.first
@@ -80,17 +84,18 @@ class LoadedRows:
         return [cut.finish(template[low + cut.start : high + cut.start : stride]) for cut, template in pairs]
 
 
-def views(dataset: Any, batching: Rule, shuffle: str, documents: bool, request: PlacementRequest) -> WindowViews | None:
-    """Return what makes views, or ``None`` where batches are no neighbours, or are to be formed."""
-    if isinstance(dataset, TokenDataset):
-        dataset = None if documents else dataset._as_windows()
-    if not isinstance(dataset, WindowDataset) or not isinstance(batching, FixedSize) or shuffle == "samples":
+def views(
+    dataset: Dataset, batching: Rule, shuffle: str, documents: bool, request: PlacementRequest
+) -> WindowViews | None:
+    """Return the delivery of views, or ``None`` where batches are no neighbours, or are to be formed."""
+    source = dataset._sliceable(documents)
+    if source is None or not isinstance(batching, FixedSize) or shuffle == "samples":
         return None
-    fields = [span.field for span in dataset._spans.values()]
+    fields = [span.field for span in source.spans.values()]
     lendable = all(_lendable(field, request.output or field.framework, request.device) for field in fields)
     if not lendable or (request.device is None and request.copy):
         return None
-    return WindowViews(dataset, request, batching.batch_size)
+    return WindowViews(source, request, batching.batch_size)
 
 
 def _lendable(field: Field, framework: str, device: Any) -> bool:
@@ -125,38 +130,36 @@ class WindowViews:
         ArgumentError: The rows do not fit into ``memory_limit``.
     """
 
-    def __init__(self, dataset: WindowDataset, request: PlacementRequest, batch_size: int) -> None:
-        self._dataset, self._windows = dataset, dataset._windows
-        self._stride, self._span = dataset._lengths["stride"], dataset._span
-        self._input_len = dataset._lengths["input_len"]
-        self._mask, self._named, self._names = dataset._options["mask"], dataset._named, dataset.names
+    def __init__(self, source: Sliceable, request: PlacementRequest, batch_size: int) -> None:
+        self._source, self._windows = source, source.windows
+        self._stride, self._span, self._mask = source.stride, source.span, source.mask
         self._device, self._copy, self._is_there = request.device, request.copy, request.is_there
         self._output = "torch" if self._device is not None else request.output
         self._transfer, self._resident = _transfer(self._device)
         self._static = _static() if request.static_buffers else None
-        self._read(dataset)
+        self._read(source)
         self._limit = self._rows_at_once(request, batch_size)
         self.placement = self._placement(request)
         self._whole: LoadedRows | None = None
         self._teller = None if self._transfer is None else self._transfer.teller()
         self._told: Any = None
 
-    def _read(self, dataset: WindowDataset) -> None:
+    def _read(self, source: Sliceable) -> None:
         """Take the arrays, each once, and how fields are cut from them."""
         self._cuts: list[Cut] = []
         self._sources: list[tuple[Any, Field, str]] = []
-        self._fields = [span.field for span in dataset._spans.values()]
+        self._fields = [span.field for span in source.spans.values()]
         places: dict[tuple[int, str], int] = {}
-        for name, span in dataset._spans.items():
+        for name, span in source.spans.items():
             framework = self._output or span.field.framework
             module = require(framework, span.field.dtype, name)
             key = (id(span.field.array), framework)
             if key not in places:
                 places[key] = len(self._sources)
                 self._sources.append((module, span.field, framework))
-            patches = dataset._patches if name == "x" else None
-            self._cuts.append(Cut(module, places[key], span.start, span.steps, patches))
-        self._rows = len(dataset._spans["x"].field.tensor)
+            patches = source.patches if name == "x" else None
+            self._cuts.append(Cut(framework, module, places[key], span.start, span.steps, patches))
+        self._rows = len(source.spans["x"].field.tensor)
         self._row_bytes: int = sum(field.tensor.nbytes for _, field, _ in self._sources) // max(self._rows, 1)
 
     def _rows_at_once(self, request: PlacementRequest, batch_size: int) -> int | None:
@@ -201,11 +204,11 @@ class WindowViews:
             self._resident.use(self._transfer.current())
 
     @property
-    def blocks(self) -> dict[str, Any]:
-        """How large blocks of the engine are, where, and whether they are addresses alone."""
-        return {"index_table": self._is_there}
+    def blocks(self) -> BlockOptions:
+        """Options for the blocks of the engine, which has none of the data where that is on a device."""
+        return BlockOptions(index_table=self._is_there)
 
-    def prepare(self, schema: Schema, padding: dict[str, Any]) -> None:
+    def prepare(self, schema: Schema, options: CollateOptions) -> None:
         """Make ready for batches: data that is to be resident moves."""
         if self._limit is None and self._resident is not None:
             self._resident.bring(field for _, field, _ in self._sources)
@@ -213,17 +216,13 @@ class WindowViews:
     def begin(self, loader: _native.Loader) -> _native.StepIterator:
         """Begin the next epoch."""
         steps = loader.steps()
-        return _native.StepIterator(steps, BatchMaker(self, steps))
+        deliver = None if self._static is None else self._static.put
+        return _native.StepIterator(steps, BatchMaker(self, steps), self._source.keys, deliver)
 
     def release(self) -> None:
         """Let go of what memory maps have read, once it is much."""
         for field in self._fields:
             release(field)
-
-    def batch(self, found: list[Any]) -> Any:
-        """Make a batch of its arrays: a tuple, or a dict."""
-        batch = dict(zip(self._names, found, strict=True)) if self._named else tuple(found)
-        return batch if self._static is None else self._static.put(batch)
 
     def row(self, run: tuple[int, int] | None) -> int | None:
         """The first row of windows that are one view; ``None`` where they are not."""
@@ -232,8 +231,8 @@ class WindowViews:
     def slice(self, shard: LoadedRows, row: int, samples: int) -> list[Any]:
         """Neighbours, whose rows are in ``shard``."""
         found = shard.slice(row, samples, self._stride)
-        if self._mask:
-            found.append(self._cuts[0].module.ones(samples, self._input_len, self._device))
+        if self._mask is not None:
+            found.append(self._cuts[0].module.ones(samples, self._mask, self._device))
         # Only a device has copies of views: on the CPU, what is owned is formed by the engine.
         return [self._cuts[0].module.own(array, None) for array in found] if self._copy else found
 
@@ -255,29 +254,28 @@ class WindowViews:
             if both > self._limit or both > (end - first) + (high - low):
                 break
             first, end = min(first, low), max(end, high)
-        arrays = [self._moved(lend(field.tensor, name)[first:end], module) for module, field, name in self._sources]
-        return LoadedRows(arrays, self._cuts, first, end)
-
-    def _moved(self, rows: Any, module: Any) -> Any:
-        """Rows on their way to the device; on the CPU, a copy."""
-        return module.own(rows, None) if self._transfer is None else self._transfer.carry(rows)
+        rows = [(lend(field.tensor, name)[first:end], module) for module, field, name in self._sources]
+        if self._transfer is None:
+            return LoadedRows(self._cuts, first, end, [module.own(array, None) for array, module in rows])
+        return LoadedRows(self._cuts, first, end, [], [self._transfer.carry(array) for array, _ in rows])
 
     def _all(self) -> LoadedRows:
         """All rows, which are moved once."""
         if self._whole is None:
             arrays = [
-                lend(field.tensor, name) if self._resident is None else self._resident.part(field).values
+                lend(field.tensor, name) if self._resident is None else self._resident.rows_of(field).values
                 for _, field, name in self._sources
             ]
-            self._whole = LoadedRows(arrays, self._cuts, 0, self._rows)
+            self._whole = LoadedRows(self._cuts, 0, self._rows, arrays)
         return self._whole
 
     def owned(self, steps: _native.Steps) -> list[Any]:
         """The next batch, which is no view, because of zeros or a series that ends."""
         if self._transfer is not None and self._limit is None:
             return self._gathered(self._transfer, steps)
-        modules = [cut.module for cut in self._cuts] + ([self._cuts[0].module] if self._mask else [])
-        frameworks = [module.__name__.rpartition(".")[2] for module in modules]
+        frameworks = [cut.framework for cut in self._cuts]
+        if self._mask is not None:
+            frameworks.append(self._cuts[0].framework)
         arrays = [lend(tensor, name) for tensor, name in zip(steps.form(), frameworks, strict=True)]
         if self._transfer is not None:
             arrays = [copy.arrive() for copy in [self._transfer.carry(array) for array in arrays]]
@@ -286,7 +284,7 @@ class WindowViews:
     def _gathered(self, transfer: Transfer, steps: _native.Steps) -> list[Any]:
         """The next batch, gathered on the device."""
         assert self._resident is not None
-        collator = self._dataset._gatherer(self._resident)
+        collator = self._source.collator(self._resident)
         places = self._windows.rows(steps.indices())
         rows, missing = [transfer.carry(lend(place, "torch")).arrive() for place in places]
         return self._patched(collator.fields(rows, missing))
@@ -305,15 +303,11 @@ class BatchMaker:
         self._next: LoadedRows | None = None
         self._made = 0
 
-    def __call__(self) -> Any:
-        """Return the next batch."""
+    def __call__(self) -> list[Any]:
+        """Return the arrays of the next batch."""
         self._made += 1
         if self._made % RELEASED == 0:
             self._views.release()
-        return self._views.batch(self._arrays())
-
-    def _arrays(self) -> list[Any]:
-        """The arrays of the next batch."""
         self._views.read()
         run = self._steps.run(0)
         row = self._views.row(run)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import batchloom._native as _native
 import torch
-from batchloom.batch import Schema, finisher
+from batchloom.batch import Schema, patches_of
 from batchloom.device.resident import Resident
 from batchloom.device.static_buffers import StaticBuffers
 from batchloom.device.transfer import Copy, Transfer
@@ -23,7 +23,7 @@ Begun = tuple[list[Copy], Any]
 class Collator(Protocol):
     """Makes batches of what arrives of a block."""
 
-    def parts(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
+    def inputs(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
         """Return what has to travel of a block, and what has to be known of it then."""
 
     def make(self, arrived: list[torch.Tensor], outline: Any) -> list[Sequence[Any]]:
@@ -43,7 +43,7 @@ class Pipeline:
         static_buffers: StaticBuffers | None,
     ) -> None:
         self._transfer, self._resident, self._collator = transfer, resident, collator
-        self._finished = finisher(schema, "torch", copies)
+        self._patches = patches_of(schema, "torch", copies)
         self._static = static_buffers
         self._teller = transfer.teller()
         self._stream: Any = None
@@ -58,18 +58,20 @@ class Pipeline:
         """Let what has to travel of a block go on its way."""
         with torch.inference_mode(False):
             self._resident.enter(block)
-            parts, outline = self._collator.parts(block)
-            return [self._transfer.copy(from_dlpack(part.__dlpack__())) for part in parts], outline
+            inputs, outline = self._collator.inputs(block)
+            return [self._transfer.copy(from_dlpack(array.__dlpack__())) for array in inputs], outline
 
-    def finish(self, begun: Begun) -> list[Any]:
-        """Return the batches of a block. They belong to the stream that is the present one now."""
+    def finish(self, begun: Begun) -> list[Sequence[Any]]:
+        """Return of each field the arrays of a block. They belong to the stream that is the present one now."""
         copies, outline = begun
         with torch.inference_mode(False):
             if self._transfer.has_streams:
                 self._stream, self._told = self._transfer.current(), self._teller()
                 self._resident.use(self._stream)
             columns = self._collator.make([copy.arrive() for copy in copies], outline)
-            return self._finished(columns)
+            if self._patches is not None:
+                columns[self._patches.place] = self._patches.each(columns[self._patches.place])
+            return columns
 
     def _delivered(self, batch: Any) -> Any:
         """Let the consumer's stream wait for a batch that was made for another, or put it where all batches go."""

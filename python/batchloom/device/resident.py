@@ -36,7 +36,7 @@ class Resident:
             for array in self._arrays.values():
                 array.record_stream(stream)
 
-    def part(self, field: Field) -> ResidentRows:
+    def rows_of(self, field: Field) -> ResidentRows:
         """Return what is there of an array."""
         if field not in self._arrays:
             array = self._arrays[field] = field.on(self._device)
@@ -47,11 +47,11 @@ class Resident:
     def bring(self, fields: Iterable[Field]) -> None:
         """Move arrays now, while what was found free is free."""
         for each in fields:
-            self.part(each)
+            self.rows_of(each)
 
     def shaped(self, field: Field, inner: Sequence[int]) -> ResidentRows:
         """Return what is there of an array that is stored flat, in rows of shape ``inner``."""
-        part, size = self.part(field), max(prod(inner), 1)
+        part, size = self.rows_of(field), max(prod(inner), 1)
         return ResidentRows(
             part.values.reshape(len(part.values) // size if prod(inner) else 0, *inner), part.first // size
         )

@@ -35,7 +35,7 @@ class Shards(Resident):
     long.
 
     Args:
-        rooms: Where shards go.
+        buffers: Where shards go.
         stretches: What a shard needs of each array.
         world_size: How many ranks share a shard.
     """
@@ -63,9 +63,9 @@ class Shards(Resident):
             samples = sum(batches * count for batches, count, *_ in block.runs)
             self._moving(following).go_on(1.1 * samples * self._world / (shard[1] - shard[0]))
 
-    def part(self, field: Field) -> ResidentRows:
+    def rows_of(self, field: Field) -> ResidentRows:
         """Return what is there of an array."""
-        return self._held[self._shard].part(field)
+        return self._held[self._shard].rows_of(field)
 
     def _moving(self, shard: Shard) -> MovingShard:
         if shard not in self._held:
@@ -74,7 +74,7 @@ class Shards(Resident):
 
 
 def _leave(held: dict[Shard, MovingShard], process: int) -> None:
-    """Let the shards of the next epoch have the room; a forked child has none."""
+    """Let the shards of the next epoch have the buffer; a forked child has none."""
     while held and process == os.getpid():
         held.popitem()[1].leave()
 
@@ -83,7 +83,7 @@ class ShardBuffers:
     """Memory on a device for the shards of a loader: for two, however far the CPU runs ahead.
 
     Attributes:
-        lane: The way there. Copies go one after the other, also to the same room.
+        transfer: The way there. Copies go one after the other, also to the same buffer.
 
     Args:
         most: Of each array that shards need, the most rows of a shard.
@@ -94,15 +94,15 @@ class ShardBuffers:
         self._free: list[ShardBuffer] = []
 
     def take(self) -> ShardBuffer:
-        """Return the room that was given back last, or another."""
+        """Return the buffer that was given back last, or another."""
         if self._free:
             return self._free.pop()
-        return ShardBuffer([self.transfer.room(field.tensors(slice(0, 0)), rows) for field, rows in self._most], [])
+        return ShardBuffer([self.transfer.empty(field.tensors(slice(0, 0)), rows) for field, rows in self._most], [])
 
-    def give(self, room: ShardBuffer) -> None:
-        """Take a room back."""
+    def give(self, buffer: ShardBuffer) -> None:
+        """Take a buffer back."""
         if len(self._free) < 2:
-            self._free.append(room)
+            self._free.append(buffer)
 
 
 @dataclass(frozen=True)
@@ -123,10 +123,10 @@ class MovingShard:
 
     def __init__(self, buffers: ShardBuffers, row_ranges: list[RowRange]) -> None:
         self._buffers, self._transfer, self._row_ranges = buffers, buffers.transfer, row_ranges
-        self._room = buffers.take()
+        self._buffer = buffers.take()
         self._arrays = [
-            room[: row_range.end - row_range.first]
-            for room, row_range in zip(self._room.arrays, row_ranges, strict=True)
+            buffer[: row_range.end - row_range.first]
+            for buffer, row_range in zip(self._buffer.arrays, row_ranges, strict=True)
         ]
         pairs = zip(row_ranges, self._arrays, strict=True)
         self._parts = {row_range.field: ResidentRows(array, row_range.first) for row_range, array in pairs}
@@ -141,11 +141,11 @@ class MovingShard:
         for place, (array, row_range) in enumerate(zip(self._arrays, self._row_ranges, strict=True)):
             start, stop = self._gone[place], len(array) if self._share == 1.0 else int(len(array) * self._share)
             if start < stop:
-                after = () if self._sent else self._room.readers
+                after = () if self._sent else self._buffer.readers
                 self._sent.append(self._transfer.carry(_rows(row_range, start, stop), array[start:stop], after))
                 self._gone[place] = stop
 
-    def part(self, field: Field) -> ResidentRows:
+    def rows_of(self, field: Field) -> ResidentRows:
         """Return the rows of an array, for work that is given to the present stream from now on."""
         current = self._transfer.current()
         if current not in self._readers:
@@ -155,8 +155,8 @@ class MovingShard:
         return self._parts[field]
 
     def leave(self) -> None:
-        """Give the room back: to be used when all that was given to the streams of readers is done."""
-        self._buffers.give(ShardBuffer(self._room.arrays, self._transfer.passed(self._readers)))
+        """Give the buffer back: to be used when all that was given to the streams of readers is done."""
+        self._buffers.give(ShardBuffer(self._buffer.arrays, self._transfer.passed(self._readers)))
 
 
 def _rows(row_range: RowRange, start: int, stop: int) -> torch.Tensor:

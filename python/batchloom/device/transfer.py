@@ -45,6 +45,10 @@ class Transfer:
         # The memory that copies come from may be used again, or be gone, once nobody has this lane any more.
         finalize(self, _land, self._flying, os.getpid())
 
+    def beside(self) -> Transfer:
+        """Return another transfer to the same device, with a stream of its own."""
+        return type(self)(self.device)
+
     @property
     def has_streams(self) -> bool:
         """Whether work on the device goes on by itself, in streams that have to wait for each other."""
@@ -106,7 +110,7 @@ class Transfer:
                 host = pinned.copy_(host)
             return self.copy(host, into, after)
 
-    def room(self, like: torch.Tensor, rows: int) -> torch.Tensor:
+    def empty(self, like: torch.Tensor, rows: int) -> torch.Tensor:
         """Return memory on the device for so many rows of an array, to copy into."""
         with self._beside():
             return torch.empty((rows, *like.shape[1:]), dtype=like.dtype, device=self.device)

@@ -8,7 +8,6 @@ use crate::batching::parse;
 use crate::dataset::Dataset;
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
-use crate::plan::numbers;
 
 /// Which rows belong to which group. Written about in batchloom/dataset/groups.py.
 #[pyclass(frozen, module = "batchloom._native")]
@@ -38,7 +37,7 @@ impl Groups {
 
     /// The row at each place, as int64; none where that is the place itself.
     fn order(&self) -> PyResult<Option<Tensor>> {
-        self.0.order().map(numbers).transpose()
+        self.0.order().map(Tensor::of_indices).transpose()
     }
 
     /// A dataset: of each field its name, its array, and whether that has a row for each group instead of each row.

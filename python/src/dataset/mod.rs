@@ -1,8 +1,8 @@
 //! Datasets, as Python's datasets make them.
 
-mod groups;
-mod tokens;
-mod windows;
+pub(crate) mod groups;
+pub(crate) mod tokens;
+pub(crate) mod windows;
 
 use batchloom::dataset::{Dataset as EngineDataset, Sequences as EngineSequences};
 use batchloom::{SequenceDataset, TensorDataset};
@@ -11,10 +11,6 @@ use pyo3::prelude::*;
 use crate::batching::sizes;
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
-
-pub(crate) use groups::Groups;
-pub(crate) use tokens::Tokens;
-pub(crate) use windows::Windows;
 
 /// What is batched. Written about in batchloom/dataset/base.py and batchloom/dataset/sequences.py.
 #[pyclass(frozen, module = "batchloom._native")]

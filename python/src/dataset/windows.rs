@@ -8,7 +8,6 @@ use crate::batching::parse;
 use crate::dataset::Dataset;
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
-use crate::plan::numbers;
 
 /// Windows, and the fields that are cut from series for them. Written about in batchloom/dataset/windows.py.
 #[pyclass(frozen, module = "batchloom._native")]
@@ -94,7 +93,7 @@ impl Windows {
         let places = places.map(|place| place.map(|(_, row, missing)| (row as u64, missing as u64)));
         let places = places.collect::<batchloom::Result<(Vec<_>, Vec<_>)>>();
         let (rows, missing) = places.map_err(|error| raise(&error))?;
-        Ok((numbers(&rows)?, numbers(&missing)?))
+        Ok((Tensor::of_indices(&rows)?, Tensor::of_indices(&missing)?))
     }
 
     /// The windows whose horizon lies in `[starts[k], ends[k])` of series `k`.

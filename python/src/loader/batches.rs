@@ -17,8 +17,8 @@ use batchloom::loader::{Block, Blocks, Polled};
 use pyo3::exceptions::PyTypeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple};
 
+use super::assembly::{Assembly, Pipeline, Portion, ShapeRun, Source};
 use super::block::Block as PyBlock;
 use crate::dlpack::Tensor;
 use crate::error::{DataError, LoaderError, raise};
@@ -49,87 +49,6 @@ pub(crate) struct Batches {
     process: u32,
 }
 
-/// A key of a batch: its name (none where batches are tuples), what takes its tensor (none for the size of the longest
-/// sample), and whether that takes a DLPack capsule instead.
-type Key = (Option<Py<PyString>>, Option<Py<PyAny>>, bool);
-
-/// What makes batches of runs.
-#[derive(Debug, FromPyObject)]
-pub(super) enum Split {
-    /// Where every run is one batch, which becomes a dict, or a tuple: its keys.
-    Keys(Vec<Key>),
-    /// Where batches are made on a device, what makes them.
-    Pipeline(Pipeline),
-    /// A function that makes a list of batches of a list of runs: of each run the tensors, one a field with a leading
-    /// batch dimension, and the size of the longest sample.
-    Function(Py<PyAny>),
-}
-
-/// What makes batches of blocks on a device: begins with a block, ends with it and returns a list of its batches, and
-/// delivers each, if there is something to do for it.
-#[derive(Debug, FromPyObject)]
-pub(super) struct Pipeline {
-    start: Py<PyAny>,
-    finish: Py<PyAny>,
-    deliver: Option<Py<PyAny>>,
-}
-
-impl Split {
-    fn call(&self, py: Python<'_>, portion: &Portion) -> PyResult<Vec<Py<PyAny>>> {
-        match self {
-            Self::Pipeline(_) => Ok(Vec::new()),
-            Self::Keys(keys) => portion.iter().map(|run| single(py, keys, run)).collect(),
-            Self::Function(function) => {
-                let copy =
-                    |tensors: &[Tensor]| tensors.iter().map(|tensor| Tensor(tensor.0.clone())).collect();
-                let lent: Portion =
-                    portion.iter().map(|(tensors, longest)| (copy(tensors), *longest)).collect();
-                function.call1(py, (lent,))?.extract(py)
-            }
-        }
-    }
-
-    fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        match self {
-            Self::Keys(keys) => {
-                keys.iter().filter_map(|key| key.1.as_ref()).try_for_each(|take| visit.call(take))
-            }
-            Self::Pipeline(pipeline) => {
-                visit.call(&pipeline.start)?;
-                visit.call(&pipeline.finish)?;
-                visit.call(&pipeline.deliver)
-            }
-            Self::Function(function) => visit.call(function),
-        }
-    }
-}
-
-/// The only batch of a run.
-fn single(py: Python<'_>, keys: &[Key], (tensors, longest): &(Vec<Tensor>, usize)) -> PyResult<Py<PyAny>> {
-    let mut tensors = tensors.iter();
-    let mut value = |(_, take, capsule): &Key| {
-        let Some(take) = take else { return Ok(longest.into_pyobject(py)?.into_any().unbind()) };
-        let tensor = tensors.next().and_then(|tensor| tensor.0.index(0)).map(Tensor);
-        let tensor = tensor.ok_or_else(|| LoaderError::new_err("a batch has fewer fields than names"))?;
-        match capsule {
-            true => take.call1(py, (tensor.capsule(py)?,)),
-            false => take.call1(py, (tensor,)),
-        }
-    };
-    if keys.iter().any(|(name, ..)| name.is_none()) {
-        let values = keys.iter().map(value).collect::<PyResult<Vec<_>>>()?;
-        return Ok(PyTuple::new(py, values)?.into_any().unbind());
-    }
-    let batch = PyDict::new(py);
-    for key in keys {
-        batch.set_item(&key.0, value(key)?)?;
-    }
-    Ok(batch.into_any().unbind())
-}
-
-/// Some runs of a block: of each a tensor for each field, and the size of the longest sample.
-type Portion = Vec<(Vec<Tensor>, usize)>;
-
 #[derive(Debug)]
 struct Inner {
     /// None once the iteration has ended.
@@ -140,8 +59,8 @@ struct Inner {
     pending: Option<Block>,
     begun: Option<Py<PyAny>>,
     ready: IntoIter<Py<PyAny>>,
-    /// What cuts portions, and what checks the data before each block; none once collected.
-    callables: Option<(Split, Py<PyAny>)>,
+    /// What makes batches, and what checks the data before each block; `None` once collected.
+    callables: Option<(Assembly, Py<PyAny>)>,
 }
 
 #[pymethods]
@@ -173,8 +92,8 @@ impl Batches {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         // Who is taking a batch right now is not garbage.
         let Ok(inner) = self.inner.try_lock() else { return Ok(()) };
-        if let Some((split, check)) = &inner.callables {
-            split.visit(&visit)?;
+        if let Some((assembly, check)) = &inner.callables {
+            assembly.visit(&visit)?;
             visit.call(check)?;
         }
         visit.call(&inner.begun)?;
@@ -191,9 +110,9 @@ impl Batches {
 }
 
 impl Batches {
-    pub(super) fn new(blocks: Blocks, split: Split, check: Py<PyAny>) -> Self {
+    pub(super) fn new(blocks: Blocks, assembly: Assembly, check: Py<PyAny>) -> Self {
         let (portions, ready) = (VecDeque::new(), IntoIter::default());
-        let (blocks, callables) = (Some(blocks), Some((split, check)));
+        let (blocks, callables) = (Some(blocks), Some((assembly, check)));
         let inner = Inner { blocks, portions, pending: None, begun: None, ready, callables };
         Self {
             inner: Mutex::new(inner),
@@ -246,9 +165,10 @@ impl Inner {
 
     /// The next batch that is ready.
     fn deliver(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        match (&self.callables, self.ready.as_slice().first()) {
+        let deliver = self.pipeline().and_then(|pipeline| pipeline.deliver.as_ref());
+        match (deliver, self.ready.as_slice().first()) {
             // Python may raise: then the batch is still there to be asked for.
-            (Some((Split::Pipeline(Pipeline { deliver: Some(deliver), .. }), _)), Some(batch)) => {
+            (Some(deliver), Some(batch)) => {
                 let delivered = deliver.call1(py, (batch,))?;
                 self.ready.next();
                 Ok(Some(delivered))
@@ -260,25 +180,35 @@ impl Inner {
     /// Makes batches of what is there; false where nothing is. Python may raise in the middle, at Ctrl-C for one: then
     /// what was there still is.
     fn cut(&mut self, py: Python<'_>) -> PyResult<bool> {
-        match &self.callables {
-            Some((Split::Pipeline(pipeline), _)) => {
+        let Some((assembly, _)) = &self.callables else { return Ok(false) };
+        match &assembly.source {
+            Source::Device(pipeline) => {
                 let Some(begun) = &self.begun else { return Ok(false) };
-                self.ready = pipeline.finish.call1(py, (begun,))?.extract::<Vec<_>>(py)?.into_iter();
+                let columns = pipeline.finish(py, begun)?;
+                self.ready = assembly.container.batches(py, columns)?.into_iter();
                 self.begun = None;
             }
-            Some((split, _)) => {
+            Source::Host(views) => {
                 let Some(portion) = self.portions.front() else { return Ok(false) };
-                self.ready = split.call(py, portion)?.into_iter();
+                let columns = views.columns(py, portion)?;
+                self.ready = assembly.container.batches(py, columns)?.into_iter();
                 self.portions.pop_front();
             }
-            None => return Ok(false),
         }
         Ok(true)
     }
 
+    /// The pipeline of a device, where batches are made on one.
+    fn pipeline(&self) -> Option<&Pipeline> {
+        match &self.callables {
+            Some((Assembly { source: Source::Device(pipeline), .. }, _)) => Some(pipeline),
+            _ => None,
+        }
+    }
+
     /// Lets a pipeline begin with the next block, if that is formed and nothing else has begun.
     fn look_ahead(&mut self, py: Python<'_>) -> PyResult<()> {
-        if self.begun.is_some() || !matches!(self.callables, Some((Split::Pipeline(_), _))) {
+        if self.begun.is_some() || self.pipeline().is_none() {
             return Ok(());
         }
         if self.pending.is_none() {
@@ -288,7 +218,7 @@ impl Inner {
         if self.pending.is_some() {
             self.check(py)?;
         }
-        if let (Some(block), Some((Split::Pipeline(pipeline), _))) = (&self.pending, &self.callables) {
+        if let (Some(block), Some(pipeline)) = (&self.pending, self.pipeline()) {
             self.begun = Some(pipeline.start.call1(py, (PyBlock(block.clone()),))?);
             self.pending = None;
         }
@@ -301,9 +231,9 @@ impl Inner {
             self.close(py);
             return Ok(false);
         };
-        match &self.callables {
-            Some((Split::Pipeline(_), _)) => self.pending = Some(block),
-            _ => self.portions = portions(&block),
+        match self.pipeline() {
+            Some(_) => self.pending = Some(block),
+            None => self.portions = portions(&block),
         }
         Ok(true)
     }
@@ -371,7 +301,7 @@ fn portions(block: &Block) -> VecDeque<Portion> {
             batches += range.len();
             start = range.end;
             let slices = run.fields().iter().filter_map(|field| field.slice(range.clone()));
-            portion.push((slices.map(Tensor).collect(), run.longest()));
+            portion.push(ShapeRun { fields: slices.map(Tensor).collect(), longest: run.longest() });
             if batches == PORTION {
                 portions.push_back(std::mem::take(&mut portion));
                 batches = 0;

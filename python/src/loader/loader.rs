@@ -2,9 +2,10 @@
 
 use batchloom::order::Shuffle;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyString};
 
-use super::batches::{Batches, Split};
+use super::assembly::{Assembly, FieldViews, HostViews, Pipeline, Source};
+use super::batches::Batches;
 use super::steps::Steps;
 use crate::batching::{Rule, parse};
 use crate::dataset::Dataset;
@@ -112,15 +113,42 @@ impl Loader {
         py.detach(|| self.0.load(&state)).map_err(|error| raise(&error))
     }
 
-    /// Begins the next epoch. `split` makes batches of runs; `check` is called before each block and raises if the data
-    /// has moved.
-    fn batches(&self, py: Python<'_>, split: Split, check: Py<PyAny>) -> PyResult<Batches> {
-        let blocks = py.detach(|| self.0.blocks()).map_err(|error| raise(&error))?;
-        Ok(Batches::new(blocks, split, check))
+    /// Begins the next epoch: batches of blocks in memory, which frameworks view.
+    ///
+    /// Batches are dicts with these keys, or tuples; `longest` is the place of the size of the longest sample among them;
+    /// `check` is called before each block and raises if the data has moved.
+    fn batches(
+        &self,
+        py: Python<'_>,
+        fields: Vec<FieldViews>,
+        keys: Option<Vec<Py<PyString>>>,
+        longest: Option<usize>,
+        check: Py<PyAny>,
+    ) -> PyResult<Batches> {
+        let source = Source::Host(HostViews { fields, longest });
+        self.begin(py, Assembly { source, container: keys.into() }, check)
+    }
+
+    /// Begins the next epoch: batches that a pipeline makes on a device.
+    fn device_batches(
+        &self,
+        py: Python<'_>,
+        pipeline: Pipeline,
+        keys: Option<Vec<Py<PyString>>>,
+        check: Py<PyAny>,
+    ) -> PyResult<Batches> {
+        self.begin(py, Assembly { source: Source::Device(pipeline), container: keys.into() }, check)
     }
 
     /// Begins the next epoch, for those who take batches from the data themselves.
     fn steps(&self, py: Python<'_>) -> PyResult<Steps> {
         py.detach(|| self.0.steps()).map(Steps).map_err(|error| raise(&error))
+    }
+}
+
+impl Loader {
+    fn begin(&self, py: Python<'_>, assembly: Assembly, check: Py<PyAny>) -> PyResult<Batches> {
+        let blocks = py.detach(|| self.0.blocks()).map_err(|error| raise(&error))?;
+        Ok(Batches::new(blocks, assembly, check))
     }
 }

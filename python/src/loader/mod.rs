@@ -1,6 +1,7 @@
 //! Loaders: `loader` begins epochs, `batches` iterates over formed batches, `steps` over batches that are views of the
-//! data, and `block` is what batches on a device are made of.
+//! data, `assembly` puts batches together, and `block` is what batches on a device are made of.
 
+mod assembly;
 mod batches;
 mod block;
 #[expect(clippy::module_inception, reason = "the file of the type that the folder is named for")]

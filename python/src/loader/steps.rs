@@ -6,11 +6,12 @@ use batchloom::loader;
 use pyo3::exceptions::PyTypeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
+use super::assembly::Container;
 use super::batches::in_use;
 use crate::dlpack::Tensor;
 use crate::error::{LoaderError, raise};
-use crate::plan::numbers;
 
 /// The steps of one epoch. Written about in batchloom/delivery/window_views.py.
 #[pyclass(frozen, module = "batchloom._native")]
@@ -32,7 +33,7 @@ impl Steps {
 
     /// The samples of the next batch, as int64.
     fn indices(&self) -> PyResult<Tensor> {
-        numbers(&self.0.indices().map_err(|error| raise(&error))?)
+        Tensor::of_indices(&self.0.indices().map_err(|error| raise(&error))?)
     }
 
     /// The next batch, formed now: a tensor a field.
@@ -48,20 +49,34 @@ impl Steps {
 
 /// The batches of one epoch that Python makes. One thread at a time takes from it; another is told so.
 ///
-/// A batch is counted here, after it is made and with nothing of Python in between, so that an interrupt loses none.
+/// A batch is counted here, after it is made and with nothing of Python in between, so that an interrupt loses no batch.
 #[pyclass(frozen, module = "batchloom._native")]
 #[derive(Debug)]
 pub(crate) struct StepIterator {
     steps: Py<Steps>,
-    /// What makes the next batch; none once the iteration has ended.
-    make: Mutex<Option<Py<PyAny>>>,
+    container: Container,
+    /// What makes batches; `None` once the iteration has ended.
+    callables: Mutex<Option<Callables>>,
+}
+
+#[derive(Debug)]
+struct Callables {
+    /// Makes the arrays of the next batch.
+    make: Py<PyAny>,
+    /// Makes a batch ready as it is handed over, if anything is to be done for it.
+    deliver: Option<Py<PyAny>>,
 }
 
 #[pymethods]
 impl StepIterator {
     #[new]
-    fn new(steps: Py<Steps>, make: Py<PyAny>) -> Self {
-        Self { steps, make: Mutex::new(Some(make)) }
+    fn new(
+        steps: Py<Steps>,
+        make: Py<PyAny>,
+        keys: Option<Vec<Py<PyString>>>,
+        deliver: Option<Py<PyAny>>,
+    ) -> Self {
+        Self { steps, container: keys.into(), callables: Mutex::new(Some(Callables { make, deliver })) }
     }
 
     fn __iter__(this: Py<Self>) -> Py<Self> {
@@ -70,13 +85,16 @@ impl StepIterator {
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         let (mut guard, steps) = (self.lock()?, &self.steps.get().0);
-        let Some(make) = guard.as_ref() else { return Ok(None) };
+        let Some(Callables { make, deliver }) = guard.as_ref() else { return Ok(None) };
         if steps.left() == 0 {
             *guard = None;
             steps.end();
             return Ok(None);
         }
-        let batch = make.call0(py)?;
+        let mut batch = self.container.batch(py, make.call0(py)?.extract(py)?)?;
+        if let Some(deliver) = deliver {
+            batch = deliver.call1(py, (batch,))?;
+        }
         steps.advance();
         Ok(Some(batch))
     }
@@ -97,22 +115,24 @@ impl StepIterator {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         // Who is taking a batch right now is not garbage.
-        let Ok(make) = self.make.try_lock() else { return Ok(()) };
-        make.as_ref().map_or(Ok(()), |make| visit.call(make))
+        let Ok(callables) = self.callables.try_lock() else { return Ok(()) };
+        let Some(Callables { make, deliver }) = callables.as_ref() else { return Ok(()) };
+        visit.call(make)?;
+        visit.call(deliver)
     }
 
     fn __clear__(&self) {
-        if let Ok(mut make) = self.make.try_lock() {
-            *make = None;
+        if let Ok(mut callables) = self.callables.try_lock() {
+            *callables = None;
         }
     }
 }
 
 impl StepIterator {
-    fn lock(&self) -> PyResult<MutexGuard<'_, Option<Py<PyAny>>>> {
-        match self.make.try_lock() {
-            Ok(make) => Ok(make),
-            Err(TryLockError::Poisoned(make)) => Ok(make.into_inner()),
+    fn lock(&self) -> PyResult<MutexGuard<'_, Option<Callables>>> {
+        match self.callables.try_lock() {
+            Ok(callables) => Ok(callables),
+            Err(TryLockError::Poisoned(callables)) => Ok(callables.into_inner()),
             Err(TryLockError::WouldBlock) => Err(in_use()),
         }
     }

@@ -1,6 +1,7 @@
 """The laws, for groups of rows: whole, once, in order, whatever their ids are called and wherever their rows lie."""
 
 import contextlib
+import dataclasses
 import itertools
 import pickle
 from collections import Counter
@@ -315,8 +316,8 @@ def test_interrupts_between_arrays_lose_nothing(layout):
             raise KeyboardInterrupt
         return take(lent)
 
-    keys = [(name, partial(interrupted, take), capsule) for name, take, capsule in loader._delivery.split]
-    loader._delivery.split = keys
+    views = loader._delivery.views
+    loader._delivery.views = [dataclasses.replace(field, one=partial(interrupted, field.one)) for field in views]
     batches = iter(loader)
     while len(received) < len(expected):
         with contextlib.suppress(KeyboardInterrupt):

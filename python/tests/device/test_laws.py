@@ -12,7 +12,7 @@ import batchloom as bl
 import pytest
 import torch
 from batchloom.delivery.on_device import OnDevice
-from batchloom.delivery.window_views import WindowViews
+from batchloom.delivery.window_views import BatchMaker
 from batchloom.device.pipeline import Pipeline
 from hypothesis import given
 from hypothesis import strategies as st
@@ -258,7 +258,7 @@ def test_control_c_in_any_step_loses_no_batch(way, kind, after, static_buffers, 
     """Before a step, or when it is done but nobody knows yet: every third time."""
     loader, host, _ = pair(way, kind, static_buffers=static_buffers)
     expected = seen(host())
-    made = [(Pipeline, "start"), (Pipeline, "finish"), (Pipeline, "_delivered"), (WindowViews, "batch")]
+    made = [(Pipeline, "start"), (Pipeline, "finish"), (Pipeline, "_delivered"), (BatchMaker, "__call__")]
     for owner, name in made:
         method, calls = getattr(owner, name), itertools.count()
 

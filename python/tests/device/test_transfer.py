@@ -440,7 +440,7 @@ def test_what_is_pinned_is_compact(layout):
 def test_two_shards_share_two_rooms_over_epochs(kind, monkeypatch):
     """However far ahead the CPU is: what moves into a room waits for the streams that read the shard before it."""
     made, guarded, readers, guards = [], [], {}, {}
-    room, leave, finish, send = Transfer.room, MovingShard.leave, Pipeline.finish, Late.send
+    room, leave, finish, send = Transfer.empty, MovingShard.leave, Pipeline.finish, Late.send
 
     def storage(array):
         return array.untyped_storage().data_ptr()
@@ -461,7 +461,7 @@ def test_two_shards_share_two_rooms_over_epochs(kind, monkeypatch):
         assert into is None or guards.get(storage(into), set()) <= self._stream.knows
         return send(self, host, into)
 
-    monkeypatch.setattr(Transfer, "room", lambda *given: made.append(room(*given)) or made[-1])
+    monkeypatch.setattr(Transfer, "empty", lambda *given: made.append(room(*given)) or made[-1])
     monkeypatch.setattr(MovingShard, "leave", left)
     monkeypatch.setattr(Pipeline, "finish", gathered)
     monkeypatch.setattr(Late, "send", sent)

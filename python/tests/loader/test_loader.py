@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import dataclasses
 import gc
 import itertools
 import os
@@ -385,15 +386,15 @@ def test_ranks_of_one_step_hold_what_the_step_says():
 
 def test_an_exception_while_batches_are_cut_loses_none():
     loader = Run(5000, 4, seed=2).loader()
-    cut, calls = loader._delivery.split, []
+    (field,), calls = loader._delivery.views, []
 
-    def interrupted(tensors):
-        calls.append(len(tensors))
+    def interrupted(tensor):
+        calls.append(len(tensor))
         if len(calls) % 2:
             raise KeyboardInterrupt
-        return cut(tensors)
+        return field.many(tensor)
 
-    loader._delivery.split = interrupted
+    loader._delivery.views = [dataclasses.replace(field, many=interrupted)]
     batches, received = iter(loader), []
     while True:
         try:

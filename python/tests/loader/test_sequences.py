@@ -1,5 +1,6 @@
 """Epochs and states of loaders of sequences, also in other processes."""
 
+import dataclasses
 import pickle
 
 import batchloom as bl
@@ -70,16 +71,16 @@ def test_interrupted_cuts_lose_nothing():
     loader = bl.DataLoader(batching.dataset(sizes), batching=bl.Packing(60), shuffle=True)
     whole = [batching.held(batch) for batch in loader]
     loader.set_epoch(0)
-    (name, take, capsule), *others = loader._delivery.split
+    first, *others = loader._delivery.views
     calls, received = [], []
 
     def interrupted(lent):
-        calls.append(name)
+        calls.append(lent)
         if len(calls) in (1, 4, 40):
             raise KeyboardInterrupt
-        return take(lent)
+        return first.one(lent)
 
-    loader._delivery.split = [(name, interrupted, capsule), *others]
+    loader._delivery.views = [dataclasses.replace(first, one=interrupted), *others]
     batches = iter(loader)
     while True:
         try:

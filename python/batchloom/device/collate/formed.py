@@ -9,7 +9,7 @@ from typing import Any
 import batchloom._native as _native
 import torch
 from batchloom.arrays.torch import cut
-from batchloom.batch import LONGEST, Schema
+from batchloom.batch import Schema
 
 
 class Formed:
@@ -17,9 +17,9 @@ class Formed:
 
     def __init__(self, schema: Schema) -> None:
         self._dtypes = [getattr(torch, column.dtype) for column in schema.columns]
-        self._longest = schema.keys.index(LONGEST) if LONGEST in schema.keys else None
+        self._longest = schema.longest
 
-    def parts(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
+    def inputs(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
         """Return all of a block, and where its fields lie."""
         return [block.memory], (block.layouts, [longest for *_, longest in block.runs])
 

@@ -21,7 +21,7 @@ INTEGERS = {
 }
 
 
-def plain(values: torch.Tensor) -> torch.Tensor:
+def integer_view(values: torch.Tensor) -> torch.Tensor:
     """Return the same bytes as a type that every operation knows."""
     integers = INTEGERS.get(str(values.dtype).removeprefix("torch."))
     return values if integers is None else values.view(integers)
@@ -44,28 +44,28 @@ class ResidentRows:
         return rows - self.first if self.first else rows
 
 
-def gather(part: ResidentRows, rows: torch.Tensor) -> torch.Tensor:
+def gather(source: ResidentRows, rows: torch.Tensor) -> torch.Tensor:
     """Return rows of an array, as an array of its own: ``[len(rows), ...]``."""
-    return plain(part.values).index_select(0, part.places(rows)).view(part.values.dtype)
+    return integer_view(source.values).index_select(0, source.places(rows)).view(source.values.dtype)
 
 
-def padded(part: ResidentRows, rows: torch.Tensor, exists: torch.Tensor | None, padding: float = 0) -> torch.Tensor:
-    """Return rows of an array, and padding where there are none; ``padding`` as :func:`plain` has it."""
+def padded(source: ResidentRows, rows: torch.Tensor, exists: torch.Tensor | None, padding: float = 0) -> torch.Tensor:
+    """Return rows of an array, and padding where there are none; ``padding`` as :func:`integer_view` has it."""
     if exists is None:
-        return gather(part, rows)
-    if not prod(part.inner):
-        return part.values.new_empty((len(rows), *part.inner))
-    values = plain(part.values)
+        return gather(source, rows)
+    if not prod(source.inner):
+        return source.values.new_empty((len(rows), *source.inner))
+    values = integer_view(source.values)
     if not len(values):
-        values = values.new_zeros((1, *part.inner))  # All is padding, which yet is taken from somewhere.
-    found = values.index_select(0, torch.where(exists, part.places(rows), 0))
-    absent = exists.logical_not().view(-1, *(1,) * len(part.inner))
-    return found.masked_fill_(absent, padding).view(part.values.dtype)
+        values = values.new_zeros((1, *source.inner))  # All is padding, which yet is taken from somewhere.
+    found = values.index_select(0, torch.where(exists, source.places(rows), 0))
+    absent = exists.logical_not().view(-1, *(1,) * len(source.inner))
+    return found.masked_fill_(absent, padding).view(source.values.dtype)
 
 
 def to_int64(tokens: torch.Tensor) -> torch.Tensor:
     """Return integers of any width as int64."""
-    wide = plain(tokens).to(torch.int64)
+    wide = integer_view(tokens).to(torch.int64)
     bits = 8 * tokens.dtype.itemsize
     unsigned = tokens.dtype in (torch.uint16, torch.uint32)
     return wide.bitwise_and_((1 << bits) - 1) if unsigned else wide

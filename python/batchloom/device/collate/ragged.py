@@ -16,7 +16,7 @@ from typing import Any
 import batchloom._native as _native
 import torch
 from batchloom.batch import BOUNDARIES, CollateOptions
-from batchloom.device.collate.gather import ResidentRows, gather, padded, plain, split, to_int64
+from batchloom.device.collate.gather import ResidentRows, gather, integer_view, padded, split, to_int64
 from batchloom.device.collate.rows import Runs, samples, table
 
 # What losses ignore.
@@ -30,7 +30,7 @@ Frame = tuple[int | None, ...]
 class Fixed:
     """A field with one row for each sample."""
 
-    part: Callable[[], ResidentRows]
+    fetch: Callable[[], ResidentRows]
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,13 @@ class Variable:
     """A field whose samples differ in size.
 
     Attributes:
-        part: Fetches the array ``[rows, ...]``.
+        fetch: Fetches the array ``[rows, ...]``.
         frame: The leading extents.
         padding: What it is padded with.
         order: Fetches the row at each place, where that is not the place itself.
     """
 
-    part: Callable[[], ResidentRows]
+    fetch: Callable[[], ResidentRows]
     frame: Frame
     padding: float = 0
     order: Callable[[], ResidentRows] | None = None
@@ -102,7 +102,7 @@ def padding(options: CollateOptions, name: str, dtype: str) -> float:
     if value is None:
         return 0
     element = torch.frombuffer(bytearray(value), dtype=torch.uint8).view(getattr(torch, dtype))
-    number: float = plain(element).item()
+    number: float = integer_view(element).item()
     return number
 
 
@@ -124,7 +124,7 @@ class Elements:
         return self._grids[frame]
 
     @cached_property
-    def plain(self) -> Grid:
+    def single(self) -> Grid:
         """The elements of what has one number for each."""
         return self.grid((None,) * self._collator.dimensions)
 
@@ -160,7 +160,7 @@ class Ragged:
         frames = [field.frame for field in variable.values()]
         self.dimensions = frames[0].count(None) if frames else 1
 
-    def parts(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
+    def inputs(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
         """Return who the members are, and which elements of theirs."""
         return table(block)
 
@@ -179,7 +179,7 @@ class Ragged:
         if isinstance(field, Variable):
             return self._variable(name, field, elements, runs)
         if isinstance(field, Fixed):
-            return self._each(gather(field.part(), elements.members.samples), runs)
+            return self._each(gather(field.fetch(), elements.members.samples), runs)
         if name in ENDS:
             ends = elements.members.ends.to(ENDS[name], copy=True)
             return split(ends, samples(runs, 1))
@@ -191,13 +191,13 @@ class Ragged:
 
     def _variable(self, name: str, field: Variable, elements: Elements, runs: Runs) -> Sequence[torch.Tensor]:
         grid, rows = elements.rows(field, self._columns[name])
-        part = field.part()
-        found = padded(part, rows, grid.exists, field.padding)
+        source = field.fetch()
+        found = padded(source, rows, grid.exists, field.padding)
         inner = prod(extent for extent in field.frame if extent is not None)
         pieces = split(found, [size * inner for size in elements.sizes])
         if self.packs:
             return pieces
-        shapes = [(*_shape(space, field.frame), *part.inner) for space in _spaces(runs)]
+        shapes = [(*_shape(space, field.frame), *source.inner) for space in _spaces(runs)]
         return [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
 
     def _each(self, found: torch.Tensor, runs: Runs) -> Sequence[torch.Tensor]:
@@ -213,7 +213,7 @@ class Ragged:
         grid, rows = elements.rows(field, self._columns[self._labels])
         follows = grid.places + 1 < elements.members.taken[0].index_select(0, grid.owners)
         follows = follows if grid.exists is None else follows & grid.exists
-        found = to_int64(padded(field.part(), rows + 1, follows))
+        found = to_int64(padded(field.fetch(), rows + 1, follows))
         return found.masked_fill_(follows.logical_not(), IGNORED)
 
 
@@ -223,13 +223,13 @@ def _lengths(members: Members) -> torch.Tensor:
 
 
 def _mask(elements: Elements) -> torch.Tensor:
-    assert elements.plain.exists is not None
-    return elements.plain.exists
+    assert elements.single.exists is not None
+    return elements.single.exists
 
 
 def _segments(elements: Elements) -> torch.Tensor:
     numbers: torch.Tensor = elements.members.numbers.to(torch.int32)
-    return numbers.index_select(0, elements.plain.owners)
+    return numbers.index_select(0, elements.single.owners)
 
 
 # What batches hold besides fields: numbers at boundaries, numbers of each member, numbers of each element.
@@ -241,7 +241,7 @@ EACH: dict[str, Callable[[Members], torch.Tensor]] = {
 SPREAD: dict[str, Callable[[Elements], torch.Tensor]] = {
     "attention_mask": _mask,
     "mask": _mask,
-    "position_ids": lambda elements: elements.plain.places.to(torch.int64, copy=True),
+    "position_ids": lambda elements: elements.single.places.to(torch.int64, copy=True),
     "segment_ids": _segments,
 }
 

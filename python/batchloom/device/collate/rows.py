@@ -32,11 +32,11 @@ class Rows:
     def __init__(self, fetch: Callable[[], list[ResidentRows]]) -> None:
         self._fetch = fetch
 
-    def parts(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
+    def inputs(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
         """Return which rows."""
         return table(block)
 
     def make(self, arrived: list[torch.Tensor], outline: Runs) -> list[Sequence[Any]]:
         """Gather them."""
         rows, sizes = arrived[0][0], samples(outline)
-        return [split(gather(part, rows), sizes) for part in self._fetch()]
+        return [split(gather(source, rows), sizes) for source in self._fetch()]

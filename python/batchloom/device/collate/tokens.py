@@ -27,7 +27,7 @@ class Tokens:
     ) -> None:
         self._tokens, self._seq_len, self._separator, self._extras = tokens, seq_len, separator, extras
 
-    def parts(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
+    def inputs(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
         """Return the passages."""
         return table(block)
 

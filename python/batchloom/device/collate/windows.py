@@ -9,7 +9,7 @@ from typing import Any
 import batchloom._native as _native
 import torch
 from batchloom.arrays.torch import windows
-from batchloom.device.collate.gather import ResidentRows, padded, plain, split
+from batchloom.device.collate.gather import ResidentRows, integer_view, padded, split
 from batchloom.device.collate.rows import Runs, samples, table
 
 
@@ -18,12 +18,12 @@ class StepRange:
     """Some steps of each window, of one array.
 
     Attributes:
-        part: Fetches the array ``[time, ...]``.
+        fetch: Fetches the array ``[time, ...]``.
         start: The first step of the window,
         steps: and how many.
     """
 
-    part: Callable[[], ResidentRows]
+    fetch: Callable[[], ResidentRows]
     start: int
     steps: int
 
@@ -40,7 +40,7 @@ class Windows:
     def __init__(self, step_ranges: list[StepRange], mask: int | None, short: bool) -> None:
         self._step_ranges, self._mask, self._short = step_ranges, mask, short
 
-    def parts(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
+    def inputs(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
         """Return the rows that windows begin with."""
         return table(block)
 
@@ -59,18 +59,18 @@ class Windows:
         return found
 
     def _with_zeros(self, step_range: StepRange, rows: torch.Tensor, missing: torch.Tensor) -> torch.Tensor:
-        part = step_range.part()
+        source = step_range.fetch()
         steps = torch.arange(
             step_range.start, step_range.start + step_range.steps, dtype=rows.dtype, device=rows.device
         )
         exists = (steps >= missing.view(-1, 1)).flatten()
-        found = padded(part, ((rows - missing).view(-1, 1) + steps).flatten(), exists)
-        return found.view(len(rows), step_range.steps, *part.inner)
+        found = padded(source, ((rows - missing).view(-1, 1) + steps).flatten(), exists)
+        return found.view(len(rows), step_range.steps, *source.inner)
 
 
 def _stored(step_range: StepRange, rows: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
-    part = step_range.part()
+    source = step_range.fetch()
     if not step_range.steps:
-        return part.values.new_empty((len(rows), 0, *part.inner))
-    template = windows(plain(part.values), step_range.steps)
-    return template.index_select(0, part.places(rows + step_range.start)).view(part.values.dtype)
+        return source.values.new_empty((len(rows), 0, *source.inner))
+    template = windows(integer_view(source.values), step_range.steps)
+    return template.index_select(0, source.places(rows + step_range.start)).view(source.values.dtype)
