@@ -13,7 +13,7 @@ from numbers import Real
 from typing import Protocol
 
 import batchloom._native as _native
-from batchloom.arguments import U32, choice, integer
+from batchloom.arguments import U32, choice, integer, renamed
 from batchloom.errors import ArgumentError
 
 POOL = 16_384
@@ -213,6 +213,7 @@ class CostOptimal:
         return _native.Rule.optimal(cost, self.max_tokens, self.max_samples, self.multiple_of, self.oversize, self.pool)
 
 
+@renamed(overflow="oversize")
 @dataclass(frozen=True)
 class Packing:
     """Batches that are samples one after the other, without padding, as full as they can be.

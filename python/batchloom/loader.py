@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import batchloom._native as _native
-from batchloom.arguments import PAD_SIDE, UNEVEN, choice, integer
+from batchloom.arguments import PAD_SIDE, UNEVEN, choice, integer, renamed
 from batchloom.batch import CollateOptions
 from batchloom.batching import Rule, rule
 from batchloom.dataset.base import Dataset
@@ -24,6 +24,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_native.forked)
 
 
+@renamed(world="world_size", static="static_buffers")
 class DataLoader:
     """Yields the batches of one rank. An ordinary iterable, usable again: each ``iter()`` is the next epoch.
 
@@ -52,7 +53,7 @@ class DataLoader:
             sample comes exactly once.
         balance: Whether batches of similar cost form a step, so that no rank waits for another.
         largest_first: Whether the largest batch comes first, so that memory is claimed once and its want shows at once.
-        rank: Which of ``world`` processes this is. Where neither is given: ``torch.distributed`` if it is
+        rank: Which of ``world_size`` processes this is. Where neither is given: ``torch.distributed`` if it is
             initialised, else the environment's RANK and WORLD_SIZE, else 0 of 1.
         world_size: How many processes there are.
         device: A device of torch where batches are to be; ``None`` for where the data is. Batches are torch's there,
@@ -194,7 +195,7 @@ class DataLoader:
 
     @property
     def rank(self) -> int:
-        """Which of ``world`` processes this is."""
+        """Which of ``world_size`` processes this is."""
         return self._rank
 
     @property
@@ -229,7 +230,7 @@ class DataLoader:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where ``state`` was taken: the next iteration yields the rest of that epoch.
 
-        The seed and the epoch are the state's. ``world`` may be another than when it was saved: the ranks of now
+        The seed and the epoch are the state's. ``world_size`` may be another than when it was saved: the ranks of now
         share exactly what was left.
 
         Raises:

@@ -10,7 +10,7 @@ from typing import Any, SupportsIndex, overload
 
 import batchloom._native as engine
 import numpy
-from batchloom.arguments import RUNS, U32, UNEVEN, choice, integer, shuffled
+from batchloom.arguments import RUNS, U32, UNEVEN, choice, integer, renamed, shuffled
 from batchloom.batching import Rule, rule
 from batchloom.errors import ArgumentError, RangeError
 from batchloom.sizes import Sizes, checked, read
@@ -45,6 +45,7 @@ class Step:
     batches: tuple[Indices, ...]
 
 
+@renamed(world="world_size")
 class Plan:
     """The batches of one rank in one epoch, and what all ranks do.
 
@@ -75,7 +76,7 @@ class Plan:
         balance: Whether batches of similar cost form a step, so that no rank waits for another.
         largest_first: Whether the largest batch comes first, so that memory is claimed once and its want shows at once.
         epoch: Which epoch.
-        rank: Which of ``world`` processes this is.
+        rank: Which of ``world_size`` processes this is.
         world_size: How many there are.
 
     Raises:
@@ -192,7 +193,7 @@ class Plan:
     def stats(self) -> dict[str, Any]:
         """Return what the plan costs over all ranks, before it is run.
 
-        ``samples`` and ``tokens`` (elements) in the dataset; ``batches`` over all ranks, ``steps``, ``world``;
+        ``samples`` and ``tokens`` (elements) in the dataset; ``batches`` over all ranks, ``steps``, ``world_size``;
         elements delivered as data (``real``) and with padding (``padded``), and the share of ``padding``;
         ``efficiency``, how full batches are where the rule limits them (``None`` where not); how many distinct
         ``shapes`` batches have; samples ``dropped``, and their ``dropped_tokens``; samples ``truncated``, and the

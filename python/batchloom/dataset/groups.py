@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import batchloom._native as _native
 import numpy
-from batchloom.arguments import U32, choice, integer
+from batchloom.arguments import U32, choice, integer, renamed
 from batchloom.arrays import frames
 from batchloom.arrays.field import Field, host, owned
 from batchloom.arrays.padding import pad_values
@@ -47,6 +47,7 @@ class GroupStats:
     """Rows of these that an epoch leaves out."""
 
 
+@renamed(longer="oversize")
 class GroupDataset(Dataset):
     """Rows that belong together: a sample is a whole group, which is never divided between batches.
 

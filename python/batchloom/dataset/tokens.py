@@ -63,7 +63,7 @@ class TokenDataset(Dataset):
     exactly once an epoch, less a tail that fills no piece, which :meth:`stats` counts.
 
     ``mode="continuous"``, for truncated backpropagation through time: the stream is cut in ``batch_size`` times
-    ``world`` rows, and row ``r`` of a batch goes on where row ``r`` of the batch before it ended, on every rank and
+    ``world_size`` rows, and row ``r`` of a batch goes on where row ``r`` of the batch before it ended, on every rank and
     after every resume (with as many ranks). Only documents may be shuffled.
 
     Where tokens are int64, without separators and in stored order, batches are views on them (with ``shuffle="runs"``
@@ -175,7 +175,7 @@ class TokenDataset(Dataset):
         """Return what the stream holds, and what an epoch leaves out.
 
         Args:
-            rows: With ``mode="continuous"``, the rows that the stream is cut in: ``batch_size`` times ``world``.
+            rows: With ``mode="continuous"``, the rows that the stream is cut in: ``batch_size`` times ``world_size``.
         """
         rows = integer("rows", rows, least=1) if self.mode == "continuous" else 1
         stream, tokens = self._engine.stream_len(), len(self._field.tensor)
