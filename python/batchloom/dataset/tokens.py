@@ -63,8 +63,8 @@ class TokenDataset(Dataset):
     exactly once an epoch, less a tail that fills no piece, which :meth:`stats` counts.
 
     ``mode="continuous"``, for truncated backpropagation through time: the stream is cut in ``batch_size`` times
-    ``world_size`` rows, and row ``r`` of a batch goes on where row ``r`` of the batch before it ended, on every rank and
-    after every resume (with as many ranks). Only documents may be shuffled.
+    ``world_size`` rows, and row ``r`` of a batch goes on where row ``r`` of the batch before it ended, on every rank
+    and after every resume (with as many ranks). Only documents may be shuffled.
 
     Where tokens are int64, without separators and in stored order, batches are views on them (with ``shuffle="runs"``
     too): read-only in NumPy, not to be written in place in torch; ``copy=True`` of the loader gives batches of their

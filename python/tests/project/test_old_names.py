@@ -38,7 +38,7 @@ def test_an_old_attribute_gives_the_new_one(thing, old, new):
     assert hasattr(thing, new)
     with pytest.raises(AttributeError, match=f"has no attribute '{old}'; it is called '{new}' now"):
         getattr(thing, old)
-    with pytest.raises(AttributeError, match="has no attribute 'neither'$"):
+    with pytest.raises(AttributeError, match=r"has no attribute 'neither'$"):
         thing.neither  # noqa: B018
 
 
