@@ -48,9 +48,14 @@ class OnDevice:
         return BlockOptions(gathered, (TABLE, allocate), index_table=True)
 
     def prepare(self, schema: Schema, options: CollateOptions) -> None:
-        """Make ready for batches that hold this: data that is to be resident moves."""
+        """Make ready for batches that hold this: data that is to be resident moves.
+
+        Raises:
+            DTypeError: torch lacks the type of a field.
+        """
         from batchloom.device.static_buffers import StaticBuffers
 
+        schema.modules("torch")  # raises where torch lacks a type, before anything moves
         self._schema, self._static = schema, StaticBuffers() if self._request.static_buffers else None
         self._source = _source(self._dataset, self._transfer, self.placement, schema, options, self._world)
 
