@@ -69,3 +69,8 @@ def load(framework: str) -> Any:
         return importlib.import_module(f"batchloom.arrays.{framework}")
     except ModuleNotFoundError as error:
         raise ArgumentError(f"output is {framework!r}, but {error.name} is not installed") from None
+
+
+def is_arrow(data: Any) -> bool:
+    """Whether ``data`` has the Arrow PyCapsule interface."""
+    return hasattr(data, "__arrow_c_array__") or hasattr(data, "__arrow_c_stream__")

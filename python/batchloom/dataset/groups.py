@@ -13,10 +13,10 @@ import numpy
 from batchloom.arguments import U32, choice, integer, renamed
 from batchloom.arrays import frames
 from batchloom.arrays.field import Field, host, owned
+from batchloom.arrays.frameworks import is_arrow
 from batchloom.arrays.padding import pad_values
 from batchloom.batch import Column, Columns, Schema
 from batchloom.dataset.base import Dataset
-from batchloom.dataset.sequences import is_arrow
 from batchloom.errors import ArgumentError, DataError, DTypeError, RangeError
 from batchloom.sizes import Sizes, longest, read
 

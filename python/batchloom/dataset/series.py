@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy
 from batchloom.arrays import frames
 from batchloom.arrays.field import Field
-from batchloom.arrays.frameworks import framework_of
-from batchloom.dataset.sequences import is_arrow, is_variable, variable
+from batchloom.arrays.frameworks import framework_of, is_arrow
+from batchloom.dataset.variable import is_variable, variable
 from batchloom.errors import ArgumentError, DataError
 
 Array = numpy.ndarray[Any, Any]

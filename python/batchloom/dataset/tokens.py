@@ -12,9 +12,10 @@ import numpy
 from batchloom.arguments import choice, integer, streamed, unpadded
 from batchloom.arrays import frames
 from batchloom.arrays.field import Field, host, release
+from batchloom.arrays.frameworks import is_arrow
 from batchloom.batch import Column, Columns, Schema
 from batchloom.dataset.base import Dataset, Sliceable
-from batchloom.dataset.sequences import is_arrow, variable
+from batchloom.dataset.variable import variable
 from batchloom.dataset.windows import WindowDataset
 from batchloom.errors import ArgumentError, DataError, RangeError
 
