@@ -115,8 +115,8 @@ class Dataset(ABC):
         """
         if labels is not None:
             raise ArgumentError(
-                f"labels is {labels!r}; labels= needs a SequenceDataset, and this loader batches a "
-                f"{type(self).__name__}; expected None"
+                f"labels is {labels!r}; labels= needs a SequenceDataset, as tokens of sequences have a next one; this "
+                f"loader batches a {type(self).__name__}"
             )
         return None
 

@@ -333,12 +333,12 @@ KEEP = """
     import numpy
     import batchloom as bl
 
-    layout, longer = sys.argv[1:]
+    layout, oversize = sys.argv[1:]
     random = numpy.random.default_rng(0)
     names = random.permutation(numpy.repeat(numpy.arange(1500), random.integers(1, 16, 1500)))
     rows = numpy.arange(len(names))
     wide = numpy.broadcast_to(rows[:, None], (len(rows), 64))
-    options = {"max_rows": 8, "oversize": oversize} if longer != "error" else {}
+    options = {"max_rows": 8, "oversize": oversize} if oversize != "error" else {}
     dataset = bl.GroupDataset(names, row=rows, wide=wide, layout=layout, **options)
     loader = bl.DataLoader(dataset, 50, shuffle=True, num_threads=3, pad_value=-1)
 
