@@ -69,7 +69,7 @@ class LoadedRows:
         self._templates: list[Any] = []
 
     def holds(self, first: int, end: int) -> bool:
-        """Whether it holds these rows."""
+        """Return whether it holds these rows."""
         return self.first <= first and end <= self.end
 
     def slice(self, row: int, samples: int, stride: int) -> list[Any]:
@@ -99,13 +99,13 @@ def views(
 
 
 def _lendable(field: Field, framework: str, device: Any) -> bool:
-    """Whether a framework has views on such an array: JAX has none, torch none of what runs backwards in memory."""
+    """Return whether a framework has views on an array: JAX never, torch not where it runs backwards in memory."""
     module = require("torch" if device is not None else framework, field.dtype, field.label)
     return hasattr(module, "windows") and not (framework == "torch" and field.tensor.is_backward)
 
 
 def _transfer(device: Any) -> tuple[Transfer | None, Resident | None]:
-    """The way to a device, and what is there."""
+    """Return the transfer to a device, and the arrays that stay there; ``None`` for the CPU."""
     if device is None:
         return None, None
     from batchloom.device.resident import Resident
@@ -121,10 +121,10 @@ def _static() -> StaticBuffers:
 
 
 class WindowViews:
-    """What makes batches of the windows of one dataset, for a loader.
+    """Batches of a loader that are views on the arrays of its dataset.
 
     Attributes:
-        placement: Where they are made.
+        placement: The place where batches are made, and why.
 
     Raises:
         ArgumentError: The rows do not fit into ``memory_limit``.
@@ -141,8 +141,8 @@ class WindowViews:
         self._limit = self._rows_at_once(request, batch_size)
         self.placement = self._placement(request)
         self._whole: LoadedRows | None = None
-        self._teller = None if self._transfer is None else self._transfer.teller()
-        self._told: Any = None
+        self._stream_key = None if self._transfer is None else self._transfer.stream_key()
+        self._key: Any = None
 
     def _read(self, source: Sliceable) -> None:
         """Take the arrays, each once, and how fields are cut from them."""
@@ -163,7 +163,7 @@ class WindowViews:
         self._row_bytes: int = sum(field.tensor.nbytes for _, field, _ in self._sources) // max(self._rows, 1)
 
     def _rows_at_once(self, request: PlacementRequest, batch_size: int) -> int | None:
-        """How many rows may be moved at once; ``None`` for all of them, 0 for those of one batch."""
+        """Return the most rows to move at once; ``None`` for all rows, 0 for those of one batch."""
         series, batch = self._rows * self._row_bytes, self.cover(0, batch_size)[1] * self._row_bytes
         limit = request.limit()
         if limit is None or series <= limit.size:
@@ -195,12 +195,12 @@ class WindowViews:
         return self._transfer is not None and self._limit is not None
 
     def read(self) -> None:
-        """Note which stream reads what is on the device from now on."""
+        """Note the current stream as a reader of the arrays on the device."""
         if self._transfer is None or self._resident is None or not self._transfer.has_streams:
             return
-        assert self._teller is not None
-        if (told := self._teller()) != self._told:
-            self._told = told
+        assert self._stream_key is not None
+        if (key := self._stream_key()) != self._key:
+            self._key = key
             self._resident.use(self._transfer.current())
 
     @property
@@ -209,7 +209,7 @@ class WindowViews:
         return BlockOptions(index_table=self._is_there)
 
     def prepare(self, schema: Schema, options: CollateOptions) -> None:
-        """Make ready for batches: data that is to be resident moves."""
+        """Prepare for batches: move data that is to be resident."""
         if self._limit is None and self._resident is not None:
             self._resident.bring(field for _, field, _ in self._sources)
 
@@ -220,28 +220,28 @@ class WindowViews:
         return _native.StepIterator(steps, BatchMaker(self, steps), self._source.keys, deliver)
 
     def release(self) -> None:
-        """Let go of what memory maps have read, once it is much."""
+        """Unmap pages that memory maps have read, once they are many."""
         for field in self._fields:
             release(field)
 
     def row(self, run: tuple[int, int] | None) -> int | None:
-        """The first row of windows that are one view; ``None`` where they are not."""
+        """Return the first row of windows that are one view; ``None`` where they are not."""
         return None if run is None else self._windows.row(*run)
 
-    def slice(self, shard: LoadedRows, row: int, samples: int) -> list[Any]:
-        """Neighbours, whose rows are in ``shard``."""
-        found = shard.slice(row, samples, self._stride)
+    def slice(self, loaded: LoadedRows, row: int, samples: int) -> list[Any]:
+        """Return windows of neighbours, whose rows are in ``loaded``."""
+        found = loaded.slice(row, samples, self._stride)
         if self._mask is not None:
             found.append(self._cuts[0].module.ones(samples, self._mask, self._device))
         # Only a device has copies of views: on the CPU, what is owned is formed by the engine.
         return [self._cuts[0].module.own(array, None) for array in found] if self._copy else found
 
     def cover(self, row: int, samples: int) -> tuple[int, int]:
-        """The rows that windows which begin at equal distances from ``row`` on cover."""
+        """Return the rows that windows cover which begin at equal distances from ``row`` on, as first and end."""
         return row, row + (samples - 1) * self._stride + self._span
 
     def load(self, steps: _native.Steps, ahead: int, first: int, end: int) -> LoadedRows:
-        """Return the rows of the batch ``ahead``, and of those after it: as far as they fit and none moves in vain."""
+        """Load the rows of the batch ``ahead``, and of later ones as long as they fit and no row moves in vain."""
         if self._limit is None:
             return self._all()
         for later in range(ahead + 1, steps.left()):
@@ -260,7 +260,7 @@ class WindowViews:
         return LoadedRows(self._cuts, first, end, [], [self._transfer.carry(array) for array, _ in rows])
 
     def _all(self) -> LoadedRows:
-        """All rows, which are moved once."""
+        """Return all rows, which are moved once."""
         if self._whole is None:
             arrays = [
                 lend(field.tensor, name) if self._resident is None else self._resident.rows_of(field).values
@@ -270,7 +270,7 @@ class WindowViews:
         return self._whole
 
     def owned(self, steps: _native.Steps) -> list[Any]:
-        """The next batch, which is no view, because of zeros or a series that ends."""
+        """Return the arrays of the next batch where it is no view, because of zeros or a series that ends."""
         if self._transfer is not None and self._limit is None:
             return self._gathered(self._transfer, steps)
         frameworks = [cut.framework for cut in self._cuts]
@@ -282,7 +282,7 @@ class WindowViews:
         return self._patched(arrays)
 
     def _gathered(self, transfer: Transfer, steps: _native.Steps) -> list[Any]:
-        """The next batch, gathered on the device."""
+        """Gather the arrays of the next batch on the device."""
         assert self._resident is not None
         collator = self._source.collator(self._resident)
         places = self._windows.rows(steps.indices())
@@ -295,11 +295,11 @@ class WindowViews:
 
 
 class BatchMaker:
-    """Makes the batches of one epoch: each call the next one, and the same again until the engine counts it."""
+    """Makes the batches of one epoch: each call makes the next one, and the same again until the engine counts it."""
 
     def __init__(self, views: WindowViews, steps: _native.Steps) -> None:
         self._views, self._steps = views, steps
-        self._shard: LoadedRows | None = None
+        self._loaded: LoadedRows | None = None
         self._next: LoadedRows | None = None
         self._made = 0
 
@@ -314,29 +314,29 @@ class BatchMaker:
         if run is None or row is None:
             return self._views.owned(self._steps)
         samples = run[1] - run[0]
-        self._shard = self._with(0, *self._views.cover(row, samples))
-        found = self._views.slice(self._shard, row, samples)
+        self._loaded = self._with(0, *self._views.cover(row, samples))
+        found = self._views.slice(self._loaded, row, samples)
         self._look_ahead()
         return found
 
     def _with(self, ahead: int, first: int, end: int) -> LoadedRows:
-        """The rows ``first`` to ``end``, which the batch ``ahead`` covers."""
-        for shard in (self._shard, self._next):
-            if shard is not None and shard.holds(first, end):
-                return shard
+        """Return the rows ``first`` to ``end``, which the batch ``ahead`` covers."""
+        for loaded in (self._loaded, self._next):
+            if loaded is not None and loaded.holds(first, end):
+                return loaded
         if ahead == 0:
-            self._shard = self._next = None  # let go before others come
+            self._loaded = self._next = None  # let go before others come
         return self._views.load(self._steps, ahead, first, end)
 
     def _look_ahead(self) -> None:
-        """Let the rows of the batch after the next one go on their way to the device."""
+        """Start copying the rows of the batch after the next one to the device."""
         if not self._views.moves:
             return
         if self._steps.left() < 2:
-            self._shard = self._next = None  # whoever keeps this keeps no more than the last batch does
+            self._loaded = self._next = None  # an iterator that is kept holds no more than its last batch does
             return
         run = self._steps.run(1)
         row = self._views.row(run)
         if run is not None and row is not None:
             found = self._with(1, *self._views.cover(row, run[1] - run[0]))
-            self._next = None if found is self._shard else found
+            self._next = None if found is self._loaded else found

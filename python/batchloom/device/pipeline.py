@@ -1,7 +1,7 @@
-"""Takes blocks from the engine and hands over batches that are on a device.
+"""The pipeline from blocks of the engine to batches on a device.
 
-The engine's iterator calls :meth:`Pipeline.start` with a block as soon as it is formed, while batches of the one before
-are in use, and :meth:`Pipeline.finish` when its batches are wanted.
+The engine's iterator calls :meth:`Pipeline.start` with a block as soon as it is formed, while batches of the previous
+block are in use, and :meth:`Pipeline.finish` when the batches of the block are wanted.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ Begun = tuple[list[Copy], Any]
 
 
 class Collator(Protocol):
-    """Makes batches of what arrives of a block."""
+    """Makes the fields of batches from blocks."""
 
     def inputs(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
-        """Return what has to travel of a block, and what has to be known of it then."""
+        """Return the arrays of a block to copy to the device, and an outline for :meth:`make`."""
 
     def make(self, arrived: list[torch.Tensor], outline: Any) -> list[Sequence[Any]]:
-        """Return of each field the batches, in order."""
+        """Return, for each field, the arrays of all batches in order."""
 
 
 class Pipeline:
-    """What the engine's iterator calls: one for each iteration."""
+    """Makes the batches of one iteration on a device; called by the engine's iterator."""
 
     def __init__(
         self,
@@ -45,28 +45,28 @@ class Pipeline:
         self._transfer, self._resident, self._collator = transfer, resident, collator
         self._patches = patches_of(schema, "torch", copies)
         self._static = static_buffers
-        self._teller = transfer.teller()
+        self._stream_key = transfer.stream_key()
         self._stream: Any = None
-        self._told: Any = None
+        self._key: Any = None
 
     @property
     def deliver(self) -> Callable[[Any], Any] | None:
-        """What is done with each batch as it is handed over, if anything is."""
+        """The function that each batch passes as it is handed over; ``None`` where there is nothing to do."""
         return self._delivered if self._transfer.has_streams or self._static is not None else None
 
     def start(self, block: _native.Block) -> Begun:
-        """Let what has to travel of a block go on its way."""
+        """Start copying a block to the device."""
         with torch.inference_mode(False):
             self._resident.enter(block)
             inputs, outline = self._collator.inputs(block)
             return [self._transfer.copy(from_dlpack(array.__dlpack__())) for array in inputs], outline
 
     def finish(self, begun: Begun) -> list[Sequence[Any]]:
-        """Return of each field the arrays of a block. They belong to the stream that is the present one now."""
+        """Return, for each field, the arrays of all batches of a block. They belong to the current stream."""
         copies, outline = begun
         with torch.inference_mode(False):
             if self._transfer.has_streams:
-                self._stream, self._told = self._transfer.current(), self._teller()
+                self._stream, self._key = self._transfer.current(), self._stream_key()
                 self._resident.use(self._stream)
             columns = self._collator.make([copy.arrive() for copy in copies], outline)
             if self._patches is not None:
@@ -74,8 +74,8 @@ class Pipeline:
             return columns
 
     def _delivered(self, batch: Any) -> Any:
-        """Let the consumer's stream wait for a batch that was made for another, or put it where all batches go."""
-        if self._stream is not None and self._teller() != self._told:
+        """Make the current stream wait for a batch of another stream; copy the batch to its static buffers, if any."""
+        if self._stream is not None and self._stream_key() != self._key:
             current = self._transfer.current()
             current.wait_stream(self._stream)
             for array in batch.values() if isinstance(batch, dict) else batch:

@@ -16,7 +16,7 @@ class Resident:
     """Arrays on a device, each moved there when it is first needed.
 
     Attributes:
-        is_whole: Whether all rows are there at once.
+        is_whole: Whether all rows are on the device at once.
     """
 
     is_whole = True
@@ -27,17 +27,17 @@ class Resident:
         self._streams: list[Any] = []
 
     def enter(self, block: _native.Block) -> None:
-        """Make ready for the batches of a block."""
+        """Prepare for the batches of a block."""
 
     def use(self, stream: Any) -> None:
-        """Note that a stream reads from here: memory that it reads from is not given to others before it is done."""
+        """Note that a stream reads the arrays, so that their memory is not reused before it is done."""
         if stream not in self._streams:
             self._streams.append(stream)
             for array in self._arrays.values():
                 array.record_stream(stream)
 
     def rows_of(self, field: Field) -> ResidentRows:
-        """Return what is there of an array."""
+        """Return the rows of an array that are on the device."""
         if field not in self._arrays:
             array = self._arrays[field] = field.on(self._device)
             for stream in self._streams:
@@ -45,12 +45,12 @@ class Resident:
         return ResidentRows(self._arrays[field])
 
     def bring(self, fields: Iterable[Field]) -> None:
-        """Move arrays now, while what was found free is free."""
+        """Move arrays to the device now, while the memory that was found free is free."""
         for each in fields:
             self.rows_of(each)
 
     def shaped(self, field: Field, inner: Sequence[int]) -> ResidentRows:
-        """Return what is there of an array that is stored flat, in rows of shape ``inner``."""
+        """Return the rows of a flat array, as rows of shape ``inner``."""
         part, size = self.rows_of(field), max(prod(inner), 1)
         return ResidentRows(
             part.values.reshape(len(part.values) // size if prod(inner) else 0, *inner), part.first // size

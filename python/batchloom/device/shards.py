@@ -1,4 +1,4 @@
-"""Shards of arrays on a device: the one that batches are made of, and the next one, which moves meanwhile."""
+"""Shards of arrays on a device: the current one, from which batches are made, and the next one, on its way."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Shard = tuple[int, int]
 
 
 class RowRange(NamedTuple):
-    """Rows of one array that a shard needs: ``first`` to ``end``, or those that ``order`` has there."""
+    """Rows ``first`` to ``end`` of one array that a shard needs; with ``order``, the rows that it lists there."""
 
     field: Field
     first: int
@@ -29,15 +29,14 @@ class RowRange(NamedTuple):
 
 
 class Shards(Resident):
-    """The shard that batches are made of, and the next one, which moves meanwhile.
+    """The current shard, from which batches are made, and the next one, on its way.
 
-    With each block goes as large a share of the next shard as the block has of its own, so that computation never waits
-    long.
+    Each block moves as large a share of the next shard as it uses of its own, so that computation never waits long.
 
     Args:
-        buffers: Where shards go.
-        stretches: What a shard needs of each array.
-        world_size: How many ranks share a shard.
+        buffers: The memory for shards.
+        row_ranges: Returns the rows of each array that a shard needs, given its first sample and its end.
+        world_size: The number of ranks that share a shard.
     """
 
     is_whole = False
@@ -52,7 +51,7 @@ class Shards(Resident):
         finalize(self, _leave, self._held, os.getpid())
 
     def enter(self, block: _native.Block) -> None:
-        """Let what the block needs be there, and more of what the next shard needs be on its way."""
+        """Move the rest of the shard of a block, and a share of the next shard."""
         assert block.shards is not None
         shard, following = block.shards
         for known in set(self._held) - {shard, following}:
@@ -64,7 +63,7 @@ class Shards(Resident):
             self._moving(following).go_on(1.1 * samples * self._world / (shard[1] - shard[0]))
 
     def rows_of(self, field: Field) -> ResidentRows:
-        """Return what is there of an array."""
+        """Return the rows of an array that are on the device."""
         return self._held[self._shard].rows_of(field)
 
     def _moving(self, shard: Shard) -> MovingShard:
@@ -74,7 +73,7 @@ class Shards(Resident):
 
 
 def _leave(held: dict[Shard, MovingShard], process: int) -> None:
-    """Let the shards of the next epoch have the buffer; a forked child has none."""
+    """Give buffers back for the shards of the next epoch; a forked child has no buffers."""
     while held and process == os.getpid():
         held.popitem()[1].leave()
 
@@ -83,10 +82,10 @@ class ShardBuffers:
     """Memory on a device for the shards of a loader: for two, however far the CPU runs ahead.
 
     Attributes:
-        transfer: The way there. Copies go one after the other, also to the same buffer.
+        transfer: The transfer for all copies, which come one after the other, also to the same buffer.
 
     Args:
-        most: Of each array that shards need, the most rows of a shard.
+        most: For each array that shards need, the most rows of a shard.
     """
 
     def __init__(self, transfer: Transfer, most: list[tuple[Field, int]]) -> None:
@@ -94,7 +93,7 @@ class ShardBuffers:
         self._free: list[ShardBuffer] = []
 
     def take(self) -> ShardBuffer:
-        """Return the buffer that was given back last, or another."""
+        """Return the buffer that was given back last, or a new one."""
         if self._free:
             return self._free.pop()
         return ShardBuffer([self.transfer.empty(field.tensors(slice(0, 0)), rows) for field, rows in self._most], [])
@@ -110,8 +109,8 @@ class ShardBuffer:
     """Memory on a device for one shard.
 
     Attributes:
-        arrays: Of each array that a shard needs, the most rows.
-        readers: When those streams have done so that read the shard before.
+        arrays: For each array that a shard needs, memory for the most rows.
+        readers: Events that mark the end of all reads of the previous shard.
     """
 
     arrays: list[torch.Tensor]
@@ -136,7 +135,7 @@ class MovingShard:
         self._readers: list[Any] = []
 
     def go_on(self, share: float) -> None:
-        """Let a share of all rows go, or what is left of them: also what an interrupt kept from going before."""
+        """Start copying a further share of the rows, and rows that an interrupt left behind."""
         self._share = min(self._share + share, 1.0)
         for place, (array, row_range) in enumerate(zip(self._arrays, self._row_ranges, strict=True)):
             start, stop = self._gone[place], len(array) if self._share == 1.0 else int(len(array) * self._share)
@@ -146,7 +145,7 @@ class MovingShard:
                 self._gone[place] = stop
 
     def rows_of(self, field: Field) -> ResidentRows:
-        """Return the rows of an array, for work that is given to the present stream from now on."""
+        """Return the rows of an array, for later work on the current stream."""
         current = self._transfer.current()
         if current not in self._readers:
             for copy in self._sent:
@@ -155,12 +154,12 @@ class MovingShard:
         return self._parts[field]
 
     def leave(self) -> None:
-        """Give the buffer back: to be used when all that was given to the streams of readers is done."""
+        """Give the buffer back, to be used again when the streams that read it have done their work."""
         self._buffers.give(ShardBuffer(self._buffer.arrays, self._transfer.passed(self._readers)))
 
 
 def _rows(row_range: RowRange, start: int, stop: int) -> torch.Tensor:
-    """Rows ``start`` to ``stop`` of what a shard needs of an array."""
+    """Return rows ``start`` to ``stop`` of those that a shard needs of an array."""
     places = slice(row_range.first + start, row_range.first + stop)
     found: torch.Tensor = row_range.field.tensors(places if row_range.order is None else row_range.order[places].copy())
     return found

@@ -1,4 +1,4 @@
-"""Batches at fixed places, for CUDA graphs: a graph that was captured reads the same memory at each replay."""
+"""Static buffers for batches, as CUDA graphs need: a captured graph reads the same memory at each replay."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Any
 import torch
 from batchloom.errors import LoaderError
 
-# Shapes that batches may have: as many as anyone captures graphs for.
+# Most shapes of batches: more than anyone captures graphs for.
 MOST = 64
 
 
 class StaticBuffers:
-    """One set of arrays for each shape of batches. Each batch overwrites the one before of its shape.
+    """One set of arrays for each shape of batches. Each batch overwrites the previous one of its shape.
 
-    Of one loader: what its iterations hand over at the same time overwrites each other.
+    All iterations of a loader share them: batches of iterations at the same time overwrite each other.
     """
 
     def __init__(self) -> None:
         self._sets: dict[tuple[Any, ...], Any] = {}
 
     def put(self, batch: Any) -> Any:
-        """Write a batch to its place, and return what is there: the same objects each time."""
+        """Copy a batch to its buffers and return these: the same objects each time."""
         with torch.inference_mode(False):
             return self._put(batch)
 
@@ -41,11 +41,11 @@ class StaticBuffers:
             return found[1]
         for place, value in zip(found[0], values, strict=True):
             if isinstance(place, torch.Tensor):
-                # Its consumer may want gradients of what is in it.
+                # The consumer may have asked for gradients of the buffer.
                 (place.detach() if place.requires_grad else place).copy_(value, non_blocking=True)
         return found[1]
 
 
 def _place(value: Any) -> Any:
-    """A place of its own for an array, compact, with what is in it."""
+    """Return a compact copy of an array, as a buffer for later ones."""
     return value.clone(memory_format=torch.contiguous_format) if isinstance(value, torch.Tensor) else value

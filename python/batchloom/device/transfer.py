@@ -1,7 +1,7 @@
-"""Copies to a device that go on beside its computation.
+"""Copies to a device, beside its computation.
 
-A copy is asynchronous where the memory that it comes from is pinned. That memory must not be written before it is over,
-so the lane keeps hold of it until then; and it has at most two copies under way, so that no more memory is held. Any
+A copy is asynchronous where its source is pinned memory. The source must not be written to before the copy is over, so
+the transfer keeps hold of it until then. At most two copies are under way, which bounds the memory that is held. Any
 thread may copy.
 """
 
@@ -24,26 +24,26 @@ _log = logging.getLogger("batchloom")
 # Copies under way: one that is waited for, and the next.
 UNDER_WAY = 2
 
-# Devices whose streams torch has in the one way that is used here. To others copies are made at once.
+# Devices with streams of the one interface that is used here. Copies to other devices are made at once.
 STREAMED = ("cuda", "xpu")
 
 
 class Transfer:
-    """The way to one device.
+    """Copies to one device.
 
     Attributes:
-        device: Where it leads.
+        device: The device.
     """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self._streams = _streams(device)
         self._stream: Any = None
-        self._flying: deque[Flight] = deque()
+        self._pending: deque[PendingCopy] = deque()
         self._lock = RLock()
         self._warned = False
-        # The memory that copies come from may be used again, or be gone, once nobody has this lane any more.
-        finalize(self, _land, self._flying, os.getpid())
+        # Once this transfer is gone, the sources of its copies may be used again, or be freed.
+        finalize(self, _finish_all, self._pending, os.getpid())
 
     def beside(self) -> Transfer:
         """Return another transfer to the same device, with a stream of its own."""
@@ -51,20 +51,20 @@ class Transfer:
 
     @property
     def has_streams(self) -> bool:
-        """Whether work on the device goes on by itself, in streams that have to wait for each other."""
+        """Whether the device works in streams, which have to wait for each other."""
         return self._streams is not None
 
     def current(self) -> Any:
-        """Return the stream that work is given to at the moment; ``None`` where there are none."""
+        """Return the current stream; ``None`` where the device has no streams."""
         return self._streams.current_stream(self.device) if self.has_streams else None
 
-    def teller(self) -> Callable[[], Any]:
-        """Return what tells streams apart that work is given to: in the fastest way, as it is asked for every batch."""
+    def stream_key(self) -> Callable[[], Any]:
+        """Return a fast function that identifies the current stream: it is called for every batch."""
         number = getattr(torch._C, f"_{self.device.type}_getCurrentRawStream", None)
         return self.current if number is None else partial(number, self.device.index)
 
     def allocate(self, size: int) -> torch.Tensor:
-        """Return memory that copies can be made from while others go on: pinned, where the device needs that."""
+        """Return memory to copy from asynchronously: pinned, where the device needs that."""
         try:
             return torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=self.has_streams)
         except RuntimeError as error:
@@ -75,37 +75,37 @@ class Transfer:
             return torch.empty(size, dtype=torch.uint8, device="cpu")
 
     def copy(self, host: torch.Tensor, into: torch.Tensor | None = None, after: Sequence[Any] = ()) -> Copy:
-        """Begin to copy an array, after those that were begun before. Waits while too many are under way.
+        """Begin to copy an array, after earlier copies. Waits while too many are under way.
 
         Args:
-            host: What is copied.
-            into: Where it goes; ``None`` for memory of its own.
-            after: The events that have to be over before.
+            host: The array to copy.
+            into: The memory to copy to; ``None`` for new memory.
+            after: Events to wait for before.
         """
         with self._lock:
-            while len(self._flying) >= UNDER_WAY or (self._flying and self._flying[0].is_over()):
-                first = self._flying[0]
+            while len(self._pending) >= UNDER_WAY or (self._pending and self._pending[0].is_over()):
+                first = self._pending[0]
                 first.wait()
-                # Only now, whatever interrupts; and what interrupted may have copied, too.
-                if self._flying and self._flying[0] is first:
-                    self._flying.popleft()
+                # Not before: an interrupt may come at any point, and may have copied, too.
+                if self._pending and self._pending[0] is first:
+                    self._pending.popleft()
             with self._beside():
                 for event in after:
                     self._stream.wait_event(event)
                 if not self.has_streams:
                     return Copy(self, self.send(host, into), None)
-                # Before it is sent: what interrupts must not let go of memory that is read.
-                flight = Flight(host, self._stream)
-                self._flying.append(flight)
-                return Copy(self, self.send(host, into), flight.end(self._streams.Event()))
+                # Before the copy begins: an interrupt must not free memory that is being read.
+                pending_copy = PendingCopy(host, self._stream)
+                self._pending.append(pending_copy)
+                return Copy(self, self.send(host, into), pending_copy.end(self._streams.Event()))
 
     def carry(self, host: torch.Tensor, into: torch.Tensor | None = None, after: Sequence[Any] = ()) -> Copy:
-        """Begin to copy an array that lies anywhere: by way of memory that is pinned, where the device needs that."""
-        # Others than the consumer of the moment may get what arrives: it must not be marked by that one's mode.
+        """Begin to copy an array from any memory: by way of pinned memory, where the device needs that."""
+        # Another consumer may get the copy: it must not be marked by the inference mode of this one.
         with torch.inference_mode(False):
             host = host.detach()
             if self.has_streams and not (host.is_contiguous() and host.is_pinned()):
-                # Compact: what lies between rows is not pinned with them.
+                # Compact: gaps between rows are not pinned.
                 pinned = self.allocate(host.numel() * host.element_size()).view(host.dtype).view(host.shape)
                 host = pinned.copy_(host)
             return self.copy(host, into, after)
@@ -116,21 +116,21 @@ class Transfer:
             return torch.empty((rows, *like.shape[1:]), dtype=like.dtype, device=self.device)
 
     def send(self, host: torch.Tensor, into: torch.Tensor | None) -> torch.Tensor:
-        """Return a copy that is under way on the present stream; made at once, where nobody could wait for it."""
+        """Copy on the current stream; at once, where the device has no streams to wait with."""
         flies = self.has_streams
         if into is not None:
             return into.copy_(host, non_blocking=flies)
         return host.to(self.device, non_blocking=flies, copy=True, memory_format=torch.contiguous_format)
 
     def passed(self, streams: Sequence[Any]) -> list[Any]:
-        """Return the events that streams have done what they were given so far."""
+        """Record an event on each stream, which marks the end of its work so far."""
         events = [self._streams.Event() for _ in streams] if self.has_streams else []
         for event, stream in zip(events, streams, strict=False):
             event.record(stream)
         return events
 
     def _beside(self) -> Any:
-        """Give work to the stream of copies."""
+        """Return a context in which the current stream is that of the copies."""
         if self._streams is None:
             return nullcontext()
         if self._stream is None:
@@ -138,38 +138,38 @@ class Transfer:
         return self._streams.stream(self._stream)
 
 
-class Flight:
-    """What has to be kept until a copy is over: the memory that it comes from."""
+class PendingCopy:
+    """A copy that is under way; it keeps its source alive."""
 
     def __init__(self, host: torch.Tensor, stream: Any) -> None:
         self._host = host
-        # Whichever tells that it is over: all that its stream was given, until the event that follows it is known.
+        # The event recorded after the copy; before it exists, the stream itself.
         self._end = stream
 
     def end(self, event: Any) -> Any:
-        """Note that the copy is on its way, and return the event that follows it."""
+        """Record and return the event that follows the copy."""
         event.record(self._end)
         self._end = event
         return event
 
     def is_over(self) -> bool:
-        """Whether it is over, without waiting."""
+        """Return whether the copy is over, without waiting."""
         return bool(self._end.query())
 
     def wait(self) -> None:
-        """Wait until it is over."""
+        """Wait until the copy is over."""
         self._end.synchronize()
 
 
 class Copy:
-    """What arrives of a copy."""
+    """An array on the device, or on its way there."""
 
     def __init__(self, transfer: Transfer, there: torch.Tensor, event: Any) -> None:
         self._transfer, self._there, self._event = transfer, there, event
         self._reader: Any = None
 
     def arrive(self) -> torch.Tensor:
-        """Return the array on the device, for work that is given to the present stream from now on."""
+        """Return the array on the device, for later work on the current stream."""
         current = self._transfer.current()
         if self._event is not None and current is not None and current != self._reader:
             current.wait_event(self._event)
@@ -178,12 +178,12 @@ class Copy:
         return self._there
 
 
-def _land(flying: deque[Flight], process: int) -> None:
-    """Wait for copies; in a forked child there are none to wait for."""
-    while flying and process == os.getpid():
-        flying.popleft().wait()
+def _finish_all(pending: deque[PendingCopy], process: int) -> None:
+    """Wait for copies that are under way; a forked child has no copies to wait for."""
+    while pending and process == os.getpid():
+        pending.popleft().wait()
 
 
 def _streams(device: torch.device) -> Any:
-    """The module of torch that has the streams of a device; ``None`` where it has none."""
+    """Return the module of torch with the streams of a device; ``None`` where the device has no streams."""
     return torch.get_device_module(device) if device.type in STREAMED else None
