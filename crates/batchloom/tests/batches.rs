@@ -1,4 +1,4 @@
-//! What batches hold: every field of the samples that the plan names, at the same places (L9), for every layout that a
+//! Batches hold every field of the samples that the plan names, at the same places (L9), for every layout that a
 //! source can have, as many as `len` says (L10), compact and aligned.
 
 use batchloom::loader::Batch;
@@ -12,10 +12,10 @@ struct Source {
     dtype: DType,
     rows: usize,
     inner: Vec<usize>,
-    /// Which dimensions are stored backwards, and how many times wider than needed each stride is.
+    /// The dimensions that are stored backwards, and how many times wider than needed each stride is.
     flipped: Vec<bool>,
     spread: Vec<usize>,
-    /// Whether the first dimension varies fastest in memory.
+    /// True where the first dimension varies fastest in memory.
     transposed: bool,
 }
 

@@ -14,7 +14,7 @@ const MAY_USE: [(&str, &[&str]); 8] = [
     ("loader", &["tensor", "dataset", "collate", "plan", "batching", "ranks", "order"]),
 ];
 
-/// What `lib.rs` exports at the top, and the folder it comes from.
+/// The names that `lib.rs` exports at the top, and the folder that each comes from.
 const EXPORTED: [(&str, &str); 6] = [
     ("Plan", "plan"),
     ("Tensor", "tensor"),

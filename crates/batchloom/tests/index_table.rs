@@ -381,7 +381,7 @@ fn memory_of_others_is_asked_for_by_workers_alone() {
     assert!(!threads.is_empty() && !threads.contains(&thread::current().id()), "{threads:?}");
 }
 
-/// Who allocates may run anything, as Python collects garbage, and so drop the blocks that the memory is for.
+/// An allocator may run anything, as Python collects garbage, and so drop the blocks that the memory is for.
 #[test]
 fn memory_may_be_allocated_by_who_drops_its_blocks() {
     let (blocks, calls) = (Arc::new(Mutex::new(None::<Blocks>)), Arc::new(AtomicUsize::new(0)));

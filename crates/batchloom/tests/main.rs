@@ -7,6 +7,7 @@
 )]
 
 mod batches;
+mod definitions;
 mod determinism;
 mod direction;
 mod groups;

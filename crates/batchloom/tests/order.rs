@@ -143,7 +143,7 @@ proptest! {
     }
 }
 
-/// Where a sample of a small set lands is uniform, as far as shards allow: every position of a full shard is as likely
+/// The place of a sample of a small set is uniform, as far as shards allow: every position of a full shard is as likely
 /// to hold any sample that can lie in one.
 #[test]
 fn shards_and_their_samples_are_shuffled() {
@@ -157,7 +157,7 @@ fn shards_and_their_samples_are_shuffled() {
     }
 }
 
-/// What is in the short shard is another stretch in each epoch, every one as likely.
+/// The short shard holds another stretch in each epoch, every one as likely.
 #[test]
 fn the_short_shard_lies_anywhere() {
     let mut counts = vec![0; 5];
@@ -169,7 +169,7 @@ fn the_short_shard_lies_anywhere() {
     assert_uniform(&counts, "places of the short shard");
 }
 
-/// What happens inside one shard says nothing of what happens inside another.
+/// The order inside one shard tells nothing of the order inside another.
 #[test]
 fn shards_are_shuffled_independently() {
     let shards = Shards::new(1 << 20, 1 << 10, 0, 0);
@@ -238,7 +238,7 @@ fn rank_of(permutation: &[u64]) -> usize {
     rank
 }
 
-/// Where a sample lands is uniform, for sizes small and large, square and not.
+/// The place of a sample is uniform, for sizes small and large, square and not.
 #[test]
 fn positions_are_uniform() {
     for samples in
@@ -276,7 +276,7 @@ fn neighbours_are_independent() {
     }
 }
 
-/// How far apart neighbours land, modulo the size, is uniform: nothing of the stored order survives.
+/// The distance of neighbours, modulo the size, is uniform: the stored order does not survive.
 #[test]
 fn differences_are_uniform() {
     for samples in [4097_u64, 65_537, 1_000_000] {

@@ -67,7 +67,7 @@ impl Options {
         order.into_iter().map(|run| pieces[run as usize].clone()).collect()
     }
 
-    /// What every rank sees at every step, by definition: the batches, `world_size` at a time.
+    /// The batches of every rank at every step, by definition: `world_size` at a time.
     fn steps(&self) -> Vec<Vec<Vec<u64>>> {
         let batches = self.batches();
         let world_size = self.world_size as usize;
@@ -296,11 +296,11 @@ fn bad_options_are_named() {
     assert_eq!(plan(9).shard_size(0).build().unwrap_err(), Error::NotPositive { name: "shard_size" });
     let error = plan(900).batch_size(64).shard_size(100).build().unwrap_err();
     assert_eq!(error, Error::ShardSize { found: 100, batch_size: 64 });
-    assert!(error.to_string().ends_with("64 or 128"), "{error}");
+    assert!(error.to_string().contains("64 or 128"), "{error}");
     let error = plan(900).batch_size(64).shard_size(9).build().unwrap_err();
-    assert!(error.to_string().ends_with(": 64"), "{error}");
+    assert!(error.to_string().contains(" 64") && !error.to_string().contains(" or "), "{error}");
     let error = plan(900).batch_size(64).shard_size(u64::MAX).build().unwrap_err();
-    assert!(error.to_string().ends_with(": 18446744073709551552"), "{error}");
+    assert!(error.to_string().contains(" 18446744073709551552"), "{error}");
     let small = plan(10).batch_size(4).world_size(2).build().unwrap();
     assert_eq!(small.shard(2, 0).unwrap_err(), Error::StepRange { found: 2, steps: 2 });
     assert_eq!(small.shard(0, 2).unwrap_err(), Error::Rank { rank: 2, world_size: 2 });

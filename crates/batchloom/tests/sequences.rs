@@ -267,7 +267,7 @@ fn large_batches_are_filled_in_parts_and_blocks_hold_what_fits() {
     }
 }
 
-/// What cannot be a dataset, or a loader over it, says which sample it is about.
+/// Errors of datasets, and of loaders over them, name the sample that they are about.
 #[test]
 fn bad_input() {
     let tokens = || Tensor::from_vec((0..10_i64).collect(), &[10]).unwrap();

@@ -87,7 +87,7 @@ fn flags(batch: &Batch) -> Vec<bool> {
 /// Inputs, labels, positions, segments, resets.
 type Said = (Vec<i64>, Vec<i64>, Vec<i64>, Vec<i32>, Vec<bool>);
 
-/// What a piece of the stream has to say.
+/// The fields of a piece of the stream, by definition.
 fn expected(piece: &[Token], after: i64) -> Said {
     let inputs: Vec<i64> = piece.iter().map(|token| token.0).collect();
     let labels = inputs[1..].iter().copied().chain([after]).collect();
@@ -100,7 +100,7 @@ fn expected(piece: &[Token], after: i64) -> Said {
     (inputs, labels, positions, segments, piece.iter().map(|token| token.2).collect())
 }
 
-/// Whether row `place` of a batch says what it has to.
+/// Tells whether row `place` of a batch is that piece.
 fn check(
     batch: &Batch,
     place: usize,
