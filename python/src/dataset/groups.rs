@@ -61,6 +61,6 @@ impl Groups {
             builder = builder.max_rows(max_rows, parse(oversize)?);
         }
         let builder = if offsets { builder.offsets() } else { builder };
-        builder.build().map(|dataset| Dataset(EngineDataset::Groups(dataset))).map_err(|error| raise(&error))
+        builder.build().map(|dataset| Dataset(EngineDataset::from(dataset))).map_err(|error| raise(&error))
     }
 }

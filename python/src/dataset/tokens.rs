@@ -57,6 +57,6 @@ impl Tokens {
     }
 
     fn dataset(&self) -> Dataset {
-        Dataset(EngineDataset::Tokens(self.0.clone()))
+        Dataset(EngineDataset::from(self.0.clone()))
     }
 }

@@ -104,7 +104,7 @@ impl Windows {
     }
 
     fn dataset(&self) -> Dataset {
-        Dataset(EngineDataset::Windows(self.0.clone()))
+        Dataset(EngineDataset::from(self.0.clone()))
     }
 }
 

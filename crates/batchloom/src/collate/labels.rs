@@ -4,14 +4,14 @@ use std::ops::Range;
 
 use super::index::write;
 use super::stack::copy_rows;
-use super::{Members, PadSide};
-use crate::DType;
-use crate::dataset::Sequences;
+use super::{Form, Members, PadSide};
+use crate::tensor::Sequences;
+use crate::{DType, Result};
 
 /// What losses ignore.
 const IGNORED: i64 = -100;
 
-/// The next tokens of one field, as int64.
+/// The next tokens of one field: `[samples, length]`, or `[elements]`; int64.
 #[derive(Debug, Clone)]
 pub(crate) struct Labels {
     pub(crate) sequences: Sequences,
@@ -20,8 +20,31 @@ pub(crate) struct Labels {
     pub(crate) packed: bool,
 }
 
-impl Labels {
-    pub(super) fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) {
+impl Form for Labels {
+    fn dtype(&self) -> DType {
+        DType::I64
+    }
+
+    fn shape(&self, members: &Members) -> Vec<usize> {
+        match self.packed {
+            true => vec![members.elements()],
+            false => [&[members.count], members.union.as_slice()].concat(),
+        }
+    }
+
+    fn start(&self, members: &Members, member: usize) -> usize {
+        let elements = match self.packed {
+            true => members.ends[member],
+            false => member * members.union.iter().product::<usize>(),
+        };
+        elements * size_of::<i64>()
+    }
+
+    fn is_concatenated(&self) -> bool {
+        self.packed
+    }
+
+    fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         let mut rest = target;
         for member in range {
             let length = members.length(member);
@@ -39,8 +62,11 @@ impl Labels {
             self.fill_next(members, member, part);
             rest = later;
         }
+        Ok(())
     }
+}
 
+impl Labels {
     /// The tokens from the second on, and what is ignored in place of the one after the last.
     fn fill_next(&self, members: &Members, member: usize, target: &mut [u8]) {
         let rows = self.sequences.rows();

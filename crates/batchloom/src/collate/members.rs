@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::dataset::Sequences;
+use crate::tensor::Sequences;
 
 /// What a batch takes of which samples, and the shape that follows.
 #[derive(Debug, Clone, Default)]

@@ -6,69 +6,185 @@
 
 use std::ops::Range;
 
-use super::Members;
 use super::index::write;
-use super::stack::{Slots, copy_rows, prefetch_rows, stack};
-use crate::dataset::Sequences;
+use super::stack::{copy_rows, prefetch_rows, stack};
+use super::{Form, Members, Slots};
+use crate::tensor::Sequences;
+use crate::{DType, Result};
 
 /// How many samples ahead a sample is asked for.
 const AHEAD: usize = 4;
 
-/// The values of some members.
-pub(super) fn values(sequences: &Sequences, members: &Members, range: Range<usize>, target: &mut [u8]) {
-    let (rows, source) = (sequences.rows(), sequences.values().bytes());
-    if let Some(scattered) = members.scattered(sequences, range.clone()) {
-        let slots = Slots { batch: scattered.len(), stride: target.len() };
-        return stack(source, rows, &scattered, target, slots);
+/// Samples one after the other: `[elements, ..inner]`.
+#[derive(Debug, Clone)]
+pub(crate) struct Pack(pub(crate) Sequences);
+
+impl Form for Pack {
+    fn dtype(&self) -> DType {
+        self.0.values().dtype()
     }
-    let starts = sequences.starts(&members.samples[range.clone()]);
-    let first = |member: usize| starts[member - range.start] + members.start(member);
-    let mut rest = target;
-    for member in range.clone() {
-        if member + AHEAD < range.end {
-            let bytes = members.length(member + AHEAD) * rows.bytes();
-            prefetch_rows(source, rows, first(member + AHEAD), bytes);
+
+    fn shape(&self, members: &Members) -> Vec<usize> {
+        [&[members.elements()], &self.0.values().shape()[1..]].concat()
+    }
+
+    fn start(&self, members: &Members, member: usize) -> usize {
+        members.ends[member] * self.0.rows().bytes()
+    }
+
+    fn is_concatenated(&self) -> bool {
+        true
+    }
+
+    fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
+        let (rows, source) = (self.0.rows(), self.0.values().bytes());
+        if let Some(scattered) = members.scattered(&self.0, range.clone()) {
+            let slots = Slots { batch: scattered.len(), stride: target.len() };
+            stack(source, rows, &scattered, target, slots);
+            return Ok(());
         }
-        let length = members.length(member);
-        let (part, later) = rest.split_at_mut(length * rows.bytes());
-        copy_rows(source, rows, first(member), length, part);
-        rest = later;
+        let starts = self.0.starts(&members.samples[range.clone()]);
+        let first = |member: usize| starts[member - range.start] + members.start(member);
+        let mut rest = target;
+        for member in range.clone() {
+            if member + AHEAD < range.end {
+                let bytes = members.length(member + AHEAD) * rows.bytes();
+                prefetch_rows(source, rows, first(member + AHEAD), bytes);
+            }
+            let length = members.length(member);
+            let (part, later) = rest.split_at_mut(length * rows.bytes());
+            copy_rows(source, rows, first(member), length, part);
+            rest = later;
+        }
+        Ok(())
     }
 }
 
-/// Where each member ends; with the first member, also where it begins.
-pub(super) fn boundaries(members: &Members, range: Range<usize>, target: &mut [u8]) {
-    write_short(ends(members, &range).iter().copied(), target);
+/// Where samples begin and end: `[samples + 1]`, int32.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Boundaries;
+
+impl Form for Boundaries {
+    fn dtype(&self) -> DType {
+        DType::I32
+    }
+
+    fn shape(&self, members: &Members) -> Vec<usize> {
+        vec![members.count + 1]
+    }
+
+    fn start(&self, _: &Members, member: usize) -> usize {
+        start_of_end(member) * size_of::<i32>()
+    }
+
+    fn most_elements(&self) -> usize {
+        usize::try_from(i32::MAX).unwrap_or(usize::MAX)
+    }
+
+    fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
+        write_short(ends(members, &range).iter().copied(), target);
+        Ok(())
+    }
 }
 
-/// The same, in 64 bits.
-pub(super) fn offsets(members: &Members, range: Range<usize>, target: &mut [u8]) {
-    write(ends(members, &range).iter().map(|end| end.cast_signed() as i64), target);
+/// Where samples begin and end: `[samples + 1]`, int64.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Offsets;
+
+impl Form for Offsets {
+    fn dtype(&self) -> DType {
+        DType::I64
+    }
+
+    fn shape(&self, members: &Members) -> Vec<usize> {
+        vec![members.count + 1]
+    }
+
+    fn start(&self, _: &Members, member: usize) -> usize {
+        start_of_end(member) * size_of::<i64>()
+    }
+
+    fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
+        write(ends(members, &range).iter().map(|end| end.cast_signed() as i64), target);
+        Ok(())
+    }
 }
 
+/// The place of the first boundary that is written with a member: the first boundary goes with the first sample, and each
+/// sample has the one at its end.
+fn start_of_end(member: usize) -> usize {
+    if member == 0 { 0 } else { member + 1 }
+}
+
+/// The boundaries that are written with some members.
 fn ends<'a>(members: &'a Members, range: &Range<usize>) -> &'a [usize] {
     let first = if range.start == 0 { 0 } else { range.start + 1 };
     &members.ends[first..=range.end]
 }
 
-/// The number of each element in its sample; a sample that goes on from an earlier batch begins at 0 again.
-pub(super) fn positions(members: &Members, range: Range<usize>, target: &mut [u8]) {
-    let mut rest = target;
-    for member in range {
-        let length = members.length(member);
-        let (part, later) = rest.split_at_mut(length * size_of::<i64>());
-        write(0..length.cast_signed() as i64, part);
-        rest = later;
+/// The number of each element in its sample: `[elements]`, int64. A sample that continues from an earlier batch begins at 0
+/// again.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Positions;
+
+impl Form for Positions {
+    fn dtype(&self) -> DType {
+        DType::I64
+    }
+
+    fn shape(&self, members: &Members) -> Vec<usize> {
+        vec![members.elements()]
+    }
+
+    fn start(&self, members: &Members, member: usize) -> usize {
+        members.ends[member] * size_of::<i64>()
+    }
+
+    fn is_concatenated(&self) -> bool {
+        true
+    }
+
+    fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
+        let mut rest = target;
+        for member in range {
+            let length = members.length(member);
+            let (part, later) = rest.split_at_mut(length * size_of::<i64>());
+            write(0..length.cast_signed() as i64, part);
+            rest = later;
+        }
+        Ok(())
     }
 }
 
-/// The number of each element's member.
-pub(super) fn segments(members: &Members, range: Range<usize>, target: &mut [u8]) {
-    let mut rest = target;
-    for member in range {
-        let (part, later) = rest.split_at_mut(members.length(member) * size_of::<i32>());
-        write_short(std::iter::repeat(member), part);
-        rest = later;
+/// The number of each element's sample in the batch: `[elements]`, int32.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Segments;
+
+impl Form for Segments {
+    fn dtype(&self) -> DType {
+        DType::I32
+    }
+
+    fn shape(&self, members: &Members) -> Vec<usize> {
+        vec![members.elements()]
+    }
+
+    fn start(&self, members: &Members, member: usize) -> usize {
+        members.ends[member] * size_of::<i32>()
+    }
+
+    fn is_concatenated(&self) -> bool {
+        true
+    }
+
+    fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
+        let mut rest = target;
+        for member in range {
+            let (part, later) = rest.split_at_mut(members.length(member) * size_of::<i32>());
+            write_short(std::iter::repeat(member), part);
+            rest = later;
+        }
+        Ok(())
     }
 }
 

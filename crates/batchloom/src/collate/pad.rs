@@ -6,10 +6,11 @@
 use std::ops::Range;
 use std::str::FromStr;
 
-use super::Members;
 use super::members::number;
-use super::stack::{Slots, copy_rows, prefetch_rows, stack};
-use crate::dataset::Sequences;
+use super::stack::{copy_rows, prefetch_rows, stack};
+use super::{Form, Members, Slots};
+use crate::tensor::Sequences;
+use crate::{DType, Result};
 
 /// How many samples ahead a sample is asked for.
 const AHEAD: usize = 4;
@@ -27,7 +28,7 @@ pub enum PadSide {
 impl FromStr for PadSide {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
         match text {
             "right" => Ok(Self::Right),
             "left" => Ok(Self::Left),
@@ -36,7 +37,7 @@ impl FromStr for PadSide {
     }
 }
 
-/// One padded field.
+/// Samples padded to their union: `[samples, ..union, ..inner]`.
 #[derive(Debug, Clone)]
 pub(crate) struct Pad {
     pub(crate) sequences: Sequences,
@@ -45,31 +46,23 @@ pub(crate) struct Pad {
     pub(crate) side: PadSide,
 }
 
-impl Pad {
-    /// The shape of a slot.
-    pub(super) fn shape(&self, members: &Members) -> Vec<usize> {
+impl Form for Pad {
+    fn dtype(&self) -> DType {
+        self.sequences.values().dtype()
+    }
+
+    fn shape(&self, members: &Members) -> Vec<usize> {
         let mut shape = self.sequences.values().shape().to_vec();
         shape.splice(..1, self.leading(members));
-        shape
+        [&[members.count], shape.as_slice()].concat()
     }
 
-    /// The extents of a slot in the leading dimensions: the union where samples differ.
-    fn leading(&self, members: &Members) -> Vec<usize> {
-        let first = members.samples.first().map_or(0, |_| members.sample(0));
-        let same = self.sequences.extents(first).iter().map(|&extent| number(extent));
-        let mut extents: Vec<usize> = same.collect();
-        for (&dimension, &most) in self.sequences.varying().iter().zip(&members.union) {
-            extents[dimension] = most;
-        }
-        extents
-    }
-
-    pub(super) fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) {
+    fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         let leading = self.leading(members);
         let row = self.sequences.rows().bytes();
         let slot = row * leading.iter().product::<usize>();
         if slot == 0 {
-            return;
+            return Ok(());
         }
         let starts = self.sequences.starts(&members.samples[range.clone()]);
         for ((member, slot), place) in range.zip(target.chunks_exact_mut(slot)).zip(0..) {
@@ -81,6 +74,20 @@ impl Pad {
                 _ => self.fill_box(members, member, &leading, slot),
             }
         }
+        Ok(())
+    }
+}
+
+impl Pad {
+    /// The extents of a slot in the leading dimensions: the union where samples differ.
+    fn leading(&self, members: &Members) -> Vec<usize> {
+        let first = members.samples.first().map_or(0, |_| members.sample(0));
+        let same = self.sequences.extents(first).iter().map(|&extent| number(extent));
+        let mut extents: Vec<usize> = same.collect();
+        for (&dimension, &most) in self.sequences.varying().iter().zip(&members.union) {
+            extents[dimension] = most;
+        }
+        extents
     }
 
     /// Asks for a sample whose values begin with row `start`.
@@ -161,14 +168,27 @@ impl Part<'_> {
     }
 }
 
-/// Whether each element is data.
-pub(super) fn mask(side: PadSide, members: &Members, range: Range<usize>, target: &mut [u8]) {
-    let slot: usize = members.union.iter().product();
-    if slot == 0 {
-        return;
+/// Tells data from padding, element by element: `[samples, ..union]`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mask(pub(crate) PadSide);
+
+impl Form for Mask {
+    fn dtype(&self) -> DType {
+        DType::Bool
     }
-    for (member, slot) in range.zip(target.chunks_exact_mut(slot)) {
-        mark(side, members.extents(member), &members.union, slot);
+
+    fn shape(&self, members: &Members) -> Vec<usize> {
+        [&[members.count], members.union.as_slice()].concat()
+    }
+
+    fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
+        let slot: usize = members.union.iter().product();
+        if slot > 0 {
+            for (member, slot) in range.zip(target.chunks_exact_mut(slot)) {
+                mark(self.0, members.extents(member), &members.union, slot);
+            }
+        }
+        Ok(())
     }
 }
 

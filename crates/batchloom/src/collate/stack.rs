@@ -3,8 +3,14 @@
 //! A random gather waits for memory, so rows are asked for some rows ahead. Narrow rows are copied by value, in sizes
 //! that the compiler knows; wide ones by a plain memory copy.
 
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::{Form, Members};
 use crate::tensor::Rows;
 use crate::tensor::buffer::prefetch;
+use crate::{DType, Error, Result, Tensor};
 
 /// How many rows ahead a row is asked for: many narrow ones, that each wait for one line; fewer wide ones.
 const AHEAD_NARROW: usize = 24;
@@ -26,11 +32,54 @@ pub(crate) struct Slots {
     pub(crate) stride: usize,
 }
 
+/// The row of each sample: `[samples, ..row]`.
+#[derive(Debug, Clone)]
+pub(crate) struct Stack {
+    rows: Rows,
+    bytes: Bytes,
+    dtype: DType,
+    /// The shape of a row.
+    shape: Vec<usize>,
+}
+
+impl Stack {
+    /// Stacks rows of `array`, the field `name`.
+    ///
+    /// # Errors
+    /// [`Error::ScalarField`].
+    pub(crate) fn new(name: &str, array: &Tensor) -> Result<Self> {
+        let rows = array.layout().rows(array.dtype().size());
+        let rows = rows.ok_or_else(|| Error::ScalarField { field: name.to_owned() })?;
+        let (bytes, dtype, shape) = (array.bytes().clone(), array.dtype(), array.shape()[1..].to_vec());
+        Ok(Self { rows, bytes, dtype, shape })
+    }
+}
+
+impl Form for Stack {
+    fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    fn shape(&self, members: &Members) -> Vec<usize> {
+        [&[members.count], self.shape.as_slice()].concat()
+    }
+
+    fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
+        let slots = Slots { batch: range.len(), stride: target.len() };
+        self.gather(&members.samples[range], target, slots)
+    }
+
+    fn gather(&self, samples: &[u64], target: &mut [u8], slots: Slots) -> Result<()> {
+        stack(&self.bytes, &self.rows, samples, target, slots);
+        Ok(())
+    }
+}
+
 /// Copies the rows `indices` of `source` to `target`, batch by batch.
 ///
 /// # Panics
 /// Where an index is not a row, or `target` does not hold the batches.
-pub(crate) fn stack(source: &[u8], rows: &Rows, indices: &[u64], target: &mut [u8], slots: Slots) {
+pub(super) fn stack(source: &[u8], rows: &Rows, indices: &[u64], target: &mut [u8], slots: Slots) {
     let bytes = rows.bytes();
     if bytes == 0 || indices.is_empty() {
         return;

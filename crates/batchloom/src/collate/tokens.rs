@@ -1,47 +1,107 @@
 //! `tokens`: pieces of a stream as int64, and where documents lie in them.
 
+use std::fmt::Debug;
 use std::ops::Range;
 
-use super::Slots;
 use super::index::write;
 use super::stack::prefetch_rows;
-use crate::DType;
-use crate::dataset::{Passage, Pieces};
+use super::{Form, Members, Slots};
 use crate::tensor::Rows;
+use crate::{DType, Result, Tensor};
 
-/// One field of a piece.
-#[derive(Debug, Clone)]
-pub(crate) struct Tokens {
-    pub(crate) pieces: Pieces,
-    pub(crate) what: What,
+/// Equal pieces of a stream of tokens.
+pub(crate) trait Pieces: Debug + Send + Sync {
+    /// The number of tokens of a piece.
+    fn len(&self) -> usize;
+
+    /// The token of the stream with which piece `sample` begins.
+    fn start(&self, sample: u64) -> u64;
+
+    /// The stored tokens.
+    fn tokens(&self) -> &Tensor;
+
+    /// Steps through the stored tokens.
+    fn rows(&self) -> &Rows;
+
+    /// The token between documents.
+    fn separator(&self) -> i64;
+
+    /// The tokens `start..start + len` of the stream as they are stored, if they are stored one after the other.
+    fn stored(&self, start: u64, len: usize) -> Option<Range<usize>>;
+
+    /// Visits the passages that make up the tokens `start..start + len` of the stream.
+    fn walk(&self, start: u64, len: usize, each: impl FnMut(Passage));
 }
 
-/// What the field says of each token.
+/// Finds the passages of each piece of a stream.
+pub(crate) trait Passages: Debug + Send + Sync {
+    /// The number of tokens of a piece.
+    fn seq_len(&self) -> usize;
+
+    /// Visits the passages that make up a piece and the label of its last token; unless `documents` matter, one for all
+    /// tokens that lie one after the other.
+    fn passages(&self, sample: u64, documents: bool, each: &mut dyn FnMut(Passage));
+}
+
+/// Consecutive tokens of one document, or the separator after it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Passage {
+    /// The stored tokens; `None` for a separator.
+    pub(crate) tokens: Option<Range<usize>>,
+    /// Whether a document begins with the first of them.
+    pub(crate) begins: bool,
+    /// Whether the passage continues the document of the passage before it.
+    pub(crate) goes_on: bool,
+}
+
+impl Passage {
+    /// The number of tokens.
+    pub(crate) fn len(&self) -> usize {
+        self.tokens.as_ref().map_or(1, ExactSizeIterator::len)
+    }
+}
+
+/// One field of a piece: `[samples, seq_len]`.
+#[derive(Debug, Clone)]
+pub(crate) struct Tokens<P> {
+    pub(crate) pieces: P,
+    pub(crate) field: TokenField,
+}
+
+/// A fact about each token of a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum What {
-    /// Which it is.
+pub(crate) enum TokenField {
+    /// The token.
     Inputs,
-    /// Which the next one is.
+    /// The next token.
     Labels,
     /// Its place in its document, from where the piece begins.
     Positions,
-    /// Which document of the piece it is of.
+    /// The number of its document in the piece.
     Segments,
     /// Whether a document begins with it.
     Resets,
 }
 
-impl Tokens {
-    pub(super) fn dtype(&self) -> DType {
-        match self.what {
-            What::Inputs | What::Labels | What::Positions => DType::I64,
-            What::Segments => DType::I32,
-            What::Resets => DType::Bool,
+impl<P: Pieces> Form for Tokens<P> {
+    fn dtype(&self) -> DType {
+        match self.field {
+            TokenField::Inputs | TokenField::Labels | TokenField::Positions => DType::I64,
+            TokenField::Segments => DType::I32,
+            TokenField::Resets => DType::Bool,
         }
     }
 
-    /// Fills the pieces `samples`, batch by batch.
-    pub(super) fn gather(&self, samples: &[u64], target: &mut [u8], slots: Slots) {
+    fn shape(&self, members: &Members) -> Vec<usize> {
+        vec![members.count, self.pieces.len()]
+    }
+
+    fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
+        let slots = Slots { batch: range.len(), stride: target.len() };
+        self.gather(&members.samples[range], target, slots)
+    }
+
+    fn gather(&self, samples: &[u64], target: &mut [u8], slots: Slots) -> Result<()> {
         let slot = self.pieces.len() * self.dtype().size();
         let mut ahead = samples.iter().skip(1);
         for (batch, wanted) in target.chunks_mut(slots.stride).zip(samples.chunks(slots.batch)) {
@@ -49,16 +109,19 @@ impl Tokens {
                 if let Some(&next) = ahead.next() {
                     self.prefetch(next);
                 }
-                self.fill(self.pieces.start(sample), slot);
+                self.write(self.pieces.start(sample), slot);
             }
         }
+        Ok(())
     }
+}
 
-    fn fill(&self, start: u64, slot: &mut [u8]) {
-        match self.what {
-            What::Inputs => self.values(start, slot),
-            What::Labels => self.values(start + 1, slot),
-            What::Positions => {
+impl<P: Pieces> Tokens<P> {
+    fn write(&self, start: u64, slot: &mut [u8]) {
+        match self.field {
+            TokenField::Inputs => self.values(start, slot),
+            TokenField::Labels => self.values(start + 1, slot),
+            TokenField::Positions => {
                 let mut from = 0;
                 self.passages(start, slot, |passage, part| {
                     from = if passage.goes_on { from } else { 0 };
@@ -66,14 +129,14 @@ impl Tokens {
                     from += passage.len().cast_signed() as i64;
                 });
             }
-            What::Segments => {
+            TokenField::Segments => {
                 let mut segment = -1_i32;
                 self.passages(start, slot, |passage, part| {
                     segment += i32::from(!passage.goes_on);
                     part.as_chunks_mut::<4>().0.fill(segment.to_ne_bytes());
                 });
             }
-            What::Resets => self.passages(start, slot, |passage, part| {
+            TokenField::Resets => self.passages(start, slot, |passage, part| {
                 part.fill(0);
                 part[0] = u8::from(passage.begins);
             }),
@@ -82,19 +145,18 @@ impl Tokens {
 
     /// The tokens from `start` on.
     fn values(&self, start: u64, slot: &mut [u8]) {
-        let stream = &self.pieces.stream;
-        if let Some(stored) = stream.stored(start, self.pieces.len()) {
+        if let Some(stored) = self.pieces.stored(start, self.pieces.len()) {
             return self.copy(stored, slot);
         }
         self.passages(start, slot, |passage, part| match passage.tokens {
             Some(tokens) => self.copy(tokens, part),
-            None => part.copy_from_slice(&stream.separator().to_ne_bytes()),
+            None => part.copy_from_slice(&self.pieces.separator().to_ne_bytes()),
         });
     }
 
     fn passages(&self, start: u64, slot: &mut [u8], mut each: impl FnMut(Passage, &mut [u8])) {
         let (size, mut rest) = (self.dtype().size(), slot);
-        self.pieces.stream.walk(start, self.pieces.len(), |passage| {
+        self.pieces.walk(start, self.pieces.len(), |passage| {
             let (part, later) = std::mem::take(&mut rest).split_at_mut(passage.len() * size);
             each(passage, part);
             rest = later;
@@ -103,7 +165,7 @@ impl Tokens {
 
     /// Copies stored tokens, each as int64.
     fn copy(&self, stored: Range<usize>, target: &mut [u8]) {
-        let (tokens, rows) = (self.pieces.stream.tokens(), self.pieces.stream.rows());
+        let (tokens, rows) = (self.pieces.tokens(), self.pieces.rows());
         let source = tokens.bytes().as_ref();
         match tokens.dtype() {
             DType::U8 => widen(source, rows, stored, target, |bytes| u8::from_ne_bytes(bytes).into()),
@@ -117,10 +179,10 @@ impl Tokens {
     }
 
     fn prefetch(&self, sample: u64) {
-        let (stream, start) = (&self.pieces.stream, self.pieces.start(sample));
-        if let Some(stored) = stream.stored(start, self.pieces.len()) {
-            let rows = stream.rows();
-            prefetch_rows(stream.tokens().bytes(), rows, stored.start, stored.len() * rows.bytes());
+        let start = self.pieces.start(sample);
+        if let Some(stored) = self.pieces.stored(start, self.pieces.len()) {
+            let rows = self.pieces.rows();
+            prefetch_rows(self.pieces.tokens().bytes(), rows, stored.start, stored.len() * rows.bytes());
         }
     }
 }

@@ -1,30 +1,71 @@
 //! `window`: gathers stretches of a series, each in one piece; before a short series come zeros.
 
+use std::fmt::Debug;
+use std::ops::Range;
 use std::sync::Arc;
 
-use super::Slots;
 use super::stack::{copy_rows, prefetch_rows};
-use crate::dataset::{Span, Windows};
+use super::{Form, Members, Slots};
+use crate::tensor::Rows;
+use crate::{DType, Result, Tensor};
 
 /// How many windows ahead a window is asked for.
 const AHEAD: usize = 2;
 
-/// One field of windows: some steps of each.
+/// Finds the place of each window.
+pub(crate) trait Places: Debug + Send + Sync {
+    /// The place of window `window`.
+    fn place(&self, window: u64) -> Place;
+}
+
+/// The place of one window in the rows of all series.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The first of its rows that exists.
+    pub(crate) row: usize,
+    /// The number of rows before that one, which are zeros.
+    pub(crate) missing: usize,
+}
+
+/// Some steps of a window, of one array.
 #[derive(Debug, Clone)]
-pub(crate) struct Window {
-    pub(crate) windows: Arc<Windows>,
+pub(crate) struct Span {
+    pub(crate) values: Tensor,
+    pub(crate) rows: Rows,
+    /// The first step of the window that the span holds.
+    pub(crate) start: usize,
+    /// The number of steps.
+    pub(crate) len: usize,
+}
+
+/// Some steps of each window: `[samples, steps, ..row]`.
+#[derive(Debug, Clone)]
+pub(crate) struct Window<P> {
+    pub(crate) windows: Arc<P>,
     pub(crate) span: Span,
 }
 
-impl Window {
-    /// Copies the steps of the windows `indices` to `target`, batch by batch.
-    pub(super) fn gather(&self, indices: &[u64], target: &mut [u8], slots: Slots) {
+impl<P: Places> Form for Window<P> {
+    fn dtype(&self) -> DType {
+        self.span.values.dtype()
+    }
+
+    fn shape(&self, members: &Members) -> Vec<usize> {
+        [&[members.count, self.span.len], &self.span.values.shape()[1..]].concat()
+    }
+
+    fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
+        let slots = Slots { batch: range.len(), stride: target.len() };
+        self.gather(&members.samples[range], target, slots)
+    }
+
+    fn gather(&self, samples: &[u64], target: &mut [u8], slots: Slots) -> Result<()> {
         let slot = self.span.len * self.span.rows.bytes();
         if slot == 0 {
-            return;
+            return Ok(());
         }
-        let mut ahead = indices.iter().skip(AHEAD);
-        for (batch, wanted) in target.chunks_mut(slots.stride).zip(indices.chunks(slots.batch)) {
+        let mut ahead = samples.iter().skip(AHEAD);
+        for (batch, wanted) in target.chunks_mut(slots.stride).zip(samples.chunks(slots.batch)) {
             for (slot, &window) in batch.chunks_exact_mut(slot).zip(wanted) {
                 if let Some(&next) = ahead.next() {
                     self.prefetch(next);
@@ -32,8 +73,11 @@ impl Window {
                 self.copy(window, slot);
             }
         }
+        Ok(())
     }
+}
 
+impl<P: Places> Window<P> {
     fn copy(&self, window: u64, slot: &mut [u8]) {
         let Span { values, rows, start, len } = &self.span;
         let place = self.windows.place(window);
@@ -52,13 +96,36 @@ impl Window {
     }
 }
 
-/// Which steps of input exist.
-pub(super) fn mask(windows: &Windows, input_len: usize, indices: &[u64], target: &mut [u8], slots: Slots) {
-    for (batch, wanted) in target.chunks_mut(slots.stride).zip(indices.chunks(slots.batch)) {
-        for (slot, &window) in batch.chunks_exact_mut(input_len).zip(wanted) {
-            let (before, data) = slot.split_at_mut(windows.place(window).missing.min(input_len));
-            before.fill(0);
-            data.fill(1);
+/// Tells the steps of input that exist from the zeros before them: `[samples, steps]`.
+#[derive(Debug, Clone)]
+pub(crate) struct WindowMask<P> {
+    pub(crate) windows: Arc<P>,
+    pub(crate) input_len: usize,
+}
+
+impl<P: Places> Form for WindowMask<P> {
+    fn dtype(&self) -> DType {
+        DType::Bool
+    }
+
+    fn shape(&self, members: &Members) -> Vec<usize> {
+        vec![members.count, self.input_len]
+    }
+
+    fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
+        let slots = Slots { batch: range.len(), stride: target.len() };
+        self.gather(&members.samples[range], target, slots)
+    }
+
+    fn gather(&self, samples: &[u64], target: &mut [u8], slots: Slots) -> Result<()> {
+        for (batch, wanted) in target.chunks_mut(slots.stride).zip(samples.chunks(slots.batch)) {
+            for (slot, &window) in batch.chunks_exact_mut(self.input_len).zip(wanted) {
+                let missing = self.windows.place(window).missing.min(self.input_len);
+                let (before, data) = slot.split_at_mut(missing);
+                before.fill(0);
+                data.fill(1);
+            }
         }
+        Ok(())
     }
 }

@@ -4,11 +4,15 @@
 //! kept then is the place of each row, not a copy of it.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use super::sequences::{SequenceDataset, SequenceDatasetBuilder, Sequences};
-use crate::batching::Sizes;
+use super::kind::{CollateOptions, Collation, EpochKey, Kind};
+use super::sequences::{SequenceDataset, SequenceDatasetBuilder};
+use crate::batching::{Rule, Sizes};
+use crate::collate::{Form, Mask, Offsets};
+use crate::tensor::Sequences;
 use crate::{Error, Result, Tensor};
 
 /// Which rows belong to which group. Groups are numbered as they first appear.
@@ -259,18 +263,50 @@ impl GroupDataset {
     pub fn sizes(&self) -> &Sizes {
         self.sequences.sizes()
     }
+}
 
-    /// Whether batches are rows of one group after the other.
-    pub(crate) fn is_concatenated(&self) -> bool {
+impl Kind for GroupDataset {
+    fn len(&self) -> usize {
+        self.groups.len()
+    }
+
+    fn arrays(&self) -> Vec<(&str, &Tensor)> {
+        self.sequences.arrays()
+    }
+
+    fn sizes(&self) -> Option<Sizes> {
+        Some(self.sequences.sizes().clone())
+    }
+
+    fn is_concatenated(&self) -> bool {
         self.layout == GroupLayout::Concatenated
     }
 
-    pub(crate) fn has_offsets(&self) -> bool {
-        self.offsets
+    fn collation(&self, rule: &Rule, options: &CollateOptions, _: EpochKey) -> Result<Collation> {
+        let packs = self.is_concatenated();
+        if rule.splits() {
+            let reason =
+                "oversize is \"split\", which would divide groups; expected \"error\" or \"truncate\"";
+            return Err(Error::WholeGroups { reason });
+        }
+        if rule.packs() && !packs {
+            let reason =
+                "Packing makes batches without padding; expected layout \"concatenated\", or another rule";
+            return Err(Error::WholeGroups { reason });
+        }
+        let described: Option<(&str, Arc<dyn Form>)> = match packs {
+            true if self.offsets => Some(("offsets", Arc::new(Offsets))),
+            true => None,
+            false => Some(("mask", Arc::new(Mask(options.pad_side)))),
+        };
+        self.sequences.collate(packs, rule, options, described)
     }
 
-    /// The groups as sequences of rows.
-    pub(crate) fn sequences(&self) -> &SequenceDataset {
-        &self.sequences
+    fn rows(&self, samples: Range<usize>) -> Vec<Range<usize>> {
+        Kind::rows(&self.sequences, samples)
+    }
+
+    fn most_rows(&self, samples: usize) -> Vec<usize> {
+        self.sequences.most_rows(samples)
     }
 }

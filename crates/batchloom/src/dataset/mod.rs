@@ -1,54 +1,58 @@
-//! What a sample is. One kind of data a file.
+//! A sample, by kind of data: one kind a file, and [`kind`] has the questions that each of them answers.
 
 mod groups;
+pub(crate) mod kind;
 mod sequences;
 mod tensors;
 mod tokens;
 mod windows;
 
+use std::ops::Range;
+use std::sync::Arc;
+
 pub use groups::{GroupDataset, GroupDatasetBuilder, GroupLayout, GroupOversize, Groups};
-pub(crate) use sequences::Field;
-pub use sequences::{SequenceDataset, SequenceDatasetBuilder, Sequences};
+use kind::Kind;
+pub use sequences::{SequenceDataset, SequenceDatasetBuilder};
 pub use tensors::TensorDataset;
-pub(crate) use tokens::{Passage, Pieces};
 pub use tokens::{TokenDataset, TokenExtras, TokenMode};
 pub use windows::{Anchor, Short, Weights, WindowCounts, WindowDataset, WindowShape};
-pub(crate) use windows::{Span, Windows};
 
-use crate::Tensor;
 use crate::batching::Sizes;
+pub use crate::tensor::Sequences;
+use crate::{Error, Result, Tensor};
 
-/// Any kind of data.
+/// Any kind of data, behind one door. Cheap to clone: arrays are shared.
+///
+/// ```
+/// use batchloom::{Tensor, TensorDataset};
+/// use batchloom::dataset::Dataset;
+///
+/// let x = Tensor::from_vec((0..12_i64).collect(), &[4, 3])?;
+/// let dataset = Dataset::from(TensorDataset::new([("x", x)])?);
+/// let sample = dataset.sample(2)?;
+/// assert_eq!((sample[0].0.as_str(), sample[0].1.as_slice::<i64>()), ("x", Some(&[6, 7, 8][..])));
+/// assert_eq!(dataset.rows(1..3)?, [("x", 1..3)]);
+/// # Ok::<(), batchloom::Error>(())
+/// ```
 #[derive(Debug, Clone)]
-#[non_exhaustive]
-pub enum Dataset {
-    /// Rows of one shape.
-    Tensors(TensorDataset),
-    /// Sequences of any length.
-    Sequences(SequenceDataset),
-    /// Stretches of time series.
-    Windows(WindowDataset),
-    /// Rows that belong together.
-    Groups(GroupDataset),
-    /// Pieces of a stream of tokens.
-    Tokens(TokenDataset),
+pub struct Dataset(Arc<dyn Kind>);
+
+macro_rules! kinds {
+    ($($kind:ident),*) => {
+        $(impl From<$kind> for Dataset {
+            fn from(dataset: $kind) -> Self {
+                Self(Arc::new(dataset))
+            }
+        })*
+    };
 }
+
+kinds!(TensorDataset, SequenceDataset, WindowDataset, GroupDataset, TokenDataset);
 
 impl Dataset {
     /// The number of samples.
     pub fn len(&self) -> usize {
-        match self {
-            Self::Tensors(dataset) => dataset.len(),
-            Self::Sequences(dataset) => dataset.len(),
-            Self::Windows(dataset) => dataset.len(),
-            Self::Groups(dataset) => dataset.len(),
-            Self::Tokens(dataset) => dataset.len(),
-        }
-    }
-
-    /// Whether batches are samples one after the other, whatever the rule.
-    pub(crate) fn is_concatenated(&self) -> bool {
-        matches!(self, Self::Groups(dataset) if dataset.is_concatenated())
+        self.0.len()
     }
 
     /// Whether there are no samples.
@@ -56,62 +60,66 @@ impl Dataset {
         self.len() == 0
     }
 
-    /// The arrays that samples are taken from, by name.
-    pub(crate) fn arrays(&self) -> Vec<(&str, &Tensor)> {
-        fn named<'a>(
-            names: &'a [String],
-            arrays: impl Iterator<Item = &'a Tensor>,
-        ) -> Vec<(&'a str, &'a Tensor)> {
-            names.iter().map(String::as_str).zip(arrays).collect()
-        }
-        match self {
-            Self::Tensors(dataset) => named(dataset.names(), dataset.fields().iter()),
-            Self::Sequences(dataset) => named(dataset.names(), dataset.fields().iter().map(Field::values)),
-            Self::Windows(dataset) => named(dataset.names(), dataset.spans().iter().map(|span| &span.values)),
-            Self::Groups(dataset) => {
-                let dataset = dataset.sequences();
-                named(dataset.names(), dataset.fields().iter().map(Field::values))
-            }
-            Self::Tokens(dataset) => vec![("tokens", dataset.tokens())],
-        }
-    }
-
-    /// What a plan has to know of the samples' sizes; none where they all count the same.
+    /// The sizes of the samples, which a plan needs; `None` where all samples count the same.
     pub fn sizes(&self) -> Option<Sizes> {
-        match self {
-            Self::Tensors(_) | Self::Windows(_) | Self::Tokens(_) => None,
-            Self::Sequences(dataset) => Some(dataset.sizes().clone()),
-            Self::Groups(dataset) => Some(dataset.sizes().clone()),
+        self.0.sizes()
+    }
+
+    /// One sample, field by field: what a batch holds of it, without the first dimension and without padding. Fields that
+    /// only describe a batch (mask, lengths, boundaries, index) are left out. A group that is longer than its `max_rows`
+    /// is whole here.
+    ///
+    /// Forms a batch of one: costs one copy of the sample.
+    ///
+    /// # Errors
+    /// [`Error::SampleRange`]; [`Error::Elsewhere`] where arrays are in memory that this process cannot read.
+    pub fn sample(&self, sample: u64) -> Result<Vec<(String, Tensor)>> {
+        let samples = self.len() as u64;
+        if sample >= samples {
+            return Err(Error::SampleRange { found: sample, samples });
+        }
+        self.require_readable()?;
+        self.0.sample(sample)
+    }
+
+    /// The rows of each array that the samples `samples` are taken from, by the name of its field: the smallest range
+    /// that holds all of them. For data that moves elsewhere part by part.
+    ///
+    /// # Errors
+    /// [`Error::SampleRange`] where the range does not lie in the dataset.
+    pub fn rows(&self, samples: Range<u64>) -> Result<Vec<(&str, Range<usize>)>> {
+        let within = usize::try_from(samples.start).ok().zip(usize::try_from(samples.end).ok());
+        let Some((start, end)) = within.filter(|(start, end)| start <= end && *end <= self.len()) else {
+            return Err(Error::SampleRange {
+                found: samples.end.max(samples.start),
+                samples: self.len() as u64,
+            });
+        };
+        Ok(self.names().zip(self.0.rows(start..end)).collect())
+    }
+
+    /// The most rows of each array that any `samples` neighbouring samples need, by the name of its field.
+    pub fn most_rows(&self, samples: u64) -> Vec<(&str, usize)> {
+        let samples = usize::try_from(samples).unwrap_or(usize::MAX).min(self.len());
+        self.names().zip(self.0.most_rows(samples)).collect()
+    }
+
+    pub(crate) fn kind(&self) -> &dyn Kind {
+        &*self.0
+    }
+
+    /// Refuses arrays that this process cannot read.
+    ///
+    /// # Errors
+    /// [`Error::Elsewhere`].
+    pub(crate) fn require_readable(&self) -> Result<()> {
+        match self.0.arrays().iter().find(|(_, array)| array.is_elsewhere()) {
+            Some((name, _)) => Err(Error::Elsewhere { field: (*name).to_owned() }),
+            None => Ok(()),
         }
     }
-}
 
-impl From<TensorDataset> for Dataset {
-    fn from(dataset: TensorDataset) -> Self {
-        Self::Tensors(dataset)
-    }
-}
-
-impl From<SequenceDataset> for Dataset {
-    fn from(dataset: SequenceDataset) -> Self {
-        Self::Sequences(dataset)
-    }
-}
-
-impl From<GroupDataset> for Dataset {
-    fn from(dataset: GroupDataset) -> Self {
-        Self::Groups(dataset)
-    }
-}
-
-impl From<TokenDataset> for Dataset {
-    fn from(dataset: TokenDataset) -> Self {
-        Self::Tokens(dataset)
-    }
-}
-
-impl From<WindowDataset> for Dataset {
-    fn from(dataset: WindowDataset) -> Self {
-        Self::Windows(dataset)
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.arrays().into_iter().map(|(name, _)| name)
     }
 }

@@ -1,181 +1,21 @@
-//! `SequenceDataset`: samples that differ in size, of any rank.
-//!
-//! A variable field is one array of values and where each sample lies in it: a million sequences are three arrays, not a
-//! million objects. What differs between samples are their extents in some leading dimensions; the rest of the shape is
-//! the same for all.
+//! `SequenceDataset`: samples that differ in size, of any rank; padded or packed.
 
+use std::ops::Range;
 use std::sync::Arc;
 
+use super::kind::{CollateOptions, Collation, EpochKey, Index, Kind, Ragged};
 use super::tensors::common_length;
-use crate::batching::Sizes;
-use crate::tensor::Rows;
+use crate::batching::{Rule, Sizes};
+use crate::collate::{
+    Boundaries, Form, Index as SampleIndex, Labels, Lengths, Mask, Pack, Pad, Positions, Segments, Stack,
+    is_integer,
+};
+use crate::tensor::Sequences;
 use crate::{Error, Result, Tensor};
-
-/// One variable field: an array of values, and the part of it that makes each sample.
-#[derive(Debug, Clone)]
-pub struct Sequences {
-    values: Tensor,
-    rows: Rows,
-    /// The row of values at each place; none where that is the place itself.
-    order: Option<Arc<[u64]>>,
-    /// For each sample, its first place.
-    starts: Arc<[u64]>,
-    /// For each sample, its extents in the leading dimensions.
-    extents: Arc<[u32]>,
-    /// How many leading dimensions, and which of them differ between samples.
-    leading: usize,
-    varying: Vec<usize>,
-}
-
-impl Sequences {
-    /// Sample `k` is `values[offsets[k]..offsets[k + 1]]`. Values have any shape `[total, ..]` and layout.
-    ///
-    /// # Errors
-    /// [`Error::ScalarField`]; [`Error::Offsets`] with the first sample whose offsets descend or leave the values.
-    pub fn new(name: &str, values: Tensor, offsets: &[i64]) -> Result<Self> {
-        let rows = values.layout().rows(values.dtype().size());
-        let rows = rows.ok_or_else(|| Error::ScalarField { field: name.to_owned() })?;
-        let total = values.shape()[0];
-        let mut starts = Vec::with_capacity(offsets.len().saturating_sub(1));
-        let mut extents = Vec::with_capacity(offsets.len().saturating_sub(1));
-        for (sample, pair) in offsets.windows(2).enumerate() {
-            let wrong = |expected| Error::Offsets {
-                field: name.to_owned(),
-                sample: sample as u64,
-                start: pair[0],
-                end: pair[1],
-                values: total as u64,
-                expected,
-            };
-            let start = u64::try_from(pair[0]).map_err(|_| wrong("expected offsets of at least 0"))?;
-            let length = pair[1].checked_sub(pair[0]).filter(|&length| length >= 0);
-            let length = length.ok_or_else(|| wrong("expected offsets that do not decrease"))?;
-            if u64::try_from(pair[1]).is_ok_and(|end| end > total as u64) {
-                return Err(wrong("expected offsets within the values"));
-            }
-            starts.push(start);
-            extents
-                .push(u32::try_from(length).map_err(|_| wrong("expected fewer than 2^32 values a sample"))?);
-        }
-        let (starts, extents) = (starts.into(), extents.into());
-        Ok(Self { values, rows, order: None, starts, extents, leading: 1, varying: vec![0] })
-    }
-
-    /// The same, where the value at each place is a row of `order`.
-    pub(super) fn ordered(self, order: Option<Arc<[u64]>>) -> Self {
-        Self { order, ..self }
-    }
-
-    /// Samples of any rank, one after the other in a flat array: `shapes` lists the shape of the first sample, that of
-    /// the second, and so on, `rank` lengths each.
-    ///
-    /// # Errors
-    /// [`Error::Shape`] where the shapes do not add up to the values, [`Error::NotCompact`] where these are not one
-    /// compact dimension.
-    pub fn with_shapes(name: &str, values: &Tensor, shapes: &[u32], rank: usize) -> Result<Self> {
-        let (found, shape) = (values.layout().elements(), vec![shapes.len() / rank.max(1), rank]);
-        let lengths = shapes.chunks(rank.max(1));
-        let total = lengths.clone().try_fold(0_usize, |total, lengths| total.checked_add(elements(lengths)?));
-        let compact = values.shape().len() == 1 && values.layout().is_compact(values.dtype().size());
-        if !compact {
-            return Err(Error::NotCompact { field: name.to_owned(), found: values.shape().to_vec() });
-        }
-        if rank == 0 || !shapes.len().is_multiple_of(rank) || total != Some(found) {
-            let expected = total.unwrap_or(usize::MAX);
-            return Err(Error::Shape { values: found, shape, expected });
-        }
-        let differs =
-            |dimension: &usize| lengths.clone().any(|lengths| lengths[*dimension] != shapes[*dimension]);
-        let mut varying: Vec<usize> = (0..rank).filter(differs).collect();
-        if varying.is_empty() {
-            varying.push(0);
-        }
-        let leading = varying.last().map_or(1, |last| last + 1);
-        let inner: Vec<usize> =
-            shapes.get(leading..rank).unwrap_or_default().iter().map(|&len| length(len)).collect();
-        let row: usize = inner.iter().product();
-        let starts = lengths.clone().scan(0, |start, lengths| {
-            let now = *start;
-            *start += elements(&lengths[..leading]).unwrap_or(0) as u64;
-            Some(now)
-        });
-        let starts = starts.collect();
-        let extents = lengths.flat_map(|lengths| &lengths[..leading]).copied().collect();
-        let shape = [&[found.checked_div(row).unwrap_or(0)], inner.as_slice()].concat();
-        let values = values.reshape(&shape);
-        let values = values.ok_or(Error::Shape { values: found, shape, expected: usize::MAX })?;
-        let rows = values.layout().rows(values.dtype().size());
-        let rows = rows.ok_or_else(|| Error::ScalarField { field: name.to_owned() })?;
-        Ok(Self { values, rows, order: None, starts, extents, leading, varying })
-    }
-
-    /// The number of samples.
-    pub fn len(&self) -> usize {
-        self.starts.len()
-    }
-
-    /// Whether there are no samples.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// All values: `[total, ..]`.
-    pub fn values(&self) -> &Tensor {
-        &self.values
-    }
-
-    /// How to walk the values.
-    pub(crate) fn rows(&self) -> &Rows {
-        &self.rows
-    }
-
-    /// The row of values at each place; none where that is the place itself.
-    pub(crate) fn order(&self) -> Option<&[u64]> {
-        self.order.as_deref()
-    }
-
-    /// The first place of a sample.
-    pub(crate) fn start(&self, sample: usize) -> usize {
-        usize::try_from(self.starts[sample]).unwrap_or(usize::MAX)
-    }
-
-    /// The first place of each of some samples. One tight loop, so that the processor waits for all at once.
-    pub(crate) fn starts(&self, samples: &[u64]) -> Vec<usize> {
-        samples.iter().map(|&sample| self.start(usize::try_from(sample).unwrap_or(usize::MAX))).collect()
-    }
-
-    /// The extents of a sample in the leading dimensions.
-    pub(crate) fn extents(&self, sample: usize) -> &[u32] {
-        &self.extents[sample * self.leading..(sample + 1) * self.leading]
-    }
-
-    /// How many leading dimensions may differ between samples.
-    pub(crate) fn leading(&self) -> usize {
-        self.leading
-    }
-
-    /// The leading extents of all samples; none for those in which samples differ. As many as decide where a row of
-    /// values lies in a sample.
-    pub fn frame(&self) -> Vec<Option<u32>> {
-        let same =
-            |dimension| self.extents.get(dimension).copied().filter(|_| !self.varying.contains(&dimension));
-        (0..self.leading).map(same).collect()
-    }
-
-    /// The dimensions in which samples differ.
-    pub(crate) fn varying(&self) -> &[usize] {
-        &self.varying
-    }
-
-    /// The extents of a sample in the dimensions in which samples differ.
-    pub(crate) fn sizes_of(&self, sample: usize) -> impl Iterator<Item = u32> + '_ {
-        self.varying.iter().map(move |&dimension| self.extents(sample)[dimension])
-    }
-}
 
 /// One field of a dataset.
 #[derive(Debug, Clone)]
-pub(crate) enum Field {
+enum Field {
     /// The same shape for every sample.
     Fixed(Tensor),
     /// A shape of its own for each sample.
@@ -218,10 +58,26 @@ pub struct SequenceDatasetBuilder {
 
 impl Field {
     /// The array that it is taken from.
-    pub(crate) fn values(&self) -> &Tensor {
+    fn values(&self) -> &Tensor {
         match self {
             Self::Fixed(rows) => rows,
             Self::Variable(sequences) => sequences.values(),
+        }
+    }
+
+    /// The rows of the array that some samples are taken from.
+    fn rows(&self, samples: Range<usize>) -> Range<usize> {
+        match self {
+            Self::Fixed(_) => samples,
+            Self::Variable(sequences) => sequences.rows_of(samples),
+        }
+    }
+
+    /// The most rows that so many neighbouring samples need.
+    fn most_rows(&self, samples: usize) -> usize {
+        match self {
+            Self::Fixed(_) => samples,
+            Self::Variable(sequences) => sequences.most_rows(samples),
         }
     }
 }
@@ -272,7 +128,7 @@ impl SequenceDatasetBuilder {
             (Some(sizes), _) => Sizes::new(sizes),
             (None, Field::Variable(sequences)) => {
                 let extents = (0..samples).flat_map(|sample| sequences.sizes_of(sample)).collect();
-                Sizes::with_extents(extents, sequences.varying.len())?
+                Sizes::with_extents(extents, sequences.varying().len())?
             }
             (None, Field::Fixed(_)) => return Err(Error::NotVariable),
         };
@@ -322,31 +178,121 @@ impl SequenceDataset {
         self
     }
 
-    /// Whether samples that are longer than their size are thinned out at random.
-    pub(crate) fn subsamples(&self) -> bool {
-        self.subsamples
-    }
-
-    /// Whether the sizes are the lengths.
-    pub(crate) fn own_sizes(&self) -> bool {
-        self.own_sizes
-    }
-
-    /// In how many dimensions samples differ.
-    pub(crate) fn dimensions(&self) -> usize {
-        self.guide().map_or(1, |guide| guide.varying().len())
-    }
-
-    pub(crate) fn fields(&self) -> &[Field] {
-        &self.fields
-    }
-
     /// The first variable field.
-    pub(crate) fn guide(&self) -> Option<&Sequences> {
+    fn guide(&self) -> Result<&Sequences> {
         match self.fields.get(self.guide) {
-            Some(Field::Variable(sequences)) => Some(sequences),
-            _ => None,
+            Some(Field::Variable(sequences)) => Ok(sequences),
+            _ => Err(Error::NotVariable),
         }
+    }
+
+    /// The fields of batches in which samples are concatenated (`packs`) or padded, `described` by more fields.
+    pub(super) fn collate(
+        &self,
+        packs: bool,
+        rule: &Rule,
+        options: &CollateOptions,
+        described: impl IntoIterator<Item = (&'static str, Arc<dyn Form>)>,
+    ) -> Result<Collation> {
+        let fields = self.names.iter().zip(&*self.fields);
+        let form = |(name, field): (&String, &Field)| Ok((name.clone(), form(name, field, packs, options)?));
+        let mut forms = fields.map(form).collect::<Result<Vec<_>>>()?;
+        let own = forms.len();
+        forms.extend(described.into_iter().map(|(name, form)| (name.to_owned(), form)));
+        let variable = self.fields.iter().filter_map(|field| match field {
+            Field::Variable(sequences) => Some(sequences.clone()),
+            Field::Fixed(_) => None,
+        });
+        let guide = self.guide()?.clone();
+        let index = Index::Ragged { fields: variable.collect(), dimensions: guide.varying().len(), packs };
+        let (sizes, own_sizes, subsamples) = (self.sizes.clone(), self.own_sizes, self.subsamples);
+        let ragged = Ragged { guide, sizes, own_sizes, subsamples, multiple_of: rule.multiple_of() };
+        Ok(Collation { own, ragged: Some(ragged), ..Collation::new(forms, index)? })
+    }
+
+    /// The sequences of tokens that a field holds.
+    fn tokens(&self, field: &str) -> Result<Sequences> {
+        let refused = |reason: String| Error::Labels { reason };
+        let place = self.names.iter().position(|name| name == field);
+        let place = place.ok_or_else(|| refused(format!("there is no field {field}")))?;
+        match &self.fields[place] {
+            Field::Variable(sequences)
+                if sequences.values().shape().len() > 1 || sequences.varying() != [0] =>
+            {
+                Err(refused(format!("field {field} holds more than one number a place")))
+            }
+            Field::Variable(sequences) if is_integer(sequences.values().dtype()) => Ok(sequences.clone()),
+            Field::Variable(sequences) => {
+                Err(refused(format!("field {field} holds {}, not integers", sequences.values().dtype())))
+            }
+            Field::Fixed(_) => Err(refused(format!("field {field} does not vary in length"))),
+        }
+    }
+}
+
+/// The form of one field, concatenated or padded.
+fn form(name: &str, field: &Field, packs: bool, options: &CollateOptions) -> Result<Arc<dyn Form>> {
+    let sequences = match field {
+        Field::Fixed(rows) => return Ok(Arc::new(Stack::new(name, rows)?)),
+        Field::Variable(sequences) => sequences.clone(),
+    };
+    if packs {
+        return match sequences.varying() {
+            [0] => Ok(Arc::new(Pack(sequences))),
+            _ => Err(Error::NotPackable { field: name.to_owned() }),
+        };
+    }
+    let expected = sequences.values().dtype().size();
+    let given = options.pad_values.iter().find(|(field, _)| field == name);
+    let value = given.map_or_else(|| vec![0; expected], |(_, value)| value.clone());
+    match value.len() {
+        found if found == expected => Ok(Arc::new(Pad { sequences, value, side: options.pad_side })),
+        found => Err(Error::PadValue { field: name.to_owned(), found, expected }),
+    }
+}
+
+impl Kind for SequenceDataset {
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    fn arrays(&self) -> Vec<(&str, &Tensor)> {
+        self.names.iter().map(String::as_str).zip(self.fields.iter().map(Field::values)).collect()
+    }
+
+    fn sizes(&self) -> Option<Sizes> {
+        Some(self.sizes.clone())
+    }
+
+    fn collation(&self, rule: &Rule, options: &CollateOptions, _: EpochKey) -> Result<Collation> {
+        if !self.own_sizes && rule.limit().is_some() {
+            return Err(Error::ForeignSizes { rule: rule.name() });
+        }
+        let packs = rule.packs();
+        let mut described: Vec<(&str, Arc<dyn Form>)> = match packs {
+            true => vec![
+                ("cu_seqlens", Arc::new(Boundaries)),
+                ("position_ids", Arc::new(Positions)),
+                ("segment_ids", Arc::new(Segments)),
+            ],
+            false => {
+                vec![("attention_mask", Arc::new(Mask(options.pad_side))), ("lengths", Arc::new(Lengths))]
+            }
+        };
+        described.push(("index", Arc::new(SampleIndex)));
+        if let Some(field) = &options.labels {
+            let labels = Labels { sequences: self.tokens(field)?, side: options.pad_side, packed: packs };
+            described.push(("labels", Arc::new(labels)));
+        }
+        self.collate(packs, rule, options, described)
+    }
+
+    fn rows(&self, samples: Range<usize>) -> Vec<Range<usize>> {
+        self.fields.iter().map(|field| field.rows(samples.clone())).collect()
+    }
+
+    fn most_rows(&self, samples: usize) -> Vec<usize> {
+        self.fields.iter().map(|field| field.most_rows(samples)).collect()
     }
 }
 
@@ -367,13 +313,4 @@ fn check_extents(names: &[String], fields: &[Field], guide: usize, samples: usiz
         }
     }
     Ok(())
-}
-
-/// How many elements a shape holds, where they can be numbered.
-fn elements(lengths: &[u32]) -> Option<usize> {
-    lengths.iter().try_fold(1_usize, |product, &len| product.checked_mul(length(len)))
-}
-
-fn length(len: u32) -> usize {
-    usize::try_from(len).unwrap_or(usize::MAX)
 }

@@ -1,6 +1,11 @@
 //! `TensorDataset`: a sample is a row, the same row of every field.
 
-use crate::tensor::Rows;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::kind::{CollateOptions, Collation, EpochKey, Index, Kind};
+use crate::batching::Rule;
+use crate::collate::{Form, Stack};
 use crate::{Error, Result, Tensor};
 
 /// Arrays that share their first dimension; sample `k` is row `k` of each.
@@ -56,10 +61,29 @@ impl TensorDataset {
     pub fn fields(&self) -> &[Tensor] {
         &self.fields
     }
+}
 
-    /// How to walk the rows of each field.
-    pub(crate) fn rows(&self) -> Vec<Rows> {
-        self.fields.iter().filter_map(|field| field.layout().rows(field.dtype().size())).collect()
+impl Kind for TensorDataset {
+    fn len(&self) -> usize {
+        self.samples
+    }
+
+    fn arrays(&self) -> Vec<(&str, &Tensor)> {
+        self.names.iter().map(String::as_str).zip(&self.fields).collect()
+    }
+
+    fn collation(&self, _: &Rule, _: &CollateOptions, _: EpochKey) -> Result<Collation> {
+        let form =
+            |(name, array)| Ok((String::from(name), Arc::new(Stack::new(name, array)?) as Arc<dyn Form>));
+        Collation::new(self.arrays().into_iter().map(form).collect::<Result<_>>()?, Index::Rows)
+    }
+
+    fn rows(&self, samples: Range<usize>) -> Vec<Range<usize>> {
+        vec![samples; self.fields.len()]
+    }
+
+    fn most_rows(&self, samples: usize) -> Vec<usize> {
+        vec![samples; self.fields.len()]
     }
 }
 

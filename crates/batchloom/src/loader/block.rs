@@ -96,7 +96,7 @@ impl ShapeRun {
         };
         let tensors = run.slots.iter().filter(|_| has_fields).map(tensor).collect::<Result<_>>()?;
         let (len, samples, longest) = (run.batches, run.samples, run.members.longest());
-        let (names, space) = (Arc::clone(&fields.names), run.space.clone());
+        let (names, space) = (Arc::clone(fields.names()), run.space.clone());
         Ok(Self { names, fields: tensors, len, samples, longest, space })
     }
 

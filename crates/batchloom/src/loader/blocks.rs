@@ -109,7 +109,7 @@ impl Blocks {
 
     /// The names of the fields, in order.
     pub fn names(&self) -> &[String] {
-        &self.job.fields.names
+        self.job.fields.names()
     }
 
     /// Stops the workers and waits for them; nothing comes any more.

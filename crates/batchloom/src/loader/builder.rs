@@ -6,12 +6,13 @@ use std::thread;
 use super::Loader;
 use super::buffers::{Allocate, BufferOptions, Buffers};
 use super::cursor::Cursor;
-use super::fields::{Fields, Options};
+use super::fields::Fields;
 use super::job::Probe;
 use super::layout::{BlockLayout, Limits};
 use crate::batching::Rule;
 use crate::collate::PadSide;
-use crate::dataset::{Dataset, TokenDataset};
+use crate::dataset::Dataset;
+use crate::dataset::kind::{CollateOptions, ContentRequest};
 use crate::order::Shuffle;
 use crate::plan::PlanBuilder;
 use crate::ranks::Uneven;
@@ -29,7 +30,8 @@ const MOST_THREADS: usize = 8;
 pub struct LoaderBuilder {
     dataset: Dataset,
     plan: PlanBuilder,
-    fields: Options,
+    collate: CollateOptions,
+    index_table: bool,
     memory: Option<(Allocate, usize)>,
     rank: u32,
     threads: Option<usize>,
@@ -39,15 +41,23 @@ pub struct LoaderBuilder {
     probe: Option<Probe>,
 }
 
+impl Loader {
+    /// The options of a loader over `dataset`.
+    pub fn builder(dataset: impl Into<Dataset>) -> LoaderBuilder {
+        LoaderBuilder::new(dataset.into())
+    }
+}
+
 impl LoaderBuilder {
-    pub(super) fn new(dataset: Dataset) -> Self {
+    fn new(dataset: Dataset) -> Self {
         let plan = Plan::builder(dataset.len() as u64);
         let plan = dataset.sizes().into_iter().fold(plan, PlanBuilder::sizes);
-        let plan = plan.concatenated(dataset.is_concatenated());
+        let plan = plan.concatenated(dataset.kind().is_concatenated());
         Self {
             dataset,
             plan,
-            fields: Options::default(),
+            collate: CollateOptions::default(),
+            index_table: false,
             memory: None,
             rank: 0,
             threads: None,
@@ -107,25 +117,25 @@ impl LoaderBuilder {
 
     /// The bytes of the element that pads `field`. Default: zeros.
     pub fn pad_value(mut self, field: impl Into<String>, element: &[u8]) -> Self {
-        self.fields.padding.values.push((field.into(), element.to_vec()));
+        self.collate.pad_values.push((field.into(), element.to_vec()));
         self
     }
 
     /// Where padding goes. Default: after the data.
     pub fn pad_side(mut self, side: PadSide) -> Self {
-        self.fields.padding.side = side;
+        self.collate.pad_side = side;
         self
     }
 
     /// Adds `labels` to each batch: the next token of each token of `field`, -100 where there is none.
     pub fn labels(mut self, field: impl Into<String>) -> Self {
-        self.fields.padding.labels = Some(field.into());
+        self.collate.labels = Some(field.into());
         self
     }
 
     /// Whether the documents of a stream of tokens come in a random order of their own in each epoch. Default: no.
     pub fn shuffle_documents(mut self, shuffle_documents: bool) -> Self {
-        self.fields.shuffles_documents = shuffle_documents;
+        self.collate.shuffles_documents = shuffle_documents;
         self
     }
 
@@ -133,7 +143,7 @@ impl LoaderBuilder {
     /// that this process reads. Batches are then made of them elsewhere; those of [`Loader::iter`] have no fields.
     /// Default: no.
     pub fn index_table(mut self, index_table: bool) -> Self {
-        self.fields.index_table = index_table;
+        self.index_table = index_table;
         self
     }
 
@@ -207,12 +217,18 @@ impl LoaderBuilder {
         if self.prefetch == 0 {
             return Err(Error::Prefetch);
         }
-        let fields = Fields::new(&self.dataset, plan.rule(), &self.fields)?;
+        if !self.index_table {
+            self.dataset.require_readable()?;
+        }
+        // The fields of an epoch in stored order: what an epoch draws does not change whether they can be made.
+        let collate = CollateOptions { shuffles_documents: false, ..self.collate.clone() };
+        let fields = Fields::new(&self.dataset, &plan, &collate)?;
         // What cannot be laid out is better known now.
         BlockLayout::new(&fields, &plan, self.rank, 0, self.block_bytes, Limits::FORMED)?;
         Ok(Loader {
             fields: Arc::new(fields),
-            index_table: self.fields.index_table,
+            index_table: self.index_table,
+            collate: self.collate,
             buffers: Mutex::new(Buffers::new(BufferOptions {
                 // Who allocates memory also keeps blocks for a while, as they are copied.
                 keep: self.prefetch.saturating_add(if self.memory.is_some() { 3 } else { 1 }),
@@ -229,55 +245,23 @@ impl LoaderBuilder {
         })
     }
 
-    /// What a plan has to know of a stream.
+    /// Asks the dataset for the facts that belong to a plan besides sizes.
     fn prepare(&mut self) -> Result<()> {
-        let Dataset::Tokens(dataset) = &self.dataset else { return Ok(()) };
-        if dataset.is_empty() {
-            let (tokens, seq_len) = (dataset.stream_len(), dataset.seq_len());
-            return Err(Error::StreamTooShort { tokens, seq_len });
-        }
-        let rows = rows_of(dataset, &self.plan)?;
-        let content = dataset.content(rows.map(|(rows, _)| rows), self.fields.shuffles_documents);
-        let mut plan = self.plan.clone().content(content);
-        if let Some((rows, steps)) = rows {
-            plan = plan.samples(rows * steps);
-        }
-        (self.plan, self.fields.rows) = (plan, rows);
+        let request = ContentRequest {
+            samples_in_step: self.plan.samples_in_step(),
+            shuffle: self.plan.shuffled(),
+            shuffles_documents: self.collate.shuffles_documents,
+        };
+        let Some(content) = self.dataset.kind().content(&request)? else { return Ok(()) };
+        let plan = self.plan.clone().content(content.text);
+        self.plan = content.rows.into_iter().fold(plan, |plan, (rows, steps)| plan.samples(rows * steps));
+        self.collate.rows = content.rows;
         Ok(())
     }
 
     fn plan(mut self, change: impl FnOnce(PlanBuilder) -> PlanBuilder) -> Self {
         self.plan = change(self.plan);
         self
-    }
-}
-
-/// Of a stream whose rows go on: how many rows, and how many pieces each has.
-fn rows_of(dataset: &TokenDataset, plan: &PlanBuilder) -> Result<Option<(u64, u64)>> {
-    if !dataset.is_continuous() {
-        return Ok(None);
-    }
-    let refused = |reason: String| Err(Error::Continuous { reason });
-    let Some(rows) = plan.samples_in_step() else {
-        return refused(
-            "rows of a stream that go on need batches of equal size; expected FixedSize".to_owned(),
-        );
-    };
-    if plan.shuffled() != Shuffle::Nothing {
-        let shuffle = plan.shuffled().name();
-        return refused(format!(
-            "shuffle is {shuffle:?}, but rows of a stream go on; expected documents alone"
-        ));
-    }
-    match dataset.steps(rows) {
-        0 => {
-            let (tokens, seq_len) = (dataset.stream_len(), dataset.seq_len());
-            refused(format!(
-                "the stream has {tokens} tokens, too few for {rows} rows of {seq_len} and a label; expected fewer or \
-                 shorter rows"
-            ))
-        }
-        steps => Ok(Some((rows, steps))),
     }
 }
 

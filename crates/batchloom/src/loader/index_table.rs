@@ -20,30 +20,19 @@ use std::sync::Arc;
 
 use super::fields::Fields;
 use super::layout::RunLayout;
-use crate::collate::Members;
-use crate::dataset::{Dataset, Field, Pieces, Sequences, TokenExtras, Windows};
+use crate::collate::{Members, Passages};
+use crate::dataset::kind::Index;
+use crate::dataset::Dataset;
+use crate::tensor::Sequences;
 use crate::tensor::buffer::Region;
 use crate::{DType, Plan, Result};
 
 /// What the addresses of a dataset's samples are.
 #[derive(Debug)]
 pub(super) struct IndexTable {
-    columns: Columns,
+    fields: Arc<Fields>,
     /// The most rows of any array, and the number of samples: what the numbers have to hold.
     limit: usize,
-}
-
-/// The rows of a table, by kind of data.
-#[derive(Debug)]
-enum Columns {
-    /// Rows of one shape.
-    Rows,
-    /// Windows.
-    Windows(Arc<Windows>),
-    /// Samples that differ in size: the variable fields, and whether batches are concatenations.
-    Ragged { fields: Vec<Sequences>, dimensions: usize, packs: bool },
-    /// Pieces of a stream, and whether what documents they are of matters.
-    Stream(Pieces, bool),
 }
 
 /// The size of the table of one block, and of what comes with it.
@@ -76,40 +65,19 @@ impl Table {
 }
 
 impl IndexTable {
-    /// The index table of samples of `dataset` in batches of `fields`.
-    pub(super) fn new(dataset: &Dataset, fields: &Fields) -> Self {
-        let packs = fields.concatenates();
-        let ragged = |fields: &[Field], dimensions| {
-            let variable = fields.iter().filter_map(|field| match field {
-                Field::Variable(sequences) => Some(sequences.clone()),
-                Field::Fixed(_) => None,
-            });
-            Columns::Ragged { fields: variable.collect(), dimensions, packs }
-        };
-        let arrays = dataset.arrays();
+    /// The index table of batches of `fields`, whose samples are taken from `dataset`.
+    pub(super) fn new(dataset: &Dataset, fields: Arc<Fields>) -> Self {
+        let arrays = dataset.kind().arrays();
         let rows = arrays.iter().filter_map(|(_, array)| array.shape().first()).max().copied().unwrap_or(0);
-        let limit = rows.max(dataset.len());
-        let columns = match dataset {
-            Dataset::Tensors(_) => Columns::Rows,
-            Dataset::Tokens(dataset) => {
-                let documents = dataset.extra() != TokenExtras::default();
-                fields.pieces().map_or(Columns::Rows, |pieces| Columns::Stream(pieces.clone(), documents))
-            }
-            Dataset::Windows(dataset) => Columns::Windows(Arc::clone(dataset.windows())),
-            Dataset::Sequences(dataset) => ragged(dataset.fields(), dataset.dimensions()),
-            Dataset::Groups(dataset) => {
-                ragged(dataset.sequences().fields(), dataset.sequences().dimensions())
-            }
-        };
-        Self { columns, limit }
+        Self { limit: rows.max(dataset.len()), fields }
     }
 
     fn rows(&self) -> usize {
-        match &self.columns {
-            Columns::Rows => 1,
-            Columns::Windows(_) => 2,
-            Columns::Ragged { fields, dimensions, .. } => 5 + 2 * dimensions + fields.len(),
-            Columns::Stream(..) => 6,
+        match self.fields.index() {
+            Index::Rows => 1,
+            Index::Windows(_) => 2,
+            Index::Ragged { fields, dimensions, .. } => 5 + 2 * dimensions + fields.len(),
+            Index::Stream { .. } => 6,
         }
     }
 
@@ -132,13 +100,13 @@ impl IndexTable {
 
     /// How many members the batches of a run have.
     fn members(&self, plan: &Plan, rank: u32, run: &RunLayout) -> Result<usize> {
-        Ok(match &self.columns {
-            Columns::Rows | Columns::Windows(_) => run.batches * run.samples,
-            Columns::Ragged { packs, .. } => run.samples + usize::from(*packs),
-            Columns::Stream(pieces, extras) => {
+        Ok(match self.fields.index() {
+            Index::Rows | Index::Windows(_) => run.batches * run.samples,
+            Index::Ragged { packs, .. } => run.samples + usize::from(*packs),
+            Index::Stream { pieces, documents } => {
                 let mut passages = 0;
                 for sample in samples(plan, rank, run)? {
-                    pieces.passages(sample, *extras, |_| passages += 1);
+                    pieces.passages(sample, *documents, &mut |_| passages += 1);
                 }
                 passages
             }
@@ -159,20 +127,18 @@ impl IndexTable {
     ) -> Result<()> {
         let mut writer = Writer { table, target, member: 0, element: 0 };
         for run in runs {
-            match &self.columns {
-                Columns::Rows => {
-                    samples(plan, rank, run)?.into_iter().for_each(|it| writer.add([number(it)]))
-                }
-                Columns::Windows(windows) => {
+            match self.fields.index() {
+                Index::Rows => samples(plan, rank, run)?.into_iter().for_each(|it| writer.add([number(it)])),
+                Index::Windows(windows) => {
                     for sample in samples(plan, rank, run)? {
                         let place = windows.place(sample);
                         writer.add([index(place.row), index(place.missing)]);
                     }
                 }
-                Columns::Ragged { fields, packs, .. } => writer.ragged(fields, *packs, &run.members),
-                Columns::Stream(pieces, extras) => {
+                Index::Ragged { fields, packs, .. } => writer.ragged(fields, *packs, &run.members),
+                Index::Stream { pieces, documents } => {
                     for sample in samples(plan, rank, run)? {
-                        writer.piece(pieces, *extras, sample);
+                        writer.piece(&**pieces, *documents, sample);
                     }
                 }
             }
@@ -253,9 +219,9 @@ impl Writer<'_> {
     }
 
     /// The passages of a piece.
-    fn piece(&mut self, pieces: &Pieces, extras: bool, sample: u64) {
+    fn piece(&mut self, pieces: &dyn Passages, documents: bool, sample: u64) {
         let (mut place, mut document) = (0, -1);
-        pieces.passages(sample, extras, |passage| {
+        pieces.passages(sample, documents, &mut |passage| {
             place = if passage.goes_on { place } else { 0 };
             document += i64::from(!passage.goes_on);
             let row = passage.tokens.as_ref().map_or(-1, |tokens| index(tokens.start));

@@ -91,7 +91,7 @@ impl Job {
         for (run, pieces) in layout.runs.iter().zip(pieces) {
             // The cuts list all pieces of one field before the next field; a task takes its piece of every field.
             let mut taken: Vec<Vec<Region>> = pieces.iter().map(|_| Vec::new()).collect();
-            for _ in &self.fields.forms {
+            for _ in self.fields.forms() {
                 taken.iter_mut().zip(&mut regions).for_each(|(taken, region)| taken.push(region));
             }
             let task = |(piece, regions)| Task { block, part: Part::Piece(run.clone(), piece), regions };
@@ -113,9 +113,9 @@ impl Job {
                     index_table.fill(&self.plan, self.rank, &runs, table, &mut region)
                 })
             }
-            (Part::Piece(run, piece), _) if self.fields.ragged.is_some() => {
-                for (form, mut region) in self.fields.forms.iter().zip(regions) {
-                    form.fill(&run.members, piece.rows.clone(), &mut region);
+            (Part::Piece(run, piece), _) if self.fields.is_ragged() => {
+                for (form, mut region) in self.fields.forms().iter().zip(regions) {
+                    form.fill(&run.members, piece.rows.clone(), &mut region)?;
                 }
                 Ok(())
             }
@@ -136,9 +136,9 @@ impl Job {
         indices.resize(batches * rows, 0);
         let step = run.step + piece.batches.start as u64;
         self.plan.fill(step, self.rank, piece.rows.start as u64, indices)?;
-        for ((form, mut region), slot) in self.fields.forms.iter().zip(regions).zip(&run.slots) {
+        for ((form, mut region), slot) in self.fields.forms().iter().zip(regions).zip(&run.slots) {
             let stride = if batches == 1 { region.len() } else { slot.stride };
-            form.gather(indices, &mut region, Slots { batch: rows, stride });
+            form.gather(indices, &mut region, Slots { batch: rows, stride })?;
         }
         Ok(())
     }

@@ -140,15 +140,14 @@ impl BlockLayout {
             batches: 1,
             samples: members.count,
             slots: Vec::new(),
-            space: fields.space(&members),
+            space: fields.index().space(&members),
             members: Arc::new(members),
         };
-        if fields.has_boundaries() && i32::try_from(run.members.elements()).is_err() {
-            // Boundaries are 32-bit numbers.
+        if fields.forms().iter().any(|form| run.members.elements() > form.most_elements()) {
             let (samples, row) = (run.samples as u64, run.members.longest());
             return Err(Error::BatchTooLarge { samples, row });
         }
-        for form in &fields.forms {
+        for form in fields.forms() {
             let (dtype, shape) = (form.dtype(), form.shape(&run.members));
             let bytes = shape.iter().try_fold(dtype.size(), |bytes: usize, &len| bytes.checked_mul(len));
             let stride = bytes.and_then(|bytes| bytes.checked_next_multiple_of(ALIGN));
@@ -162,7 +161,7 @@ impl BlockLayout {
 
     /// How many of the next `most` batches have one shape: where samples do not differ, those with as many.
     fn same(&self, fields: &Fields, plan: &Plan, rank: u32, samples: usize, most: usize) -> Result<usize> {
-        if fields.ragged.is_some() {
+        if fields.is_ragged() {
             return Ok(1);
         }
         let steps = self.end..plan.steps_of(rank).min(self.end + most as u64);
@@ -195,7 +194,7 @@ impl BlockLayout {
     pub(super) fn cuts(&self, fields: &Fields, pieces: &[Vec<Piece>]) -> Vec<usize> {
         let mut cuts = Vec::new();
         for (run, pieces) in self.runs.iter().zip(pieces) {
-            for (slot, form) in run.slots.iter().zip(&fields.forms) {
+            for (slot, form) in run.slots.iter().zip(fields.forms()) {
                 let start = |piece: &Piece| {
                     let within = form.start(&run.members, piece.rows.start);
                     slot.offset + piece.batches.start * slot.stride + within

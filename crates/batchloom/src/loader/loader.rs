@@ -7,9 +7,9 @@ use super::cursor::{Cursor, Delivery};
 use super::fields::Fields;
 use super::index_table::IndexTable;
 use super::job::{Job, Probe};
-use super::{Batches, Blocks, LoaderBuilder, Steps};
-use crate::collate::Form;
+use super::{Batches, Blocks, Steps};
 use crate::dataset::Dataset;
+use crate::dataset::kind::CollateOptions;
 use crate::plan::State;
 use crate::{DType, Plan, Result};
 
@@ -29,6 +29,7 @@ use crate::{DType, Plan, Result};
 /// ```
 pub struct Loader {
     pub(super) dataset: Dataset,
+    pub(super) collate: CollateOptions,
     pub(super) fields: Arc<Fields>,
     /// Whether blocks are index tables.
     pub(super) index_table: bool,
@@ -42,11 +43,6 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// The options of a loader over `dataset`.
-    pub fn builder(dataset: impl Into<Dataset>) -> LoaderBuilder {
-        LoaderBuilder::new(dataset.into())
-    }
-
     /// The dataset.
     pub fn dataset(&self) -> &Dataset {
         &self.dataset
@@ -54,12 +50,12 @@ impl Loader {
 
     /// The names of a batch's fields, in order: the dataset's, and what comes along with sequences.
     pub fn names(&self) -> &[String] {
-        &self.fields.names
+        self.fields.names()
     }
 
     /// The type of each field, in order.
     pub fn dtypes(&self) -> Vec<DType> {
-        self.fields.forms.iter().map(Form::dtype).collect()
+        self.fields.forms().iter().map(|form| form.dtype()).collect()
     }
 
     /// Which rank this loader serves.
@@ -139,9 +135,9 @@ impl Loader {
         let plan = cursor.upcoming();
         plan.require_steps()?;
         let delivery = Delivery::new(plan.steps_of(self.rank));
-        let fields = Fields::at(&self.fields, &plan);
+        let fields = self.fields_of(&plan)?;
         let job = Job {
-            index_table: self.index_table.then(|| IndexTable::new(&self.dataset, &fields)),
+            index_table: self.index_table.then(|| IndexTable::new(&self.dataset, Arc::clone(&fields))),
             fields,
             plan: plan.clone(),
             rank: self.rank,
@@ -152,6 +148,14 @@ impl Loader {
         let started = start(job, Arc::clone(&delivery))?;
         cursor.begin(plan, delivery);
         Ok(started)
+    }
+
+    /// The fields in the epoch of `plan`: those that the loader has, unless the kind of data draws anew for each epoch.
+    fn fields_of(&self, plan: &Plan) -> Result<Arc<Fields>> {
+        match self.dataset.kind().changes_with_epoch(&self.collate) {
+            true => Fields::new(&self.dataset, plan, &self.collate).map(Arc::new),
+            false => Ok(Arc::clone(&self.fields)),
+        }
     }
 
     /// The pool, or a new one in a forked child.

@@ -6,10 +6,12 @@
 pub(crate) mod buffer;
 mod dtype;
 mod layout;
+mod sequences;
 #[expect(clippy::module_inception, reason = "the file of the type that the folder is named for")]
 mod tensor;
 
 pub use dtype::{DType, Element};
 pub use layout::Layout;
 pub(crate) use layout::Rows;
+pub use sequences::Sequences;
 pub use tensor::Tensor;

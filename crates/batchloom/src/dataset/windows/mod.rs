@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 pub use shape::{Anchor, Short, Weights, WindowShape};
 
-use crate::tensor::Rows;
+use super::kind::{CollateOptions, Collation, EpochKey, Index, Kind};
+use crate::batching::Rule;
+use crate::collate::{Form, Place, Places, Span, Window, WindowMask};
 use crate::{Error, Result, Tensor};
 
 /// Where each window lies.
@@ -38,15 +40,6 @@ struct Holder {
     row: usize,
     /// and how many rows of zeros come before that.
     missing: usize,
-}
-
-/// Where one window lies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
-    /// The first of its rows that exists.
-    pub(crate) row: usize,
-    /// Rows before that, which are zeros.
-    pub(crate) missing: usize,
 }
 
 /// How many windows there are, and of what.
@@ -100,13 +93,48 @@ impl Windows {
         (holder, (sample - self.before[holder]) % self.holders[holder].windows)
     }
 
-    /// Where `sample` lies.
-    pub(crate) fn place(&self, sample: u64) -> Place {
-        let (holder, window) = self.window(sample);
-        let Holder { row, missing, .. } = self.holders[holder];
-        // No more than the rows of the series, which are counted in a usize.
-        let steps = usize::try_from(window).unwrap_or(usize::MAX).saturating_mul(self.shape.stride);
-        Place { row: row.saturating_add(steps), missing }
+    /// The steps from the first window of a series to window `window`: no more than the rows of the series.
+    fn steps(&self, window: u64) -> usize {
+        usize::try_from(window).unwrap_or(usize::MAX).saturating_mul(self.shape.stride)
+    }
+
+    /// The rows that the samples `samples` cover, of `rows` in all. O(log series).
+    ///
+    /// Series lie one after the other, and so do the windows of one, so that the first row is one of the first series and
+    /// the last row one of the last. Where windows repeat, those of both are covered whole.
+    fn covered(&self, samples: Range<usize>, rows: usize) -> Range<usize> {
+        if samples.is_empty() {
+            return 0..0;
+        }
+        let (first, from) = self.window(samples.start as u64);
+        let (last, to) = self.window(samples.end as u64 - 1);
+        let (from, to) = match self.shape.weights {
+            Weights::Windows => (from, to),
+            Weights::Series if first == last && to >= from && to - from == samples.len() as u64 - 1 => {
+                (from, to)
+            }
+            Weights::Series => (0, self.holders[last].windows - 1),
+        };
+        let start = self.holders[first].row.saturating_add(self.steps(from));
+        let end = self.holders[last].row.saturating_add(self.steps(to)).saturating_add(self.shape.span());
+        start..end.min(rows)
+    }
+
+    /// The most rows that so many neighbouring samples cover.
+    ///
+    /// Moving on by a window moves both ends alike, but where the last sample enters a series, which adds what lies
+    /// between; so the most are covered by samples that end with the first window of a series, or begin the first.
+    fn most_covered(&self, samples: usize, rows: usize) -> usize {
+        let all = usize::try_from(self.len()).unwrap_or(usize::MAX);
+        let samples = samples.min(all);
+        if samples == 0 {
+            return 0;
+        }
+        let begin = |before: &u64| usize::try_from(*before).unwrap_or(usize::MAX);
+        let entering = self.before.iter().map(begin).filter(|&entered| entered < all);
+        let starts =
+            entering.flat_map(|entered| [(entered + 1).saturating_sub(samples), entered.min(all - samples)]);
+        starts.map(|start| self.covered(start..start + samples, rows).len()).max().unwrap_or(0)
     }
 
     /// Whether samples `start..end` lie at equal distances, so that they are one strided view: in one series, one after
@@ -119,6 +147,14 @@ impl Windows {
         first == last
             && last_window.checked_sub(window) == Some(end - 1 - start)
             && self.holders[first].missing == 0
+    }
+}
+
+impl Places for Windows {
+    fn place(&self, sample: u64) -> Place {
+        let (holder, window) = self.window(sample);
+        let Holder { row, missing, .. } = self.holders[holder];
+        Place { row: row.saturating_add(self.steps(window)), missing }
     }
 }
 
@@ -153,16 +189,6 @@ fn steps_of(number: usize, whole: &Range<usize>, steps: &Range<usize>) -> Result
             Err(Error::Parts { reason })
         }
     }
-}
-
-/// One field of a window: some of its steps, of one array.
-#[derive(Debug, Clone)]
-pub(crate) struct Span {
-    pub(crate) values: Tensor,
-    pub(crate) rows: Rows,
-    /// The first step of the window, and how many.
-    pub(crate) start: usize,
-    pub(crate) len: usize,
 }
 
 /// Sliding windows over one series or many.
@@ -364,16 +390,33 @@ impl WindowDataset {
         };
         self.spans.iter().map(view).collect()
     }
+}
 
-    pub(crate) fn windows(&self) -> &Arc<Windows> {
-        &self.windows
+impl Kind for WindowDataset {
+    fn len(&self) -> usize {
+        self.len()
     }
 
-    pub(crate) fn spans(&self) -> &[Span] {
-        &self.spans
+    fn arrays(&self) -> Vec<(&str, &Tensor)> {
+        self.names.iter().map(String::as_str).zip(self.spans.iter().map(|span| &span.values)).collect()
     }
 
-    pub(crate) fn masks(&self) -> bool {
-        self.mask
+    fn collation(&self, _: &Rule, _: &CollateOptions, _: EpochKey) -> Result<Collation> {
+        let windows = || Arc::clone(&self.windows);
+        let form = |span: &Span| Arc::new(Window { windows: windows(), span: span.clone() }) as Arc<dyn Form>;
+        let mut fields: Vec<_> = self.names.iter().cloned().zip(self.spans.iter().map(form)).collect();
+        if self.mask {
+            let input_len = self.shape().input_len;
+            fields.push(("mask".to_owned(), Arc::new(WindowMask { windows: windows(), input_len })));
+        }
+        Collation::new(fields, Index::Windows(windows()))
+    }
+
+    fn rows(&self, samples: Range<usize>) -> Vec<Range<usize>> {
+        vec![self.windows.covered(samples, self.rows); self.spans.len()]
+    }
+
+    fn most_rows(&self, samples: usize) -> Vec<usize> {
+        vec![self.windows.most_covered(samples, self.rows); self.spans.len()]
     }
 }

@@ -1,0 +1,54 @@
+//! `Form`: the contract of collation, by which one field of a batch is made.
+
+use std::fmt::Debug;
+use std::ops::Range;
+
+use super::{Members, Slots};
+use crate::{DType, Result};
+
+/// Makes one field of a batch.
+///
+/// A form says which shape the field has for given [`Members`] and where the part of each member begins, and fills the
+/// parts of some members, so that several threads can fill one field. Filling may fail; the error reaches the consumer.
+pub(crate) trait Form: Debug + Send + Sync {
+    /// The type of an element.
+    fn dtype(&self) -> DType;
+
+    /// The shape of the field for these members; its first dimension counts members, or elements of all of them.
+    fn shape(&self, members: &Members) -> Vec<usize>;
+
+    /// The byte at which the part of member `member` begins; for one past the last, the byte at which the field ends.
+    fn start(&self, members: &Members, member: usize) -> usize {
+        member * self.shape(members)[1..].iter().product::<usize>() * self.dtype().size()
+    }
+
+    /// Whether the first dimension counts the elements of all members, one after the other, and not the members.
+    fn is_concatenated(&self) -> bool {
+        false
+    }
+
+    /// The most elements of a batch that the form can number.
+    fn most_elements(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Fills the parts of `range` of the members.
+    ///
+    /// # Errors
+    /// Those of the source that the form reads.
+    fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()>;
+
+    /// Fills the parts of samples that do not differ in size, batch by batch: their numbers say all.
+    ///
+    /// # Errors
+    /// As [`fill`](Self::fill).
+    fn gather(&self, samples: &[u64], target: &mut [u8], slots: Slots) -> Result<()> {
+        for (batch, wanted) in target.chunks_mut(slots.stride.max(1)).zip(samples.chunks(slots.batch.max(1)))
+        {
+            let members = Members { count: wanted.len(), samples: wanted.to_vec(), ..Members::default() };
+            let end = self.start(&members, wanted.len());
+            self.fill(&members, 0..wanted.len(), &mut batch[..end])?;
+        }
+        Ok(())
+    }
+}

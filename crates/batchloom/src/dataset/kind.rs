@@ -1,0 +1,206 @@
+//! `Kind`: the questions that every kind of data answers, and what its answers are made of.
+//!
+//! A plan asks a kind for sizes, a loader for the forms that collate its samples, and a device for the rows that it needs.
+//! Whatever differs between kinds is said here, in the file of the kind; the other stages know no kind by name.
+
+use std::fmt::Debug;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::batching::{FixedSize, Rule, Sizes};
+use crate::collate::{Form, Members, PadSide, Passages, Places};
+use crate::order::Shuffle;
+use crate::tensor::{Layout, Sequences};
+use crate::{Error, Result, Tensor};
+
+/// Answers what the stages ask of one kind of data.
+pub(crate) trait Kind: Debug + Send + Sync {
+    /// The number of samples.
+    fn len(&self) -> usize;
+
+    /// The arrays that samples are taken from, by the name of their field.
+    fn arrays(&self) -> Vec<(&str, &Tensor)>;
+
+    /// The fields of batches of `rule`, and the forms that make them, for the epoch of `epoch`.
+    ///
+    /// # Errors
+    /// Errors that say which option or rule does not go with this kind.
+    fn collation(&self, rule: &Rule, options: &CollateOptions, epoch: EpochKey) -> Result<Collation>;
+
+    /// The rows of each of [`arrays`](Self::arrays) that the samples `samples` are taken from: the smallest range that
+    /// holds all of them.
+    fn rows(&self, samples: Range<usize>) -> Vec<Range<usize>>;
+
+    /// The most rows of each array that any `samples` neighbouring samples need.
+    fn most_rows(&self, samples: usize) -> Vec<usize>;
+
+    /// The fields of one sample, formed as a batch of one and without its first dimension.
+    ///
+    /// # Errors
+    /// Those of collation, and [`Error::Memory`].
+    fn sample(&self, sample: u64) -> Result<Vec<(String, Tensor)>> {
+        let collation = self.collation(&FixedSize::new(1)?.into(), &CollateOptions::default(), (0, 0))?;
+        let members = collation.one(sample);
+        let fields = collation.names.iter().zip(&collation.forms).take(collation.own);
+        fields.map(|(name, form)| Ok((name.clone(), formed(&**form, &members)?))).collect()
+    }
+
+    /// The sizes of the samples; `None` where all samples count the same.
+    fn sizes(&self) -> Option<Sizes> {
+        None
+    }
+
+    /// Whether batches are samples one after the other, whatever the rule.
+    fn is_concatenated(&self) -> bool {
+        false
+    }
+
+    /// Whether the forms of one epoch differ from those of another.
+    fn changes_with_epoch(&self, _options: &CollateOptions) -> bool {
+        false
+    }
+
+    /// The facts that a plan needs besides numbers and sizes of samples.
+    ///
+    /// # Errors
+    /// Errors that say which option of the plan does not go with this kind.
+    fn content(&self, _request: &ContentRequest) -> Result<Option<Content>> {
+        Ok(None)
+    }
+}
+
+/// The seed and the number of an epoch, for kinds that draw at random.
+pub(crate) type EpochKey = (u64, u64);
+
+/// The options of a plan that a kind may depend on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ContentRequest {
+    /// The samples of a step over all ranks, where every batch has as many.
+    pub(crate) samples_in_step: Option<u64>,
+    /// The order of samples.
+    pub(crate) shuffle: Shuffle,
+    /// Whether the documents of a stream are shuffled.
+    pub(crate) shuffles_documents: bool,
+}
+
+/// The facts of a kind that belong to a plan.
+#[derive(Debug, Clone)]
+pub(crate) struct Content {
+    /// A text for the fingerprint.
+    pub(crate) text: String,
+    /// The rows of a stream that continue from batch to batch, and the number of pieces of each: as many samples as both
+    /// multiplied.
+    pub(crate) rows: Option<(u64, u64)>,
+}
+
+/// The options of collation.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CollateOptions {
+    /// The side on which padding goes.
+    pub(crate) pad_side: PadSide,
+    /// The bytes of one element of padding, for some fields by name.
+    pub(crate) pad_values: Vec<(String, Vec<u8>)>,
+    /// The field whose next tokens are labels.
+    pub(crate) labels: Option<String>,
+    /// The rows of a stream that continue from batch to batch, and the number of pieces of each.
+    pub(crate) rows: Option<(u64, u64)>,
+    /// Whether the documents of a stream are shuffled.
+    pub(crate) shuffles_documents: bool,
+}
+
+/// The fields of every batch, and the forms that make them.
+#[derive(Debug)]
+pub(crate) struct Collation {
+    pub(crate) names: Arc<[String]>,
+    pub(crate) forms: Vec<Arc<dyn Form>>,
+    /// The number of fields, from the first on, that are taken from samples; those after them describe the batch.
+    pub(crate) own: usize,
+    /// The facts about samples that differ in size.
+    pub(crate) ragged: Option<Ragged>,
+    /// The numbers that say where samples lie.
+    pub(crate) index: Index,
+}
+
+impl Collation {
+    /// Fields by name, with the form of each.
+    ///
+    /// # Errors
+    /// [`Error::DuplicateField`].
+    pub(super) fn new(fields: Vec<(String, Arc<dyn Form>)>, index: Index) -> Result<Self> {
+        let (names, forms): (Vec<_>, Vec<_>) = fields.into_iter().unzip();
+        let repeated = names.iter().enumerate().find(|(place, name)| names[..*place].contains(name));
+        match repeated {
+            Some((_, name)) => Err(Error::DuplicateField { name: name.clone() }),
+            None => Ok(Self { own: forms.len(), names: names.into(), forms, ragged: None, index }),
+        }
+    }
+}
+
+impl Collation {
+    /// The members of a batch that holds one sample, whole.
+    fn one(&self, sample: u64) -> Members {
+        let Some(Ragged { guide, .. }) = &self.ragged else {
+            return Members { count: 1, samples: vec![sample], ..Members::default() };
+        };
+        let extents = guide.sizes_of(usize::try_from(sample).unwrap_or(usize::MAX)).collect();
+        Members::new(vec![sample], vec![0], extents, guide.varying().len(), 1)
+    }
+}
+
+/// The field of a batch of one, as an array of its own.
+fn formed(form: &dyn Form, members: &Members) -> Result<Tensor> {
+    let (shape, dtype) = (form.shape(members), form.dtype());
+    let bytes = shape.iter().try_fold(dtype.size(), |bytes: usize, &len| bytes.checked_mul(len));
+    let too_large = || Error::BatchTooLarge { samples: 1, row: usize::MAX };
+    let mut target = Vec::new();
+    let bytes = bytes.ok_or_else(too_large)?;
+    target.try_reserve_exact(bytes).map_err(|error| Error::Memory { bytes, reason: error.to_string() })?;
+    target.resize(bytes, 0);
+    form.fill(members, 0..members.count, &mut target)?;
+    let shape = if form.is_concatenated() { &shape[..] } else { &shape[1..] };
+    let layout = Layout::compact(shape, dtype.size()).ok_or_else(too_large)?;
+    Tensor::new(Bytes::from(target), dtype, shape, layout.strides(), 0)
+}
+
+/// The facts about samples that differ in size.
+#[derive(Debug, Clone)]
+pub(crate) struct Ragged {
+    /// The field whose extents are those of all.
+    pub(crate) guide: Sequences,
+    /// The sizes that a plan counts.
+    pub(crate) sizes: Sizes,
+    /// Whether the sizes are the lengths.
+    pub(crate) own_sizes: bool,
+    /// Whether samples that are longer than their size are thinned out at random.
+    pub(crate) subsamples: bool,
+    /// The number that padded extents are multiples of.
+    pub(crate) multiple_of: u32,
+}
+
+/// The numbers that say where the samples of a batch lie, for data that this process does not read.
+#[derive(Debug)]
+pub(crate) enum Index {
+    /// The sample.
+    Rows,
+    /// The row that a window begins with, and the steps of zeros before it.
+    Windows(Arc<dyn Places>),
+    /// The place and the extents of each sample in each variable field, and whether batches are concatenations.
+    Ragged { fields: Vec<Sequences>, dimensions: usize, packs: bool },
+    /// The passages of each piece of a stream, and whether the documents that they are of matter.
+    Stream { pieces: Arc<dyn Passages>, documents: bool },
+}
+
+impl Index {
+    /// The shape of the elements that are numbered in a batch of these members: of a concatenation, all in one line; of
+    /// pieces of a stream, with the label of the last token.
+    pub(crate) fn space(&self, members: &Members) -> Vec<usize> {
+        match self {
+            Self::Rows | Self::Windows(_) => vec![members.count],
+            Self::Ragged { packs: true, .. } => vec![members.elements()],
+            Self::Ragged { .. } => [&[members.count], members.union.as_slice()].concat(),
+            Self::Stream { pieces, .. } => vec![members.count, pieces.seq_len() + 1],
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! `TokenDataset`: documents one after the other are a stream, and equal pieces of the stream are samples.
+//!
+//! The stream is never made: [`stream`] finds the tokens of a piece in the documents as they are stored.
+
+mod stream;
+
+use std::ops::Range;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use stream::{Corpus, Stream, StreamPieces};
+
+use super::kind::{CollateOptions, Collation, Content, ContentRequest, EpochKey, Index, Kind};
+use crate::batching::Rule;
+use crate::collate::{Form, TokenField, Tokens};
+use crate::order::{Key, Order, Purpose, Shuffle};
+use crate::{DType, Error, Result, Tensor};
+
+/// Which pieces of the stream are samples.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum TokenMode {
+    /// Piece `k` of the stream is sample `k`.
+    #[default]
+    Chunk,
+    /// The stream is cut in as many rows as all ranks' batches have, and each batch goes on where the one before it
+    /// ended, row by row: for truncated backpropagation through time.
+    Continuous,
+}
+
+impl FromStr for TokenMode {
+    type Err = String;
+
+    fn from_str(name: &str) -> std::result::Result<Self, String> {
+        match name {
+            "chunk" => Ok(Self::Chunk),
+            "continuous" => Ok(Self::Continuous),
+            _ => Err(format!("mode is {name:?}; expected \"chunk\" or \"continuous\"")),
+        }
+    }
+}
+
+/// What a batch of tokens holds besides inputs and labels.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct TokenExtras {
+    /// `position_ids`: the place of each token in its document, from where the piece begins; int64.
+    pub position_ids: bool,
+    /// `segment_ids`: which document of the piece each token is of, from 0; int32.
+    pub segment_ids: bool,
+    /// `resets`: whether a document begins with this token.
+    pub resets: bool,
+}
+
+/// Documents of tokens, one after the other, in pieces of equal length.
+///
+/// ```
+/// use batchloom::{Loader, Tensor, TokenDataset};
+///
+/// let tokens = Tensor::from_vec((0..1000_u16).collect(), &[1000])?;
+/// let dataset = TokenDataset::new(tokens, 64)?;
+/// assert_eq!(dataset.len(), 15); // 15 * 64 inputs, each with the token after it
+/// let loader = Loader::builder(dataset).batch_size(4).build()?;
+/// let batch = loader.iter()?.next().expect("a batch")?;
+/// assert_eq!(batch.field("labels").and_then(|labels| labels.as_slice::<i64>()).map(|it| it[0]), Some(1));
+/// # Ok::<(), batchloom::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct TokenDataset {
+    corpus: Corpus,
+    seq_len: usize,
+    mode: TokenMode,
+    extras: TokenExtras,
+}
+
+impl TokenDataset {
+    /// Pieces of `seq_len` tokens, of integers `[tokens]`.
+    ///
+    /// # Errors
+    /// [`Error::Corpus`] where the tokens are not one dimension of integers that int64 holds.
+    pub fn new(tokens: Tensor, seq_len: usize) -> Result<Self> {
+        let refused = |reason: String| Err(Error::Corpus { reason });
+        let (shape, dtype) = (tokens.shape(), tokens.dtype());
+        if shape.len() != 1 {
+            return refused(format!("tokens have shape {shape:?}; expected one dimension"));
+        }
+        use DType::{I8, I16, I32, I64, U8, U16, U32};
+        if !matches!(dtype, U8 | U16 | U32 | I8 | I16 | I32 | I64) {
+            return refused(format!("tokens are {dtype}; expected integers that int64 holds"));
+        }
+        if seq_len == 0 {
+            return refused("seq_len is 0; expected at least 1 token".to_owned());
+        }
+        let rows = tokens.layout().rows(dtype.size());
+        let rows = rows.ok_or_else(|| Error::ScalarField { field: "tokens".to_owned() })?;
+        let corpus = Corpus { tokens, rows, documents: None, separator: None };
+        Ok(Self { corpus, seq_len, mode: TokenMode::default(), extras: TokenExtras::default() })
+    }
+
+    /// The documents: document `k` is the tokens `offsets[k]..offsets[k + 1]`; int64.
+    ///
+    /// # Errors
+    /// [`Error::Corpus`] where the offsets do not go from 0 to the number of tokens, or decrease.
+    pub fn documents(self, offsets: &Tensor) -> Result<Self> {
+        let refused = |reason: String| Err(Error::Corpus { reason });
+        let Some(ends) = offsets.as_slice::<i64>() else {
+            return refused(format!("documents are {}; expected offsets, compact int64", offsets.dtype()));
+        };
+        let tokens = self.corpus.tokens.shape()[0];
+        if ends.first() != Some(&0) || ends.last() != Some(&(tokens.cast_signed() as i64)) {
+            let found = ends.first().zip(ends.last());
+            let found = found
+                .map_or_else(|| "are none".to_owned(), |(first, last)| format!("go from {first} to {last}"));
+            return refused(format!("offsets of documents {found}; expected from 0 to {tokens}, the tokens"));
+        }
+        if let Some(document) = ends.windows(2).position(|pair| pair[1] < pair[0]) {
+            let (start, end) = (ends[document], ends[document + 1]);
+            return refused(format!(
+                "document {document} goes from token {start} to {end}; expected offsets that do not decrease"
+            ));
+        }
+        let start = offsets.layout().offset();
+        let bytes = offsets.bytes().slice(start..start + size_of_val(ends));
+        Ok(Self { corpus: Corpus { documents: Some(bytes), ..self.corpus }, ..self })
+    }
+
+    /// A token that is put between documents.
+    #[must_use]
+    pub fn separator(self, separator: i64) -> Self {
+        Self { corpus: Corpus { separator: Some(separator), ..self.corpus }, ..self }
+    }
+
+    /// Which pieces are samples. Default: [`TokenMode::Chunk`].
+    #[must_use]
+    pub fn mode(self, mode: TokenMode) -> Self {
+        Self { mode, ..self }
+    }
+
+    /// What batches hold besides inputs and labels. Default: nothing.
+    #[must_use]
+    pub fn extras(self, extras: TokenExtras) -> Self {
+        Self { extras, ..self }
+    }
+
+    /// The number of pieces of the stream that have a label for every token.
+    pub fn len(&self) -> usize {
+        usize::try_from(self.stream_len().saturating_sub(1) / self.seq_len as u64).unwrap_or(usize::MAX)
+    }
+
+    /// Whether the stream is too short for a piece and the token after it.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The number of documents.
+    pub fn document_count(&self) -> u64 {
+        self.corpus.document_count()
+    }
+
+    /// Tokens of the stream, those between documents included.
+    pub fn stream_len(&self) -> u64 {
+        let between = if self.corpus.separator.is_some() { self.document_count().saturating_sub(1) } else { 0 };
+        self.corpus.tokens.shape()[0] as u64 + between
+    }
+
+    /// Tokens of a piece.
+    pub fn seq_len(&self) -> usize {
+        self.seq_len
+    }
+
+    /// Whether each batch goes on where the one before it ended.
+    pub fn is_continuous(&self) -> bool {
+        self.mode == TokenMode::Continuous
+    }
+
+    /// Pieces of each of so many rows of the stream.
+    pub(crate) fn steps(&self, rows: u64) -> u64 {
+        self.stream_len().saturating_sub(1) / rows / self.seq_len as u64
+    }
+
+    /// A text for the fingerprint of a plan: what the number of pieces does not say.
+    fn fingerprint(&self, rows: Option<u64>, shuffles_documents: bool) -> String {
+        let bytes = self.corpus.documents.as_deref().unwrap_or_default();
+        let (tokens, documents) = (self.corpus.tokens.shape()[0], xxh3_64(bytes));
+        let (seq_len, separator) = (self.seq_len, self.corpus.separator);
+        format!(
+            "tokens {tokens} documents {documents:x} seq_len {seq_len} separator {separator:?} rows {rows:?} shuffled \
+             {shuffles_documents}"
+        )
+    }
+
+    /// The rows of a stream that continues from batch to batch, and the number of pieces of each.
+    fn continuous_rows(&self, request: &ContentRequest) -> Result<Option<(u64, u64)>> {
+        if !self.is_continuous() {
+            return Ok(None);
+        }
+        let refused = |reason: String| Err(Error::Continuous { reason });
+        let Some(rows) = request.samples_in_step else {
+            return refused(
+                "rows of a stream that go on need batches of equal size; expected FixedSize".to_owned(),
+            );
+        };
+        if request.shuffle != Shuffle::Nothing {
+            let shuffle = request.shuffle.name();
+            return refused(format!(
+                "shuffle is {shuffle:?}, but rows of a stream go on; expected documents alone"
+            ));
+        }
+        match self.steps(rows) {
+            0 => {
+                let (tokens, seq_len) = (self.stream_len(), self.seq_len());
+                refused(format!(
+                    "the stream has {tokens} tokens, too few for {rows} rows of {seq_len} and a label; expected fewer \
+                     or shorter rows"
+                ))
+            }
+            steps => Ok(Some((rows, steps))),
+        }
+    }
+
+    /// The stored token that comes at a place of the stream of documents in stored order, or after the separator there.
+    fn stored(&self, place: u64) -> usize {
+        let index = |place: u64| usize::try_from(place).unwrap_or(usize::MAX);
+        let (Some(offsets), Some(_)) = (self.corpus.offsets(), self.corpus.separator) else { return index(place) };
+        let (document, _) = self.corpus.locate(place);
+        let end = offsets.get(index(document) + 1).map_or(u64::MAX, |end| end.cast_unsigned());
+        index((place - document).min(end))
+    }
+}
+
+impl Kind for TokenDataset {
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    fn arrays(&self) -> Vec<(&str, &Tensor)> {
+        vec![("tokens", &self.corpus.tokens)]
+    }
+
+    fn changes_with_epoch(&self, options: &CollateOptions) -> bool {
+        options.shuffles_documents
+    }
+
+    fn content(&self, request: &ContentRequest) -> Result<Option<Content>> {
+        if self.is_empty() {
+            let (tokens, seq_len) = (self.stream_len(), self.seq_len());
+            return Err(Error::StreamTooShort { tokens, seq_len });
+        }
+        let rows = self.continuous_rows(request)?;
+        let text = self.fingerprint(rows.map(|(rows, _)| rows), request.shuffles_documents);
+        Ok(Some(Content { text, rows }))
+    }
+
+    fn collation(&self, _: &Rule, options: &CollateOptions, (seed, epoch): EpochKey) -> Result<Collation> {
+        let order = options
+            .shuffles_documents
+            .then(|| Order::new(self.document_count(), Some(&Key::new(seed, epoch, Purpose::Documents))));
+        let pieces = StreamPieces { stream: Arc::new(Stream::new(self.corpus.clone(), order)), seq_len: self.seq_len, rows: options.rows };
+        let fields = [
+            ("input_ids", TokenField::Inputs, true),
+            ("labels", TokenField::Labels, true),
+            ("position_ids", TokenField::Positions, self.extras.position_ids),
+            ("segment_ids", TokenField::Segments, self.extras.segment_ids),
+            ("resets", TokenField::Resets, self.extras.resets),
+        ];
+        let wanted = fields.into_iter().filter(|&(.., wanted)| wanted);
+        let form = |field| Arc::new(Tokens { pieces: pieces.clone(), field }) as Arc<dyn Form>;
+        let forms = wanted.map(|(name, field, _)| (name.to_owned(), form(field))).collect();
+        let documents = self.extras != TokenExtras::default();
+        Collation::new(forms, Index::Stream { pieces: Arc::new(pieces), documents })
+    }
+
+    fn rows(&self, samples: Range<usize>) -> Vec<Range<usize>> {
+        let place = |piece: usize| self.stored(piece as u64 * self.seq_len as u64);
+        let end = place(samples.end).saturating_add(1).min(self.corpus.tokens.shape()[0]);
+        vec![if samples.is_empty() { 0..0 } else { place(samples.start)..end }]
+    }
+
+    fn most_rows(&self, samples: usize) -> Vec<usize> {
+        vec![samples.saturating_mul(self.seq_len).saturating_add(1)]
+    }
+}

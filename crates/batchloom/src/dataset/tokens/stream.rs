@@ -1,0 +1,252 @@
+//! `Stream`: documents one after the other, in any order, without a copy of any.
+//!
+//! The place of a document follows from the offsets of the documents and, where these are shuffled, from the places of
+//! every sixteenth of them. So an epoch costs one pass over the documents, and half a byte for each.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::Tensor;
+use crate::collate::{Passage, Passages, Pieces};
+use crate::order::Order;
+use crate::tensor::Rows;
+
+/// The number of documents of which the place of one is noted.
+const NOTED: usize = 16;
+
+/// Documents as they are stored, one after the other.
+#[derive(Debug, Clone)]
+pub(super) struct Corpus {
+    pub(super) tokens: Tensor,
+    /// Steps through the tokens.
+    pub(super) rows: Rows,
+    /// The offsets of the documents, and where the last one ends, as the bytes of int64; `None` for one document.
+    pub(super) documents: Option<Bytes>,
+    /// The token between documents.
+    pub(super) separator: Option<i64>,
+}
+
+impl Corpus {
+    /// The number of documents.
+    pub(super) fn document_count(&self) -> u64 {
+        self.offsets().map_or(1, |offsets| offsets.len() as u64 - 1)
+    }
+
+    /// The offsets of the documents, and where the last one ends.
+    pub(super) fn offsets(&self) -> Option<&[i64]> {
+        self.documents.as_ref().and_then(|bytes| bytemuck::try_cast_slice(bytes).ok())
+    }
+
+    /// The document that holds a token of the stream in stored order, and the token with which it begins.
+    pub(super) fn locate(&self, token: u64) -> (u64, u64) {
+        let offsets = self.offsets().unwrap_or(&[]);
+        let between = u64::from(self.separator.is_some());
+        let begin = |place: usize| {
+            let offset = offsets.get(place).map_or(0, |offset| offset.cast_unsigned());
+            offset + between * place as u64
+        };
+        let (mut low, mut high) = (0, offsets.len().saturating_sub(1).max(1));
+        while high - low > 1 {
+            let middle = low.midpoint(high);
+            if begin(middle) <= token { low = middle } else { high = middle }
+        }
+        (low as u64, begin(low))
+    }
+
+    /// The tokens of a document.
+    fn document(&self, document: u64) -> Range<usize> {
+        let number = |offset: i64| usize::try_from(offset).unwrap_or(usize::MAX);
+        match (self.offsets(), usize::try_from(document)) {
+            (Some(offsets), Ok(document)) => number(offsets[document])..number(offsets[document + 1]),
+            _ => 0..self.tokens.shape()[0],
+        }
+    }
+}
+
+/// The documents of one epoch, one after the other.
+#[derive(Debug)]
+pub(super) struct Stream {
+    corpus: Corpus,
+    /// In which order; none where as stored.
+    order: Option<Order>,
+    /// Where every sixteenth document begins.
+    noted: Vec<u64>,
+}
+
+impl Stream {
+    /// The documents of `corpus` in this order; `None` for the order in which they are stored.
+    pub(super) fn new(corpus: Corpus, order: Option<Order>) -> Self {
+        let order = order.filter(|_| corpus.documents.is_some());
+        let mut stream = Self { corpus, order: None, noted: Vec::new() };
+        let Some(order) = order else { return stream };
+        let (mut start, mut batch) = (0, vec![0; 1024]);
+        for first in (0..order.len()).step_by(batch.len()) {
+            let count = usize::try_from(order.len() - first).unwrap_or(usize::MAX).min(batch.len());
+            order.fill(first, &mut batch[..count]);
+            for (place, &document) in (first..).zip(&batch[..count]) {
+                if place % NOTED as u64 == 0 {
+                    stream.noted.push(start);
+                }
+                start += stream.taken(&stream.corpus.document(document));
+            }
+        }
+        stream.order = Some(order);
+        stream
+    }
+
+    /// The tokens `start..start + len` of the stream where they lie one after the other as stored; none where they do
+    /// not.
+    fn stored(&self, start: u64, len: usize) -> Option<Range<usize>> {
+        let start = usize::try_from(start).ok()?;
+        (self.order.is_none() && self.corpus.separator.is_none()).then(|| start..start + len)
+    }
+
+    /// The passages that make up the tokens `start..start + len` of the stream.
+    fn walk(&self, start: u64, len: usize, mut each: impl FnMut(Passage)) {
+        let (mut documents, begin) = self.locate(start);
+        let mut skipped = usize::try_from(start - begin).unwrap_or(usize::MAX);
+        let mut left = len;
+        while left > 0 {
+            let tokens = documents.current();
+            let mut goes_on = false;
+            if skipped < tokens.len() {
+                let from = tokens.start + skipped;
+                let taken = from..tokens.end.min(from + left);
+                left -= taken.len();
+                each(Passage { tokens: Some(taken), begins: skipped == 0, goes_on });
+                goes_on = true;
+            }
+            if left > 0 && self.corpus.separator.is_some() {
+                left -= 1;
+                each(Passage { tokens: None, begins: tokens.is_empty(), goes_on });
+            }
+            skipped = 0;
+            documents.advance();
+        }
+    }
+
+    /// The documents from the one on that holds a token of the stream, and where that one begins.
+    fn locate(&self, token: u64) -> (Documents<'_>, u64) {
+        if self.order.is_none() {
+            let (place, begin) = self.corpus.locate(token);
+            return (Documents::new(self, place), begin);
+        }
+        let noted = self.noted.partition_point(|&begin| begin <= token) - 1;
+        let (mut documents, mut begin) = (Documents::new(self, (noted * NOTED) as u64), self.noted[noted]);
+        loop {
+            let taken = self.taken(&documents.current());
+            if token < begin + taken {
+                return (documents, begin);
+            }
+            begin += taken;
+            documents.advance();
+        }
+    }
+
+    /// Tokens of the stream that a document takes, with what comes after it.
+    fn taken(&self, tokens: &Range<usize>) -> u64 {
+        tokens.len() as u64 + u64::from(self.corpus.separator.is_some())
+    }
+}
+
+/// Documents one after the other, looked up some at a time: the processor waits for all of them at once.
+struct Documents<'a> {
+    stream: &'a Stream,
+    /// The place of the first that is looked up, and how many places that one is behind.
+    first: u64,
+    behind: usize,
+    found: [Range<usize>; NOTED],
+}
+
+impl<'a> Documents<'a> {
+    /// Those from a place on.
+    fn new(stream: &'a Stream, place: u64) -> Self {
+        let mut documents = Self { stream, first: place, behind: 0, found: Default::default() };
+        documents.look_up();
+        documents
+    }
+
+    #[inline]
+    fn look_up(&mut self) {
+        let count = self.stream.corpus.document_count().saturating_sub(self.first).min(NOTED as u64);
+        let mut numbers = [0; NOTED];
+        let numbers = &mut numbers[..usize::try_from(count).unwrap_or(0)];
+        match &self.stream.order {
+            Some(order) => order.fill(self.first, numbers),
+            None => numbers.iter_mut().zip(self.first..).for_each(|(number, place)| *number = place),
+        }
+        self.found.iter_mut().zip(numbers).for_each(|(found, number)| *found = self.stream.corpus.document(*number));
+    }
+
+    /// The tokens of the document at this place; past the last one, any.
+    fn current(&self) -> Range<usize> {
+        self.found[self.behind].clone()
+    }
+
+    fn advance(&mut self) {
+        self.behind += 1;
+        if self.behind == self.found.len() {
+            (self.first, self.behind) = (self.first + NOTED as u64, 0);
+            self.look_up();
+        }
+    }
+}
+
+/// Pieces of a stream.
+#[derive(Debug, Clone)]
+pub(super) struct StreamPieces {
+    pub(super) stream: Arc<Stream>,
+    pub(super) seq_len: usize,
+    /// The rows of the stream, and the number of pieces of each; `None` where piece `k` is simply the `k`th.
+    pub(super) rows: Option<(u64, u64)>,
+}
+
+impl Passages for StreamPieces {
+    fn seq_len(&self) -> usize {
+        self.seq_len
+    }
+
+    fn passages(&self, sample: u64, documents: bool, each: &mut dyn FnMut(Passage)) {
+        let (start, len) = (self.start(sample), self.seq_len + 1);
+        match self.stream.stored(start, len).filter(|_| !documents) {
+            Some(stored) => each(Passage { tokens: Some(stored), begins: false, goes_on: false }),
+            None => self.stream.walk(start, len, each),
+        }
+    }
+}
+
+impl Pieces for StreamPieces {
+    fn len(&self) -> usize {
+        self.seq_len
+    }
+
+    fn start(&self, sample: u64) -> u64 {
+        let piece = match self.rows {
+            Some((rows, steps)) => sample % rows * steps + sample / rows,
+            None => sample,
+        };
+        piece * self.seq_len as u64
+    }
+
+    fn tokens(&self) -> &Tensor {
+        &self.stream.corpus.tokens
+    }
+
+    fn rows(&self) -> &Rows {
+        &self.stream.corpus.rows
+    }
+
+    fn separator(&self) -> i64 {
+        self.stream.corpus.separator.unwrap_or(0)
+    }
+
+    fn stored(&self, start: u64, len: usize) -> Option<Range<usize>> {
+        self.stream.stored(start, len)
+    }
+
+    fn walk(&self, start: u64, len: usize, each: impl FnMut(Passage)) {
+        self.stream.walk(start, len, each);
+    }
+}

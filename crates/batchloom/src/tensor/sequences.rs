@@ -1,0 +1,211 @@
+//! `Sequences`: an array of arrays that differ in size, of any rank.
+//!
+//! It is one array of values and where each sample lies in it: a million sequences are three arrays, not a million
+//! objects. Samples differ in some leading dimensions; the rest of the shape is the same for all.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::{Rows, Tensor};
+use crate::{Error, Result};
+
+/// One variable field: an array of values, and the part of it that makes each sample.
+#[derive(Debug, Clone)]
+pub struct Sequences {
+    values: Tensor,
+    rows: Rows,
+    /// The row of values at each place; none where that is the place itself.
+    order: Option<Arc<[u64]>>,
+    /// For each sample, its first place.
+    starts: Arc<[u64]>,
+    /// For each sample, its extents in the leading dimensions.
+    extents: Arc<[u32]>,
+    /// How many leading dimensions, and which of them differ between samples.
+    leading: usize,
+    varying: Vec<usize>,
+}
+
+impl Sequences {
+    /// Sample `k` is `values[offsets[k]..offsets[k + 1]]`. Values have any shape `[total, ..]` and layout.
+    ///
+    /// # Errors
+    /// [`Error::ScalarField`]; [`Error::Offsets`] with the first sample whose offsets descend or leave the values.
+    pub fn new(name: &str, values: Tensor, offsets: &[i64]) -> Result<Self> {
+        let rows = values.layout().rows(values.dtype().size());
+        let rows = rows.ok_or_else(|| Error::ScalarField { field: name.to_owned() })?;
+        let total = values.shape()[0];
+        let mut starts = Vec::with_capacity(offsets.len().saturating_sub(1));
+        let mut extents = Vec::with_capacity(offsets.len().saturating_sub(1));
+        for (sample, pair) in offsets.windows(2).enumerate() {
+            let wrong = |expected| Error::Offsets {
+                field: name.to_owned(),
+                sample: sample as u64,
+                start: pair[0],
+                end: pair[1],
+                values: total as u64,
+                expected,
+            };
+            let start = u64::try_from(pair[0]).map_err(|_| wrong("expected offsets of at least 0"))?;
+            let length = pair[1].checked_sub(pair[0]).filter(|&length| length >= 0);
+            let length = length.ok_or_else(|| wrong("expected offsets that do not decrease"))?;
+            if u64::try_from(pair[1]).is_ok_and(|end| end > total as u64) {
+                return Err(wrong("expected offsets within the values"));
+            }
+            starts.push(start);
+            extents
+                .push(u32::try_from(length).map_err(|_| wrong("expected fewer than 2^32 values a sample"))?);
+        }
+        let (starts, extents) = (starts.into(), extents.into());
+        Ok(Self { values, rows, order: None, starts, extents, leading: 1, varying: vec![0] })
+    }
+
+    /// The same, where the value at each place is a row of `order`.
+    pub(crate) fn ordered(self, order: Option<Arc<[u64]>>) -> Self {
+        Self { order, ..self }
+    }
+
+    /// Samples of any rank, one after the other in a flat array: `shapes` lists the shape of the first sample, that of
+    /// the second, and so on, `rank` lengths each.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where the shapes do not add up to the values, [`Error::NotCompact`] where these are not one
+    /// compact dimension.
+    pub fn with_shapes(name: &str, values: &Tensor, shapes: &[u32], rank: usize) -> Result<Self> {
+        let (found, shape) = (values.layout().elements(), vec![shapes.len() / rank.max(1), rank]);
+        let lengths = shapes.chunks(rank.max(1));
+        let total = lengths.clone().try_fold(0_usize, |total, lengths| total.checked_add(elements(lengths)?));
+        let compact = values.shape().len() == 1 && values.layout().is_compact(values.dtype().size());
+        if !compact {
+            return Err(Error::NotCompact { field: name.to_owned(), found: values.shape().to_vec() });
+        }
+        if rank == 0 || !shapes.len().is_multiple_of(rank) || total != Some(found) {
+            let expected = total.unwrap_or(usize::MAX);
+            return Err(Error::Shape { values: found, shape, expected });
+        }
+        let differs =
+            |dimension: &usize| lengths.clone().any(|lengths| lengths[*dimension] != shapes[*dimension]);
+        let mut varying: Vec<usize> = (0..rank).filter(differs).collect();
+        if varying.is_empty() {
+            varying.push(0);
+        }
+        let leading = varying.last().map_or(1, |last| last + 1);
+        let inner: Vec<usize> =
+            shapes.get(leading..rank).unwrap_or_default().iter().map(|&len| length(len)).collect();
+        let row: usize = inner.iter().product();
+        let starts = lengths.clone().scan(0, |start, lengths| {
+            let now = *start;
+            *start += elements(&lengths[..leading]).unwrap_or(0) as u64;
+            Some(now)
+        });
+        let starts = starts.collect();
+        let extents = lengths.flat_map(|lengths| &lengths[..leading]).copied().collect();
+        let shape = [&[found.checked_div(row).unwrap_or(0)], inner.as_slice()].concat();
+        let values = values.reshape(&shape);
+        let values = values.ok_or(Error::Shape { values: found, shape, expected: usize::MAX })?;
+        let rows = values.layout().rows(values.dtype().size());
+        let rows = rows.ok_or_else(|| Error::ScalarField { field: name.to_owned() })?;
+        Ok(Self { values, rows, order: None, starts, extents, leading, varying })
+    }
+
+    /// The number of samples.
+    pub fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// Whether there are no samples.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All values: `[total, ..]`.
+    pub fn values(&self) -> &Tensor {
+        &self.values
+    }
+
+    /// How to walk the values.
+    pub(crate) fn rows(&self) -> &Rows {
+        &self.rows
+    }
+
+    /// The row of values at each place; none where that is the place itself.
+    pub(crate) fn order(&self) -> Option<&[u64]> {
+        self.order.as_deref()
+    }
+
+    /// The first place of a sample.
+    pub(crate) fn start(&self, sample: usize) -> usize {
+        usize::try_from(self.starts[sample]).unwrap_or(usize::MAX)
+    }
+
+    /// The first place of each of some samples. One tight loop, so that the processor waits for all at once.
+    pub(crate) fn starts(&self, samples: &[u64]) -> Vec<usize> {
+        samples.iter().map(|&sample| self.start(usize::try_from(sample).unwrap_or(usize::MAX))).collect()
+    }
+
+    /// The rows of values that neighbouring samples take: the smallest range that holds all of them.
+    pub(crate) fn rows_of(&self, samples: Range<usize>) -> Range<usize> {
+        let places = self.places_of(samples);
+        match &self.order {
+            None => places,
+            Some(order) => {
+                let rows = order.get(places).unwrap_or(&[]).iter().copied();
+                let row = |row| usize::try_from(row).unwrap_or(usize::MAX);
+                rows.clone().min().map_or(0, row)..rows.max().map_or(0, |last| row(last).saturating_add(1))
+            }
+        }
+    }
+
+    /// The most rows of values that so many neighbouring samples take.
+    pub(crate) fn most_rows(&self, samples: usize) -> usize {
+        let starts = 0..=self.len() - samples.min(self.len());
+        let rows = |start| self.rows_of(start..(start + samples).min(self.len())).len();
+        starts.map(rows).max().unwrap_or(0)
+    }
+
+    /// The places of neighbouring samples, which lie one after the other.
+    fn places_of(&self, samples: Range<usize>) -> Range<usize> {
+        if samples.is_empty() {
+            return 0..0;
+        }
+        let last = samples.end - 1;
+        let taken = elements(self.extents(last)).unwrap_or(usize::MAX);
+        self.start(samples.start)..self.start(last).saturating_add(taken)
+    }
+
+    /// The extents of a sample in the leading dimensions.
+    pub(crate) fn extents(&self, sample: usize) -> &[u32] {
+        &self.extents[sample * self.leading..(sample + 1) * self.leading]
+    }
+
+    /// How many leading dimensions may differ between samples.
+    pub(crate) fn leading(&self) -> usize {
+        self.leading
+    }
+
+    /// The leading extents of all samples; none for those in which samples differ. As many as decide where a row of
+    /// values lies in a sample.
+    pub fn frame(&self) -> Vec<Option<u32>> {
+        let same =
+            |dimension| self.extents.get(dimension).copied().filter(|_| !self.varying.contains(&dimension));
+        (0..self.leading).map(same).collect()
+    }
+
+    /// The dimensions in which samples differ.
+    pub(crate) fn varying(&self) -> &[usize] {
+        &self.varying
+    }
+
+    /// The extents of a sample in the dimensions in which samples differ.
+    pub(crate) fn sizes_of(&self, sample: usize) -> impl Iterator<Item = u32> + '_ {
+        self.varying.iter().map(move |&dimension| self.extents(sample)[dimension])
+    }
+}
+
+/// How many elements a shape holds, where they can be numbered.
+fn elements(lengths: &[u32]) -> Option<usize> {
+    lengths.iter().try_fold(1_usize, |product, &len| product.checked_mul(length(len)))
+}
+
+fn length(len: u32) -> usize {
+    usize::try_from(len).unwrap_or(usize::MAX)
+}
