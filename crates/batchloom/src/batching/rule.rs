@@ -1,15 +1,12 @@
-//! `Rule`: any of the rules, and the batches that it makes of a pool.
+//! `Rule`: any of the rules.
 
 use serde::Serialize;
 
 use super::{
-    CostOptimal, Count, FixedSize, LengthBuckets, Oversize, PackedOversize, Packing, PoolSizes, Sizes,
-    TokenBudget,
+    CostOptimal, Count, FixedSize, LengthBuckets, Oversize, PackedOversize, Packing, PoolBatches, PoolSizes,
+    Sizes, TokenBudget,
 };
 use crate::{Error, Result};
-
-/// The number of samples in a pool, unless the user sets it.
-pub(super) const POOL: u64 = 1 << 14;
 
 /// The largest number of parts that samples are split into. All of them are listed while their pool is packed.
 const MOST_PARTS: u64 = 1 << 28;
@@ -28,17 +25,6 @@ pub enum Rule {
     CostOptimal(CostOptimal),
     /// Bins filled without padding.
     Packing(Packing),
-}
-
-/// The batches that a rule makes of a pool.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct PoolBatches {
-    /// Places in the pool, batch after batch.
-    pub(crate) places: Vec<u32>,
-    /// For each place, the first element that is taken. Empty if it is always 0.
-    pub(crate) starts: Vec<u32>,
-    /// The end of each batch in `places`.
-    pub(crate) ends: Vec<u32>,
 }
 
 impl Rule {
@@ -213,24 +199,6 @@ from!(FixedSize, LengthBuckets, TokenBudget, CostOptimal, Packing);
 /// The first sample larger than `most`.
 fn over(sizes: &Sizes, most: u64) -> Option<usize> {
     sizes.as_slice().iter().position(|&size| u64::from(size) > most)
-}
-
-/// Returns a parameter that has to be at least 1, and refuses 0.
-pub(super) fn positive<T: Default + PartialEq>(name: &'static str, value: T) -> Result<T> {
-    match value == T::default() {
-        true => Err(Error::NotPositive { name }),
-        false => Ok(value),
-    }
-}
-
-/// A place in a pool, which holds fewer than 2^32 samples.
-pub(super) fn place(index: usize) -> u32 {
-    u32::try_from(index).unwrap_or(u32::MAX)
-}
-
-/// A place as an index.
-pub(super) fn index(place: u32) -> usize {
-    usize::try_from(place).unwrap_or(usize::MAX)
 }
 
 /// The number of samples in memory, as an index.

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::ops::Range;
 
-use super::{Members, Slots};
+use super::Members;
 use crate::{DType, Result};
 
 /// Makes one field of a batch.
@@ -51,4 +51,13 @@ pub(crate) trait Form: Debug + Send + Sync {
         }
         Ok(())
     }
+}
+
+/// Where the rows of consecutive batches go: batch `k` starts at `k * stride` and holds `batch` rows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Slots {
+    /// Rows in a batch.
+    pub(crate) batch: usize,
+    /// Bytes from one batch to the next.
+    pub(crate) stride: usize,
 }

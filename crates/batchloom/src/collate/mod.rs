@@ -13,13 +13,13 @@ mod stack;
 mod tokens;
 mod window;
 
-pub(crate) use form::Form;
+pub(crate) use form::{Form, Slots};
 pub(crate) use index::{Index, Lengths};
 pub(crate) use labels::{Labels, is_integer};
 pub(crate) use members::Members;
 pub(crate) use pack::{Boundaries, Offsets, Pack, Positions, Segments};
 pub use pad::PadSide;
 pub(crate) use pad::{Mask, Pad};
-pub(crate) use stack::{Slots, Stack};
+pub(crate) use stack::Stack;
 pub(crate) use tokens::{Passage, Passages, Pieces, TokenField, Tokens};
 pub(crate) use window::{Place, Places, Span, Window, WindowMask};

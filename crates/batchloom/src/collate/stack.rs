@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::{Form, Members};
+use super::{Form, Members, Slots};
 use crate::tensor::Rows;
 use crate::tensor::buffer::prefetch;
 use crate::{DType, Error, Result, Tensor};
@@ -22,15 +22,6 @@ const LINE: usize = 64;
 /// How much of a row is asked for. The processor follows a row once it has seen its first lines; asking for all 64
 /// lines of a 4 KB row was measured to be slower by a fifth than asking for the first 16 and the last.
 const ASKED: usize = 16 * LINE;
-
-/// Where the rows of consecutive batches go: batch `k` starts at `k * stride` and holds `batch` rows.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Slots {
-    /// Rows in a batch.
-    pub(crate) batch: usize,
-    /// Bytes from one batch to the next.
-    pub(crate) stride: usize,
-}
 
 /// The row of each sample: `[samples, ..row]`.
 #[derive(Debug, Clone)]

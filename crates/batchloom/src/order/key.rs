@@ -6,7 +6,8 @@
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 
-use super::VERSION;
+/// The version of the algorithm. It is part of every key, fingerprint and state.
+pub const VERSION: u32 = 1;
 
 /// The purpose of a shuffle. Each purpose has its own, independent shuffle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

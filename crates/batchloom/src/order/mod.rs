@@ -10,8 +10,8 @@ mod permutation;
 mod shards;
 mod shuffle;
 
-pub use key::{Key, Purpose};
+pub use key::{Key, Purpose, VERSION};
 pub use order::Order;
-pub use permutation::{LIMIT, Permutation, VERSION};
+pub use permutation::{LIMIT, Permutation};
 pub use shards::Shards;
 pub use shuffle::Shuffle;

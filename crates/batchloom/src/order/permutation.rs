@@ -15,15 +15,12 @@
 //! compilers turn into vector instructions.
 //!
 //! # Promise
-//! For a given [`VERSION`], the same key and number of samples give the same permutation in every release and on every
+//! For a given [`VERSION`](super::VERSION), the same key and number of samples give the same permutation in every release and on every
 //! platform. `tests/golden/permutation.json` pins it.
 
 use rand::Rng;
 
 use super::Key;
-
-/// The version of the algorithm. It is part of every key, fingerprint and state.
-pub const VERSION: u32 = 1;
 
 /// The largest number of samples that can be permuted: both sides stay below 2^31, so a sum of two halves fits 32 bits.
 pub const LIMIT: u64 = 1 << 62;

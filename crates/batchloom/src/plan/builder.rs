@@ -29,8 +29,15 @@ pub struct PlanBuilder {
     world_size: u32,
 }
 
+impl Plan {
+    /// The options of a plan over `samples` samples.
+    pub fn builder(samples: u64) -> PlanBuilder {
+        PlanBuilder::new(samples)
+    }
+}
+
 impl PlanBuilder {
-    pub(super) fn new(samples: u64) -> Self {
+    fn new(samples: u64) -> Self {
         Self {
             samples,
             rule: FixedSize::new(64).map(Rule::from),

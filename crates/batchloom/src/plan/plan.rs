@@ -7,7 +7,6 @@
 use std::collections::{TryReserveError, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::PlanBuilder;
 use super::epoch::{DealtPool, Epoch, Parts};
 use super::recipe::Recipe;
 use crate::batching::{Rule, Sizes};
@@ -68,11 +67,6 @@ pub struct Place {
 }
 
 impl Plan {
-    /// The options of a plan over `samples` samples.
-    pub fn builder(samples: u64) -> PlanBuilder {
-        PlanBuilder::new(samples)
-    }
-
     pub(super) fn new(epoch: Arc<Epoch>, world_size: u32, past: Vec<(u32, u64)>) -> Self {
         Self { epoch, world_size, past, pools: Arc::default() }
     }

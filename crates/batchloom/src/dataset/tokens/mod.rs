@@ -159,7 +159,8 @@ impl TokenDataset {
 
     /// Tokens of the stream, those between documents included.
     pub fn stream_len(&self) -> u64 {
-        let between = if self.corpus.separator.is_some() { self.document_count().saturating_sub(1) } else { 0 };
+        let between =
+            if self.corpus.separator.is_some() { self.document_count().saturating_sub(1) } else { 0 };
         self.corpus.tokens.shape()[0] as u64 + between
     }
 
@@ -221,7 +222,9 @@ impl TokenDataset {
     /// The stored token that comes at a place of the stream of documents in stored order, or after the separator there.
     fn stored(&self, place: u64) -> usize {
         let index = |place: u64| usize::try_from(place).unwrap_or(usize::MAX);
-        let (Some(offsets), Some(_)) = (self.corpus.offsets(), self.corpus.separator) else { return index(place) };
+        let (Some(offsets), Some(_)) = (self.corpus.offsets(), self.corpus.separator) else {
+            return index(place);
+        };
         let (document, _) = self.corpus.locate(place);
         let end = offsets.get(index(document) + 1).map_or(u64::MAX, |end| end.cast_unsigned());
         index((place - document).min(end))
@@ -255,7 +258,11 @@ impl Kind for TokenDataset {
         let order = options
             .shuffles_documents
             .then(|| Order::new(self.document_count(), Some(&Key::new(seed, epoch, Purpose::Documents))));
-        let pieces = StreamPieces { stream: Arc::new(Stream::new(self.corpus.clone(), order)), seq_len: self.seq_len, rows: options.rows };
+        let pieces = StreamPieces {
+            stream: Arc::new(Stream::new(self.corpus.clone(), order)),
+            seq_len: self.seq_len,
+            rows: options.rows,
+        };
         let fields = [
             ("input_ids", TokenField::Inputs, true),
             ("labels", TokenField::Labels, true),

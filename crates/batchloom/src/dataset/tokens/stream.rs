@@ -177,7 +177,10 @@ impl<'a> Documents<'a> {
             Some(order) => order.fill(self.first, numbers),
             None => numbers.iter_mut().zip(self.first..).for_each(|(number, place)| *number = place),
         }
-        self.found.iter_mut().zip(numbers).for_each(|(found, number)| *found = self.stream.corpus.document(*number));
+        self.found
+            .iter_mut()
+            .zip(numbers)
+            .for_each(|(found, number)| *found = self.stream.corpus.document(*number));
     }
 
     /// The tokens of the document at this place; past the last one, any.

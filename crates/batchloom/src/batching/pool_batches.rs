@@ -1,0 +1,22 @@
+//! `PoolBatches`: the batches that a rule makes of one pool, by places in the pool.
+
+/// The batches that a rule makes of a pool.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct PoolBatches {
+    /// Places in the pool, batch after batch.
+    pub(crate) places: Vec<u32>,
+    /// For each place, the first element that is taken. Empty if it is always 0.
+    pub(crate) starts: Vec<u32>,
+    /// The end of each batch in `places`.
+    pub(crate) ends: Vec<u32>,
+}
+
+/// A place in a pool, which holds fewer than 2^32 samples.
+pub(super) fn place(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
+}
+
+/// A place as an index.
+pub(super) fn index(place: u32) -> usize {
+    usize::try_from(place).unwrap_or(usize::MAX)
+}
