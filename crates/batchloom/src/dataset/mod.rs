@@ -1,4 +1,4 @@
-//! A sample, by kind of data: one kind a file, and [`kind`] has the questions that each of them answers.
+//! A sample, by kind of data: one kind a file, and `kind.rs` has the questions that each of them answers.
 
 mod groups;
 pub(crate) mod kind;

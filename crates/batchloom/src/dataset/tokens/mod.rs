@@ -1,6 +1,6 @@
 //! `TokenDataset`: documents one after the other are a stream, and equal pieces of the stream are samples.
 //!
-//! The stream is never made: [`stream`] finds the tokens of a piece in the documents as they are stored.
+//! The stream is never made: `stream.rs` finds the tokens of a piece in the documents as they are stored.
 
 mod stream;
 
