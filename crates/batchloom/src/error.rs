@@ -1,82 +1,82 @@
-//! What can go wrong, as facts with values.
+//! Errors, as facts with values.
 //!
-//! One enum for the crate, a variant for each cause. A message says what was found, what was expected and what to
-//! change. [`Error::kind`] sorts the causes into the few kinds that a caller treats differently; the Python package
-//! makes one exception class of each.
+//! There is one enum for the crate, with a variant for each cause. A message gives what was found, what was expected
+//! and what to change, and names options in words that hold in Rust and in Python. [`Error::kind`] sorts the causes
+//! into the few kinds that a caller treats differently; the Python package has an exception class for each.
 
-/// The result of everything in this crate that can fail.
+/// The result of fallible functions in this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The kinds of failure that a caller may want to tell apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// An argument or a combination of arguments makes no sense.
+    /// An argument, or a combination of arguments, is not valid.
     Argument,
-    /// The data cannot be batched: lengths differ, there is none, its layout leaves its memory.
+    /// The data cannot be batched: it is empty, its lengths differ, or its layout leaves its memory.
     Data,
-    /// An index lies outside what it indexes.
+    /// An index is out of range.
     Range,
-    /// A saved state does not belong here.
+    /// A saved state does not belong to this plan, or is damaged.
     State,
     /// The machinery failed: memory, threads, a forked process.
     Runtime,
 }
 
-/// What went wrong.
+/// The cause of a failure.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A batch has to hold something.
+    /// The batch size is 0.
     #[error("batch_size is {found}; expected at least 1")]
     BatchSize {
-        /// The size asked for.
+        /// The batch size asked for.
         found: u64,
     },
-    /// There is nothing to iterate.
+    /// The dataset has no samples.
     #[error(
         "the dataset has no samples; expected at least 1 (check the filter or the path that produced it)"
     )]
     NoSamples,
-    /// A dataset without fields has no length.
+    /// The dataset has no fields, and so no length.
     #[error("the dataset has no fields; expected at least one array")]
     NoFields,
-    /// Two fields go by one name.
+    /// Two fields have the same name.
     #[error("field `{name}` is given twice; expected distinct names")]
     DuplicateField {
         /// The repeated name.
         name: String,
     },
-    /// A field without a first dimension cannot be indexed by sample.
+    /// A field has no first dimension, and so cannot be indexed by sample.
     #[error("field {field} is a scalar; expected an array whose first dimension counts the samples")]
     ScalarField {
-        /// The field, by name or by place.
+        /// The name or the number of the field.
         field: String,
     },
-    /// Every field needs one row for each sample.
+    /// Two fields differ in their number of samples.
     #[error(
         "field {field} has {found} rows but field {first} has {expected}; expected the same number of samples in \
          every field"
     )]
     FieldLength {
-        /// The field that differs.
+        /// The field that differs from the first.
         field: String,
-        /// Its rows.
+        /// The number of its rows.
         found: usize,
         /// The first field.
         first: String,
-        /// The rows of the first field.
+        /// The number of rows of the first field.
         expected: usize,
     },
-    /// More samples than positions can be numbered.
+    /// The dataset has more samples than positions can be numbered.
     #[error("{found} samples are more than this version can order; expected at most {limit} (2^62)")]
     TooManySamples {
-        /// The samples asked for.
+        /// The number of samples asked for.
         found: u64,
         /// The largest number possible.
         limit: u64,
     },
-    /// A job has at least one process, and not more than can be listed.
+    /// The number of processes is 0, or too large to list them.
     #[error("world_size is {found}; expected the number of processes, 1 to {limit}")]
     World {
         /// The number asked for.
@@ -84,7 +84,7 @@ pub enum Error {
         /// The largest number possible.
         limit: u32,
     },
-    /// A rank names one of `world_size` processes.
+    /// The rank is not one of the `world_size` processes.
     #[error("rank is {rank} in a world of {world_size}; expected 0 <= rank < {world_size}")]
     Rank {
         /// The rank asked for.
@@ -92,109 +92,115 @@ pub enum Error {
         /// The number of processes.
         world_size: u32,
     },
-    /// `drop_last` would drop everything.
+    /// `drop_last` would drop every batch.
     #[error(
-        "drop_last leaves no step: {samples} samples make {batches} full batches{}, fewer than one for each of {world_size} \
-         ranks; use smaller batches or drop_last=False",
+        "drop_last leaves no step: {samples} samples make {batches} full batches{}, fewer than one for each of \
+         {world_size} ranks; use smaller batches, or turn drop_last off",
         .batch_size.map(|size| format!(" of {size}")).unwrap_or_default()
     )]
     NothingLeft {
-        /// Samples in the dataset.
+        /// The number of samples in the dataset.
         samples: u64,
-        /// Samples in a batch, where all full batches hold as many.
+        /// The number of samples in a full batch, if all full batches hold as many.
         batch_size: Option<u64>,
-        /// Full batches.
+        /// The number of full batches.
         batches: u64,
-        /// Ranks to serve.
+        /// The number of ranks.
         world_size: u32,
     },
     /// Every sample is larger than a batch may be.
-    #[error("oversize=\"drop\" leaves nothing: all {samples} samples exceed max_tokens={max_tokens}")]
+    #[error(
+        "oversize drops all {samples} samples, because they exceed max_tokens ({max_tokens}); raise max_tokens, or \
+         set oversize to truncate"
+    )]
     AllDropped {
-        /// Samples in the dataset.
+        /// The number of samples in the dataset.
         samples: u64,
         /// The budget.
         max_tokens: u64,
     },
-    /// A parameter of a rule has to be at least 1.
+    /// A parameter that has to be at least 1 is 0.
     #[error("{name} is 0; expected at least 1")]
     NotPositive {
-        /// The parameter.
+        /// The name of the parameter.
         name: &'static str,
     },
-    /// A shard that would divide a batch.
+    /// The border of a shard would lie inside a batch.
     #[error(
-        "shard_size is {found}; expected a multiple of the batch size, which is {batch_size}, so that no batch lies in two \
-         shards: {}",
+        "shard_size is {found}; expected a multiple of the batch size, which is {batch_size}, so that no batch lies \
+         in two shards: {}",
         nearest(*.found, *.batch_size)
     )]
     ShardSize {
-        /// The samples in a shard asked for.
+        /// The number of samples in a shard asked for.
         found: u64,
-        /// Samples in a batch.
+        /// The number of samples in a batch.
         batch_size: u64,
     },
-    /// Padded lengths are multiples of something larger than a batch may be.
-    #[error("multiple_of is {multiple_of}, so that no padded sample fits into max_tokens={max_tokens}")]
+    /// Padded lengths are multiples of a number that exceeds the budget.
+    #[error(
+        "multiple_of is {multiple_of}, more than max_tokens ({max_tokens}), so no padded sample fits; use a smaller \
+         multiple_of"
+    )]
     Multiple {
-        /// What padded lengths are a multiple of.
+        /// The number that padded lengths are a multiple of.
         multiple_of: u32,
         /// The budget.
         max_tokens: u64,
     },
-    /// A cost that is none.
+    /// The coefficients of a cost model are not valid.
     #[error(
         "the coefficients (fixed, per_token, per_pair) of the cost model are ({found}); expected finite numbers of at \
-         least 0, not all 0"
+         least 0, not all of them 0"
     )]
     Cost {
         /// The coefficients.
         found: String,
     },
-    /// A bin whose elements cannot be numbered by 32 bits, or whose free space takes too much memory to keep.
-    #[error("max_tokens is {found}; expected at most {limit} (2^28) where samples are packed")]
+    /// A bin is so large that its elements have no 32-bit numbers, or its free space takes too much memory to keep.
+    #[error("max_tokens is {found}; expected at most {limit} (2^28) for Packing")]
     BinTooLarge {
         /// The capacity asked for.
         found: u64,
-        /// The largest possible.
+        /// The largest capacity possible.
         limit: u32,
     },
-    /// A rule that decides by size was given no sizes.
+    /// A rule that decides by size is used without sizes.
     #[error("{rule} decides by size, and the samples have none; use FixedSize, or data with sizes")]
     NoSizes {
-        /// The rule.
+        /// The name of the rule.
         rule: &'static str,
     },
-    /// Runs of neighbours, by a rule that sorts.
+    /// Runs of neighbours are to be shuffled, but sizes decide which samples share a batch.
     #[error(
-        "shuffle=\"runs\" keeps neighbours of one size together, as FixedSize cuts them; {rule} over samples that differ in \
-         size does not"
+        "shuffling runs needs FixedSize and samples of one size, so that neighbours share a batch; found {rule} over \
+         samples that differ in size: shuffle samples instead"
     )]
     RunsOfSizes {
-        /// The rule.
+        /// The name of the rule.
         rule: &'static str,
     },
-    /// A rule for one variable dimension.
+    /// A rule for one variable dimension is used with samples that differ in several.
     #[error(
-        "{rule} as asked for needs samples that differ in one dimension, and these differ in {dimensions}; use TokenBudget \
-         without truncation, LengthBuckets or FixedSize"
+        "{rule} with these options needs samples that differ in one dimension, and these differ in {dimensions}; use \
+         TokenBudget without truncation, LengthBuckets or FixedSize"
     )]
     Dimensions {
-        /// The rule.
+        /// The name of the rule.
         rule: &'static str,
-        /// Variable dimensions of a sample.
+        /// The number of variable dimensions of a sample.
         dimensions: usize,
     },
-    /// Sizes that are the user's own do not say where to cut a sample.
-    #[error("{rule} truncates or splits samples by their length; expected no sizes= of your own beside it")]
+    /// A rule that truncates or splits samples is used with sizes of the user's own, which do not tell their lengths.
+    #[error("{rule} truncates or splits samples by their length; expected no sizes of your own beside it")]
     ForeignSizes {
-        /// The rule.
+        /// The name of the rule.
         rule: &'static str,
     },
-    /// A sample that exceeds the budget.
+    /// A sample exceeds the budget.
     #[error(
-        "sample {sample} has size {size}, which{} exceeds max_tokens={max_tokens}; raise max_tokens, or say by oversize= what \
-         to do with it",
+        "sample {sample} has size {size}, which{} exceeds max_tokens ({max_tokens}); raise max_tokens, or set \
+         oversize to something other than an error",
         if *.multiple_of > 1 { format!(", rounded up to a multiple of {multiple_of},") } else { String::new() }
     )]
     Oversize {
@@ -202,39 +208,41 @@ pub enum Error {
         sample: u64,
         /// Its size.
         size: u32,
-        /// What padded lengths are a multiple of.
+        /// The number that padded lengths are a multiple of.
         multiple_of: u32,
         /// The budget.
         max_tokens: u64,
     },
-    /// A pool with more samples than can be numbered.
+    /// A pool would hold more samples than can be numbered.
     #[error(
-        "a pool would hold {found} samples, or parts of split ones; expected at most {limit}: shuffle, use a smaller pool, \
-         or larger batches"
+        "a pool would hold {found} samples, or parts of split ones; expected at most {limit}: shuffle, or use a \
+         smaller pool or larger batches"
     )]
     PoolTooLarge {
-        /// Samples in the pool.
+        /// The number of samples in the pool.
         found: u64,
         /// The largest number possible.
         limit: u64,
     },
-    /// There is one size for each sample.
-    #[error("there are {found} sizes for {samples} samples; expected one for each")]
+    /// The number of sizes is not the number of samples.
+    #[error("there are {found} sizes for {samples} samples; expected one size for each sample")]
     SizesLength {
-        /// Sizes given.
+        /// The number of sizes given.
         found: u64,
-        /// Samples in the dataset.
+        /// The number of samples in the dataset.
         samples: u64,
     },
-    /// A size that is no number of elements.
-    #[error("sample {sample} has extents {extents:?}, whose product is not below 2^32")]
+    /// The extents of a sample have a product that is too large for a size.
+    #[error(
+        "sample {sample} has extents {extents:?}, whose product is not below 2^32; expected smaller extents"
+    )]
     SizeTooLarge {
         /// The sample.
         sample: u64,
         /// Its extents in the variable dimensions.
         extents: Vec<u32>,
     },
-    /// Offsets that do not describe sequences.
+    /// Offsets do not describe sequences.
     #[error(
         "field {field}: sample {sample} ends at {end} and starts at {start}, of {values} values; {expected}"
     )]
@@ -243,16 +251,16 @@ pub enum Error {
         field: String,
         /// The first sample that is wrong.
         sample: u64,
-        /// Its first value.
+        /// The offset of its first value.
         start: i64,
-        /// The value after its last.
+        /// The offset past its last value.
         end: i64,
-        /// How many values there are.
+        /// The number of values.
         values: u64,
-        /// What was expected.
+        /// The rule that the offsets break.
         expected: &'static str,
     },
-    /// Fields whose samples differ in size.
+    /// Two fields differ in the size of a sample.
     #[error(
         "sample {sample} has extents {found:?} in field {field} but {expected:?} in field {first}; expected fields \
          whose samples are equally long"
@@ -262,17 +270,17 @@ pub enum Error {
         field: String,
         /// The first sample that differs.
         sample: u64,
-        /// Its extents there.
+        /// The extents of the sample in that field.
         found: Vec<u32>,
         /// The first variable field.
         first: String,
-        /// Its extents in the first variable field.
+        /// The extents of the sample in the first variable field.
         expected: Vec<u32>,
     },
-    /// Values of any shapes, one after the other, in an array that is not flat.
+    /// Samples of any shapes are to lie one after the other in an array that is not flat.
     #[error(
-        "field {field}: samples of any shapes lie in values of shape {found:?}; expected one compact dimension (make them \
-         contiguous and flat)"
+        "field {field}: samples of any shapes lie in values of shape {found:?}; expected one compact dimension (make \
+         the values contiguous and flat)"
     )]
     NotCompact {
         /// The field.
@@ -280,130 +288,133 @@ pub enum Error {
         /// The shape of the values.
         found: Vec<usize>,
     },
-    /// No field varies.
+    /// No field of a dataset of sequences varies in length.
     #[error(
-        "no field varies in length; expected a sequence in at least one (for rows of one shape, TensorDataset)"
+        "no field varies in length; expected sequences in at least one (use TensorDataset for rows of one shape)"
     )]
     NotVariable,
-    /// A field that cannot be concatenated.
-    #[error("Packing concatenates along the first dimension; field {field} varies in others")]
+    /// A field cannot be concatenated.
+    #[error(
+        "Packing concatenates along the first dimension; field {field} varies in others: use another rule"
+    )]
     NotPackable {
         /// The field.
         field: String,
     },
-    /// Labels that are no tokens.
+    /// Labels are asked for from a field whose next tokens they cannot be.
     #[error("labels are the next tokens of a field; {reason}")]
     Labels {
-        /// What does not fit.
+        /// The mismatch, in words.
         reason: String,
     },
-    /// A padding value of another size than the elements it stands for.
+    /// A padding value differs in size from the elements of its field.
     #[error("the padding of field {field} has {found} bytes; expected {expected}, those of one element")]
     PadValue {
         /// The field.
         field: String,
-        /// Bytes given.
+        /// The number of bytes given.
         found: usize,
-        /// Bytes of an element.
+        /// The number of bytes of an element.
         expected: usize,
     },
-    /// Windows that make no sense.
+    /// The lengths that describe a window are not valid.
     #[error("{reason}")]
     WindowShape {
-        /// What was found and expected.
+        /// The values found and expected, in words.
         reason: String,
     },
-    /// A group with more rows than it may have.
+    /// A group has more rows than it may have.
     #[error(
-        "group {group} has {rows} rows, and max_rows is {max_rows}; raise it, or let longer groups be truncated or \
-         subsampled"
+        "group {group} has {rows} rows, and max_rows is {max_rows}; raise it, or set oversize to truncate or \
+         subsample longer groups"
     )]
     GroupTooLong {
-        /// The first such group, by its number.
+        /// The number of the first such group.
         group: u64,
-        /// Its rows.
+        /// The number of its rows.
         rows: u32,
-        /// The limit.
+        /// The largest number allowed.
         max_rows: u32,
     },
-    /// Tokens that make no stream.
+    /// Tokens do not make a stream.
     #[error("{reason}")]
     Corpus {
-        /// What was found and expected.
+        /// The values found and expected, in words.
         reason: String,
     },
-    /// A stream without a whole piece.
+    /// A stream is too short for one piece.
     #[error("the stream has {tokens} tokens; expected at least one more than seq_len, which is {seq_len}")]
     StreamTooShort {
-        /// Its tokens, those between documents included.
+        /// The number of its tokens, those between documents included.
         tokens: u64,
-        /// Tokens of a piece.
+        /// The number of tokens of a piece.
         seq_len: usize,
     },
-    /// Options that do not go with rows of a stream that go on.
+    /// An option does not go with a stream that continues in the same row from batch to batch.
     #[error("{reason}")]
     Continuous {
-        /// What was found and expected.
+        /// The values found and expected, in words.
         reason: String,
     },
-    /// Groups stay whole.
+    /// An option would divide groups.
     #[error("{reason}")]
     WholeGroups {
-        /// What was found and expected.
+        /// The option and its remedy, in words.
         reason: &'static str,
     },
-    /// Parts of series that are none.
+    /// The parts of series are not valid.
     #[error("{reason}")]
     Parts {
-        /// What was found and expected.
+        /// The values found and expected, in words.
         reason: String,
     },
-    /// A series without a window.
+    /// A series is shorter than a window.
     #[error(
-        "series {series} has {length} steps, and a window takes {span} (input_len + gap + horizon); use shorter windows, \
-         short=\"pad\" or short=\"skip\""
+        "series {series} has {length} steps, and a window takes {span} (input_len + gap + horizon); use shorter \
+         windows, or set short to pad or skip such series"
     )]
     SeriesTooShort {
-        /// The first such series.
+        /// The number of the first such series.
         series: u64,
-        /// Its steps.
+        /// The number of its steps.
         length: usize,
-        /// Steps of a window.
+        /// The number of steps of a window.
         span: usize,
     },
-    /// No series has a window.
+    /// All series are shorter than a window.
     #[error(
-        "none of {series} series has the {span} steps of a window; use shorter windows, or short=\"pad\""
+        "all {series} series are shorter than the {span} steps of a window; use shorter windows, or set short to pad \
+         them"
     )]
     NoWindows {
-        /// How many series there are.
+        /// The number of series.
         series: u64,
-        /// Steps of a window.
+        /// The number of steps of a window.
         span: usize,
     },
-    /// There has to be something that works.
+    /// The number of threads is 0.
     #[error("num_threads is 0; expected at least 1")]
     Threads,
-    /// There has to be something to hand over.
+    /// The number of blocks to prefetch is 0.
     #[error("prefetch is 0; expected at least 1 block")]
     Prefetch,
-    /// A step beyond the end of the plan.
+    /// A step is past the end of the plan.
     #[error("step {found} is outside the plan; expected 0 <= step < {steps}")]
     StepRange {
         /// The step asked for.
         found: u64,
-        /// Steps in the plan, on this rank.
+        /// The number of steps in the plan, on this rank.
         steps: u64,
     },
-    /// A sample that the dataset does not have.
+    /// A sample is not in the dataset.
     #[error("sample {found} is outside the dataset; expected 0 <= sample < {samples}")]
     SampleRange {
         /// The sample asked for.
         found: u64,
-        /// Samples in the dataset.
+        /// The number of samples in the dataset.
         samples: u64,
     },
-    /// The state was written by another format.
+    /// The state has another format.
     #[error("the state has format version {found}; this release reads version {expected}")]
     StateVersion {
         /// The version in the state.
@@ -414,90 +425,93 @@ pub enum Error {
     /// The state belongs to another plan.
     #[error(
         "the state belongs to another plan: its fingerprint is {found}, this plan's is {expected}; expected the same \
-         number of samples, batch rule, shuffle, drop_last and uneven as when it was saved; of a stream of tokens, the same \
-         documents, seq_len and separator, and as many ranks where its rows go on"
+         number of samples, batch rule, shuffle, drop_last and uneven as when it was saved; and, for a stream of \
+         tokens, the same documents, seq_len and separator, and as many ranks if its rows continue from batch to \
+         batch"
     )]
     StateFingerprint {
         /// The fingerprint in the state.
         found: String,
-        /// The fingerprint of the plan that was to take it.
+        /// The fingerprint of this plan.
         expected: String,
     },
     /// The state contradicts itself.
     #[error("the state is damaged: {reason}")]
     StateDamaged {
-        /// What does not fit.
+        /// The contradiction, in words.
         reason: String,
     },
-    /// A layout that reaches outside the memory it describes.
+    /// A layout reaches outside the memory that it describes.
     #[error(
         "an array of shape {shape:?} and byte strides {strides:?} at offset {offset} reaches outside its memory of \
          {bytes} bytes"
     )]
     Layout {
-        /// Lengths of the dimensions.
+        /// The lengths of the dimensions.
         shape: Vec<usize>,
-        /// Byte strides of the dimensions.
+        /// The byte strides of the dimensions.
         strides: Vec<isize>,
-        /// Byte offset of the first element.
+        /// The byte offset of the first element.
         offset: usize,
-        /// Bytes of memory.
+        /// The number of bytes of memory.
         bytes: usize,
     },
-    /// A shape that does not fit the number of values.
+    /// The number of values does not fill the shape.
     #[error("{values} values do not fill the shape {shape:?}, which holds {expected}")]
     Shape {
-        /// Values given.
+        /// The number of values given.
         values: usize,
-        /// Lengths of the dimensions.
+        /// The lengths of the dimensions.
         shape: Vec<usize>,
-        /// Values that the shape holds.
+        /// The number of values that the shape holds.
         expected: usize,
     },
-    /// A batch larger than memory can be addressed.
+    /// A batch is larger than this machine can address.
     #[error(
-        "a batch of {samples} samples of {row} bytes is larger than this machine can address; use a smaller batch_size"
+        "a batch of {samples} samples of {row} bytes is larger than this machine can address; use a smaller \
+         batch_size"
     )]
     BatchTooLarge {
-        /// Samples in the batch.
+        /// The number of samples in the batch.
         samples: u64,
-        /// Bytes of one sample in the largest field.
+        /// The number of bytes of one sample in the largest field.
         row: usize,
     },
-    /// What is to be read is in memory that this process cannot read.
+    /// A field is in memory that this process cannot read.
     #[error(
-        "field {field} is in memory that this process cannot read; expected a loader of addresses, or a copy of it"
+        "field {field} is in memory that this process cannot read; expected a loader of index tables, or a copy in \
+         memory of this process"
     )]
     Elsewhere {
         /// The field.
         field: String,
     },
-    /// The operating system gave no memory.
+    /// Memory could not be allocated.
     #[error("could not allocate a block of {bytes} bytes: {reason}")]
     Memory {
-        /// Bytes asked for.
+        /// The number of bytes asked for.
         bytes: usize,
-        /// What the system said.
+        /// The reason that the system gave.
         reason: String,
     },
-    /// The operating system gave no thread.
+    /// A worker thread could not be started.
     #[error("could not start a worker thread: {reason}")]
     Spawn {
-        /// What the system said.
+        /// The reason that the system gave.
         reason: String,
     },
-    /// A worker met a broken invariant.
+    /// An invariant was broken while a block was being filled.
     #[error("a worker failed while forming block {block}: {message}; please report this")]
     Worker {
-        /// The block that was being formed.
+        /// The number of the block that was being filled.
         block: u64,
-        /// What the worker said.
+        /// The failure, in words.
         message: String,
     },
-    /// The process was forked under a running iterator.
+    /// The process was forked while the iterator was running.
     #[error(
-        "this iterator was started in process {started} and its threads do not exist in process {current}; call \
-         iter(loader) again after the fork"
+        "this iterator was started in process {started} and its threads do not exist in process {current}; start a \
+         new iteration after the fork"
     )]
     Forked {
         /// The process that started the threads.
@@ -508,7 +522,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The kind of this failure.
+    /// The kind of this error.
     pub fn kind(&self) -> Kind {
         match self {
             Self::BatchSize { .. }
@@ -568,7 +582,7 @@ impl Error {
     }
 }
 
-/// The multiples of `step` around `number`, 0 aside.
+/// The multiples of `step` next to `number`, without 0.
 fn nearest(number: u64, step: u64) -> String {
     let below = number - number % step;
     match (below, below.checked_add(step)) {

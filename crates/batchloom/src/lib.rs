@@ -10,10 +10,10 @@
 //!                                              which step      one block
 //! ```
 //!
-//! - [`Plan`] ([`order`], [`batching`], [`ranks`], [`plan`]): integers only, no data. Any step of any epoch in O(1) time
-//!   and memory; equal steps for every rank; exact resume with any number of ranks.
-//! - [`Loader`] ([`tensor`], [`dataset`], [`loader`]): moves bytes, decides nothing. Own threads, bounded memory,
-//!   blocks that are recycled when the last batch that views them is gone.
+//! - [`Plan`] ([`order`], [`batching`], [`ranks`], [`plan`]): integers only, no data. Any step of any epoch in O(1)
+//!   time and memory; equal steps for every rank; exact resume with any number of ranks.
+//! - [`Loader`] ([`tensor`], [`dataset`], [`loader`]): moves bytes and decides nothing. It has its own threads and
+//!   bounded memory, and recycles blocks when the last batch that views them is gone.
 //!
 //! ```
 //! use batchloom::{Loader, Tensor, TensorDataset};
@@ -29,7 +29,7 @@
 //! # Ok::<(), batchloom::Error>(())
 //! ```
 //!
-//! # Compared with what a reader may know
+//! # Compared with common designs
 //!
 //! | | here | a shuffled index list | a pool of loader processes |
 //! |---|---|---|---|
@@ -40,7 +40,9 @@
 //! | work for each sample | one row copy | one row copy | a call, a pickle, a copy, a stack |
 //!
 //! # Panics
-//! Nothing here panics on what a user passes, except index-like functions that say so, as slices do.
+//!
+//! Functions that work like indexing panic on an index that is out of range, as slices do, and say so. Other input of a
+//! user never causes a panic; it is an error.
 
 pub mod batching;
 mod collate;
