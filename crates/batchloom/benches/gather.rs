@@ -1,5 +1,5 @@
-//! How fast an epoch of shuffled rows goes through the loader, from rows of four bytes to rows of 64 KB, beside a
-//! plain copy of the same bytes.
+//! The speed of an epoch of shuffled rows through the loader, from rows of four bytes to rows of 64 KB, beside a plain
+//! copy of the same bytes.
 
 use batchloom::{Loader, Tensor, TensorDataset};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};

@@ -1,4 +1,4 @@
-//! How fast an order yields samples: a block's worth at a time, for sizes around and between powers of two.
+//! The speed of an order: a block's worth of samples at a time, for sizes around and between powers of two.
 
 use batchloom::order::{Key, Permutation, Purpose, Shards};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
@@ -18,7 +18,7 @@ fn fill(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// The same in shards: from those of one batch, where each needs a key of its own, to those that hold many blocks.
+/// The same in shards, from those of one batch, each with a key of its own, to those that hold many blocks.
 fn shards(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("order/shards");
     for shard_size in [64, 4096, 1 << 20] {

@@ -24,7 +24,7 @@ impl Source {
         [&[self.rows], self.inner.as_slice()].concat()
     }
 
-    /// The array, in memory that holds noise wherever no element lies.
+    /// The array, in memory that holds noise between its elements.
     fn tensor(&self) -> Tensor {
         let (shape, size) = (self.shape(), self.dtype.size());
         let mut dimensions: Vec<usize> = (0..shape.len()).rev().collect();

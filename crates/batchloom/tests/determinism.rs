@@ -58,7 +58,7 @@ fn threads_delays_and_block_sizes_never_show() {
     }
 }
 
-/// Two iterators of one loader run side by side, each its own epoch.
+/// Two iterators of one loader run side by side, each in its own epoch.
 #[test]
 fn iterators_do_not_disturb_each_other() {
     let reference = loader(2, 4000, 2, 0);

@@ -1,4 +1,4 @@
-//! Groups against their slow definition: whole, in order, in every layout; scattered ids; thinned out as a function of
+//! Groups against their slow definition: whole, in order, in every layout; scattered ids; subsampled as a function of
 //! seed, epoch and group.
 
 use batchloom::batching::{Count, FixedSize, LengthBuckets, PackedOversize, Packing, Rule, TokenBudget};
@@ -103,7 +103,8 @@ proptest! {
         prop_assert_eq!(seen, (0..expected.len() as u64).collect::<Vec<_>>());
     }
 
-    /// Padded, longer groups are cut short, or thinned out in order: for each epoch another choice, the same each time.
+    /// When padded, longer groups are truncated, or subsampled in order: for each epoch another choice, the same each
+    /// time.
     #[test]
     fn longer_groups(ids in ids(), most in 1_u32..8, subsample in any::<bool>(), seed in any::<u64>()) {
         let expected = members(&ids);

@@ -1,6 +1,6 @@
-//! Blocks of addresses against blocks of bytes: what a device that follows the addresses finds is what the engine would
-//! have formed, for every kind of dataset (L1, L2, L8, L9), though nothing of the data is read. And blocks in memory that
-//! someone else allocates (L11).
+//! Index tables against blocks of bytes: a device that follows the table finds the bytes that the engine would have
+//! collated, for every kind of dataset (L1, L2, L8, L9), though the data is never read. And blocks in memory that a
+//! caller allocates (L11).
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -42,7 +42,8 @@ fn table(block: &Block) -> (Vec<Vec<i64>>, Vec<i64>) {
     ((0..members).map(member).collect(), numbers(picks))
 }
 
-/// One batch of addresses: its members, the shape of its elements, and where its first element is among the block's.
+/// One batch of an index table: its members, the shape of its elements, and the place of its first element among the
+/// block's.
 struct Addressed {
     members: Vec<Vec<i64>>,
     space: Vec<usize>,
@@ -50,7 +51,7 @@ struct Addressed {
     picks: Arc<Vec<i64>>,
 }
 
-/// The batches of all blocks; `members` says how many members a batch of so many samples has.
+/// The batches of all blocks. `members` gives the number of members of a batch by its number of samples.
 fn addressed(blocks: Blocks, members: impl Fn(usize) -> usize) -> Vec<Addressed> {
     let mut batches = Vec::new();
     for block in blocks {
@@ -70,7 +71,7 @@ fn addressed(blocks: Blocks, members: impl Fn(usize) -> usize) -> Vec<Addressed>
     batches
 }
 
-/// The values of one field of all batches, formed by the engine.
+/// The values of one field of all batches, collated by the engine.
 fn formed(loader: &Loader, field: &str) -> Vec<Vec<i64>> {
     let values = |batch: batchloom::Result<batchloom::loader::Batch>| {
         batch.unwrap().field(field).unwrap().as_slice::<i64>().unwrap().to_vec()
@@ -211,7 +212,7 @@ proptest! {
 }
 
 proptest! {
-    /// No block goes from one shard to another, and each says which it is of and which comes next.
+    /// No block goes from one shard to another, and each tells its own shard and the next one.
     #[test]
     fn blocks_keep_to_their_shard(samples in 20_usize..600, batch_size in 1_u64..6, batches in 1_u64..9,
                                   shuffle in any::<bool>(), world_size in 1_u32..4, bytes in 64_usize..4000) {
@@ -244,7 +245,7 @@ proptest! {
     }
 }
 
-/// Follows the addresses of a batch: the row of each element, -1 for padding.
+/// Follows the index table of a batch to the row of each element, -1 for padding.
 fn follow(batch: &Addressed, packs: bool, left: bool) -> Vec<i64> {
     let mut found = vec![-1; batch.space.iter().product()];
     let members = if packs { &batch.members[1..] } else { &batch.members };
@@ -356,7 +357,7 @@ fn memory_that_is_not_there_is_an_error() {
     assert!(matches!(error, Error::Memory { bytes: 1024, .. }), "{error}");
 }
 
-/// A loader of 200 batches in many blocks, formed by two workers and the consumer, that does something as it allocates.
+/// A loader of 200 batches in many blocks, filled by two workers and the consumer, that does something as it allocates.
 fn in_memory_of_others(doing: impl Fn() + Send + Sync + 'static) -> Loader {
     let dataset = TensorDataset::new([("x", rows(2000, true))]).unwrap();
     let allocate = move |bytes| {
@@ -367,7 +368,8 @@ fn in_memory_of_others(doing: impl Fn() + Send + Sync + 'static) -> Loader {
     builder.memory(64, allocate).build().unwrap()
 }
 
-/// Only workers ask for memory of others: in the thread of the consumer Python handles signals, whose errors are none of ours.
+/// Only workers ask a caller for memory: in the thread of the consumer, Python handles signals, whose errors are not
+/// ours.
 #[test]
 fn memory_of_others_is_asked_for_by_workers_alone() {
     let threads = Arc::new(Mutex::new(HashSet::new()));
@@ -389,7 +391,7 @@ fn memory_may_be_allocated_by_who_drops_its_blocks() {
     let (done, is_done) = mpsc::channel();
     let loader = in_memory_of_others(move || {
         if count.fetch_add(1, Ordering::SeqCst) == 0 {
-            // Until they are there.
+            // Wait until the blocks are there.
             while dropped.lock().unwrap().is_none() {
                 thread::yield_now();
             }

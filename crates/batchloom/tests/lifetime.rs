@@ -1,5 +1,5 @@
 //! Lifetime (L11): a batch stays valid and unchanged as long as anyone holds it. Lazy (L12): no source is read before
-//! its block is formed. Memory: bytes in flight are bounded.
+//! its block is filled. Memory: bytes in flight are bounded.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,7 +33,7 @@ fn batches_outlive_everything() {
     }
 }
 
-/// Of every few batches one is kept while the blocks of the others are poisoned and used again.
+/// One batch of every few is kept while the blocks of the others are poisoned and used again.
 #[test]
 fn a_kept_batch_keeps_its_block() {
     let loader = Loader::builder(dataset())
@@ -57,7 +57,7 @@ fn a_kept_batch_keeps_its_block() {
     }
 }
 
-/// A loader forms no block further ahead than `prefetch`, whatever time it is given.
+/// A loader fills no block further ahead than `prefetch`, whatever time it is given.
 #[test]
 fn nothing_is_read_before_its_block_is_due() {
     for prefetch in [1, 2, 5] {

@@ -14,7 +14,7 @@ fn all(samples: u64, key: &Key) -> Vec<u64> {
     out
 }
 
-/// An order in shards by definition: neighbours as stored in stretches, a short one among them; the full ones in random
+/// An order in shards by definition: runs of neighbours as stored, a short one among them; the full ones in random
 /// order and then the short one; each shuffled.
 pub(crate) fn sharded(samples: u64, shard_size: u64, seed: u64, epoch: u64) -> Vec<u64> {
     shards(samples, shard_size, seed, epoch).concat()
@@ -96,7 +96,7 @@ proptest! {
         }
     }
 
-    /// Every sample once; a shard is a stretch both of the storage and of the order; the short one comes last.
+    /// Every sample comes once; a shard is a run both of the storage and of the order; the short one comes last.
     #[test]
     fn shards_are_neighbours_as_stored(samples in 1_u64..600, shard_size in 1_u64..700, seed: u64, epoch: u64) {
         let shards = Shards::new(samples, shard_size, seed, epoch);

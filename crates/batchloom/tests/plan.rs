@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::order::sharded;
 
-/// The options of a plan, small enough to enumerate what it delivers.
+/// The options of a plan, small enough to enumerate all that it delivers.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
     pub(crate) samples: u64,
@@ -193,7 +193,8 @@ proptest! {
         prop_assert_ne!(plan.fingerprint(), seeded.fingerprint());
     }
 
-    /// Shards are stretches as stored, all of one size but one, that come one after the other; each holds what `shard` says.
+    /// Shards are runs as stored, all of one size but one, that come one after the other; `shard` gives the shard of
+    /// each batch.
     #[test]
     fn batches_come_shard_by_shard(options in options(), stop in 0.0..1.0_f64, world_size in 1_u32..10) {
         let Ok(plan) = options.build() else { return Ok(()) };
@@ -220,7 +221,7 @@ proptest! {
             prop_assert!(came.windows(2).all(|pair| pair[0].end <= pair[1].start), "{:?}", came);
             let size = options.shard_size.unwrap_or(options.samples);
             prop_assert!(came.iter().all(|shard| shard.end <= options.samples && shard.end - shard.start <= size));
-            // One is short; of runs, also the one that ends with the run that is.
+            // One shard is short; with runs, also the shard that ends with the short run.
             let short = came.iter().filter(|shard| shard.end - shard.start < size).count();
             prop_assert!(short <= 1 + usize::from(options.shuffle == Shuffle::Runs), "{:?}", came);
         }

@@ -51,7 +51,7 @@ proptest! {
         }
     }
 
-    /// The world changes twice within the epoch; what comes is what was left, once each.
+    /// The world changes twice within the epoch, and the batches that were left come once each.
     #[test]
     fn elastic(options in options(), worlds in prop::array::uniform2(1_u32..10), stops in prop::array::uniform2(0.0..1.0_f64)) {
         let options = Options { drop_last: false, uneven: Uneven::Short, ..options };

@@ -150,7 +150,7 @@ fn padded(parts: &Parts, rule: &Rule) -> u64 {
     longest * parts.samples.len() as u64
 }
 
-/// A parameter of a rule, as it is written down.
+/// A parameter of a rule, by its serialised name.
 fn parameter(rule: &Rule, name: &str) -> Option<u64> {
     let value = serde_json::to_value(rule).unwrap();
     value.as_object().unwrap().values().next().unwrap().get(name).and_then(serde_json::Value::as_u64)
@@ -179,7 +179,7 @@ fn intervals(steps: &[Vec<Parts>]) -> BTreeMap<u64, Vec<(u32, u32)>> {
 }
 
 proptest! {
-    /// Every element comes exactly once, less what the plan says is dropped, truncated or repeated.
+    /// Every element comes exactly once, except those that the plan counts as dropped, truncated or repeated.
     #[test]
     fn partition(options in options()) {
         let Ok(plan) = options.build() else { return Ok(()) };
@@ -193,7 +193,7 @@ proptest! {
         for (sample, &size) in (0..).zip(&options.sizes) {
             let mut parts = found.get(&sample).cloned().unwrap_or_default();
             if stats.repeated == 0 && stats.repeated_tokens == 0 {
-                // Once each, without a gap, from the start to the end or to where it is cut.
+                // Once each, without a gap, from the start to the end or to the limit.
                 let end = parts.iter().try_fold(0, |end, &(start, size)| (start == end).then_some(end + size));
                 let dropped_part = options.drop_last && policy(&options.rule, "overflow") == "split";
                 prop_assert!(dropped_part || end.is_some(), "sample {sample}: {parts:?}");
@@ -309,7 +309,7 @@ proptest! {
         }
     }
 
-    /// After any chain of stops, with other worlds, what comes is what was left.
+    /// After any chain of stops, with other worlds, exactly the batches that were left come.
     #[test]
     fn resume_and_elastic(options in options(), worlds in prop::array::uniform3(1_u32..6), stops in prop::array::uniform3(0.0..1.0_f64)) {
         let options = Options { drop_last: false, uneven: Uneven::Short, ..options };
@@ -354,7 +354,7 @@ proptest! {
                     }
                 }
             }
-            // Shard by shard, but where the largest batch is to come first, or what is repeated comes last.
+            // The order is shard by shard, unless the largest batch is to come first, or repeated batches come last.
             if !options.largest_first && plan.stats().repeated_tokens == 0 && plan.stats().repeated == 0 {
                 came.sort_unstable_by_key(|shard| shard.start);
                 prop_assert!(came.windows(2).all(|pair| pair[0].end <= pair[1].start), "{:?}", came);
@@ -379,7 +379,7 @@ proptest! {
         let Ok(balanced) = options.build() else { return Ok(()) };
         let mut sizes = options.sizes.clone();
         sizes.sort_unstable_by_key(|&size| std::cmp::Reverse(size));
-        // Sorted batches, `world_size` at a time: the least that can be waited.
+        // Sorted batches, `world_size` at a time, make the least waiting possible.
         let least: u64 = sizes.chunks(options.world_size as usize).map(|step| u64::from(step[0]) * u64::from(options.world_size)).sum();
         let busy: u64 = sizes.iter().map(|&size| u64::from(size)).sum();
         let expected = if least == 0 { 0.0 } else { 1.0 - busy as f64 / least as f64 };

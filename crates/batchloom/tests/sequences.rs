@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 const PAD: i32 = -7;
 
-/// Sequences of tokens with two features a token, and a label for each: what is at a place can be computed.
+/// Sequences of tokens with two features a token, and a label for each. The value at every place can be computed.
 fn dataset(lengths: &[u32]) -> SequenceDataset {
     let total: usize = lengths.iter().map(|&length| length as usize).sum();
     let mut offsets = vec![0_i64];
@@ -145,7 +145,7 @@ proptest! {
             .unwrap();
         for epoch in 0..2 {
             let plan = loader.plan(epoch);
-            // Held until the end: what a batch shows must not change.
+            // Batches are held until the end, because what they show must not change.
             let batches: Vec<Batch> = loader.iter().unwrap().map(Result::unwrap).collect();
             prop_assert_eq!(batches.len() as u64, plan.steps());
             for (step, batch) in (0..).zip(&batches) {
@@ -166,7 +166,7 @@ proptest! {
         }
     }
 
-    /// Samples of any rank, of which any dimensions differ.
+    /// Samples of any rank, any of whose dimensions differ.
     #[test]
     fn padded_to_the_union_of_shapes(
         shapes in (1_usize..4).prop_flat_map(|rank| prop::collection::vec(prop::collection::vec(0_u32..5, rank), 1..30)),
@@ -209,7 +209,7 @@ proptest! {
     }
 }
 
-/// Batches that several threads fill in parts, and blocks that hold what fits.
+/// Several threads fill large batches in parts, and blocks hold what fits.
 #[test]
 fn large_batches_are_filled_in_parts_and_blocks_hold_what_fits() {
     let lengths: Vec<u32> = (0..600).map(|sample| sample * 7 % 41).collect();

@@ -11,7 +11,7 @@ fn builder() -> batchloom::loader::LoaderBuilder {
     Loader::builder(TensorDataset::new([("x", x)]).unwrap()).batch_size(10).block_bytes(800).num_threads(3)
 }
 
-/// Wherever iteration is abandoned, the workers end, and at once.
+/// At any step, abandoning an iteration ends the workers at once.
 #[test]
 fn an_abandoned_iterator_joins_its_workers() {
     let working = Arc::new(AtomicUsize::new(0));
@@ -55,7 +55,7 @@ fn the_state_counts_what_was_taken_not_what_was_formed() {
     assert_eq!(loader.state(), loader.plan(1).state(0));
 }
 
-/// Resume through the loader: at every step, the rest is what would have come.
+/// Resume through the loader: at every step, the rest is exactly what was left.
 #[test]
 fn a_loaded_state_continues() {
     let values = |batch: batchloom::Result<batchloom::loader::Batch>| {
@@ -86,7 +86,7 @@ fn closing_is_not_finishing() {
     blocks.close();
     assert!(blocks.next().is_none());
     assert_eq!(loader.state(), loader.plan(0).state(block.batches().count() as u64));
-    // Nor is an iteration finished whose blocks were all taken, but not their batches.
+    // Nor is an iteration finished when its blocks were all taken, but not their batches.
     let blocks: Vec<_> = loader.blocks().unwrap().collect();
     assert_eq!(blocks.iter().map(|block| block.as_ref().unwrap().batches().count()).sum::<usize>(), 400);
     assert_eq!(loader.state(), loader.plan(1).state(0));

@@ -1,5 +1,5 @@
 //! Pieces of a stream against the stream itself, made the slow way: every token an input once, its label the token
-//! after it, documents whole and in the order of the epoch, and rows that go on.
+//! after it, documents whole and in the order of the epoch, and rows that continue.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ struct Corpus {
     kind: DType,
 }
 
-/// A token of the stream: its value, its document, and whether that begins with it.
+/// A token of the stream: its value, its document, and true if it begins the document.
 type Token = (i64, usize, bool);
 
 impl Corpus {
@@ -148,7 +148,7 @@ proptest! {
         prop_assert_eq!(seen, (stream.len() - 1) / seq_len);
     }
 
-    /// Shuffled, the stream is some order of the documents, each whole: another in each epoch, the same each time, and
+    /// The shuffled stream is some order of the documents, each whole: another in each epoch, the same each time,
     /// whatever the batches.
     #[test]
     fn documents_are_shuffled_whole(lengths in prop::collection::vec(0_usize..30, 20..60), separated in any::<bool>(), seed in any::<u64>()) {
@@ -175,7 +175,7 @@ proptest! {
             let between = counts.remove(&SEPARATOR).unwrap_or(0);
             prop_assert!(counts.values().all(|&count| count == 1));
             prop_assert!(between < corpus.lengths.len());
-            // Whole: inside a document, a token is followed by the next one.
+            // Inside a document, a token is followed by the next one.
             let offsets = corpus.offsets();
             for pair in stream.windows(2).filter(|pair| pair[0] != SEPARATOR) {
                 let ends = offsets.contains(&(pair[0] + 1));
@@ -184,7 +184,7 @@ proptest! {
         }
     }
 
-    /// Each row of a batch goes on where the same row of the batch before it ended, on every rank and after a resume.
+    /// Each row of a batch continues the same row of the batch before it, on every rank and after a resume.
     #[test]
     fn rows_go_on(corpus in corpus(), seq_len in 1_usize..6, batch_size in 1_u64..4, world_size in 1_u32..4, stop in 0_usize..4) {
         let order: Vec<usize> = (0..corpus.lengths.len()).collect();

@@ -1,5 +1,5 @@
-//! Windows against their enumeration: how many, where, what they hold (L1, L8), gathered and as views, in every layout of
-//! the series; none crosses series, and the steps of short ones are zeros in front.
+//! Windows against their enumeration: their number, their places, their contents (L1, L8), gathered and as views, in
+//! every layout of the series. No window crosses series, and the missing steps of short ones are zeros in front.
 
 use batchloom::dataset::{Anchor, Short, Weights, WindowShape};
 use batchloom::loader::Batch;
@@ -59,7 +59,7 @@ fn value(row: usize, column: usize) -> i32 {
     (row * WIDTH + column + 1) as i32
 }
 
-/// The rows of every window, by enumeration; none for a row of zeros.
+/// The rows of every window, by enumeration; `None` for a row of zeros.
 fn windows(series: &Series, shape: &WindowShape) -> Vec<Vec<Option<usize>>> {
     let offsets = series.offsets();
     let found: Vec<_> = offsets
@@ -181,7 +181,7 @@ proptest! {
         prop_assert!(seen.iter().all(|&count| count == 1));
     }
 
-    /// A view holds what a gather holds, and shares the memory of the series; there is none across series.
+    /// A view holds what a gather holds, and shares the memory of the series; there is no view across series.
     #[test]
     fn views_are_their_enumeration(series in series(), shape in shape(), start in 0.0..1.0_f64, len in 1_u64..9) {
         let expected = windows(&series, &shape);
@@ -192,7 +192,7 @@ proptest! {
         let start = (start * expected.len() as f64) as u64;
         let end = start + len;
         let of = |window: u64| dataset.place(window).unwrap();
-        // Neighbours: each begins a stride after the one before.
+        // Each neighbour begins a stride after the one before.
         let next = |window: u64| {
             let (before, after) = (of(window), of(window + 1));
             before.0 == after.0 && after.1 == before.1 + shape.stride
@@ -212,8 +212,8 @@ proptest! {
 }
 
 proptest! {
-    /// The horizons of parts that do not overlap have no step in common; no window is lost but those that lie across a
-    /// border; and without reaching back, no step at all is in common.
+    /// The horizons of parts that do not overlap have no step in common; only windows that lie across a border are
+    /// lost; and without reaching back, no step at all is in common.
     #[test]
     fn parts_share_no_horizon(
         series in series(),
@@ -294,7 +294,7 @@ proptest! {
         prop_assert_eq!(late, places(whole.part(&ranges(&middle, &end), true)));
     }
 
-    /// By steps, formed one by one, an epoch is what it is by blocks; counting and resuming are the same.
+    /// Step by step, an epoch delivers the same as by blocks; counting and resuming are the same.
     #[test]
     fn steps_are_the_batches(series in series(), shape in shape(), batch_size in 1_u64..9, shuffle in any::<bool>()) {
         let Ok(dataset) = WindowDataset::new(&series.offsets(), shape) else { return Ok(()) };
