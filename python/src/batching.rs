@@ -1,4 +1,4 @@
-//! The rules, as Python's rules make them.
+//! The rules, as Python makes them.
 
 use batchloom::batching::{
     CostModel, CostOptimal, FixedSize, LengthBuckets, Packing, Rule as EngineRule, Sizes, TokenBudget,
@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use crate::dlpack::Tensor;
 use crate::error::{ArgumentError, DataError, raise};
 
-/// How samples share a batch. Written about in batchloom/batching.py.
+/// The rule by which samples share a batch. It is documented in batchloom/batching.py.
 #[pyclass(frozen, module = "batchloom._native")]
 #[derive(Debug)]
 pub(crate) struct Rule(pub(crate) EngineRule);
@@ -74,17 +74,17 @@ fn made<R: Into<EngineRule>>(rule: batchloom::Result<R>) -> PyResult<Rule> {
     rule.map(|rule| Rule(rule.into())).map_err(|error| raise(&error))
 }
 
-/// A policy by its name.
+/// The policy with this name.
 pub(crate) fn parse<T: std::str::FromStr<Err = String>>(name: &str) -> PyResult<T> {
     name.parse().map_err(ArgumentError::new_err)
 }
 
 /// Sizes from an array of uint32.
 pub(crate) fn sizes(sizes: &Tensor) -> PyResult<&[u32]> {
-    sizes.0.as_slice::<u32>().ok_or_else(|| DataError::new_err("sizes are no compact array of uint32"))
+    sizes.0.as_slice::<u32>().ok_or_else(|| DataError::new_err("sizes are not a compact array of uint32"))
 }
 
-/// As [`sizes`], where there are any, for a plan.
+/// The sizes of an array of uint32, if one is given, for a plan.
 pub(crate) fn known(given: Option<&Tensor>) -> PyResult<Option<Sizes>> {
     let Some(given) = given else { return Ok(None) };
     match given.0.shape() {

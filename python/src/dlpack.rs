@@ -1,10 +1,10 @@
 //! Arrays in and out, by DLPack and without a copy.
 //!
 //! In: any producer of a CPU tensor, in any layout, becomes shared bytes that keep the producer alive. Out: a tensor of
-//! the engine is itself a producer; the consumer keeps its block alive.
+//! the engine is itself a producer, and the consumer keeps its block alive.
 //!
 //! One of the files that may be unsafe: it trusts a producer's description of its own memory, as the protocol demands,
-//! and describes ours.
+//! and describes the engine's.
 #![expect(unsafe_code, reason = "DLPack describes memory by pointers")]
 
 use batchloom::DType;
@@ -42,14 +42,14 @@ const DTYPES: [(DType, DLDataType); 19] = [
     (DType::C128, DLDataType::C128),
 ];
 
-/// An array of the engine: what a dataset borrows, and what batches are views of.
+/// An array of the engine, which a dataset borrows and of which batches are views.
 #[pyclass(frozen, module = "batchloom._native")]
 #[derive(Debug)]
 pub(crate) struct Tensor(pub(crate) batchloom::Tensor);
 
 #[pymethods]
 impl Tensor {
-    /// Lengths of the dimensions.
+    /// The lengths of the dimensions.
     #[getter]
     fn shape(&self) -> Vec<usize> {
         self.0.shape().to_vec()
@@ -61,13 +61,13 @@ impl Tensor {
         self.0.dtype().name()
     }
 
-    /// Whether a dimension runs backwards in memory.
+    /// Returns true if a dimension runs backwards in memory.
     #[getter]
     fn is_backward(&self) -> bool {
         self.0.strides().iter().any(|&stride| stride < 0)
     }
 
-    /// The bytes of all elements.
+    /// The number of bytes of all elements.
     #[getter]
     fn nbytes(&self) -> usize {
         self.0.layout().elements().saturating_mul(self.0.dtype().size())
@@ -93,21 +93,22 @@ impl Tensor {
             .ok_or_else(|| DTypeError::new_err(format!("{} cannot be read as {dtype}", self.0.dtype())))
     }
 
-    /// An array of a type and a shape whose elements are where the engine cannot read them.
+    /// An array of a type and a shape whose elements are in memory that the engine cannot read.
     #[staticmethod]
     #[expect(clippy::needless_pass_by_value, reason = "what PyO3 makes of a sequence")]
     fn elsewhere(dtype: &str, shape: Vec<usize>) -> PyResult<Self> {
         let known = DType::named(dtype);
-        let known = known.ok_or_else(|| DTypeError::new_err(format!("there is no type {dtype}")))?;
+        let known = known
+            .ok_or_else(|| DTypeError::new_err(format!("{dtype} is not an element type of batchloom")))?;
         batchloom::Tensor::elsewhere(known, &shape).map(Self).map_err(|error| raise(&error))
     }
 
-    /// DLPack: the device of the memory.
+    /// The device of the memory, for DLPack.
     fn __dlpack_device__(&self) -> (u32, i32) {
         (DLDevice::CPU.device_type.0, DLDevice::CPU.device_id)
     }
 
-    /// DLPack: a capsule that shares the memory.
+    /// A capsule that shares the memory, for DLPack.
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
     fn __dlpack__(
         &self,
@@ -151,7 +152,7 @@ impl Tensor {
         batchloom::Tensor::from_vec(indices, &[len]).map(Self).map_err(|error| raise(&error))
     }
 
-    /// A capsule that shares the memory, as every consumer takes it.
+    /// A capsule that shares the memory, in the version that every consumer takes.
     pub(crate) fn capsule(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         export_dlpack(self, py, ExportRequest::parse(None, None, None, None)?)
     }
@@ -167,7 +168,7 @@ impl Tensor {
         let strides: Vec<i64> = tensor.strides().iter().map(|stride| (stride / size) as i64).collect();
         let known = DTYPES.iter().find(|(dtype, _)| *dtype == tensor.dtype());
         let (_, dtype) =
-            known.ok_or_else(|| DTypeError::new_err(format!("no DLPack type for {}", tensor.dtype())))?;
+            known.ok_or_else(|| DTypeError::new_err(format!("DLPack has no type for {}", tensor.dtype())))?;
         let data = tensor.bytes().as_ptr().wrapping_add(tensor.layout().offset());
         let metadata = Dynamic::new(shape, strides);
         let described = metadata.initialize_as::<M>(Box::new(tensor.clone()));
@@ -180,7 +181,7 @@ impl Tensor {
     }
 }
 
-/// Memory of a DLPack producer, which stays alive as long as this does.
+/// The memory of a DLPack producer, which this keeps alive.
 struct Borrowed {
     start: *const u8,
     len: usize,
@@ -194,8 +195,8 @@ impl AsRef<[u8]> for Borrowed {
     fn as_ref(&self) -> &[u8] {
         match self.len {
             0 => &[],
-            // SAFETY: `extent` bounds the memory that the producer described, and `_producer` keeps it. That nobody
-            // writes to it meanwhile is what the documentation of datasets asks of users.
+            // SAFETY: `extent` bounds the memory that the producer described, and `_producer` keeps it. The
+            // documentation of datasets asks users not to write to it meanwhile.
             len => unsafe { std::slice::from_raw_parts(self.start, len) },
         }
     }
@@ -210,19 +211,19 @@ pub(crate) struct Lent {
 
 // SAFETY: the bytes belong to the lent memory alone, and the protocol lets a consumer call the deleter from any thread.
 unsafe impl Send for Lent {}
-// SAFETY: nothing can be done through a shared one.
+// SAFETY: a shared reference to it offers no operation.
 unsafe impl Sync for Lent {}
 
 impl AsMut<[u8]> for Lent {
     fn as_mut(&mut self) -> &mut [u8] {
-        // SAFETY: `lent` checked that this is the extent of what the producer described, and `_producer` keeps it. That
-        // nobody else reads or writes it is what `lent` asks of its caller; fresh memory of a framework is initialised
-        // as far as the kernel is concerned, and bytes of any value are bytes.
+        // SAFETY: `lent` checked that this is the extent of the memory that the producer described, and `_producer`
+        // keeps it. `lent` asks its caller that nothing else reads or writes it; fresh memory of a framework is
+        // initialised as far as the kernel is concerned, and bytes of any value are bytes.
         unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
     }
 }
 
-/// Takes over memory from whoever allocated it: one dimension of bytes, which nobody else may use from now on.
+/// Takes over memory that a caller allocated: one dimension of bytes, which nothing else may use from now on.
 pub(crate) fn lent(object: &Bound<'_, PyAny>) -> PyResult<Lent> {
     let request = ImportRequest::new(object.as_borrowed())?;
     require_cpu(&request, "memory")?;
@@ -234,7 +235,7 @@ pub(crate) fn lent(object: &Bound<'_, PyAny>) -> PyResult<Lent> {
     };
     match (dtype, strides.as_slice()) {
         (DType::U8, [1]) if len > 0 => Ok(Lent { start: start.cast_mut(), len, _producer: imported }),
-        _ => Err(DataError::new_err(format!("memory is {dtype} {shape:?}; expected bytes in one line"))),
+        _ => Err(DataError::new_err(format!("memory is {dtype} {shape:?}; expected one dimension of bytes"))),
     }
 }
 
@@ -262,18 +263,18 @@ fn import_older(object: &Bound<'_, PyAny>, error: PyErr) -> PyResult<ImportedDlp
     }
 }
 
-/// What a producer says of its memory, in bytes.
+/// A producer's description of its memory, in bytes.
 struct Description {
     dtype: DType,
     shape: Vec<usize>,
     strides: Vec<isize>,
-    /// From the lowest byte to the first element.
+    /// The distance from the lowest byte to the first element.
     offset: usize,
-    /// From the lowest byte to past the highest.
+    /// The distance from the lowest byte to past the highest.
     len: usize,
 }
 
-/// Reads a producer's description; returns it with the address of its lowest byte.
+/// Reads a producer's description, and returns it with the address of its lowest byte.
 fn describe(tensor: &TensorRef<'_>, field: &str) -> PyResult<(Description, *const u8)> {
     let found = tensor.dtype();
     let known = DTYPES.iter().find(|(_, dtype)| dtype.matches(found));
@@ -287,12 +288,14 @@ fn describe(tensor: &TensorRef<'_>, field: &str) -> PyResult<(Description, *cons
     })?;
     let invalid = |reason: &str| DataError::new_err(format!("field {field}: {reason}"));
     let shape = tensor.shape().iter().map(|&len| usize::try_from(len)).collect::<Result<Vec<_>, _>>();
-    let shape = shape.map_err(|_| invalid("a dimension is negative"))?;
+    let shape = shape.map_err(|_| invalid("one of its dimensions is negative"))?;
     let size = dtype.size().cast_signed();
     let strides = tensor.strides_or_compact().map_err(|error| invalid(&error.to_string()))?;
     let strides = strides.iter().map(|&stride| isize::try_from(stride).ok()?.checked_mul(size)).collect();
-    let strides: Vec<isize> = Option::ok_or(strides, invalid("a stride is larger than memory"))?;
-    let (below, above) = reach(&shape, &strides, size).ok_or_else(|| invalid("it is larger than memory"))?;
+    let strides: Vec<isize> =
+        Option::ok_or(strides, invalid("one of its strides is larger than memory can be"))?;
+    let (below, above) =
+        reach(&shape, &strides, size).ok_or_else(|| invalid("it is larger than memory can be"))?;
     let len = if shape.contains(&0) { 0 } else { below + above };
     let first =
         tensor.data_ptr().cast::<u8>().wrapping_add(usize::try_from(tensor.byte_offset()).unwrap_or(0));
@@ -300,7 +303,7 @@ fn describe(tensor: &TensorRef<'_>, field: &str) -> PyResult<(Description, *cons
     Ok((Description { dtype, shape, strides, offset, len }, first.wrapping_sub(below)))
 }
 
-/// How many bytes an array takes before its first element and from there on, or none where they cannot be numbered.
+/// The bytes of an array before its first element and from there on, or `None` if they overflow.
 fn reach(shape: &[usize], strides: &[isize], size: isize) -> Option<(usize, usize)> {
     let (mut below, mut above) = (0_usize, size.unsigned_abs());
     for (&len, &stride) in shape.iter().zip(strides) {

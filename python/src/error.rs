@@ -3,7 +3,7 @@
 use batchloom::{Error, Kind};
 use pyo3::PyErr;
 
-// Written in batchloom/errors.py.
+// They are written in batchloom/errors.py.
 mod class {
     pyo3::import_exception!(batchloom.errors, ArgumentError);
     pyo3::import_exception!(batchloom.errors, DataError);

@@ -1,8 +1,8 @@
-//! `batchloom._native`: the engine for Python. Glue only: it converts, it decides nothing.
+//! `batchloom._native`: the engine for Python. This is only glue: it converts, and decides nothing.
 //!
-//! One file a concept: `dlpack` borrows and lends arrays, `arrow` borrows Arrow lists, `batching`, `dataset`, `plan` and
-//! `loader` wrap the engine's types, `error` turns its errors into exceptions. What users see is written in Python, beside
-//! this folder.
+//! One file a concept: `dlpack` borrows and lends arrays, `arrow` borrows Arrow lists, `batching`, `dataset`, `plan`
+//! and `loader` wrap the engine's types, `error` turns its errors into exceptions. The package that users see is
+//! written in Python, beside this folder.
 
 mod arrow;
 mod batching;

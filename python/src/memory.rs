@@ -1,7 +1,7 @@
 //! Memory for blocks that a function of Python allocates, for workers of the engine.
 //!
-//! A worker that asks for it runs whatever Python runs then: it may collect garbage, or find that the interpreter ends.
-//! So it is counted while it asks, and the end of the interpreter waits for it.
+//! A worker that asks for it runs anything that Python runs then: it may collect garbage, or find that the interpreter
+//! ends. So it is counted while it asks, and the end of the interpreter waits for it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -12,10 +12,10 @@ use pyo3::prelude::*;
 
 use crate::dlpack::{Lent, lent};
 
-/// Workers that ask Python for memory at the moment.
+/// The number of workers that are asking Python for memory.
 static ASKING: AtomicU64 = AtomicU64::new(0);
 
-/// One of them, as long as this lives.
+/// A worker that is asking, counted as long as this lives.
 struct Asking;
 
 impl Asking {
@@ -31,8 +31,8 @@ impl Drop for Asking {
     }
 }
 
-/// Waits, for as long as anyone would, until no worker asks Python for memory: of iterations that were closed or dropped,
-/// none asks again.
+/// Waits, for at most ten seconds, until no worker asks Python for memory. Workers of iterations that were closed or
+/// dropped do not ask again.
 #[pyfunction]
 pub(crate) fn settle(py: Python<'_>) {
     let end = Instant::now() + Duration::from_secs(10);
@@ -43,12 +43,12 @@ pub(crate) fn settle(py: Python<'_>) {
     });
 }
 
-/// Counts none any more: in a forked child there are none.
+/// Resets the count: a forked child has no workers.
 pub(crate) fn forget() {
     ASKING.store(0, Ordering::Relaxed);
 }
 
-/// Memory that a function of Python allocates, whatever thread asks.
+/// Allocates memory with a function of Python, from any thread.
 pub(crate) fn allocated(allocate: &Py<PyAny>, bytes: usize) -> batchloom::Result<Lent> {
     let _asking = Asking::new();
     let failed = |reason: String| Error::Memory { bytes, reason };

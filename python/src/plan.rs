@@ -8,7 +8,7 @@ use crate::batching::{Rule, known, parse};
 use crate::dlpack::Tensor;
 use crate::error::{StateError, raise};
 
-/// A plan as one rank sees it. Written about in batchloom/plan.py.
+/// A plan as one rank sees it. It is documented in batchloom/plan.py.
 #[pyclass(frozen, module = "batchloom._native")]
 #[derive(Debug)]
 pub(crate) struct Plan {
@@ -16,7 +16,7 @@ pub(crate) struct Plan {
     pub(crate) rank: u32,
 }
 
-/// Where a sample comes: step, rank, index.
+/// The place of a sample: step, rank, index.
 type Place = (u64, u32, u64);
 
 #[pymethods]
@@ -92,7 +92,7 @@ impl Plan {
         Ok((step.samples, step.tokens, batches))
     }
 
-    /// How many elements, padding included, each rank that takes part is given at `step`.
+    /// The number of elements, padding included, that each rank that takes part is given at `step`.
     fn elements(&self, py: Python<'_>, step: u64) -> PyResult<Vec<u64>> {
         let elements = || {
             let ranks = (0..self.plan.world_size()).filter(|rank| step < self.plan.steps_of(*rank));
@@ -101,8 +101,8 @@ impl Plan {
         py.detach(elements).map_err(|error| raise(&error))
     }
 
-    /// The extents of each sample in the dimensions that vary, `[samples]` or `[samples, dimensions]`, as uint32; none
-    /// where samples do not differ in size.
+    /// The extents of each sample in the dimensions that vary, `[samples]` or `[samples, dimensions]`, as uint32.
+    /// `None` if samples do not differ in size.
     fn extents(&self) -> PyResult<Option<Tensor>> {
         let Some(sizes) = self.plan.sizes() else { return Ok(None) };
         let (samples, dimensions) = (sizes.as_slice().len(), sizes.dimensions());
@@ -111,7 +111,7 @@ impl Plan {
         extents.map(|extents| Some(Tensor(extents))).map_err(|error| raise(&error))
     }
 
-    /// The size of each sample, as uint32; none where samples do not differ in size.
+    /// The size of each sample, as uint32. `None` if samples do not differ in size.
     fn sizes(&self) -> PyResult<Option<Tensor>> {
         let Some(sizes) = self.plan.sizes() else { return Ok(None) };
         let sizes = sizes.as_slice().to_vec();
@@ -121,13 +121,13 @@ impl Plan {
             .map_err(|error| raise(&error))
     }
 
-    /// Where `sample` comes.
+    /// The places of `sample`.
     fn places(&self, py: Python<'_>, sample: u64) -> PyResult<Vec<Place>> {
         let places = py.detach(|| self.plan.places(sample)).map_err(|error| raise(&error))?;
         Ok(places.into_iter().map(|place| (place.step, place.rank, place.index)).collect())
     }
 
-    /// What the plan costs.
+    /// The cost of the plan.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = py.detach(|| self.plan.stats());
         let dict = PyDict::new(py);
@@ -182,7 +182,7 @@ impl Plan {
         self.plan.samples()
     }
 
-    /// The steps of the rank that has most.
+    /// The number of steps of the rank that has most.
     fn steps(&self, py: Python<'_>) -> u64 {
         py.detach(|| self.plan.steps())
     }
@@ -279,7 +279,7 @@ pub(crate) fn read_state(dict: &Bound<'_, PyDict>) -> PyResult<batchloom::plan::
     const KEYS: [&str; 6] = ["version", "fingerprint", "seed", "epoch", "batches", "worlds"];
     for key in dict.keys() {
         if !KEYS.iter().any(|known| key.extract::<&str>().is_ok_and(|key| key == *known)) {
-            return Err(damaged(&format!("it holds {}, which no state has", key.repr()?)));
+            return Err(damaged(&format!("it holds an unknown key, {}", key.repr()?)));
         }
     }
     Ok(batchloom::plan::State {
