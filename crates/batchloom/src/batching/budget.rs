@@ -9,7 +9,7 @@ use std::str::FromStr;
 use serde::Serialize;
 
 use super::sizes::{PoolSizes, Union, padded};
-use super::{Oversize, POOL, PoolBatches, Sorted, place, positive};
+use super::{Oversize, POOL, PoolBatches, Sorted, positive, to_place};
 use crate::{Error, Result};
 
 /// The elements that a budget counts.
@@ -166,7 +166,7 @@ impl TokenBudget {
                 Some(spread) => candidates.partition_point(|&size| longest - size <= spread),
                 None => candidates.len(),
             };
-            ends.push(place(start));
+            ends.push(to_place(start));
         }
         ends
     }
@@ -179,22 +179,22 @@ impl TokenBudget {
             let full =
                 real + u64::from(size) > self.max_tokens || (end - start) as u64 >= self.most_samples();
             if end > start && (spread || full) {
-                ends.push(place(end));
+                ends.push(to_place(end));
                 (start, real) = (end, 0);
             }
             real += u64::from(size);
         }
-        ends.extend((start < sizes.len()).then(|| place(sizes.len())));
+        ends.extend((start < sizes.len()).then(|| to_place(sizes.len())));
         ends
     }
 
     /// Does the work of the two above for samples with several variable dimensions, whose union grows as the batch
     /// does.
     fn by_shape(&self, sorted: &Sorted, dimensions: usize, extents: &[u32]) -> PoolBatches {
-        let mut groups = PoolBatches::default();
+        let mut batches = PoolBatches::default();
         let mut batch = Growing::default();
         for (&sample, &size) in sorted.places.iter().zip(&sorted.sizes) {
-            let start = super::index(sample) * dimensions;
+            let start = super::to_index(sample) * dimensions;
             let extents = &extents[start..start + dimensions];
             let fits = self.fits(extents);
             if !fits && self.oversize == Oversize::Drop {
@@ -202,16 +202,16 @@ impl TokenBudget {
             }
             let next = batch.with(size, extents);
             if batch.samples > 0 && (!fits || !batch.fits || !self.takes(&next)) {
-                groups.ends.push(place(groups.places.len()));
+                batches.ends.push(to_place(batches.places.len()));
                 batch = Growing::default().with(size, extents);
             } else {
                 batch = next;
             }
             batch.fits = fits;
-            groups.places.push(sample);
+            batches.places.push(sample);
         }
-        groups.ends.extend((batch.samples > 0).then(|| place(groups.places.len())));
-        groups
+        batches.ends.extend((batch.samples > 0).then(|| to_place(batches.places.len())));
+        batches
     }
 
     /// Returns true if a batch stays within every limit.

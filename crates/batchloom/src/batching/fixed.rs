@@ -54,7 +54,7 @@ impl FixedSize {
     }
 
     pub(super) fn cut(&self, sizes: &[u32]) -> PoolBatches {
-        let places = (0..super::place(sizes.len())).collect();
+        let places = (0..super::to_place(sizes.len())).collect();
         PoolBatches { places, starts: Vec::new(), ends: ends(self.batch_size, sizes.len()) }
     }
 }
@@ -62,7 +62,7 @@ impl FixedSize {
 /// The ends of batches of `batch_size` samples, the last of them holding the rest.
 pub(super) fn ends(batch_size: u64, samples: usize) -> Vec<u32> {
     let batch_size = usize::try_from(batch_size).unwrap_or(usize::MAX);
-    let full = (1..=samples / batch_size).map(|batch| super::place(batch * batch_size));
-    let rest = (!samples.is_multiple_of(batch_size)).then(|| super::place(samples));
+    let full = (1..=samples / batch_size).map(|batch| super::to_place(batch * batch_size));
+    let rest = (!samples.is_multiple_of(batch_size)).then(|| super::to_place(samples));
     full.chain(rest).collect()
 }

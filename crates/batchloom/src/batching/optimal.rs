@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::budget::require_multiple;
 use super::sizes::padded;
-use super::{Oversize, POOL, PoolBatches, Sorted, index, place, positive};
+use super::{Oversize, POOL, PoolBatches, Sorted, positive, to_index, to_place};
 use crate::{Error, Result};
 
 /// The cost of a batch of `n` samples padded to `L`: `fixed + per_token * n * L + per_pair * n * L^2`.
@@ -152,7 +152,7 @@ impl CostOptimal {
             }
             let Some(best) = queue.front() else { break };
             least = best.cost(end);
-            last[end] = place(best.start);
+            last[end] = to_place(best.start);
         }
         backtrack(&last)
     }
@@ -237,10 +237,10 @@ fn floor(number: f64) -> usize {
 /// The ends of the batches, given the start of the last batch of each beginning.
 fn backtrack(last: &[u32]) -> Vec<u32> {
     let mut ends = Vec::new();
-    let mut end = place(last.len() - 1);
+    let mut end = to_place(last.len() - 1);
     while end > 0 {
         ends.push(end);
-        end = last[index(end)];
+        end = last[to_index(end)];
     }
     ends.reverse();
     ends

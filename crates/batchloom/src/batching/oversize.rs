@@ -49,13 +49,13 @@ impl Oversize {
         let over = sorted.sizes.partition_point(|&size| u64::from(size) > most);
         let mut ends: Vec<u32> = Vec::new();
         match self {
-            Self::Alone | Self::Error => ends.extend(1..=super::place(over)),
+            Self::Alone | Self::Error => ends.extend(1..=super::to_place(over)),
             Self::Drop => drop((sorted.places.drain(..over), sorted.sizes.drain(..over))),
             Self::Truncate => sorted.sizes[..over].fill(u32::try_from(most).unwrap_or(u32::MAX)),
         }
         let alone = ends.len();
         let rest = partition(&sorted.sizes[alone..]);
-        ends.extend(rest.into_iter().map(|end| end + super::place(alone)));
+        ends.extend(rest.into_iter().map(|end| end + super::to_place(alone)));
         PoolBatches { places: sorted.places, starts: Vec::new(), ends }
     }
 }

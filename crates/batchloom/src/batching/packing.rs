@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-use super::{POOL, PoolBatches, Sorted, index, place, positive};
+use super::{POOL, PoolBatches, Sorted, positive, to_index, to_place};
 use crate::{Error, Result};
 
 /// The largest capacity of a bin: boundaries are 32-bit numbers, and the tree takes four bytes for each element.
@@ -133,7 +133,7 @@ impl Packing {
         let lengths: Vec<u32> = parts.iter().map(|&(_, _, length)| length).collect();
         let (order, ends) = self.pack(&lengths);
         let (places, starts) =
-            order.iter().map(|&part| parts[index(part)]).map(|part| (part.0, part.1)).unzip();
+            order.iter().map(|&part| parts[to_index(part)]).map(|part| (part.0, part.1)).unzip();
         PoolBatches { places, starts, ends }
     }
 
@@ -142,12 +142,12 @@ impl Packing {
         let sorted = Sorted::new(sizes);
         let bins = Bins::fill(&sorted.sizes, self.max_tokens, self.max_samples.unwrap_or(u32::MAX));
         let mut ends = vec![0; bins.free.len() + 1];
-        bins.of.iter().for_each(|&bin| ends[index(bin) + 1] += 1);
+        bins.of.iter().for_each(|&bin| ends[to_index(bin) + 1] += 1);
         (1..ends.len()).for_each(|bin| ends[bin] += ends[bin - 1]);
         let mut places = vec![0; sizes.len()];
         for (&bin, &sample) in bins.of.iter().zip(&sorted.places) {
-            let end = &mut ends[index(bin)];
-            places[index(*end)] = sample;
+            let end = &mut ends[to_index(bin)];
+            places[to_index(*end)] = sample;
             *end += 1;
         }
         ends.pop();
@@ -187,10 +187,10 @@ impl Bins {
                 None => bins.open(capacity),
             };
             let fits = bins.free[bin].checked_div(size).unwrap_or(u32::MAX).min(most - bins.held[bin]);
-            let equal = rest.iter().take(index(fits)).take_while(|&&other| other == size).count();
-            bins.of.resize(bins.of.len() + equal, place(bin));
-            bins.free[bin] -= size * place(equal);
-            bins.held[bin] += place(equal);
+            let equal = rest.iter().take(to_index(fits)).take_while(|&&other| other == size).count();
+            bins.of.resize(bins.of.len() + equal, to_place(bin));
+            bins.free[bin] -= size * to_place(equal);
+            bins.held[bin] += to_place(equal);
             if bins.held[bin] < most && bins.free[bin] >= smallest {
                 room.put(bins.free[bin], bin, &mut bins.next);
             }
@@ -218,17 +218,17 @@ struct Room {
 impl Room {
     fn new(capacity: u32) -> Self {
         let mut levels = Vec::new();
-        let mut bits = index(capacity) + 1;
+        let mut bits = to_index(capacity) + 1;
         while levels.is_empty() || bits > 1 {
             bits = bits.div_ceil(64);
             levels.push(vec![0; bits]);
         }
-        Self { first: vec![0; index(capacity) + 1], levels }
+        Self { first: vec![0; to_index(capacity) + 1], levels }
     }
 
     /// The least free space of a bin that takes `size`.
     fn best(&self, size: u32) -> Option<usize> {
-        let mut bit = index(size);
+        let mut bit = to_index(size);
         for (level, words) in self.levels.iter().enumerate() {
             let word = words.get(bit / 64)? & (u64::MAX << (bit % 64));
             if word != 0 {
@@ -247,7 +247,7 @@ impl Room {
 
     /// Takes out a bin with this much free space.
     fn take(&mut self, free: usize, next: &[u32]) -> usize {
-        let bin = index(self.first[free] - 1);
+        let bin = to_index(self.first[free] - 1);
         self.first[free] = next[bin];
         if self.first[free] == 0 {
             self.clear(free);
@@ -257,9 +257,9 @@ impl Room {
 
     /// Puts in a bin with this much free space.
     fn put(&mut self, free: u32, bin: usize, next: &mut [u32]) {
-        let mut bit = index(free);
+        let mut bit = to_index(free);
         next[bin] = self.first[bit];
-        self.first[bit] = place(bin) + 1;
+        self.first[bit] = to_place(bin) + 1;
         for words in &mut self.levels {
             words[bit / 64] |= 1 << (bit % 64);
             bit /= 64;
@@ -279,5 +279,5 @@ impl Room {
 }
 
 fn trailing(word: u64) -> usize {
-    index(word.trailing_zeros())
+    to_index(word.trailing_zeros())
 }

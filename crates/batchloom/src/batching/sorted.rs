@@ -1,6 +1,6 @@
 //! The samples of a pool from the longest to the shortest, with which every rule that pads begins.
 
-use super::index;
+use super::to_index;
 
 /// Places in the pool and their sizes, longest first. Equal sizes keep the order of the pool.
 #[derive(Debug)]
@@ -14,8 +14,8 @@ impl Sorted {
     /// of samples.
     pub(super) fn new(sizes: &[u32]) -> Self {
         let most = sizes.iter().copied().max().unwrap_or(0);
-        match index(most) <= sizes.len().saturating_mul(2) {
-            true => Self::counted(sizes, index(most)),
+        match to_index(most) <= sizes.len().saturating_mul(2) {
+            true => Self::counted(sizes, to_index(most)),
             false => Self::compared(sizes),
         }
     }
@@ -23,7 +23,7 @@ impl Sorted {
     fn counted(sizes: &[u32], most: usize) -> Self {
         // starts[s] is the place for the next sample of size `most - s`.
         let mut starts = vec![0_usize; most + 2];
-        sizes.iter().for_each(|&size| starts[most - index(size) + 1] += 1);
+        sizes.iter().for_each(|&size| starts[most - to_index(size) + 1] += 1);
         let mut sorted = Vec::with_capacity(sizes.len());
         for (size, &count) in (0..=number(most)).rev().zip(&starts[1..]) {
             sorted.resize(sorted.len() + count, size);
@@ -31,7 +31,7 @@ impl Sorted {
         (1..starts.len()).for_each(|size| starts[size] += starts[size - 1]);
         let mut places = vec![0; sizes.len()];
         for (place, &size) in (0..).zip(sizes) {
-            let start = &mut starts[most - index(size)];
+            let start = &mut starts[most - to_index(size)];
             places[*start] = place;
             *start += 1;
         }
