@@ -24,7 +24,7 @@ pub use oversize::Oversize;
 pub use packing::{PackedOversize, Packing};
 use parameters::{POOL, positive};
 pub(crate) use pool_batches::PoolBatches;
-use pool_batches::{index, place};
+use pool_batches::{to_index, to_place};
 pub use rule::Rule;
 pub use sizes::Sizes;
 pub(crate) use sizes::{PoolSizes, Union, padded};

@@ -12,11 +12,11 @@ pub(crate) struct PoolBatches {
 }
 
 /// A place in a pool, which holds fewer than 2^32 samples.
-pub(super) fn place(index: usize) -> u32 {
+pub(super) fn to_place(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
 }
 
 /// A place as an index.
-pub(super) fn index(place: u32) -> usize {
+pub(super) fn to_index(place: u32) -> usize {
     usize::try_from(place).unwrap_or(usize::MAX)
 }
