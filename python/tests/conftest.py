@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -16,6 +17,7 @@ settings.load_profile(os.environ.get("BATCHLOOM_HYPOTHESIS", "fast"))
 # Their assertions tell what they compared, as those of tests do.
 pytest.register_assert_rewrite("oracles", "refusals")
 
+TESTS = str(Path(__file__).parent)
 FOREIGN = ("RANK", "WORLD_SIZE", "BATCHLOOM_POISON")
 
 
@@ -27,12 +29,16 @@ def _clean_environment(monkeypatch):
 
 @pytest.fixture
 def script():
-    """Run Python code in a process of its own; it has to end well, and in time. Return what it printed."""
+    """Run Python code in a process of its own, which finds the oracles; it has to end well, and in time.
+
+    Return what it printed.
+    """
 
     def run(code, *arguments, timeout=60, **environment):
         command = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
         kept = {name: value for name, value in os.environ.items() if name not in FOREIGN}
-        environment = kept | {"RUST_BACKTRACE": "0"} | {name: str(value) for name, value in environment.items()}
+        kept |= {"RUST_BACKTRACE": "0", "PYTHONPATH": os.pathsep.join(filter(None, (TESTS, kept.get("PYTHONPATH"))))}
+        environment = kept | {name: str(value) for name, value in environment.items()}
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment, check=False)
         assert done.returncode == 0, f"ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
         return done.stdout

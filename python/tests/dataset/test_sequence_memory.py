@@ -69,15 +69,7 @@ MAPPED = """
     import sys
     import numpy
     import batchloom as bl
-
-    def resident(path):
-        pages, here = 0, False
-        for line in open("/proc/self/smaps"):
-            if "-" in line.split(" ")[0]:
-                here = line.rstrip().endswith(path)
-            elif here and line.startswith("Rss:"):
-                pages += int(line.split()[1])
-        return pages * 1024
+    from oracles.memory import resident_of
 
     path, rule = sys.argv[1], eval(sys.argv[2], vars(bl))
     values = numpy.memmap(path, dtype=numpy.uint8, mode="r", shape=(2**28,))
@@ -88,10 +80,10 @@ MAPPED = """
     len(loader), loader.plan().stats(), loader.state_dict(), loader.plan(3)[7]
     dataset.sizes, repr(dataset), repr(loader)
     loader.load_state_dict(loader.state_dict())
-    assert resident(path) == 0, resident(path)
+    assert resident_of(path) == 0, resident_of(path)
     batches = iter(loader)
     next(batches)
-    assert 0 < resident(path) < 2**27, resident(path)
+    assert 0 < resident_of(path) < 2**27, resident_of(path)
 """
 
 
@@ -171,13 +163,9 @@ def test_many_sequences_are_not_many_objects(way):
 def test_a_million_sequences_take_the_memory_of_their_numbers(script):
     script(
         """
-        import gc
         import numpy
         import batchloom as bl
-
-        def resident():
-            gc.collect()
-            return int(open("/proc/self/statm").read().split()[1]) * 4096
+        from oracles.memory import resident
 
         offsets = numpy.arange(0, 8_000_001, 8)
         values = numpy.zeros(8_000_000, numpy.int64)
@@ -194,15 +182,11 @@ def test_a_million_sequences_take_the_memory_of_their_numbers(script):
 
 
 BOUNDED = """
-    import gc
     import sys
     import time
     import numpy
     import batchloom as bl
-
-    def resident():
-        gc.collect()
-        return int(open("/proc/self/statm").read().split()[1]) * 4096
+    from oracles.memory import resident
 
     rule = eval(sys.argv[1], vars(bl))
     sizes = numpy.random.default_rng(0).lognormal(6, 1, 60_000).astype(int).clip(0, 8192)

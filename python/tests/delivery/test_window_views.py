@@ -443,14 +443,10 @@ def test_peak_memory_is_the_series_and_a_batch(script, options, steps, most):
 
 
 GROWTH = """
-    import gc
     import sys
     import numpy
     import batchloom as bl
-
-    def resident():
-        gc.collect()
-        return int(open("/proc/self/statm").read().split()[1]) * 4096
+    from oracles.memory import resident
 
     modes = {"views": {}, "copy": {"copy": True}, "rows": {"resident": False}, "shards": {"memory_limit": 100_000}}
     values = [numpy.ones((length, 8), numpy.float32) for length in (3000, 40, 5)]

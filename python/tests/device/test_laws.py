@@ -461,8 +461,7 @@ def test_loaders_and_iterators_do_not_pickle_and_say_why(way, kind):
 
 
 FORKED = """
-    import os, sys, warnings
-    sys.path.insert(0, sys.argv[1])
+    import os, warnings
     import batchloom as bl
     import torch
     from oracles.devices import data, loader_on, seen
@@ -494,9 +493,7 @@ FORKED = """
 
 
 def test_a_forked_child_is_told_and_may_begin_anew(script):
-    from pathlib import Path
-
-    script(FORKED, Path(__file__).parents[1])
+    script(FORKED)
 
 
 @every_way

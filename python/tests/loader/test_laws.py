@@ -457,25 +457,17 @@ MAPPED = """
     import sys
     import numpy
     import batchloom as bl
-
-    def resident(path):
-        pages, here = 0, False
-        for line in open("/proc/self/smaps"):
-            if "-" in line.split(" ")[0]:
-                here = line.rstrip().endswith(path)
-            elif here and line.startswith("Rss:"):
-                pages += int(line.split()[1])
-        return pages * 1024
+    from oracles.memory import resident_of
 
     path = sys.argv[1]
     X = numpy.memmap(path, dtype=numpy.uint8, mode="r", shape=(2**18, 1024))
     loader = bl.DataLoader(bl.TensorDataset(X), 64)
     len(loader), loader.plan().stats(), loader.state_dict(), repr(loader), loader.plan(3)[7]
     loader.load_state_dict(loader.state_dict())
-    assert resident(path) == 0, resident(path)
+    assert resident_of(path) == 0, resident_of(path)
     batches = iter(loader)
     next(batches)
-    assert 0 < resident(path) < 2**26, resident(path)
+    assert 0 < resident_of(path) < 2**26, resident_of(path)
 """
 
 

@@ -3,16 +3,12 @@
 import pytest
 
 MEASURE = """
-    import gc
     import itertools
     import sys
     import time
     import numpy
     import batchloom as bl
-
-    def resident():
-        gc.collect()
-        return int(open("/proc/self/statm").read().split()[1]) * 4096
+    from oracles.memory import resident
 """
 
 EPOCHS = (
