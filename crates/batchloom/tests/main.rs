@@ -15,6 +15,7 @@ mod index_table;
 mod lifetime;
 mod order;
 mod plan;
+mod prose;
 mod resume;
 mod rules;
 mod sequences;
