@@ -1,4 +1,4 @@
-//! Arrow lists in: anything that speaks the Arrow PyCapsule interface, without a copy where it is one chunk.
+//! Arrow lists in: any object with the Arrow PyCapsule interface, without a copy if it is one chunk.
 
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ pub(crate) fn borrow_lists(object: &Bound<'_, PyAny>, field: &str) -> PyResult<(
     Ok((Tensor(values), Tensor(offsets)))
 }
 
-/// Whether an Arrow array holds a number, or a boolean, for each sample.
+/// Returns true if an Arrow array holds a number, or a boolean, for each sample.
 #[pyfunction]
 pub(crate) fn are_numbers(object: &Bound<'_, PyAny>) -> bool {
     let described = object.extract::<AnyArray>().and_then(|array| array.field());
@@ -99,7 +99,7 @@ fn lists(array: &ArrayRef, field: &str) -> PyResult<(Vec<i64>, ArrayRef)> {
     }
 }
 
-/// The memory of numbers, and their type; the shape of what stands for one value goes to `inner`.
+/// The memory of numbers, and their type. The shape of each value goes to `inner`.
 fn elements(array: &ArrayRef, inner: &mut Vec<usize>, field: &str) -> PyResult<(Bytes, DType)> {
     fn memory<T: ArrowPrimitiveType>(array: &ArrayRef) -> Bytes {
         Bytes::from_owner(Memory(array.as_primitive::<T>().values().inner().clone()))
@@ -139,7 +139,7 @@ fn first_null(array: &ArrayRef) -> Option<usize> {
     (array.null_count() > 0).then(|| (0..array.len()).find(|&place| array.is_null(place))).flatten()
 }
 
-/// The first value that is null, or holds one where it is a list of fixed size.
+/// The first value that is null or, in lists of fixed size, holds a null.
 fn first_inner_null(array: &ArrayRef) -> Option<usize> {
     let inner = array.as_fixed_size_list_opt().and_then(|lists| {
         let width = usize::try_from(lists.value_length()).ok()?;

@@ -103,7 +103,7 @@ proptest! {
         prop_assert_eq!(seen, (0..expected.len() as u64).collect::<Vec<_>>());
     }
 
-    /// When padded, longer groups are truncated, or subsampled in order: for each epoch another choice, the same each
+    /// Groups that are too long to pad are truncated, or subsampled in order: for each epoch another choice, the same each
     /// time.
     #[test]
     fn longer_groups(ids in ids(), most in 1_u32..8, subsample in any::<bool>(), seed in any::<u64>()) {

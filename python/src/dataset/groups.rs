@@ -9,14 +9,14 @@ use crate::dataset::Dataset;
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
 
-/// Which rows belong to which group. Written about in batchloom/dataset/groups.py.
+/// The rows of each group. They are documented in batchloom/dataset/groups.py.
 #[pyclass(frozen, module = "batchloom._native")]
 #[derive(Debug)]
 pub(crate) struct Groups(EngineGroups);
 
 #[pymethods]
 impl Groups {
-    /// The groups of rows whose ids are these, int64.
+    /// The groups of rows with these ids, int64.
     #[new]
     fn new(py: Python<'_>, ids: &Tensor) -> PyResult<Self> {
         let ids = ids.0.as_slice::<i64>();
@@ -28,19 +28,20 @@ impl Groups {
         self.0.len()
     }
 
-    /// Group `k` is the places `offsets[k]` to `offsets[k + 1]`; int64.
+    /// The first place of each group, and the number of rows, as int64.
     fn offsets(&self) -> PyResult<Tensor> {
         let offsets = self.0.offsets().to_vec();
         let len = offsets.len();
         batchloom::Tensor::from_vec(offsets, &[len]).map(Tensor).map_err(|error| raise(&error))
     }
 
-    /// The row at each place, as int64; none where that is the place itself.
+    /// The row at each place, as int64, or `None` if row `k` is at place `k`.
     fn order(&self) -> PyResult<Option<Tensor>> {
         self.0.order().map(Tensor::of_indices).transpose()
     }
 
-    /// A dataset: of each field its name, its array, and whether that has a row for each group instead of each row.
+    /// A dataset of fields, each with its name, its array, and true if the array has a row for each group instead of
+    /// each row.
     fn dataset(
         &self,
         fields: Vec<(String, PyRef<'_, Tensor>, bool)>,

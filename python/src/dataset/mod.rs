@@ -1,4 +1,4 @@
-//! Datasets, as Python's datasets make them.
+//! Datasets, as Python makes them.
 
 pub(crate) mod groups;
 pub(crate) mod tokens;
@@ -12,7 +12,7 @@ use crate::batching::sizes;
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
 
-/// What is batched. Written about in batchloom/dataset/base.py and batchloom/dataset/sequences.py.
+/// Data of any kind. It is documented in batchloom/dataset/base.py and batchloom/dataset/sequences.py.
 #[pyclass(frozen, module = "batchloom._native")]
 #[derive(Debug)]
 pub(crate) struct Dataset(pub(crate) EngineDataset);
@@ -31,7 +31,7 @@ pub(crate) enum Field<'py> {
 
 #[pymethods]
 impl Sequences {
-    /// Sample `k` is `values[offsets[k]:offsets[k + 1]]`; offsets are int64.
+    /// Samples of which sample `k` is `values[offsets[k]:offsets[k + 1]]`; offsets are int64.
     #[staticmethod]
     fn from_offsets(field: &str, values: &Tensor, offsets: &Tensor) -> PyResult<Self> {
         let offsets = offsets.0.as_slice::<i64>();
@@ -49,7 +49,7 @@ impl Sequences {
         sequences.map(Self).map_err(|error| raise(&error))
     }
 
-    /// The leading extents of samples that are the same for all; none for those that vary.
+    /// The leading extents that all samples share, `None` for those in which they differ.
     #[getter]
     fn frame(&self) -> Vec<Option<u32>> {
         self.0.frame()
@@ -71,7 +71,7 @@ impl Dataset {
         TensorDataset::new(fields).map(|dataset| Self(dataset.into())).map_err(|error| raise(&error))
     }
 
-    /// Sequences of any length, and what belongs to each.
+    /// Sequences of any length, and the fields that belong to each.
     #[staticmethod]
     fn sequences(fields: Vec<(String, Field<'_>)>, own: Option<&Tensor>) -> PyResult<Self> {
         let mut dataset = SequenceDataset::new();
@@ -91,7 +91,7 @@ impl Dataset {
         self.0.len()
     }
 
-    /// The size of each sample, as uint32; none where samples do not differ in size.
+    /// The size of each sample, as uint32. `None` if samples do not differ in size.
     fn sizes(&self) -> PyResult<Option<Tensor>> {
         let Some(sizes) = self.0.sizes() else { return Ok(None) };
         let sizes = sizes.as_slice().to_vec();

@@ -9,7 +9,7 @@ use crate::dataset::Dataset;
 use crate::dlpack::Tensor;
 use crate::error::raise;
 
-/// Pieces of a stream. Written about in batchloom/dataset/tokens.py.
+/// Pieces of a stream. They are documented in batchloom/dataset/tokens.py.
 #[pyclass(frozen, module = "batchloom._native")]
 #[derive(Debug)]
 pub(crate) struct Tokens(TokenDataset);
@@ -47,7 +47,7 @@ impl Tokens {
         self.0.len()
     }
 
-    /// Tokens of the stream, those between documents included.
+    /// The number of tokens of the stream, those between documents included.
     fn stream_len(&self) -> u64 {
         self.0.stream_len()
     }

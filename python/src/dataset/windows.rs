@@ -9,17 +9,17 @@ use crate::dataset::Dataset;
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
 
-/// Windows, and the fields that are cut from series for them. Written about in batchloom/dataset/windows.py.
+/// Windows, and the fields that are taken from series for them. They are documented in batchloom/dataset/windows.py.
 #[pyclass(frozen, module = "batchloom._native")]
 #[derive(Debug)]
 pub(crate) struct Windows(pub(crate) WindowDataset);
 
-/// Samples, different windows, series, those that are padded, those without a window.
+/// The numbers of samples, of different windows, of series, of padded series, and of series without a window.
 type Counts = (u64, u64, usize, usize, usize);
 
 #[pymethods]
 impl Windows {
-    /// Fields are a name, an array `[time, ..]`, and whether it holds targets.
+    /// Windows with these fields: a name, an array `[time, ..]`, and true if it holds targets.
     #[new]
     #[pyo3(signature = (
         offsets, fields, *, input_len, horizon, label_len, gap, stride, anchor, short, weights, mask
@@ -59,8 +59,8 @@ impl Windows {
         (counts.samples, counts.windows, counts.series, counts.padded, counts.without)
     }
 
-    /// The first row of each series, or of the part of it that this is, and the one after its last, `[series, 2]`, as
-    /// int64.
+    /// The first row of each series, or of the part of it that this dataset has, and the one after its last, `[series,
+    /// 2]`, as int64.
     fn ranges(&self) -> PyResult<Tensor> {
         let ranges: Vec<i64> = self
             .0
@@ -73,12 +73,12 @@ impl Windows {
         batchloom::Tensor::from_vec(ranges, &shape).map(Tensor).map_err(|error| raise(&error))
     }
 
-    /// The series of a window, its first row, and the rows of zeros before that.
+    /// The series of a window, its first row, and the number of rows of zeros before that.
     fn place(&self, window: u64) -> PyResult<(usize, usize, usize)> {
         self.0.place(window).map_err(|error| raise(&error))
     }
 
-    /// The first row of windows that are one view on the series; none where they are not.
+    /// The first row of windows that are one view of the series, or `None` if they are not one view.
     fn row(&self, start: u64, end: u64) -> PyResult<Option<usize>> {
         match self.0.is_view(start, end) {
             true => self.0.place(start).map(|(_, row, _)| Some(row)).map_err(|error| raise(&error)),
@@ -86,7 +86,7 @@ impl Windows {
         }
     }
 
-    /// The first row of each of some windows, as int64, and the rows of zeros before it.
+    /// The first row of each of some windows, as int64, and the number of rows of zeros before it.
     fn rows(&self, windows: &Tensor) -> PyResult<(Tensor, Tensor)> {
         let windows = steps(windows)?;
         let places = windows.iter().map(|&window| self.0.place(window as u64));
@@ -108,7 +108,7 @@ impl Windows {
     }
 }
 
-/// Steps of series, from an array of int64.
+/// The steps of series in an array of int64.
 fn steps(steps: &Tensor) -> PyResult<Vec<usize>> {
     let given = steps.0.as_slice::<i64>();
     let given = given.ok_or_else(|| DataError::new_err("steps are no compact array of int64"))?;

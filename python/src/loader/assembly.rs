@@ -1,7 +1,7 @@
 //! The assembly of batches: the arrays of each field, and the tuple or dict that holds those of a batch.
 //!
-//! The one place where batches are put together, whatever makes their arrays: frameworks that view the memory of blocks,
-//! a pipeline on a device, or slices of the data.
+//! Batches are put together only here, whatever makes their arrays: frameworks that view the memory of blocks, a
+//! pipeline on a device, or slices of the data.
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -25,14 +25,14 @@ pub(super) struct ShapeRun {
 /// The arrays of each field, one for each batch.
 pub(super) type Columns = Vec<Vec<Py<PyAny>>>;
 
-/// What makes batches.
+/// The maker of batches: a source of arrays, and a container for them.
 #[derive(Debug)]
 pub(super) struct Assembly {
     pub(super) source: Source,
     pub(super) container: Container,
 }
 
-/// What makes the arrays of batches.
+/// The source of the arrays of batches.
 #[derive(Debug)]
 pub(super) enum Source {
     /// Frameworks, which view the memory of blocks.
@@ -57,14 +57,14 @@ impl Assembly {
     }
 }
 
-/// The functions that take a field of blocks as arrays of a framework. Written about in batchloom/batch.py.
+/// The functions that take a field of blocks as arrays of a framework. They are documented in batchloom/batch.py.
 #[derive(Debug, FromPyObject)]
 pub(super) struct FieldViews {
-    /// Cuts a tensor `[batches, ..]` into one array for each batch.
+    /// A function that splits a tensor `[batches, ..]` into one array for each batch.
     many: Py<PyAny>,
-    /// Takes the tensor of one batch.
+    /// A function that takes the tensor of one batch.
     one: Py<PyAny>,
-    /// Whether `one` takes a DLPack capsule instead.
+    /// True if `one` takes a DLPack capsule instead.
     takes_capsules: bool,
 }
 
@@ -125,25 +125,25 @@ fn longest(py: Python<'_>, portion: &Portion) -> PyResult<Vec<Py<PyAny>>> {
     Ok(column)
 }
 
-/// What makes batches of blocks on a device. Written about in batchloom/device/pipeline.py.
+/// The functions that make batches of blocks on a device. They are documented in batchloom/device/pipeline.py.
 #[derive(Debug, FromPyObject)]
 pub(super) struct Pipeline {
-    /// Begins with a block.
+    /// A function that begins with a block.
     pub(super) start: Py<PyAny>,
-    /// Ends with it, and returns the columns of its batches.
+    /// A function that ends with it, and returns the columns of its batches.
     finish: Py<PyAny>,
-    /// Makes a batch ready as it is handed over, if anything is to be done for it.
+    /// A function that makes a batch ready as it is handed over, if batches need that.
     pub(super) deliver: Option<Py<PyAny>>,
 }
 
 impl Pipeline {
-    /// The columns of the block that was begun with.
+    /// The columns of the block that was begun.
     pub(super) fn finish(&self, py: Python<'_>, begun: &Py<PyAny>) -> PyResult<Columns> {
         self.finish.call1(py, (begun,))?.extract(py)
     }
 }
 
-/// What holds the arrays of a batch.
+/// The type that holds the arrays of a batch.
 #[derive(Debug)]
 pub(super) enum Container {
     Tuple,

@@ -1,9 +1,9 @@
 //! The iterator over the batches of an epoch.
 //!
-//! It takes a block from the engine without the interpreter lock, looks for Ctrl-C while it waits, lets the framework cut
-//! the block into batches a portion at a time, and hands them over one by one: what remains for each batch is to take the
-//! next element of a list. Where batches are made on a device, a pipeline begins with the next block while batches of this
-//! one are in use.
+//! It takes a block from the engine without the interpreter lock, looks for Ctrl-C while it waits, lets the framework
+//! split the block into batches a portion at a time, and hands them over one by one: the only work left for each batch
+//! is to take the next element of a list. If batches are made on a device, a pipeline begins with the next block while
+//! batches of this one are in use.
 
 use std::collections::VecDeque;
 use std::process;
@@ -24,23 +24,23 @@ use crate::dlpack::Tensor;
 use crate::error::{DataError, LoaderError, raise};
 use crate::memory;
 
-/// How often a wait looks for Ctrl-C.
+/// The time after which a wait looks for Ctrl-C.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Batches cut from a block at once: enough to spread the cost of a call, few enough to start at once.
+/// The number of batches made of a block at once: enough to spread the cost of a call, few enough to start at once.
 const PORTION: usize = 256;
 
-/// How many times this process is the child of a fork since the module was loaded.
+/// The number of times that this process was forked since the module was loaded.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
-/// Notes that the process was forked; Python calls it in the child.
+/// Notes that the process was forked. Python calls it in the child.
 #[pyfunction]
 pub(crate) fn forked() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
     memory::forget();
 }
 
-/// The batches of one epoch. One thread at a time takes from it; another is told so.
+/// The batches of one epoch. One thread at a time takes from it; a second one gets an error.
 #[pyclass(frozen, weakref, module = "batchloom._native")]
 #[derive(Debug)]
 pub(crate) struct Batches {
@@ -51,15 +51,15 @@ pub(crate) struct Batches {
 
 #[derive(Debug)]
 struct Inner {
-    /// None once the iteration has ended.
+    /// The blocks, or `None` once the iteration has ended.
     blocks: Option<Blocks>,
-    /// Parts of the current block that are not cut yet.
+    /// The parts of the current block that are not batches yet.
     portions: VecDeque<Portion>,
-    /// The next block, where a pipeline has to begin with it, and what the pipeline has begun.
+    /// The next block, if a pipeline has to begin with it, and the result of the pipeline's beginning.
     pending: Option<Block>,
     begun: Option<Py<PyAny>>,
     ready: IntoIter<Py<PyAny>>,
-    /// What makes batches, and what checks the data before each block; `None` once collected.
+    /// The maker of batches, and the function that checks the data before each block. `None` once collected.
     callables: Option<(Assembly, Py<PyAny>)>,
 }
 
@@ -83,14 +83,14 @@ impl Batches {
         ))
     }
 
-    /// Stops the workers and waits for them. Nothing comes any more; batches that were handed over stay valid.
+    /// Stops the workers and waits for them. The iterator yields no more; batches that were handed over stay valid.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.lock()?.close(py);
         Ok(())
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        // Who is taking a batch right now is not garbage.
+        // An iterator from which a thread is taking a batch is not garbage.
         let Ok(inner) = self.inner.try_lock() else { return Ok(()) };
         if let Some((assembly, check)) = &inner.callables {
             assembly.visit(&visit)?;
@@ -121,8 +121,8 @@ impl Batches {
         }
     }
 
-    /// In a forked child: what is left of this iterator is in another process, unless it had ended. Its lock may have
-    /// been held there at the fork.
+    /// Raises in a forked child: the rest of this iterator is in another process, unless it had ended. Its lock may
+    /// have been held there at the fork.
     fn next_in_child<T>(&self) -> PyResult<Option<T>> {
         match self.inner.try_lock() {
             Ok(inner) if inner.blocks.is_none() => Ok(None),
@@ -139,7 +139,7 @@ impl Batches {
     }
 }
 
-/// What another thread is told that takes from an iterator at the same time.
+/// The error for a thread that takes from an iterator while another one does.
 pub(super) fn in_use() -> PyErr {
     LoaderError::new_err(
         "this iterator is in use: another thread, or a call that this one interrupted, is taking a batch from it; give \
@@ -167,7 +167,7 @@ impl Inner {
     fn deliver(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         let deliver = self.pipeline().and_then(|pipeline| pipeline.deliver.as_ref());
         match (deliver, self.ready.as_slice().first()) {
-            // Python may raise: then the batch is still there to be asked for.
+            // Python may raise; the batch is then still there to be asked for.
             (Some(deliver), Some(batch)) => {
                 let delivered = deliver.call1(py, (batch,))?;
                 self.ready.next();
@@ -177,8 +177,8 @@ impl Inner {
         }
     }
 
-    /// Makes batches of what is there; false where nothing is. Python may raise in the middle, at Ctrl-C for one: then
-    /// what was there still is.
+    /// Makes batches of the next portion. Returns false if there is none. Python may raise in the middle, for example
+    /// at Ctrl-C; the portion is then still there.
     fn cut(&mut self, py: Python<'_>) -> PyResult<bool> {
         let Some((assembly, _)) = &self.callables else { return Ok(false) };
         match &assembly.source {
@@ -198,7 +198,7 @@ impl Inner {
         Ok(true)
     }
 
-    /// The pipeline of a device, where batches are made on one.
+    /// The pipeline of a device, if batches are made on one.
     fn pipeline(&self) -> Option<&Pipeline> {
         match &self.callables {
             Some((Assembly { source: Source::Device(pipeline), .. }, _)) => Some(pipeline),
@@ -206,13 +206,13 @@ impl Inner {
         }
     }
 
-    /// Lets a pipeline begin with the next block, if that is formed and nothing else has begun.
+    /// Lets a pipeline begin with the next block, if that is ready and no other was begun.
     fn look_ahead(&mut self, py: Python<'_>) -> PyResult<()> {
         if self.begun.is_some() || self.pipeline().is_none() {
             return Ok(());
         }
         if self.pending.is_none() {
-            // Without the interpreter's lock: a worker may wait for it to allocate memory.
+            // The interpreter's lock is released, because a worker may wait for it to allocate memory.
             self.pending = self.blocks.as_mut().and_then(|blocks| py.detach(|| blocks.ahead()));
         }
         if self.pending.is_some() {
@@ -225,7 +225,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Takes the next block; false where there is none.
+    /// Takes the next block. Returns false if there is none.
     fn refill(&mut self, py: Python<'_>) -> PyResult<bool> {
         let Some(block) = self.wait(py)? else {
             self.close(py);
@@ -238,8 +238,8 @@ impl Inner {
         Ok(true)
     }
 
-    /// Waits for the next block, looking for Ctrl-C now and then: which, as all that Python raises in between, changes
-    /// nothing here. What the engine raises ends the iteration, and its threads.
+    /// Waits for the next block, looking for Ctrl-C now and then. An exception of Python, such as Ctrl-C, changes
+    /// nothing here; an error of the engine ends the iteration and its threads.
     fn wait(&mut self, py: Python<'_>) -> PyResult<Option<Block>> {
         if self.blocks.is_some() {
             self.check(py)?;
@@ -258,7 +258,7 @@ impl Inner {
         Ok(None)
     }
 
-    /// Checks the data, which ends the iteration where it is not as it was.
+    /// Checks the data. If it is not as it was, the iteration ends.
     fn check(&mut self, py: Python<'_>) -> PyResult<()> {
         let Some((_, check)) = &self.callables else { return Ok(()) };
         let checked = check.call0(py);
@@ -275,13 +275,13 @@ impl Inner {
         if let Some(mut blocks) = self.blocks.take() {
             py.detach(|| blocks.close());
         }
-        // What makes batches may hold memory of a device.
+        // The maker of batches may hold memory of a device.
         self.callables = None;
     }
 }
 
 impl Drop for Inner {
-    /// Waits for the workers, as `close` does, and lets others run meanwhile.
+    /// Waits for the workers, as `close` does, and lets other threads run meanwhile.
     fn drop(&mut self) {
         let Some(mut blocks) = self.blocks.take() else { return };
         if Python::try_attach(|py| py.detach(|| blocks.close())).is_none() {
@@ -290,7 +290,7 @@ impl Drop for Inner {
     }
 }
 
-/// Cuts a block into portions of at most [`PORTION`] batches.
+/// Divides a block into portions of at most [`PORTION`] batches.
 fn portions(block: &Block) -> VecDeque<Portion> {
     let mut portions = VecDeque::new();
     let (mut portion, mut batches) = (Portion::new(), 0);

@@ -1,4 +1,4 @@
-//! Blocks, for those who make batches of them elsewhere than in the memory of this process.
+//! Blocks, for pipelines that make batches of them elsewhere than in the memory of this process.
 
 use batchloom::DType;
 use batchloom::loader;
@@ -8,15 +8,16 @@ use pyo3::prelude::*;
 use crate::dlpack::Tensor;
 use crate::error::raise;
 
-/// Consecutive batches, formed. Written about in batchloom/device/pipeline.py.
+/// Consecutive batches in one allocation. It is documented in batchloom/device/pipeline.py.
 #[pyclass(frozen, module = "batchloom._native")]
 #[derive(Debug)]
 pub(crate) struct Block(pub(crate) loader::Block);
 
-/// Shape, strides and offset of an array, in elements.
+/// The shape, strides and offset of an array, in elements.
 type FieldLayout = (Vec<usize>, Vec<isize>, usize);
 
-/// Batches, samples of each, the shape of what is addressed in each, and the size of the longest sample.
+/// The number of batches, the samples of each, the shape of the elements that an index table numbers in each, and the
+/// size of the longest sample.
 type ShapeRun = (usize, usize, Vec<usize>, usize);
 
 /// The first sample of a shard, and the one after its last.
@@ -24,7 +25,7 @@ type Shard = (u64, u64);
 
 #[pymethods]
 impl Block {
-    /// All of its memory, as bytes.
+    /// The memory of the whole block, as bytes.
     #[getter]
     fn memory(&self) -> PyResult<Tensor> {
         let bytes = self.0.bytes();
@@ -40,7 +41,7 @@ impl Block {
         self.0.runs().iter().map(run).collect()
     }
 
-    /// Where in its memory the fields of each run lie: `[batches, ..shape]`.
+    /// The place of each field of each run in the memory of the block: `[batches, ..shape]`.
     #[getter]
     fn layouts(&self) -> Vec<Vec<FieldLayout>> {
         let layout = |field: &batchloom::Tensor| {
@@ -51,14 +52,15 @@ impl Block {
         self.0.runs().iter().map(|run| run.fields().iter().map(layout).collect()).collect()
     }
 
-    /// Where the order goes shard by shard: the samples of its shard, and of the next one, as first and end.
+    /// The samples of the block's shard, and of the next one, as first and end. `None` unless the order goes shard by
+    /// shard.
     #[getter]
     fn shards(&self) -> Option<(Shard, Option<Shard>)> {
         let pair = |shard: &std::ops::Range<u64>| (shard.start, shard.end);
         self.0.shards().map(|(shard, next)| (pair(shard), next.map(pair)))
     }
 
-    /// The addresses of its samples, where it is no bytes of samples: the table, and which element of its sample each is.
+    /// The index table, and the picks: the number of each element within its sample. `None` if the block holds samples.
     #[getter]
     fn index_table(&self) -> Option<(Tensor, Tensor)> {
         self.0.index_table().map(|(table, picks)| (Tensor(table.clone()), Tensor(picks.clone())))

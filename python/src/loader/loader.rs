@@ -13,7 +13,7 @@ use crate::error::raise;
 use crate::memory::allocated;
 use crate::plan::{Plan, read_state, write_state};
 
-/// The engine's loader. Written about in batchloom/loader.py.
+/// The engine's loader. It is documented in batchloom/loader.py.
 #[pyclass(frozen, module = "batchloom._native")]
 #[derive(Debug)]
 pub(crate) struct Loader(batchloom::Loader);
@@ -115,8 +115,8 @@ impl Loader {
 
     /// Begins the next epoch: batches of blocks in memory, which frameworks view.
     ///
-    /// Batches are dicts with these keys, or tuples; `longest` is the place of the size of the longest sample among them;
-    /// `check` is called before each block and raises if the data has moved.
+    /// Batches are dicts with these keys, or tuples; `longest` is the place of the size of the longest sample among
+    /// them; `check` is called before each block and raises if the data has moved.
     fn batches(
         &self,
         py: Python<'_>,
@@ -140,7 +140,7 @@ impl Loader {
         self.begin(py, Assembly { source: Source::Device(pipeline), container: keys.into() }, check)
     }
 
-    /// Begins the next epoch, for those who take batches from the data themselves.
+    /// Begins the next epoch, for callers that take batches from the data themselves.
     fn steps(&self, py: Python<'_>) -> PyResult<Steps> {
         py.detach(|| self.0.steps()).map(Steps).map_err(|error| raise(&error))
     }

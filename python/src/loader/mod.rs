@@ -1,5 +1,5 @@
-//! Loaders: `loader` begins epochs, `batches` iterates over formed batches, `steps` over batches that are views of the
-//! data, `assembly` puts batches together, and `block` is what batches on a device are made of.
+//! Loaders: `loader` begins epochs, `batches` iterates over batches of blocks, `steps` over batches that are views of
+//! the data, `assembly` puts batches together, and batches on a device are made of a `block`.
 
 mod assembly;
 mod batches;

@@ -13,19 +13,20 @@ use super::batches::in_use;
 use crate::dlpack::Tensor;
 use crate::error::{LoaderError, raise};
 
-/// The steps of one epoch. Written about in batchloom/delivery/window_views.py.
+/// The steps of one epoch. They are documented in batchloom/delivery/window_views.py.
 #[pyclass(frozen, module = "batchloom._native")]
 #[derive(Debug)]
 pub(crate) struct Steps(pub(crate) loader::Steps);
 
 #[pymethods]
 impl Steps {
-    /// How many are left.
+    /// The number of steps left.
     fn left(&self) -> u64 {
         self.0.left()
     }
 
-    /// The samples of the batch `ahead` steps after the next one, as start and end; none where they are no neighbours.
+    /// The samples of the batch `ahead` steps after the next one, as start and end, or `None` if they are not
+    /// neighbours.
     fn run(&self, ahead: u64) -> PyResult<Option<(u64, u64)>> {
         let run = self.0.run(ahead).map_err(|error| raise(&error))?;
         Ok(run.map(|run| (run.start, run.end)))
@@ -36,7 +37,7 @@ impl Steps {
         Tensor::of_indices(&self.0.indices().map_err(|error| raise(&error))?)
     }
 
-    /// The next batch, formed now: a tensor a field.
+    /// Makes the next batch now, with a tensor for each field.
     fn form(&self, py: Python<'_>) -> PyResult<Vec<Tensor>> {
         let block = py.detach(|| self.0.form()).map_err(|error| raise(&error))?;
         let batch = block
@@ -47,23 +48,24 @@ impl Steps {
     }
 }
 
-/// The batches of one epoch that Python makes. One thread at a time takes from it; another is told so.
+/// The batches of one epoch that Python makes. One thread at a time takes from it; a second one gets an error.
 ///
-/// A batch is counted here, after it is made and with nothing of Python in between, so that an interrupt loses no batch.
+/// A batch is counted here, after it is made and with no call of Python in between, so that an interrupt loses no
+/// batch.
 #[pyclass(frozen, module = "batchloom._native")]
 #[derive(Debug)]
 pub(crate) struct StepIterator {
     steps: Py<Steps>,
     container: Container,
-    /// What makes batches; `None` once the iteration has ended.
+    /// The maker of batches, or `None` once the iteration has ended.
     callables: Mutex<Option<Callables>>,
 }
 
 #[derive(Debug)]
 struct Callables {
-    /// Makes the arrays of the next batch.
+    /// A function that makes the arrays of the next batch.
     make: Py<PyAny>,
-    /// Makes a batch ready as it is handed over, if anything is to be done for it.
+    /// A function that makes a batch ready as it is handed over, if batches need that.
     deliver: Option<Py<PyAny>>,
 }
 
@@ -106,7 +108,7 @@ impl StepIterator {
         ))
     }
 
-    /// Ends the iteration. Nothing comes any more; batches that were handed over stay valid.
+    /// Ends the iteration. The iterator yields no more; batches that were handed over stay valid.
     fn close(&self) -> PyResult<()> {
         *self.lock()? = None;
         self.steps.get().0.close();
@@ -114,7 +116,7 @@ impl StepIterator {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        // Who is taking a batch right now is not garbage.
+        // An iterator from which a thread is taking a batch is not garbage.
         let Ok(callables) = self.callables.try_lock() else { return Ok(()) };
         let Some(Callables { make, deliver }) = callables.as_ref() else { return Ok(()) };
         visit.call(make)?;

@@ -6,10 +6,10 @@ use std::ops::Range;
 use super::Members;
 use crate::{DType, Result};
 
-/// Makes one field of a batch.
+/// The maker of one field of a batch.
 ///
-/// A form says which shape the field has for given [`Members`] and where the part of each member begins, and fills the
-/// parts of some members, so that several threads can fill one field. Filling may fail; the error reaches the consumer.
+/// A form gives the shape of the field for given [`Members`] and the place of each member's part, and fills the parts
+/// of some members, so that several threads can fill one field. Filling may fail; the error reaches the consumer.
 pub(crate) trait Form: Debug + Send + Sync {
     /// The type of an element.
     fn dtype(&self) -> DType;
@@ -22,7 +22,8 @@ pub(crate) trait Form: Debug + Send + Sync {
         member * self.shape(members)[1..].iter().product::<usize>() * self.dtype().size()
     }
 
-    /// Whether the first dimension counts the elements of all members, one after the other, and not the members.
+    /// Returns true if the first dimension counts the elements of all members, one after the other, and not the
+    /// members.
     fn is_concatenated(&self) -> bool {
         false
     }
@@ -53,11 +54,11 @@ pub(crate) trait Form: Debug + Send + Sync {
     }
 }
 
-/// Where the rows of consecutive batches go: batch `k` starts at `k * stride` and holds `batch` rows.
+/// The places for the rows of consecutive batches: batch `k` starts at `k * stride` and holds `batch` rows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slots {
-    /// Rows in a batch.
+    /// The number of rows in a batch.
     pub(crate) batch: usize,
-    /// Bytes from one batch to the next.
+    /// The number of bytes from one batch to the next.
     pub(crate) stride: usize,
 }

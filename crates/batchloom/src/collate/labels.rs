@@ -1,4 +1,4 @@
-//! Labels for language models: the token after each token, and nothing after the last one.
+//! Labels for language models: the token after each token, and [`IGNORED`] after the last one.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use super::{Form, Members, PadSide};
 use crate::tensor::Sequences;
 use crate::{DType, Result};
 
-/// What losses ignore.
+/// The label that losses ignore.
 const IGNORED: i64 = -100;
 
 /// The next tokens of one field: `[samples, length]`, or `[elements]`; int64.
@@ -16,7 +16,7 @@ const IGNORED: i64 = -100;
 pub(crate) struct Labels {
     pub(crate) sequences: Sequences,
     pub(crate) side: PadSide,
-    /// Whether samples are concatenated, not padded.
+    /// True if samples are concatenated, not padded.
     pub(crate) packed: bool,
 }
 
@@ -67,7 +67,7 @@ impl Form for Labels {
 }
 
 impl Labels {
-    /// The tokens from the second on, and what is ignored in place of the one after the last.
+    /// Writes the tokens from the second on, and [`IGNORED`] after the last.
     fn fill_next(&self, members: &Members, member: usize, target: &mut [u8]) {
         let rows = self.sequences.rows();
         let first = self.sequences.start(members.sample(member)) + members.start(member) + 1;
@@ -97,12 +97,12 @@ fn widen(dtype: DType, tokens: &[u8], target: &mut [u8]) {
         DType::I8 => widen!(i8),
         DType::I16 => widen!(i16),
         DType::I32 => widen!(i32),
-        // 64 bits are taken as they are.
+        // Elements of 64 bits are taken as they are.
         _ => slots.iter_mut().zip(tokens.as_chunks::<8>().0).for_each(|(slot, token)| *slot = *token),
     }
 }
 
-/// Whether elements of this type are tokens.
+/// Returns true if elements of this type can be tokens.
 pub(crate) fn is_integer(dtype: DType) -> bool {
     use DType::{I8, I16, I32, I64, U8, U16, U32, U64};
     matches!(dtype, U8 | U16 | U32 | U64 | I8 | I16 | I32 | I64)

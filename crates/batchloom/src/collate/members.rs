@@ -4,27 +4,28 @@ use std::ops::Range;
 
 use crate::tensor::Sequences;
 
-/// What a batch takes of which samples, and the shape that follows.
+/// The samples of a batch, the elements that it takes of each, and the shape that follows.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Members {
-    /// How many there are.
+    /// The number of members.
     pub(crate) count: usize,
-    /// The samples; where they do not differ in size, workers ask the plan for them.
+    /// The samples. If they do not differ in size this is empty, and workers ask the plan for them.
     pub(crate) samples: Vec<u64>,
-    /// The first element that is taken of each, along the only dimension that varies.
+    /// The first element that is taken of each sample, along the only dimension that varies.
     pub(crate) starts: Vec<u32>,
-    /// For each sample, what is taken of it in each dimension that varies.
+    /// The extent that is taken of each sample in each dimension that varies.
     pub(crate) extents: Vec<u32>,
-    /// Where samples are thinned out: for each element, which one of its sample it is. Else empty.
+    /// The number, within its sample, of each element that is taken, if samples are subsampled. Empty otherwise.
     pub(crate) picks: Vec<u32>,
-    /// The shape that these are padded to.
+    /// The shape that the samples are padded to.
     pub(crate) union: Vec<usize>,
-    /// Where each sample begins when they are concatenated, and where the last one ends.
+    /// The place where each sample begins in a concatenation, and where the last one ends.
     pub(crate) ends: Vec<usize>,
 }
 
 impl Members {
-    /// The members of a batch: their samples, what is taken of each in `dimensions` dimensions, padded to multiples.
+    /// The members of a batch, given its samples and the elements taken of each in `dimensions` dimensions, padded to
+    /// multiples.
     pub(crate) fn new(
         samples: Vec<u64>,
         starts: Vec<u32>,
@@ -45,7 +46,7 @@ impl Members {
         Self { count: samples.len(), samples, starts, extents, picks: Vec::new(), union, ends }
     }
 
-    /// The rows of values that some members take, where these do not lie one after the other.
+    /// The rows of values that some members take, if these do not lie one after the other.
     pub(super) fn scattered(&self, sequences: &Sequences, range: Range<usize>) -> Option<Vec<u64>> {
         let order = sequences.order();
         if order.is_none() && self.picks.is_empty() {
@@ -66,28 +67,28 @@ impl Members {
         Some(rows)
     }
 
-    /// Of samples that do not differ in size.
+    /// The members of a batch whose samples do not differ in size.
     pub(crate) fn uniform(count: usize) -> Self {
         Self { count, ..Self::default() }
     }
 
-    /// Elements of all samples together, where they are concatenated.
+    /// The number of elements of all samples together, if they are concatenated.
     pub(crate) fn elements(&self) -> usize {
         self.ends.last().copied().unwrap_or(0)
     }
 
-    /// What is taken of a member in each dimension that varies.
+    /// The extent that is taken of a member in each dimension that varies.
     pub(crate) fn extents(&self, member: usize) -> &[u32] {
         let dimensions = self.union.len();
         &self.extents[member * dimensions..(member + 1) * dimensions]
     }
 
-    /// What is taken of a member along the only dimension that varies.
+    /// The number of elements that are taken of a member along the only dimension that varies.
     pub(crate) fn length(&self, member: usize) -> usize {
         number(self.extents(member)[0])
     }
 
-    /// The longest member.
+    /// The length of the longest member.
     pub(crate) fn longest(&self) -> usize {
         self.extents.iter().copied().max().map_or(0, number)
     }

@@ -1,8 +1,8 @@
-//! `pack`: samples one after the other without padding, and what tells them apart.
+//! `pack`: samples one after the other without padding, and the fields that tell them apart.
 //!
 //! Boundaries, positions and segments say the same thing in the three ways that kernels ask for: `cu_seqlens` begins at
-//! 0 and ends with the number of elements, a position is 0 exactly where a segment begins, and segment numbers count
-//! up from 0. A sample without elements has a segment of its own, which is empty.
+//! 0 and ends with the number of elements, a position is 0 exactly where a segment begins, and segment numbers count up
+//! from 0. A sample without elements has a segment of its own, which is empty.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use super::{Form, Members, Slots};
 use crate::tensor::Sequences;
 use crate::{DType, Result};
 
-/// How many samples ahead a sample is asked for.
+/// The prefetch distance, in samples.
 const AHEAD: usize = 4;
 
 /// Samples one after the other: `[elements, ..inner]`.
@@ -60,7 +60,7 @@ impl Form for Pack {
     }
 }
 
-/// Where samples begin and end: `[samples + 1]`, int32.
+/// The boundaries of concatenated samples, as int32: `[samples + 1]`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Boundaries;
 
@@ -87,7 +87,7 @@ impl Form for Boundaries {
     }
 }
 
-/// Where samples begin and end: `[samples + 1]`, int64.
+/// The boundaries of concatenated samples, as int64: `[samples + 1]`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Offsets;
 

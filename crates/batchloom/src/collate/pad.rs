@@ -1,7 +1,7 @@
 //! `pad`: samples of any extents in slots of the shape of their union, the rest filled with a value.
 //!
-//! What is written is written once: data, then padding beside it. Only where several dimensions vary is a slot filled
-//! with padding first.
+//! Every byte is written once: data, then padding beside it. Only if several dimensions vary is a slot filled with
+//! padding first.
 
 use std::ops::Range;
 use std::str::FromStr;
@@ -12,10 +12,10 @@ use super::{Form, Members, Slots};
 use crate::tensor::Sequences;
 use crate::{DType, Result};
 
-/// How many samples ahead a sample is asked for.
+/// The prefetch distance, in samples.
 const AHEAD: usize = 4;
 
-/// Where the padding goes.
+/// The side on which padding goes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum PadSide {
     /// After the data.
@@ -79,7 +79,7 @@ impl Form for Pad {
 }
 
 impl Pad {
-    /// The extents of a slot in the leading dimensions: the union where samples differ.
+    /// The extents of a slot in the leading dimensions. If samples differ in one, it is that of the union.
     fn leading(&self, members: &Members) -> Vec<usize> {
         let first = members.samples.first().map_or(0, |_| members.sample(0));
         let same = self.sequences.extents(first).iter().map(|&extent| number(extent));
@@ -90,14 +90,14 @@ impl Pad {
         extents
     }
 
-    /// Asks for a sample whose values begin with row `start`.
+    /// Prefetches a sample whose values begin with row `start`.
     fn prefetch(&self, members: &Members, member: usize, start: usize) {
         let rows = self.sequences.rows();
         let row = start + members.start(member);
         prefetch_rows(self.sequences.values().bytes(), rows, row, members.length(member) * rows.bytes());
     }
 
-    /// A sample along one dimension, whose values begin with row `start`.
+    /// Fills a slot with a sample along one dimension, whose values begin with row `start`.
     fn fill_line(&self, members: &Members, member: usize, start: usize, slot: &mut [u8]) {
         let (rows, length) = (self.sequences.rows(), members.length(member));
         let first = start + members.start(member);
@@ -120,7 +120,7 @@ impl Pad {
         repeat(&self.value, padding);
     }
 
-    /// A sample along several dimensions.
+    /// Fills a slot with a sample along several dimensions.
     fn fill_box(&self, members: &Members, member: usize, leading: &[usize], slot: &mut [u8]) {
         repeat(&self.value, slot);
         let sample = members.sample(member);
@@ -148,7 +148,7 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// Copies what lies along `dimension` and those after it, from row `start` of the values on.
+    /// Copies the values along `dimension` and those after it, from row `start` of the values on.
     fn fill(&self, dimension: usize, start: usize, slot: &mut [u8]) {
         let rows = self.pad.sequences.rows();
         let stride: usize = self.stored[dimension + 1..].iter().product();

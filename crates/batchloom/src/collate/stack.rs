@@ -1,7 +1,7 @@
 //! `stack`: gathers rows, one after the other.
 //!
-//! A random gather waits for memory, so rows are asked for some rows ahead. Narrow rows are copied by value, in sizes
-//! that the compiler knows; wide ones by a plain memory copy.
+//! A random gather waits for memory, so rows are prefetched. Narrow rows are copied by value, in sizes that the
+//! compiler knows; wide ones by a plain memory copy.
 
 use std::ops::Range;
 
@@ -12,15 +12,16 @@ use crate::tensor::Rows;
 use crate::tensor::buffer::prefetch;
 use crate::{DType, Error, Result, Tensor};
 
-/// How many rows ahead a row is asked for: many narrow ones, that each wait for one line; fewer wide ones.
+/// The prefetch distance, in rows: many narrow rows, which wait for one line each, or fewer wide ones.
 const AHEAD_NARROW: usize = 24;
 const AHEAD_WIDE: usize = 8;
 
-/// Bytes of a cache line.
+/// The number of bytes of a cache line.
 const LINE: usize = 64;
 
-/// How much of a row is asked for. The processor follows a row once it has seen its first lines; asking for all 64
-/// lines of a 4 KB row was measured to be slower by a fifth than asking for the first 16 and the last.
+/// The number of bytes of a row that are prefetched. The processor follows a row once it has seen its first lines;
+/// asking for all 64 lines of a 4 KB row was measured to be slower by a fifth than asking for the first 16 and the
+/// last.
 const ASKED: usize = 16 * LINE;
 
 /// The row of each sample: `[samples, ..row]`.
@@ -69,7 +70,7 @@ impl Form for Stack {
 /// Copies the rows `indices` of `source` to `target`, batch by batch.
 ///
 /// # Panics
-/// Where an index is not a row, or `target` does not hold the batches.
+/// Panics if an index is not a row, or `target` does not hold the batches.
 pub(super) fn stack(source: &[u8], rows: &Rows, indices: &[u64], target: &mut [u8], slots: Slots) {
     let bytes = rows.bytes();
     if bytes == 0 || indices.is_empty() {
@@ -97,7 +98,7 @@ pub(super) fn stack(source: &[u8], rows: &Rows, indices: &[u64], target: &mut [u
     }
 }
 
-/// Rows of `N` bytes that lie one after the other.
+/// Copies rows of `N` bytes that lie one after the other.
 fn narrow<const N: usize>(source: &[u8], indices: &[u64], target: &mut [u8], slots: Slots) {
     let rows = source.as_chunks::<N>().0;
     for index in &indices[..AHEAD_NARROW.min(indices.len())] {
@@ -107,7 +108,7 @@ fn narrow<const N: usize>(source: &[u8], indices: &[u64], target: &mut [u8], slo
         let start = number * slots.batch;
         let end = (start + slots.batch).min(indices.len());
         let wanted = &indices[start..end];
-        // The rows to ask for meanwhile: as many, some places on; fewer at the very end.
+        // These are the rows to prefetch meanwhile: as many, some places on; fewer at the very end.
         let ahead =
             &indices[(start + AHEAD_NARROW).min(indices.len())..(end + AHEAD_NARROW).min(indices.len())];
         let (early, late) = batch.as_chunks_mut::<N>().0[..wanted.len()].split_at_mut(ahead.len());
@@ -122,7 +123,7 @@ fn narrow<const N: usize>(source: &[u8], indices: &[u64], target: &mut [u8], slo
     }
 }
 
-/// Rows of any length that lie one after the other.
+/// Copies rows of any length that lie one after the other.
 fn wide(source: &[u8], bytes: usize, indices: &[u64], target: &mut [u8], slots: Slots) {
     for index in &indices[..AHEAD_WIDE.min(indices.len())] {
         prefetch_row(source, row_number(*index) * bytes, bytes);
@@ -139,7 +140,7 @@ fn wide(source: &[u8], bytes: usize, indices: &[u64], target: &mut [u8], slots: 
     }
 }
 
-/// Rows of any layout, run by run.
+/// Copies rows of any layout, run by run.
 fn strided(source: &[u8], rows: &Rows, indices: &[u64], target: &mut [u8], slots: Slots) {
     let bytes = rows.bytes();
     for (batch, wanted) in target.chunks_mut(slots.stride).zip(indices.chunks(slots.batch)) {
@@ -165,7 +166,7 @@ pub(super) fn copy_rows(source: &[u8], rows: &Rows, first: usize, count: usize, 
     }
 }
 
-/// Asks for the first lines of `bytes` bytes from row `row` on.
+/// Prefetches the first lines of `bytes` bytes from row `row` on.
 #[inline(always)]
 pub(super) fn prefetch_rows(source: &[u8], rows: &Rows, row: usize, bytes: usize) {
     prefetch_row(source, offset(rows.offset, rows.stride, row), bytes);
@@ -182,8 +183,8 @@ fn copy_runs(source: &[u8], start: usize, steps: &[(usize, isize)], run: usize, 
     }
 }
 
-/// Asks for the first lines of a row, and for the first ones of the page that it runs into: the processor follows a
-/// row within a page, but does not go on to the next.
+/// Prefetches the first lines of a row, and the first ones of the page that it runs into: the processor follows a row
+/// within a page, but not on to the next.
 #[inline(always)]
 fn prefetch_row(source: &[u8], start: usize, bytes: usize) {
     for line in (0..bytes.min(ASKED)).step_by(LINE) {
@@ -194,12 +195,12 @@ fn prefetch_row(source: &[u8], start: usize, bytes: usize) {
     }
 }
 
-/// `start + stride * index`; inside the source by the layout's check, or a bounds check panics later.
+/// `start + stride * index`. It lies inside the source by the layout's check; otherwise a bounds check panics later.
 fn offset(start: usize, stride: isize, index: usize) -> usize {
     start.wrapping_add_signed(stride.wrapping_mul(index.cast_signed()))
 }
 
-/// An index as a number in memory; a plan of more samples than memory has rows fails a bounds check.
+/// An index as a number in memory. If a plan has more samples than memory has rows, a bounds check fails.
 #[inline(always)]
 fn row_number(index: u64) -> usize {
     usize::try_from(index).unwrap_or(usize::MAX)

@@ -1,4 +1,4 @@
-//! `tokens`: pieces of a stream as int64, and where documents lie in them.
+//! `tokens`: pieces of a stream as int64, and the documents in them.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -48,9 +48,9 @@ pub(crate) trait Passages: Debug + Send + Sync {
 pub(crate) struct Passage {
     /// The stored tokens; `None` for a separator.
     pub(crate) tokens: Option<Range<usize>>,
-    /// Whether a document begins with the first of them.
+    /// True if a document begins with the first of them.
     pub(crate) begins: bool,
-    /// Whether the passage continues the document of the passage before it.
+    /// True if the passage continues the document of the passage before it.
     pub(crate) goes_on: bool,
 }
 
@@ -75,11 +75,11 @@ pub(crate) enum TokenField {
     Inputs,
     /// The next token.
     Labels,
-    /// Its place in its document, from where the piece begins.
+    /// Its place in its document, counted from the start of the piece.
     Positions,
     /// The number of its document in the piece.
     Segments,
-    /// Whether a document begins with it.
+    /// True if it begins a document.
     Resets,
 }
 
@@ -143,7 +143,7 @@ impl<P: Pieces> Tokens<P> {
         }
     }
 
-    /// The tokens from `start` on.
+    /// Writes the tokens from `start` on.
     fn values(&self, start: u64, slot: &mut [u8]) {
         if let Some(stored) = self.pieces.stored(start, self.pieces.len()) {
             return self.copy(stored, slot);

@@ -1,4 +1,4 @@
-//! `window`: gathers stretches of a series, each in one piece; before a short series come zeros.
+//! `window`: gathers windows of a series, each in one piece. Zeros come before a short series.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use super::{Form, Members, Slots};
 use crate::tensor::Rows;
 use crate::{DType, Result, Tensor};
 
-/// How many windows ahead a window is asked for.
+/// The prefetch distance, in windows.
 const AHEAD: usize = 2;
 
 /// Finds the place of each window.

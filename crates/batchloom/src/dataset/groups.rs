@@ -1,7 +1,7 @@
-//! `GroupDataset`: rows that belong together, as those of one query, are one sample.
+//! `GroupDataset`: rows that belong together, such as those of one query, are one sample.
 //!
-//! A group is never divided between batches, and its rows keep their order. Rows of one group may lie anywhere: what is
-//! kept then is the place of each row, not a copy of it.
+//! A group is never divided between batches, and its rows keep their order. The rows of a group may lie anywhere; the
+//! dataset then keeps the place of each row, not a copy of it.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -15,19 +15,20 @@ use crate::collate::{Form, Mask, Offsets};
 use crate::tensor::Sequences;
 use crate::{Error, Result, Tensor};
 
-/// Which rows belong to which group. Groups are numbered as they first appear.
+/// The rows of each group. Groups are numbered in the order of their first appearance.
 #[derive(Debug, Clone)]
 pub struct Groups {
     offsets: Vec<i64>,
-    /// The row at each place, where groups do not lie one after the other.
+    /// The row at each place, if groups do not lie one after the other.
     order: Option<Arc<[u64]>>,
 }
 
 impl Groups {
-    /// The groups of rows with these ids. One pass; ids that change are looked up, unless they are sorted.
+    /// The groups of rows with these ids. This takes one pass; each change of id costs a look-up, unless ids are
+    /// sorted.
     ///
     /// # Errors
-    /// [`Error::NoSamples`] where there are no rows.
+    /// [`Error::NoSamples`] if there are no rows.
     pub fn of(ids: &[i64]) -> Result<Self> {
         if ids.is_empty() {
             return Err(Error::NoSamples);
@@ -56,33 +57,33 @@ impl Groups {
         Ok(Self { offsets, order })
     }
 
-    /// How many there are.
+    /// The number of groups.
     pub fn len(&self) -> usize {
         self.offsets.len() - 1
     }
 
-    /// Whether there are none; never.
+    /// Returns true if there are no groups, which never happens.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     pub fn rows(&self) -> usize {
         self.offsets.last().map_or(0, |&end| usize::try_from(end).unwrap_or(usize::MAX))
     }
 
-    /// Group `k` is the places `offsets[k]..offsets[k + 1]`.
+    /// The first place of each group, and the number of rows: group `k` is at the places `offsets[k]..offsets[k + 1]`.
     pub fn offsets(&self) -> &[i64] {
         &self.offsets
     }
 
-    /// The row at each place; none where that is the place itself.
+    /// The row at each place, or `None` if row `k` is at place `k`.
     pub fn order(&self) -> Option<&[u64]> {
         self.order.as_deref()
     }
 }
 
-/// Where ids change: the group that begins or goes on, by the order of first appearance, and the row.
+/// The rows at which ids change: the group that begins or continues, by the order of first appearance, and the row.
 fn runs(ids: &[i64]) -> Vec<(usize, usize)> {
     let changes = ids.windows(2).enumerate().filter(|(_, pair)| pair[0] != pair[1]).map(|(row, _)| row + 1);
     let starts: Vec<usize> = [0].into_iter().chain(changes).collect();
@@ -98,7 +99,7 @@ fn runs(ids: &[i64]) -> Vec<(usize, usize)> {
     starts.into_iter().map(number).collect()
 }
 
-/// How a batch of groups is laid out.
+/// The layout of a batch of groups.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum GroupLayout {
     /// Rows of one group after the other: `[rows, ..]`.
@@ -120,15 +121,15 @@ impl FromStr for GroupLayout {
     }
 }
 
-/// What becomes of a group that has more rows than it may.
+/// The treatment of a group that has more rows than allowed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum GroupOversize {
-    /// No dataset is made; the error names the group.
+    /// No dataset is made, and the error names the group.
     #[default]
     Error,
-    /// Its first rows are taken.
+    /// The first rows are taken.
     Truncate,
-    /// Rows at random are taken, in order, others in each epoch: a function of seed, epoch and group.
+    /// Random rows are taken, in order, and others in each epoch: a function of seed, epoch and group.
     Subsample,
 }
 
@@ -166,7 +167,7 @@ pub struct GroupDataset {
     offsets: bool,
 }
 
-/// The fields and options of a [`GroupDataset`] to be.
+/// The fields and options of a [`GroupDataset`].
 #[derive(Debug, Clone)]
 pub struct GroupDatasetBuilder {
     groups: Groups,
@@ -177,10 +178,10 @@ pub struct GroupDatasetBuilder {
 }
 
 impl GroupDatasetBuilder {
-    /// Adds a field with one row for each row.
+    /// Adds a field with one value for each row.
     ///
     /// # Errors
-    /// [`Error::ScalarField`], and [`Error::FieldLength`] where it has not as many rows as there are ids.
+    /// [`Error::ScalarField`], and [`Error::FieldLength`] if it does not have as many rows as there are ids.
     pub fn rows(mut self, name: impl Into<String>, values: Tensor) -> Result<Self> {
         let name = name.into();
         let found = *values.shape().first().ok_or_else(|| Error::ScalarField { field: name.clone() })?;
@@ -199,25 +200,26 @@ impl GroupDatasetBuilder {
         Self { fields: self.fields.fixed(name, values), ..self }
     }
 
-    /// How batches are laid out. Default: concatenated.
+    /// Sets the layout of batches. Default: concatenated.
     #[must_use]
     pub fn layout(self, layout: GroupLayout) -> Self {
         Self { layout, ..self }
     }
 
-    /// The most rows of a group that a batch takes, and what becomes of groups with more. Default: all rows.
+    /// Sets the largest number of rows that a batch takes of a group, and what happens to groups with more. Default:
+    /// all rows.
     #[must_use]
     pub fn max_rows(self, max_rows: u32, oversize: GroupOversize) -> Self {
         Self { max_rows: Some((max_rows, oversize)), ..self }
     }
 
-    /// Adds `offsets` to concatenated batches: where each group begins, and the last one ends.
+    /// Adds `offsets` to concatenated batches: the first row of each group, and the number of rows.
     #[must_use]
     pub fn offsets(self) -> Self {
         Self { offsets: true, ..self }
     }
 
-    /// The dataset.
+    /// Builds the dataset.
     ///
     /// # Errors
     /// [`Error::GroupTooLong`], and those of a [`SequenceDatasetBuilder`].
@@ -237,7 +239,7 @@ impl GroupDatasetBuilder {
 }
 
 impl GroupDataset {
-    /// The fields of a dataset of groups, to be added one by one.
+    /// The builder of a dataset of groups, to which fields are added one by one.
     #[expect(clippy::new_ret_no_self, reason = "a dataset without fields is none")]
     pub fn new(groups: Groups) -> GroupDatasetBuilder {
         let (fields, layout) = (SequenceDataset::new(), GroupLayout::default());
@@ -249,7 +251,7 @@ impl GroupDataset {
         self.groups.len()
     }
 
-    /// Whether there are none; never.
+    /// Returns true if there are no groups, which never happens.
     pub fn is_empty(&self) -> bool {
         self.groups.is_empty()
     }
@@ -259,7 +261,7 @@ impl GroupDataset {
         &self.groups
     }
 
-    /// The rows that batches take of each group: what plans sort, count and budget by.
+    /// The number of rows that batches take of each group, by which plans sort, count and budget.
     pub fn sizes(&self) -> &Sizes {
         self.sequences.sizes()
     }

@@ -1,7 +1,7 @@
-//! `Kind`: the questions that every kind of data answers, and what its answers are made of.
+//! `Kind`: the questions that every kind of data answers, and the types of its answers.
 //!
-//! A plan asks a kind for sizes, a loader for the forms that collate its samples, and a device for the rows that it needs.
-//! Whatever differs between kinds is said here, in the file of the kind; the other stages know no kind by name.
+//! A plan asks a kind for sizes, a loader for the forms that collate its samples, and a device for the rows that it
+//! needs. All differences between kinds are in their own files; the other stages know no kind by name.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use crate::order::Shuffle;
 use crate::tensor::{Layout, Sequences};
 use crate::{Error, Result, Tensor};
 
-/// Answers what the stages ask of one kind of data.
+/// The answers of one kind of data to the other stages.
 pub(crate) trait Kind: Debug + Send + Sync {
     /// The number of samples.
     fn len(&self) -> usize;
@@ -36,7 +36,7 @@ pub(crate) trait Kind: Debug + Send + Sync {
     /// The most rows of each array that any `samples` neighbouring samples need.
     fn most_rows(&self, samples: usize) -> Vec<usize>;
 
-    /// The fields of one sample, formed as a batch of one and without its first dimension.
+    /// Collates one sample as a batch of one, and returns its fields without their first dimension.
     ///
     /// # Errors
     /// Those of collation, and [`Error::Memory`].
@@ -47,17 +47,17 @@ pub(crate) trait Kind: Debug + Send + Sync {
         fields.map(|(name, form)| Ok((name.clone(), formed(&**form, &members)?))).collect()
     }
 
-    /// The sizes of the samples; `None` where all samples count the same.
+    /// The sizes of the samples, or `None` if all samples count the same.
     fn sizes(&self) -> Option<Sizes> {
         None
     }
 
-    /// Whether batches are samples one after the other, whatever the rule.
+    /// Returns true if batches are concatenations, whatever the rule.
     fn is_concatenated(&self) -> bool {
         false
     }
 
-    /// Whether the forms of one epoch differ from those of another.
+    /// Returns true if the forms of one epoch differ from those of another.
     fn changes_with_epoch(&self, _options: &CollateOptions) -> bool {
         false
     }
@@ -77,11 +77,11 @@ pub(crate) type EpochKey = (u64, u64);
 /// The options of a plan that a kind may depend on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ContentRequest {
-    /// The samples of a step over all ranks, where every batch has as many.
+    /// The number of samples of a step over all ranks, if every batch has as many.
     pub(crate) samples_in_step: Option<u64>,
     /// The order of samples.
     pub(crate) shuffle: Shuffle,
-    /// Whether the documents of a stream are shuffled.
+    /// True if the documents of a stream are shuffled.
     pub(crate) shuffles_documents: bool,
 }
 
@@ -106,7 +106,7 @@ pub(crate) struct CollateOptions {
     pub(crate) labels: Option<String>,
     /// The rows of a stream that continue from batch to batch, and the number of pieces of each.
     pub(crate) rows: Option<(u64, u64)>,
-    /// Whether the documents of a stream are shuffled.
+    /// True if the documents of a stream are shuffled.
     pub(crate) shuffles_documents: bool,
 }
 
@@ -119,7 +119,7 @@ pub(crate) struct Collation {
     pub(crate) own: usize,
     /// The facts about samples that differ in size.
     pub(crate) ragged: Option<Ragged>,
-    /// The numbers that say where samples lie.
+    /// The rows of an index table.
     pub(crate) index: Index,
 }
 
@@ -171,15 +171,15 @@ pub(crate) struct Ragged {
     pub(crate) guide: Sequences,
     /// The sizes that a plan counts.
     pub(crate) sizes: Sizes,
-    /// Whether the sizes are the lengths.
+    /// True if the sizes are the lengths.
     pub(crate) own_sizes: bool,
-    /// Whether samples that are longer than their size are thinned out at random.
+    /// True if samples that are longer than their size are subsampled.
     pub(crate) subsamples: bool,
     /// The number that padded extents are multiples of.
     pub(crate) multiple_of: u32,
 }
 
-/// The numbers that say where the samples of a batch lie, for data that this process does not read.
+/// The numbers in an index table, which give the places of samples for data that this process does not read.
 #[derive(Debug)]
 pub(crate) enum Index {
     /// The sample.

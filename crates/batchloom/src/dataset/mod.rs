@@ -55,24 +55,24 @@ impl Dataset {
         self.0.len()
     }
 
-    /// Whether there are no samples.
+    /// Returns true if there are no samples.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The sizes of the samples, which a plan needs; `None` where all samples count the same.
+    /// The sizes of the samples, which a plan needs, or `None` if all samples count the same.
     pub fn sizes(&self) -> Option<Sizes> {
         self.0.sizes()
     }
 
-    /// One sample, field by field: what a batch holds of it, without the first dimension and without padding. Fields that
-    /// only describe a batch (mask, lengths, boundaries, index) are left out. A group that is longer than its `max_rows`
-    /// is whole here.
+    /// Returns one sample, field by field, as a batch holds it but without the first dimension and without padding.
+    /// Fields that only describe a batch (mask, lengths, boundaries, index) are left out. A group that is longer than
+    /// its `max_rows` is whole here.
     ///
-    /// Forms a batch of one: costs one copy of the sample.
+    /// This collates a batch of one, which costs one copy of the sample.
     ///
     /// # Errors
-    /// [`Error::SampleRange`]; [`Error::Elsewhere`] where arrays are in memory that this process cannot read.
+    /// [`Error::SampleRange`]; [`Error::Elsewhere`] if arrays are in memory that this process cannot read.
     pub fn sample(&self, sample: u64) -> Result<Vec<(String, Tensor)>> {
         let samples = self.len() as u64;
         if sample >= samples {
@@ -83,10 +83,10 @@ impl Dataset {
     }
 
     /// The rows of each array that the samples `samples` are taken from, by the name of its field: the smallest range
-    /// that holds all of them. For data that moves elsewhere part by part.
+    /// that holds all of them. This is for data that moves elsewhere part by part.
     ///
     /// # Errors
-    /// [`Error::SampleRange`] where the range does not lie in the dataset.
+    /// [`Error::SampleRange`] if the range does not lie in the dataset.
     pub fn rows(&self, samples: Range<u64>) -> Result<Vec<(&str, Range<usize>)>> {
         let within = usize::try_from(samples.start).ok().zip(usize::try_from(samples.end).ok());
         let Some((start, end)) = within.filter(|(start, end)| start <= end && *end <= self.len()) else {

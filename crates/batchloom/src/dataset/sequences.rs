@@ -16,13 +16,13 @@ use crate::{Error, Result, Tensor};
 /// One field of a dataset.
 #[derive(Debug, Clone)]
 enum Field {
-    /// The same shape for every sample.
+    /// A field with the same shape for every sample.
     Fixed(Tensor),
-    /// A shape of its own for each sample.
+    /// A field with a shape of its own for each sample.
     Variable(Sequences),
 }
 
-/// Sequences of any length, and whatever belongs to each.
+/// Sequences of any length, and the fields that belong to each.
 ///
 /// Variable fields share their lengths sample by sample; fixed fields have one row for each sample.
 ///
@@ -44,11 +44,11 @@ pub struct SequenceDataset {
     guide: usize,
     sizes: Sizes,
     own_sizes: bool,
-    /// Whether samples that are longer than their size are thinned out at random.
+    /// True if samples that are longer than their size are subsampled.
     subsamples: bool,
 }
 
-/// The fields of a [`SequenceDataset`] to be.
+/// The fields of a [`SequenceDataset`].
 #[derive(Debug, Clone, Default)]
 pub struct SequenceDatasetBuilder {
     names: Vec<String>,
@@ -57,7 +57,7 @@ pub struct SequenceDatasetBuilder {
 }
 
 impl Field {
-    /// The array that it is taken from.
+    /// The array that the field is taken from.
     fn values(&self) -> &Tensor {
         match self {
             Self::Fixed(rows) => rows,
@@ -73,7 +73,7 @@ impl Field {
         }
     }
 
-    /// The most rows that so many neighbouring samples need.
+    /// The largest number of rows that `samples` neighbouring samples need.
     fn most_rows(&self, samples: usize) -> usize {
         match self {
             Self::Fixed(_) => samples,
@@ -99,14 +99,14 @@ impl SequenceDatasetBuilder {
         self
     }
 
-    /// Numbers to sort, count and budget by in place of the lengths.
+    /// Replaces the lengths by other numbers to sort, count and budget by.
     #[must_use]
     pub fn sizes(mut self, sizes: Vec<u32>) -> Self {
         self.sizes = Some(sizes);
         self
     }
 
-    /// The dataset.
+    /// Builds the dataset.
     ///
     /// # Errors
     /// [`Error::NoFields`], [`Error::NotVariable`], [`Error::DuplicateField`], [`Error::ScalarField`],
@@ -144,7 +144,7 @@ impl SequenceDatasetBuilder {
 }
 
 impl SequenceDataset {
-    /// The fields of a dataset, to be added one by one.
+    /// The builder of a dataset, to which fields are added one by one.
     #[expect(clippy::new_ret_no_self, reason = "a dataset without fields is none")]
     pub fn new() -> SequenceDatasetBuilder {
         SequenceDatasetBuilder::default()
@@ -155,7 +155,7 @@ impl SequenceDataset {
         usize::try_from(self.sizes.len()).unwrap_or(usize::MAX)
     }
 
-    /// Whether there are no samples.
+    /// Returns true if there are no samples.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -165,12 +165,12 @@ impl SequenceDataset {
         &self.names
     }
 
-    /// What plans sort, count and budget by.
+    /// The sizes by which plans sort, count and budget.
     pub fn sizes(&self) -> &Sizes {
         &self.sizes
     }
 
-    /// The same, where no more than `most` elements are taken of a sample: the first, or some at random.
+    /// The same dataset with at most `most` elements of each sample: the first ones, or random ones.
     pub(super) fn at_most(mut self, most: u32, subsamples: bool) -> Self {
         let most: Vec<u32> = self.sizes.as_slice().iter().map(|&size| size.min(most)).collect();
         self.sizes = Sizes::new(most);

@@ -8,10 +8,10 @@ use crate::batching::Rule;
 use crate::collate::{Form, Stack};
 use crate::{Error, Result, Tensor};
 
-/// Arrays that share their first dimension; sample `k` is row `k` of each.
+/// Arrays that share their first dimension. Sample `k` is row `k` of each.
 ///
-/// Borrows: the arrays are shared, never copied. Rows may be of any rank and layout; a row that is contiguous in memory
-/// is copied as a whole, any other piece by piece.
+/// The arrays are shared, never copied. Rows may be of any rank and layout; a row that is contiguous in memory is
+/// copied at once, any other piece by piece.
 ///
 /// ```
 /// use batchloom::{Tensor, TensorDataset};
@@ -33,8 +33,8 @@ impl TensorDataset {
     /// A dataset of named fields.
     ///
     /// # Errors
-    /// [`Error::NoFields`], [`Error::DuplicateField`], [`Error::ScalarField`], and [`Error::FieldLength`] where the
-    /// first dimensions differ.
+    /// [`Error::NoFields`], [`Error::DuplicateField`], [`Error::ScalarField`], and [`Error::FieldLength`] if the first
+    /// dimensions differ.
     pub fn new<N: Into<String>>(fields: impl IntoIterator<Item = (N, Tensor)>) -> Result<Self> {
         let (names, fields): (Vec<String>, Vec<Tensor>) =
             fields.into_iter().map(|(name, tensor)| (name.into(), tensor)).unzip();
@@ -47,7 +47,7 @@ impl TensorDataset {
         self.samples
     }
 
-    /// Whether there are no samples.
+    /// Returns true if there are no samples.
     pub fn is_empty(&self) -> bool {
         self.samples == 0
     }
@@ -87,7 +87,7 @@ impl Kind for TensorDataset {
     }
 }
 
-/// The number of samples that all fields have, given the length of each, none for a scalar.
+/// The number of samples that all fields have, given the length of each, or `None` for a scalar.
 pub(super) fn common_length(names: &[String], lengths: impl Iterator<Item = Option<usize>>) -> Result<usize> {
     let repeated = names.iter().enumerate().find(|(place, name)| names[..*place].contains(name));
     if let Some((_, name)) = repeated {

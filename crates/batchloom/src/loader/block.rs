@@ -1,4 +1,4 @@
-//! Blocks: consecutive batches of one rank, formed together in one allocation.
+//! Blocks: consecutive batches of one rank, made together in one allocation.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::layout::{FieldLayout, RunLayout, Shards};
 use crate::tensor::Layout;
 use crate::{Error, Result, Tensor};
 
-/// Consecutive batches of one rank in one allocation, formed and ready.
+/// Consecutive batches of one rank in one allocation, ready to be handed over.
 #[derive(Debug, Clone)]
 pub struct Block {
     runs: Vec<ShapeRun>,
@@ -41,25 +41,25 @@ impl Block {
         Ok(Self { runs, bytes: bytes.slice(..planned.memory()), table, shards: layout.shards.clone() })
     }
 
-    /// Its memory, all of it.
+    /// The memory of the whole block.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
-    /// The addresses of a loader of [`index_table`](super::LoaderBuilder::index_table), int32 or int64: the table `[rows,
-    /// members]`, and `[elements]`, for each element that is addressed which one of its sample it is; empty unless
-    /// samples are thinned out.
+    /// The index table of a loader with [`index_table`](super::LoaderBuilder::index_table), int32 or int64: the table
+    /// `[rows, members]`, and the picks `[elements]`, which give the number, within its sample, of each element. The
+    /// picks are empty unless samples are subsampled.
     pub fn index_table(&self) -> Option<(&Tensor, &Tensor)> {
         self.table.as_ref().map(|parts| (&parts.0, &parts.1))
     }
 
-    /// Where it is addresses and the order goes shard by shard: the shard that holds all of its samples, and the shard
-    /// after it, in samples as stored.
+    /// The shard that holds all samples of the block, and the shard after it, in samples as stored. `None` unless the
+    /// block is an index table and the order goes shard by shard.
     pub fn shards(&self) -> Option<(&Range<u64>, Option<&Range<u64>>)> {
         self.shards.as_ref().map(|(shard, next)| (shard, next.as_ref()))
     }
 
-    /// The runs of equal batches, in order; mostly one, or one for each batch where samples differ in size.
+    /// The runs of batches of one shape, in order: mostly one run, or one for each batch if samples differ in size.
     pub fn runs(&self) -> &[ShapeRun] {
         &self.runs
     }
@@ -70,7 +70,7 @@ impl Block {
     }
 }
 
-/// The two parts of a table of addresses.
+/// The two parts of an index table.
 fn tables(table: Table, bytes: &Bytes) -> Result<(Tensor, Tensor)> {
     let (shape, picks) = table.shape();
     let size = table.dtype().size();
@@ -100,12 +100,12 @@ impl ShapeRun {
         Ok(Self { names, fields: tensors, len, samples, longest, space })
     }
 
-    /// How many batches.
+    /// The number of batches.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no batches.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -116,23 +116,23 @@ impl ShapeRun {
         &self.fields
     }
 
-    /// The size of the longest sample, where samples differ in size.
+    /// The size of the longest sample, if samples differ in size.
     pub fn longest(&self) -> usize {
         self.longest
     }
 
-    /// Samples of each batch.
+    /// The number of samples in each batch.
     pub fn samples(&self) -> usize {
         self.samples
     }
 
-    /// The shape of the elements that are addressed in each batch: `[samples]`, or `[samples, ..extents]` where samples
-    /// are padded, `[elements]` where they are concatenated, `[samples, seq_len + 1]` of a stream.
+    /// The shape of the elements of each batch that an index table numbers: `[samples]`, `[samples, ..extents]` if
+    /// samples are padded, `[elements]` if they are concatenated, or `[samples, seq_len + 1]` for a stream.
     pub fn space(&self) -> &[usize] {
         &self.space
     }
 
-    /// Batch `index`, a view; none past the end.
+    /// A view of batch `index`, or `None` past the end.
     pub fn batch(&self, index: usize) -> Option<Batch> {
         let fields = self.fields.iter().map(|field| field.index(index)).collect::<Option<_>>()?;
         let (samples, longest) = (self.samples, self.longest);
@@ -142,7 +142,7 @@ impl ShapeRun {
 
 /// One batch: an array for each field, compact and 64-byte aligned.
 ///
-/// A view of its block: as long as any batch of a block is held, so is the block's memory, unchanged.
+/// A batch is a view of its block. The memory of a block stays as it is as long as any of its batches is held.
 #[derive(Debug, Clone)]
 pub struct Batch {
     names: Arc<[String]>,
@@ -162,7 +162,7 @@ impl Batch {
         &self.fields
     }
 
-    /// The field of that name.
+    /// The field with this name.
     pub fn field(&self, name: &str) -> Option<&Tensor> {
         let place = self.names.iter().position(|other| other == name)?;
         self.fields.get(place)
@@ -173,12 +173,12 @@ impl Batch {
         self.samples
     }
 
-    /// Whether there are none; never, in a batch that a loader made.
+    /// Returns true if there are no samples, which never happens in a batch that a loader made.
     pub fn is_empty(&self) -> bool {
         self.samples == 0
     }
 
-    /// The size of the longest sample, where samples differ in size: `max_seqlen` of a packed batch.
+    /// The size of the longest sample, if samples differ in size: `max_seqlen` of a packed batch.
     pub fn longest(&self) -> usize {
         self.longest
     }

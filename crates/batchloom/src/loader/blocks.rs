@@ -1,4 +1,4 @@
-//! One iteration: the blocks of an epoch, and the batches cut from them.
+//! One iteration: the blocks of an epoch, and the batches that are views of them.
 
 use std::mem::ManuallyDrop;
 use std::process;
@@ -16,17 +16,17 @@ use super::queue::{Next, Queue};
 use super::worker::{help, start};
 use crate::{Error, Result};
 
-/// How long a wait without a time limit waits at a time.
+/// The longest single wait, for callers that set no time limit.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// What became of waiting for a block.
+/// The outcome of waiting for a block.
 #[derive(Debug)]
 pub enum Polled {
     /// The next block.
     Block(Block),
-    /// It is not ready yet.
+    /// The block is not ready yet.
     Pending,
-    /// There are no more.
+    /// The iteration has ended.
     End,
 }
 
@@ -37,15 +37,15 @@ pub struct Blocks {
     workers: Vec<JoinHandle<()>>,
     delivery: Arc<Delivery>,
     process: u32,
-    /// Whether the consumer fills pieces while it waits, and its memory for sample numbers.
+    /// True if the consumer fills pieces while it waits, and its memory for sample numbers.
     helps: bool,
     indices: Vec<u64>,
-    /// Blocks handed over.
+    /// The number of blocks handed over.
     delivered: u64,
 }
 
 impl Blocks {
-    /// Starts to form blocks of about `bytes` bytes, `prefetch` of them ahead, on `threads` threads. The consumer is
+    /// Starts to make blocks of about `bytes` bytes, `prefetch` of them ahead, on `threads` threads. The consumer is
     /// one of them while it waits, so that it takes no core from a worker; with one thread, that one is a worker.
     pub(super) fn start(
         job: Job,
@@ -75,8 +75,8 @@ impl Blocks {
         Ok(polled)
     }
 
-    /// The next block, if it is ready now: for those who begin with it while batches of the one before are in use. What
-    /// goes wrong, and that there is no more, is left for [`poll`](Self::poll) to say.
+    /// The next block, if it is ready now, for consumers that begin with it while batches of the one before are in use.
+    /// Errors and the end are left to [`poll`](Self::poll).
     pub fn ahead(&mut self) -> Option<Block> {
         match self.take(Instant::now()) {
             Ok(Polled::Block(block)) => Some(block),
@@ -102,7 +102,7 @@ impl Blocks {
         })
     }
 
-    /// Counts one batch as handed over, which is what [`Loader::state`](super::Loader::state) reports.
+    /// Counts one batch as handed over. [`Loader::state`](super::Loader::state) reports this count.
     pub fn advance(&self) {
         self.delivery.advance();
     }
@@ -112,19 +112,19 @@ impl Blocks {
         self.job.fields.names()
     }
 
-    /// Stops the workers and waits for them; nothing comes any more.
+    /// Stops the workers and waits for them. The iteration yields no more.
     pub fn close(&mut self) {
         self.delivery.close();
         let workers = std::mem::take(&mut self.workers);
         if self.process != process::id() {
-            // A forked child: these threads do not exist here, and a lock may be held by one of them.
+            // In a forked child, these threads do not exist, and one of them may have held a lock.
             let _threads = ManuallyDrop::new(workers);
             return;
         }
         self.queue.stop();
         for worker in workers.into_iter().filter(|worker| worker.thread().id() != thread::current().id()) {
-            // A worker catches its panics and reports them through the queue. One that drops its own blocks, as who
-            // allocates their memory for it may, ends when it comes back.
+            // A worker catches its panics and reports them through the queue. A worker may drop its own blocks while
+            // memory is allocated for it; it then ends when it comes back.
             drop(worker.join());
         }
         for whole in self.queue.drain() {

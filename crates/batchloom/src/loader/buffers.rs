@@ -1,7 +1,7 @@
-//! The pool: buffers that wait for their next block.
+//! Buffers that wait for their next block.
 //!
-//! Fresh memory costs a page fault for every page, more than the copy into it. So a buffer comes back when its last
-//! view is gone, from whatever thread drops it, and is handed out again.
+//! Fresh memory costs a page fault for every page, which is more than the copy into it. So a buffer comes back when its
+//! last view is gone, from any thread that drops it, and is handed out again.
 
 use std::process;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -9,24 +9,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use crate::tensor::buffer::Buffer;
 use crate::{Error, Result};
 
-/// What a recycled buffer is filled with when poisoning is on.
+/// The byte that recycled buffers are filled with if poisoning is on.
 const POISON: u8 = 0xA5;
 
-/// Allocates at least so many bytes.
+/// A function that allocates at least as many bytes as it is given.
 pub(super) type Allocate = Arc<dyn Fn(usize) -> Result<Buffer> + Send + Sync>;
 
-/// What a pool is to be like.
+/// The options of a pool of buffers.
 #[derive(Clone)]
 pub(super) struct BufferOptions {
-    /// Free buffers to keep; more are given back.
+    /// The number of free buffers to keep; others are given back.
     pub(super) keep: usize,
-    /// Whether a buffer is overwritten as soon as it comes back: for tests that look for views which outlive their block.
+    /// True if a buffer is overwritten as soon as it comes back, for tests that look for views which outlive their
+    /// block.
     pub(super) poison: bool,
-    /// Who allocates buffers, and the least bytes of one; none for the system.
+    /// The function that allocates buffers, and the least bytes of one. `None` for the system's memory.
     pub(super) memory: Option<(Allocate, usize)>,
 }
 
-/// Buffers of one loader.
+/// The buffers of one loader.
 pub(super) struct Buffers {
     free: Mutex<Vec<Buffer>>,
     options: BufferOptions,
@@ -44,17 +45,17 @@ impl Buffers {
         Self::new(self.options.clone())
     }
 
-    /// Whether this process was forked after the pool was made, so that its lock cannot be trusted.
+    /// Returns true if this process was forked after the pool was made, so that its lock cannot be trusted.
     pub(super) fn is_foreign(&self) -> bool {
         self.process != process::id()
     }
 
-    /// Whether its memory is that of others.
+    /// Returns true if a caller allocates its memory.
     pub(super) fn is_lent(&self) -> bool {
         self.options.memory.is_some()
     }
 
-    /// A buffer of at least `bytes` bytes, its contents unspecified.
+    /// Takes a buffer of at least `bytes` bytes, its contents unspecified.
     pub(super) fn take(&self, bytes: usize) -> Result<Buffer> {
         let mut free = self.lock();
         let best =
@@ -72,7 +73,7 @@ impl Buffers {
         let Some((allocate, least)) = &self.options.memory else {
             return Buffer::new(rounded(bytes)).or_else(|_| Buffer::new(bytes));
         };
-        // Few sizes: memory that is pinned is kept by whoever pins it, in powers of two.
+        // There are few sizes, because pinned memory is kept by the framework that pins it, in powers of two.
         let slot = bytes.max(*least).checked_next_power_of_two().unwrap_or(bytes);
         let buffer = allocate(slot)?;
         match buffer.len() {
@@ -94,7 +95,7 @@ impl Buffers {
         let mut free = self.lock();
         free.push(buffer);
         if free.len() > self.options.keep {
-            // The smallest serves the fewest blocks.
+            // The smallest buffer serves the fewest blocks.
             free.sort_unstable_by_key(|buffer| std::cmp::Reverse(buffer.len()));
             let surplus = free.pop();
             drop(free);
@@ -107,14 +108,14 @@ impl Buffers {
     }
 }
 
-/// `bytes` with up to a quarter more, so that blocks of about one size fit each other's buffers.
+/// `bytes` with up to a quarter more, so that blocks of similar size fit each other's buffers.
 fn rounded(bytes: usize) -> usize {
     let grain = (bytes / 4 + 1).checked_next_power_of_two();
     grain.and_then(|grain| bytes.checked_next_multiple_of(grain / 2)).unwrap_or(bytes)
 }
 
-/// A buffer in use, as the owner of a block's bytes: returns to its pool when dropped, if there still is a pool. It does
-/// not keep the pool: a batch that outlives its loader keeps one block, not all that wait.
+/// A buffer in use, as the owner of a block's bytes. It returns to its pool when dropped, if the pool still exists. It
+/// does not keep the pool: a batch that outlives its loader keeps one block, not all that wait.
 pub(super) struct Loan {
     buffer: Option<Buffer>,
     buffers: Weak<Buffers>,

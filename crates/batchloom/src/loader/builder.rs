@@ -1,4 +1,4 @@
-//! How a loader is asked for.
+//! The options of a loader.
 
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -19,10 +19,11 @@ use crate::ranks::Uneven;
 use crate::tensor::buffer::{Buffer, Memory};
 use crate::{Error, Plan, Result};
 
-/// Bytes of a block: large enough that fixed costs vanish, small enough that those in flight stay in a shared cache.
+/// The number of bytes of a block: large enough that fixed costs vanish, small enough that blocks in flight stay in a
+/// shared cache.
 const BLOCK_BYTES: usize = 4 << 20;
 
-/// More threads than this only wait for memory.
+/// The largest default number of threads. More of them only wait for memory.
 const MOST_THREADS: usize = 8;
 
 /// The options of a [`Loader`], made by [`Loader::builder`].
@@ -68,87 +69,87 @@ impl LoaderBuilder {
         }
     }
 
-    /// Batches of `batch_size` samples. Default: 64.
+    /// Makes batches of `batch_size` samples. Default: 64.
     pub fn batch_size(self, batch_size: u64) -> Self {
         self.plan(|plan| plan.batch_size(batch_size))
     }
 
-    /// How samples share a batch.
+    /// Sets the rule by which samples share a batch.
     pub fn rule(self, rule: impl Into<Rule>) -> Self {
         self.plan(|plan| plan.rule(rule))
     }
 
-    /// What each epoch puts in a random order of its own: samples (`true`), nothing (`false`), or [`Shuffle::Runs`].
-    /// Default: nothing.
+    /// Sets what each epoch puts in a random order of its own: samples (`true`), nothing (`false`), or
+    /// [`Shuffle::Runs`]. Default: nothing.
     pub fn shuffle(self, shuffle: impl Into<Shuffle>) -> Self {
         self.plan(|plan| plan.shuffle(shuffle))
     }
 
-    /// What the random orders depend on, besides the epoch. Default: 0.
+    /// Sets the number that random orders depend on, besides the epoch. Default: 0.
     pub fn seed(self, seed: u64) -> Self {
         self.plan(|plan| plan.seed(seed))
     }
 
-    /// Whether to leave out what does not fill a batch and a step. Default: keep every sample.
+    /// Leaves out samples that do not fill a batch, and batches that do not fill a step. Default: keep every sample.
     pub fn drop_last(self, drop_last: bool) -> Self {
         self.plan(|plan| plan.drop_last(drop_last))
     }
 
-    /// What happens to batches that do not fill a step, unless they are dropped. Default: [`Uneven::Pad`].
+    /// Sets what happens to batches that do not fill a step, unless they are dropped. Default: [`Uneven::Pad`].
     pub fn uneven(self, uneven: Uneven) -> Self {
         self.plan(|plan| plan.uneven(uneven))
     }
 
-    /// Whether batches of similar cost form a step. Default: no.
+    /// Puts batches of similar cost into the same step. Default: off.
     pub fn balance(self, balance: bool) -> Self {
         self.plan(|plan| plan.balance(balance))
     }
 
-    /// Whether the largest batch comes first. Default: no.
+    /// Puts the largest batch first, so that an out-of-memory error shows up in the first step. Default: off.
     pub fn largest_first(self, largest_first: bool) -> Self {
         self.plan(|plan| plan.largest_first(largest_first))
     }
 
-    /// Shuffles within shards of so many neighbours, and shards among each other: see [`PlanBuilder::shard_size`].
-    /// Default: none.
+    /// Shuffles samples within shards of `shard_size` neighbours, and the shards among each other: see
+    /// [`PlanBuilder::shard_size`]. Default: all samples are shuffled together.
     pub fn shard_size(self, shard_size: impl Into<Option<u64>>) -> Self {
         self.plan(|plan| plan.shard_size(shard_size))
     }
 
-    /// The bytes of the element that pads `field`. Default: zeros.
+    /// Sets the bytes of the element that pads `field`. Default: zeros.
     pub fn pad_value(mut self, field: impl Into<String>, element: &[u8]) -> Self {
         self.collate.pad_values.push((field.into(), element.to_vec()));
         self
     }
 
-    /// Where padding goes. Default: after the data.
+    /// Sets the side on which padding goes. Default: after the data.
     pub fn pad_side(mut self, side: PadSide) -> Self {
         self.collate.pad_side = side;
         self
     }
 
-    /// Adds `labels` to each batch: the next token of each token of `field`, -100 where there is none.
+    /// Adds `labels` to each batch: the next token of each token of `field`, and -100 after the last one.
     pub fn labels(mut self, field: impl Into<String>) -> Self {
         self.collate.labels = Some(field.into());
         self
     }
 
-    /// Whether the documents of a stream of tokens come in a random order of their own in each epoch. Default: no.
+    /// Shuffles the documents of a stream of tokens anew for each epoch. Default: off.
     pub fn shuffle_documents(mut self, shuffle_documents: bool) -> Self {
         self.collate.shuffles_documents = shuffle_documents;
         self
     }
 
-    /// Whether blocks are [index_table](super::Block::index_table) and not bytes of samples: where the data is not in memory
-    /// that this process reads. Batches are then made of them elsewhere; those of [`Loader::iter`] have no fields.
-    /// Default: no.
+    /// Makes blocks of [index tables](super::Block::index_table) instead of samples, for data in memory that this
+    /// process does not read. Batches are then made of the tables elsewhere; those of [`Loader::iter`] have no fields.
+    /// Default: off.
     pub fn index_table(mut self, index_table: bool) -> Self {
         self.index_table = index_table;
         self
     }
 
-    /// Who allocates memory for blocks: at least `least` bytes at once, aligned to 64, from any thread. It is asked for
-    /// powers of two, and what it gave is used again. Default: the system, in its own pages.
+    /// Sets the function that allocates memory for blocks: at least `least` bytes at once, aligned to 64, from any
+    /// thread. It is asked for powers of two, and its memory is used again. Default: the system's pages.
     pub fn memory<M: Memory>(
         mut self,
         least: usize,
@@ -158,32 +159,32 @@ impl LoaderBuilder {
         self
     }
 
-    /// Which of `world_size` processes this is. Default: 0 of 1.
+    /// Sets the rank of this process among `world_size` processes. Default: 0 of 1.
     pub fn rank(mut self, rank: u32, world_size: u32) -> Self {
         self.rank = rank;
         self.plan(|plan| plan.world_size(world_size))
     }
 
-    /// How many threads form blocks, the consumer among them while it waits; with one, a worker of its own. Default:
-    /// one for each core, at most 8.
+    /// Sets the number of threads that make blocks, the consumer among them while it waits; with one, there is still a
+    /// worker. Default: one for each core, at most 8.
     pub fn num_threads(mut self, num_threads: usize) -> Self {
         self.threads = Some(num_threads);
         self
     }
 
-    /// How many blocks may be formed ahead of the one in use. Default: 2.
+    /// Sets the number of blocks that may be made ahead of the one in use. Default: 2.
     pub fn prefetch(mut self, prefetch: usize) -> Self {
         self.prefetch = prefetch;
         self
     }
 
-    /// About how many bytes a block holds; at least one batch. Default: 4 MiB.
+    /// Sets about how many bytes a block holds; it holds at least one batch. Default: 4 MiB.
     pub fn block_bytes(mut self, block_bytes: usize) -> Self {
         self.block_bytes = block_bytes;
         self
     }
 
-    /// Overwrites blocks as soon as nothing views them any more, so that a view that outlived its block would show.
+    /// Overwrites blocks as soon as their last view is gone, so that a view that outlived its block would show.
     #[doc(hidden)]
     pub fn poison(mut self, poison: bool) -> Self {
         self.poison = poison;
@@ -197,12 +198,12 @@ impl LoaderBuilder {
         self
     }
 
-    /// The loader. Starts nothing: threads and memory come with the first iteration.
+    /// Builds the loader. Threads and memory come with the first iteration.
     ///
     /// # Errors
-    /// Those of [`PlanBuilder::build`], and [`Error::Rank`], [`Error::Threads`], [`Error::Prefetch`],
-    /// [`Error::BatchTooLarge`]; of sequences, [`Error::ForeignSizes`], [`Error::NotPackable`], [`Error::Labels`],
-    /// [`Error::PadValue`] and [`Error::DuplicateField`]; of streams, [`Error::Continuous`].
+    /// Those of [`PlanBuilder::build`], and [`Error::Rank`], [`Error::Threads`], [`Error::Prefetch`] and
+    /// [`Error::BatchTooLarge`]; for sequences, [`Error::ForeignSizes`], [`Error::NotPackable`], [`Error::Labels`],
+    /// [`Error::PadValue`] and [`Error::DuplicateField`]; for streams, [`Error::Continuous`].
     pub fn build(mut self) -> Result<Loader> {
         self.prepare()?;
         let plan = self.plan.build()?;
@@ -220,17 +221,17 @@ impl LoaderBuilder {
         if !self.index_table {
             self.dataset.require_readable()?;
         }
-        // The fields of an epoch in stored order: what an epoch draws does not change whether they can be made.
+        // The fields of an epoch in stored order: shuffling does not change whether they can be made.
         let collate = CollateOptions { shuffles_documents: false, ..self.collate.clone() };
         let fields = Fields::new(&self.dataset, &plan, &collate)?;
-        // What cannot be laid out is better known now.
+        // A block that cannot be laid out is an error now, not in the first iteration.
         BlockLayout::new(&fields, &plan, self.rank, 0, self.block_bytes, Limits::FORMED)?;
         Ok(Loader {
             fields: Arc::new(fields),
             index_table: self.index_table,
             collate: self.collate,
             buffers: Mutex::new(Buffers::new(BufferOptions {
-                // Who allocates memory also keeps blocks for a while, as they are copied.
+                // A caller that allocates memory also keeps blocks for a while, as they are copied.
                 keep: self.prefetch.saturating_add(if self.memory.is_some() { 3 } else { 1 }),
                 poison: self.poison,
                 memory: self.memory,

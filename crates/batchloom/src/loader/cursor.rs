@@ -1,7 +1,7 @@
-//! The cursor: which epoch is under way, and how far it has come.
+//! The cursor: the epoch under way, and the progress in it.
 //!
-//! Each new iteration is the next epoch; a state that was loaded, or an epoch that was set, is what the next iteration
-//! starts with. Counting is by steps taken out of the loader, not by blocks formed.
+//! Each new iteration is the next epoch, or the one that was set, or the rest of the one in a state that was loaded.
+//! Progress is counted by steps taken out of the loader, not by blocks made.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::plan::State;
 use crate::{Plan, Result};
 
-/// How far one iteration has come.
+/// The progress of one iteration.
 #[derive(Debug)]
 pub(super) struct Delivery {
-    /// Batches that it will hand over if it is not abandoned.
+    /// The number of batches that it will hand over if it is not abandoned.
     total: u64,
     steps: AtomicU64,
     ended: AtomicBool,
@@ -25,41 +25,41 @@ impl Delivery {
         Arc::new(Self { total, steps, ended, closed })
     }
 
-    /// One more batch was handed over.
+    /// Counts one more batch as handed over.
     pub(super) fn advance(&self) {
         self.steps.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The iteration said that there is no more.
+    /// Marks the iteration as exhausted.
     pub(super) fn end(&self) {
         self.ended.store(true, Ordering::Relaxed);
     }
 
-    /// Nobody takes batches from the iteration any more.
+    /// Marks the iteration as closed: no batch will be taken from it.
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
     }
 
-    /// Batches handed over so far.
+    /// The number of batches handed over so far.
     pub(super) fn steps(&self) -> u64 {
         self.steps.load(Ordering::Relaxed)
     }
 
-    /// Whether every batch was handed over, and the consumer knows that there is no more.
+    /// Returns true if every batch was handed over, and the consumer has seen the end.
     fn is_finished(&self) -> bool {
         self.ended.load(Ordering::Relaxed) && self.steps() == self.total
     }
 
-    /// Whether batches may still be taken.
+    /// Returns true if batches may still be taken.
     fn is_live(&self) -> bool {
         !self.ended.load(Ordering::Relaxed) && !self.closed.load(Ordering::Relaxed)
     }
 }
 
-/// Where a loader stands in its run.
+/// The place of a loader in its run.
 #[derive(Debug)]
 pub(super) struct Cursor {
-    /// The plan of the latest iteration, or of the next one where none has begun.
+    /// The plan of the latest iteration, or of the next one before the first.
     plan: Plan,
     delivery: Option<Arc<Delivery>>,
 }
@@ -77,7 +77,7 @@ impl Cursor {
         }
     }
 
-    /// Batches of the iteration under way on `rank`, or else of the next one.
+    /// The number of batches of the iteration under way on `rank`, or else of the next one.
     pub(super) fn len(&self, rank: u32) -> u64 {
         match &self.delivery {
             Some(delivery) if delivery.is_live() => delivery.total,
@@ -90,7 +90,7 @@ impl Cursor {
         self.plan.at_epoch(epoch)
     }
 
-    /// An iteration has begun: of `plan`, which was [`upcoming`](Self::upcoming), and counted by `delivery`.
+    /// Begins an iteration over `plan`, which was [`upcoming`](Self::upcoming). `delivery` counts it.
     pub(super) fn begin(&mut self, plan: Plan, delivery: Arc<Delivery>) {
         self.plan = plan;
         self.delivery = Some(delivery);

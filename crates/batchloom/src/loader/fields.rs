@@ -1,7 +1,7 @@
 //! The fields of every batch, and the members that they are made of.
 //!
-//! A dataset says which forms make its batches; a plan says which samples share one. Here both meet. In index mode the
-//! forms still say what batches will be like, and so how many share a block.
+//! A dataset gives the forms that make its batches; a plan gives the samples of each. Here both meet. In index mode the
+//! forms still describe the batches, and so tell how many share a block.
 
 use std::sync::Arc;
 
@@ -36,17 +36,18 @@ impl Fields {
         &self.0.forms
     }
 
-    /// The numbers that say where samples lie.
+    /// The rows of an index table.
     pub(super) fn index(&self) -> &Index {
         &self.0.index
     }
 
-    /// Whether samples differ in size.
+    /// Returns true if samples differ in size.
     pub(super) fn is_ragged(&self) -> bool {
         self.0.ragged.is_some()
     }
 
-    /// The members of the batch that `rank` takes at `step`: in full where samples differ in size, else their number.
+    /// The members of the batch that `rank` takes at `step`: in full if samples differ in size, otherwise only their
+    /// number.
     ///
     /// # Errors
     /// Those of [`Plan::parts`].
@@ -67,8 +68,8 @@ impl Fields {
     }
 }
 
-/// The elements that are taken of each sample of a batch, in order: at random where it has more than are taken, as a
-/// function of seed, epoch and sample. Empty where all have as many.
+/// The elements that are taken of each sample of a batch, in order. They are random if the sample has more than are
+/// taken: a function of seed, epoch and sample. Empty if no sample has more.
 fn picks(ragged: &Ragged, plan: &Plan, parts: &Parts) -> Vec<u32> {
     let stored = |sample: u64| length(&ragged.guide, sample);
     let thinned = |sample: u64| stored(sample) > ragged.sizes.as_slice()[number(sample)];

@@ -1,20 +1,20 @@
-//! Addresses: where the samples of a block lie, in numbers, for data that this process cannot read or need not.
+//! Index tables: the places of the samples of a block, in numbers, for data that this process cannot read or need not.
 //!
-//! Where data is in the memory of an accelerator, a block is no bytes of samples but a table that says which rows they
-//! are; the accelerator's own framework makes batches of it. The table has a column for each member: a sample, or a
-//! passage of a stream. What its rows mean depends on the kind of dataset:
+//! If data is in the memory of an accelerator, a block is not bytes of samples but a table of their rows; the
+//! accelerator's own framework makes batches of it. The table has a column for each member: a sample, or a passage of a
+//! stream. Its rows depend on the kind of dataset:
 //!
 //! - Rows of one shape: the sample.
-//! - Windows: the row that the window begins with, and the steps of zeros before it.
-//! - Sequences and groups: the sample; its first element in the block; how many elements its slot has; where it ends in its
-//!   batch; its number in its batch; what is taken of it in each dimension that varies; the extent of its slot in each;
-//!   the row of values where it begins, for each variable field.
-//! - Streams of tokens: the first row of the passage, or -1 for a separator; its first element in the block; how many it
-//!   has; the place in its document that it begins with; the number of that document in its piece; whether a document
-//!   begins with it.
+//! - Windows: the row with which the window begins, and the number of rows of zeros before it.
+//! - Sequences and groups: the sample; its first element in the block; the number of elements of its slot; its end in
+//!   its batch; its number in its batch; the extent that is taken of it in each dimension that varies; the extent of
+//!   its slot in each; the row of values where it begins, for each variable field.
+//! - Streams of tokens: the first row of the passage, or -1 for a separator; its first element in the block; its number
+//!   of elements; the place in its document with which it begins; the number of that document in its piece; 1 if a
+//!   document begins with it.
 //!
-//! A passage of a piece goes on to the label of the piece's last token. In front of the members of each batch that is a
-//! concatenation comes one more, without elements, so that where its members end are the boundaries of the batch.
+//! A passage of a piece includes the label of the piece's last token. Before the members of each batch that is a
+//! concatenation comes one more, without elements, so that the ends of its members are the boundaries of the batch.
 
 use std::sync::Arc;
 
@@ -27,29 +27,29 @@ use crate::tensor::Sequences;
 use crate::tensor::buffer::Region;
 use crate::{DType, Plan, Result};
 
-/// What the addresses of a dataset's samples are.
+/// The way in which the index table of a dataset is made.
 #[derive(Debug)]
 pub(super) struct IndexTable {
     fields: Arc<Fields>,
-    /// The most rows of any array, and the number of samples: what the numbers have to hold.
+    /// The largest number that the table has to hold besides elements: the rows of any array, or the samples.
     limit: usize,
 }
 
-/// The size of the table of one block, and of what comes with it.
+/// The size of the index table of one block, and of its picks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Table {
-    /// Rows of the table.
+    /// The number of rows of the table.
     rows: usize,
-    /// Columns: the members.
+    /// The number of columns, one for each member.
     members: usize,
-    /// For each element of the block, which one of its sample it is: where samples are thinned out.
+    /// The number of picks: the elements of the block if samples are subsampled, 0 otherwise.
     picks: usize,
-    /// What numbers take.
+    /// The type of the numbers.
     dtype: DType,
 }
 
 impl Table {
-    /// Bytes of all numbers.
+    /// The number of bytes of all numbers.
     pub(super) fn bytes(&self) -> usize {
         (self.rows * self.members + self.picks) * self.dtype.size()
     }
@@ -58,7 +58,7 @@ impl Table {
         self.dtype
     }
 
-    /// The shape of the table, and the length of the picks.
+    /// The shape of the table, and the number of picks.
     pub(super) fn shape(&self) -> ([usize; 2], usize) {
         ([self.rows, self.members], self.picks)
     }
@@ -98,7 +98,7 @@ impl IndexTable {
         Ok(Table { rows: self.rows(), members, picks: if picks { elements } else { 0 }, dtype })
     }
 
-    /// How many members the batches of a run have.
+    /// The number of members of the batches of a run.
     fn members(&self, plan: &Plan, rank: u32, run: &RunLayout) -> Result<usize> {
         Ok(match self.fields.index() {
             Index::Rows | Index::Windows(_) => run.batches * run.samples,
@@ -154,17 +154,17 @@ fn samples(plan: &Plan, rank: u32, run: &RunLayout) -> Result<Vec<u64>> {
     Ok(samples)
 }
 
-/// Writes the table member by member.
+/// A writer of the table, member by member.
 struct Writer<'a> {
     table: Table,
     target: &'a mut Region,
-    /// Members and elements written.
+    /// The number of members and elements written.
     member: usize,
     element: usize,
 }
 
 impl Writer<'_> {
-    /// The next member.
+    /// Writes the next member.
     fn add(&mut self, numbers: impl IntoIterator<Item = i64>) {
         for (row, number) in numbers.into_iter().enumerate() {
             self.write(row * self.table.members + self.member, number);
@@ -183,11 +183,11 @@ impl Writer<'_> {
         }
     }
 
-    /// The members of a batch whose samples differ in size.
+    /// Writes the members of a batch whose samples differ in size.
     fn ragged(&mut self, fields: &[Sequences], packs: bool, members: &Members) {
         let none = vec![0; 2 * members.union.len() + fields.len()];
         if packs {
-            // Whose sample is any of the batch, so that it can be looked up like the others.
+            // It names any sample of the batch, so that it can be looked up like the others.
             let sample = members.samples.first().map_or(0, |&sample| number(sample));
             self.add([sample, index(self.element), 0, 0, 0].into_iter().chain(none));
         }
@@ -206,7 +206,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Which elements of its sample a member takes, where some sample of the block is thinned out.
+    /// Writes the elements that a member takes of its sample, if some sample of the block is subsampled.
     fn pick(&mut self, members: &Members, member: usize) {
         if self.table.picks == 0 {
             return;
@@ -218,7 +218,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The passages of a piece.
+    /// Writes the passages of a piece.
     fn piece(&mut self, pieces: &dyn Passages, documents: bool, sample: u64) {
         let (mut place, mut document) = (0, -1);
         pieces.passages(sample, documents, &mut |passage| {

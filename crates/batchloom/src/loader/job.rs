@@ -1,6 +1,6 @@
 //! The work on a block: laying it out, taking memory for it, and filling its pieces.
 //!
-//! What all workers of an iteration share is here, never how far it has come: that is the queue's.
+//! A job is shared by all workers of an iteration. Progress is not part of it; the queue keeps that.
 
 use std::sync::Arc;
 
@@ -12,17 +12,17 @@ use crate::collate::Slots;
 use crate::tensor::buffer::{Region, Whole};
 use crate::{Plan, Result};
 
-/// Called by a worker before each piece, with the number of its block. A test's way to delay or to fail.
+/// A function that a worker calls before each piece, with the number of its block, so that tests can delay or fail.
 pub(super) type Probe = Arc<dyn Fn(u64) + Send + Sync>;
 
-/// What all workers of an iterator share: what to make, never how far it has come.
+/// The work that all workers of an iterator share, without its progress.
 pub(super) struct Job {
     pub(super) fields: Arc<Fields>,
-    /// In index mode: what makes the table of a block.
+    /// The maker of index tables, if blocks are index tables.
     pub(super) index_table: Option<IndexTable>,
     pub(super) plan: Plan,
     pub(super) rank: u32,
-    /// About how many bytes a block takes.
+    /// The number of bytes that a block takes, approximately.
     pub(super) block_bytes: usize,
     pub(super) buffers: Arc<Buffers>,
     pub(super) probe: Option<Probe>,
@@ -32,12 +32,12 @@ pub(super) struct Job {
 #[derive(Debug)]
 pub(super) struct PlannedBlock {
     pub(super) layout: BlockLayout,
-    /// In index mode: the size of its table, which it consists of then.
+    /// The size of its index table, if the block is one.
     pub(super) table: Option<Table>,
 }
 
 impl PlannedBlock {
-    /// Bytes of the block in memory.
+    /// The number of bytes that the block takes in memory.
     pub(super) fn memory(&self) -> usize {
         self.table.map_or(self.layout.bytes, |table| table.bytes())
     }
@@ -50,19 +50,19 @@ pub(super) struct Task {
     regions: Vec<Region>,
 }
 
-/// What one worker fills at once.
+/// The part of a block that one worker fills at once.
 enum Part {
-    /// A piece of a run: a region for each field.
+    /// A piece of a run, with a region for each field.
     Piece(RunLayout, Piece),
-    /// The addresses of all runs: one region.
+    /// The index table of all runs, with one region.
     Table(Vec<RunLayout>, Table),
 }
 
 impl Job {
-    /// The layout of the block that begins with `step`; none past the end.
+    /// The layout of the block that begins with `step`, or `None` past the end.
     ///
     /// # Errors
-    /// [`Error::BatchTooLarge`].
+    /// [`Error::BatchTooLarge`](crate::Error::BatchTooLarge).
     pub(super) fn lay_out(&self, step: u64) -> Result<Option<PlannedBlock>> {
         let limits = if self.index_table.is_some() { Limits::INDEXED } else { Limits::FORMED };
         let layout = BlockLayout::new(&self.fields, &self.plan, self.rank, step, self.block_bytes, limits)?;
@@ -74,9 +74,9 @@ impl Job {
     /// Takes memory for a block and lists its pieces.
     ///
     /// # Errors
-    /// [`Error::Memory`].
+    /// [`Error::Memory`](crate::Error::Memory).
     pub(super) fn open(&self, block: u64, planned: PlannedBlock) -> Result<Opened> {
-        // Memory first: where there is none for the block, there may be none for the list of its pieces.
+        // Memory comes first: without memory for the block, there may be none for the list of its pieces.
         let buffer = self.buffers.take(planned.memory())?;
         if let Some(table) = planned.table {
             let (whole, regions) = buffer.split(&[0, planned.memory()]);
@@ -124,7 +124,7 @@ impl Job {
         }
     }
 
-    /// Fills one piece of batches whose samples do not differ in size: the plan says here and now which they are.
+    /// Fills one piece of batches whose samples do not differ in size. The plan gives their numbers here and now.
     fn fill_uniform(
         &self,
         run: &RunLayout,

@@ -1,7 +1,7 @@
-//! The layout of a block before it has memory: which batches, of which shapes, and where each field of them lies.
+//! The layout of a block before it has memory: its batches, their shapes, and the place of each of their fields.
 //!
 //! A block is a few runs of batches of one shape. In memory a run is one array for each field, `[batches, ..shape]`,
-//! whose batches each start at a multiple of 64 bytes, so that every framework takes them as they are. Where samples
+//! whose batches each start at a multiple of 64 bytes, so that every framework takes them as they are. If samples
 //! differ in size, every batch is a run of its own. The pieces of a block are disjoint parts of its memory that workers
 //! fill independently.
 
@@ -12,28 +12,28 @@ use super::fields::Fields;
 use crate::collate::Members;
 use crate::{DType, Error, Plan, Result};
 
-/// Every batch starts at a multiple of this.
+/// The alignment of every batch, in bytes.
 const ALIGN: usize = 64;
 
-/// A piece holds about this many bytes, so that it and what is read for it fit a core's cache,
+/// The number of bytes of a piece, approximately, so that it and the memory that is read for it fit a core's cache.
 const PIECE_BYTES: usize = 512 * 1024;
 
-/// and at most this many samples, so that their numbers do.
+/// The largest number of samples of a piece, so that their numbers fit the cache.
 const PIECE_SAMPLES: usize = 8192;
 
-/// Bounds of a block, besides its bytes.
+/// The limits of a block, besides its bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// The most batches that it holds.
+    /// The largest number of batches.
     pub(super) batches: usize,
-    /// Whether its samples have to lie in one shard of the order, if that has shards.
+    /// True if its samples have to lie in one shard of the order, if that has shards.
     pub(super) one_shard: bool,
 }
 
 impl Limits {
-    /// Bounds of a block of formed batches.
+    /// The limits of a block of samples.
     pub(super) const FORMED: Self = Self { batches: 1 << 16, one_shard: false };
-    /// Bounds of a block in index mode: fewer batches, because all of them are made at once.
+    /// The limits of an index table: fewer batches, because all of them are made at once.
     pub(super) const INDEXED: Self = Self { batches: 512, one_shard: true };
 }
 
@@ -41,11 +41,11 @@ impl Limits {
 #[derive(Debug)]
 pub(super) struct BlockLayout {
     pub(super) runs: Vec<RunLayout>,
-    /// Bytes of the batches.
+    /// The number of bytes of all batches.
     pub(super) bytes: usize,
     /// The step after the last batch.
     pub(super) end: u64,
-    /// In index mode with an order that goes shard by shard: the block's shard and the next one.
+    /// The block's shard and the next one, if the block is an index table and the order goes shard by shard.
     pub(super) shards: Option<Shards>,
 }
 
@@ -57,24 +57,24 @@ pub(super) type Shards = (Range<u64>, Option<Range<u64>>);
 pub(super) struct RunLayout {
     /// The step of the first batch.
     pub(super) step: u64,
-    /// How many batches.
+    /// The number of batches.
     pub(super) batches: usize,
-    /// Samples in each.
+    /// The number of samples in each batch.
     pub(super) samples: usize,
-    /// What each field takes.
+    /// The array of each field.
     pub(super) slots: Vec<FieldLayout>,
     /// The shape of the elements of a batch that an index table numbers.
     pub(super) space: Vec<usize>,
-    /// The members of each batch, where samples differ in size.
+    /// The members of each batch, if samples differ in size.
     pub(super) members: Arc<Members>,
 }
 
 /// The array of one field in a run.
 #[derive(Debug, Clone)]
 pub(super) struct FieldLayout {
-    /// Where it starts in the block.
+    /// The place in the block where it starts.
     pub(super) offset: usize,
-    /// Bytes from one batch to the next.
+    /// The number of bytes from one batch to the next.
     pub(super) stride: usize,
     pub(super) dtype: DType,
     /// The shape of a batch.
@@ -82,8 +82,8 @@ pub(super) struct FieldLayout {
 }
 
 impl BlockLayout {
-    /// The layout of the batches that `rank` takes from `step` on, as many as take about `bytes` bytes, at least one;
-    /// none past the end.
+    /// The layout of the batches that `rank` takes from `step` on, as many as take about `bytes` bytes and at least
+    /// one. `None` past the end.
     ///
     /// # Errors
     /// [`Error::BatchTooLarge`].
@@ -116,8 +116,8 @@ impl BlockLayout {
         Ok((!layout.runs.is_empty()).then_some(layout))
     }
 
-    /// Notes the shard that the block begins in, if the order goes shard by shard, and returns the step before which the
-    /// block has to end: at most `most` batches on.
+    /// Notes the shard in which the block begins, if the order goes shard by shard, and returns the step before which
+    /// the block has to end: at most `most` batches on.
     fn enter(&mut self, plan: &Plan, rank: u32, steps: u64, most: usize) -> Result<u64> {
         if plan.shard_size().is_none() || self.end >= steps {
             return Ok(steps);
@@ -159,7 +159,8 @@ impl BlockLayout {
         Ok(run)
     }
 
-    /// How many of the next `most` batches have one shape: where samples do not differ, those with as many.
+    /// The number of batches, of the next `most`, that have one shape: if samples do not differ in size, those with as
+    /// many.
     fn same(&self, fields: &Fields, plan: &Plan, rank: u32, samples: usize, most: usize) -> Result<usize> {
         if fields.is_ragged() {
             return Ok(1);
@@ -175,7 +176,7 @@ impl BlockLayout {
         Ok(count)
     }
 
-    /// Puts `batches` batches like `run` behind those that are there.
+    /// Adds `batches` batches like `run` at the end.
     fn push(&mut self, mut run: RunLayout, batches: usize) {
         run.batches = batches;
         for slot in &mut run.slots {
@@ -185,12 +186,13 @@ impl BlockLayout {
         self.runs.push(run);
     }
 
-    /// The pieces of each run; none where rows have no width.
+    /// The pieces of each run. Empty if rows have no width.
     pub(super) fn pieces(&self) -> Vec<Vec<Piece>> {
         self.runs.iter().map(RunLayout::pieces).collect()
     }
 
-    /// Where to cut the block's memory into the regions of `pieces`: for each run, for each field, for each piece.
+    /// The offsets at which the block's memory is cut into the regions of `pieces`: for each run, for each field, for
+    /// each piece.
     pub(super) fn cuts(&self, fields: &Fields, pieces: &[Vec<Piece>]) -> Vec<usize> {
         let mut cuts = Vec::new();
         for (run, pieces) in self.runs.iter().zip(pieces) {
@@ -208,7 +210,7 @@ impl BlockLayout {
 }
 
 impl RunLayout {
-    /// Bytes of one batch.
+    /// The number of bytes of one batch.
     fn bytes(&self) -> usize {
         self.slots.iter().fold(0, |bytes, slot| bytes.saturating_add(slot.stride))
     }
@@ -240,17 +242,17 @@ impl RunLayout {
     }
 }
 
-/// What one worker fills at once: some batches of a run, or some rows of one.
+/// The part of a run that one worker fills at once: some of its batches, or some rows of one.
 #[derive(Debug, Clone)]
 pub(super) struct Piece {
-    /// Batches of the run; exactly one, unless `rows` are all of them.
+    /// The batches of the run: exactly one, unless `rows` are all of them.
     pub(super) batches: Range<usize>,
-    /// Rows of each of these batches.
+    /// The rows of each of these batches.
     pub(super) rows: Range<usize>,
 }
 
-/// The shard that comes after the one of step `within`, found by doubling and halving. Batches of a shard come one after
-/// the other, but where some are repeated or exchanged; then this may miss one, which is only not known so early.
+/// The shard that comes after the one of step `within`, found by doubling and halving. Batches of a shard come one
+/// after the other, unless some are repeated or exchanged; this may then miss a shard, which is only found later.
 fn next_shard(
     plan: &Plan,
     rank: u32,

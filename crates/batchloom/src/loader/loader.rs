@@ -31,7 +31,7 @@ pub struct Loader {
     pub(super) dataset: Dataset,
     pub(super) collate: CollateOptions,
     pub(super) fields: Arc<Fields>,
-    /// Whether blocks are index tables.
+    /// True if blocks are index tables.
     pub(super) index_table: bool,
     pub(super) rank: u32,
     pub(super) threads: usize,
@@ -48,7 +48,7 @@ impl Loader {
         &self.dataset
     }
 
-    /// The names of a batch's fields, in order: the dataset's, and what comes along with sequences.
+    /// The names of a batch's fields, in order: those of the dataset, and those that are added to sequences.
     pub fn names(&self) -> &[String] {
         self.fields.names()
     }
@@ -58,17 +58,17 @@ impl Loader {
         self.fields.forms().iter().map(|form| form.dtype()).collect()
     }
 
-    /// Which rank this loader serves.
+    /// The rank that this loader serves.
     pub fn rank(&self) -> u32 {
         self.rank
     }
 
-    /// How many batches the iteration under way yields in all, or, where there is none, the next one.
+    /// The number of batches of the iteration under way, or else of the next one.
     pub fn len(&self) -> u64 {
         self.cursor().len(self.rank)
     }
 
-    /// Whether that is none: only after a state at the very end of an epoch was loaded.
+    /// Returns true if that number is 0, which happens only after a state at the very end of an epoch was loaded.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -88,15 +88,15 @@ impl Loader {
         self.cursor().set_epoch(epoch);
     }
 
-    /// Where the run stands: after the last batch that was handed over by the latest iteration.
+    /// The state of the run after the last batch that the latest iteration handed over.
     pub fn state(&self) -> State {
         self.cursor().state()
     }
 
-    /// Goes on where `state` was taken: the next iteration yields the rest of that epoch, for this number of ranks.
+    /// Continues where `state` was taken: the next iteration yields the rest of that epoch, for this number of ranks.
     ///
     /// # Errors
-    /// Those of [`Plan::resume`]; the loader is unchanged then.
+    /// Those of [`Plan::resume`]. The loader is unchanged then.
     pub fn load(&self, state: &State) -> Result<()> {
         self.cursor().load(state)
     }
@@ -109,27 +109,29 @@ impl Loader {
         self.blocks().map(Batches::new)
     }
 
-    /// As [`iter`](Self::iter), by blocks, for those who want to cut them up themselves.
+    /// Begins the next epoch, as [`iter`](Self::iter) does, and returns its blocks, for callers that divide them
+    /// themselves.
     ///
     /// # Errors
-    /// [`Error::Spawn`](crate::Error::Spawn), and [`Error::NothingLeft`](crate::Error::NothingLeft) where rules that
-    /// look at sizes make too few batches for a step in this epoch.
+    /// [`Error::Spawn`](crate::Error::Spawn), and [`Error::NothingLeft`](crate::Error::NothingLeft) if a rule that
+    /// decides by size makes too few batches for a step in this epoch.
     pub fn blocks(&self) -> Result<Blocks> {
         self.begin(self.block_bytes, |job, delivery| {
             Blocks::start(job, delivery, self.threads, self.block_bytes, self.prefetch)
         })
     }
 
-    /// As [`iter`](Self::iter), by steps, for those who take batches from the data themselves; starts no worker.
+    /// Begins the next epoch, as [`iter`](Self::iter) does, and returns its steps, for callers that take batches from
+    /// the data themselves. It starts no worker.
     ///
     /// # Errors
-    /// As [`blocks`](Self::blocks).
+    /// The same as those of [`blocks`](Self::blocks).
     pub fn steps(&self) -> Result<Steps> {
-        // A block that is formed holds one batch.
+        // A block of steps holds one batch.
         self.begin(0, |job, delivery| Ok(Steps::new(job, delivery)))
     }
 
-    /// Begins the next epoch with whatever `start` makes of it.
+    /// Begins the next epoch, and returns the result of `start`.
     fn begin<T>(&self, block_bytes: usize, start: impl FnOnce(Job, Arc<Delivery>) -> Result<T>) -> Result<T> {
         let mut cursor = self.cursor();
         let plan = cursor.upcoming();
@@ -158,7 +160,7 @@ impl Loader {
         }
     }
 
-    /// The pool, or a new one in a forked child.
+    /// The pool of buffers, or a new one in a forked child.
     fn buffers(&self) -> Arc<Buffers> {
         let mut buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
         if buffers.is_foreign() {
@@ -176,7 +178,7 @@ impl IntoIterator for &Loader {
     type Item = Result<super::Batch>;
     type IntoIter = Batches;
 
-    /// As [`Loader::iter`]; a failure to start is the first item.
+    /// Begins the next epoch, as [`Loader::iter`] does. A failure to start is the first item.
     fn into_iter(self) -> Batches {
         self.iter().unwrap_or_else(Batches::failed)
     }

@@ -1,7 +1,8 @@
 //! Batches from a plan and a dataset: blocks, threads, delivery.
 //!
-//! The only folder that owns threads. It moves bytes and decides nothing: which samples, in which order, is the plan's
-//! business, and how a row is copied is the form's. The protocol between the threads is in `README.md` beside this file.
+//! This is the only folder that owns threads. It moves bytes and decides nothing: the plan decides which samples come
+//! in which order, and the form how a row is copied. The protocol between the threads is in `README.md` beside this
+//! file.
 
 mod block;
 mod blocks;

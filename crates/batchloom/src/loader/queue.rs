@@ -1,7 +1,8 @@
-//! The queue between workers and consumer: hands out tasks, waits for pieces, delivers blocks in order.
+//! The queue between workers and consumer: it hands out tasks, waits for pieces, and delivers blocks in order.
 //!
-//! Promises, whatever the timing: blocks are delivered by number; what waits here is at most `prefetch` times the bytes of
-//! the largest block so far, or one block; `stop` and `fail` end every wait. The protocol is in `README.md` beside this file.
+//! Promises, whatever the timing: blocks are delivered by number; the blocks that wait here take at most `prefetch`
+//! times the bytes of the largest block so far, or are a single block; `stop` and `fail` end every wait. The protocol
+//! is in `README.md` beside this file.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,22 +16,22 @@ use crate::{Error, Result};
 struct QueuedBlock {
     planned: PlannedBlock,
     whole: Whole,
-    /// Pieces that are not filled yet.
+    /// The number of pieces that are not filled yet.
     left: usize,
 }
 
-/// What the consumer is told.
+/// The answer to a consumer.
 pub(super) enum Next {
     /// The next block, in order.
     Block(PlannedBlock, Whole),
-    /// Nothing yet.
+    /// No block is ready yet.
     Pending,
-    /// There are no more blocks.
+    /// All blocks have been delivered.
     End,
 }
 
 struct Inner {
-    /// Open blocks; the front one has the number `delivered`.
+    /// The open blocks. The front one has the number `delivered`.
     blocks: VecDeque<QueuedBlock>,
     tasks: VecDeque<Task>,
     delivered: u64,
@@ -38,10 +39,10 @@ struct Inner {
     /// The block to open next, if it is laid out already, and the step that comes after it.
     next: Option<PlannedBlock>,
     step: u64,
-    /// Whether someone opens a block at the moment, and whether every block is opened.
+    /// True while a thread opens a block, and true once every block is opened.
     opening: bool,
     exhausted: bool,
-    /// Bytes of the blocks in `blocks`, and of the largest block so far.
+    /// The number of bytes of the blocks in `blocks`, and of the largest block so far.
     bytes: usize,
     largest: usize,
     stopped: bool,
@@ -49,20 +50,20 @@ struct Inner {
 }
 
 impl Inner {
-    /// Whether the front block has no piece left to fill.
+    /// Returns true if the front block has no piece left to fill.
     fn is_ready(&self) -> bool {
         self.blocks.front().is_some_and(|block| block.left == 0)
     }
 }
 
-/// See the module.
+/// The queue that this file describes.
 pub(super) struct Queue {
     inner: Mutex<Inner>,
-    /// There may be work, or the end.
+    /// Signals that there may be work, or the end.
     work: Condvar,
-    /// The front block may be ready, or there may be work for the consumer, or the end.
+    /// Signals that the front block may be ready, or that there may be work for the consumer, or the end.
     ready: Condvar,
-    /// Blocks that may wait.
+    /// The number of blocks that may wait.
     prefetch: usize,
 }
 
@@ -86,7 +87,7 @@ impl Queue {
         Self { inner: Mutex::new(inner), work: Condvar::new(), ready: Condvar::new(), prefetch }
     }
 
-    /// A worker's next task, of a block that is opened for it where that is allowed; none when there will be no more.
+    /// A worker's next task, from a block that is opened for it if that is allowed. `None` when there will be no more.
     ///
     /// # Errors
     /// Those of [`Job::lay_out`] and [`Job::open`].
@@ -105,9 +106,9 @@ impl Queue {
         Ok(None)
     }
 
-    /// A task for the consumer, to do something useful while it waits: none where the front block is ready, or where
-    /// there is nothing to do at the moment. It opens no block in memory of others: who allocates that may do whatever
-    /// the consumer's thread alone is for, as Python handles signals.
+    /// A task for a consumer that would wait otherwise. `None` if the front block is ready, or there is nothing to do
+    /// at the moment. It opens no block in memory that a caller allocates: an allocation may do things that belong in
+    /// the consumer's own time, as Python handles signals.
     ///
     /// # Errors
     /// Those of [`Job::lay_out`] and [`Job::open`].
@@ -125,7 +126,7 @@ impl Queue {
         Ok(inner.tasks.pop_front())
     }
 
-    /// The layout of the block to open now, if there is one, it may be opened, and nobody opens another.
+    /// The layout of the block to open now, if there is one, it may be opened, and no other thread is opening one.
     fn reserve(&self, inner: &mut Inner, job: &Job) -> Result<Option<PlannedBlock>> {
         if inner.opening || inner.exhausted {
             return Ok(None);
@@ -148,7 +149,7 @@ impl Queue {
         Ok(None)
     }
 
-    /// Opens a block, without the lock: who allocates its memory may take as long as it likes, and come back here.
+    /// Opens a block, without the lock: an allocation may take long, and may come back to this queue.
     fn open<'a>(
         &'a self,
         inner: MutexGuard<'a, Inner>,
@@ -164,7 +165,7 @@ impl Queue {
         Ok(inner)
     }
 
-    /// There are no more blocks to open, which all who wait should know.
+    /// Notes that there are no more blocks to open, and wakes every thread that waits.
     fn exhaust(&self, inner: &mut Inner) {
         inner.exhausted = true;
         self.work.notify_all();
@@ -183,7 +184,7 @@ impl Queue {
         self.ready.notify_all();
     }
 
-    /// One piece of `block` is filled and its memory let go.
+    /// Counts one piece of `block` as filled, its memory let go.
     pub(super) fn finish(&self, block: u64) {
         let mut inner = self.lock();
         let place = usize::try_from(block - inner.delivered).unwrap_or(usize::MAX);
@@ -195,10 +196,10 @@ impl Queue {
         }
     }
 
-    /// The next block if it is ready before `deadline`. Where the consumer `helps`, it is told as soon as there is work.
+    /// The next block if it is ready before `deadline`. A consumer that `helps` is told as soon as there is work.
     ///
     /// # Errors
-    /// What a worker reported.
+    /// The error that a worker reported.
     pub(super) fn next(&self, deadline: Instant, helps: bool) -> Result<Next> {
         let mut inner = self.lock();
         loop {
@@ -234,14 +235,14 @@ impl Queue {
         self.ready.notify_all();
     }
 
-    /// What is left of blocks that were never delivered. For after the workers have ended.
+    /// The memory of blocks that were never delivered, to be taken after the workers have ended.
     pub(super) fn drain(&self) -> Vec<Whole> {
         let mut inner = self.lock();
         inner.tasks.clear();
         inner.blocks.drain(..).map(|block| block.whole).collect()
     }
 
-    /// Stops, with a reason for the consumer.
+    /// Stops the queue, with an error for the consumer.
     pub(super) fn fail(&self, error: Error) {
         self.lock().failure.get_or_insert(error);
         self.stop();

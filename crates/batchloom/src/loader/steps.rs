@@ -1,7 +1,7 @@
-//! One iteration by steps, for those who take batches from the data themselves, as views for one.
+//! One iteration by steps, for callers that take batches from the data themselves, for example as views.
 //!
-//! Says which samples each step takes and counts what was handed over. It owns no thread; a batch that cannot be a view
-//! is formed when asked for, by the caller.
+//! It tells the samples of each step and counts the batches handed over. It owns no thread; a batch that cannot be a
+//! view is made when asked for, by the caller.
 
 use std::ops::Range;
 use std::process;
@@ -29,13 +29,12 @@ impl Steps {
         Self { job, delivery, total, process: process::id() }
     }
 
-    /// How many are left.
+    /// The number of steps left.
     pub fn left(&self) -> u64 {
         self.total - self.delivery.steps().min(self.total)
     }
 
-    /// The samples of the batch `ahead` steps after the next one, where they are neighbours as stored; none where they
-    /// are not.
+    /// The samples of the batch `ahead` steps after the next one, if they are neighbours as stored, or else `None`.
     ///
     /// # Errors
     /// [`Error::StepRange`] past the last step, and [`Error::Forked`] in a forked child.
@@ -51,7 +50,7 @@ impl Steps {
         self.job.plan.indices(self.step(0)?, self.job.rank)
     }
 
-    /// Forms the next batch here and now: one that is owned.
+    /// Makes the next batch here and now, in memory of its own.
     ///
     /// # Errors
     /// [`Error::StepRange`] past the last step, [`Error::Forked`] in a forked child, [`Error::Memory`] and
@@ -78,12 +77,12 @@ impl Steps {
         self.delivery.advance();
     }
 
-    /// Says that the consumer knows that there is no more.
+    /// Marks the iteration as exhausted.
     pub fn end(&self) {
         self.delivery.end();
     }
 
-    /// Says that nobody takes batches any more.
+    /// Marks the iteration as closed: no batch will be taken from it.
     pub fn close(&self) {
         self.delivery.close();
     }

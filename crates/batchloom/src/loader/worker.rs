@@ -13,7 +13,7 @@ use crate::{Error, Result};
 /// Starts `count` workers.
 ///
 /// # Errors
-/// [`Error::Spawn`]; those that were started end by themselves, as the queue is stopped.
+/// [`Error::Spawn`]. Workers that were started end by themselves, because the queue is stopped.
 pub(super) fn start(count: usize, job: &Arc<Job>, queue: &Arc<Queue>) -> Result<Vec<JoinHandle<()>>> {
     let spawn = |number: usize| {
         let (job, queue) = (Arc::clone(job), Arc::clone(queue));
@@ -28,18 +28,18 @@ pub(super) fn start(count: usize, job: &Arc<Job>, queue: &Arc<Queue>) -> Result<
     workers
 }
 
-/// The life of a worker: fills pieces until there are none, or the queue stops.
+/// Runs a worker: fills pieces until there are no more, or the queue stops.
 fn work(job: &Job, queue: &Queue) {
     let mut indices = Vec::new();
     while fill_one(job, queue, &mut indices, || queue.take(job)) {}
 }
 
-/// Fills one piece of whatever block is due, for a consumer that would wait otherwise; false where there is none.
+/// Fills one piece of the block that is due, for a consumer that would wait otherwise. Returns false if there is none.
 pub(super) fn help(job: &Job, queue: &Queue, indices: &mut Vec<u64>) -> bool {
     fill_one(job, queue, indices, || queue.take_waiting(job))
 }
 
-/// Takes a task and fills its piece; false where there is none. Whatever goes wrong, a panic included, reaches the
+/// Takes a task and fills its piece. Returns false if there is none. Every failure, a panic included, reaches the
 /// consumer through the queue.
 fn fill_one(
     job: &Job,
@@ -64,7 +64,7 @@ fn fill_one(
     false
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn message(cause: &(dyn Any + Send)) -> String {
     let text = cause.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| cause.downcast_ref::<String>().cloned()).unwrap_or_else(|| "unknown panic".to_owned())

@@ -1,6 +1,6 @@
 //! `Sequences`: an array of arrays that differ in size, of any rank.
 //!
-//! It is one array of values and where each sample lies in it: a million sequences are three arrays, not a million
+//! It is one array of values and the place of each sample in it: a million sequences are three arrays, not a million
 //! objects. Samples differ in some leading dimensions; the rest of the shape is the same for all.
 
 use std::ops::Range;
@@ -14,19 +14,20 @@ use crate::{Error, Result};
 pub struct Sequences {
     values: Tensor,
     rows: Rows,
-    /// The row of values at each place; none where that is the place itself.
+    /// The row of values at each place, or `None` if row `k` is at place `k`.
     order: Option<Arc<[u64]>>,
-    /// For each sample, its first place.
+    /// The first place of each sample.
     starts: Arc<[u64]>,
-    /// For each sample, its extents in the leading dimensions.
+    /// The extents of each sample in the leading dimensions.
     extents: Arc<[u32]>,
-    /// How many leading dimensions, and which of them differ between samples.
+    /// The number of leading dimensions, and those of them in which samples differ.
     leading: usize,
     varying: Vec<usize>,
 }
 
 impl Sequences {
-    /// Sample `k` is `values[offsets[k]..offsets[k + 1]]`. Values have any shape `[total, ..]` and layout.
+    /// Samples of which sample `k` is `values[offsets[k]..offsets[k + 1]]`. Values have any shape `[total, ..]` and
+    /// layout.
     ///
     /// # Errors
     /// [`Error::ScalarField`]; [`Error::Offsets`] with the first sample whose offsets descend or leave the values.
@@ -59,16 +60,16 @@ impl Sequences {
         Ok(Self { values, rows, order: None, starts, extents, leading: 1, varying: vec![0] })
     }
 
-    /// The same, where the value at each place is a row of `order`.
+    /// The same samples, if the value at each place is a row of `order`.
     pub(crate) fn ordered(self, order: Option<Arc<[u64]>>) -> Self {
         Self { order, ..self }
     }
 
-    /// Samples of any rank, one after the other in a flat array: `shapes` lists the shape of the first sample, that of
+    /// Samples of any rank, one after the other in a flat array. `shapes` lists the shape of the first sample, that of
     /// the second, and so on, `rank` lengths each.
     ///
     /// # Errors
-    /// [`Error::Shape`] where the shapes do not add up to the values, [`Error::NotCompact`] where these are not one
+    /// [`Error::Shape`] if the shapes do not add up to the values, and [`Error::NotCompact`] if these are not one
     /// compact dimension.
     pub fn with_shapes(name: &str, values: &Tensor, shapes: &[u32], rank: usize) -> Result<Self> {
         let (found, shape) = (values.layout().elements(), vec![shapes.len() / rank.max(1), rank]);
@@ -112,7 +113,7 @@ impl Sequences {
         self.starts.len()
     }
 
-    /// Whether there are no samples.
+    /// Returns true if there are no samples.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -122,12 +123,12 @@ impl Sequences {
         &self.values
     }
 
-    /// How to walk the values.
+    /// The rows of the values, as runs of bytes.
     pub(crate) fn rows(&self) -> &Rows {
         &self.rows
     }
 
-    /// The row of values at each place; none where that is the place itself.
+    /// The row of values at each place, or `None` if row `k` is at place `k`.
     pub(crate) fn order(&self) -> Option<&[u64]> {
         self.order.as_deref()
     }
@@ -137,7 +138,8 @@ impl Sequences {
         usize::try_from(self.starts[sample]).unwrap_or(usize::MAX)
     }
 
-    /// The first place of each of some samples. One tight loop, so that the processor waits for all at once.
+    /// The first place of each of some samples. This is one tight loop, so that the processor waits for all of them at
+    /// once.
     pub(crate) fn starts(&self, samples: &[u64]) -> Vec<usize> {
         samples.iter().map(|&sample| self.start(usize::try_from(sample).unwrap_or(usize::MAX))).collect()
     }
@@ -155,7 +157,7 @@ impl Sequences {
         }
     }
 
-    /// The most rows of values that so many neighbouring samples take.
+    /// The largest number of rows of values that `samples` neighbouring samples take.
     pub(crate) fn most_rows(&self, samples: usize) -> usize {
         let starts = 0..=self.len() - samples.min(self.len());
         let rows = |start| self.rows_of(start..(start + samples).min(self.len())).len();
@@ -177,13 +179,13 @@ impl Sequences {
         &self.extents[sample * self.leading..(sample + 1) * self.leading]
     }
 
-    /// How many leading dimensions may differ between samples.
+    /// The number of leading dimensions, which may differ between samples.
     pub(crate) fn leading(&self) -> usize {
         self.leading
     }
 
-    /// The leading extents of all samples; none for those in which samples differ. As many as decide where a row of
-    /// values lies in a sample.
+    /// The leading extents that all samples share, `None` for those in which they differ. Trailing dimensions that do
+    /// not decide where a row of values lies in a sample are left out.
     pub fn frame(&self) -> Vec<Option<u32>> {
         let same =
             |dimension| self.extents.get(dimension).copied().filter(|_| !self.varying.contains(&dimension));
@@ -201,7 +203,7 @@ impl Sequences {
     }
 }
 
-/// How many elements a shape holds, where they can be numbered.
+/// The number of elements of a shape, or `None` if it overflows.
 fn elements(lengths: &[u32]) -> Option<usize> {
     lengths.iter().try_fold(1_usize, |product, &len| product.checked_mul(length(len)))
 }

@@ -18,14 +18,14 @@ use crate::collate::{Form, TokenField, Tokens};
 use crate::order::{Key, Order, Purpose, Shuffle};
 use crate::{DType, Error, Result, Tensor};
 
-/// Which pieces of the stream are samples.
+/// The choice of the pieces of the stream that are samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum TokenMode {
     /// Piece `k` of the stream is sample `k`.
     #[default]
     Chunk,
-    /// The stream is cut in as many rows as all ranks' batches have, and each batch goes on where the one before it
-    /// ended, row by row: for truncated backpropagation through time.
+    /// The stream is divided into as many rows as the batches of all ranks have, and each batch continues the one
+    /// before it, row by row: for truncated backpropagation through time.
     Continuous,
 }
 
@@ -41,14 +41,14 @@ impl FromStr for TokenMode {
     }
 }
 
-/// What a batch of tokens holds besides inputs and labels.
+/// The fields of a batch of tokens besides inputs and labels.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct TokenExtras {
-    /// `position_ids`: the place of each token in its document, from where the piece begins; int64.
+    /// Adds `position_ids`: the place of each token in its document, counted from the start of the piece; int64.
     pub position_ids: bool,
-    /// `segment_ids`: which document of the piece each token is of, from 0; int32.
+    /// Adds `segment_ids`: the number of each token's document in the piece, from 0; int32.
     pub segment_ids: bool,
-    /// `resets`: whether a document begins with this token.
+    /// Adds `resets`: true for each token that begins a document.
     pub resets: bool,
 }
 
@@ -77,7 +77,7 @@ impl TokenDataset {
     /// Pieces of `seq_len` tokens, of integers `[tokens]`.
     ///
     /// # Errors
-    /// [`Error::Corpus`] where the tokens are not one dimension of integers that int64 holds.
+    /// [`Error::Corpus`] if the tokens are not one dimension of integers that int64 holds.
     pub fn new(tokens: Tensor, seq_len: usize) -> Result<Self> {
         let refused = |reason: String| Err(Error::Corpus { reason });
         let (shape, dtype) = (tokens.shape(), tokens.dtype());
@@ -97,10 +97,10 @@ impl TokenDataset {
         Ok(Self { corpus, seq_len, mode: TokenMode::default(), extras: TokenExtras::default() })
     }
 
-    /// The documents: document `k` is the tokens `offsets[k]..offsets[k + 1]`; int64.
+    /// Sets the documents: document `k` is the tokens `offsets[k]..offsets[k + 1]`; int64.
     ///
     /// # Errors
-    /// [`Error::Corpus`] where the offsets do not go from 0 to the number of tokens, or decrease.
+    /// [`Error::Corpus`] if the offsets do not go from 0 to the number of tokens, or decrease.
     pub fn documents(self, offsets: &Tensor) -> Result<Self> {
         let refused = |reason: String| Err(Error::Corpus { reason });
         let Some(ends) = offsets.as_slice::<i64>() else {
@@ -124,19 +124,19 @@ impl TokenDataset {
         Ok(Self { corpus: Corpus { documents: Some(bytes), ..self.corpus }, ..self })
     }
 
-    /// A token that is put between documents.
+    /// Puts a token between documents.
     #[must_use]
     pub fn separator(self, separator: i64) -> Self {
         Self { corpus: Corpus { separator: Some(separator), ..self.corpus }, ..self }
     }
 
-    /// Which pieces are samples. Default: [`TokenMode::Chunk`].
+    /// Sets which pieces are samples. Default: [`TokenMode::Chunk`].
     #[must_use]
     pub fn mode(self, mode: TokenMode) -> Self {
         Self { mode, ..self }
     }
 
-    /// What batches hold besides inputs and labels. Default: nothing.
+    /// Sets the fields of batches besides inputs and labels. Default: no other fields.
     #[must_use]
     pub fn extras(self, extras: TokenExtras) -> Self {
         Self { extras, ..self }
@@ -147,7 +147,7 @@ impl TokenDataset {
         usize::try_from(self.stream_len().saturating_sub(1) / self.seq_len as u64).unwrap_or(usize::MAX)
     }
 
-    /// Whether the stream is too short for a piece and the token after it.
+    /// Returns true if the stream is too short for a piece and the token after it.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -157,29 +157,29 @@ impl TokenDataset {
         self.corpus.document_count()
     }
 
-    /// Tokens of the stream, those between documents included.
+    /// The number of tokens of the stream, those between documents included.
     pub fn stream_len(&self) -> u64 {
         let between =
             if self.corpus.separator.is_some() { self.document_count().saturating_sub(1) } else { 0 };
         self.corpus.tokens.shape()[0] as u64 + between
     }
 
-    /// Tokens of a piece.
+    /// The number of tokens of a piece.
     pub fn seq_len(&self) -> usize {
         self.seq_len
     }
 
-    /// Whether each batch goes on where the one before it ended.
+    /// Returns true if each batch continues the one before it.
     pub fn is_continuous(&self) -> bool {
         self.mode == TokenMode::Continuous
     }
 
-    /// Pieces of each of so many rows of the stream.
+    /// The number of pieces in each row, if the stream has `rows` rows.
     pub(crate) fn steps(&self, rows: u64) -> u64 {
         self.stream_len().saturating_sub(1) / rows / self.seq_len as u64
     }
 
-    /// A text for the fingerprint of a plan: what the number of pieces does not say.
+    /// A text that tells streams with the same number of pieces apart, for the fingerprint of a plan.
     fn fingerprint(&self, rows: Option<u64>, shuffles_documents: bool) -> String {
         let bytes = self.corpus.documents.as_deref().unwrap_or_default();
         let (tokens, documents) = (self.corpus.tokens.shape()[0], xxh3_64(bytes));

@@ -1,6 +1,6 @@
 //! `Stream`: documents one after the other, in any order, without a copy of any.
 //!
-//! The place of a document follows from the offsets of the documents and, where these are shuffled, from the places of
+//! The place of a document follows from the offsets of the documents and, if these are shuffled, from the places of
 //! every sixteenth of them. So an epoch costs one pass over the documents, and half a byte for each.
 
 use std::ops::Range;
@@ -22,7 +22,7 @@ pub(super) struct Corpus {
     pub(super) tokens: Tensor,
     /// Steps through the tokens.
     pub(super) rows: Rows,
-    /// The offsets of the documents, and where the last one ends, as the bytes of int64; `None` for one document.
+    /// The offsets of the documents and the end of the last one, as the bytes of int64, or `None` for one document.
     pub(super) documents: Option<Bytes>,
     /// The token between documents.
     pub(super) separator: Option<i64>,
@@ -34,7 +34,7 @@ impl Corpus {
         self.offsets().map_or(1, |offsets| offsets.len() as u64 - 1)
     }
 
-    /// The offsets of the documents, and where the last one ends.
+    /// The offsets of the documents, and the end of the last one.
     pub(super) fn offsets(&self) -> Option<&[i64]> {
         self.documents.as_ref().and_then(|bytes| bytemuck::try_cast_slice(bytes).ok())
     }
@@ -69,9 +69,9 @@ impl Corpus {
 #[derive(Debug)]
 pub(super) struct Stream {
     corpus: Corpus,
-    /// In which order; none where as stored.
+    /// The order of the documents, or `None` if they come as stored.
     order: Option<Order>,
-    /// Where every sixteenth document begins.
+    /// The place in the stream of every sixteenth document.
     noted: Vec<u64>,
 }
 
@@ -96,14 +96,13 @@ impl Stream {
         stream
     }
 
-    /// The tokens `start..start + len` of the stream where they lie one after the other as stored; none where they do
-    /// not.
+    /// The tokens `start..start + len` of the stream, or `None` if they do not lie one after the other as stored.
     fn stored(&self, start: u64, len: usize) -> Option<Range<usize>> {
         let start = usize::try_from(start).ok()?;
         (self.order.is_none() && self.corpus.separator.is_none()).then(|| start..start + len)
     }
 
-    /// The passages that make up the tokens `start..start + len` of the stream.
+    /// Calls `each` with the passages that make up the tokens `start..start + len` of the stream.
     fn walk(&self, start: u64, len: usize, mut each: impl FnMut(Passage)) {
         let (mut documents, begin) = self.locate(start);
         let mut skipped = usize::try_from(start - begin).unwrap_or(usize::MAX);
@@ -127,7 +126,8 @@ impl Stream {
         }
     }
 
-    /// The documents from the one on that holds a token of the stream, and where that one begins.
+    /// The documents from the one on that holds a token of the stream, and the place in the stream at which that one
+    /// begins.
     fn locate(&self, token: u64) -> (Documents<'_>, u64) {
         if self.order.is_none() {
             let (place, begin) = self.corpus.locate(token);
@@ -145,23 +145,23 @@ impl Stream {
         }
     }
 
-    /// Tokens of the stream that a document takes, with what comes after it.
+    /// The number of tokens of the stream that a document takes, with the separator after it.
     fn taken(&self, tokens: &Range<usize>) -> u64 {
         tokens.len() as u64 + u64::from(self.corpus.separator.is_some())
     }
 }
 
-/// Documents one after the other, looked up some at a time: the processor waits for all of them at once.
+/// Documents one after the other, looked up several at a time, so that the processor waits for all of them at once.
 struct Documents<'a> {
     stream: &'a Stream,
-    /// The place of the first that is looked up, and how many places that one is behind.
+    /// The place of the first document that is looked up, and the distance from it to the current one.
     first: u64,
     behind: usize,
     found: [Range<usize>; NOTED],
 }
 
 impl<'a> Documents<'a> {
-    /// Those from a place on.
+    /// The documents from a place on.
     fn new(stream: &'a Stream, place: u64) -> Self {
         let mut documents = Self { stream, first: place, behind: 0, found: Default::default() };
         documents.look_up();
@@ -183,7 +183,7 @@ impl<'a> Documents<'a> {
             .for_each(|(found, number)| *found = self.stream.corpus.document(*number));
     }
 
-    /// The tokens of the document at this place; past the last one, any.
+    /// The tokens of the current document. Past the last document, the range has no meaning.
     fn current(&self) -> Range<usize> {
         self.found[self.behind].clone()
     }
@@ -202,7 +202,7 @@ impl<'a> Documents<'a> {
 pub(super) struct StreamPieces {
     pub(super) stream: Arc<Stream>,
     pub(super) seq_len: usize,
-    /// The rows of the stream, and the number of pieces of each; `None` where piece `k` is simply the `k`th.
+    /// The number of rows of the stream, and of pieces in each, or `None` if piece `k` is simply the `k`th.
     pub(super) rows: Option<(u64, u64)>,
 }
 

@@ -1,7 +1,7 @@
-//! `WindowDataset`: every stretch of so many steps of a time series is a sample.
+//! `WindowDataset`: every window of a given number of steps of a time series is a sample.
 //!
-//! Nothing is stored for a window. The windows of a series are counted by a closed form, and a window's number says
-//! where it begins: O(log series) for any window. A window never crosses series.
+//! Nothing is stored for a window. The windows of a series are counted by a closed form, and the number of a window
+//! tells where it begins: O(log series) for any window. A window never crosses series.
 
 mod shape;
 
@@ -15,45 +15,45 @@ use crate::batching::Rule;
 use crate::collate::{Form, Place, Places, Span, Window, WindowMask};
 use crate::{Error, Result, Tensor};
 
-/// Where each window lies.
+/// The places of all windows.
 #[derive(Debug)]
 pub(crate) struct Windows {
     shape: WindowShape,
-    /// The rows of every series that windows may take,
+    /// The rows of every series that windows may take.
     series: Vec<Range<usize>>,
-    /// and those of them that horizons may take: fewer in a part that windows reach back from.
+    /// The rows of every series that horizons may take: fewer in a part that windows reach back from.
     parts: Vec<Range<usize>>,
-    /// Those that make windows,
+    /// The series that make windows.
     holders: Vec<Holder>,
-    /// and the samples before each of them, and in all.
+    /// The number of samples before each holder, and of all samples.
     before: Vec<u64>,
 }
 
 /// A series that makes windows.
 #[derive(Debug, Clone)]
 struct Holder {
-    /// Its number.
+    /// The number of the series.
     series: usize,
-    /// How many windows.
+    /// The number of its windows.
     windows: u64,
-    /// The row that the first begins with,
+    /// The row with which the first window begins.
     row: usize,
-    /// and how many rows of zeros come before that.
+    /// The number of rows of zeros before that row.
     missing: usize,
 }
 
-/// How many windows there are, and of what.
+/// The numbers of windows and of series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WindowCounts {
-    /// Samples of an epoch.
+    /// The number of samples of an epoch.
     pub samples: u64,
-    /// Different windows: fewer than samples only with [`Weights::Series`].
+    /// The number of different windows: fewer than samples only with [`Weights::Series`].
     pub windows: u64,
-    /// Series.
+    /// The number of series.
     pub series: usize,
-    /// Series that are too short and make one window that begins with zeros.
+    /// The number of series that are too short and make one window that begins with zeros.
     pub padded: usize,
-    /// Series that make no window.
+    /// The number of series that make no window.
     pub without: usize,
 }
 
@@ -61,7 +61,7 @@ impl Windows {
     fn new(shape: WindowShape, series: Vec<Range<usize>>, parts: Vec<Range<usize>>) -> Result<Self> {
         let mut holders = Vec::new();
         for (number, (rows, part)) in series.iter().zip(&parts).enumerate() {
-            // A horizon that is padded in front would reach into what comes before the part.
+            // A horizon that is padded in front would reach into the rows before the part.
             let leaks = part.start > rows.start && part.len() < shape.horizon;
             let rows = if leaks { part.end..part.end } else { rows.clone() };
             holders.extend(Holder::new(&shape, number, &rows)?);
@@ -78,13 +78,13 @@ impl Windows {
         }
     }
 
-    /// How many samples.
+    /// The number of samples.
     pub(crate) fn len(&self) -> u64 {
         self.before.last().copied().unwrap_or(0)
     }
 
-    /// The place in `holders` of the one that makes `sample`, and which of its windows that is; they come again and
-    /// again where every series counts the same.
+    /// The place in `holders` of the series that makes `sample`, and the number of the window in it. Windows are
+    /// repeated if every series counts the same.
     fn window(&self, sample: u64) -> (usize, u64) {
         let holder = match self.holders.len() {
             1 => 0,
@@ -100,8 +100,8 @@ impl Windows {
 
     /// The rows that the samples `samples` cover, of `rows` in all. O(log series).
     ///
-    /// Series lie one after the other, and so do the windows of one, so that the first row is one of the first series and
-    /// the last row one of the last. Where windows repeat, those of both are covered whole.
+    /// Series lie one after the other, and so do the windows of one, so the first row belongs to the first series and
+    /// the last row to the last. If windows repeat, all windows of these two series are covered.
     fn covered(&self, samples: Range<usize>, rows: usize) -> Range<usize> {
         if samples.is_empty() {
             return 0..0;
@@ -120,10 +120,11 @@ impl Windows {
         start..end.min(rows)
     }
 
-    /// The most rows that so many neighbouring samples cover.
+    /// The largest number of rows that `samples` neighbouring samples cover.
     ///
-    /// Moving on by a window moves both ends alike, but where the last sample enters a series, which adds what lies
-    /// between; so the most are covered by samples that end with the first window of a series, or begin the first.
+    /// Moving on by a window moves both ends alike, unless the last sample enters another series, which adds the rows
+    /// in between. So the most rows are covered by samples that end with the first window of a series, or begin the
+    /// first series.
     fn most_covered(&self, samples: usize, rows: usize) -> usize {
         let all = usize::try_from(self.len()).unwrap_or(usize::MAX);
         let samples = samples.min(all);
@@ -137,8 +138,7 @@ impl Windows {
         starts.map(|start| self.covered(start..start + samples, rows).len()).max().unwrap_or(0)
     }
 
-    /// Whether samples `start..end` lie at equal distances, so that they are one strided view: in one series, one after
-    /// the other, without zeros.
+    /// Returns true if the samples `start..end` are one strided view: in one series, at equal distances, without zeros.
     pub(crate) fn is_view(&self, start: u64, end: u64) -> bool {
         if start >= end {
             return false;
@@ -159,7 +159,7 @@ impl Places for Windows {
 }
 
 impl Holder {
-    /// The windows of the series `number` in these rows; none where it is too short and skipped.
+    /// The windows of the series `number` in these rows, or `None` if it is too short and skipped.
     fn new(shape: &WindowShape, number: usize, rows: &Range<usize>) -> Result<Option<Self>> {
         let (length, span) = (rows.len(), shape.span());
         if let Some(rest) = length.checked_sub(span) {
@@ -177,7 +177,7 @@ impl Holder {
     }
 }
 
-/// The rows that are `steps` of `whole`, of the series `number`.
+/// The rows that are the `steps` of `whole`, for the series `number`.
 fn steps_of(number: usize, whole: &Range<usize>, steps: &Range<usize>) -> Result<Range<usize>> {
     let (Range { start, end }, length) = (steps, whole.len());
     match start <= end && *end <= length {
@@ -208,7 +208,7 @@ fn steps_of(number: usize, whole: &Range<usize>, steps: &Range<usize>) -> Result
 #[derive(Debug, Clone)]
 pub struct WindowDataset {
     windows: Arc<Windows>,
-    /// Rows that every array has.
+    /// The number of rows that every array has.
     rows: usize,
     names: Vec<String>,
     spans: Vec<Span>,
@@ -219,7 +219,7 @@ impl WindowDataset {
     /// The windows of series that lie one after the other: series `k` is the rows `offsets[k]..offsets[k + 1]`.
     ///
     /// # Errors
-    /// [`Error::WindowShape`], [`Error::SeriesTooShort`], [`Error::NoWindows`], and [`Error::Offsets`] where they
+    /// [`Error::WindowShape`], [`Error::SeriesTooShort`], [`Error::NoWindows`], and [`Error::Offsets`] if they
     /// decrease.
     pub fn new(offsets: &[usize], shape: WindowShape) -> Result<Self> {
         shape.check()?;
@@ -242,7 +242,7 @@ impl WindowDataset {
     /// Adds a field that holds the steps of input of an array `[time, ..]`.
     ///
     /// # Errors
-    /// [`Error::ScalarField`], [`Error::DuplicateField`], and [`Error::FieldLength`] where it has fewer steps than the
+    /// [`Error::ScalarField`], [`Error::DuplicateField`], and [`Error::FieldLength`] if it has fewer steps than the
     /// series.
     pub fn input(self, name: impl Into<String>, values: Tensor) -> Result<Self> {
         let len = self.windows.shape.input_len;
@@ -252,14 +252,14 @@ impl WindowDataset {
     /// Adds a field that holds the horizon of an array `[time, ..]`, and the `label_len` steps before it.
     ///
     /// # Errors
-    /// As [`input`](Self::input).
+    /// The same as those of [`input`](Self::input).
     pub fn target(self, name: impl Into<String>, values: Tensor) -> Result<Self> {
         let WindowShape { horizon, label_len, .. } = self.windows.shape;
         let start = self.windows.shape.context() - label_len;
         self.add(name.into(), values, start, label_len.saturating_add(horizon))
     }
 
-    /// Adds `mask`: which steps of input exist, those of short series being padded.
+    /// Adds `mask`, which is true for the steps of input that exist; short series are padded with others.
     #[must_use]
     pub fn mask(mut self) -> Self {
         self.mask = true;
@@ -286,15 +286,15 @@ impl WindowDataset {
         Ok(self)
     }
 
-    /// The windows whose horizon lies in part of the time: in steps `within[k]` of series `k`, or of the part of it that
-    /// this is. What comes before the
-    /// horizon may lie before the part with `reach_back`, else not. Without a horizon, a window lies wholly in its part.
+    /// The windows whose horizon lies in a part of the time: in the steps `within[k]` of series `k`, relative to the
+    /// part that this dataset is. With `reach_back`, the steps before the horizon may lie before the part. Without a
+    /// horizon, the whole window lies in its part.
     ///
-    /// The windows of parts that do not overlap have no step of a horizon in common: where a part is shorter than a
-    /// horizon, that series makes no window there, whatever [`Short`] says, unless it is [`Short::Error`].
+    /// The horizons of parts that do not overlap have no step in common: if a part is shorter than a horizon, that
+    /// series makes no window there, whatever [`Short`] says, unless it is [`Short::Error`].
     ///
     /// # Errors
-    /// [`Error::Parts`] where there is not one part for each series, or one ends before it starts or after its series;
+    /// [`Error::Parts`] if there is not one part for each series, or one ends before it starts or after its series;
     /// [`Error::SeriesTooShort`], [`Error::NoWindows`].
     pub fn part(&self, within: &[Range<usize>], reach_back: bool) -> Result<Self> {
         let Windows { shape, series, parts, .. } = &*self.windows;
@@ -307,7 +307,7 @@ impl WindowDataset {
         let (mut rows, mut found) = (Vec::new(), Vec::new());
         for (number, ((series, whole), steps)) in series.iter().zip(parts).zip(within).enumerate() {
             let part = steps_of(number, whole, steps)?;
-            // Rows before the part, as far as there are any.
+            // Rows before the part, as far as the series has them.
             rows.push(part.start.saturating_sub(reach).max(series.start)..part.end);
             found.push(part);
         }
@@ -320,7 +320,7 @@ impl WindowDataset {
         usize::try_from(self.windows.len()).unwrap_or(usize::MAX)
     }
 
-    /// Whether there are none; never.
+    /// Returns true if there are no windows, which never happens.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -330,7 +330,7 @@ impl WindowDataset {
         &self.names
     }
 
-    /// What a window looks like.
+    /// The shape of a window.
     pub fn shape(&self) -> &WindowShape {
         &self.windows.shape
     }
@@ -340,7 +340,7 @@ impl WindowDataset {
         &self.windows.parts
     }
 
-    /// How many windows there are, and of what.
+    /// The numbers of windows and of series.
     pub fn counts(&self) -> WindowCounts {
         let Windows { series, holders, .. } = &*self.windows;
         WindowCounts {
@@ -352,7 +352,7 @@ impl WindowDataset {
         }
     }
 
-    /// The series that `window` lies in, its first row, and how many of its rows are zeros before that.
+    /// The series of `window`, its first row, and the number of rows of zeros before that.
     ///
     /// # Errors
     /// [`Error::SampleRange`].
@@ -366,13 +366,13 @@ impl WindowDataset {
         Ok((self.windows.holders[holder].series, place.row, place.missing))
     }
 
-    /// Whether the windows `start..end` are one strided view on the series.
+    /// Returns true if the windows `start..end` are one strided view of the series.
     pub fn is_view(&self, start: u64, end: u64) -> bool {
         end <= self.windows.len() && self.windows.is_view(start, end)
     }
 
     /// The windows `start..end` without a copy: for each field an array `[windows, steps, ..]` over the memory of the
-    /// series, whose rows overlap. None where they do not lie in one series.
+    /// series, whose rows overlap. `None` if they do not lie in one series.
     pub fn view(&self, start: u64, end: u64) -> Option<Vec<Tensor>> {
         if !self.is_view(start, end) {
             return None;
@@ -383,7 +383,7 @@ impl WindowDataset {
             let shape = [&[count, span.len], &shape[1..]].concat();
             let step = stride * self.windows.shape.stride.cast_signed();
             let strides = [&[step, stride], &span.values.strides()[1..]].concat();
-            // What is empty begins anywhere; where it would, may be no place of the series.
+            // An empty field may begin anywhere, and its own start may lie outside the series.
             let first = if span.len == 0 { 0 } else { stride * (row + span.start).cast_signed() };
             let offset = span.values.layout().offset().checked_add_signed(first)?;
             Tensor::new(span.values.bytes().clone(), span.values.dtype(), &shape, &strides, offset).ok()

@@ -1,10 +1,10 @@
-//! `WindowShape`: what a window looks like, and where in its series windows lie.
+//! `WindowShape`: the shape of a window, and the places of windows in a series.
 
 use std::str::FromStr;
 
 use crate::{Error, Result};
 
-/// Which end of a series the windows are counted from, where the last one does not end with it.
+/// The end of a series from which windows are counted, if they do not fill it exactly.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Anchor {
     /// The first window begins with the series.
@@ -26,15 +26,15 @@ impl FromStr for Anchor {
     }
 }
 
-/// What happens to a series that is too short for one window. One without any step never makes a window.
+/// The treatment of a series that is too short for one window. A series without any step never makes a window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Short {
-    /// It makes one window, that begins with zeros.
+    /// The series makes one window, which begins with zeros.
     #[default]
     Pad,
-    /// It makes none.
+    /// The series makes no window.
     Skip,
-    /// No dataset is made; the error names the series.
+    /// No dataset is made, and the error names the series.
     Error,
 }
 
@@ -51,13 +51,13 @@ impl FromStr for Short {
     }
 }
 
-/// What counts the same in an epoch.
+/// The unit that counts the same everywhere in an epoch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Weights {
-    /// Every window, so that a long series counts more than a short one.
+    /// Every window counts the same, so a long series counts more than a short one.
     #[default]
     Windows,
-    /// Every series: it makes as many samples as the one that has most windows, its own coming again and again.
+    /// Every series counts the same: it makes as many samples as the series with most windows, by repeating its own.
     Series,
 }
 
@@ -73,29 +73,29 @@ impl FromStr for Weights {
     }
 }
 
-/// What a window looks like: so many steps of input, then `gap` steps that are not looked at, then the horizon.
+/// The shape of a window: steps of input, then `gap` steps that are not looked at, then the horizon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct WindowShape {
-    /// Steps of input.
+    /// The number of steps of input.
     pub input_len: usize,
-    /// Steps to predict; 0 for inputs alone.
+    /// The number of steps to predict; 0 for inputs alone.
     pub horizon: usize,
-    /// Steps before the horizon that targets begin with.
+    /// The number of steps before the horizon with which targets begin.
     pub label_len: usize,
-    /// Steps between input and horizon.
+    /// The number of steps between input and horizon.
     pub gap: usize,
-    /// Steps from one window to the next.
+    /// The number of steps from one window to the next.
     pub stride: usize,
-    /// Which end windows are counted from.
+    /// The end of the series from which windows are counted.
     pub anchor: Anchor,
-    /// What happens to short series.
+    /// The treatment of short series.
     pub short: Short,
-    /// What counts the same.
+    /// The unit that counts the same in an epoch.
     pub weights: Weights,
 }
 
 impl WindowShape {
-    /// Windows of `input_len` steps that begin at every step, and nothing to predict.
+    /// Windows of `input_len` steps that begin at every step, with nothing to predict.
     pub fn new(input_len: usize) -> Self {
         Self {
             input_len,
@@ -109,12 +109,12 @@ impl WindowShape {
         }
     }
 
-    /// Steps of a series that a window takes.
+    /// The number of steps of a series that a window takes.
     pub fn span(&self) -> usize {
         self.context().saturating_add(self.horizon)
     }
 
-    /// Steps from the start of a window to its horizon.
+    /// The number of steps from the start of a window to its horizon.
     pub(super) fn context(&self) -> usize {
         self.input_len.saturating_add(self.gap)
     }
