@@ -1,4 +1,4 @@
-"""What a batch holds, and how blocks of the engine become batches."""
+"""The schema of batches, and the functions that take blocks of the engine as arrays of a framework."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 from batchloom.arrays.frameworks import require
 
-# The field that says where samples of a packed batch begin, and what follows it: the size of the longest.
+# The field with the boundaries of samples in a packed batch, and the key after it: the size of the longest sample.
 BOUNDARIES, LONGEST = "cu_seqlens", "max_seqlen"
 
 Columns = Sequence[tuple[str, str]]
-"""The name and element type of each field that the engine makes."""
+"""The name and the element type of each field that the engine makes."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Schema:
-    """What a batch holds.
+    """The fields of a batch.
 
     Attributes:
         columns: The fields, in order.
@@ -58,11 +58,11 @@ class Schema:
         return keys
 
     def modules(self, output: str | None) -> list[Any]:
-        """The functions of the framework of each field, or of ``output`` for all.
+        """Return the functions for the framework of each field, or for ``output``.
 
         Raises:
             ArgumentError: There is no such framework, or it is not installed.
-            DTypeError: It lacks the type of a field.
+            DTypeError: The framework lacks the type of a field.
         """
         return [require(output or column.framework, column.dtype, column.name) for column in self.columns]
 
@@ -103,7 +103,7 @@ def field_views(schema: Schema, output: str | None, copies: bool) -> list[FieldV
     """Return the functions that take each field of a block.
 
     Args:
-        schema: What a batch holds.
+        schema: The fields of a batch.
         output: A framework for all fields, or ``None`` for that of each.
         copies: Whether patches are copies, which do not overlap.
 

@@ -15,7 +15,7 @@ MOST_DIMENSIONS = 62
 
 
 class Field:
-    """One field of a dataset: the user's array, and its memory as the engine sees it."""
+    """One field of a dataset: the array of the user, and its memory as the engine sees it."""
 
     def __init__(self, label: str, array: Any) -> None:
         self.label = label
@@ -29,7 +29,7 @@ class Field:
         self.mapped: int | None = None
 
     def check(self) -> None:
-        """Raise if the array no longer is where it was borrowed."""
+        """Raise if the array was resized or moved since it was borrowed."""
         found = self._module.address(self.array, self.label)
         if found != self._address:
             raise DataError(
@@ -39,7 +39,7 @@ class Field:
 
     @property
     def dtype(self) -> str:
-        """The element's type."""
+        """The type of the elements."""
         return self.tensor.dtype
 
     @property
@@ -53,13 +53,13 @@ class Field:
         return self.tensor.nbytes // max(len(self.tensor), 1)
 
     def is_on(self, device: Any) -> bool:
-        """Whether the array, or a copy of it that somebody holds, is on a device of torch."""
+        """Return whether the array, or a copy of it that is in use, is on a device of torch."""
         return self.device == device or device in self._moved
 
     def on(self, device: Any) -> Any:
-        """Return the array on a device of torch: itself where it is there, else a copy.
+        """Return the array on a device of torch: the array itself where it is there, otherwise a copy.
 
-        One for all who ask: as long as any of them holds it, no other is made.
+        Callers share the copy: as long as one of them holds it, no other is made.
         """
         if self.device is not None:
             return self.array.detach().resolve_conj().resolve_neg()
@@ -69,7 +69,11 @@ class Field:
         return found
 
     def tensors(self, rows: Any) -> Any:
-        """Return some rows of the array, a slice or an array of them, as torch has them: a copy where it must be."""
+        """Return some rows of the array as a tensor of torch: a copy where torch has no view.
+
+        Args:
+            rows: A slice, or an array of rows.
+        """
         if not self.tensor.is_backward:
             return lend(self.tensor, "torch")[rows]
         # torch has no arrays that run backwards in memory.
@@ -95,7 +99,7 @@ class Field:
 
 
 def _borrow(framework: Any, array: Any, label: str) -> Tensor:
-    """Share an array's memory; what a framework refuses becomes an error of ours, in one line."""
+    """Share the memory of an array; turn errors of a framework into errors of one line."""
     try:
         tensor: Tensor = framework.borrow(array, label)
     except Error:
@@ -120,10 +124,10 @@ def lend(tensor: Tensor, framework: str) -> Any:
 
 
 def host(label: str, array: Any) -> Any:
-    """Return an array in memory of the CPU: itself, unless it is a tensor of torch on another device.
+    """Return an array in memory of the CPU: the array itself, unless it is a tensor of torch on another device.
 
     Raises:
-        DeviceError: The device has no values that could be read.
+        DeviceError: The device has no values that the CPU could read.
     """
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(array, torch.Tensor):
@@ -132,12 +136,12 @@ def host(label: str, array: Any) -> Any:
         return array.cpu()
     except NotImplementedError as error:
         raise DeviceError(
-            f"{label} has numbers on {array.device} that are needed on the CPU, which cannot read them: {error}"
+            f"{label} must be read on the CPU, but is on {array.device}, which has no values to read: {error}"
         ) from None
 
 
 def release(field: Field) -> None:
-    """Let go of what a memory map has read into this process, once it is much; it stays in the system's cache."""
+    """Unmap the pages that a memory map has read, once they are many; they stay in the cache of the system."""
     if field.framework == "numpy":
         field.mapped = load("numpy").release(field.array, field.mapped)
 

@@ -22,7 +22,7 @@ _ZONE = re.compile(r"T?\d\d:\d\d.*(Z|[+-]\d\d:?\d\d)$")
 
 
 def is_frame(data: Any) -> bool:
-    """Whether ``data`` has columns that go by names."""
+    """Return whether ``data`` has named columns."""
     kind = type(data)
     return isinstance(data, Mapping) or hasattr(kind, "columns") or hasattr(kind, "column_names")
 
@@ -43,7 +43,7 @@ class Frame:
         """Return one column.
 
         Raises:
-            ArgumentError: There is none of that name.
+            ArgumentError: The frame has no such column.
         """
         column = to_numpy(self.raw(name, role), f"column {name!r}")
         if column.ndim != 1:
@@ -54,7 +54,7 @@ class Frame:
         """Return one column, as the frame has it.
 
         Raises:
-            ArgumentError: There is none of that name.
+            ArgumentError: The frame has no such column.
         """
         if not isinstance(name, Hashable) or name not in self.names:
             raise ArgumentError(f"{role} names column {name!r}; expected one of {', '.join(map(repr, self.names))}")
@@ -64,7 +64,7 @@ class Frame:
         """Return columns side by side, ``[rows, columns]``, in the type that holds all of them.
 
         Raises:
-            ArgumentError: There is none of that name, or no name.
+            ArgumentError: The frame has no such column, or ``names`` is empty.
             DTypeError: One does not hold numbers.
         """
         if not names:
@@ -171,11 +171,11 @@ def moments(times: Any) -> Array:
 
 
 def moment(time: Any) -> numpy.datetime64[Any]:
-    """Return one time as NumPy has it; one of a time zone in UTC.
+    """Return one time as a datetime of NumPy, in UTC where it has a time zone.
 
     Raises:
-        TypeError: It is no time.
-        ValueError: It is none, or not a time (NaT).
+        TypeError: A number stands for the time.
+        ValueError: A text is not in ISO format.
     """
     if hasattr(time, "to_datetime64"):  # pandas, in nanoseconds
         found = time.to_datetime64()
@@ -192,13 +192,13 @@ def moment(time: Any) -> numpy.datetime64[Any]:
 
 
 def has_zone(times: Any) -> bool:
-    """Whether times, or one of them, are of a time zone."""
+    """Return whether times have a time zone."""
     if isinstance(times, str):
         return _ZONE.search(times) is not None
     if isinstance(times, list | tuple) or getattr(getattr(times, "dtype", None), "kind", None) == "O":
         found = {has_zone(time) for time in times}
         if len(found) > 1:
-            raise DataError("some times are of a time zone and others of none; expected one kind")
+            raise DataError("some times have a time zone and others do not; expected one kind")
         return found == {True}
     kind = getattr(times, "dtype", getattr(times, "type", None))
     zones = (getattr(times, "tzinfo", None), getattr(kind, "tz", None), getattr(kind, "time_zone", None))
@@ -206,7 +206,7 @@ def has_zone(times: Any) -> bool:
 
 
 def require_increasing(times: Array, offsets: Array, ids: list[Any] | None) -> None:
-    """Raise where time does not grow from step to step of a series.
+    """Check that time grows from step to step of each series.
 
     Raises:
         DataError: The message names the series and the step.
@@ -233,7 +233,7 @@ def _where(row: int, offsets: Array, ids: list[Any] | None) -> str:
 
 
 def missing(values: Array) -> Array:
-    """Return where there is no value: NaN, NaT, or a null."""
+    """Return a mask of absent values: NaN, NaT and nulls."""
     if values.dtype.kind == "M":
         return numpy.isnat(values)
     if values.dtype.kind in "fc":

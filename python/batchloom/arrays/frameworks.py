@@ -1,4 +1,4 @@
-"""The frameworks whose arrays go in and come out.
+"""Frameworks: the arrays that datasets take and batches hold.
 
 Each framework is one module beside this one with the same functions: ``borrow`` shares an array's memory with the
 engine (or describes what torch has on another device), ``address`` says where that memory is, ``require`` raises where
@@ -27,13 +27,13 @@ def require_known(framework: str) -> None:
 
 
 def require(framework: str, dtype: str, label: str) -> Any:
-    """Return the module of a framework.
+    """Import a framework that has an element type, and return the functions for its arrays.
 
     A loader asks before any work, so that a framework that is missing, or lacks a type, shows at once.
 
     Raises:
         ArgumentError: There is no such framework, or it is not installed.
-        DTypeError: It has no such type.
+        DTypeError: The framework has no such type.
     """
     require_known(framework)
     found = load(framework)
@@ -42,10 +42,10 @@ def require(framework: str, dtype: str, label: str) -> Any:
 
 
 def framework_of(label: str, array: Any) -> str:
-    """Return what an array came in.
+    """Return the framework of an array.
 
     Raises:
-        DataError: It is none.
+        DataError: It is not an array.
     """
     for framework, kind in (("torch", "Tensor"), ("numpy", "ndarray"), ("jax", "Array")):
         imported = sys.modules.get(framework)
@@ -63,7 +63,7 @@ def load(framework: str) -> Any:
     """Import a framework, and return the functions for its arrays.
 
     Raises:
-        ArgumentError: It is not installed.
+        ArgumentError: The framework is not installed.
     """
     try:
         return importlib.import_module(f"batchloom.arrays.{framework}")
@@ -72,5 +72,5 @@ def load(framework: str) -> Any:
 
 
 def is_arrow(data: Any) -> bool:
-    """Whether ``data`` has the Arrow PyCapsule interface."""
+    """Return whether ``data`` has the Arrow PyCapsule interface."""
     return hasattr(data, "__arrow_c_array__") or hasattr(data, "__arrow_c_stream__")

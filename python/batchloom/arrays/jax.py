@@ -22,12 +22,12 @@ def borrow(array: Any, label: str) -> _native.Tensor:
 
 
 def address(array: Any, label: str) -> tuple[Any, ...]:
-    """Where the memory is: JAX arrays never move."""
+    """Return the identity and the shape of an array: JAX arrays never move."""
     return id(array), tuple(array.shape)
 
 
 def require(dtype: str, label: str) -> None:
-    """JAX takes every type, narrowing 64-bit ones unless ``jax_enable_x64`` is set, as it does everywhere."""
+    """Accept every type: JAX narrows 64-bit ones unless ``jax_enable_x64`` is set, as it does everywhere."""
 
 
 def views(tensor: _native.Tensor) -> Sequence[Any]:
@@ -39,7 +39,7 @@ def views(tensor: _native.Tensor) -> Sequence[Any]:
 
 
 def view(tensor: _native.Tensor) -> Any:
-    """Take one array."""
+    """Take a tensor of the engine as an array."""
     return jax.dlpack.from_dlpack(tensor)
 
 
@@ -56,7 +56,7 @@ def pad_front(array: Any, rows: int) -> Any:
 
 
 def own(array: Any, device: None) -> Any:
-    """Return an array that nobody can write to: JAX has no others."""
+    """Return the array itself: JAX arrays are immutable."""
     return array
 
 

@@ -1,4 +1,4 @@
-"""NumPy arrays and memory maps in and out; also the way in for other DLPack producers."""
+"""NumPy arrays and memory maps in and out; other DLPack producers come in here, too."""
 
 from __future__ import annotations
 
@@ -52,7 +52,11 @@ def borrow(array: Any, label: str) -> _native.Tensor:
 
 
 def address(array: Any, label: str) -> tuple[Any, ...]:
-    """Where the memory is, and how it is laid out. A memory map is compared with its file: what was cut off is gone."""
+    """Return the address and the layout of an array.
+
+    Raises:
+        DataError: The array lies in a memory map whose file was truncated.
+    """
     if not isinstance(array, numpy.ndarray):
         return id(array), tuple(getattr(array, "shape", ()))
     _require_file(array, label)
@@ -107,7 +111,7 @@ def release(array: Any, before: int | None) -> int:
 
 
 def _mapped_bytes() -> int:
-    """Bytes of files that are mapped into this process and in memory; 0 where the system does not say."""
+    """Return the bytes of mapped files that are in memory in this process; 0 where the system does not tell."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[2]) * mmap.PAGESIZE
@@ -138,7 +142,7 @@ def views(tensor: _native.Tensor) -> Sequence[numpy.ndarray[Any, Any]]:
 
 
 def view(tensor: _native.Tensor) -> numpy.ndarray[Any, Any]:
-    """Take one array."""
+    """Take a tensor of the engine as an array."""
     if tensor.dtype not in FOREIGN:
         return numpy.from_dlpack(tensor)
     integers = numpy.from_dlpack(tensor.reinterpret(numpy.dtype(FOREIGN[tensor.dtype]).name))
@@ -147,7 +151,7 @@ def view(tensor: _native.Tensor) -> numpy.ndarray[Any, Any]:
 
 
 def windows(array: numpy.ndarray[Any, Any], steps: int) -> numpy.ndarray[Any, Any]:
-    """Every stretch of so many rows, ``[stretches, steps, ...]``, over the memory of ``array``; read-only."""
+    """Return each run of ``steps`` rows, ``[runs, steps, ...]``, over the memory of ``array``; read-only."""
     return numpy.moveaxis(sliding_window_view(array, steps, axis=0), -1, 1)
 
 
@@ -162,7 +166,7 @@ def pad_front(array: numpy.ndarray[Any, Any], rows: int) -> numpy.ndarray[Any, A
 
 
 def ones(samples: int, steps: int, device: None) -> numpy.ndarray[Any, Any]:
-    """True everywhere, in the memory of one element; read-only."""
+    """Return an array of True in the memory of one element; read-only."""
     return numpy.broadcast_to(numpy.True_, (samples, steps))
 
 
@@ -175,8 +179,8 @@ def element(dtype: str, value: Any) -> bytes:
     """Return the bytes of one value; a number that the type rounds is rounded.
 
     Raises:
-        TypeError: It is no number that the type could hold.
-        ValueError: The type does not reach it.
+        TypeError: The value is not a number that the type could hold.
+        ValueError: The value is outside the range of the type.
     """
     kind = numpy.dtype(dtype) if dtype not in FOREIGN else numpy.dtype(getattr(_ml_dtypes(), dtype))
     allowed: type = {"b": Integral, "i": Integral, "u": Integral, "c": Number}.get(kind.kind, Real)

@@ -1,4 +1,4 @@
-"""Values that batches are padded with, as bytes of each field's type."""
+"""Pad values, as bytes of the type of each field."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from batchloom.errors import ArgumentError
 
 
 def pad_values(fields: dict[str, str], pad_value: Any) -> list[tuple[str, bytes]]:
-    """Return the bytes of one element of padding, for each field where that is not zeros.
+    """Return the bytes of one element of padding, for each field whose padding is not zeros.
 
     Args:
-        fields: The types of fields that are padded, by name.
-        pad_value: One value for all, or values by name.
+        fields: The types of padded fields, by name.
+        pad_value: One value for all fields, or values by name.
 
     Raises:
-        ArgumentError: There is no such field, or its type does not have the value.
+        ArgumentError: There is no such field, or its type cannot hold the value.
     """
     if not isinstance(pad_value, dict):
         if type(pad_value) is int and pad_value == 0:
-            return []  # what every type has, and what the engine pads with
+            return []  # the engine pads with zeros, which every type has
         pad_value = dict.fromkeys(fields, pad_value)
     for name in pad_value:
         if name not in fields:
@@ -33,7 +33,7 @@ def element(label: str, dtype: str, value: Any) -> bytes:
     """Return the bytes of ``value`` as one element of type ``dtype``.
 
     Raises:
-        ArgumentError: The type does not have that value.
+        ArgumentError: The type cannot hold the value.
     """
     try:
         return _element(dtype, value)
@@ -45,6 +45,6 @@ def _element(dtype: str, value: Any) -> bytes:
     try:
         found: bytes = load("numpy").element(dtype, value)
     except ModuleNotFoundError:
-        # A type that NumPy has only through a package, which is not there; then it came from torch.
+        # NumPy has the type only through ml_dtypes, which is not installed: the array came from torch.
         found = load("torch").element(dtype, value)
     return found

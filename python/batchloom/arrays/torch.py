@@ -16,7 +16,7 @@ TAKES_CAPSULES = True
 
 
 def borrow(array: torch.Tensor, label: str) -> _native.Tensor:
-    """Share the memory of a tensor; of one on another device than the CPU, only describe it.
+    """Share the memory of a tensor; only describe one on another device than the CPU.
 
     Gradients are left behind; a lazy conjugate or negative is resolved.
     """
@@ -36,13 +36,13 @@ def device_of(array: torch.Tensor) -> torch.device | None:
 
 
 def on(array: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Return an array on a device: itself where it is there, in an object of its own."""
+    """Return an array on a device, as a new tensor: over the same memory where it is there already."""
     with torch.inference_mode(False):
         return array.detach().to(device)
 
 
 def address(array: torch.Tensor, label: str) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
-    """Where the memory is, and how it is laid out."""
+    """Return the address and the layout of an array."""
     return array.data_ptr(), tuple(array.shape), array.stride()
 
 
@@ -66,14 +66,14 @@ def views(tensor: _native.Tensor) -> Sequence[torch.Tensor]:
 
 
 def cut(array: torch.Tensor) -> Sequence[torch.Tensor]:
-    """Cut ``[batches, samples, ...]``, whose batches are compact, into these."""
+    """Cut ``[batches, samples, ...]`` into its batches, which are compact."""
     if array.is_contiguous():
         return array.flatten(0, 1).unsafe_split(array.shape[1])
     return [batch.squeeze(0) for batch in array.unsafe_split(1)]
 
 
 def view(capsule: Any) -> torch.Tensor:
-    """Take one array."""
+    """Take a DLPack capsule as a tensor."""
     if torch.is_inference_mode_enabled():
         with torch.inference_mode(False):
             return from_dlpack(capsule)
@@ -81,7 +81,7 @@ def view(capsule: Any) -> torch.Tensor:
 
 
 def windows(array: torch.Tensor, steps: int) -> torch.Tensor:
-    """Every stretch of so many rows, ``[stretches, steps, ...]``, over the memory of ``array``."""
+    """Return each run of ``steps`` rows, ``[runs, steps, ...]``, over the memory of ``array``."""
     return array.unfold(0, steps, 1).movedim(-1, 1)
 
 
@@ -96,7 +96,7 @@ def pad_front(array: torch.Tensor, rows: int) -> torch.Tensor:
 
 
 def ones(samples: int, steps: int, device: torch.device | None) -> torch.Tensor:
-    """True everywhere, in the memory of one element."""
+    """Return a tensor of True in the memory of one element."""
     # Not on torch's default device, which may be another one.
     return torch.ones(1, 1, dtype=torch.bool, device=device or "cpu").expand(samples, steps)
 
@@ -111,7 +111,7 @@ def accelerator(device: Any) -> torch.device | None:
     """Return a device of torch, with its number.
 
     Raises:
-        DeviceError: There is no such device.
+        DeviceError: torch cannot make arrays on the device.
     """
     try:
         return torch.empty(0, device=torch.device(device)).device
@@ -121,13 +121,13 @@ def accelerator(device: Any) -> torch.device | None:
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Return how many bytes are free on a device, where it can tell."""
+    """Return the free bytes on a device; ``None`` where it cannot tell."""
     if device.type == "mps":
         return torch.mps.recommended_max_memory() - torch.mps.current_allocated_memory()
     if device.type not in ("cuda", "xpu"):
         return None
     module = torch.get_device_module(device)
-    # What torch holds in reserve and nobody uses is free, too.
+    # Memory that torch holds in reserve, unused, is free too.
     reserve: int = module.memory_reserved(device) - module.memory_allocated(device)
     try:
         free: int = module.mem_get_info(device)[0]
@@ -140,8 +140,8 @@ def element(dtype: str, value: Any) -> bytes:
     """Return the bytes of one value of a type of floats; a number that the type rounds is rounded.
 
     Raises:
-        TypeError: It is no number.
-        ValueError: The type does not reach it.
+        TypeError: The value is not a number.
+        ValueError: The value is outside the range of the type.
     """
     if not isinstance(value, Real):
         raise TypeError("expected a number")

@@ -1,4 +1,4 @@
-"""The questions of a loader to any dataset, whatever its samples are."""
+"""The base class of datasets: the questions that loaders ask a dataset, whatever its samples are."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Sliceable:
 
 
 class Dataset(ABC):
-    """Samples that batches are made of: on the host by the engine, on a device by what :meth:`_collator` returns."""
+    """Samples to batch: on the host by the engine, on a device by the collator that :meth:`_collator` returns."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -65,39 +65,39 @@ class Dataset(ABC):
 
     @abstractmethod
     def _native_dataset(self) -> _native.Dataset:
-        """The dataset as the engine sees it."""
+        """Return the dataset as the engine sees it."""
 
     @abstractmethod
     def _pad_values(self, pad_value: Any) -> list[tuple[str, bytes]]:
-        """The bytes of one element of padding, for each field where that is not zeros."""
+        """Return the bytes of one element of padding, for each field whose padding is not zeros."""
 
     @abstractmethod
     def _schema(self, columns: Columns) -> Schema:
-        """What a batch holds, where the engine makes fields of these names and types."""
+        """Return the schema of batches, given the names and types of the fields that the engine makes."""
 
     @abstractmethod
     def _arrays(self) -> tuple[Field, ...]:
-        """The arrays that say where data is: each once."""
+        """Return the arrays of the dataset, each once: batches are made where they are."""
 
     def _beside(self) -> tuple[Field, ...]:
-        """What has to be on a device besides them, wherever it is now."""
+        """Return further arrays that a device needs, wherever they are now."""
         return ()
 
     def _element_bytes(self) -> int | None:
-        """The bytes of one element, where a device finds the place of each by itself; ``None`` where of whole rows."""
+        """Return the bytes of one element, where a device gathers element by element; ``None`` where row by row."""
         return None
 
     @abstractmethod
     def _collator(self, resident: Resident, options: CollateOptions) -> Collator:
-        """What makes batches of addresses on a device."""
+        """Return the collator that makes batches of row numbers on a device."""
 
     @abstractmethod
     def _row_ranges(self, first: int, end: int) -> list[RowRange]:
-        """What has to be on a device for batches of the samples ``first`` to ``end``."""
+        """Return the rows of each array that batches of the samples ``first`` to ``end`` need."""
 
     @abstractmethod
     def _most_rows(self, samples: int) -> list[tuple[Field, int]]:
-        """The most rows of each array in :meth:`_row_ranges` that so many neighbouring samples need."""
+        """Return the most rows of each array in :meth:`_row_ranges` that so many neighbouring samples need."""
 
     def _shuffled(self, shuffle: bool | str) -> tuple[str, bool]:
         """Return the random order as the engine names it, and whether documents are shuffled.
@@ -129,7 +129,7 @@ class Dataset(ABC):
         return None
 
     def _lies_together(self, documents: bool) -> bool:
-        """Whether the data of neighbouring samples is one range of rows in each array.
+        """Return whether the data of neighbouring samples is one range of rows in each array.
 
         Args:
             documents: Whether documents are shuffled.
@@ -138,10 +138,10 @@ class Dataset(ABC):
 
     @property
     def _is_formed_without_torch(self) -> bool:
-        """Whether the engine forms batches on the CPU where torch was asked to, and the arrays are not torch's."""
+        """Whether the engine forms batches where torch was asked to do so on the CPU, and arrays are not of torch."""
         return False
 
     def _check(self) -> None:
-        """Raise if an array no longer is where it was borrowed."""
+        """Raise if an array was resized or moved since it was borrowed."""
         for field in (*self._arrays(), *self._beside()):
             field.check()

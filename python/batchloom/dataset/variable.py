@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class Variable:
-    """One variable field: flat storage, and where each sample lies in it.
+    """One variable field: flat storage, and the offsets of samples in it.
 
     Attributes:
         values: The storage.
-        offsets: Where each sample begins in it, and the last one ends.
+        offsets: The first row of each sample, and the end of the last one.
         shapes: The shape of each sample, where they differ in more than the first dimension; else ``None``.
     """
 
@@ -40,17 +40,17 @@ class Variable:
 
     @property
     def framework(self) -> str:
-        """What the values came in."""
+        """The framework of the values."""
         return self.values.framework
 
     @property
     def dtype(self) -> str:
-        """The element's type."""
+        """The type of the elements."""
         return self.values.dtype
 
     @property
     def data(self) -> Any:
-        """The field in a form that makes it again."""
+        """The field, in a form that a dataset takes."""
         return self.values.array, self.offsets if self.shapes is None else self.shapes
 
     def row(self, sample: int) -> Any:
@@ -63,7 +63,7 @@ class Variable:
         return self._sequences
 
     def _on(self, resident: Resident, padding: float) -> ragged.Variable:
-        """The field on a device."""
+        """Return the field for a collator on a device."""
         from batchloom.device.collate import ragged
 
         inner, frame = self._sequences.shape[1:], tuple(self._sequences.frame)
@@ -77,7 +77,7 @@ class Variable:
 
 
 def is_variable(data: Any) -> bool:
-    """Whether samples of ``data`` differ in size."""
+    """Return whether samples of ``data`` differ in size."""
     if isinstance(data, list) or (isinstance(data, tuple) and len(data) == 2):
         return True
     if getattr(data, "is_nested", False):
@@ -183,7 +183,7 @@ def _array(label: str, place: int, sample: Any) -> Any:
 
 
 def _concatenated(label: str, arrays: list[Any]) -> Any:
-    """Return arrays of one framework as one of them."""
+    """Concatenate arrays of one framework."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(arrays[0], torch.Tensor):
         for place, array in enumerate(arrays):

@@ -27,7 +27,7 @@ class Delivery(Protocol):
         """Options for the blocks of the engine."""
 
     def prepare(self, schema: Schema, options: CollateOptions) -> None:
-        """Make ready for batches that hold this; raise if that cannot be."""
+        """Prepare for batches of a schema; raise if they cannot be made."""
 
     def begin(self, loader: _native.Loader) -> Any:
         """Begin the next epoch."""
@@ -36,15 +36,15 @@ class Delivery(Protocol):
 def choose(
     dataset: Dataset, rule: Rule, order: str, documents: bool, request: PlacementRequest, world_size: int
 ) -> Delivery:
-    """Return the delivery that was asked for, as far as it can be.
+    """Return the delivery that suits a dataset, a rule and the request of the user.
 
     Args:
-        dataset: What is batched.
-        rule: How samples share a batch.
-        order: How samples are shuffled.
-        documents: Whether documents are, too.
-        request: What the user asked for.
-        world_size: How many processes there are.
+        dataset: The dataset to batch.
+        rule: The rule by which samples share a batch.
+        order: The random order of samples, as the engine names it.
+        documents: Whether documents are shuffled.
+        request: The arguments of the user.
+        world_size: The number of processes.
     """
     found = views(dataset, rule, order, documents, request)
     if found is not None:

@@ -17,7 +17,7 @@ class Host:
         self.blocks = BlockOptions()
 
     def prepare(self, schema: Schema, options: CollateOptions) -> None:
-        """Make ready for batches that hold this; raise if a framework lacks it."""
+        """Prepare for batches of a schema; raise if a framework lacks a type."""
         self._schema, self.views = schema, field_views(schema, self._request.output, self._request.copy)
 
     def begin(self, loader: _native.Loader) -> _native.Batches:

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from batchloom.device.resident import Resident
     from batchloom.device.transfer import Transfer
 
-# Bytes of blocks that are copied to a device, and of those that are gathered there; and the least of a table of rows.
+# Bytes of a block that is copied to a device, of a block that is gathered there, and least bytes of an index table.
 STREAMED, GATHERED, TABLE = 16 << 20, 32 << 20, 64 << 10
 
-# Bytes that a device needs to find the place of one element.
+# Bytes that a device needs to find the row of one element.
 SOUGHT = 40
 
 
@@ -48,7 +48,7 @@ class OnDevice:
         return BlockOptions(gathered, (TABLE, allocate), index_table=True)
 
     def prepare(self, schema: Schema, options: CollateOptions) -> None:
-        """Make ready for batches that hold this: data that is to be resident moves.
+        """Prepare for batches of a schema: move data that is to be resident.
 
         Raises:
             DTypeError: torch lacks the type of a field.
@@ -60,7 +60,7 @@ class OnDevice:
         self._source = _source(self._dataset, self._transfer, self.placement, schema, options, self._world)
 
     def pipeline(self) -> Pipeline:
-        """Return what makes the batches of an iteration: several may be under way."""
+        """Return the pipeline of one iteration: several may be under way."""
         from batchloom.device.pipeline import Pipeline
 
         return Pipeline(self._transfer, *self._source(), self._schema, self._request.copy, self._static)
@@ -75,7 +75,7 @@ class OnDevice:
 def _source(
     dataset: Dataset, transfer: Transfer, placement: Placement, schema: Schema, options: CollateOptions, world_size: int
 ) -> Callable[[], tuple[Resident, Collator]]:
-    """Return what begins an iteration: what is on the device then, and what makes batches of it."""
+    """Return a function that begins an iteration: it returns the arrays on the device, and a collator for them."""
     from batchloom.device.collate.formed import Formed
     from batchloom.device.resident import Resident
     from batchloom.device.shards import ShardBuffers, Shards
@@ -102,9 +102,9 @@ _under_way: WeakSet[_native.Batches] = WeakSet()
 
 @atexit.register
 def _close() -> None:
-    """End iterations before the interpreter ends: a worker that asks it for memory then would wait for ever."""
+    """End iterations before the interpreter ends: a worker that asked it for memory later would wait for ever."""
     for batches in list(_under_way):
         with suppress(LoaderError):
             batches.close()
-    # One whose worker collected it as garbage is in no list.
+    # An iteration that its worker collected as garbage is in no list.
     _native.settle()
