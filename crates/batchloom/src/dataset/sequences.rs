@@ -214,18 +214,20 @@ impl SequenceDataset {
     fn tokens(&self, field: &str) -> Result<Sequences> {
         let refused = |reason: String| Error::Labels { reason };
         let place = self.names.iter().position(|name| name == field);
-        let place = place.ok_or_else(|| refused(format!("there is no field {field}")))?;
+        let place = place.ok_or_else(|| refused(format!("the dataset has no field {field}")))?;
         match &self.fields[place] {
             Field::Variable(sequences)
                 if sequences.values().shape().len() > 1 || sequences.varying() != [0] =>
             {
-                Err(refused(format!("field {field} holds more than one number a place")))
+                Err(refused(format!("field {field} holds several numbers for each token; expected one")))
             }
             Field::Variable(sequences) if is_integer(sequences.values().dtype()) => Ok(sequences.clone()),
             Field::Variable(sequences) => {
-                Err(refused(format!("field {field} holds {}, not integers", sequences.values().dtype())))
+                Err(refused(format!("field {field} holds {}; expected integers", sequences.values().dtype())))
             }
-            Field::Fixed(_) => Err(refused(format!("field {field} does not vary in length"))),
+            Field::Fixed(_) => {
+                Err(refused(format!("field {field} does not vary in length; expected a sequence")))
+            }
         }
     }
 }

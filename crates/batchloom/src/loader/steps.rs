@@ -63,7 +63,7 @@ impl Steps {
         opened.tasks.into_iter().try_for_each(|task| self.job.fill(task, &mut indices))?;
         let buffer = opened.whole.join().ok_or_else(|| Error::Worker {
             block: step,
-            message: "a batch that is formed is still being written".to_owned(),
+            message: "a delivered batch is still being written".to_owned(),
         })?;
         Block::new(
             &self.job.fields,

@@ -74,7 +74,9 @@ impl Plan {
         let found = plan.state(0).batches;
         match found == state.batches {
             true => Ok(Self::new(plan.epoch, self.world_size, plan.past)),
-            false => Err(damaged(format!("{} batches, but its worlds add up to {found}", state.batches))),
+            false => {
+                Err(damaged(format!("it holds {} batches, but its worlds add up to {found}", state.batches)))
+            }
         }
     }
 
@@ -86,7 +88,7 @@ impl Plan {
         let part = Self::new(Arc::clone(&self.epoch), world_size, self.past.clone());
         if steps > part.steps() {
             let reason =
-                format!("{steps} steps in a world of {world_size}, where {} were left", part.steps());
+                format!("it holds {steps} steps in a world of {world_size}, but {} were left", part.steps());
             return Err(damaged(reason));
         }
         Ok(Self::new(part.epoch, world_size, extend(&part.past, world_size, steps)))

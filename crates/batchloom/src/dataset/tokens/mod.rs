@@ -104,14 +104,19 @@ impl TokenDataset {
     pub fn documents(self, offsets: &Tensor) -> Result<Self> {
         let refused = |reason: String| Err(Error::Corpus { reason });
         let Some(ends) = offsets.as_slice::<i64>() else {
-            return refused(format!("documents are {}; expected offsets, compact int64", offsets.dtype()));
+            return refused(format!(
+                "documents are {}; expected offsets in a compact array of int64",
+                offsets.dtype()
+            ));
         };
         let tokens = self.corpus.tokens.shape()[0];
         if ends.first() != Some(&0) || ends.last() != Some(&(tokens.cast_signed() as i64)) {
             let found = ends.first().zip(ends.last());
             let found = found
-                .map_or_else(|| "are none".to_owned(), |(first, last)| format!("go from {first} to {last}"));
-            return refused(format!("offsets of documents {found}; expected from 0 to {tokens}, the tokens"));
+                .map_or_else(|| "are empty".to_owned(), |(first, last)| format!("go from {first} to {last}"));
+            return refused(format!(
+                "offsets of documents {found}; expected from 0 to {tokens}, the number of tokens"
+            ));
         }
         if let Some(document) = ends.windows(2).position(|pair| pair[1] < pair[0]) {
             let (start, end) = (ends[document], ends[document + 1]);
@@ -198,20 +203,22 @@ impl TokenDataset {
         let refused = |reason: String| Err(Error::Continuous { reason });
         let Some(rows) = request.samples_in_step else {
             return refused(
-                "rows of a stream that go on need batches of equal size; expected FixedSize".to_owned(),
+                "a stream that continues from batch to batch needs batches of equal size; use FixedSize"
+                    .to_owned(),
             );
         };
         if request.shuffle != Shuffle::Nothing {
             let shuffle = request.shuffle.name();
             return refused(format!(
-                "shuffle is {shuffle:?}, but rows of a stream go on; expected documents alone"
+                "shuffle is {shuffle:?}, but the stream continues from batch to batch; expected to shuffle documents \
+                 or nothing"
             ));
         }
         match self.steps(rows) {
             0 => {
                 let (tokens, seq_len) = (self.stream_len(), self.seq_len());
                 refused(format!(
-                    "the stream has {tokens} tokens, too few for {rows} rows of {seq_len} and a label; expected fewer \
+                    "the stream has {tokens} tokens, too few for {rows} rows of {seq_len} and a label; use fewer \
                      or shorter rows"
                 ))
             }

@@ -184,7 +184,7 @@ fn steps_of(number: usize, whole: &Range<usize>, steps: &Range<usize>) -> Result
         true => Ok(whole.start + start..whole.start + end),
         false => {
             let reason = format!(
-                "the part of series {number} is {start}..{end}; expected it to lie in its {length} steps"
+                "the part of series {number} goes from step {start} to {end}; expected it to lie in its {length} steps"
             );
             Err(Error::Parts { reason })
         }
@@ -300,7 +300,8 @@ impl WindowDataset {
         let Windows { shape, series, parts, .. } = &*self.windows;
         if within.len() != series.len() {
             let (found, expected) = (within.len(), series.len());
-            let reason = format!("there are {found} parts for {expected} series; expected one for each");
+            let reason =
+                format!("there are {found} parts for {expected} series; expected one part for each series");
             return Err(Error::Parts { reason });
         }
         let reach = if reach_back && shape.horizon > 0 { shape.context() } else { 0 };

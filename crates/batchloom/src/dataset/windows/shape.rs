@@ -130,7 +130,7 @@ impl WindowShape {
         if self.horizon == 0 && (self.label_len > 0 || self.gap > 0) {
             let (label_len, gap) = (self.label_len, self.gap);
             return refused(format!(
-                "label_len is {label_len} and gap is {gap}; expected 0 where horizon is 0"
+                "label_len is {label_len} and gap is {gap}; expected 0 for both if horizon is 0"
             ));
         }
         if self.label_len > self.context() {
