@@ -146,7 +146,7 @@ fn strided(source: &[u8], rows: &Rows, indices: &[u64], target: &mut [u8], slots
     for (batch, wanted) in target.chunks_mut(slots.stride).zip(indices.chunks(slots.batch)) {
         for (row, index) in batch.chunks_exact_mut(bytes).zip(wanted) {
             let start = offset(rows.offset, rows.stride, row_number(*index));
-            copy_runs(source, start, &rows.steps, rows.run, row);
+            copy_runs(source, start, &rows.steps, rows.contiguous, row);
         }
     }
 }
@@ -162,7 +162,7 @@ pub(super) fn copy_rows(source: &[u8], rows: &Rows, first: usize, count: usize, 
         return target.copy_from_slice(&source[start..start + count * bytes]);
     }
     for (row, target) in (first..first + count).zip(target.chunks_exact_mut(bytes)) {
-        copy_runs(source, offset(rows.offset, rows.stride, row), &rows.steps, rows.run, target);
+        copy_runs(source, offset(rows.offset, rows.stride, row), &rows.steps, rows.contiguous, target);
     }
 }
 

@@ -119,7 +119,7 @@ impl Layout {
     pub(crate) fn rows(&self, size: usize) -> Option<Rows> {
         let (_, shape) = self.shape.split_first()?;
         let (&stride, strides) = self.strides.split_first()?;
-        let mut rows = Rows { offset: self.offset, stride, run: size, steps: Vec::new() };
+        let mut rows = Rows { offset: self.offset, stride, contiguous: size, steps: Vec::new() };
         for (&len, &stride) in shape.iter().zip(strides).rev() {
             rows.enclose(len, stride);
         }
@@ -135,7 +135,7 @@ pub(crate) struct Rows {
     /// The bytes from one row to the next.
     pub(crate) stride: isize,
     /// The number of bytes that lie together.
-    pub(crate) run: usize,
+    pub(crate) contiguous: usize,
     /// The (count, byte stride) of the runs in a row, outermost first. Empty if a row is one run.
     pub(crate) steps: Vec<(usize, isize)>,
 }
@@ -148,7 +148,7 @@ impl Rows {
         }
         let continues = |extent: usize| isize::try_from(extent).is_ok_and(|extent| extent == stride);
         match self.steps.first_mut() {
-            None if continues(self.run) || len == 0 => self.run *= len,
+            None if continues(self.contiguous) || len == 0 => self.contiguous *= len,
             Some((count, inner)) if extent(*inner, *count) == Some(stride) => *count *= len,
             _ => self.steps.insert(0, (len, stride)),
         }
@@ -156,7 +156,7 @@ impl Rows {
 
     /// The number of bytes of one row.
     pub(crate) fn bytes(&self) -> usize {
-        self.run * self.steps.iter().map(|(count, _)| count).product::<usize>()
+        self.contiguous * self.steps.iter().map(|(count, _)| count).product::<usize>()
     }
 }
 
