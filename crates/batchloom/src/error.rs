@@ -301,7 +301,7 @@ pub enum Error {
         /// The field.
         field: String,
     },
-    /// Labels are asked for from a field whose next tokens they cannot be.
+    /// Labels are requested of a field that does not hold tokens.
     #[error("labels are the next tokens of a field; {reason}")]
     Labels {
         /// The mismatch, in words.
