@@ -18,6 +18,7 @@ mod plan;
 mod prose;
 mod resume;
 mod rules;
+mod samples;
 mod sequences;
 mod threads;
 mod tokens;

@@ -91,13 +91,17 @@ class Dataset(ABC):
     def _collator(self, resident: Resident, options: CollateOptions) -> Collator:
         """Return the collator that makes batches of row numbers on a device."""
 
-    @abstractmethod
     def _row_ranges(self, first: int, end: int) -> list[RowRange]:
-        """Return the rows of each array that batches of the samples ``first`` to ``end`` need."""
+        """Return the rows that have to be on a device for batches of the samples ``first`` to ``end``."""
+        from batchloom.device.shards import RowRange
 
-    @abstractmethod
+        # An array that several fields are taken from is listed once; all of them take the same rows of it.
+        rows = zip(self._arrays(), self._native_dataset().rows(first, end), strict=False)
+        return [RowRange(array, start, stop) for array, (start, stop) in rows]
+
     def _most_rows(self, samples: int) -> list[tuple[Field, int]]:
         """Return the most rows of each array in :meth:`_row_ranges` that so many neighbouring samples need."""
+        return list(zip(self._arrays(), self._native_dataset().most_rows(samples), strict=False))
 
     def _shuffled(self, shuffle: bool | str) -> tuple[str, bool]:
         """Return the random order as the engine names it, and whether documents are shuffled.

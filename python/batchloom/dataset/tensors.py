@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from batchloom.batch import CollateOptions
     from batchloom.device.pipeline import Collator
     from batchloom.device.resident import Resident
-    from batchloom.device.shards import RowRange
 
 
 class TensorDataset(Dataset):
@@ -102,15 +101,6 @@ class TensorDataset(Dataset):
         from batchloom.device.collate.rows import Rows
 
         return Rows(lambda: [resident.rows_of(field) for field in self._fields])
-
-    def _row_ranges(self, first: int, end: int) -> list[RowRange]:
-        from batchloom.device.shards import RowRange
-
-        return [RowRange(field, first, end) for field in self._fields]
-
-    def _most_rows(self, samples: int) -> list[tuple[Field, int]]:
-        return [(field, samples) for field in self._fields]
-
 
 def _rebuild(kind: type[TensorDataset], names: tuple[str, ...] | None, fields: tuple[Any, ...]) -> TensorDataset:
     return kind(*fields) if names is None else kind(**dict(zip(names, fields, strict=True)))

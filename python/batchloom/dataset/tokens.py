@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from batchloom.batch import CollateOptions
     from batchloom.device.pipeline import Collator
     from batchloom.device.resident import Resident
-    from batchloom.device.shards import RowRange
 
 Array = numpy.ndarray[Any, Any]
 
@@ -213,24 +212,6 @@ class TokenDataset(Dataset):
 
     def _element_bytes(self) -> int:
         return 16  # inputs and labels, each int64
-
-    def _row_ranges(self, first: int, end: int) -> list[RowRange]:
-        """What has to be on a device for batches of some pieces of documents in stored order."""
-        from batchloom.device.shards import RowRange
-
-        start, stop = (self._stored(piece * self._seq_len) for piece in (first, end))
-        return [RowRange(self._field, start, min(stop + 1, len(self._field.tensor)))]
-
-    def _stored(self, place: int) -> int:
-        """The token that comes at a place of the stream of documents as stored, or after the separator there."""
-        if self._options["separator"] is None or self._offsets is None:
-            return place
-        begins = self._offsets[:-1] + numpy.arange(len(self._offsets) - 1)
-        document = int(numpy.searchsorted(begins, place, side="right")) - 1
-        return min(place - document, int(self._offsets[document + 1]))
-
-    def _most_rows(self, samples: int) -> list[tuple[Field, int]]:
-        return [(self._field, samples * self._seq_len + 1)]
 
     def _schema(self, columns: Columns) -> Schema:
         framework = self._field.framework

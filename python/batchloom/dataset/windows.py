@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import batchloom._native as _native
@@ -25,17 +25,13 @@ if TYPE_CHECKING:
     from batchloom.device.collate.windows import Windows as Gatherer
     from batchloom.device.pipeline import Collator
     from batchloom.device.resident import Resident
-    from batchloom.device.shards import RowRange
 
 Array = numpy.ndarray[Any, Any]
 
 OWN = ("x", "y", "x_mark", "y_mark", "mask")
 
 # What follows from the rest of a dataset.
-OF_WINDOWS = ("_windows", "_spans", "_extents")
-
-# Windows whose rows are looked at at once.
-LOOKED_AT = 1 << 20
+OF_WINDOWS = ("_windows", "_spans")
 
 # More steps than any series has.
 MOST = 2**48
@@ -344,7 +340,7 @@ class WindowDataset(Dataset):
         """The windows of a part; it shares all arrays with the whole."""
         part = self.__new__(type(self))
         # Not as copies are made, which borrow arrays anew.
-        part.__dict__.update({name: value for name, value in self.__dict__.items() if name != "_extents"})
+        part.__dict__.update(self.__dict__)
         part._parts = (*self._parts, (numpy.ascontiguousarray(starts), numpy.ascontiguousarray(stops), reach_back))
         part._windows = part._slide()
         return part
@@ -381,54 +377,6 @@ class WindowDataset(Dataset):
 
     def _element_bytes(self) -> int | None:
         return sum(field.row_bytes for field in self._arrays()) if self._padded else None
-
-    def _row_ranges(self, first: int, end: int) -> list[RowRange]:
-        from batchloom.device.shards import RowRange
-
-        start, stop = self._covered(first, end)
-        return [RowRange(field, start, stop) for field in self._arrays()]
-
-    def _covered(self, first: int, end: int) -> tuple[int, int]:
-        """The first row of some neighbouring windows, and the one after their last."""
-        # Where every window comes once, they are numbered in the order of their rows.
-        once = self._options["weights"] == "windows"
-        rows = self._rows(numpy.array([first, end - 1]) if once else numpy.arange(first, end))
-        return int(rows.min()), min(int(rows.max()) + self._span, int(self._offsets[-1]))
-
-    def _rows(self, samples: Array) -> Array:
-        """The first row of each of some windows."""
-        found: Array = numpy.from_dlpack(self._windows.rows(_native.borrow(samples, "samples"))[0])
-        return found
-
-    @property
-    def _few(self) -> int:
-        """How many neighbouring windows are taken for one: a power of two, so that a million of these are all."""
-        return 1 << max((len(self) - 1).bit_length() - 20, 0)
-
-    @cached_property
-    def _extents(self) -> tuple[Array, Array]:
-        """Of every few neighbouring windows the lowest first row, and the highest."""
-        parts = range(0, len(self), LOOKED_AT)
-        low, high = zip(*(self._bounds(start, min(start + LOOKED_AT, len(self))) for start in parts), strict=True)
-        return numpy.concatenate(low), numpy.concatenate(high)
-
-    def _bounds(self, first: int, end: int) -> tuple[Array, Array]:
-        rows, places = self._rows(numpy.arange(first, end)), numpy.arange(0, end - first, self._few)
-        return numpy.minimum.reduceat(rows, places), numpy.maximum.reduceat(rows, places)
-
-    def _most_rows(self, samples: int) -> list[tuple[Field, int]]:
-        low, high = self._extents
-        # Shards begin anywhere: each lies in a stretch that begins at a multiple of a quarter of it.
-        size = (samples + self._few - 2) // self._few + 1
-        step = max(size // 4, 1)
-        firsts = numpy.arange(0, len(low), step)
-        ends = numpy.minimum(firsts + size + step - 1, len(low))
-        # Of each pair of places what lies between them, and between pairs what is left out.
-        places = numpy.stack([firsts, ends], axis=1).ravel()
-        lowest = numpy.minimum.reduceat(numpy.append(low, low[-1]), places)[::2]
-        highest = numpy.maximum.reduceat(numpy.append(high, high[-1]), places)[::2]
-        rows = min(int((highest - lowest).max()) + self._span, int(self._offsets[-1]))
-        return [(field, rows) for field in self._arrays()]
 
     def _schema(self, columns: Columns) -> Schema:
         frameworks = {name: span.field.framework for name, span in self._spans.items()}

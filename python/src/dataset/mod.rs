@@ -100,4 +100,16 @@ impl Dataset {
             .map(|sizes| Some(Tensor(sizes)))
             .map_err(|error| raise(&error))
     }
+
+    /// The rows of each array that the samples from `first` to `end` are taken from: the first one, and the one after the
+    /// last.
+    fn rows(&self, first: u64, end: u64) -> PyResult<Vec<(usize, usize)>> {
+        let rows = self.0.rows(first..end).map_err(|error| raise(&error))?;
+        Ok(rows.into_iter().map(|(_, rows)| (rows.start, rows.end)).collect())
+    }
+
+    /// The most rows of each array that so many neighbouring samples need.
+    fn most_rows(&self, samples: u64) -> Vec<usize> {
+        self.0.most_rows(samples).into_iter().map(|(_, rows)| rows).collect()
+    }
 }

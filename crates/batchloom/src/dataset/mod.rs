@@ -98,7 +98,8 @@ impl Dataset {
         Ok(self.names().zip(self.0.rows(start..end)).collect())
     }
 
-    /// The most rows of each array that any `samples` neighbouring samples need, by the name of its field.
+    /// The most rows of each array that any `samples` neighbouring samples need, by the name of its field. Never fewer
+    /// than [`rows`](Self::rows) says of any of them; more if rows of groups lie scattered, or if windows repeat.
     pub fn most_rows(&self, samples: u64) -> Vec<(&str, usize)> {
         let samples = usize::try_from(samples).unwrap_or(usize::MAX).min(self.len());
         self.names().zip(self.0.most_rows(samples)).collect()

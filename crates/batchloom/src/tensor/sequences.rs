@@ -157,11 +157,15 @@ impl Sequences {
         }
     }
 
-    /// The largest number of rows of values that `samples` neighbouring samples take.
+    /// The largest number of rows of values that `samples` neighbouring samples take: all rows, if those of samples lie
+    /// anywhere.
     pub(crate) fn most_rows(&self, samples: usize) -> usize {
-        let starts = 0..=self.len() - samples.min(self.len());
-        let rows = |start| self.rows_of(start..(start + samples).min(self.len())).len();
-        starts.map(rows).max().unwrap_or(0)
+        if self.order.is_some() {
+            return self.values.shape()[0];
+        }
+        let samples = samples.min(self.len());
+        let rows = |start| self.places_of(start..start + samples).len();
+        (0..=self.len() - samples).map(rows).max().unwrap_or(0)
     }
 
     /// The places of neighbouring samples, which lie one after the other.
