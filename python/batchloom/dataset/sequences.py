@@ -15,13 +15,14 @@ from batchloom.batch import BOUNDARIES, Column, Columns, Schema
 from batchloom.dataset.base import Dataset
 from batchloom.dataset.variable import Variable, is_variable, variable
 from batchloom.errors import ArgumentError, DataError, RangeError
-from batchloom.sizes import Sizes, checked, read
+from batchloom.sizes import Sizes, checked, longest, read
 
 if TYPE_CHECKING:
     from batchloom.batch import CollateOptions
     from batchloom.device.collate import ragged
     from batchloom.device.pipeline import Collator
     from batchloom.device.resident import Resident
+    from batchloom.device.shards import RowRange
 
 EXTRA = ("attention_mask", "lengths", "cu_seqlens", "max_seqlen", "position_ids", "segment_ids", "index")
 
@@ -134,6 +135,25 @@ class SequenceDataset(Dataset):
 
     def _element_bytes(self) -> int:
         return sum(field.values.row_bytes for field in self._fields.values() if isinstance(field, Variable))
+
+    def _row_ranges(self, first: int, end: int) -> list[RowRange]:
+        # Values of samples of any rank are flat here, where the engine counts rows of the dimensions that all share.
+        from batchloom.device.shards import RowRange
+
+        def row_range(field: Variable | Field) -> RowRange:
+            if isinstance(field, Field):
+                return RowRange(field, first, end)
+            return RowRange(field.values, int(field.offsets[first]), int(field.offsets[end]))
+
+        return [row_range(field) for field in self._fields.values()]
+
+    def _most_rows(self, samples: int) -> list[tuple[Field, int]]:
+        def most(field: Variable | Field) -> tuple[Field, int]:
+            if isinstance(field, Field):
+                return field, samples
+            return field.values, longest(field.offsets, samples)
+
+        return [most(field) for field in self._fields.values()]
 
     def _schema(self, columns: Columns) -> Schema:
         first = next(field for field in self._fields.values() if isinstance(field, Variable))

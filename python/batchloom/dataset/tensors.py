@@ -102,6 +102,7 @@ class TensorDataset(Dataset):
 
         return Rows(lambda: [resident.rows_of(field) for field in self._fields])
 
+
 def _rebuild(kind: type[TensorDataset], names: tuple[str, ...] | None, fields: tuple[Any, ...]) -> TensorDataset:
     return kind(*fields) if names is None else kind(**dict(zip(names, fields, strict=True)))
 

@@ -135,7 +135,17 @@ impl Windows {
         let entering = self.before.iter().map(begin).filter(|&entered| entered < all);
         let starts =
             entering.flat_map(|entered| [(entered + 1).saturating_sub(samples), entered.min(all - samples)]);
-        starts.map(|start| self.covered(start..start + samples, rows).len()).max().unwrap_or(0)
+        let neighbours = starts.map(|start| self.covered(start..start + samples, rows).len());
+        // Two samples of a series whose windows repeat may be its last window and its first, and cover all between.
+        let most = self.holders.iter().map(|holder| holder.windows).max().unwrap_or(0);
+        let repeats =
+            |holder: &&Holder| self.shape.weights == Weights::Series && samples > 1 && holder.windows < most;
+        let whole = self.holders.iter().filter(repeats).map(|holder| {
+            let end =
+                holder.row.saturating_add(self.steps(holder.windows - 1)).saturating_add(self.shape.span());
+            end.min(rows) - holder.row
+        });
+        neighbours.chain(whole).max().unwrap_or(0)
     }
 
     /// Returns true if the samples `start..end` are one strided view: in one series, at equal distances, without zeros.
