@@ -6,7 +6,7 @@
     for xb, yb in loader:
         ...
 
-Importing this starts no thread and imports no framework but NumPy.
+Importing the package starts no thread and imports no framework other than NumPy.
 """
 
 from batchloom._native import __version__

@@ -21,7 +21,7 @@ def choice(name: str, value: object, allowed: Sequence[str]) -> str:
     """Return ``value``, one of ``allowed``.
 
     Raises:
-        ArgumentError: It is none of them.
+        ArgumentError: ``value`` is not one of them.
     """
     if isinstance(value, str) and value in allowed:
         return value
@@ -29,7 +29,7 @@ def choice(name: str, value: object, allowed: Sequence[str]) -> str:
 
 
 def shuffled(shuffle: object) -> str:
-    """Return what is in random order, as the engine names it: "samples", "nothing" or "runs".
+    """Return the argument ``shuffle`` as the engine names it: "samples", "nothing" or "runs".
 
     Raises:
         ArgumentError: ``shuffle`` is a string other than "runs".
@@ -42,10 +42,10 @@ def shuffled(shuffle: object) -> str:
 
 
 def streamed(shuffle: object, mode: str) -> tuple[str, bool]:
-    """Return what of a stream is in random order: its pieces, as the engine names it, and whether documents are.
+    """Return the shuffle of a stream of tokens: that of its pieces, as the engine names it, and that of documents.
 
     Raises:
-        ArgumentError: ``shuffle`` is another string, or rows that go on would not.
+        ArgumentError: ``shuffle`` is an unknown string, or shuffles pieces with mode "continuous".
     """
     if shuffle == "documents":
         return "nothing", True
@@ -60,14 +60,14 @@ def streamed(shuffle: object, mode: str) -> tuple[str, bool]:
     return shuffled(shuffle), bool(shuffle) and shuffle != RUNS
 
 
-def unpadded(pad_value: object, what: str) -> list[tuple[str, bytes]]:
-    """Return no values to pad with.
+def unpadded(pad_value: object, reason: str) -> list[tuple[str, bytes]]:
+    """Return an empty list of values to pad with, for datasets that are not padded.
 
     Raises:
-        ArgumentError: One is given.
+        ArgumentError: A value other than 0 is given; the message ends with ``reason``.
     """
     if not isinstance(pad_value, int | float) or pad_value != 0:
-        raise ArgumentError(f"pad_value is {pad_value!r}; expected 0: {what}")
+        raise ArgumentError(f"pad_value is {pad_value!r}; expected 0: {reason}")
     return []
 
 
@@ -75,7 +75,7 @@ def integer(name: str, value: SupportsIndex, least: int = 0, most: int = U64) ->
     """Return ``value`` as an integer between ``least`` and ``most``.
 
     Raises:
-        ArgumentError: It is no integer (a float, even a whole one, is none), or lies outside.
+        ArgumentError: ``value`` is not an integer (no float is, not even 2.0), or is out of range.
     """
     if isinstance(value, bool):
         raise ArgumentError(f"{name} is {value}; expected an integer")
@@ -91,7 +91,7 @@ def integer(name: str, value: SupportsIndex, least: int = 0, most: int = U64) ->
 
 
 def renamed(**names: str) -> Callable[[Kind], Kind]:
-    """Decorate a class, so that old names of arguments and attributes are errors that give the new ones.
+    """Decorate a class so that an old name of an argument or attribute is an error that gives the new name.
 
     Args:
         names: The new name for each old one.

@@ -1,8 +1,9 @@
-"""How samples share a batch: the rules that ``DataLoader(batching=...)`` takes.
+"""Rules that form batches of samples, for ``DataLoader(batching=...)``.
 
-Shuffled, rules that sort by size do so pool by pool: a pool is a run of the epoch's random order, so the smaller it is,
-the more random are the batches; the larger, the less padding. The order of a pool's batches is random again. Without
-``shuffle`` there is one pool, the whole set, and batches come from the longest samples to the shortest.
+With ``shuffle``, rules that sort by size do so pool by pool. A pool is a run of the random order of the epoch: the
+smaller it is, the more random are the batches; the larger it is, the less padding they need. The batches of a pool come
+in random order. Without ``shuffle``, the whole dataset is one pool, and batches come from the longest samples to the
+shortest.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ PACKED_OVERSIZE = ("error", "truncate", "split")
 
 
 class Rule(Protocol):
-    """What ``batching=`` takes: one of the classes of this module."""
+    """The type of ``batching=``: one of the rules of this module."""
 
     def _native(self) -> _native.Rule: ...
 
@@ -36,7 +37,7 @@ class FixedSize:
     ``DataLoader(dataset, batch_size=64)`` is short for ``batching=FixedSize(64)``.
 
     Raises:
-        ArgumentError: ``batch_size`` is not at least 1.
+        ArgumentError: ``batch_size`` is below 1.
     """
 
     batch_size: int
@@ -54,11 +55,11 @@ class LengthBuckets:
 
     Args:
         batch_size: Samples in a batch.
-        pool: How many batches a pool makes, when shuffled.
-        multiple_of: What padded lengths are a multiple of: few distinct shapes for compilers.
+        pool: The number of batches that a pool makes, when shuffled.
+        multiple_of: The number that padded lengths are a multiple of, so that compilers see few distinct shapes.
 
     Raises:
-        ArgumentError: A number is not at least 1.
+        ArgumentError: A number is below 1.
     """
 
     batch_size: int
@@ -75,17 +76,17 @@ class LengthBuckets:
 
 @dataclass(frozen=True)
 class TokenBudget:
-    """Batches of as many samples of similar size as fit into a budget: each pool is sorted, then cut greedily.
+    """Batches of as many samples of similar size as fit into a budget: each pool is sorted, then divided greedily.
 
     Args:
         max_tokens: The most elements in a batch.
-        count: Whether ``"padded"`` elements count, which is what memory costs, or ``"real"`` ones.
+        count: ``"padded"`` counts padding too, as memory does; ``"real"`` counts elements of samples alone.
         max_length_spread: The most that the longest sample of a batch may exceed the shortest by.
         max_samples: The most samples in a batch.
-        multiple_of: What padded lengths are a multiple of: few distinct shapes for compilers (``plan.stats()``
-            counts them as ``shapes``).
-        oversize: What happens to a sample that alone exceeds the budget: ``"error"``; ``"alone"``, a batch of its
-            own that exceeds it; ``"drop"``; or ``"truncate"``. ``plan.stats()`` counts what is lost.
+        multiple_of: The number that padded lengths are a multiple of, so that compilers see few distinct shapes
+            (``plan.stats()`` counts them as ``shapes``).
+        oversize: Treatment of a sample that alone exceeds the budget: ``"error"``; ``"alone"``, a batch of its own
+            that exceeds the budget; ``"drop"``; or ``"truncate"``. ``plan.stats()`` counts the losses.
         pool: Samples in a pool, when shuffled.
 
     Raises:
@@ -122,14 +123,14 @@ class TokenBudget:
 
 @dataclass(frozen=True)
 class Fit:
-    """How well a cost model fits what was measured.
+    """The fit of a cost model to measurements.
 
     Attributes:
         shapes: The shapes that were run: (samples, length).
-        seconds: What each took: the median of its runs.
-        predicted: What the model says of each.
+        seconds: The time of each shape: the median of its runs.
+        predicted: The time of each shape by the model.
         error: The median of the relative errors.
-        worst: The largest of them.
+        worst: The largest relative error.
     """
 
     shapes: tuple[tuple[int, int], ...]
@@ -149,16 +150,17 @@ class Fit:
 
 @dataclass(frozen=True)
 class CostModel:
-    """What a batch of ``n`` samples padded to ``L`` costs: ``fixed + per_token * n * L + per_pair * n * L**2``.
+    """The cost of a batch of ``n`` samples padded to ``L``: ``fixed + per_token * n * L + per_pair * n * L**2``.
 
-    ``fixed`` is what every batch costs whatever it holds (reading the weights, launching kernels), ``per_pair`` what
-    attention costs. The unit does not matter. :func:`batchloom.calibrate` measures one for a model of yours.
+    ``fixed`` is the cost of every batch, independent of its contents (reading the weights, launching kernels), and
+    ``per_pair`` the cost of attention. The unit does not matter. :func:`batchloom.calibrate` measures the cost of your
+    model.
 
     Attributes:
-        fit: How well it fits what was measured, where it was.
+        fit: The fit to measurements, for models that were calibrated.
 
     Raises:
-        ArgumentError: A coefficient is negative or no finite number, or all are 0.
+        ArgumentError: A coefficient is negative or not a finite number, or all are 0.
     """
 
     fixed: float = 0.0
@@ -179,18 +181,18 @@ class CostModel:
 
 @dataclass(frozen=True)
 class CostOptimal:
-    """The batches of samples of similar size whose total cost is least: each pool is sorted, then cut exactly.
+    """Batches of samples of similar size, of the least total cost: each pool is sorted, then divided optimally.
 
     Args:
-        cost: What a batch costs.
-        max_tokens: The most elements in a batch, padding counted; ``None`` for any number.
+        cost: The cost of a batch.
+        max_tokens: The most elements in a batch, including padding; ``None`` for any number.
         max_samples: The most samples in a batch; ``None`` for any number.
-        multiple_of: What padded lengths are a multiple of.
-        oversize: What happens to a sample that alone exceeds ``max_tokens``, as for :class:`TokenBudget`.
+        multiple_of: The number that padded lengths are a multiple of.
+        oversize: Treatment of a sample that alone exceeds ``max_tokens``, as for :class:`TokenBudget`.
         pool: Samples in a pool, when shuffled.
 
     Raises:
-        ArgumentError: A number is too small, a name unknown, or ``cost`` no :class:`CostModel`.
+        ArgumentError: A number is too small, a name is unknown, or ``cost`` is not a :class:`CostModel`.
     """
 
     cost: CostModel
@@ -216,15 +218,15 @@ class CostOptimal:
 @renamed(overflow="oversize")
 @dataclass(frozen=True)
 class Packing:
-    """Batches that are samples one after the other, without padding, as full as they can be.
+    """Batches of concatenated samples, without padding, as full as possible.
 
     Each pool is packed by best fit, the longest samples first, and anew in every epoch when shuffled.
 
     Args:
         max_tokens: The most elements in a batch; at most 2**28.
         max_samples: The most samples in a batch.
-        overflow: What happens to a sample longer than that: ``"error"``, ``"truncate"``, or ``"split"`` in parts,
-            none of which is lost. ``plan.stats()`` counts what is cut off or split.
+        oversize: Treatment of a sample longer than ``max_tokens``: ``"error"``, ``"truncate"``, or ``"split"``, which
+            divides it in parts and loses no element. ``plan.stats()`` counts elements cut off and samples split.
         pool: Samples in a pool, when shuffled.
 
     Raises:
@@ -250,10 +252,10 @@ RULES = (FixedSize, LengthBuckets, TokenBudget, CostOptimal, Packing)
 
 
 def rule(batch_size: int | None, batching: Rule | None) -> Rule:
-    """Return the rule that two arguments ask for; 64 samples a batch where there is neither.
+    """Return the rule for ``batch_size`` or ``batching``; 64 samples a batch if neither is given.
 
     Raises:
-        ArgumentError: Both are given, or ``batching`` is no rule.
+        ArgumentError: Both are given, or ``batching`` is not a rule.
     """
     if batching is None:
         return FixedSize(64 if batch_size is None else batch_size)
@@ -265,7 +267,7 @@ def rule(batch_size: int | None, batching: Rule | None) -> Rule:
 
 
 def _cost(name: str, value: object) -> float:
-    """Return ``value`` as a number that a cost can be."""
+    """Return ``value`` as a finite float of at least 0."""
     try:
         number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
     except OverflowError:
@@ -276,7 +278,7 @@ def _cost(name: str, value: object) -> float:
 
 
 def _integers(instance: object, *names: str, least: int = 1, most: int | None = None) -> None:
-    """Replace what is given under ``names`` by integers; ``None`` stays where it is the default."""
+    """Replace the fields ``names`` by integers; ``None`` stays if it is the default of the field."""
     for name in names:
         value = getattr(instance, name)
         if value is None and getattr(type(instance), name, 0) is None:

@@ -1,11 +1,11 @@
-"""What can go wrong. One base class, and a class for each kind that is also the built-in one.
+"""Errors: one base class, and a class for each kind, which also derives from the built-in exception of that kind.
 
 Every message says what was found, what was expected and what to change.
 """
 
 
 class Error(Exception):
-    """Anything that batchloom raises on purpose."""
+    """The base class of all errors that batchloom raises."""
 
 
 class ArgumentError(Error, ValueError):
@@ -13,19 +13,19 @@ class ArgumentError(Error, ValueError):
 
 
 class DataError(Error, ValueError):
-    """The data cannot be batched: lengths differ, there is none, it changed under the loader."""
+    """The data cannot be batched: lengths differ, samples are missing, or arrays changed while a loader used them."""
 
 
 class DTypeError(Error, TypeError):
-    """An element type that batchloom, or the framework asked for, does not have."""
+    """An element type that batchloom or the requested framework does not support."""
 
 
 class DeviceError(Error, ValueError):
-    """Memory that is not where it is needed."""
+    """Memory on another device than the one that needs it, or too little memory on a device."""
 
 
 class RangeError(Error, IndexError):
-    """An index outside what it indexes."""
+    """An index out of range."""
 
 
 class StateError(Error, ValueError):
@@ -33,4 +33,4 @@ class StateError(Error, ValueError):
 
 
 class LoaderError(Error, RuntimeError):
-    """The machinery failed: no memory, no thread, or a forked process."""
+    """A failure of the loader itself: no memory, no thread, or a forked process."""

@@ -26,66 +26,70 @@ if hasattr(os, "register_at_fork"):
 
 @renamed(world="world_size", static="static_buffers")
 class DataLoader:
-    """Yields the batches of one rank. An ordinary iterable, usable again: each ``iter()`` is the next epoch.
+    """Iterates over the batches of one rank. Each ``iter()`` begins the next epoch.
 
-    A batch is a tuple of arrays, or a dict where the dataset's fields are named; the dataset says what it holds. Arrays
-    are compact, 64-byte aligned (but where they are gathered on a device), the consumer's own to keep and to write to.
-    Their memory returns to the loader when the last array of the block (about 4 MiB of consecutive batches) is gone.
+    A batch is a tuple of arrays, or a dict if the fields of the dataset are named; the dataset documents the contents.
+    Arrays are compact and 64-byte aligned (except those gathered on a device). The consumer may keep them and write to
+    them. Their memory returns to the loader when the last array of the block (about 4 MiB of consecutive batches) is
+    gone.
 
-    Threads start at ``iter()`` and end with the iterator. A loader does not pickle and an iterator does not survive
+    Threads start at ``iter()`` and end with the iterator. A loader does not pickle, and an iterator does not survive
     a fork; datasets and plans do both.
 
     Args:
-        dataset: What to batch.
-        batch_size: Samples in a batch; 64 where neither this nor ``batching`` is given.
+        dataset: The dataset to batch.
+        batch_size: Samples in a batch; 64 if neither this nor ``batching`` is given.
         batching: A rule instead of ``batch_size``.
-        shuffle: Whether each epoch has a random order of its own. ``"runs"`` keeps neighbours together: batches are
-            runs of samples as stored, and come in random order (with ``FixedSize``). For streams of tokens,
-            ``"documents"`` and ``"chunks"`` shuffle one of both.
-        shard_size: Samples are shuffled within shards of so many neighbours, and shards among each other: for data that
-            is larger than the memory of a device, or read from disk. One shard at a time then holds all that batches
-            need. A multiple of the batch size, where there is one; a pool of other rules ends where its shard ends.
-            ``None``: everything is shuffled at once.
-        drop_last: Whether to leave out what does not fill a batch and a step.
-        seed: What the random orders depend on, besides the epoch.
-        uneven: What happens to batches that do not fill the last step, where none is dropped: ``"pad"`` repeats
-            batches, so that every rank has as many steps; ``"short"`` gives some ranks one step less, so that every
-            sample comes exactly once.
-        balance: Whether batches of similar cost form a step, so that no rank waits for another.
-        largest_first: Whether the largest batch comes first, so that memory is claimed once and its want shows at once.
-        rank: Which of ``world_size`` processes this is. Where neither is given: ``torch.distributed`` if it is
-            initialised, else the environment's RANK and WORLD_SIZE, else 0 of 1.
-        world_size: How many processes there are.
-        device: A device of torch where batches are to be; ``None`` for where the data is. Batches are torch's there,
-            ready for the stream that is the current one when they are taken.
+        shuffle: If ``True``, each epoch has a random order of its own. ``"runs"`` keeps neighbours together: batches
+            are runs of samples as stored, and come in random order (with ``FixedSize``). For streams of tokens,
+            ``"documents"`` shuffles documents alone, and ``"chunks"`` shuffles pieces alone.
+        shard_size: Samples in a shard, for data that is larger than the memory of a device, or read from disk. Samples
+            are shuffled within shards, and shards among each other, so that one shard at a time holds all that batches
+            need. A multiple of the batch size, for rules that have one; pools of other rules end where their shard
+            ends. ``None`` shuffles all samples at once.
+        drop_last: If ``True``, leave out samples that do not fill a batch, and batches that do not fill a step.
+        seed: The seed of the random orders, which depend on the epoch too.
+        uneven: Treatment of batches that do not fill the last step, unless they are dropped: ``"pad"`` repeats
+            batches, so that all ranks have the same number of steps; ``"short"`` gives some ranks one step less, so
+            that every sample comes exactly once.
+        balance: If ``True``, batches of similar cost form a step, so that ranks do not wait for each other.
+        largest_first: If ``True``, the largest batch comes first, so that memory is allocated once, and an
+            out-of-memory error shows up in the first step.
+        rank: The rank of this process, from 0 to ``world_size - 1``. If neither ``rank`` nor ``world_size`` is given,
+            they come from ``torch.distributed`` if it is initialised, otherwise from RANK and WORLD_SIZE in the
+            environment, and otherwise are 0 and 1.
+        world_size: The number of processes.
+        device: The torch device for batches; ``None`` for the device of the data. Batches on a device are torch
+            tensors, ready for the stream that is current when they are taken.
         resident: ``True`` moves the data to the device once, when the loader is made, and makes batches there (windows
-            of neighbours are views). ``False`` copies blocks that are formed in memory (for windows of neighbours the
-            rows that a batch covers, ``batch_size + input_len + horizon - 1`` of them). ``"auto"`` is ``True`` where
-            the data fits into ``memory_limit``, or else into half of what is free there; and ``False`` or shards where
-            not. Without a device, ``True`` and ``False`` let torch do the same on the CPU. (There, windows of other
-            frameworks are formed by the engine where they are no views.)
-        memory_limit: The bytes that data may take on the device. Data that takes more goes there in shards, of
+            of neighbours are views). ``False`` copies blocks that are formed in memory (for windows of neighbours, the
+            rows that a batch covers: ``batch_size + input_len + horizon - 1`` of them). ``"auto"`` means ``True`` if
+            the data fits into ``memory_limit``, or without one into half of the free memory of the device; otherwise
+            it means ``False`` or shards. Without a device, ``True`` and ``False`` let torch do the same on the CPU.
+            (There, the engine forms windows of other frameworks that cannot be views.)
+        memory_limit: The bytes that the data may take on the device. Larger data moves there in shards, of
             ``shard_size`` samples or of as many as fit twice: samples are then shuffled within shards. (Windows of
             neighbours keep their order: the rows of as many batches as fit move at a time.)
-        output: ``"torch"``, ``"numpy"`` or ``"jax"``; ``None`` for what each field came in.
-        pad_value: What sequences are padded with: one value for all variable fields, or a dict of values by field.
-        pad_side: Where padding goes: ``"right"``, after the data, or ``"left"``.
+        output: ``"torch"``, ``"numpy"`` or ``"jax"``; ``None`` for the framework of each field.
+        pad_value: The value that pads sequences: one for all variable fields, or a dict of values by field.
+        pad_side: ``"right"`` for padding after the data, ``"left"`` for padding before it.
         labels: The field whose next tokens each batch holds as ``labels`` (int64): shifted by one, -100 at the last
             token of each sample and at padding.
-        copy: Whether batches of windows are always owned, never views on the series.
-        static: Whether every batch is written into the same tensors of torch, one set for each shape, as CUDA graphs
-            need: then the next batch overwrites it.
-        num_threads: How many threads form blocks, the consumer among them while it waits; ``None`` for one on each
-            core, at most 8, or one in a worker of a torch ``DataLoader``. With one, a thread of its own forms them.
-        prefetch: How many blocks are formed ahead of the one in use.
+        copy: If ``True``, batches of windows always own their memory and are never views on the series.
+        static_buffers: If ``True``, every batch is written into the same torch tensors, one set for each shape, as
+            CUDA graphs need: the next batch overwrites it.
+        num_threads: The number of threads that form blocks, including the consumer while it waits; ``None`` for one on
+            each core, at most 8, or for one in a worker of a torch ``DataLoader``. With one, a separate thread forms
+            blocks.
+        prefetch: The number of blocks that are formed ahead of the one in use.
 
     Raises:
-        ArgumentError: An argument makes no sense, ``drop_last`` would leave no step, or data that is to be resident
+        ArgumentError: An argument makes no sense, ``drop_last`` would leave no step, or data that must be resident
             exceeds ``memory_limit``.
         DataError: The dataset has no samples.
-        DeviceError: There is no such device, fields are on several, data that is to be resident takes more memory than
-            is free, or two shards of ``memory_limit`` would.
-        DTypeError: A field's type does not exist in ``output``.
+        DeviceError: The device does not exist, fields are on several devices, data that must be resident takes more
+            than the free memory, or two shards of ``memory_limit`` would.
+        DTypeError: The type of a field does not exist in ``output``.
     """
 
     def __init__(
@@ -118,7 +122,7 @@ class DataLoader:
         if not isinstance(dataset, Dataset):
             kind = f"{type(dataset).__module__}.{type(dataset).__qualname__}"
             raise ArgumentError(
-                f"dataset is a {kind}; expected one of batchloom: a TensorDataset, SequenceDataset, WindowDataset, "
+                f"dataset is a {kind}; expected a batchloom dataset: a TensorDataset, SequenceDataset, WindowDataset, "
                 "GroupDataset or TokenDataset"
             )
         self._dataset = dataset
@@ -167,9 +171,9 @@ class DataLoader:
         self._delivery.prepare(dataset._schema(columns), options)
 
     def __len__(self) -> int:
-        """Return how many batches the iteration under way yields in all, or, where there is none, the next one.
+        """Return the number of batches of the current iteration, or of the next one if the loader is not iterating.
 
-        Exact, for every epoch; after a state was loaded, what is left of the interrupted one.
+        The number is exact for every epoch. After a state was loaded, it is the rest of the interrupted epoch.
         """
         return len(self._native)
 
@@ -185,56 +189,56 @@ class DataLoader:
 
     @property
     def dataset(self) -> Dataset:
-        """What is batched."""
+        """The dataset."""
         return self._dataset
 
     @property
     def batching(self) -> Rule:
-        """How samples share a batch."""
+        """The rule that forms batches of samples."""
         return self._batching
 
     @property
     def rank(self) -> int:
-        """Which of ``world_size`` processes this is."""
+        """The rank of this process, from 0 to ``world_size - 1``."""
         return self._rank
 
     @property
     def world_size(self) -> int:
-        """How many processes there are."""
+        """The number of processes."""
         return self._world
 
     @property
     def placement(self) -> Placement:
-        """Where batches are made, how data comes there, and why."""
+        """The device that makes batches, the way that data takes there, and the reason."""
         return self._delivery.placement
 
     def plan(self, epoch: int | None = None) -> Plan:
-        """Return the plan of an epoch, or of the next iteration (after a load, the rest of the epoch)."""
+        """Return the plan of an epoch, or of the next iteration (after a state was loaded, the rest of its epoch)."""
         return Plan._wrap(self._native.plan(None if epoch is None else integer("epoch", epoch)), self._batching)
 
     def set_epoch(self, epoch: int) -> None:
-        """Make ``epoch`` the next one: from its start, unless a state in that very epoch was just loaded.
+        """Make ``epoch`` the next one: from its start, unless a state of the same epoch was just loaded.
 
-        There is no need to call this: the epoch advances by itself.
+        Calls are optional: the epoch advances by itself.
         """
         self._native.set_epoch(integer("epoch", epoch))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the run stands, after the last batch that was handed over.
+        """Return the state of the run after the last batch that was handed over, to save in a checkpoint.
 
-        A dict of a few plain values, the same on every rank (with ``uneven="short"``: up to the last step that all
-        ranks have). Costs microseconds, wherever the epoch stands.
+        The state is a dict of a few plain values, the same on every rank (with ``uneven="short"``: up to the last step
+        that all ranks have). It costs microseconds at any point of an epoch.
         """
         return self._native.state()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where ``state`` was taken: the next iteration yields the rest of that epoch.
+        """Resume from ``state``: the next iteration yields the rest of its epoch.
 
-        The seed and the epoch are the state's. ``world_size`` may be another than when it was saved: the ranks of now
-        share exactly what was left.
+        The seed and the epoch are those of the state. ``world_size`` may differ from the one at the time of saving:
+        the present ranks share exactly the samples that were left.
 
         Raises:
-            StateError: The state is of another plan or version, or damaged. The loader is unchanged then.
+            StateError: The state is of another plan or version, or damaged. The loader is then unchanged.
         """
         if not isinstance(state, dict):
             raise StateError(f"the state is a {type(state).__name__}; expected the dict that state_dict() returned")
@@ -243,7 +247,7 @@ class DataLoader:
     def __reduce__(self) -> NoReturn:
         raise TypeError(
             "a DataLoader does not pickle: it owns threads and memory of its process. Pickle its dataset, its plan() "
-            "and its state_dict(), and make a loader from them where it is to run"
+            "and its state_dict(), and make a loader from them in the other process"
         )
 
     def __repr__(self) -> str:

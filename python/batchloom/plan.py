@@ -1,4 +1,4 @@
-"""The plan of one epoch: which samples each rank sees at each step. Integers only, no data."""
+"""The plan of one epoch: the samples of each rank at each step, as integers, without their data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,13 @@ Indices = numpy.ndarray[Any, numpy.dtype[numpy.int64]]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """Where a sample comes: at which step, on which rank, at which index of the batch."""
+    """The place of a sample in an epoch.
+
+    Attributes:
+        step: The step.
+        rank: The rank whose batch holds the sample.
+        index: The index of the sample in that batch.
+    """
 
     step: int
     rank: int
@@ -32,11 +38,11 @@ class Step:
     """One step over all ranks.
 
     Attributes:
-        index: Which step of the plan.
+        index: The number of the step in the plan.
         samples: Samples over all ranks.
-        tokens: Elements over all ranks, without padding: what to divide a summed loss by. Known on every rank
-            without communication.
-        batches: For each rank that takes part, the samples of its batch.
+        tokens: Elements over all ranks, without padding: the divisor of a summed loss. Every rank knows it without
+            communication.
+        batches: The samples of each batch, one for each rank that takes part.
     """
 
     index: int
@@ -47,41 +53,42 @@ class Step:
 
 @renamed(world="world_size")
 class Plan:
-    """The batches of one rank in one epoch, and what all ranks do.
+    """The batches of one rank in one epoch, and the steps of all ranks.
 
-    A sequence of int64 index arrays: ``len(plan)`` batches, ``plan[i]`` the samples of one. So it is a batch
-    sampler for any map-style dataset: ``torch.utils.data.DataLoader(dataset, batch_sampler=plan)``.
+    A plan is a sequence of int64 index arrays: ``len(plan)`` batches, ``plan[i]`` the samples of one. It serves as the
+    batch sampler of any map-style dataset: ``torch.utils.data.DataLoader(dataset, batch_sampler=plan)``.
 
     A plan is a pure function of its arguments. Without ``sizes`` it takes O(1) memory and time, whatever ``samples``
-    is. With ``sizes`` a step costs the cut of its pool, and a rule that decides by size how many batches there are
-    cuts every pool once, to count. Plans compare, hash and pickle by value.
+    is. With ``sizes``, a step costs the batching of its pool, and rules that form batches by size go through every
+    pool once, to count the batches. Plans compare, hash and pickle by value.
 
     Args:
-        samples: How many samples there are; at most 2**62. Not needed beside ``sizes``.
-        batch_size: Samples in a batch.
+        samples: The number of samples, at most 2**62. Optional beside ``sizes``.
+        batch_size: Samples in a batch; 64 if neither this nor ``batching`` is given.
         batching: A rule instead of ``batch_size``.
-        sizes: The size of each sample: what rules sort, count and budget by. ``[samples]``, or its extents
-            ``[samples, dimensions]`` where samples vary in several.
-        shuffle: Whether each epoch has a random order of its own. ``"runs"`` keeps neighbours together: batches are
-            runs of samples as stored, and come in random order (with ``FixedSize``).
-        shard_size: Samples are shuffled within shards of so many neighbours, and shards among each other: for data that
-            is larger than the memory of a device, or read from disk. One shard at a time then holds all that batches
-            need. A multiple of the batch size, where there is one; a pool of other rules ends where its shard ends.
-            ``None``: everything is shuffled at once.
-        drop_last: Whether to leave out what does not fill a batch and a step.
-        seed: What the random orders depend on, besides the epoch.
-        uneven: What happens to batches that do not fill the last step, where none is dropped: ``"pad"`` repeats
-            batches, so that every rank has as many steps; ``"short"`` gives some ranks one step less, so that
-            every sample comes exactly once.
-        balance: Whether batches of similar cost form a step, so that no rank waits for another.
-        largest_first: Whether the largest batch comes first, so that memory is claimed once and its want shows at once.
-        epoch: Which epoch.
-        rank: Which of ``world_size`` processes this is.
-        world_size: How many there are.
+        sizes: The size of each sample, by which rules sort, count and budget: ``[samples]``, or extents
+            ``[samples, dimensions]`` if samples vary in several dimensions.
+        shuffle: If ``True``, each epoch has a random order of its own. ``"runs"`` keeps neighbours together: batches
+            are runs of samples as stored, and come in random order (with ``FixedSize``).
+        shard_size: Samples in a shard, for data that is larger than the memory of a device, or read from disk. Samples
+            are shuffled within shards, and shards among each other, so that one shard at a time holds all that batches
+            need. A multiple of the batch size, for rules that have one; pools of other rules end where their shard
+            ends. ``None`` shuffles all samples at once.
+        drop_last: If ``True``, leave out samples that do not fill a batch, and batches that do not fill a step.
+        seed: The seed of the random orders, which depend on the epoch too.
+        uneven: Treatment of batches that do not fill the last step, unless they are dropped: ``"pad"`` repeats
+            batches, so that all ranks have the same number of steps; ``"short"`` gives some ranks one step less, so
+            that every sample comes exactly once.
+        balance: If ``True``, batches of similar cost form a step, so that ranks do not wait for each other.
+        largest_first: If ``True``, the largest batch comes first, so that memory is allocated once, and an
+            out-of-memory error shows up in the first step.
+        epoch: The epoch, from 0.
+        rank: The rank of this process, from 0 to ``world_size - 1``.
+        world_size: The number of processes.
 
     Raises:
         ArgumentError: An argument makes no sense, or ``drop_last`` would leave no step.
-        DataError: There are no samples, or too many; a size is wrong, or exceeds what the rule allows.
+        DataError: There are no samples, or too many; a size is wrong, or exceeds the limits of the rule.
     """
 
     __slots__ = ("_batching", "_native")
@@ -107,7 +114,7 @@ class Plan:
         known = None if sizes is None else checked(sizes, "sizes", most_dimensions=2)
         if samples is None:
             if known is None:
-                raise ArgumentError("neither samples nor sizes is given; expected how many samples there are")
+                raise ArgumentError("neither samples nor sizes is given; expected the number of samples")
             samples = len(known)
         self._batching = rule(batch_size, batching)
         self._native = engine.Plan(
@@ -165,13 +172,13 @@ class Plan:
         return Step(index, samples, tokens, tuple(_array(batch) for batch in batches))
 
     def shard(self, step: SupportsIndex) -> range | None:
-        """Return the shard of this rank's batch at ``step``: samples as stored, all of the batch's among them.
+        """Return the shard of this rank's batch at ``step``: a range of samples as stored that holds the batch.
 
-        Shards hold ``shard_size`` samples, but the one that comes last may hold fewer, and is another stretch in each
-        epoch. (Where nothing is shuffled, it is the last as stored. With ``shuffle="runs"`` the shard of the short run
+        Shards hold ``shard_size`` samples. The shard that comes last may hold fewer, and is another range in each
+        epoch. (Without ``shuffle``, it is the last one as stored. With ``shuffle="runs"``, the shard of the short run
         has fewer too.)
 
-        ``None`` where the plan has no ``shard_size``.
+        Returns ``None`` if the plan has no ``shard_size``.
 
         Raises:
             RangeError: There is no such step.
@@ -180,10 +187,10 @@ class Plan:
         return None if shard is None else range(*shard)
 
     def where(self, sample: SupportsIndex) -> list[Place]:
-        """Return where ``sample`` comes.
+        """Return the places of ``sample`` in the epoch.
 
-        Nowhere, if it is dropped or came in an earlier part of the epoch; several times, if its batch is
-        repeated to fill the last step, or if it is split.
+        The list is empty if the sample is dropped or came in an earlier part of the epoch. It has several places if
+        the batch of the sample is repeated to fill the last step, or if the sample is split.
 
         Raises:
             RangeError: There is no such sample.
@@ -191,17 +198,25 @@ class Plan:
         return [Place(*place) for place in self._native.places(_within(sample, self.samples))]
 
     def stats(self) -> dict[str, Any]:
-        """Return what the plan costs over all ranks, before it is run.
+        """Return the costs of the plan over all ranks, before it is run.
 
-        ``samples`` and ``tokens`` (elements) in the dataset; ``batches`` over all ranks, ``steps``, ``world_size``;
-        elements delivered as data (``real``) and with padding (``padded``), and the share of ``padding``;
-        ``efficiency``, how full batches are where the rule limits them (``None`` where not); how many distinct
-        ``shapes`` batches have; samples ``dropped``, and their ``dropped_tokens``; samples ``truncated``, and the
-        ``truncated_tokens`` that this cost; samples ``split`` in parts; ``repeated`` to fill the last step, and their
-        ``repeated_tokens``; delivered ``earlier`` in the epoch, and their ``earlier_tokens``; elements of the
-        ``largest`` batch; ``imbalance``, the share of all ranks' time spent waiting for the largest batch of a step.
+        The dict holds
 
-        Nothing is lost: ``tokens + repeated_tokens == real + truncated_tokens + dropped_tokens + earlier_tokens``.
+        - ``samples`` and ``tokens`` (elements) of the dataset;
+        - ``batches`` over all ranks, ``steps`` and ``world_size``;
+        - elements delivered as data (``real``) and with padding (``padded``), and the share of ``padding``;
+        - ``efficiency``, the filled share of the room that the rule gives its batches (``None`` if it has no limit);
+        - ``shapes``, the number of distinct shapes of batches;
+        - samples ``dropped``, and their ``dropped_tokens``;
+        - samples ``truncated``, and the ``truncated_tokens`` that were cut off;
+        - samples ``split`` in parts;
+        - samples ``repeated`` to fill the last step, and their ``repeated_tokens``;
+        - samples delivered ``earlier`` in the epoch, and their ``earlier_tokens``;
+        - elements of the ``largest`` batch;
+        - ``imbalance``, the share of the time of all ranks that is spent waiting for the largest batch of a step.
+
+        All elements are accounted for:
+        ``tokens + repeated_tokens == real + truncated_tokens + dropped_tokens + earlier_tokens``.
         """
         return self._native.stats()
 
@@ -210,86 +225,86 @@ class Plan:
         return self._wrap(self._native.at_epoch(integer("epoch", epoch)), self._batching)
 
     def report(self, path: str | os.PathLike[str]) -> None:
-        """Write a page that shows the plan: what it costs, its steps, and its order. HTML, self-contained."""
+        """Write a self-contained HTML page that shows the plan: its costs, its steps, and its order."""
         from batchloom.report import write
 
         write(self._native, repr(self), path)
 
     @property
     def fingerprint(self) -> str:
-        """A name for what stays the same over all epochs and worlds of a run, as 32 hexadecimal digits.
+        """A name of the run, the same over all epochs and world sizes, as 32 hexadecimal digits.
 
-        Depends on the number of samples and their sizes, the rule, shuffle, seed, ``drop_last``, ``uneven``,
-        ``balance``, ``largest_first``, ``shard_size`` and the version of the order. A state can only be loaded where
-        the fingerprint is the same.
+        It depends on the number of samples and their sizes, the rule, shuffle, seed, ``drop_last``, ``uneven``,
+        ``balance``, ``largest_first``, ``shard_size`` and the version of the order. A state can only be loaded if the
+        fingerprint is the same.
         """
         return self._native.fingerprint
 
     @property
     def samples(self) -> int:
-        """How many samples the dataset has."""
+        """The number of samples in the dataset."""
         return self._native.samples
 
     @property
     def sizes(self) -> Sizes | None:
-        """The size of each sample; ``None`` where they all count the same."""
+        """The size of each sample; ``None`` if all count the same."""
         sizes = self._native.sizes()
         return None if sizes is None else read(sizes)
 
     @property
     def batching(self) -> Rule:
-        """How samples share a batch."""
+        """The rule that forms batches of samples."""
         return self._batching
 
     @property
     def balance(self) -> bool:
-        """Whether batches of similar cost form a step."""
+        """``True`` if batches of similar cost form a step."""
         return self._native.balance
 
     @property
     def largest_first(self) -> bool:
-        """Whether the largest batch comes first."""
+        """``True`` if the largest batch comes first."""
         return self._native.largest_first
 
     @property
     def shuffle(self) -> bool | str:
-        """Whether the order is random: ``True``, ``False``, or ``"runs"`` where batches of neighbours are shuffled."""
+        """``True`` if the order is random, or ``"runs"`` if batches of neighbours are shuffled."""
         shuffle = self._native.shuffle
         return shuffle if shuffle == RUNS else shuffle == "samples"
 
     @property
     def shard_size(self) -> int | None:
-        """Samples in a shard, where the order goes shard by shard."""
+        """Samples in a shard; ``None`` if the order does not go shard by shard."""
         return self._native.shard_size
 
     @property
     def drop_last(self) -> bool:
-        """Whether what does not fill a batch and a step is left out."""
+        """``True`` if samples that do not fill a batch, and batches that do not fill a step, are left out."""
         return self._native.drop_last
 
     @property
     def uneven(self) -> str:
-        """What happens to batches that do not fill the last step, unless they are dropped: "pad" or "short"."""
+        """Treatment of batches that do not fill the last step, unless they are dropped: "pad" or "short"."""
         return self._native.uneven
 
     @property
     def seed(self) -> int:
-        """What the order depends on, besides the epoch."""
+        """The seed of the random orders, which depend on the epoch too."""
         return self._native.seed
 
     @property
     def epoch(self) -> int:
-        """Which epoch this is."""
+        """The epoch, from 0."""
         return self._native.epoch
 
     @property
     def rank(self) -> int:
-        """Which process this plan is for."""
+        """The rank that this plan is for."""
         return self._native.rank
 
     @property
     def world_size(self) -> int:
-        """How many processes there are."""
+        """The number of processes."""
         return self._native.world_size
 
     def _value(self) -> tuple[Any, ...]:
@@ -339,7 +354,7 @@ def _array(numbers: engine.Tensor) -> Indices:
 
 
 def _within(index: SupportsIndex, length: int) -> int:
-    """Return ``index`` as a number from 0, where a negative one counts from the end."""
+    """Return ``index`` as a number from 0; negative ones count from the end."""
     number = operator.index(index)
     if not -length <= number < length:
         raise RangeError(f"index {number} is out of range; expected 0 <= index < {length}")

@@ -1,4 +1,4 @@
-"""Which of how many processes this is."""
+"""The rank of this process and the world size: as given, from ``torch.distributed``, or from the environment."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from batchloom.errors import ArgumentError
 
 
 def rank_and_world(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    """Return (rank, world): as given, else from ``torch.distributed``, else from RANK and WORLD_SIZE, else 0 of 1.
+    """Return the rank and the world size.
+
+    If they are not given, they come from ``torch.distributed`` if it is initialised, otherwise from RANK and WORLD_SIZE
+    in the environment, and otherwise are 0 and 1.
 
     Raises:
-        ArgumentError: Only one of the two is given, or the rank lies outside the world.
+        ArgumentError: Only one of the two is given, or the rank is not below the world size.
     """
     if (rank is None) != (world_size is None):
         raise ArgumentError(f"rank is {rank} and world_size is {world_size}; expected both or neither")
@@ -46,6 +49,6 @@ def _from_environment() -> tuple[int, int] | None:
 
 
 def is_worker() -> bool:
-    """Whether this is a worker process of a torch ``DataLoader``, which has company on every core already."""
+    """Return whether this is a worker process of a torch ``DataLoader``: other workers then use the other cores."""
     data = sys.modules.get("torch.utils.data")
     return data is not None and data.get_worker_info() is not None

@@ -1,4 +1,4 @@
-"""Sizes of samples that the user gives: checked, and as the engine takes them."""
+"""Sizes of samples that the user gives: checks, and conversion for the engine."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ def checked(sizes: Any, name: str, most_dimensions: int = 1) -> Sizes:
     """Return ``sizes`` as uint32.
 
     Raises:
-        DataError: They have another number of dimensions; one of them is negative, fractional, no number or not below
-            2**32. The message names the first such sample.
-        DTypeError: They are no numbers.
+        DataError: The number of dimensions is wrong; or a size is negative, fractional, NaN or not below 2**32. The
+            message names the first such sample.
+        DTypeError: The sizes are not numbers.
     """
     array = _array(sizes, name, most_dimensions)
     if array.dtype == numpy.uint32:
         return numpy.ascontiguousarray(array)
     if array.dtype.kind == "f":
         array = array.astype(numpy.float64)
-    # One look at all of them; which one is wrong is asked only where one is. No number is not at least 0.
+    # All sizes are checked at once; the wrong one is searched only if there is one. NaN is not at least 0.
     whole = array.dtype.kind != "f" or (array == numpy.floor(array)).all()
     if array.size and not (whole and array.min() >= 0 and array.max() <= U32):
         wrong = ~((array >= 0) & (array <= U32) & (array == numpy.floor(array)))
@@ -42,7 +42,7 @@ def _array(sizes: Any, name: str, most_dimensions: int) -> numpy.ndarray[Any, An
     try:
         array = numpy.asarray(sizes)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise DTypeError(f"{name} are no array of numbers: {error}") from None
+        raise DTypeError(f"{name} are not an array of numbers: {error}") from None
     if not 1 <= array.ndim <= most_dimensions:
         raise DataError(f"{name} have shape {array.shape}; expected one number for each sample")
     if array.dtype.kind not in "iuf":
@@ -51,10 +51,10 @@ def _array(sizes: Any, name: str, most_dimensions: int) -> numpy.ndarray[Any, An
 
 
 def longest(offsets: numpy.ndarray[Any, Any], samples: int) -> int:
-    """Return the most elements that so many neighbours have, where each sample begins at its offset."""
+    """Return the most elements of ``samples`` neighbours, for samples that begin at ``offsets``."""
     return int((offsets[samples:] - offsets[: len(offsets) - samples]).max())
 
 
 def read(sizes: Any) -> Sizes:
-    """Return sizes that the engine lends."""
+    """Return sizes of the engine as an array of NumPy, without a copy."""
     return numpy.asarray(numpy.from_dlpack(sizes), dtype=numpy.uint32)
