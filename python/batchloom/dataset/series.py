@@ -1,4 +1,4 @@
-"""What windows slide over: series in arrays, lists and frames, and what belongs to each of their steps."""
+"""Time series from arrays, lists and frames, with targets, marks and times for each step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,17 @@ Array = numpy.ndarray[Any, Any]
 
 
 class Series(NamedTuple):
-    """What was read of series: the arrays that windows are cut from."""
+    """Series as arrays, from which windows are cut.
+
+    Attributes:
+        x: The values, all series one after the other, ``[steps, ...]``.
+        y: The columns to predict.
+        marks: The marks of each step, or ``None``.
+        offsets: The beginning of each series, and the end of the last one.
+        ids: The id of each series, for frames with ids.
+        times: The time of each step, or ``None``.
+        zoned: ``True`` if times have a time zone.
+    """
 
     x: Any
     y: Any
@@ -29,7 +39,7 @@ class Series(NamedTuple):
 
 
 def from_arrays(series: Any, targets: Any, marks: Any, time: Any) -> Series:
-    """Read series from an array, from several, or from values with offsets."""
+    """Read series from an array, a list of arrays, or values with offsets."""
     values, offsets = _series("series", series)
     times = None if time is None else _times(time, offsets)
     beside = None if marks is None else aligned("marks", marks, offsets)
@@ -57,7 +67,7 @@ def from_frame(data: Any, targets: Any, marks: Any, id: Any, time: Any, columns:
 
 
 def _named(frame: frames.Frame, values: Any, names: list[Any], targets: Any) -> Any:
-    """Return columns by name: of ``values``, whose columns have these names, where it has them."""
+    """Return target columns by name: a view of ``values`` if all are among ``names``, else columns of the frame."""
     options = _listed(targets)
     if targets is None:
         return values
@@ -73,7 +83,7 @@ def _is_name(value: Any, frame: frames.Frame) -> bool:
 
 
 def _are_names(value: Any, frame: frames.Frame) -> bool:
-    """Whether these are names of columns, and not series themselves."""
+    """Return whether ``value`` holds names of columns, and not series."""
     return value is not None and all(_is_name(name, frame) for name in _listed(value))
 
 
@@ -90,30 +100,30 @@ def _times(time: Any, offsets: Array) -> Array:
     if isinstance(time, list) and time and all(hasattr(part, "__len__") and not isinstance(part, str) for part in time):
         lengths = [len(part) for part in time]
         if lengths != numpy.diff(offsets).tolist():
-            raise DataError(f"time is of series of {lengths} steps; expected {numpy.diff(offsets).tolist()}")
+            raise DataError(f"time has series of lengths {lengths}; expected {numpy.diff(offsets).tolist()}")
         time = numpy.concatenate([frames.moments(part) for part in time])
     elif isinstance(time, tuple) and len(time) == 2:
         if not numpy.array_equal(numpy.asarray(time[1]), offsets):
-            raise DataError("time has other offsets than the series; expected the same")
+            raise DataError("time and series have different offsets; expected the same offsets for both")
         time = time[0]
     times = frames.moments(time)
     if len(times) != offsets[-1]:
-        raise DataError(f"time has {len(times)} steps, the series have {offsets[-1]}; expected as many")
+        raise DataError(f"time has {len(times)} steps; expected {offsets[-1]}, one for each step of the series")
     return times
 
 
 def _series(label: str, data: Any) -> tuple[Any, Array]:
-    """Return an array of all steps, and the offsets of the series in it."""
+    """Return an array of the steps of all series, and the offsets of the series in it."""
     if is_variable(data):
         found = variable(label, data)
         if found.shapes is not None:
             if isinstance(data, tuple):
-                raise DataError(f"{label} is values with shapes; expected values with offsets")
+                raise DataError(f"{label} has values with shapes; expected values with offsets")
             shapes = found.shapes[:, 1:]
             other = int((shapes != shapes[0]).any(axis=1).argmax())
             raise DataError(
                 f"{label}: series {other} has features {shapes[other].tolist()}, series 0 has {shapes[0].tolist()}; "
-                "expected the same"
+                "expected the same features in all series"
             )
         first, end = int(found.offsets[0]), int(found.offsets[-1])
         if first == 0 and end == len(found.values.tensor):
@@ -125,7 +135,7 @@ def _series(label: str, data: Any) -> tuple[Any, Array]:
         data = numpy.from_dlpack(data)
     if not data.shape:
         raise DataError(f"{label} is a scalar; expected an array [time, features] or [time]")
-    Field(label, data)  # what cannot be shared is refused by this name
+    Field(label, data)  # An array that cannot be shared is refused under this label.
     return data, _one_series(len(data))
 
 
@@ -134,10 +144,10 @@ def _one_series(steps: int) -> Array:
 
 
 def aligned(label: str, data: Any, offsets: Array) -> Any:
-    """Return the array of series that are as long as those at ``offsets``.
+    """Return the array of series that have the same lengths as those at ``offsets``.
 
     Raises:
-        DataError: One is not; the message names it.
+        DataError: A series has another length; the message names it.
     """
     values, found = _series(label, data)
     if isinstance(data, list | tuple) and len(found) != len(offsets):
@@ -146,31 +156,31 @@ def aligned(label: str, data: Any, offsets: Array) -> Any:
     if len(found) == len(offsets) and (lengths != expected).any():
         series = int((lengths != expected).argmax())
         raise DataError(
-            f"{label}: series {series} has {lengths[series]} steps; expected {expected[series]}, as windows slide over"
+            f"{label}: series {series} has {lengths[series]} steps; expected {expected[series]}, as the main series has"
         )
     if len(values) != offsets[-1]:
-        raise DataError(f"{label} has {len(values)} steps in all; expected {offsets[-1]}, as windows slide over")
+        raise DataError(f"{label} has {len(values)} steps in all; expected {offsets[-1]}, as the main series have")
     return values
 
 
 def _columns(values: Any, targets: Any) -> Any:
-    """Return some columns of ``values``: a view, where they are evenly spaced."""
+    """Return some columns of ``values``: a view if they are evenly spaced, otherwise a copy."""
     if targets is None:
         return values
     if len(values.shape) < 2:
         raise ArgumentError(
-            f"targets is {targets!r}, but the series is [time]; expected None, or a series [time, features]"
+            f"targets is {targets!r}, but the series has shape [time]; expected None, or a series [time, features]"
         )
     width = values.shape[1]
     if isinstance(targets, slice):
         try:
             options = list(range(width))[targets]
         except (TypeError, ValueError) as error:
-            raise ArgumentError(f"targets is {targets!r}, which takes no columns: {error}") from None
+            raise ArgumentError(f"targets is {targets!r}, which is not a valid slice of columns: {error}") from None
     else:
         options = [_column(column, width) for column in (targets if hasattr(targets, "__iter__") else [targets])]
     if not options:
-        raise ArgumentError(f"targets is {targets!r}, which takes no column; expected some of the {width}")
+        raise ArgumentError(f"targets is {targets!r}, which takes no column; expected at least one of the {width}")
     step = options[1] - options[0] if len(options) > 1 else 1
     if step > 0 and options == list(range(options[0], options[-1] + 1, step)):
         return values[:, options[0] : options[-1] + 1 : step]
@@ -182,5 +192,5 @@ def _column(column: Any, width: int) -> int:
         None if isinstance(column, bool | numpy.bool) or not hasattr(column, "__index__") else operator.index(column)
     )
     if number is None or not -width <= number < width:
-        raise ArgumentError(f"targets takes column {column!r}; expected an index from {-width} to {width - 1}")
+        raise ArgumentError(f"targets has column {column!r}; expected an index from {-width} to {width - 1}")
     return number % width

@@ -1,6 +1,6 @@
-"""Batches on a device of torch: what makes them there, of data that is there or of blocks that are copied there.
+"""Batches on a torch device, made from data on the device or from blocks that are copied to it.
 
-``transfer`` copies beside the computation, ``pipeline`` takes the engine's blocks and hands over batches, ``resident``
-and ``shards`` hold the data that is there, and ``collate`` makes the fields of batches. By torch's own operations, so
-whatever device torch has will do, the CPU too. Imported when a loader needs it, as it needs torch.
+``transfer`` copies beside the computation, ``pipeline`` takes blocks of the engine and hands over batches, ``resident``
+and ``shards`` hold the data on the device, and ``collate`` makes the fields of batches. All of it uses operations of
+torch, and so runs on every device of torch, including the CPU. Loaders import it on use, because it imports torch.
 """

@@ -1,4 +1,4 @@
-"""Collates batches on a device: ``formed`` of blocks that the engine has formed, and one file for each kind of dataset.
+"""Collation on a device: ``formed`` cuts blocks of the engine; the others gather, one file for each kind of dataset.
 
-``rows``, ``ragged``, ``windows`` and ``tokens`` gather batches from data on the device, by the addresses in a block.
+``rows``, ``ragged``, ``windows`` and ``tokens`` gather batches from data on the device, by the index table of a block.
 """

@@ -1,4 +1,4 @@
-"""Makes batches of blocks that the engine has formed: all that is left to do is to cut them."""
+"""Batches from blocks that the engine has formed: copied as a whole, then cut."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from batchloom.batch import Schema
 
 
 class Formed:
-    """Cuts blocks, which lie on the device as they lay in memory."""
+    """Cuts blocks, which have the same layout on the device as in memory."""
 
     def __init__(self, schema: Schema) -> None:
         self._dtypes = [getattr(torch, column.dtype) for column in schema.columns]
         self._longest = schema.longest
 
     def inputs(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
-        """Return all of a block, and where its fields lie."""
+        """Return the memory of a block, and the layout of its fields."""
         return [block.memory], (block.layouts, [longest for *_, longest in block.runs])
 
     def make(self, arrived: list[torch.Tensor], outline: Any) -> list[Sequence[Any]]:
-        """Cut a block.
+        """Cut a block into batches.
 
-        A field of a run is taken out before it is read as what it is, so that what is written to one batch in place
-        does not count as written to the others.
+        Each field of a run is split off before it is viewed as its type, so that autograd does not take a write to one
+        batch for a write to the others.
         """
         layouts, longest = outline
         sizes = [dtype.itemsize for dtype in self._dtypes]

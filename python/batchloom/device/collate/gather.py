@@ -8,7 +8,7 @@ from math import prod
 
 import torch
 
-# What torch has few operations for travels as integers of the same size.
+# Types that few operations of torch support are gathered as integers of the same size.
 INTEGERS = {
     name: integers
     for names, integers in (
@@ -22,14 +22,14 @@ INTEGERS = {
 
 
 def integer_view(values: torch.Tensor) -> torch.Tensor:
-    """Return the same bytes as a type that every operation knows."""
+    """Return the same bytes as a type that every operation supports."""
     integers = INTEGERS.get(str(values.dtype).removeprefix("torch."))
     return values if integers is None else values.view(integers)
 
 
 @dataclass(frozen=True)
 class ResidentRows:
-    """Rows of an array that are on a device, from row ``first`` of it on."""
+    """Rows of an array that are on a device, beginning with row ``first``."""
 
     values: torch.Tensor
     first: int = 0
@@ -40,24 +40,31 @@ class ResidentRows:
         return tuple(self.values.shape[1:])
 
     def places(self, rows: torch.Tensor) -> torch.Tensor:
-        """Return where rows of the array are among those that are here."""
+        """Return the places of rows of the array in ``values``."""
         return rows - self.first if self.first else rows
 
 
 def gather(source: ResidentRows, rows: torch.Tensor) -> torch.Tensor:
-    """Return rows of an array, as an array of its own: ``[len(rows), ...]``."""
+    """Return rows of an array as a new array, ``[len(rows), ...]``."""
     return integer_view(source.values).index_select(0, source.places(rows)).view(source.values.dtype)
 
 
 def padded(source: ResidentRows, rows: torch.Tensor, exists: torch.Tensor | None, padding: float = 0) -> torch.Tensor:
-    """Return rows of an array, and padding where there are none; ``padding`` as :func:`integer_view` has it."""
+    """Return rows of an array, and padding where ``exists`` is False.
+
+    Args:
+        source: The rows on the device.
+        rows: The rows to take.
+        exists: The mask of rows that are data; ``None`` if all are.
+        padding: The value of padding, in the type of :func:`integer_view`.
+    """
     if exists is None:
         return gather(source, rows)
     if not prod(source.inner):
         return source.values.new_empty((len(rows), *source.inner))
     values = integer_view(source.values)
     if not len(values):
-        values = values.new_zeros((1, *source.inner))  # All is padding, which yet is taken from somewhere.
+        values = values.new_zeros((1, *source.inner))  # All is padding, but index_select needs a row to read.
     found = values.index_select(0, torch.where(exists, source.places(rows), 0))
     absent = exists.logical_not().view(-1, *(1,) * len(source.inner))
     return found.masked_fill_(absent, padding).view(source.values.dtype)
@@ -72,5 +79,5 @@ def to_int64(tokens: torch.Tensor) -> torch.Tensor:
 
 
 def split(array: torch.Tensor, sizes: list[int]) -> Sequence[torch.Tensor]:
-    """Cut along the first dimension, into arrays that autograd takes for separate, not for views of one."""
+    """Cut an array along the first dimension, into pieces that autograd treats as separate arrays, not as views."""
     return array.unsafe_split_with_sizes(sizes)

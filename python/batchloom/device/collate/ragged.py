@@ -1,8 +1,7 @@
-"""Makes batches of samples that differ in size, padded or one after the other, by a constant number of operations.
+"""Batches of samples that differ in size, padded or concatenated, by a constant number of operations.
 
-All elements of all batches of a block are numbered. Of each, :class:`Grid` finds the member that it is of and its
-coordinates there, and so the row of values that it is, or that it is padding. Whatever a batch holds follows from
-these.
+All elements of all batches of a block are numbered. For each element, :class:`Grid` finds its member and its
+coordinates in that member, and so its row of values, or that it is padding. All contents of batches follow from these.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from batchloom.batch import BOUNDARIES, CollateOptions
 from batchloom.device.collate.gather import ResidentRows, gather, integer_view, padded, split, to_int64
 from batchloom.device.collate.rows import Runs, samples, table
 
-# What losses ignore.
+# The label that losses ignore.
 IGNORED = -100
 
 Frame = tuple[int | None, ...]
-"""The leading extents of a sample that are the same for all; ``None`` for those that vary."""
+"""The leading extents of a sample: a number if all samples share it, ``None`` if it varies."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +39,8 @@ class Variable:
     Attributes:
         fetch: Fetches the array ``[rows, ...]``.
         frame: The leading extents.
-        padding: What it is padded with.
-        order: Fetches the row at each place, where that is not the place itself.
+        padding: The value of padding.
+        order: Fetches the row at each place; ``None`` if rows are in the order of places.
     """
 
     fetch: Callable[[], ResidentRows]
@@ -64,10 +63,10 @@ class Grid:
     """The elements of a block.
 
     Attributes:
-        owners: The member that each is of.
-        places: Its coordinate along the only dimension, where there is just one.
-        exists: Whether it is data; ``None`` where all are.
-        steps: Its row, from the first row of its sample on; any number at padding.
+        owners: The member of each element.
+        places: The coordinate of each element along its first dimension that varies.
+        exists: The mask of elements that are data; ``None`` if all are.
+        steps: The row of each element, counted from the first row of its sample; any number at padding.
     """
 
     def __init__(self, members: Members, frame: Frame, total: int, packs: bool, left: bool) -> None:
@@ -97,7 +96,7 @@ class Grid:
 
 
 def padding(options: CollateOptions, name: str, dtype: str) -> float:
-    """Return what a field is padded with, as the type that gathers it has it."""
+    """Return the value that pads a field, in the type of :func:`integer_view`."""
     value = options.pad_values.get(name)
     if value is None:
         return 0
@@ -107,7 +106,7 @@ def padding(options: CollateOptions, name: str, dtype: str) -> float:
 
 
 class Elements:
-    """All that is known of the elements of a block, each found when it is first asked for."""
+    """The elements of a block; each property is computed when it is first used."""
 
     def __init__(self, arrived: list[torch.Tensor], runs: Runs, collator: Ragged) -> None:
         self._collator = collator
@@ -117,7 +116,7 @@ class Elements:
         self._grids: dict[Frame, Grid] = {}
 
     def grid(self, frame: Frame) -> Grid:
-        """Return the elements of fields with this frame."""
+        """Return the grid of fields with this frame."""
         if frame not in self._grids:
             collator = self._collator
             self._grids[frame] = Grid(self.members, frame, sum(self.sizes), collator.packs, collator.left)
@@ -125,11 +124,11 @@ class Elements:
 
     @cached_property
     def single(self) -> Grid:
-        """The elements of what has one number for each."""
+        """The grid of fields with one number for each element."""
         return self.grid((None,) * self._collator.dimensions)
 
     def rows(self, field: Variable, column: int) -> tuple[Grid, torch.Tensor]:
-        """Return the elements of a field, and the row of its values that each is."""
+        """Return the grid of a field, and the row of its values for each element."""
         grid = self.grid(field.frame)
         steps = grid.steps
         if self._picks is not None:
@@ -144,12 +143,12 @@ class Elements:
 
 
 class Ragged:
-    """Pads or concatenates.
+    """Pads or concatenates samples.
 
     Args:
         fields: The fields, by name.
-        wanted: What batches are to be like.
-        packs: Whether they are concatenations.
+        options: The options of collation.
+        packs: If ``True``, samples are concatenated, otherwise padded.
     """
 
     def __init__(self, fields: dict[str, Fixed | Variable], options: CollateOptions, packs: bool) -> None:
@@ -161,11 +160,11 @@ class Ragged:
         self.dimensions = frames[0].count(None) if frames else 1
 
     def inputs(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
-        """Return who the members are, and which elements of theirs."""
+        """Return the index table of a block: the members of batches, and the elements that are taken of them."""
         return table(block)
 
     def make(self, arrived: list[torch.Tensor], outline: Runs) -> list[Sequence[Any]]:
-        """Make each field for all batches at once, and cut it."""
+        """Make each field for all batches of the block at once, and cut it."""
         elements = Elements(arrived, outline, self)
         columns: list[Sequence[Any]] = []
         for name in self._names:
@@ -201,12 +200,12 @@ class Ragged:
         return [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
 
     def _each(self, found: torch.Tensor, runs: Runs) -> Sequence[torch.Tensor]:
-        """Cut what has one row for each member: of a concatenation, the first is no sample."""
+        """Cut a field with one row for each member; the first member of a concatenation is not a sample."""
         pieces = split(found, samples(runs, int(self.packs)))
         return [piece[1:] for piece in pieces] if self.packs else pieces
 
     def _next(self, elements: Elements) -> torch.Tensor:
-        """The next token of each, where its sample has one."""
+        """Return the next token of each element, or -100 at the last token of a sample and at padding."""
         assert self._labels is not None
         field = self._fields[self._labels]
         assert isinstance(field, Variable)
@@ -232,7 +231,7 @@ def _segments(elements: Elements) -> torch.Tensor:
     return numbers.index_select(0, elements.single.owners)
 
 
-# What batches hold besides fields: numbers at boundaries, numbers of each member, numbers of each element.
+# The arrays of batches besides fields: one number for each boundary, each member or each element.
 ENDS = {"cu_seqlens": torch.int32, "offsets": torch.int64}
 EACH: dict[str, Callable[[Members], torch.Tensor]] = {
     "lengths": _lengths,
@@ -251,6 +250,6 @@ def _spaces(runs: Runs) -> list[list[int]]:
 
 
 def _shape(space: Sequence[int], frame: Frame) -> list[int]:
-    """The shape of a padded field: extents that vary from ``space``, ``[samples, ...]``, the others from ``frame``."""
+    """Return the shape of a padded field: varying extents from ``space``, ``[samples, ...]``, others from ``frame``."""
     varying = iter(space[1:])
     return [space[0], *(next(varying) if extent is None else extent for extent in frame)]

@@ -1,4 +1,4 @@
-"""Makes batches of pieces of a stream of tokens, from passages of documents."""
+"""Batches of pieces of a stream of tokens, gathered from passages of documents."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from batchloom.device.collate.rows import Runs, samples, table
 
 
 class Tokens:
-    """Gathers passages.
+    """Gathers the passages of pieces.
 
     Args:
         tokens: Fetches the tokens.
         seq_len: Tokens of a piece.
-        separator: What comes between documents, if anything.
-        extras: What batches hold besides inputs and labels, in order.
+        separator: The token between documents, or ``None``.
+        extras: The names of the fields after inputs and labels, in order.
     """
 
     def __init__(
@@ -28,11 +28,11 @@ class Tokens:
         self._tokens, self._seq_len, self._separator, self._extras = tokens, seq_len, separator, extras
 
     def inputs(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
-        """Return the passages."""
+        """Return the index table of a block: the passages of each piece."""
         return table(block)
 
     def make(self, arrived: list[torch.Tensor], outline: Runs) -> list[Sequence[Any]]:
-        """Gather them."""
+        """Gather inputs, labels and extras, and cut them into batches."""
         rows, elements, counts, places, documents, begins = arrived[0]
         total = sum(batches * prod(space) for batches, _, space, _ in outline)
         owners = torch.repeat_interleave(counts, output_size=total)
@@ -51,7 +51,7 @@ class Tokens:
         return [split(field.contiguous(), sizes) for field in found]
 
     def _piece(self, numbers: torch.Tensor, ahead: int) -> torch.Tensor:
-        """Those of inputs, or of labels, which are one ahead."""
+        """Return the numbers of inputs (``ahead`` is 0) or of labels (``ahead`` is 1)."""
         return numbers.view(-1, self._seq_len + 1)[:, ahead : ahead + self._seq_len]
 
     def _read(self, rows: torch.Tensor, exists: torch.Tensor | None, ahead: int) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Makes batches of windows that are no neighbours: one gather for each field of a block."""
+"""Batches of windows in random order: one gather for each field of a block."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from batchloom.device.collate.rows import Runs, samples, table
 
 @dataclass(frozen=True)
 class StepRange:
-    """Some steps of each window, of one array.
+    """The steps of each window that a field takes from an array.
 
     Attributes:
         fetch: Fetches the array ``[time, ...]``.
-        start: The first step of the window,
-        steps: and how many.
+        start: The first of the steps, counted from the beginning of the window.
+        steps: The number of steps.
     """
 
     fetch: Callable[[], ResidentRows]
@@ -32,20 +32,20 @@ class Windows:
     """Gathers windows.
 
     Args:
-        stretches: The fields.
-        mask: The steps of the mask, if there is one.
-        short: Whether windows may begin with zeros.
+        step_ranges: The steps of each field.
+        mask: The steps of the mask; ``None`` for no mask.
+        short: If ``True``, windows may begin with zeros.
     """
 
     def __init__(self, step_ranges: list[StepRange], mask: int | None, short: bool) -> None:
         self._step_ranges, self._mask, self._short = step_ranges, mask, short
 
     def inputs(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
-        """Return the rows that windows begin with."""
+        """Return the index table of a block: the first row of each window, and its steps of zeros."""
         return table(block)
 
     def make(self, arrived: list[torch.Tensor], outline: Runs) -> list[Sequence[Any]]:
-        """Gather them."""
+        """Gather the windows of each field, and cut them into batches."""
         sizes = samples(outline)
         return [split(found, sizes) for found in self.fields(*arrived[0].unbind())]
 
