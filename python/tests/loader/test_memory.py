@@ -107,7 +107,7 @@ def test_an_exception_in_each_epoch_leaves_nothing(script):
     print(resident() - early)
 """
     )
-    # Three blocks of 4 MiB may be kept, and not all of them are in use at once in each epoch; 200 would be leaked.
+    # Three blocks of 2 MiB may be kept, and not all of them are in use at once in each epoch; 200 would be leaked.
     assert int(grown) < 16 << 20
 
 
@@ -134,8 +134,8 @@ AHEAD = (
 
 @pytest.mark.parametrize(("prefetch", "threads"), [(1, 1), (1, 4), (2, 2), (8, 4)])
 def test_bytes_in_flight_are_bounded(script, prefetch, threads):
-    # Blocks of 4 MiB, one of them in use; and half a block for threads and the rest.
-    assert int(script(AHEAD, prefetch, threads, 0.1)) < (prefetch + 1.5) * (4 << 20)
+    # Blocks of 2 MiB, one of them in use; and one for threads and the rest.
+    assert int(script(AHEAD, prefetch, threads, 0.1)) < (prefetch + 2) * (2 << 20)
 
 
 def test_a_batch_larger_than_a_block_goes_through_alone(script):

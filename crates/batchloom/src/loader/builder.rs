@@ -19,9 +19,11 @@ use crate::ranks::Uneven;
 use crate::tensor::buffer::{Buffer, Memory};
 use crate::{Error, Plan, Result};
 
-/// The number of bytes of a block: large enough that fixed costs vanish, small enough that blocks in flight stay in a
-/// shared cache.
-const BLOCK_BYTES: usize = 4 << 20;
+/// The number of bytes of a block: large enough that fixed costs vanish, small enough that blocks in flight stay in what
+/// one process has of a shared cache. With the default `prefetch`, four of them take 8 MiB. Against 4 MiB, epochs of 4 KB
+/// rows were 5 % faster on an Intel Ice Lake and as fast on an AMD EPYC 9005; of narrower rows, 6 to 8 % faster on the
+/// AMD; of tokens, 7 to 9 % faster on the Intel. With 1 MiB both lose.
+const BLOCK_BYTES: usize = 2 << 20;
 
 /// The largest default number of threads. More of them only wait for memory.
 const MOST_THREADS: usize = 8;
@@ -178,7 +180,7 @@ impl LoaderBuilder {
         self
     }
 
-    /// Sets about how many bytes a block holds; it holds at least one batch. Default: 4 MiB.
+    /// Sets about how many bytes a block holds; it holds at least one batch. Default: 2 MiB.
     pub fn block_bytes(mut self, block_bytes: usize) -> Self {
         self.block_bytes = block_bytes;
         self
