@@ -30,11 +30,11 @@ class DataLoader:
 
     A batch is a tuple of arrays, or a dict if the fields of the dataset are named; the dataset documents the contents.
     Arrays are compact and 64-byte aligned (except those gathered on a device). The consumer may keep them and write to
-    them. Their memory returns to the loader when the last array of the block (about 4 MiB of consecutive batches) is
+    them. Their memory returns to the loader when the last array of the block (about 2 MiB of consecutive batches) is
     gone.
 
-    Threads start at ``iter()`` and end with the iterator. A loader does not pickle, and an iterator does not survive
-    a fork; datasets and plans do both.
+    Threads start with the first ``iter()``, serve every epoch, and end with the loader. A loader does not pickle, and an
+    iterator does not survive a fork; datasets and plans do both.
 
     Args:
         dataset: The dataset to batch.
@@ -80,7 +80,7 @@ class DataLoader:
             CUDA graphs need: the next batch overwrites it.
         num_threads: The number of threads that form blocks, including the consumer while it waits; ``None`` for one on
             each core, at most 8, or for one in a worker of a torch ``DataLoader``. With one, a separate thread forms
-            blocks.
+            blocks. An epoch of less than 512 KiB is formed by the consumer alone.
         prefetch: The number of blocks that are formed ahead of the one in use.
 
     Raises:

@@ -1,24 +1,27 @@
-//! Threads: started at iteration, joined on drop, never in the way of an end or of a failure.
+//! Threads: started at the first iteration, parked between epochs, never in the way of an end or of a failure.
 
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
+use batchloom::loader::{Batch, LoaderBuilder};
 use batchloom::{Error, Loader, Tensor, TensorDataset};
 
-fn builder() -> batchloom::loader::LoaderBuilder {
+fn builder() -> LoaderBuilder {
     let x = Tensor::from_vec((0..4000_u64).collect(), &[4000]).unwrap();
     Loader::builder(TensorDataset::new([("x", x)]).unwrap()).batch_size(10).block_bytes(800).num_threads(3)
 }
 
-/// At any step, abandoning an iteration ends the workers at once.
+/// At any step, abandoning an iteration makes the workers leave it at once.
 #[test]
-fn an_abandoned_iterator_joins_its_workers() {
+fn an_abandoned_iterator_waits_for_its_workers() {
     let working = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&working);
     let loader = builder().probe(move |_| {
         seen.fetch_add(1, Ordering::SeqCst);
-        std::thread::sleep(Duration::from_micros(300));
+        thread::sleep(Duration::from_micros(300));
     });
     let loader = loader.build().unwrap();
     for taken in [0, 1, 2, 50, 399, 400] {
@@ -26,10 +29,73 @@ fn an_abandoned_iterator_joins_its_workers() {
         let batches = loader.iter().unwrap().take(taken).count();
         assert_eq!(batches, taken);
         let after = working.load(Ordering::SeqCst);
-        std::thread::sleep(Duration::from_millis(3));
+        thread::sleep(Duration::from_millis(3));
         assert_eq!(working.load(Ordering::SeqCst), after, "a worker outlived its iterator");
         assert!(begun.elapsed() < Duration::from_secs(20));
     }
+}
+
+/// A loader that notes which threads fill pieces, and takes its time for each.
+fn watched(builder: LoaderBuilder, seen: &Arc<Mutex<HashSet<ThreadId>>>) -> Loader {
+    let seen = Arc::clone(seen);
+    let noting = builder.probe(move |_| {
+        seen.lock().unwrap().insert(thread::current().id());
+        thread::sleep(Duration::from_micros(50));
+    });
+    noting.build().unwrap()
+}
+
+/// Iterations that end or are abandoned leave their threads to the next ones.
+#[test]
+fn workers_start_once_and_serve_every_epoch() {
+    let seen = Arc::default();
+    let loader = watched(builder(), &seen);
+    for taken in (0..400).step_by(30) {
+        assert_eq!(loader.iter().unwrap().take(taken).count(), taken);
+        assert_eq!(loader.iter().unwrap().count(), 400);
+    }
+    let mut seen = seen.lock().unwrap().clone();
+    seen.remove(&thread::current().id());
+    assert!((1..=2).contains(&seen.len()), "{seen:?}");
+}
+
+/// A block that is small and the last one is not worth a worker, however many threads there are.
+#[test]
+fn an_epoch_of_one_small_block_is_formed_by_its_consumer() {
+    for threads in [1, 3] {
+        let seen = Arc::default();
+        let loader = watched(builder().block_bytes(1 << 20).num_threads(threads), &seen);
+        for _ in 0..5 {
+            assert_eq!(loader.iter().unwrap().count(), 400);
+        }
+        assert_eq!(*seen.lock().unwrap(), HashSet::from([thread::current().id()]));
+        // What is left of an epoch may be as little.
+        let loader = watched(builder().num_threads(threads), &seen);
+        loader.load(&loader.plan(0).state(395)).unwrap();
+        assert_eq!(loader.iter().unwrap().count(), 5);
+        assert_eq!(seen.lock().unwrap().len(), 1);
+    }
+}
+
+/// Several epochs under way at once, some of them never ended: each has workers, and outlives the loader.
+#[test]
+fn iterations_at_once_do_not_wait_for_each_other() {
+    let loader = builder().shuffle(true).num_threads(1).build().unwrap();
+    let expected: Vec<Vec<_>> = (0..4)
+        .map(|epoch| (0..400).map(|step| loader.plan(epoch).indices(step, 0).unwrap()).collect())
+        .collect();
+    let mut under_way: Vec<_> = (0..4).map(|_| loader.iter().unwrap()).collect();
+    let mut found: Vec<Vec<_>> = under_way.iter_mut().map(|it| vec![values(it.next().unwrap())]).collect();
+    drop(loader);
+    for (found, mut batches) in found.iter_mut().zip(under_way).skip(1) {
+        found.extend(batches.by_ref().map(values));
+    }
+    assert_eq!(found[1..], expected[1..]);
+    assert_eq!(found[0], expected[0][..1]);
+}
+
+fn values(batch: batchloom::Result<Batch>) -> Vec<u64> {
+    batch.unwrap().fields()[0].as_slice::<u64>().unwrap().to_vec()
 }
 
 #[test]
@@ -58,9 +124,6 @@ fn the_state_counts_what_was_taken_not_what_was_formed() {
 /// Resume through the loader: at every step, the rest is exactly what was left.
 #[test]
 fn a_loaded_state_continues() {
-    let values = |batch: batchloom::Result<batchloom::loader::Batch>| {
-        batch.unwrap().fields()[0].as_slice::<u64>().unwrap().to_vec()
-    };
     let loader = builder().shuffle(true).seed(5).build().unwrap();
     let whole: Vec<Vec<Vec<u64>>> = (0..3).map(|_| loader.into_iter().map(values).collect()).collect();
     for epoch in 0..3 {

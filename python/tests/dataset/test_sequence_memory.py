@@ -206,7 +206,7 @@ BOUNDED = """
 
 @pytest.mark.parametrize("rule", ["TokenBudget(65536)", "Packing(65536)"])
 def test_bytes_in_flight_are_bounded(script, rule):
-    # Blocks of 4 MiB and a batch, two ahead and one in use; and the pools of the plan.
+    # Blocks of 2 MiB and a batch, two ahead and one in use; and the pools of the plan.
     assert int(script(BOUNDED, rule)) < 26 << 20
 
 

@@ -252,22 +252,45 @@ def test_a_state_is_a_copy_of_plain_values():
 # Ends
 
 
-def test_an_abandoned_iterator_ends_its_threads():
+def test_workers_live_as_long_as_their_loader():
     X = numpy.zeros((20_000, 1000))
     loader = bl.DataLoader(bl.TensorDataset(X), 8, num_threads=3)
-    for taken in (0, 1, 100):
+    assert_workers(0, 0)
+    first = iter(loader)
+    for taken in (0, 1, 100, 2500):
         batches = iter(loader)
         for _ in range(taken):
             next(batches)
-        assert_workers(1, 3)
+        assert_workers(1, 6)
         del batches
-        assert_workers(0, 0)
+        # They park, and use no processor.
+        assert_workers(1, 6)
+        assert quiet()
+    del loader
+    next(first)
+    assert_workers(1, 6)
+    del first
+    assert_workers(0, 0)
 
 
-def test_an_exhausted_iterator_has_no_threads():
+def quiet():
+    """Whether this process uses next to no processor while it sleeps."""
+    before = time.process_time()
+    time.sleep(0.2)
+    return time.process_time() - before < 0.1
+
+
+def test_an_exhausted_iterator_has_no_threads_of_its_own():
     batches = iter(bl.DataLoader(bl.TensorDataset(numpy.zeros((2000, 1000))), 8, num_threads=3))
     for _ in batches:
         pass
+    assert_workers(0, 0)
+
+
+def test_an_epoch_of_a_moment_starts_no_thread():
+    loader = bl.DataLoader(bl.TensorDataset(numpy.zeros((1000, 16))), 64, shuffle=True, num_threads=3)
+    for _ in range(3):
+        assert len(list(loader)) == 16
     assert_workers(0, 0)
 
 
@@ -284,7 +307,8 @@ def test_an_exception_in_the_consumer_passes_and_nothing_is_left():
         with pytest.raises(KeyError, match="mine"):
             consume()
         gc.collect()
-        assert_workers(0, 0)
+        assert_workers(1, 3)
+        assert quiet()
     state = loader.state_dict()
     assert (state["epoch"], state["batches"]) == (2, 6)
 

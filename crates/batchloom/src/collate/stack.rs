@@ -23,10 +23,11 @@ const LINE: usize = 64;
 /// The number of bytes above which a row is long: the processor follows it by itself once it has seen a few lines.
 const LONG: usize = 2048;
 
-/// The number of bytes of a row that are prefetched, and of a long row. More lines, further ahead, only wait for room. With
-/// rows of 4 KB, four lines two rows ahead and blocks of 2 MiB took 63 ms, where 16 lines eight rows ahead and blocks of
-/// 4 MiB took 76, on an Intel Ice Lake of two cores; on an AMD EPYC 9005 of two they took the same within noise (0.99 to
-/// 1.07 times as fast). Rows of 1 KB lose 5 to 10 % by it on the AMD: they end before the processor follows them.
+/// The number of bytes of a row that are prefetched, and of a long row. More lines, further ahead, only wait for room.
+/// With rows of 4 KB, four lines two rows ahead and blocks of 2 MiB took 63 ms, where 16 lines eight rows ahead and
+/// blocks of 4 MiB took 76, on an Intel Ice Lake of two cores; on an AMD EPYC 9005 of two they took the same within
+/// noise (0.99 to 1.07 times as fast). Rows of 1 KB lose 5 to 10 % by it on the AMD: they end before the processor
+/// follows them.
 const ASKED: usize = 16 * LINE;
 const ASKED_LONG: usize = 4 * LINE;
 

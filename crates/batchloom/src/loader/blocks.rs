@@ -1,9 +1,7 @@
 //! One iteration: the blocks of an epoch, and the batches that are views of them.
 
-use std::mem::ManuallyDrop;
 use std::process;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -13,7 +11,8 @@ use super::buffers::Loan;
 use super::cursor::Delivery;
 use super::job::Job;
 use super::queue::{Next, Queue};
-use super::worker::{help, start};
+use super::worker::help;
+use super::workers::Workers;
 use crate::{Error, Result};
 
 /// The longest single wait, for callers that set no time limit.
@@ -30,11 +29,13 @@ pub enum Polled {
     End,
 }
 
-/// The blocks of one epoch, in order. Dropping it stops and joins the workers.
+/// The blocks of one epoch, in order. Dropping it waits until the workers left it.
 pub struct Blocks {
     job: Arc<Job>,
     queue: Arc<Queue>,
-    workers: Vec<JoinHandle<()>>,
+    workers: Arc<Workers>,
+    /// The iteration that workers are called to, if they are.
+    iteration: Option<u64>,
     delivery: Arc<Delivery>,
     process: u32,
     /// True if the consumer fills pieces while it waits, and its memory for sample numbers.
@@ -45,20 +46,36 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Starts to make blocks of about `bytes` bytes, `prefetch` of them ahead, on `threads` threads. The consumer is
-    /// one of them while it waits, so that it takes no core from a worker; with one thread, that one is a worker.
+    /// Calls `workers` to form blocks, `prefetch` of them ahead. A consumer that `helps` is one of them while it waits,
+    /// so that it takes no core from a worker. An epoch that is one small block it forms alone: it has done before a
+    /// worker would have come.
+    ///
+    /// # Errors
+    /// [`Error::Spawn`].
     pub(super) fn start(
         job: Job,
         delivery: Arc<Delivery>,
-        threads: usize,
-        bytes: usize,
+        workers: Arc<Workers>,
+        helps: bool,
         prefetch: usize,
     ) -> Result<Self> {
-        let job = Arc::new(job);
-        let queue = Arc::new(Queue::new(bytes, prefetch));
-        let workers = start(threads.saturating_sub(1).max(1), &job, &queue)?;
-        let (process, helps) = (process::id(), threads > 1);
-        Ok(Self { job, queue, workers, delivery, process, helps, indices: Vec::new(), delivered: 0 })
+        let queue = Arc::new(Queue::new(job.block_bytes, prefetch));
+        let (job, process) = (Arc::new(job), process::id());
+        // What goes wrong with the layout is for the consumer of that block to hear.
+        let is_small = queue.is_small(&job).unwrap_or(false);
+        let iteration = if is_small { None } else { Some(workers.call(&job, &queue)?) };
+        let helps = helps || is_small;
+        Ok(Self {
+            job,
+            queue,
+            workers,
+            iteration,
+            delivery,
+            process,
+            helps,
+            indices: Vec::new(),
+            delivered: 0,
+        })
     }
 
     /// Waits at most `patience` for the next block, or until there is something to help with.
@@ -112,20 +129,17 @@ impl Blocks {
         self.job.fields.names()
     }
 
-    /// Stops the workers and waits for them. The iteration yields no more.
+    /// Stops the iteration and waits until the workers have left it. The iteration yields no more.
     pub fn close(&mut self) {
         self.delivery.close();
-        let workers = std::mem::take(&mut self.workers);
         if self.process != process::id() {
             // In a forked child, these threads do not exist, and one of them may have held a lock.
-            let _threads = ManuallyDrop::new(workers);
             return;
         }
         self.queue.stop();
-        for worker in workers.into_iter().filter(|worker| worker.thread().id() != thread::current().id()) {
-            // A worker catches its panics and reports them through the queue. A worker may drop its own blocks while
-            // memory is allocated for it; it then ends when it comes back.
-            drop(worker.join());
+        if let Some(iteration) = self.iteration.take() {
+            // A worker may drop its own blocks while memory is allocated for it; it then leaves when it comes back.
+            self.workers.leave(iteration);
         }
         for whole in self.queue.drain() {
             whole.join().into_iter().for_each(|buffer| self.job.buffers.give(buffer));
@@ -168,7 +182,7 @@ impl std::fmt::Debug for Blocks {
     }
 }
 
-/// The batches of one epoch, in order. Dropping it stops and joins the workers.
+/// The batches of one epoch, in order. Dropping it waits until the workers left it.
 #[derive(Debug)]
 pub struct Batches {
     blocks: Option<Blocks>,

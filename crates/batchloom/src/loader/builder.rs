@@ -9,6 +9,7 @@ use super::cursor::Cursor;
 use super::fields::Fields;
 use super::job::Probe;
 use super::layout::{BlockLayout, Limits};
+use super::workers::Workers;
 use crate::batching::Rule;
 use crate::collate::PadSide;
 use crate::dataset::Dataset;
@@ -19,10 +20,10 @@ use crate::ranks::Uneven;
 use crate::tensor::buffer::{Buffer, Memory};
 use crate::{Error, Plan, Result};
 
-/// The number of bytes of a block: large enough that fixed costs vanish, small enough that blocks in flight stay in what
-/// one process has of a shared cache. With the default `prefetch`, four of them take 8 MiB. Against 4 MiB, epochs of 4 KB
-/// rows were 5 % faster on an Intel Ice Lake and as fast on an AMD EPYC 9005; of narrower rows, 6 to 8 % faster on the
-/// AMD; of tokens, 7 to 9 % faster on the Intel. With 1 MiB both lose.
+/// The number of bytes of a block: large enough that fixed costs vanish, small enough that blocks in flight stay in
+/// what one process has of a shared cache. With the default `prefetch`, four of them take 8 MiB. Against 4 MiB, epochs
+/// of 4 KB rows were 5 % faster on an Intel Ice Lake and as fast on an AMD EPYC 9005; of narrower rows, 6 to 8 % faster
+/// on the AMD; of tokens, 7 to 9 % faster on the Intel. With 1 MiB both lose.
 const BLOCK_BYTES: usize = 2 << 20;
 
 /// The largest default number of threads. More of them only wait for memory.
@@ -227,7 +228,7 @@ impl LoaderBuilder {
         let collate = CollateOptions { shuffles_documents: false, ..self.collate.clone() };
         let fields = Fields::new(&self.dataset, &plan, &collate)?;
         // A block that cannot be laid out is an error now, not in the first iteration.
-        BlockLayout::new(&fields, &plan, self.rank, 0, self.block_bytes, Limits::FORMED)?;
+        BlockLayout::new(&fields, &plan, self.rank, 0, self.block_bytes, Limits::FORMED, None)?;
         Ok(Loader {
             fields: Arc::new(fields),
             index_table: self.index_table,
@@ -238,6 +239,7 @@ impl LoaderBuilder {
                 poison: self.poison,
                 memory: self.memory,
             })),
+            workers: Mutex::new(Workers::new(threads.saturating_sub(1).max(1))),
             cursor: Mutex::new(Cursor::new(plan)),
             dataset: self.dataset,
             rank: self.rank,

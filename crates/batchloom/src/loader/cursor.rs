@@ -3,8 +3,8 @@
 //! Each new iteration is the next epoch, or the one that was set, or the rest of the one in a state that was loaded.
 //! Progress is counted by steps taken out of the loader, not by blocks made.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crate::plan::State;
 use crate::{Plan, Result};
@@ -62,19 +62,25 @@ pub(super) struct Cursor {
     /// The plan of the latest iteration, or of the next one before the first.
     plan: Plan,
     delivery: Option<Arc<Delivery>>,
+    /// The plan of the iteration after that, kept because it may have to look at all sizes to count its batches.
+    next: OnceLock<Plan>,
 }
 
 impl Cursor {
     pub(super) fn new(plan: Plan) -> Self {
-        Self { plan, delivery: None }
+        Self { plan, delivery: None, next: OnceLock::new() }
     }
 
     /// The plan of the next iteration.
     pub(super) fn upcoming(&self) -> Plan {
         match self.delivery {
             None => self.plan.clone(),
-            Some(_) => self.plan.at_epoch(self.plan.epoch().wrapping_add(1)),
+            Some(_) => self.next().clone(),
         }
+    }
+
+    fn next(&self) -> &Plan {
+        self.next.get_or_init(|| self.plan.at_epoch(self.plan.epoch().wrapping_add(1)))
     }
 
     /// The number of batches of the iteration under way on `rank`, or else of the next one.
@@ -87,20 +93,22 @@ impl Cursor {
 
     /// Another epoch of the same run.
     pub(super) fn plan(&self, epoch: u64) -> Plan {
-        self.plan.at_epoch(epoch)
+        match self.next.get() {
+            Some(next) if next.epoch() == epoch => next.clone(),
+            _ => self.plan.at_epoch(epoch),
+        }
     }
 
     /// Begins an iteration over `plan`, which was [`upcoming`](Self::upcoming). `delivery` counts it.
     pub(super) fn begin(&mut self, plan: Plan, delivery: Arc<Delivery>) {
-        self.plan = plan;
+        self.enter(plan);
         self.delivery = Some(delivery);
     }
 
     /// Makes `epoch` the next one. An epoch that was loaded and not begun keeps its place.
     pub(super) fn set_epoch(&mut self, epoch: u64) {
         if self.delivery.is_some() || self.plan.epoch() != epoch {
-            self.plan = self.plan.at_epoch(epoch);
-            self.delivery = None;
+            self.enter(self.plan(epoch));
         }
     }
 
@@ -113,8 +121,12 @@ impl Cursor {
     }
 
     pub(super) fn load(&mut self, state: &State) -> Result<()> {
-        self.plan = self.plan.resume(state)?;
-        self.delivery = None;
+        self.enter(self.plan.resume(state)?);
         Ok(())
+    }
+
+    /// Makes `plan` that of the next iteration.
+    fn enter(&mut self, plan: Plan) {
+        (self.plan, self.delivery, self.next) = (plan, None, OnceLock::new());
     }
 }

@@ -59,13 +59,15 @@ enum Part {
 }
 
 impl Job {
-    /// The layout of the block that begins with `step`, or `None` past the end.
+    /// The layout of the block that begins with `step`, or `None` past the end. `first` is its first batch, if the
+    /// block before it had planned that one already.
     ///
     /// # Errors
     /// [`Error::BatchTooLarge`](crate::Error::BatchTooLarge).
-    pub(super) fn lay_out(&self, step: u64) -> Result<Option<PlannedBlock>> {
+    pub(super) fn lay_out(&self, step: u64, first: Option<RunLayout>) -> Result<Option<PlannedBlock>> {
         let limits = if self.index_table.is_some() { Limits::INDEXED } else { Limits::FORMED };
-        let layout = BlockLayout::new(&self.fields, &self.plan, self.rank, step, self.block_bytes, limits)?;
+        let layout =
+            BlockLayout::new(&self.fields, &self.plan, self.rank, step, self.block_bytes, limits, first)?;
         let Some(layout) = layout else { return Ok(None) };
         let table = self.index_table.as_ref().map(|index| index.table(&self.plan, self.rank, &layout.runs));
         Ok(Some(PlannedBlock { table: table.transpose()?, layout }))

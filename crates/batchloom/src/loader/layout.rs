@@ -47,6 +47,8 @@ pub(super) struct BlockLayout {
     pub(super) end: u64,
     /// The block's shard and the next one, if the block is an index table and the order goes shard by shard.
     pub(super) shards: Option<Shards>,
+    /// The batch after the last one, if it was planned and did not fit.
+    pub(super) next: Option<RunLayout>,
 }
 
 /// The shard that holds all samples of a block, and the next shard after it, in samples as stored.
@@ -83,7 +85,7 @@ pub(super) struct FieldLayout {
 
 impl BlockLayout {
     /// The layout of the batches that `rank` takes from `step` on, as many as take about `bytes` bytes and at least
-    /// one. `None` past the end.
+    /// one. `None` past the end. `first` is the first of them, if it is planned already.
     ///
     /// # Errors
     /// [`Error::BatchTooLarge`].
@@ -94,16 +96,21 @@ impl BlockLayout {
         step: u64,
         bytes: usize,
         limits: Limits,
+        mut first: Option<RunLayout>,
     ) -> Result<Option<Self>> {
         let steps = plan.steps_of(rank);
-        let mut layout = Self { runs: Vec::new(), bytes: 0, end: step, shards: None };
+        let mut layout = Self { runs: Vec::new(), bytes: 0, end: step, shards: None, next: None };
         let most = limits.batches;
         let steps = if limits.one_shard { layout.enter(plan, rank, steps, most)? } else { steps };
         let mut batches = 0;
         while layout.end < steps && batches < most {
-            let run = layout.run(fields, plan, rank)?;
+            if layout.bytes >= bytes && !layout.runs.is_empty() {
+                break;
+            }
+            let run = first.take().map_or_else(|| layout.run(fields, plan, rank), Ok)?;
             let end = layout.bytes.saturating_add(run.bytes());
             if end > bytes && !layout.runs.is_empty() {
+                layout.next = Some(run);
                 break;
             }
             let fit = (bytes - layout.bytes.min(bytes)).checked_div(run.bytes()).unwrap_or(most);
@@ -130,6 +137,11 @@ impl BlockLayout {
         let next = next_shard(plan, rank, &shard, end - 1, steps)?;
         self.shards = Some((shard, next));
         Ok(end)
+    }
+
+    /// True if one thread fills the block so soon that another one would only be woken for it.
+    pub(super) fn is_small(&self) -> bool {
+        self.bytes <= PIECE_BYTES
     }
 
     /// The next batch, as a run.

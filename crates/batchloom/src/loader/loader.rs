@@ -7,6 +7,7 @@ use super::cursor::{Cursor, Delivery};
 use super::fields::Fields;
 use super::index_table::IndexTable;
 use super::job::{Job, Probe};
+use super::workers::Workers;
 use super::{Batches, Blocks, Steps};
 use crate::dataset::Dataset;
 use crate::dataset::kind::CollateOptions;
@@ -39,6 +40,7 @@ pub struct Loader {
     pub(super) block_bytes: usize,
     pub(super) probe: Option<Probe>,
     pub(super) buffers: Mutex<Arc<Buffers>>,
+    pub(super) workers: Mutex<Arc<Workers>>,
     pub(super) cursor: Mutex<Cursor>,
 }
 
@@ -101,10 +103,11 @@ impl Loader {
         self.cursor().load(state)
     }
 
-    /// Begins the next epoch: starts the workers and returns its batches.
+    /// Begins the next epoch and returns its batches. Threads start with the first epoch that is worth them.
     ///
     /// # Errors
-    /// [`Error::Spawn`](crate::Error::Spawn).
+    /// [`Error::Spawn`](crate::Error::Spawn), and [`Error::NothingLeft`](crate::Error::NothingLeft) if a rule that
+    /// decides by size makes too few batches for a step in this epoch.
     pub fn iter(&self) -> Result<Batches> {
         self.blocks().map(Batches::new)
     }
@@ -113,11 +116,11 @@ impl Loader {
     /// themselves.
     ///
     /// # Errors
-    /// [`Error::Spawn`](crate::Error::Spawn), and [`Error::NothingLeft`](crate::Error::NothingLeft) if a rule that
-    /// decides by size makes too few batches for a step in this epoch.
+    /// The same as those of [`iter`](Self::iter).
     pub fn blocks(&self) -> Result<Blocks> {
+        let workers = self.workers();
         self.begin(self.block_bytes, |job, delivery| {
-            Blocks::start(job, delivery, self.threads, self.block_bytes, self.prefetch)
+            Blocks::start(job, delivery, workers, self.threads > 1, self.prefetch)
         })
     }
 
@@ -125,7 +128,7 @@ impl Loader {
     /// the data themselves. It starts no worker.
     ///
     /// # Errors
-    /// The same as those of [`blocks`](Self::blocks).
+    /// The same as those of [`iter`](Self::iter).
     pub fn steps(&self) -> Result<Steps> {
         // A block of steps holds one batch.
         self.begin(0, |job, delivery| Ok(Steps::new(job, delivery)))
@@ -167,6 +170,15 @@ impl Loader {
             *buffers = buffers.afresh();
         }
         Arc::clone(&buffers)
+    }
+
+    /// The workers, or others in a forked child.
+    fn workers(&self) -> Arc<Workers> {
+        let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        if workers.is_foreign() {
+            *workers = workers.afresh();
+        }
+        Arc::clone(&workers)
     }
 
     fn cursor(&self) -> MutexGuard<'_, Cursor> {

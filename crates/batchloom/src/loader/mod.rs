@@ -18,6 +18,7 @@ mod loader;
 mod queue;
 mod steps;
 mod worker;
+mod workers;
 
 pub use block::{Batch, Block, ShapeRun};
 pub use blocks::{Batches, Blocks, Polled};

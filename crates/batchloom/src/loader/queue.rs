@@ -9,6 +9,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::job::{Job, Opened, PlannedBlock, Task};
+use super::layout::{BlockLayout, RunLayout};
 use crate::tensor::buffer::Whole;
 use crate::{Error, Result};
 
@@ -36,9 +37,11 @@ struct Inner {
     tasks: VecDeque<Task>,
     delivered: u64,
     opened: u64,
-    /// The block to open next, if it is laid out already, and the step that comes after it.
+    /// The block to open next, if it is laid out already, and the step that comes after it, with its batch if that is
+    /// planned already.
     next: Option<PlannedBlock>,
     step: u64,
+    first: Option<RunLayout>,
     /// True while a thread opens a block, and true once every block is opened.
     opening: bool,
     exhausted: bool,
@@ -53,6 +56,14 @@ impl Inner {
     /// Returns true if the front block has no piece left to fill.
     fn is_ready(&self) -> bool {
         self.blocks.front().is_some_and(|block| block.left == 0)
+    }
+
+    /// Lays out the block to open next, if there is one and it is not laid out yet.
+    fn lay_out(&mut self, job: &Job) -> Result<()> {
+        if self.next.is_none() {
+            self.next = job.lay_out(self.step, self.first.take())?;
+        }
+        Ok(())
     }
 }
 
@@ -77,6 +88,7 @@ impl Queue {
             opened: 0,
             next: None,
             step: 0,
+            first: None,
             opening: false,
             exhausted: false,
             bytes: 0,
@@ -126,21 +138,31 @@ impl Queue {
         Ok(inner.tasks.pop_front())
     }
 
+    /// True if all that is left is one small block that the consumer may open, so that no worker has to come.
+    ///
+    /// # Errors
+    /// The same as those of [`Job::lay_out`].
+    pub(super) fn is_small(&self, job: &Job) -> Result<bool> {
+        let mut inner = self.lock();
+        inner.lay_out(job)?;
+        let steps = job.plan.steps_of(job.rank);
+        let small = |layout: &BlockLayout| layout.end >= steps && layout.is_small() && !job.buffers.is_lent();
+        Ok(inner.next.as_ref().is_none_or(|planned| small(&planned.layout)))
+    }
+
     /// The layout of the block to open now, if there is one, it may be opened, and no other thread is opening one.
     fn reserve(&self, inner: &mut Inner, job: &Job) -> Result<Option<PlannedBlock>> {
         if inner.opening || inner.exhausted {
             return Ok(None);
         }
-        if inner.next.is_none() {
-            inner.next = job.lay_out(inner.step)?;
-        }
+        inner.lay_out(job)?;
         let room = inner.largest.saturating_mul(self.prefetch);
         match inner.next.take() {
             None => self.exhaust(inner),
-            Some(planned)
+            Some(mut planned)
                 if inner.blocks.is_empty() || inner.bytes.saturating_add(planned.layout.bytes) <= room =>
             {
-                inner.step = planned.layout.end;
+                (inner.step, inner.first) = (planned.layout.end, planned.layout.next.take());
                 inner.opening = true;
                 return Ok(Some(planned));
             }

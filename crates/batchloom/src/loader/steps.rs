@@ -57,7 +57,8 @@ impl Steps {
     /// [`Error::BatchTooLarge`].
     pub fn form(&self) -> Result<Block> {
         let step = self.step(0)?;
-        let planned = self.job.lay_out(step)?.ok_or(Error::StepRange { found: step, steps: self.total })?;
+        let planned =
+            self.job.lay_out(step, None)?.ok_or(Error::StepRange { found: step, steps: self.total })?;
         let opened = self.job.open(step, planned)?;
         let mut indices = Vec::new();
         opened.tasks.into_iter().try_for_each(|task| self.job.fill(task, &mut indices))?;

@@ -1,35 +1,15 @@
-//! Workers: threads that fill pieces of blocks.
+//! The work on one iteration: fills pieces of blocks, in a worker or in the consumer.
 
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 
 use super::job::{Job, Task};
 use super::queue::Queue;
 use crate::{Error, Result};
 
-/// Starts `count` workers.
-///
-/// # Errors
-/// [`Error::Spawn`]. Workers that were started end by themselves, because the queue is stopped.
-pub(super) fn start(count: usize, job: &Arc<Job>, queue: &Arc<Queue>) -> Result<Vec<JoinHandle<()>>> {
-    let spawn = |number: usize| {
-        let (job, queue) = (Arc::clone(job), Arc::clone(queue));
-        let work = move || work(&job, &queue);
-        let failed = |error: std::io::Error| Error::Spawn { reason: error.to_string() };
-        thread::Builder::new().name(format!("batchloom-{number}")).spawn(work).map_err(failed)
-    };
-    let workers: Result<Vec<_>> = (0..count).map(spawn).collect();
-    if workers.is_err() {
-        queue.stop();
-    }
-    workers
-}
-
-/// Runs a worker: fills pieces until there are no more, or the queue stops.
-fn work(job: &Job, queue: &Queue) {
+/// Fills pieces of an iteration until there are no more, or the queue stops.
+pub(super) fn work(job: &Job, queue: &Queue) {
     let mut indices = Vec::new();
     while fill_one(job, queue, &mut indices, || queue.take(job)) {}
 }

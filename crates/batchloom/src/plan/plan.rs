@@ -74,7 +74,10 @@ impl Plan {
     /// The same run in another epoch, from its start.
     #[must_use]
     pub fn at_epoch(&self, epoch: u64) -> Self {
-        Self::new(Arc::new(Epoch::new(Arc::clone(&self.epoch.recipe), epoch)), self.world_size, Vec::new())
+        let same = || Arc::clone(&self.epoch);
+        let other = || Arc::new(Epoch::new(Arc::clone(&self.epoch.recipe), epoch));
+        let epoch = if epoch == self.epoch() { same() } else { other() };
+        Self::new(epoch, self.world_size, Vec::new())
     }
 
     /// Refuses an epoch without steps, unless earlier parts of it had some.

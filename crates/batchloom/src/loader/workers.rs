@@ -1,0 +1,176 @@
+//! Workers: the threads of a loader. They start when an iteration first calls them, park between iterations, and end
+//! with the loader, or with its last iteration where that lives longer.
+
+use std::collections::VecDeque;
+use std::mem::{self, ManuallyDrop};
+use std::process;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle, ThreadId};
+
+use super::job::Job;
+use super::queue::Queue;
+use super::worker::work;
+use crate::{Error, Result};
+
+/// The threads of one loader. Several iterations may have some of them at a time.
+pub(super) struct Workers {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    process: u32,
+}
+
+/// The state that the threads share.
+struct Shared {
+    state: Mutex<State>,
+    /// There may be an iteration to join, or the end.
+    called: Condvar,
+    /// A worker may have left an iteration.
+    left: Condvar,
+    /// Workers that may park; more of them end.
+    keep: usize,
+}
+
+#[derive(Default)]
+struct State {
+    /// Workers that are called and have not come yet.
+    calls: VecDeque<Call>,
+    /// Workers at work, and the iteration that each works for.
+    busy: Vec<(u64, ThreadId)>,
+    /// Workers that are neither called nor busy.
+    parked: usize,
+    iterations: u64,
+    ended: bool,
+}
+
+/// The call for one worker to an iteration.
+struct Call {
+    iteration: u64,
+    job: Arc<Job>,
+    queue: Arc<Queue>,
+}
+
+impl Workers {
+    /// The workers of a loader whose iterations take `keep` of them. Starts none.
+    pub(super) fn new(keep: usize) -> Arc<Self> {
+        let (state, called, left) = (Mutex::default(), Condvar::new(), Condvar::new());
+        let shared = Arc::new(Shared { state, called, left, keep });
+        Arc::new(Self { shared, threads: Mutex::default(), process: process::id() })
+    }
+
+    /// True if this process was forked after the workers were made, so that they are in another one and no lock of
+    /// theirs can be trusted.
+    pub(super) fn is_foreign(&self) -> bool {
+        self.process != process::id()
+    }
+
+    /// The same in a forked child: without threads.
+    pub(super) fn afresh(&self) -> Arc<Self> {
+        Self::new(self.shared.keep)
+    }
+
+    /// Calls as many workers to an iteration as are kept, and starts those that are missing. Returns the number of the
+    /// iteration, which is what [`leave`](Self::leave) takes.
+    ///
+    /// # Errors
+    /// [`Error::Spawn`]; then none is called, and those that were started park.
+    pub(super) fn call(&self, job: &Arc<Job>, queue: &Arc<Queue>) -> Result<u64> {
+        let mut state = self.shared.lock();
+        for _ in state.parked..self.shared.keep {
+            self.start(&mut state)?;
+        }
+        let iteration = state.iterations;
+        state.iterations += 1;
+        state.parked -= self.shared.keep;
+        let call = || Call { iteration, job: Arc::clone(job), queue: Arc::clone(queue) };
+        state.calls.extend((0..self.shared.keep).map(|_| call()));
+        drop(state);
+        self.shared.called.notify_all();
+        Ok(iteration)
+    }
+
+    /// Starts a worker, parked.
+    fn start(&self, state: &mut State) -> Result<()> {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        threads.retain(|thread| !thread.is_finished());
+        let (shared, name) = (Arc::clone(&self.shared), format!("batchloom-{}", threads.len()));
+        let failed = |error: std::io::Error| Error::Spawn { reason: error.to_string() };
+        let thread = thread::Builder::new().name(name).spawn(move || shared.live()).map_err(failed)?;
+        threads.push(thread);
+        state.parked += 1;
+        Ok(())
+    }
+
+    /// Waits until no worker works for an iteration, whose queue was stopped; but not for the thread that calls this.
+    pub(super) fn leave(&self, iteration: u64) {
+        let current = thread::current().id();
+        let mut state = self.shared.lock();
+        let calls = state.calls.len();
+        state.calls.retain(|call| call.iteration != iteration);
+        state.parked += calls - state.calls.len();
+        while state.busy.iter().any(|&(other, worker)| other == iteration && worker != current) {
+            state = self.shared.left.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Drop for Workers {
+    /// Ends the workers and joins those that are parked. Others are at work for an iteration that one of them dropped
+    /// itself, as an allocator of memory may: such a worker ends when it comes back.
+    fn drop(&mut self) {
+        let threads = mem::take(self.threads.get_mut().unwrap_or_else(PoisonError::into_inner));
+        if self.is_foreign() {
+            let _threads = ManuallyDrop::new(threads);
+            return;
+        }
+        let busy: Vec<ThreadId> = {
+            let mut state = self.shared.lock();
+            state.ended = true;
+            state.busy.iter().map(|&(_, worker)| worker).collect()
+        };
+        self.shared.called.notify_all();
+        for thread in threads.into_iter().filter(|thread| !busy.contains(&thread.thread().id())) {
+            // A worker catches its panics and reports them through the queue.
+            drop(thread.join());
+        }
+    }
+}
+
+impl Shared {
+    /// The life of a worker: goes from call to call until the end.
+    fn live(&self) {
+        let current = thread::current().id();
+        while let Some(Call { job, queue, .. }) = self.wait(current) {
+            work(&job, &queue);
+            // Before the iteration may count as left, so that its consumer is the one to let go of what it owns.
+            drop((job, queue));
+            let mut state = self.lock();
+            state.busy.retain(|&(_, worker)| worker != current);
+            let surplus = state.parked >= self.keep;
+            state.parked += usize::from(!surplus);
+            drop(state);
+            self.left.notify_all();
+            if surplus {
+                return;
+            }
+        }
+    }
+
+    /// The next call for a worker; `None` at the end.
+    fn wait(&self, worker: ThreadId) -> Option<Call> {
+        let mut state = self.lock();
+        loop {
+            if let Some(call) = state.calls.pop_front() {
+                state.busy.push((call.iteration, worker));
+                return Some(call);
+            }
+            if state.ended {
+                return None;
+            }
+            state = self.called.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
