@@ -4,8 +4,9 @@
 //! pipeline on a device, or slices of the data.
 
 use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
 use crate::dlpack::Tensor;
 use crate::error::LoaderError;
@@ -22,8 +23,8 @@ pub(super) struct ShapeRun {
     pub(super) longest: usize,
 }
 
-/// The arrays of each field, one for each batch.
-pub(super) type Columns = Vec<Vec<Py<PyAny>>>;
+/// The arrays of each field: a sequence of Python with one for each batch.
+pub(super) type Columns = Vec<Py<PyAny>>;
 
 /// The maker of batches: a source of arrays, and a container for them.
 #[derive(Debug)]
@@ -79,19 +80,24 @@ pub(super) struct HostViews {
 impl HostViews {
     /// The columns of some runs.
     pub(super) fn columns(&self, py: Python<'_>, portion: &Portion) -> PyResult<Columns> {
-        let mut columns: Columns = Vec::with_capacity(self.fields.len() + 1);
-        for (place, field) in self.fields.iter().enumerate() {
-            let mut column = Vec::new();
-            for run in portion {
-                let tensor = run.fields.get(place);
-                let tensor =
-                    tensor.ok_or_else(|| LoaderError::new_err("a batch has fewer fields than keys"))?;
-                field.append(py, tensor, &mut column)?;
+        let column = |(place, field): (usize, &FieldViews)| {
+            let tensor = |run: &ShapeRun| run.fields.get(place).map(|tensor| Tensor(tensor.0.clone()));
+            let mut tensors = portion.iter().filter_map(tensor);
+            match (tensors.next(), tensors.next()) {
+                // Mostly there is one run, of many batches: its column is what the framework makes of it.
+                (Some(all), None) if all.is_many() => field.many.call1(py, (all,)),
+                (first, second) => {
+                    let mut column = Vec::new();
+                    for tensor in first.into_iter().chain(second).chain(tensors) {
+                        field.append(py, tensor, &mut column)?;
+                    }
+                    Ok(PyList::new(py, column)?.into_any().unbind())
+                }
             }
-            columns.push(column);
-        }
+        };
+        let mut columns = self.fields.iter().enumerate().map(column).collect::<PyResult<Columns>>()?;
         if let Some(place) = self.longest {
-            columns.insert(place, longest(py, portion)?);
+            columns.insert(place, PyList::new(py, longest(py, portion)?)?.into_any().unbind());
         }
         Ok(columns)
     }
@@ -99,10 +105,9 @@ impl HostViews {
 
 impl FieldViews {
     /// Appends the arrays of some batches.
-    fn append(&self, py: Python<'_>, tensor: &Tensor, column: &mut Vec<Py<PyAny>>) -> PyResult<()> {
-        let Some(only) = tensor.0.index(0).filter(|_| tensor.0.shape().first() == Some(&1)) else {
-            let arrays = self.many.call1(py, (Tensor(tensor.0.clone()),))?;
-            column.extend(arrays.extract::<Vec<Py<PyAny>>>(py)?);
+    fn append(&self, py: Python<'_>, tensor: Tensor, column: &mut Vec<Py<PyAny>>) -> PyResult<()> {
+        let Some(only) = tensor.0.index(0).filter(|_| !tensor.is_many()) else {
+            column.extend(self.many.call1(py, (tensor,))?.extract::<Vec<Py<PyAny>>>(py)?);
             return Ok(());
         };
         let only = Tensor(only);
@@ -111,6 +116,13 @@ impl FieldViews {
             false => self.one.call1(py, (only,))?,
         });
         Ok(())
+    }
+}
+
+impl Tensor {
+    /// True if this is the array of several batches.
+    fn is_many(&self) -> bool {
+        self.0.shape().first().is_some_and(|&batches| batches > 1)
     }
 }
 
@@ -170,11 +182,23 @@ impl Container {
 
     /// The batches of columns that are equally long.
     pub(super) fn batches(&self, py: Python<'_>, columns: Columns) -> PyResult<Vec<Py<PyAny>>> {
-        let count = columns.first().map_or(0, Vec::len);
-        if columns.iter().any(|column| column.len() != count) {
+        let lengths = columns.iter().map(|column| column.bind(py).len()).collect::<PyResult<Vec<_>>>()?;
+        let count = lengths.first().copied().unwrap_or(0);
+        if lengths.iter().any(|&length| length != count) {
             return Err(LoaderError::new_err("fields of a block have different numbers of batches"));
         }
-        let mut columns: Vec<_> = columns.into_iter().map(Vec::into_iter).collect();
-        (0..count).map(|_| self.batch(py, columns.iter_mut().filter_map(Iterator::next).collect())).collect()
+        let Self::Dict(keys) = self else {
+            // Python's own `zip` makes a tuple in less time than a call from here to there takes.
+            let zip = py.import(intern!(py, "builtins"))?.getattr(intern!(py, "zip"))?;
+            let tuples = zip.call1(PyTuple::new(py, columns)?)?;
+            return tuples.try_iter()?.map(|batch| Ok(batch?.unbind())).collect();
+        };
+        let batches: Vec<_> = (0..count).map(|_| PyDict::new(py)).collect();
+        for (key, column) in keys.iter().zip(&columns) {
+            for (batch, array) in batches.iter().zip(column.bind(py).try_iter()?) {
+                batch.set_item(key, array?)?;
+            }
+        }
+        Ok(batches.into_iter().map(|batch| batch.into_any().unbind()).collect())
     }
 }
