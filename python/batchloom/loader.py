@@ -33,8 +33,8 @@ class DataLoader:
     them. Their memory returns to the loader when the last array of the block (about 2 MiB of consecutive batches) is
     gone.
 
-    Threads start with the first ``iter()``, serve every epoch, and end with the loader. A loader does not pickle, and an
-    iterator does not survive a fork; datasets and plans do both.
+    Threads start with the first ``iter()``, serve every epoch, and end with the loader. A loader does not pickle, and
+    an iterator does not survive a fork; datasets and plans do both.
 
     Args:
         dataset: The dataset to batch.
