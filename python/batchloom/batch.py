@@ -30,8 +30,8 @@ class Schema:
 
     Attributes:
         columns: The fields, in order.
-        named: Whether batches are dicts.
-        ragged: Whether samples differ in size.
+        named: ``True`` if batches are dicts.
+        ragged: ``True`` if samples differ in size.
         patches: The length of the patches that ``x`` is cut into, and the steps from one to the next, if it is.
     """
 
@@ -74,7 +74,7 @@ class FieldViews:
     Attributes:
         many: Cuts a tensor of the engine ``[batches, ...]`` into one array for each batch.
         one: Takes the tensor of a single batch.
-        takes_capsules: Whether ``one`` takes a DLPack capsule of the tensor instead.
+        takes_capsules: ``True`` if ``one`` takes a DLPack capsule of the tensor instead.
     """
 
     many: Callable[[Any], Sequence[Any]]
@@ -105,7 +105,7 @@ def field_views(schema: Schema, output: str | None, copies: bool) -> list[FieldV
     Args:
         schema: The fields of a batch.
         output: A framework for all fields, or ``None`` for that of each.
-        copies: Whether patches are copies, which do not overlap.
+        copies: If ``True``, patches are copies, which do not overlap.
 
     Raises:
         ArgumentError: A framework is unknown, or not installed.
@@ -143,7 +143,7 @@ class CollateOptions:
     Attributes:
         names: The names of all that batches hold, in order.
         pad_values: The bytes of one element of padding, for fields where that is not zeros.
-        left: Whether padding goes before the data.
+        left: ``True`` if padding goes before the data.
         labels: The field whose next tokens are labels, if any.
     """
 

@@ -128,7 +128,7 @@ class Dataset(ABC):
         """Return the windows that samples are; ``None`` where they are something else.
 
         Args:
-            documents: Whether documents are shuffled.
+            documents: ``True`` if documents are shuffled.
         """
         return None
 
@@ -136,13 +136,13 @@ class Dataset(ABC):
         """Return whether the data of neighbouring samples is one range of rows in each array.
 
         Args:
-            documents: Whether documents are shuffled.
+            documents: ``True`` if documents are shuffled.
         """
         return True
 
     @property
     def _is_formed_without_torch(self) -> bool:
-        """Whether the engine forms batches where torch was asked to do so on the CPU, and arrays are not of torch."""
+        """``True`` if the engine forms batches of other frameworks than torch when torch is asked for on the CPU."""
         return False
 
     def _check(self) -> None:

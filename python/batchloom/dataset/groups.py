@@ -1,4 +1,4 @@
-"""Rows that belong together, as those of one query: each group is one sample."""
+"""Groups of rows that belong together, such as the results of one query: each group is one sample."""
 
 from __future__ import annotations
 
@@ -33,56 +33,56 @@ IDS, OFFSETS, MASK = "group_ids", "offsets", "mask"
 
 @dataclass(frozen=True)
 class GroupStats:
-    """What groups there are, and what is left out of them."""
+    """Counts of groups, and of the rows that an epoch leaves out."""
 
     groups: int
     """Groups."""
     rows: int
     """Rows of all groups."""
     longest: int
-    """Rows of the longest."""
+    """Rows of the longest group."""
     longer_groups: int
     """Groups of more than ``max_rows`` rows, which are truncated or subsampled."""
     rows_left_out: int
-    """Rows of these that an epoch leaves out."""
+    """Rows of longer groups that an epoch leaves out."""
 
 
 @renamed(longer="oversize")
 class GroupDataset(Dataset):
-    """Rows that belong together: a sample is a whole group, which is never divided between batches.
+    """Groups of rows that belong together: a sample is a whole group, which is never divided between batches.
 
     ``GroupDataset(group_ids, X, y)`` makes batches that are tuples: ``for group_ids, xb, yb in loader``. A group is all
-    rows of one id, wherever they lie, in their order; groups are numbered as they first appear. A batch of
+    rows of one id, adjacent or not, in their order; groups are numbered as they first appear. A batch of
     ``batch_size`` groups is
 
     - *concatenated*: ``group_ids``, ``[rows]``, and the arrays, ``[rows, ...]``, one group after the other;
     - *padded* (``layout="padded"``): ``group_ids``, ``[groups]``, the arrays, ``[groups, rows, ...]``, with padding
-      after the rows of each group, and last a boolean ``mask``, ``[groups, rows]``: where there are rows.
+      after the rows of each group, and last a boolean ``mask``, ``[groups, rows]``, True at rows and False at padding.
 
     With named arrays a batch is a dict, and a concatenated one also holds ``offsets`` (int64, ``[groups + 1]``): group
     ``k`` of the batch is the rows ``offsets[k]`` to ``offsets[k + 1]``.
 
-    Rules count rows: ``TokenBudget(500)`` makes batches of at most 500 rows (with padding, where there is any),
-    ``Packing`` fills them, ``LengthBuckets`` brings groups of similar size together, ``CostOptimal`` cuts at the least
-    cost, that of padded batches.
+    Rules count rows: ``TokenBudget(500)`` makes batches of at most 500 rows (including padding),
+    ``Packing`` fills them, ``LengthBuckets`` brings groups of similar size together, and ``CostOptimal`` finds padded
+    batches of the least cost.
 
-    Arrays are borrowed, as for :class:`batchloom.TensorDataset`; those of scipy's sparse kinds are made dense once.
+    Arrays are borrowed, as for :class:`batchloom.TensorDataset`; sparse arrays of scipy are made dense once.
 
     Args:
         group_ids: The id of each row: integers of any width, or texts; NumPy, torch, JAX, Arrow, a pandas Series, a
-            list. Of texts, batches hold the numbers of their groups as int64; ``ids`` says which those are.
+            list. For texts, batches hold the numbers of their groups as int64; ``ids`` holds the text of each number.
         arrays: Arrays with as many rows.
         layout: ``"concatenated"`` or ``"padded"``.
         max_rows: The most rows of a group that a batch holds; ``None`` for all.
-        longer: What becomes of longer groups: ``"error"``; ``"truncate"`` takes their first rows; ``"subsample"`` takes
-            rows at random, in order, others in each epoch: a function of seed, epoch and group.
+        oversize: Treatment of groups longer than ``max_rows``: ``"error"``; ``"truncate"`` takes their first rows;
+            ``"subsample"`` takes random rows, in order, others in each epoch: a function of seed, epoch and group.
         named: Arrays by name.
 
     Raises:
-        ArgumentError: Arrays with and without names are mixed, or a name that batches use themselves.
+        ArgumentError: Arrays with and without names are mixed, or a name is one that batches use themselves.
         DataError: Ids and arrays of different lengths; an id that is missing; a group longer than ``max_rows``.
-        DTypeError: Ids that are no integers or texts; an element type that cannot be moved as bytes.
-        DeviceError: An array on another device than the CPU that is not of torch.
+        DTypeError: Ids that are neither integers nor texts; an element type that cannot be moved as bytes.
+        DeviceError: An array that is neither on the CPU nor of torch.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class GroupDataset(Dataset):
         self._set_up(ids)
 
     def _set_up(self, ids: Any) -> None:
-        """Find the groups, and what batches hold: first the ids."""
+        """Find the groups, and set up the fields of batches, ids first."""
         codes = numpy.ascontiguousarray(_to_numpy(ids), numpy.int64)
         groups = _native.Groups(_native.borrow(codes, IDS))
         self._offsets = _read_only(groups.offsets())
@@ -134,17 +134,17 @@ class GroupDataset(Dataset):
 
     @property
     def sizes(self) -> Sizes:
-        """The rows that batches take of each group: what plans sort, count and budget by."""
+        """The rows that batches take of each group: plans sort, count and budget by them."""
         return read(self._engine.sizes())
 
     @property
     def offsets(self) -> Array:
-        """Where each group begins when rows are in the order of groups, and where the last one ends; int64."""
+        """The beginning of each group when rows are in the order of groups, and the end of the last one; int64."""
         return self._offsets
 
     @property
     def ids(self) -> list[Any] | None:
-        """The text that stands for each group, where ids are texts."""
+        """The text of each group; ``None`` if ids are integers."""
         return self._names
 
     @property
@@ -157,7 +157,7 @@ class GroupDataset(Dataset):
         return len(self._offsets) - 1
 
     def __getitem__(self, sample: int) -> Any:
-        """Return all rows of one group: its id and the arrays as a tuple, or a dict where they are named."""
+        """Return all rows of one group: its id and the arrays as a tuple, or as a dict if they are named."""
         number = operator.index(sample)
         if not -len(self) <= number < len(self):
             raise RangeError(f"group {number} is outside the dataset; expected 0 <= group < {len(self)}")
@@ -231,7 +231,7 @@ class GroupDataset(Dataset):
     def _collator(self, resident: Resident, options: CollateOptions) -> Collator:
         from batchloom.device.collate.ragged import Fixed, Ragged, Variable, padding
 
-        # A shard is moved in the order of its groups.
+        # Shards are moved in the order of their groups, so that only whole data needs the order.
         places = partial(resident.rows_of, self._places) if self._places is not None and resident.is_whole else None
         fields: dict[str, Fixed | Variable] = {
             field.label: Variable(
@@ -246,10 +246,10 @@ class GroupDataset(Dataset):
 
 
 def _ids(group_ids: Any) -> tuple[Any, list[Any] | None]:
-    """Return ids as an array of integers, and the texts that these stand for, where they do."""
+    """Return ids as an array of integers, and the texts that they number, or ``None``."""
     group_ids = host(IDS, group_ids)
     if isinstance(group_ids, list | tuple):
-        # As NumPy would make texts of numbers beside texts.
+        # An array of objects: in a list that mixes both, NumPy would turn numbers into texts.
         group_ids = numpy.fromiter(group_ids, object, len(group_ids))
     elif not hasattr(group_ids, "__dlpack__") or is_arrow(group_ids) or isinstance(group_ids, numpy.ma.MaskedArray):
         group_ids = frames.to_numpy(group_ids, IDS)
@@ -270,10 +270,10 @@ def _ids(group_ids: Any) -> tuple[Any, list[Any] | None]:
 
 
 def _listed(numbers: Array) -> Array:
-    """Return whole numbers of any types as int64, or as uint64 where they need it.
+    """Return whole numbers of any types as int64, or as uint64 if int64 is too small.
 
     Raises:
-        DTypeError: They are not whole, or too large.
+        DTypeError: A number is not whole, or too large.
     """
     for number in numbers:
         if number != number // 1:
@@ -287,10 +287,10 @@ def _listed(numbers: Array) -> Array:
 
 
 def _integers(numbers: Array) -> Array:
-    """Return floats that are whole as int64.
+    """Return whole floats as int64.
 
     Raises:
-        DTypeError: They are not whole, or too large, or no numbers.
+        DTypeError: A number is not whole, or too large; or the values are not numbers.
     """
     if numbers.dtype.kind == "f" and (numbers == numpy.floor(numbers)).all():
         wide = numbers.astype(numpy.result_type(numbers, numpy.float64))
@@ -311,7 +311,7 @@ def _named(names: Array) -> tuple[Array, list[Any]]:
 
 
 def _to_numpy(array: Any) -> Array:
-    """Return an array of any framework as NumPy has it, over the same memory where it can."""
+    """Return an array of any framework as an array of NumPy, over the same memory if possible."""
     if isinstance(array, numpy.ndarray):
         return array
     tensor = Field(IDS, array).tensor
@@ -321,7 +321,7 @@ def _to_numpy(array: Any) -> Array:
 
 
 def _dense(array: Any) -> Any:
-    """Return an array for one of scipy's sparse kinds, or for an Arrow column."""
+    """Return a dense array for a sparse array of scipy or an Arrow column; other arrays stay as they are."""
     if hasattr(array, "toarray") and hasattr(array, "nnz"):
         return array.toarray()
     return frames.to_numpy(array, "an array") if is_arrow(array) or frames.is_frame(array) else array
@@ -334,7 +334,7 @@ def _read_only(tensor: _native.Tensor) -> Array:
 
 
 def _rows(array: Any, rows: Any) -> Any:
-    """Return some rows of an array, as one of its own."""
+    """Return a copy of some rows of an array."""
     if isinstance(rows, numpy.ndarray) and hasattr(array, "index_select"):
         import torch
 

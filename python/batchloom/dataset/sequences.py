@@ -28,9 +28,9 @@ EXTRA = ("attention_mask", "lengths", "cu_seqlens", "max_seqlen", "position_ids"
 
 
 class SequenceDataset(Dataset):
-    """Sequences of any length, and whatever belongs to each.
+    """Sequences of any length, with fixed arrays beside them.
 
-    A variable field, one whose samples differ in size, is one of
+    A variable field has samples that differ in size. It is one of
 
     - a list of arrays (NumPy, torch or JAX, of one element type) or of lists of numbers: concatenated once, so that
       a million sequences are two arrays and not a million objects;
@@ -39,34 +39,34 @@ class SequenceDataset(Dataset):
     - an Arrow array of lists: pyarrow, polars, pandas, or anything else with the Arrow PyCapsule interface;
     - a nested torch tensor.
 
-    Lists are copied once, and so is what has no simple layout (Arrow arrays in several chunks or of booleans, nested
-    tensors other than jagged ones); all else is borrowed. Samples may differ in any of their dimensions: a spectrogram
-    ``[80, time]`` in the second, an image ``[height, width, 3]`` in two. The size of a sample is the product of its
-    lengths in these. All variable fields (tokens, masks, labels of tokens) share their sizes, sample by sample.
+    Lists are copied once, and so are arrays without a simple layout (Arrow arrays in several chunks or of booleans,
+    nested tensors other than jagged ones); all other data is borrowed. Samples may differ in any of their dimensions: a
+    spectrogram ``[80, time]`` in the second, an image ``[height, width, 3]`` in two. The size of a sample is the
+    product of its lengths in these dimensions. All variable fields (tokens, masks, labels of tokens) have the
+    same sizes, sample by sample.
 
     A fixed field is an array ``[samples, ...]``, as for :class:`batchloom.TensorDataset`.
 
-    What a batch holds follows from the rule:
+    The contents of a batch depend on the rule:
 
     - *padded* (all rules but ``Packing``): a dict of the fields, variable ones ``[samples, length, ...]``, plus
-      ``attention_mask`` (bool, ``[samples, length]``: where there is data), ``lengths`` and ``index`` (int64,
-      ``[samples]``).
+      ``attention_mask`` (bool, ``[samples, length]``, True at data), ``lengths`` and ``index`` (int64, ``[samples]``).
     - *packed* (``Packing``): a dict of the fields, variable ones concatenated ``[elements, ...]``, plus
       ``cu_seqlens`` (int32, ``[samples + 1]``, begins with 0), ``max_seqlen`` (an int), ``position_ids`` (int64) and
       ``segment_ids`` (int32, from 0), both ``[elements]``, and ``index`` (int64, ``[samples]``).
 
-    The samples of a batch come longest first, but in order with ``FixedSize``; ``index`` says which they are.
+    The samples of a batch come longest first (with ``FixedSize``, in order); ``index`` holds their numbers.
 
     Args:
         fields: The fields by name.
-        sizes: Numbers to sort, count and budget by in place of the sizes, one for each sample.
+        sizes: Numbers to sort, count and budget by instead of the sizes, one for each sample.
 
     Raises:
         ArgumentError: A name that batches use themselves.
-        DataError: Fields that disagree, the message names the sample; offsets that decrease or leave the values;
+        DataError: Fields that disagree (the message names the sample); offsets that decrease or leave the values;
             nulls; no variable field.
         DTypeError: An element type that cannot be moved as bytes; lists of arrays of several types.
-        DeviceError: An array on another device than the CPU that is not of torch.
+        DeviceError: An array that is neither on the CPU nor of torch.
     """
 
     def __init__(self, /, *, sizes: Any = None, **fields: Any) -> None:
@@ -97,7 +97,7 @@ class SequenceDataset(Dataset):
 
     @property
     def sizes(self) -> Sizes:
-        """What plans sort, count and budget by: the size of each sample, or what was given as ``sizes``."""
+        """The size of each sample, or the numbers given as ``sizes``: plans sort, count and budget by them."""
         return self._sizes
 
     def __len__(self) -> int:
@@ -173,7 +173,7 @@ class SequenceDataset(Dataset):
 
 
 def _fixed(data: Any) -> Any:
-    """Return the array of a fixed field; a column of numbers without DLPack, such as a pandas Series, by NumPy."""
+    """Return the array of a fixed field; NumPy converts columns of numbers without DLPack, such as a pandas Series."""
     return numpy.asarray(data) if is_arrow(data) and not hasattr(data, "__dlpack__") else data
 
 

@@ -1,4 +1,4 @@
-"""Streams of tokens: documents one after the other, in pieces of equal length."""
+"""Streams of tokens: concatenated documents, in pieces of equal length."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ Array = numpy.ndarray[Any, Any]
 # More tokens than any corpus has.
 MOST = 2**60
 
-# How many tokens are searched for the one that ends documents at a time.
+# Tokens that are searched at a time for the one that ends documents.
 SEARCHED = 1 << 24
 
 
 @dataclass(frozen=True)
 class TokenStats:
-    """What a stream holds."""
+    """Counts of a stream of tokens."""
 
     tokens: int
     """Tokens of all documents."""
@@ -46,47 +46,48 @@ class TokenStats:
     samples: int
     """Pieces of an epoch."""
     inputs: int
-    """Tokens that are inputs, each once in an epoch."""
+    """Tokens and separators that are inputs, each once in an epoch."""
     tail: int
-    """Tokens and separators that are none, because they fill no piece with a label for each token."""
+    """Tokens and separators left over at the end, too few for a full piece with a label for each token."""
 
 
 class TokenDataset(Dataset):
-    """Documents of tokens as one stream, in pieces of ``seq_len`` tokens and the tokens after each.
+    """Documents of tokens as one stream, in pieces of ``seq_len`` tokens with the next token of each as its label.
 
-    The stream is never made: documents are borrowed where they lie, and may come in another order in each epoch.
-    Batches are tuples ``(x, y)``, int64, ``[batch, seq_len]``, ``y`` one token after ``x``; then come, where asked for,
-    ``position_ids``, ``segment_ids`` and ``resets``.
+    The stream is never copied together: documents are borrowed from their arrays, and may come in another order in each
+    epoch. Batches are tuples ``(x, y)``, int64, ``[batch, seq_len]``, with ``y`` one token after ``x``, followed by
+    ``position_ids``, ``segment_ids`` and ``resets`` on request.
 
-    ``mode="chunk"``: the stream is sliced in pieces. ``shuffle=`` of the loader says what is in random order:
+    With ``mode="chunk"``, the stream is sliced in pieces. ``shuffle=`` of the loader chooses the random order:
     ``"documents"`` (among themselves, never inside), ``"chunks"``, or ``True`` for both. Every token is an input
-    exactly once an epoch, less a tail that fills no piece, which :meth:`stats` counts.
+    exactly once an epoch, except a tail too short for a piece, which :meth:`stats` counts.
 
-    ``mode="continuous"``, for truncated backpropagation through time: the stream is cut in ``batch_size`` times
-    ``world_size`` rows, and row ``r`` of a batch goes on where row ``r`` of the batch before it ended, on every rank
-    and after every resume (with as many ranks). Only documents may be shuffled.
+    With ``mode="continuous"``, for truncated backpropagation through time, the stream is cut in ``batch_size`` times
+    ``world_size`` rows, and row ``r`` of a batch continues row ``r`` of the batch before it, on every rank and after
+    every resume (with the same number of ranks). Only documents may be shuffled.
 
-    Where tokens are int64, without separators and in stored order, batches are views on them (with ``shuffle="runs"``
-    too): read-only in NumPy, not to be written in place in torch; ``copy=True`` of the loader gives batches of their
-    own.
+    If tokens are int64, without separators and in stored order, batches are views on them (with ``shuffle="runs"``
+    too). Such views are read-only in NumPy, and must not be written in place in torch; ``copy=True`` of the loader
+    makes batches that own their memory.
 
     Args:
-        tokens: An array of integers, ``[tokens]``, of any width that int64 holds: NumPy, a memory map (of nanoGPT's
-            kind, for one), torch, JAX, an Arrow column; or a list of documents, or an Arrow column of lists.
+        tokens: An array of integers, ``[tokens]``, of any width that int64 holds: NumPy, a memory map (such as those of
+            nanoGPT), torch, JAX, an Arrow column; or a list of documents, or an Arrow column of lists.
         seq_len: Tokens of a piece.
-        documents: Where documents begin in an array of tokens, and the last one ends (``[documents + 1]``); or the
-            token that ends each; ``None`` where all are one document.
+        documents: The offsets of documents in an array of tokens, including the end of the last one
+            (``[documents + 1]``); or the token that ends each document; or ``None`` for a single document.
         mode: ``"chunk"`` or ``"continuous"``.
         separator: A token to put between documents, or ``None``.
-        position_ids: Whether batches say for each token its place in its document (int64), from where the piece begins.
-        segment_ids: Whether they say for each token which document of the piece it is of (int32), from 0: for attention
-            that stays inside documents. A separator is of the document before it.
-        resets: Whether they say for each token whether a document begins with it (bool).
+        position_ids: If ``True``, batches hold the position of each token in its document (int64), counted from the
+            start of the piece if the document begins before it.
+        segment_ids: If ``True``, batches hold the number of each token's document in the piece (int32), from 0, for
+            attention that stays inside documents. A separator belongs to the document before it.
+        resets: If ``True``, batches hold a mask of the tokens that begin a document (bool).
 
     Raises:
         ArgumentError: An argument makes no sense.
-        DataError: Tokens that are no integers of one dimension; offsets that do not go from 0 to the number of tokens.
-        DeviceError: An array on another device than the CPU that is not of torch.
+        DataError: Tokens that are not integers of one dimension; offsets that do not go from 0 to the number of tokens.
+        DeviceError: An array that is neither on the CPU nor of torch.
     """
 
     def __init__(
@@ -117,7 +118,7 @@ class TokenDataset(Dataset):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What a batch holds, in order."""
+        """The names of the arrays of a batch, in order."""
         extras = ("position_ids", "segment_ids", "resets")
         return ("input_ids", "labels", *(name for name in extras if self._options[name]))
 
@@ -128,7 +129,7 @@ class TokenDataset(Dataset):
 
     @property
     def offsets(self) -> Array | None:
-        """Where each document begins, and the last one ends; ``None`` where all tokens are one document."""
+        """The beginning of each document, and the end of the last one; ``None`` if all tokens are one document."""
         return self._offsets
 
     @property
@@ -147,7 +148,7 @@ class TokenDataset(Dataset):
         return len(self._engine)
 
     def __getitem__(self, sample: int) -> tuple[Array, Array]:
-        """Return inputs and labels of a piece of the stream of documents as stored; int64."""
+        """Return the inputs and the labels of a piece of the stream, with documents in stored order; int64."""
         number = operator.index(sample)
         if not -len(self) <= number < len(self):
             raise RangeError(f"piece {number} is outside the stream; expected 0 <= piece < {len(self)}")
@@ -156,7 +157,7 @@ class TokenDataset(Dataset):
         return found[:-1].copy(), found[1:].copy()
 
     def _slice(self, start: int, end: int) -> Array:
-        """Tokens ``start`` to ``end`` of the stream of documents as stored, as int64."""
+        """Return tokens ``start`` to ``end`` of the stream, with documents in stored order, as int64."""
         separator = self._options["separator"]
         if separator is None or self._offsets is None:
             return numpy.asarray(host("tokens", self._field.slice(start, end))).astype(numpy.int64)
@@ -172,7 +173,7 @@ class TokenDataset(Dataset):
         return found
 
     def stats(self, rows: int = 1) -> TokenStats:
-        """Return what the stream holds, and what an epoch leaves out.
+        """Return the counts of the stream, and of the tokens that an epoch leaves out.
 
         Args:
             rows: With ``mode="continuous"``, the rows that the stream is cut in: ``batch_size`` times ``world_size``.
@@ -200,7 +201,11 @@ class TokenDataset(Dataset):
         return self._engine.dataset()
 
     def _check(self) -> None:
-        """Raise if the tokens no longer are where they were borrowed; let go of what a memory map has read."""
+        """Raise if the tokens were resized or moved since they were borrowed; unmap pages that a memory map has read.
+
+        Raises:
+            DataError: The array of tokens changed.
+        """
         self._field.check()
         release(self._field)
 
@@ -230,7 +235,7 @@ class TokenDataset(Dataset):
         return not documents and self.mode == "chunk"
 
     def _sliceable(self, documents: bool) -> Sliceable | None:
-        """The pieces as windows on the tokens, where they are nothing else."""
+        """Return the pieces as windows on the tokens; ``None`` if they are not plain slices of them."""
         plain = self._field.dtype == "int64" and self._options["separator"] is None and len(self.names) == 2
         if documents or not plain or self.mode != "chunk" or not len(self):
             return None
@@ -239,14 +244,14 @@ class TokenDataset(Dataset):
 
 
 def _corpus(tokens: Any, documents: Any) -> tuple[Any, Array | None]:
-    """Return an array of all tokens, and the offsets of documents where these come as a list."""
+    """Return an array of all tokens, and the offsets of documents if these come as a list."""
     listed = isinstance(tokens, list | tuple) or (is_arrow(tokens) and not _native.are_numbers(tokens))
     if not listed:
         if is_arrow(tokens):
             tokens = frames.to_numpy(tokens, "tokens")
         return tokens, None
     if documents is not None:
-        raise ArgumentError("tokens are a list of documents, and documents are given; expected one of them")
+        raise ArgumentError("tokens are a list of documents, and documents= is given too; expected only one of them")
     if isinstance(tokens, tuple) and len(tokens) != 2:
         raise DataError(f"tokens are a tuple of {len(tokens)}; expected a list of documents, or (values, offsets)")
     found = variable("tokens", tokens)
@@ -266,17 +271,17 @@ def _offsets(tokens: Any, documents: Any) -> Array | None:
     try:
         offsets = numpy.asarray(host("documents", documents))
     except (TypeError, ValueError, RuntimeError) as error:
-        raise DataError(f"documents are offsets that are no array: {error}") from None
+        raise DataError(f"documents are not an array of offsets: {error}") from None
     if offsets.ndim != 1 or offsets.dtype.kind not in "iu":
         raise DataError(
             f"documents have type {offsets.dtype} and shape {offsets.shape}; expected offsets, or one token"
         )
-    # A copy: what is written to them later must not tear the stream.
+    # A copy, so that later writes to the offsets do not change the stream.
     return numpy.array(offsets, numpy.int64)
 
 
 def _ends_with(tokens: Any, token: int) -> Array:
-    """Return the offsets of documents that each end with a token; the last one need not."""
+    """Return the offsets of documents that end with ``token``; the last one may end without it."""
     total = len(tokens)
     found = [numpy.zeros(1, numpy.int64)]
     for start in range(0, total, SEARCHED):
@@ -292,7 +297,7 @@ def _token(name: str, token: Any) -> int:
     except TypeError:
         number = None
     if isinstance(token, bool) or number is None or not -(2**63) <= number < 2**63:
-        raise ArgumentError(f"{name} is {token!r}; expected a token")
+        raise ArgumentError(f"{name} is {token!r}; expected a token, an integer that int64 holds")
     return number
 
 

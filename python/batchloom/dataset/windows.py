@@ -30,7 +30,7 @@ Array = numpy.ndarray[Any, Any]
 
 OWN = ("x", "y", "x_mark", "y_mark", "mask")
 
-# What follows from the rest of a dataset.
+# Attributes that are derived from the others, and are left out of a pickle.
 OF_WINDOWS = ("_windows", "_spans")
 
 # More steps than any series has.
@@ -38,101 +38,101 @@ MOST = 2**48
 
 
 class WindowPlace(NamedTuple):
-    """Where a window lies."""
+    """The place of a window in its series."""
 
     series: int
-    """The number of its series,"""
+    """The number of the series."""
     start: int
-    """the step of that series which it begins with,"""
+    """The first step of the series that the window takes."""
     missing: int
-    """and how many steps of zeros come before that, where the series is too short."""
+    """The steps of zeros before ``start``, for a series that is too short."""
 
 
 @dataclass(frozen=True)
 class WindowStats:
-    """What windows there are, and what they weigh."""
+    """Counts of windows and series, and their bytes."""
 
     windows: int
     """Different windows."""
     samples: int
-    """Samples of an epoch: more than windows where series that are shorter repeat theirs."""
+    """Samples of an epoch: more than windows if shorter series repeat theirs."""
     series: int
     """Series."""
     padded_series: int
-    """Series that are too short and make one window that begins with zeros."""
+    """Series that are too short, and make one window that begins with zeros."""
     series_without_windows: int
-    """Series that make none."""
+    """Series without a window."""
     series_bytes: int
-    """The arrays themselves."""
+    """Bytes of the arrays themselves."""
     stacked_bytes: int
-    """The windows of an epoch, each as arrays of its own."""
+    """Bytes of the windows of an epoch, each copied to arrays of its own."""
     gathered_bytes: int
-    """A batch of windows that is owned, as with ``shuffle=True``."""
+    """Bytes of a batch of windows that owns its memory, as with ``shuffle=True``."""
     viewed_bytes: int
-    """The rows that a batch of neighbours covers: what a batch that is a view needs, all of it in the series."""
+    """Bytes of the rows that a batch of neighbours covers: a batch of views needs these alone, all in the series."""
 
 
 class WindowDataset(Dataset):
-    """Every stretch of ``input_len`` steps of a time series, and the ``horizon`` steps to predict after it.
+    """Windows over time series: ``input_len`` steps of input, and the ``horizon`` steps to predict after them.
 
-    Nothing is stored for a window: batches are strided views on the series, or gathered from it. Windows never cross
-    series. A series of ``T`` steps makes ``(T - input_len - gap - horizon) // stride + 1`` of them.
+    Windows are not stored: batches are strided views on the series, or gathered from it. Windows never cross series. A
+    series of ``T`` steps makes ``(T - input_len - gap - horizon) // stride + 1`` windows.
 
     A series is an array ``[time, features]`` or ``[time]``: NumPy, a memory map, torch or JAX on the CPU, or an Arrow
     column. Several series are a list of such arrays, which are concatenated once, or ``(values, offsets)``, where
     series ``k`` is ``values[offsets[k]:offsets[k + 1]]``, or an Arrow column of lists. Or they are a frame: a pandas or
-    polars frame, a pyarrow table, a dict of columns; then ``id`` names the column that tells series apart, ``time`` the
-    one that must grow within each, and the other columns are features, put side by side once. All but lists and frames
-    is borrowed, never copied.
+    polars frame, a pyarrow table, a dict of columns. Then ``id`` names the column that tells series apart, ``time`` the
+    column that must grow within each, and the other columns are features, put side by side once. Lists and frames are
+    copied once; all other data is borrowed, never copied.
 
     A batch is a tuple:
 
     - ``x``, ``[batch, input_len, features]``: steps ``s`` to ``s + input_len``,
     - ``y``, ``[batch, label_len + horizon, targets]``, unless ``horizon`` is 0: it begins ``label_len`` steps before
       the horizon, which begins ``gap`` steps after ``x`` ends,
-    - ``x_mark`` and ``y_mark``, the marks of the same steps, where there are marks,
-    - ``mask``, ``[batch, input_len]``, where asked for: False at the zeros in front of a short series.
+    - ``x_mark`` and ``y_mark``, the marks of the same steps, if ``marks`` is given,
+    - ``mask``, ``[batch, input_len]``, on request: False at the zeros in front of a short series.
 
-    With ``past`` or ``future`` it is a dict that also holds these, by name.
+    With ``past`` or ``future``, a batch is a dict that also holds these series, by name.
 
     **Batches of neighbours are views** (``shuffle=False`` or ``"runs"``): their windows overlap in memory, so writing
-    to one in place changes others, and the series. NumPy's are read-only; torch has no such thing, so do not write to
-    them, or ask the loader for ``copy=True``. Batches that hold windows at random (``shuffle=True``), that cross from
-    one series to the next, or that hold a padded window, are owned.
+    to one in place changes others, and the series. In NumPy they are read-only. Torch has no read-only tensors, so do
+    not write to them, or ask the loader for ``copy=True``. Batches of random windows (``shuffle=True``), batches that
+    cross from one series to the next, and batches with a padded window own their memory.
 
     Args:
-        series: What windows slide over.
+        series: The series that windows slide over.
         input_len: Steps of input.
         horizon: Steps to predict; 0 for inputs alone.
-        label_len: Steps before the horizon that ``y`` begins with, as decoders of Informer's kind want.
-        gap: Steps between input and horizon that nobody sees.
+        label_len: Steps before the horizon with which ``y`` begins, for decoders such as Informer's.
+        gap: Steps between input and horizon, which neither ``x`` nor the horizon holds.
         stride: Steps from one window to the next.
         targets: The columns that ``y`` takes: an index, a slice or indices, or names for a frame; ``None`` for all.
             A slice, or evenly spaced indices, is a view on the series; others are copied once.
-        marks: More values for each step, such as its hour and weekday: series as above that are as long, or the names
-            of a frame's columns.
-        past: More series that are as long, by name, cut as ``x`` is.
-        future: The same, cut as ``y`` is.
-        id: A frame's column that tells series apart.
-        time: A frame's column, or an array, of numbers or datetimes that grow within each series.
-        columns: A frame's columns to take; ``None`` for all others, which must be numbers.
+        marks: More values for each step, such as its hour and weekday: series of the same lengths, or the names of
+            columns of a frame.
+        past: More series of the same lengths, by name, cut as ``x`` is.
+        future: More series of the same lengths, by name, cut as ``y`` is.
+        id: The column of a frame that tells series apart.
+        time: A column of a frame, or an array, of numbers or datetimes that grow within each series.
+        columns: The columns of a frame to take; ``None`` for all others, which must be numbers.
         anchor: ``"start"``: the first window begins with the series. ``"end"``: the last one ends with it.
-        short: What a series too short for one window makes: ``"pad"``, one window with zeros in front;
-            ``"skip"``, none; ``"error"``, an error.
+        short: Treatment of a series too short for one window: ``"pad"`` makes one window with zeros in front,
+            ``"skip"`` makes no window, ``"error"`` raises an error.
         weights: ``"windows"``: every window comes once an epoch. ``"series"``: every series comes equally often; those
             with fewer windows repeat them.
-        mask: Whether batches hold ``mask``.
+        mask: If ``True``, batches hold ``mask``.
         patch_len: Cuts ``x`` into patches, ``[batch, features, patches, patch_len]``, without a copy: a view of the
-            batch, whose patches overlap where ``patch_stride`` is shorter (read-only in NumPy). With the loader's
-            ``copy=True`` they are a copy.
+            batch, whose patches overlap if ``patch_stride`` is shorter (read-only in NumPy). With ``copy=True`` of the
+            loader they are a copy.
         patch_stride: Steps from one patch to the next; ``None`` for ``patch_len``.
 
     Raises:
         ArgumentError: Lengths that make no sense, or columns that do not exist.
-        DataError: Series that disagree; time that is missing or does not grow, the message names series and step; a
+        DataError: Series that disagree; time that is missing or does not grow (the message names series and step); a
             series too short with ``short="error"``; no window at all.
-        DTypeError: An element type that cannot be moved as bytes; a column that holds no numbers.
-        DeviceError: An array on another device than the CPU that is not of torch.
+        DTypeError: An element type that cannot be moved as bytes; a column that does not hold numbers.
+        DeviceError: An array that is neither on the CPU nor of torch.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class WindowDataset(Dataset):
         else:
             if id is not None or columns is not None:
                 name = "id" if id is not None else "columns"
-                raise ArgumentError(f"{name} is given, but series is no frame; expected a frame with named columns")
+                raise ArgumentError(f"{name} is given, but series is not a frame; expected a frame with named columns")
             found = from_arrays(series, targets, marks, time)
         past, future = _by_name("past", past), _by_name("future", future)
         self._named = bool(past or future)
@@ -193,7 +193,7 @@ class WindowDataset(Dataset):
             inputs["x_mark"] = found.marks
             targets |= {"y_mark": found.marks} if horizon else {}
         if future and not horizon:
-            raise ArgumentError("future is given, but horizon is 0; expected steps to predict")
+            raise ArgumentError("future is given, but horizon is 0; expected horizon to be at least 1")
         for name, data in {**past, **future}.items():
             if name in OWN or (name in past and name in future):
                 raise ArgumentError(f"a series is named {name}, which is taken; expected another name")
@@ -204,7 +204,7 @@ class WindowDataset(Dataset):
         self._windows = self._slide()
 
     def _slide(self) -> _native.Windows:
-        """The windows of the engine."""
+        """Return the windows of the engine."""
         fields = [(name, span.field.tensor, span.target) for name, span in self._spans.items()]
         offsets = _native.borrow(self._offsets, "offsets")
         windows = _native.Windows(offsets, fields, **self._lengths, **self._options)
@@ -213,7 +213,7 @@ class WindowDataset(Dataset):
         return windows
 
     def _cut(self, inputs: dict[str, Any], targets: dict[str, Any]) -> dict[str, Span]:
-        """Where each field of a batch lies in a window: first those that every batch has, in their order."""
+        """Return the span of each field of a batch in a window: first those of :data:`OWN`, in that order."""
         lengths = self._lengths
         start = lengths["input_len"] + lengths["gap"] - lengths["label_len"]
         spans = {name: Span(Field(name, data), 0, lengths["input_len"], False) for name, data in inputs.items()}
@@ -224,22 +224,22 @@ class WindowDataset(Dataset):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of what a batch holds, in order."""
+        """The names of the arrays of a batch, in order."""
         return (*self._spans, "mask") if self._options["mask"] else tuple(self._spans)
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The arrays that each part of a batch is cut from."""
+        """The series from which each array of a batch is cut."""
         return {name: span.field.array for name, span in self._spans.items()}
 
     @property
     def offsets(self) -> Array:
-        """Series ``k`` is the rows ``offsets[k]`` to ``offsets[k + 1]`` of each array; int64."""
+        """The offsets of series, int64: series ``k`` is the rows ``offsets[k]`` to ``offsets[k + 1]`` of each array."""
         return self._offsets
 
     @property
     def ids(self) -> list[Any] | None:
-        """The id of each series, where they came in a frame with ids."""
+        """The id of each series; ``None`` unless they came in a frame with ids."""
         return self._ids
 
     def __len__(self) -> int:
@@ -247,7 +247,7 @@ class WindowDataset(Dataset):
         return len(self._windows)
 
     def __getitem__(self, sample: int) -> Any:
-        """Return one window: what a batch holds, without its first dimension; arrays of its own."""
+        """Return one window: the arrays of a batch without their first dimension, as copies."""
         _, row, missing = self._windows.place(self._number(sample))
         found = {name: self._part(name, span, row, missing) for name, span in self._spans.items()}
         if self._options["mask"]:
@@ -264,7 +264,7 @@ class WindowDataset(Dataset):
         return module.patches(found[None], *self._patches)[0] if self._patches and name == "x" else found
 
     def place(self, sample: int) -> WindowPlace:
-        """Return where a window lies: to join predictions with their series and times."""
+        """Return the place of a window in its series, to join predictions with series and times."""
         series, row, missing = self._windows.place(self._number(sample))
         return WindowPlace(series, row - int(self._offsets[series]), missing)
 
@@ -275,9 +275,9 @@ class WindowDataset(Dataset):
         return number % len(self)
 
     def stats(self, batch_size: int = 64) -> WindowStats:
-        """Return what windows there are, and the bytes that an epoch and a batch of them take, stacked or not.
+        """Return the counts of windows and series, and the bytes of an epoch and of a batch, stacked or not.
 
-        Those of a part, but ``series_bytes``: all parts share the arrays.
+        For a part of a split, all of these are of the part, except ``series_bytes``: parts share the arrays.
         """
         batch_size = integer("batch_size", batch_size, least=1)
         samples, windows, series, padded, without = self._windows.counts()
@@ -298,20 +298,20 @@ class WindowDataset(Dataset):
         )
 
     def split(self, /, *, by: str | None = None, reach_back: bool = True, **ends: Any) -> tuple[WindowDataset, ...]:
-        """Cut the time of every series in parts: ``train, val, test = dataset.split(train=0.7, val=0.1, test=0.2)``.
+        """Split the time of every series in parts: ``train, val, test = dataset.split(train=0.7, val=0.1, test=0.2)``.
 
-        A part holds the windows whose horizon lies in it, so that no step of one part's horizon is in that of another,
-        and a model that was fitted to one has not seen the horizons of those after it. What comes before the horizon,
-        the input and the gap, may reach back into the part before, as it would in use; with ``reach_back=False`` it may
-        not, and then the parts have no step in common. Windows without a horizon lie wholly in their part. Nothing is
-        copied.
+        A part holds the windows whose horizon lies in it, so that horizons of different parts have no step in common,
+        and a model that was fitted to one part has not seen the horizons of later parts. The input and the gap before
+        the horizon may reach back into the previous part, as they would in production; with ``reach_back=False`` they
+        may not, and then the parts have no step in common. Windows without a horizon lie wholly in their part. All
+        parts share the arrays of the dataset.
 
         Args:
-            by: How parts are told: ``"share"``, ``"index"`` or ``"time"``; ``None`` to tell from their types.
-            reach_back: Whether inputs may reach into the part before.
-            ends: Parts in order of time, by name. Floats are shares of each series; integers the steps at which parts
-                end (exclusive), in each series; anything else the times at which they end (exclusive). The last may
-                be ``None``, for the rest. Of a part, steps and shares count within it.
+            by: The kind of ends: ``"share"``, ``"index"`` or ``"time"``; ``None`` infers it from their types.
+            reach_back: If ``True``, inputs may reach into the previous part.
+            ends: Parts in order of time, by name. Floats are shares of each series, integers are the steps at which
+                parts end (exclusive) in each series, and other values are the times at which they end (exclusive). The
+                last may be ``None``, for the rest. When splitting a part, steps and shares are relative to that part.
 
         Returns:
             A dataset for each part, in the order of their names.
@@ -357,13 +357,13 @@ class WindowDataset(Dataset):
 
     @property
     def _span(self) -> int:
-        """The steps that a window takes."""
+        """The steps of a window: input, gap and horizon."""
         span: int = self._lengths["input_len"] + self._lengths["gap"] + self._lengths["horizon"]
         return span
 
     @property
     def _framework(self) -> str:
-        """What the series came in."""
+        """The framework of the series."""
         return self._spans["x"].field.framework
 
     def _native_dataset(self) -> _native.Dataset:
@@ -397,7 +397,7 @@ class WindowDataset(Dataset):
 
     @property
     def _mask_steps(self) -> int | None:
-        """The steps of the mask, where batches hold one."""
+        """The steps of the mask; ``None`` if batches hold no mask."""
         return self._lengths["input_len"] if self._options["mask"] else None
 
     def _sliceable(self, documents: bool) -> Sliceable:
@@ -418,7 +418,7 @@ class WindowDataset(Dataset):
 
     @property
     def _padded(self) -> bool:
-        """Whether windows may begin with zeros."""
+        """``True`` if windows may begin with zeros."""
         _, _, _, padded, _ = self._windows.counts()
         return bool(padded)
 
@@ -426,10 +426,10 @@ class WindowDataset(Dataset):
 def _patches(patch_len: int | None, patch_stride: int | None, input_len: int) -> tuple[int, int] | None:
     if patch_len is None:
         if patch_stride is not None:
-            raise ArgumentError(f"patch_stride is {patch_stride}, but there is no patch_len; expected both")
+            raise ArgumentError(f"patch_stride is {patch_stride}, but patch_len is not given; expected both")
         return None
     length = integer("patch_len", patch_len, least=1, most=input_len)
-    # A longer stride than the input is makes one patch, as the input's does.
+    # A stride longer than the input makes one patch, as a stride of the length of the input does.
     return length, length if patch_stride is None else min(integer("patch_stride", patch_stride, least=1), input_len)
 
 

@@ -14,7 +14,7 @@ class BlockOptions:
     Attributes:
         block_bytes: The bytes of a block; ``None`` for the engine's own choice.
         memory: The least bytes to ask for, and a function that allocates memory; ``None`` for the engine's own memory.
-        index_table: Whether blocks hold row numbers instead of samples.
+        index_table: If ``True``, blocks hold row numbers instead of samples.
     """
 
     block_bytes: int | None = None

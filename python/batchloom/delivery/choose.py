@@ -42,7 +42,7 @@ def choose(
         dataset: The dataset to batch.
         rule: The rule by which samples share a batch.
         order: The random order of samples, as the engine names it.
-        documents: Whether documents are shuffled.
+        documents: ``True`` if documents are shuffled.
         request: The arguments of the user.
         world_size: The number of processes.
     """

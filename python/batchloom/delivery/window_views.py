@@ -191,7 +191,7 @@ class WindowViews:
 
     @property
     def moves(self) -> bool:
-        """Whether rows move to a device batch by batch, beside its computation."""
+        """``True`` if rows move to a device in parts, beside its computation."""
         return self._transfer is not None and self._limit is not None
 
     def read(self) -> None:

@@ -16,7 +16,7 @@ class Resident:
     """Arrays on a device, each moved there when it is first needed.
 
     Attributes:
-        is_whole: Whether all rows are on the device at once.
+        is_whole: ``True`` if all rows are on the device at once.
     """
 
     is_whole = True

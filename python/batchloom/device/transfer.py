@@ -51,7 +51,7 @@ class Transfer:
 
     @property
     def has_streams(self) -> bool:
-        """Whether the device works in streams, which have to wait for each other."""
+        """``True`` if the device works in streams, which have to wait for each other."""
         return self._streams is not None
 
     def current(self) -> Any:
