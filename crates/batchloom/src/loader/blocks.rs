@@ -61,7 +61,7 @@ impl Blocks {
     ) -> Result<Self> {
         let queue = Arc::new(Queue::new(job.block_bytes, prefetch));
         let (job, process) = (Arc::new(job), process::id());
-        // What goes wrong with the layout is for the consumer of that block to hear.
+        // An error of the layout is left to the consumer of that block.
         let is_small = queue.is_small(&job).unwrap_or(false);
         let iteration = if is_small { None } else { Some(workers.call(&job, &queue)?) };
         let helps = helps || is_small;

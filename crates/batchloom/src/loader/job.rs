@@ -9,7 +9,7 @@ use super::fields::Fields;
 use super::index_table::{IndexTable, Table};
 use super::layout::{BlockLayout, Limits, Piece, RunLayout};
 use crate::collate::Slots;
-use crate::tensor::buffer::{Region, Whole};
+use crate::tensor::buffer::{Region, SplitBuffer};
 use crate::{Plan, Result};
 
 /// A function that a worker calls before each piece, with the number of its block, so that tests can delay or fail.
@@ -149,6 +149,6 @@ impl Job {
 /// A block that was just opened.
 pub(super) struct Opened {
     pub(super) planned: PlannedBlock,
-    pub(super) whole: Whole,
+    pub(super) whole: SplitBuffer,
     pub(super) tasks: Vec<Task>,
 }

@@ -10,13 +10,13 @@ use std::time::Instant;
 
 use super::job::{Job, Opened, PlannedBlock, Task};
 use super::layout::{BlockLayout, RunLayout};
-use crate::tensor::buffer::Whole;
+use crate::tensor::buffer::SplitBuffer;
 use crate::{Error, Result};
 
 /// A block in the queue.
 struct QueuedBlock {
     planned: PlannedBlock,
-    whole: Whole,
+    whole: SplitBuffer,
     /// The number of pieces that are not filled yet.
     left: usize,
 }
@@ -24,7 +24,7 @@ struct QueuedBlock {
 /// The answer to a consumer.
 pub(super) enum Next {
     /// The next block, in order.
-    Block(PlannedBlock, Whole),
+    Block(PlannedBlock, SplitBuffer),
     /// No block is ready yet.
     Pending,
     /// All blocks have been delivered.
@@ -258,7 +258,7 @@ impl Queue {
     }
 
     /// The memory of blocks that were never delivered, to be taken after the workers have ended.
-    pub(super) fn drain(&self) -> Vec<Whole> {
+    pub(super) fn drain(&self) -> Vec<SplitBuffer> {
         let mut inner = self.lock();
         inner.tasks.clear();
         inner.blocks.drain(..).map(|block| block.whole).collect()

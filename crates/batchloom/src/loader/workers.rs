@@ -1,5 +1,5 @@
 //! Workers: the threads of a loader. They start when an iteration first calls them, park between iterations, and end
-//! with the loader, or with its last iteration where that lives longer.
+//! with the loader, or with its last iteration if that lives longer.
 
 use std::collections::VecDeque;
 use std::mem::{self, ManuallyDrop};
@@ -22,21 +22,21 @@ pub(super) struct Workers {
 /// The state that the threads share.
 struct Shared {
     state: Mutex<State>,
-    /// There may be an iteration to join, or the end.
+    /// Signals that there may be an iteration to join, or the end.
     called: Condvar,
-    /// A worker may have left an iteration.
+    /// Signals that a worker may have left an iteration.
     left: Condvar,
-    /// Workers that may park; more of them end.
+    /// The number of workers that may park; others end.
     keep: usize,
 }
 
 #[derive(Default)]
 struct State {
-    /// Workers that are called and have not come yet.
+    /// The calls that no worker has followed yet.
     calls: VecDeque<Call>,
-    /// Workers at work, and the iteration that each works for.
+    /// The workers at work, and the iteration that each works for.
     busy: Vec<(u64, ThreadId)>,
-    /// Workers that are neither called nor busy.
+    /// The number of workers that are neither called nor busy.
     parked: usize,
     iterations: u64,
     ended: bool,
@@ -50,29 +50,29 @@ struct Call {
 }
 
 impl Workers {
-    /// The workers of a loader whose iterations take `keep` of them. Starts none.
+    /// The workers of a loader whose iterations take `keep` of them. It starts no thread.
     pub(super) fn new(keep: usize) -> Arc<Self> {
         let (state, called, left) = (Mutex::default(), Condvar::new(), Condvar::new());
         let shared = Arc::new(Shared { state, called, left, keep });
         Arc::new(Self { shared, threads: Mutex::default(), process: process::id() })
     }
 
-    /// True if this process was forked after the workers were made, so that they are in another one and no lock of
-    /// theirs can be trusted.
+    /// Returns true if this process was forked after the workers were made, so that they are in another one and their
+    /// locks cannot be trusted.
     pub(super) fn is_foreign(&self) -> bool {
         self.process != process::id()
     }
 
-    /// The same in a forked child: without threads.
+    /// The same workers in a forked child: without threads.
     pub(super) fn afresh(&self) -> Arc<Self> {
         Self::new(self.shared.keep)
     }
 
     /// Calls as many workers to an iteration as are kept, and starts those that are missing. Returns the number of the
-    /// iteration, which is what [`leave`](Self::leave) takes.
+    /// iteration, for [`leave`](Self::leave).
     ///
     /// # Errors
-    /// [`Error::Spawn`]; then none is called, and those that were started park.
+    /// [`Error::Spawn`]. No worker is called then, and those that were started park.
     pub(super) fn call(&self, job: &Arc<Job>, queue: &Arc<Queue>) -> Result<u64> {
         let mut state = self.shared.lock();
         for _ in state.parked..self.shared.keep {
@@ -100,7 +100,7 @@ impl Workers {
         Ok(())
     }
 
-    /// Waits until no worker works for an iteration, whose queue was stopped; but not for the thread that calls this.
+    /// Waits until every worker but the calling thread has left an iteration, whose queue was stopped.
     pub(super) fn leave(&self, iteration: u64) {
         let current = thread::current().id();
         let mut state = self.shared.lock();
@@ -115,7 +115,7 @@ impl Workers {
 
 impl Drop for Workers {
     /// Ends the workers and joins those that are parked. Others are at work for an iteration that one of them dropped
-    /// itself, as an allocator of memory may: such a worker ends when it comes back.
+    /// itself, as a caller that allocates memory may; such a worker ends when it comes back.
     fn drop(&mut self) {
         let threads = mem::take(self.threads.get_mut().unwrap_or_else(PoisonError::into_inner));
         if self.is_foreign() {
@@ -136,12 +136,13 @@ impl Drop for Workers {
 }
 
 impl Shared {
-    /// The life of a worker: goes from call to call until the end.
+    /// Runs a worker, which goes from call to call until the end.
     fn live(&self) {
         let current = thread::current().id();
         while let Some(Call { job, queue, .. }) = self.wait(current) {
             work(&job, &queue);
-            // Before the iteration may count as left, so that its consumer is the one to let go of what it owns.
+            // This comes before the iteration may count as left, so that its consumer is the one to let go of what it
+            // owns.
             drop((job, queue));
             let mut state = self.lock();
             state.busy.retain(|&(_, worker)| worker != current);
@@ -155,7 +156,7 @@ impl Shared {
         }
     }
 
-    /// The next call for a worker; `None` at the end.
+    /// The next call for a worker, or `None` at the end.
     fn wait(&self, worker: ThreadId) -> Option<Call> {
         let mut state = self.lock();
         loop {

@@ -68,7 +68,7 @@ impl Buffer {
     ///
     /// # Panics
     /// Panics if the cuts do not ascend or leave the buffer.
-    pub(crate) fn split(self, cuts: &[usize]) -> (Whole, Vec<Region>) {
+    pub(crate) fn split(self, cuts: &[usize]) -> (SplitBuffer, Vec<Region>) {
         assert!(
             cuts.is_sorted() && cuts.last().is_none_or(|&end| end <= self.len()),
             "cuts {cuts:?} in {}",
@@ -83,7 +83,7 @@ impl Buffer {
             _whole: Arc::clone(&whole),
         };
         let regions = cuts.windows(2).map(region).collect();
-        (Whole(whole), regions)
+        (SplitBuffer(whole), regions)
     }
 }
 
@@ -103,9 +103,9 @@ impl std::fmt::Debug for Buffer {
 
 /// A buffer that was split. It keeps the memory alive until the regions are gone.
 #[derive(Debug)]
-pub(crate) struct Whole(Arc<Buffer>);
+pub(crate) struct SplitBuffer(Arc<Buffer>);
 
-impl Whole {
+impl SplitBuffer {
     /// The buffer again, or `None` while a region of it is alive.
     pub(crate) fn join(self) -> Option<Buffer> {
         Arc::into_inner(self.0)
@@ -120,7 +120,7 @@ pub(crate) struct Region {
     _whole: Arc<Buffer>,
 }
 
-// SAFETY: a region is the only handle on its bytes (`Buffer::split` makes disjoint ones, `Whole::join` waits until they
+// SAFETY: a region is the only handle on its bytes (`Buffer::split` makes disjoint ones, `SplitBuffer::join` waits until they
 // are gone), so moving it to another thread moves exclusive access with it.
 unsafe impl Send for Region {}
 
