@@ -1,4 +1,4 @@
-"""What batches cost a model of yours, by measuring it."""
+"""Measurement of the cost of batches, for rules that form batches by cost."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ SHAPES = tuple(
     for samples in (1, 4, 16, 64, 256)
     if samples * length <= 16_384
 )
-# Each shape is run until it took this long or often, then the median counts.
+# Each shape is run for this long, or this often; the median counts.
 SECONDS = 0.2
 MOST_RUNS = 20
-# A fit whose median error is larger is not to be relied on.
+# A fit with a larger median error is unreliable, and a warning says so.
 POOR = 0.2
 
 
@@ -39,24 +39,24 @@ def calibrate(
 
         rule = bl.CostOptimal(bl.calibrate(step))
 
-    The coefficients are those of least squares of the relative errors, none below 0. ``model.fit`` says how well
-    they fit; print it.
+    The coefficients have the least squares of the relative errors, and are at least 0. Print ``model.fit`` to see the
+    errors.
 
     Args:
         step: Runs the model, forward or a whole training step, on a batch of ``samples`` samples of
             ``length`` elements.
         shapes: (samples, length) of the batches; at least 3, differing in both. ``None`` for a spread up to 16 384
-            elements. Choose them near those that you will run: a model is good where it was measured.
+            elements. Choose shapes near those of your batches: a model is accurate near its measurements.
         device: The torch device that ``step`` works on, so that the clock waits for it; ``None`` for the CPU.
 
     Returns:
         The model, with its ``fit``.
 
     Raises:
-        ArgumentError: Too few shapes, or shapes that are none.
+        ArgumentError: Too few shapes, or values that are not shapes.
 
     Warns:
-        UserWarning: The median of the relative errors is above 20 %: the step does not cost what the model can say.
+        UserWarning: The median of the relative errors is above 20 %: the model does not describe the cost of ``step``.
     """
     if not callable(step):
         raise ArgumentError(f"step is {step!r}; expected a function of (samples, length)")
@@ -71,7 +71,7 @@ def calibrate(
     if fit.error > POOR:
         warnings.warn(
             f"the cost model fits poorly: its median error is {fit.error:.0%}, the largest {fit.worst:.0%}; "
-            "print(model.fit) shows where; measure shapes nearer to those that you will run, on a quiet machine",
+            "print(model.fit) shows where; measure shapes nearer to those of your batches, on a quiet machine",
             stacklevel=2,
         )
     return CostModel(fixed, per_token, per_pair, fit)
@@ -96,12 +96,12 @@ def _shapes(shapes: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 
 
 def _wait(device: Any) -> Callable[[], None]:
-    """Return what waits until the device has done what it was asked."""
+    """Return a function that waits until the device has finished its work."""
     if device is None or str(device).partition(":")[0] == "cpu":
         return lambda: None
     torch = sys.modules.get("torch")
     if torch is None:
-        raise ArgumentError(f"device is {device}, and torch is not imported; expected None or a torch device")
+        raise ArgumentError(f"device is {device}, but torch is not imported; expected None or a torch device")
     try:
         known = torch.device(device)
     except (RuntimeError, TypeError) as error:
@@ -110,7 +110,7 @@ def _wait(device: Any) -> Callable[[], None]:
 
 
 def _seconds(step: Callable[[int, int], Any], samples: int, length: int, wait: Callable[[], None]) -> float:
-    """Return the median of some runs, the first of which warms up and does not count."""
+    """Return the median of the times of several runs, after a first run that warms up and does not count."""
     step(samples, length)
     wait()
     runs: list[float] = []

@@ -1,4 +1,4 @@
-"""Results of an inference run, back in the order of the dataset."""
+"""Results of an inference run, restored to the order of the dataset."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from batchloom.errors import DataError
 
 
 def restore_order(outputs: Any, index: Any) -> Any:
-    """Put results back in the order of the samples.
+    """Return results in the order of the samples.
 
         outputs, index = [], []
         for batch in loader:
@@ -21,8 +21,8 @@ def restore_order(outputs: Any, index: Any) -> Any:
 
     Args:
         outputs: One result for each sample, in the order in which the samples came: a tensor or an array
-            ``[samples, ...]``, or a list of these, one a batch; or, for results that are no arrays, a list of them, or
-            a list of lists, one a batch.
+            ``[samples, ...]``, or a list of these, one a batch; or, for results that are not arrays, a list of results,
+            or a list of lists, one a batch.
         index: The samples, in the same order: the ``index`` of the batches, as one array or as a list of them.
 
     Returns:
@@ -30,8 +30,8 @@ def restore_order(outputs: Any, index: Any) -> Any:
         (``uneven="pad"`` repeats batches) has its last result.
 
     Raises:
-        DataError: There are not as many results as samples, or a sample before the last one of ``index`` is missing.
-            (That the very last samples are missing cannot be seen here.)
+        DataError: The numbers of results and samples differ, or a sample before the last one of ``index`` is missing.
+            (The function cannot tell that the very last samples are missing.)
     """
     samples = _samples(index)
     if _is_array(outputs) and outputs.ndim > 0:
@@ -53,7 +53,7 @@ def _listed(outputs: Any) -> list[Any]:
 
 
 def _is_by_batch(outputs: Sequence[Any], index: Any) -> bool:
-    """Whether results and samples are both listed batch by batch."""
+    """Return whether both results and samples are lists of batches."""
     if not isinstance(index, list | tuple) or len(outputs) != len(index):
         return False
     pairs = list(zip(outputs, index, strict=True))
@@ -64,13 +64,13 @@ def _samples(index: Any) -> Any:
     """Return sample numbers as one array.
 
     Raises:
-        DataError: They are no whole numbers of at least 0.
+        DataError: They are not integers of at least 0.
     """
     parts = index if isinstance(index, list | tuple) else [index]
     try:
         arrays = [numpy.asarray(_on_cpu(part)).reshape(-1) for part in parts]
     except (TypeError, ValueError) as error:
-        raise DataError(f"index is no array of sample numbers: {error}") from None
+        raise DataError(f"index is not an array of sample numbers: {error}") from None
     arrays = [array for array in arrays if array.size]
     for array in arrays:
         if array.dtype.kind not in "iu":
@@ -117,7 +117,7 @@ def _concatenate(arrays: Sequence[Any]) -> Any:
     except (TypeError, ValueError, RuntimeError) as error:
         shapes = sorted({tuple(array.shape[1:]) for array in arrays})
         raise DataError(
-            f"results of several batches do not fit together, their rows have shapes {shapes}: {error}"
+            f"results of batches cannot be concatenated: their rows have shapes {shapes}; expected one shape: {error}"
         ) from None
 
 

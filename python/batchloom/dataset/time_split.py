@@ -1,4 +1,4 @@
-"""Where parts of time series end: by shares, by steps, or by times."""
+"""Splits of time series in parts that end by shares, by steps, or by times."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def borders(
         ArgumentError: Nothing or nonsense was said.
     """
     if not ends:
-        raise ArgumentError("split() names no part; expected some, such as train=0.7, val=0.1, test=0.2")
+        raise ArgumentError("split() names no part; expected parts, such as train=0.7, val=0.1, test=0.2")
     *before, last = ends.items()
     for name, end in before:
         if end is None:
-            raise ArgumentError(f"part {name} is None, which means the rest; expected that of the last part alone")
+            raise ArgumentError(f"part {name} is None, which means the rest; expected None for the last part only")
     said = before if last[1] is None else [*before, last]
     kind = choice("by", by, ENDS) if by is not None else _kind_of_all(said)
     found = _times(said, times, zoned) if kind == "time" else (_shares if kind == "share" else _indices)(said, lengths)
@@ -53,11 +53,11 @@ def borders(
 
 
 def _kind_of_all(said: list[tuple[str, Any]]) -> str:
-    """Tell what kind of ends these are; all must be of one kind."""
+    """Return the kind of the ends, which is the same for all."""
     ways = {name: _kind(end) for name, end in said}
     if len(set(ways.values())) > 1:
         text = ", ".join(f"{name} by {kind}" for name, kind in ways.items())
-        raise ArgumentError(f"parts end {text}; expected one way for all")
+        raise ArgumentError(f"parts end {text}; expected one kind for all")
     return next(iter(ways.values()), "index")
 
 
@@ -118,9 +118,9 @@ def _times(said: list[tuple[str, Any]], times: list[Array] | None, zoned: bool) 
 
 
 def _before_number(times: Array, end: Any) -> int:
-    """How many times, in growing order, lie before a number."""
+    """Return the number of ``times``, in growing order, before a number."""
     if isinstance(end, str | bool) or end != end:
-        raise ValueError("it is none")
+        raise ValueError(f"got a {type(end).__name__}" if isinstance(end, str | bool) else "got NaN")
     if times.dtype.kind == "f":
         return int(numpy.searchsorted(times, times.dtype.type(end)))
     if math.isinf(end):
@@ -132,13 +132,13 @@ def _before_number(times: Array, end: Any) -> int:
 
 
 def _before_datetime(times: Array, end: Any) -> int:
-    """How many datetimes, in growing order, lie before another."""
+    """Return the number of ``times``, in growing order, before a datetime."""
     moment = frames.moment(end)
     if numpy.isnat(moment):
-        raise ValueError("it is no time")
+        raise ValueError("got NaT")
     if not len(times):
         return 0
-    # Years first: finer units do not reach as far, and wrap.
+    # Years are compared first: finer units have a smaller range, and would wrap.
     year, first, last = (when.astype("datetime64[Y]") for when in (moment, times[0], times[-1]))
     if year > last or year < first:
         return len(times) if year > last else 0

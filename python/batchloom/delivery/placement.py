@@ -1,4 +1,4 @@
-"""Where batches are made, and how data comes there."""
+"""Placement: the device that makes batches, and the way that data takes there."""
 
 from __future__ import annotations
 
@@ -17,19 +17,18 @@ _log = logging.getLogger("batchloom")
 
 @dataclass(frozen=True)
 class Placement:
-    """Where batches are made, and how data comes there: what a loader decided, and why.
+    """The device that makes batches, the way that data takes there, and the reason: the decision of a loader.
 
     Attributes:
-        mode: ``"host"``: the engine's threads form batches in memory. ``"views"``: batches are views on data, on the
-            device or on rows that move there. ``"resident"``: all data is on the device, and batches
-            are gathered there.
-            ``"streamed"``: blocks that are formed in memory are copied there. ``"sharded"``: as resident, but of one
-            shard at a time, while the next one moves.
+        mode: ``"host"``: the engine's threads form batches in memory. ``"views"``: batches are views on data, which is
+            on the device or moves there in parts. ``"resident"``: all data is on the device, and batches are gathered
+            there. ``"streamed"``: blocks are formed in memory and copied to the device. ``"sharded"``: as resident, but
+            with one shard at a time, while the next one moves.
         device: The device of batches.
         needed: The bytes of the data.
-        free: The bytes that it may take on the device, where they are known.
-        reason: Why it is so.
-        shard_size: Samples of a shard, where there are shards.
+        free: The bytes that the data may take on the device; ``None`` if they are unknown.
+        reason: The reason for the mode.
+        shard_size: Samples of a shard; ``None`` without shards.
     """
 
     mode: str
@@ -56,23 +55,23 @@ class Limit:
 
 
 class PlacementRequest:
-    """What a user asked for.
+    """The request of a user for the placement of batches.
 
     Attributes:
-        device: A device of torch; ``None`` for the CPU's own way.
+        device: A torch device; ``None`` for the CPU, where the engine forms batches.
         resident: ``True``, ``False`` or ``"auto"``.
         memory_limit: The bytes that data may take on the device, or ``None``.
-        copy: Whether batches are owned.
-        static: Whether batches come at fixed places.
+        copy: ``True`` if batches own their memory.
+        static_buffers: ``True`` if batches are written into the same tensors.
         shard_size: Samples of a shard, or ``None``.
-        output: The framework of batches, or ``None`` for what each field came in.
-        frameworks: The frameworks that fields are of.
+        output: The framework of batches, or ``None`` for the framework of each field.
+        frameworks: The frameworks of batches.
         needed: The bytes of the data.
-        is_there: Whether the data is on the device already.
+        is_there: ``True`` if the data is on the device already.
 
     Raises:
         ArgumentError: Arguments that contradict each other, or the dataset.
-        DeviceError: There is no such device, or data is on others.
+        DeviceError: The device does not exist, or data is on other devices.
     """
 
     def __init__(
@@ -110,20 +109,20 @@ class PlacementRequest:
     def _require_there(self, there: Any) -> None:
         if self.device != there:
             raise DeviceError(
-                f"the data is on {there}, and device is {self.device or 'cpu'}; expected the device of the data, or "
-                "data on the CPU, which moves to any device"
+                f"the data is on {there}, but device is {self.device or 'cpu'}; expected the device of the data, or "
+                "data on the CPU, which can move to any device"
             )
         if self.resident is False:
             raise ArgumentError(f'resident is False, but the data is on {there} already; expected True or "auto"')
 
     def on_device(self) -> Any:
-        """Return the device on which torch makes batches: the CPU, where what only devices have is asked for."""
+        """Return the device on which torch makes batches: the CPU too, if an option needs torch; otherwise ``None``."""
         if self.device is not None or not self._asked():
             return self.device
         return load("torch").accelerator("cpu")
 
     def _asked(self) -> list[str]:
-        """What only batches that torch makes can have."""
+        """Return the options that only batches made by torch have, as they were given."""
         asked = {
             f"resident={self.resident!r}": self.resident != "auto",
             f"memory_limit={self.memory_limit}": self.memory_limit is not None,
@@ -152,19 +151,20 @@ class PlacementRequest:
         """Decide how batches come to the device.
 
         Args:
-            dataset: What is batched.
-            unit: What a shard holds a multiple of; ``None`` where samples that a shard needs do not lie together.
+            dataset: The dataset to batch.
+            unit: The number of samples that shards hold a multiple of; ``None`` if the data of neighbouring samples is
+                not one range of rows.
 
         Raises:
-            ArgumentError: The data is to be resident and exceeds ``memory_limit``, or is not of torch on the CPU.
-            DeviceError: The data is to be resident, and the device has too little memory.
+            ArgumentError: The data must be resident and exceeds ``memory_limit``, or is not of torch on the CPU.
+            DeviceError: The data must be resident, and the device has too little memory.
         """
         device = self.on_device()
         if device is None:
             return Placement("host", "cpu", self.needed, None, "no device is given", self.shard_size)
         if self.device is None and self.frameworks != {"torch"}:
             if dataset._is_formed_without_torch:
-                reason = "batches are no views, and not of torch"
+                reason = "batches are not views, and not of torch"
                 return Placement("host", "cpu", self.needed, None, reason, self.shard_size)
             raise self._of_others()
         limit = self.limit()
@@ -175,11 +175,11 @@ class PlacementRequest:
         return placement
 
     def _of_others(self) -> ArgumentError:
-        """Return the error for what torch alone has, where batches are not of torch."""
+        """Return the error for options that only torch has, if batches are of another framework."""
         other = min(self.frameworks - {"torch"})
         return ArgumentError(
-            f"{' and '.join(self._asked())} is for batches that torch makes, and this loader's are of {other}, on "
-            'the CPU; expected output="torch", which makes them there as on any device'
+            f"{' and '.join(self._asked())} needs batches made by torch, but this loader makes batches of {other} on "
+            'the CPU; expected output="torch"'
         )
 
     def _mode(self, limit: Limit | None, dataset: Dataset, unit: int | None) -> tuple[str, str, int | None]:
@@ -247,7 +247,11 @@ def _shard_bytes(dataset: Dataset, samples: int) -> int:
 
 
 def _there(fields: tuple[Field, ...]) -> Any:
-    """Return the device that all fields are on; ``None`` for the CPU."""
+    """Return the device of all fields; ``None`` for the CPU.
+
+    Raises:
+        DeviceError: Fields are on several devices.
+    """
     first = fields[0]
     for field in fields:
         if field.device != first.device:
@@ -259,7 +263,11 @@ def _there(fields: tuple[Field, ...]) -> Any:
 
 
 def _device(device: Any) -> Any:
-    """Return a device of torch; ``None`` for the CPU."""
+    """Return a torch device; ``None`` for the CPU.
+
+    Raises:
+        DeviceError: There is no such device.
+    """
     kind, _, number = str(device).partition(":")
     if kind == "cpu" and (number.isdigit() or str(device) == kind):
         return None
