@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 import time
 import warnings
@@ -10,7 +9,7 @@ from collections.abc import Callable, Iterable
 from statistics import median
 from typing import Any
 
-import numpy
+import batchloom._native as _native
 from batchloom.arguments import integer
 from batchloom.batching import CostModel, Fit
 from batchloom.errors import ArgumentError
@@ -63,11 +62,10 @@ def calibrate(
     tried = _shapes(SHAPES if shapes is None else shapes)
     wait = _wait(device)
     seconds = tuple(_seconds(step, samples, length, wait) for samples, length in tried)
-    fixed, per_token, per_pair = _least_squares(tried, seconds)
+    (fixed, per_token, per_pair), error, worst = _native.fit_cost(tried, seconds)
     plain = CostModel(fixed, per_token, per_pair)
     predicted = tuple(plain.cost(samples, length) for samples, length in tried)
-    errors = [abs(said / found - 1) for said, found in zip(predicted, seconds, strict=True)]
-    fit = Fit(tried, seconds, predicted, median(errors), max(errors))
+    fit = Fit(tried, seconds, predicted, error, worst)
     if fit.error > POOR:
         warnings.warn(
             f"the cost model fits poorly: its median error is {fit.error:.0%}, the largest {fit.worst:.0%}; "
@@ -85,13 +83,7 @@ def _shapes(shapes: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     tried = tuple(
         (integer("samples", samples, least=1), integer("length", length, least=1)) for samples, length in pairs
     )
-    if len(set(tried)) < 3:
-        raise ArgumentError(f"there are {len(set(tried))} distinct shapes; expected at least 3 to fit 3 coefficients")
-    terms = numpy.array([(1.0, samples * length, samples * length**2) for samples, length in tried])
-    if numpy.linalg.matrix_rank(terms / terms.max(axis=0)) < 3:
-        raise ArgumentError(
-            f"the shapes {tried} do not tell the coefficients apart; expected several lengths and sizes"
-        )
+    _native.check_shapes(tried)
     return tried
 
 
@@ -120,24 +112,3 @@ def _seconds(step: Callable[[int, int], Any], samples: int, length: int, wait: C
         wait()
         runs.append(max(time.perf_counter() - start, 1e-9))
     return median(runs)
-
-
-def _least_squares(shapes: tuple[tuple[int, int], ...], seconds: tuple[float, ...]) -> tuple[float, float, float]:
-    """Return the coefficients, none below 0, of the least sum of squared relative errors.
-
-    Three unknowns: of the solutions in which some of them are 0, the best one without a negative number is the answer.
-    """
-    rows = numpy.array([(1.0, samples * length, samples * length**2) for samples, length in shapes])
-    rows /= numpy.array(seconds)[:, None]
-    scale = numpy.abs(rows).max(axis=0)
-    rows /= scale
-    ones = numpy.ones(len(rows))
-    best, least = numpy.zeros(3), numpy.inf
-    for columns in itertools.chain.from_iterable(itertools.combinations(range(3), count) for count in (1, 2, 3)):
-        found = numpy.zeros(3)
-        found[list(columns)] = numpy.linalg.lstsq(rows[:, columns], ones, rcond=None)[0]
-        error = float(((rows @ found - ones) ** 2).sum())
-        if (found >= 0).all() and error < least:
-            best, least = found, error
-    fixed, per_token, per_pair = (best / scale).tolist()
-    return fixed, per_token, per_pair

@@ -1,7 +1,8 @@
 //! The rules, as Python makes them.
 
 use batchloom::batching::{
-    CostModel, CostOptimal, FixedSize, LengthBuckets, Packing, Rule as EngineRule, Sizes, TokenBudget,
+    CostModel, CostOptimal, FixedSize, LengthBuckets, Measurement, Packing, Rule as EngineRule, Sizes,
+    TokenBudget,
 };
 use pyo3::prelude::*;
 
@@ -72,6 +73,28 @@ impl Rule {
 
 fn made<R: Into<EngineRule>>(rule: batchloom::Result<R>) -> PyResult<Rule> {
     rule.map(|rule| Rule(rule.into())).map_err(|error| raise(&error))
+}
+
+/// Coefficients of a cost model: of a batch, of an element, of a pair of elements.
+type Coefficients = (f64, f64, f64);
+
+/// Checks that measurements of these shapes, samples and length, determine a cost model.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "extracted from a sequence of Python")]
+pub(crate) fn check_shapes(shapes: Vec<(u64, u64)>) -> PyResult<()> {
+    CostModel::check_shapes(&shapes).map_err(|error| raise(&error))
+}
+
+/// Fits a cost model to the seconds that batches took: its coefficients, the median and the largest relative error.
+#[pyfunction]
+pub(crate) fn fit_cost(shapes: Vec<(u64, u64)>, seconds: Vec<f64>) -> PyResult<(Coefficients, f64, f64)> {
+    let measurements: Vec<_> = shapes
+        .into_iter()
+        .zip(seconds)
+        .map(|((samples, length), seconds)| Measurement { samples, length, seconds })
+        .collect();
+    let fit = CostModel::fit(&measurements).map_err(|error| raise(&error))?;
+    Ok(((fit.model.fixed(), fit.model.per_token(), fit.model.per_pair()), fit.error, fit.worst))
 }
 
 /// The policy with this name.

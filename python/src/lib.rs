@@ -19,7 +19,7 @@ mod _native {
     #[pymodule_export]
     use crate::arrow::{are_numbers, borrow_lists};
     #[pymodule_export]
-    use crate::batching::Rule;
+    use crate::batching::{Rule, check_shapes, fit_cost};
     #[pymodule_export]
     use crate::dataset::groups::Groups;
     #[pymodule_export]

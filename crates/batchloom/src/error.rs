@@ -157,6 +157,31 @@ pub enum Error {
         /// The coefficients.
         found: String,
     },
+    /// Measurements of too few shapes to fit a cost model.
+    #[error("there are {found} distinct shapes; expected at least 3 to fit 3 coefficients")]
+    TooFewShapes {
+        /// Distinct shapes measured.
+        found: usize,
+    },
+    /// Measurements of shapes that leave a coefficient of the cost model undetermined.
+    #[error("the shapes {shapes:?} do not tell the coefficients apart; expected several lengths and sizes")]
+    AlikeShapes {
+        /// Samples and length of each batch measured.
+        shapes: Vec<(u64, u64)>,
+    },
+    /// A measurement of an empty batch, or one without a positive, finite time.
+    #[error(
+        "a batch of {samples} samples of length {length} is measured at {seconds} seconds; expected at least 1 sample, \
+         length 1 and a finite time above 0"
+    )]
+    Measurement {
+        /// Samples in the batch.
+        samples: u64,
+        /// Their padded length.
+        length: u64,
+        /// The time measured, as text.
+        seconds: String,
+    },
     /// A bin is so large that its elements have no 32-bit numbers, or its free space takes too much memory to keep.
     #[error("max_tokens is {found}; expected at most {limit} (2^28) for Packing")]
     BinTooLarge {
@@ -538,6 +563,9 @@ impl Error {
             | Self::ShardSize { .. }
             | Self::Multiple { .. }
             | Self::Cost { .. }
+            | Self::TooFewShapes { .. }
+            | Self::AlikeShapes { .. }
+            | Self::Measurement { .. }
             | Self::BinTooLarge { .. }
             | Self::NoSizes { .. }
             | Self::RunsOfSizes { .. }

@@ -8,6 +8,7 @@
 
 mod batches;
 mod definitions;
+mod cost;
 mod determinism;
 mod direction;
 mod groups;

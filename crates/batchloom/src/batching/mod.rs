@@ -6,6 +6,7 @@
 
 mod buckets;
 mod budget;
+mod cost;
 mod fixed;
 mod optimal;
 mod oversize;
@@ -18,8 +19,9 @@ mod sorted;
 
 pub use buckets::LengthBuckets;
 pub use budget::{Count, TokenBudget};
+pub use cost::{CostModel, Fit, Measurement};
 pub use fixed::FixedSize;
-pub use optimal::{CostModel, CostOptimal};
+pub use optimal::CostOptimal;
 pub use oversize::Oversize;
 pub use packing::{PackedOversize, Packing};
 use parameters::{POOL, positive};

@@ -14,44 +14,8 @@ use serde::Serialize;
 
 use super::budget::require_multiple;
 use super::sizes::padded;
-use super::{Oversize, POOL, PoolBatches, Sorted, positive, to_index, to_place};
-use crate::{Error, Result};
-
-/// The cost of a batch of `n` samples padded to `L`: `fixed + per_token * n * L + per_pair * n * L^2`.
-///
-/// The unit does not matter: seconds, or anything else that adds up.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct CostModel {
-    fixed: f64,
-    per_token: f64,
-    per_pair: f64,
-}
-
-impl CostModel {
-    /// A model with these coefficients.
-    ///
-    /// # Errors
-    /// [`Error::Cost`] if one of them is negative or not finite, or all are 0.
-    pub fn new(fixed: f64, per_token: f64, per_pair: f64) -> Result<Self> {
-        let valid = |cost: &f64| cost.is_finite() && *cost >= 0.0;
-        let all = [fixed, per_token, per_pair];
-        match all.iter().all(valid) && all.iter().any(|&cost| cost > 0.0) {
-            true => Ok(Self { fixed, per_token, per_pair }),
-            false => Err(Error::Cost { found: format!("{fixed}, {per_token}, {per_pair}") }),
-        }
-    }
-
-    /// The cost of a batch of `samples` samples padded to `length`.
-    pub fn cost(&self, samples: u64, length: u64) -> f64 {
-        self.fixed + samples as f64 * self.price(length)
-    }
-
-    /// The cost that one sample padded to `length` adds to a batch.
-    fn price(&self, length: u64) -> f64 {
-        let length = length as f64;
-        (self.per_token + self.per_pair * length) * length
-    }
-}
+use super::{CostModel, Oversize, POOL, PoolBatches, Sorted, positive, to_index, to_place};
+use crate::Result;
 
 /// The batches of samples of similar size whose total cost is least.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -167,7 +131,7 @@ impl CostOptimal {
             start,
             from: start + 1,
             reach,
-            base: least + self.cost.fixed,
+            base: least + self.cost.fixed(),
             price: self.cost.price(length),
         }
     }

@@ -1,0 +1,123 @@
+//! A cost model that is fitted to measurements: an exact one is found again, and none fits better.
+
+use batchloom::Error;
+use batchloom::batching::{CostModel, Fit, Measurement};
+use proptest::prelude::*;
+
+const SHAPES: [(u64, u64); 9] =
+    [(1, 8), (4, 8), (16, 8), (1, 64), (4, 64), (16, 64), (1, 512), (4, 512), (2, 2000)];
+
+fn measured(shapes: &[(u64, u64)], step: impl Fn(u64, u64) -> f64) -> Vec<Measurement> {
+    let measured = |&(samples, length)| Measurement { samples, length, seconds: step(samples, length) };
+    shapes.iter().map(measured).collect()
+}
+
+fn coefficients(fit: &Fit) -> [f64; 3] {
+    [fit.model.fixed(), fit.model.per_token(), fit.model.per_pair()]
+}
+
+/// The sum of the squares of the relative errors, by definition.
+fn error(coefficients: [f64; 3], measurements: &[Measurement]) -> f64 {
+    let [fixed, per_token, per_pair] = coefficients;
+    let relative = |found: &Measurement| {
+        let (samples, length) = (found.samples as f64, found.length as f64);
+        (fixed + per_token * samples * length + per_pair * samples * length * length) / found.seconds - 1.0
+    };
+    measurements.iter().map(|found| relative(found).powi(2)).sum()
+}
+
+fn measurements() -> impl Strategy<Value = Vec<Measurement>> {
+    let shapes = prop::collection::btree_set((1_u64..99, 1_u64..999), 4..12);
+    (shapes, prop::collection::vec(1e-6..10.0_f64, 12)).prop_map(|(shapes, seconds)| {
+        let measured = |((samples, length), seconds)| Measurement { samples, length, seconds };
+        shapes.into_iter().zip(seconds).map(measured).collect()
+    })
+}
+
+proptest! {
+    #[test]
+    fn cost_of_an_exact_model_is_found_again(
+        known in (0.0..1.0_f64, 0.0..1e-3_f64, 0.0..1e-6_f64),
+        zeros in prop::array::uniform3(any::<bool>()),
+    ) {
+        let known = [known.0, known.1, known.2];
+        let [fixed, per_token, per_pair] = [0, 1, 2].map(|place| if zeros[place] { 0.0 } else { known[place] });
+        let model = CostModel::new(fixed + 1e-6, per_token, per_pair).unwrap();
+        let measurements = measured(&SHAPES, |samples, length| model.cost(samples, length));
+        let fit = CostModel::fit(&measurements).unwrap();
+        prop_assert!(fit.worst < 1e-6, "{fit:?}");
+        for (samples, length) in [(3, 100), (100, 3), (7, 3000)] {
+            let (found, expected) = (fit.model.cost(samples, length), model.cost(samples, length));
+            prop_assert!((found / expected - 1.0).abs() < 1e-5, "{found} {expected}");
+        }
+    }
+
+    /// The sum of squares is convex: a model that no neighbour is better than is the best.
+    #[test]
+    fn cost_fits_no_worse_than_any_neighbour(measurements in measurements(), away in prop::array::uniform3(-1.0..1.0_f64)) {
+        prop_assume!(CostModel::fit(&measurements).is_ok());
+        let fit = CostModel::fit(&measurements).unwrap();
+        let best = coefficients(&fit);
+        prop_assert!(best.iter().all(|&number| number >= 0.0));
+        let least = error(best, &measurements);
+        let largest = |term: fn(&Measurement) -> f64| measurements.iter().map(|found| term(found) / found.seconds).fold(0.0, f64::max);
+        let scale = [
+            largest(|_| 1.0),
+            largest(|found| (found.samples * found.length) as f64),
+            largest(|found| (found.samples * found.length * found.length) as f64),
+        ];
+        for reach in [1e-4, 1e-2, 1.0, 100.0] {
+            for chosen in 1..8_usize {
+                let step = |place: usize| if chosen >> place & 1 == 1 { away[place] * reach / scale[place] } else { 0.0 };
+                let other = [0, 1, 2].map(|place| (best[place] + step(place)).max(0.0));
+                prop_assert!(error(other, &measurements) >= least * (1.0 - 1e-9) - 1e-12);
+            }
+        }
+    }
+
+    #[test]
+    fn cost_errors_are_their_definition(measurements in measurements()) {
+        prop_assume!(CostModel::fit(&measurements).is_ok());
+        let fit = CostModel::fit(&measurements).unwrap();
+        let relative = |found: &Measurement| (fit.model.cost(found.samples, found.length) / found.seconds - 1.0).abs();
+        let mut errors: Vec<f64> = measurements.iter().map(relative).collect();
+        errors.sort_by(f64::total_cmp);
+        let count = errors.len();
+        let median =
+            if count % 2 == 1 { errors[count / 2] } else { (errors[count / 2 - 1] + errors[count / 2]) / 2.0 };
+        prop_assert_eq!(fit.worst, errors[count - 1]);
+        prop_assert_eq!(fit.error, median);
+    }
+}
+
+#[test]
+fn cost_that_falls_with_length_has_no_negative_coefficient() {
+    let fit = CostModel::fit(&measured(&SHAPES, |_, length| 1.0 / length as f64)).unwrap();
+    assert!(coefficients(&fit).iter().all(|&number| number >= 0.0));
+    assert!(fit.error > 0.2);
+}
+
+#[test]
+fn cost_needs_shapes_that_tell_coefficients_apart() {
+    let few = CostModel::check_shapes(&[(1, 2), (2, 1), (1, 2)]);
+    assert_eq!(few, Err(Error::TooFewShapes { found: 2 }));
+    assert_eq!(CostModel::check_shapes(&[]), Err(Error::TooFewShapes { found: 0 }));
+    for alike in [[(1, 8), (4, 8), (16, 8)], [(2, 8), (2, 8), (2, 16)]] {
+        let found = CostModel::check_shapes(&alike);
+        assert!(matches!(found, Err(Error::AlikeShapes { .. } | Error::TooFewShapes { .. })), "{found:?}");
+    }
+    CostModel::check_shapes(&[(3, 8), (3, 16), (3, 32)]).unwrap();
+    CostModel::check_shapes(&SHAPES).unwrap();
+}
+
+#[test]
+fn cost_of_a_wrong_measurement_is_refused() {
+    for seconds in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        let found = CostModel::fit(&measured(&SHAPES, |_, _| seconds));
+        assert!(matches!(found, Err(Error::Measurement { samples: 1, length: 8, .. })), "{found:?}");
+    }
+    for empty in [(0, 1), (1, 0)] {
+        let found = CostModel::check_shapes(&[empty, (1, 1), (2, 2), (3, 5)]);
+        assert!(matches!(found, Err(Error::Measurement { .. })), "{found:?}");
+    }
+}
