@@ -6,6 +6,7 @@ import operator
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, SupportsIndex, overload
 
 import batchloom._native as engine
@@ -226,9 +227,7 @@ class Plan:
 
     def report(self, path: str | os.PathLike[str]) -> None:
         """Write a self-contained HTML page that shows the plan: its costs, its steps, and its order."""
-        from batchloom.report import write
-
-        write(self._native, repr(self), path)
+        Path(path).write_text(self._native.report(repr(self)), encoding="utf-8")
 
     @property
     def fingerprint(self) -> str:

@@ -155,6 +155,11 @@ impl Plan {
         Ok(dict)
     }
 
+    /// A page that shows the plan, as HTML.
+    fn report(&self, py: Python<'_>, title: &str) -> String {
+        py.detach(|| self.plan.report(title))
+    }
+
     /// The same run in another epoch, from its start.
     fn at_epoch(&self, epoch: u64) -> Self {
         Self { plan: self.plan.at_epoch(epoch), rank: self.rank }

@@ -17,6 +17,7 @@ mod lifetime;
 mod order;
 mod plan;
 mod prose;
+mod report;
 mod resume;
 mod rules;
 mod samples;

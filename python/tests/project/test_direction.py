@@ -13,7 +13,7 @@ LAYERS = (
     ("_native", "errors"),
     ("arguments", "arrays", "sizes"),
     ("batch", "batching"),
-    ("calibrate", "plan", "ranks", "report", "restore_order"),
+    ("calibrate", "plan", "ranks", "restore_order"),
     ("device",),
     ("dataset",),
     ("delivery",),

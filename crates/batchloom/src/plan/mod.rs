@@ -9,6 +9,7 @@ mod epoch;
 #[expect(clippy::module_inception, reason = "the file of the type that the folder is named for")]
 mod plan;
 mod recipe;
+mod report;
 mod state;
 mod stats;
 
