@@ -9,6 +9,7 @@ __all__ = [
     "Dataset",
     "Groups",
     "Loader",
+    "PartEnd",
     "Plan",
     "Rule",
     "Sequences",
@@ -296,6 +297,17 @@ class Tokens:
     def dataset(self) -> Dataset: ...
 
 @final
+class PartEnd:
+    @staticmethod
+    def share(share: float) -> PartEnd: ...
+    @staticmethod
+    def step(step: int) -> PartEnd: ...
+    @staticmethod
+    def steps(steps: Tensor) -> PartEnd: ...
+    @staticmethod
+    def rest() -> PartEnd: ...
+
+@final
 class Windows:
     def __new__(
         cls,
@@ -319,6 +331,7 @@ class Windows:
     def row(self, start: int, end: int) -> int | None: ...
     def rows(self, windows: Tensor) -> tuple[Tensor, Tensor]: ...
     def part(self, starts: Tensor, ends: Tensor, reach_back: bool) -> Windows: ...
+    def split(self, parts: list[tuple[str, PartEnd]], reach_back: bool) -> list[Windows]: ...
     def dataset(self) -> Dataset: ...
 
 @final

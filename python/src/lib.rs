@@ -25,7 +25,7 @@ mod _native {
     #[pymodule_export]
     use crate::dataset::tokens::Tokens;
     #[pymodule_export]
-    use crate::dataset::windows::Windows;
+    use crate::dataset::windows::{PartEnd, Windows};
     #[pymodule_export]
     use crate::dataset::{Dataset, Sequences};
     #[pymodule_export]

@@ -393,6 +393,59 @@ pub enum Error {
         /// The values found and expected, in words.
         reason: String,
     },
+    /// A time split without parts.
+    #[error("the split has no part; expected at least one")]
+    NoParts,
+    /// A part that takes the rest, with more parts after it.
+    #[error("part {part} takes the rest; expected that of the last part alone")]
+    RestBeforeLast {
+        /// The part.
+        part: String,
+    },
+    /// A share of a time split that is out of range, or brings the sum above 1.
+    #[error(
+        "part {part} is {share}, which brings the shares to {total}; expected shares above 0 that sum to at most 1"
+    )]
+    PartShare {
+        /// The part.
+        part: String,
+        /// Its share, as text.
+        share: String,
+        /// The sum of the shares up to this one, as text.
+        total: String,
+    },
+    /// A step of a time split that lies in no series.
+    #[error(
+        "part {part} is {step}; expected the step at which it ends, from 1 to {longest}, the longest series"
+    )]
+    PartStep {
+        /// The part.
+        part: String,
+        /// The step at which it was to end.
+        step: i64,
+        /// The steps of the longest series.
+        longest: usize,
+    },
+    /// Parts of a time split that are not in order of time.
+    #[error("part {part} ends before the part in front of it; expected parts in order of time")]
+    PartOrder {
+        /// The part.
+        part: String,
+    },
+    /// A part of a time split that holds no step of any series.
+    #[error("part {part} holds no step of any series; expected it to end after it begins")]
+    EmptyPart {
+        /// The part.
+        part: String,
+    },
+    /// A part of a time split that makes no dataset.
+    #[error("part {part}: {error}")]
+    Part {
+        /// The part.
+        part: String,
+        /// The reason.
+        error: Box<Error>,
+    },
     /// A series is shorter than a window.
     #[error(
         "series {series} has {length} steps, and a window takes {span} (input_len + gap + horizon); use shorter \
@@ -550,12 +603,18 @@ impl Error {
     /// The kind of this error.
     pub fn kind(&self) -> Kind {
         match self {
+            Self::Part { error, .. } => error.kind(),
             Self::BatchSize { .. }
             | Self::World { .. }
             | Self::Rank { .. }
             | Self::NothingLeft { .. }
             | Self::WindowShape { .. }
             | Self::Parts { .. }
+            | Self::NoParts
+            | Self::RestBeforeLast { .. }
+            | Self::PartShare { .. }
+            | Self::PartStep { .. }
+            | Self::PartOrder { .. }
             | Self::WholeGroups { .. }
             | Self::Continuous { .. }
             | Self::AllDropped { .. }
@@ -593,6 +652,7 @@ impl Error {
             | Self::NotCompact { .. }
             | Self::NotVariable
             | Self::SeriesTooShort { .. }
+            | Self::EmptyPart { .. }
             | Self::GroupTooLong { .. }
             | Self::Corpus { .. }
             | Self::StreamTooShort { .. }

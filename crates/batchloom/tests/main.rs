@@ -23,5 +23,6 @@ mod rules;
 mod samples;
 mod sequences;
 mod threads;
+mod time_split;
 mod tokens;
 mod windows;

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterator
-from fractions import Fraction
 from typing import Any
 
+import batchloom._native as _native
 import numpy
 from batchloom.arguments import choice
 from batchloom.arrays import frames
@@ -16,22 +15,22 @@ from batchloom.errors import ArgumentError
 Array = numpy.ndarray[Any, Any]
 
 ENDS = ("share", "index", "time")
+I64 = 2**63
 
 
-def borders(
-    ends: dict[str, Any], lengths: Array, times: list[Array] | None, by: str | None, zoned: bool
-) -> Iterator[Array]:
-    """Yield the step at which each part ends, in each series; a part begins where the one before it ends.
+def parts(
+    ends: dict[str, Any], times: list[Array] | None, by: str | None, zoned: bool
+) -> list[tuple[str, _native.PartEnd]]:
+    """Return the end of each part as the engine takes it.
 
     Args:
-        ends: What was said of each part: its share, the step or the time at which it ends, or ``None`` for the rest.
-        lengths: The steps of each series.
-        times: Those of each series, where they are known.
-        zoned: Whether these are of a time zone.
+        ends: The share of each part, the step or the time at which it ends, or ``None`` for the rest.
+        times: The times of each series, where they are known.
         by: One of :data:`ENDS`, or ``None`` to tell from ``ends``.
+        zoned: Whether times have a time zone.
 
     Raises:
-        ArgumentError: Nothing or nonsense was said.
+        ArgumentError: No part, or an end that is no share, step or time.
     """
     if not ends:
         raise ArgumentError("split() names no part; expected parts, such as train=0.7, val=0.1, test=0.2")
@@ -41,15 +40,11 @@ def borders(
             raise ArgumentError(f"part {name} is None, which means the rest; expected None for the last part only")
     said = before if last[1] is None else [*before, last]
     kind = choice("by", by, ENDS) if by is not None else _kind_of_all(said)
-    found = _times(said, times, zoned) if kind == "time" else (_shares if kind == "share" else _indices)(said, lengths)
-    latest = numpy.zeros_like(lengths)
-    for name, steps in found:
-        if (steps < latest).any():
-            raise ArgumentError(f"part {name} ends before the part in front of it; expected parts in order of time")
-        yield steps
-        latest = steps
-    if last[1] is None:
-        yield lengths
+    if kind == "time":
+        found = [(name, _steps(name, end, times, zoned)) for name, end in said]
+    else:
+        found = [(name, (_share if kind == "share" else _step)(name, end)) for name, end in said]
+    return found if last[1] is not None else [*found, (last[0], _native.PartEnd.rest())]
 
 
 def _kind_of_all(said: list[tuple[str, Any]]) -> str:
@@ -67,54 +62,34 @@ def _kind(end: Any) -> str:
     return "index" if hasattr(end, "__index__") else "time"
 
 
-def _shares(said: list[tuple[str, Any]], lengths: Array) -> Iterator[tuple[str, Array]]:
-    total = Fraction(0)
-    for name, share in said:
-        try:
-            total = _meant(total + Fraction(float(share)))
-        except (TypeError, ValueError, OverflowError):
-            raise ArgumentError(f"part {name} is {share!r}; expected a share between 0 and 1") from None
-        if not 0 < float(share) <= 1 or total > 1:
-            raise ArgumentError(
-                f"part {name} is {share!r}, which brings the shares to {float(total):g}; expected shares above 0 that "
-                "sum to at most 1"
-            )
-        yield name, numpy.array([total.numerator * int(n) // total.denominator for n in lengths], numpy.int64)
+def _share(name: str, share: Any) -> _native.PartEnd:
+    try:
+        return _native.PartEnd.share(float(share))
+    except (TypeError, ValueError, OverflowError):
+        raise ArgumentError(f"part {name} is {share!r}; expected a share between 0 and 1") from None
 
 
-def _meant(share: Fraction) -> Fraction:
-    """A share as meant: 0.7 is seven tenths and 2 / 3 two thirds, not the floats next to them."""
-    simple = share.limit_denominator(10**6)
-    return simple if abs(simple - share) < Fraction(1, 10**7) else share
+def _step(name: str, end: Any) -> _native.PartEnd:
+    step = None if isinstance(end, bool) or not hasattr(end, "__index__") else operator.index(end)
+    if step is None or not -I64 <= step < I64:
+        raise ArgumentError(f"part {name} is {end!r}; expected the step at which it ends")
+    return _native.PartEnd.step(step)
 
 
-def _indices(said: list[tuple[str, Any]], lengths: Array) -> Iterator[tuple[str, Array]]:
-    for name, end in said:
-        try:
-            step = operator.index(end)
-        except TypeError:
-            raise ArgumentError(f"part {name} is {end!r}; expected the step at which it ends") from None
-        if isinstance(end, bool) or not 0 < step <= lengths.max():
-            raise ArgumentError(
-                f"part {name} is {end!r}; expected the step at which it ends, from 1 to {lengths.max()}, the longest "
-                "series"
-            )
-        yield name, numpy.minimum(lengths, step)
-
-
-def _times(said: list[tuple[str, Any]], times: list[Array] | None, zoned: bool) -> Iterator[tuple[str, Array]]:
+def _steps(name: str, end: Any, times: list[Array] | None, zoned: bool) -> _native.PartEnd:
+    """Return the step of each series at which a time lies."""
     if times is None:
         raise ArgumentError("parts end at times, but the dataset knows no times; expected time= when it is made")
-    for name, end in said:
-        if zoned != frames.has_zone(end):
-            found, expected = ("no", "one") if zoned else ("a", "none")
-            raise ArgumentError(f"part {name} is {end!r}, with {found} time zone; expected {expected}, as time has")
-        find = _before_datetime if times[0].dtype.kind == "M" else _before_number
-        try:
-            yield name, numpy.array([find(steps, end) for steps in times], numpy.int64)
-        except (TypeError, ValueError) as error:
-            kind = "a datetime" if times[0].dtype.kind == "M" else "a number"
-            raise ArgumentError(f"part {name} is {end!r}; expected {kind}, as time is: {error}") from None
+    if zoned != frames.has_zone(end):
+        found, expected = ("no", "one") if zoned else ("a", "none")
+        raise ArgumentError(f"part {name} is {end!r}, with {found} time zone; expected {expected}, as time has")
+    find = _before_datetime if times[0].dtype.kind == "M" else _before_number
+    try:
+        steps = numpy.array([find(series, end) for series in times], numpy.int64)
+    except (TypeError, ValueError) as error:
+        kind = "a datetime" if times[0].dtype.kind == "M" else "a number"
+        raise ArgumentError(f"part {name} is {end!r}; expected {kind}, as time is: {error}") from None
+    return _native.PartEnd.steps(_native.borrow(steps, "part"))
 
 
 def _before_number(times: Array, end: Any) -> int:

@@ -18,7 +18,7 @@ from batchloom.batch import Column, Columns, Schema
 from batchloom.dataset import time_split
 from batchloom.dataset.base import Dataset, Sliceable, Span
 from batchloom.dataset.series import Series, aligned, from_arrays, from_frame
-from batchloom.errors import ArgumentError, DataError, Error, RangeError
+from batchloom.errors import ArgumentError, RangeError
 
 if TYPE_CHECKING:
     from batchloom.batch import CollateOptions
@@ -323,26 +323,19 @@ class WindowDataset(Dataset):
         if not isinstance(reach_back, bool):
             raise ArgumentError(f"reach_back is {reach_back!r}; expected True or False")
         ranges: Array = numpy.from_dlpack(self._windows.ranges())
-        lengths = ranges[:, 1] - ranges[:, 0]
         times = None if self._times is None else [self._times[start:end] for start, end in ranges.tolist()]
-        found, starts = [], numpy.zeros_like(lengths)
-        for name, stops in zip(ends, time_split.borders(ends, lengths, times, by, self._zoned), strict=True):
-            if (starts == stops).all():
-                raise DataError(f"part {name} holds no step of any series; expected it to end after it begins")
-            try:
-                found.append(self._within(starts, stops, reach_back))
-            except Error as error:
-                raise type(error)(f"part {name}: {error}") from None
-            starts = stops
-        return tuple(found)
+        found = self._windows.split(time_split.parts(ends, times, by, self._zoned), reach_back)
+        return tuple(self._within(windows, ranges[:, :1], reach_back) for windows in found)
 
-    def _within(self, starts: Array, stops: Array, reach_back: bool) -> WindowDataset:
+    def _within(self, windows: _native.Windows, firsts: Array, reach_back: bool) -> WindowDataset:
         """The windows of a part; it shares all arrays with the whole."""
         part = self.__new__(type(self))
         # Not as copies are made, which borrow arrays anew.
         part.__dict__.update(self.__dict__)
-        part._parts = (*self._parts, (numpy.ascontiguousarray(starts), numpy.ascontiguousarray(stops), reach_back))
-        part._windows = part._slide()
+        ranges: Array = numpy.from_dlpack(windows.ranges())
+        starts, stops = numpy.ascontiguousarray((ranges - firsts).T)
+        part._parts = (*self._parts, (starts, stops, reach_back))
+        part._windows = windows
         return part
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -1,7 +1,7 @@
 //! Windows of time series.
 
 use batchloom::WindowDataset;
-use batchloom::dataset::{Dataset as EngineDataset, WindowShape};
+use batchloom::dataset::{Dataset as EngineDataset, PartEnd as EngineEnd, WindowShape};
 use pyo3::prelude::*;
 
 use crate::batching::parse;
@@ -13,6 +13,35 @@ use crate::error::{DataError, raise};
 #[pyclass(frozen, module = "batchloom._native")]
 #[derive(Debug)]
 pub(crate) struct Windows(pub(crate) WindowDataset);
+
+/// The end of one part of a time split. Written about in batchloom/dataset/time_split.py.
+#[pyclass(frozen, module = "batchloom._native")]
+#[derive(Debug)]
+pub(crate) struct PartEnd(EngineEnd);
+
+#[pymethods]
+impl PartEnd {
+    #[staticmethod]
+    fn share(share: f64) -> Self {
+        Self(EngineEnd::Share(share))
+    }
+
+    #[staticmethod]
+    fn step(step: i64) -> Self {
+        Self(EngineEnd::Step(step))
+    }
+
+    /// The step of each series, int64.
+    #[staticmethod]
+    fn steps(steps: &Tensor) -> PyResult<Self> {
+        self::steps(steps).map(|steps| Self(EngineEnd::Steps(steps)))
+    }
+
+    #[staticmethod]
+    fn rest() -> Self {
+        Self(EngineEnd::Rest)
+    }
+}
 
 /// The numbers of samples, of different windows, of series, of padded series, and of series without a window.
 type Counts = (u64, u64, usize, usize, usize);
@@ -101,6 +130,14 @@ impl Windows {
         let within: Vec<_> =
             steps(starts)?.into_iter().zip(steps(ends)?).map(|(start, end)| start..end).collect();
         self.0.part(&within, reach_back).map(Self).map_err(|error| raise(&error))
+    }
+
+    /// The windows of each part of a time split, by name.
+    #[expect(clippy::needless_pass_by_value, reason = "extracted from a list of Python")]
+    fn split(&self, parts: Vec<(String, PyRef<'_, PartEnd>)>, reach_back: bool) -> PyResult<Vec<Self>> {
+        let parts: Vec<_> = parts.iter().map(|(name, end)| (name.as_str(), end.0.clone())).collect();
+        let parts = self.0.split(&parts, reach_back).map_err(|error| raise(&error))?;
+        Ok(parts.into_iter().map(Self).collect())
     }
 
     fn dataset(&self) -> Dataset {

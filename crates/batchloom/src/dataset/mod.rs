@@ -15,7 +15,7 @@ use kind::Kind;
 pub use sequences::{SequenceDataset, SequenceDatasetBuilder};
 pub use tensors::TensorDataset;
 pub use tokens::{TokenDataset, TokenExtras, TokenMode};
-pub use windows::{Anchor, Short, Weights, WindowCounts, WindowDataset, WindowShape};
+pub use windows::{Anchor, PartEnd, Short, Weights, WindowCounts, WindowDataset, WindowShape, borders};
 
 use crate::batching::Sizes;
 pub use crate::tensor::Sequences;

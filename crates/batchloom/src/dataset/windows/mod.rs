@@ -4,11 +4,13 @@
 //! tells where it begins: O(log series) for any window. A window never crosses series.
 
 mod shape;
+mod split;
 
 use std::ops::Range;
 use std::sync::Arc;
 
 pub use shape::{Anchor, Short, Weights, WindowShape};
+pub use split::{PartEnd, borders};
 
 use super::kind::{CollateOptions, Collation, EpochKey, Index, Kind};
 use crate::batching::Rule;

@@ -1,0 +1,143 @@
+//! Splits of time: shares are exact, borders are in order, and parts are those of their borders.
+
+use batchloom::dataset::{PartEnd, WindowShape, borders};
+use batchloom::{Error, Kind, Tensor, WindowDataset};
+use proptest::prelude::*;
+
+fn shares(shares: &[f64]) -> Vec<(&'static str, PartEnd)> {
+    let names = ["a", "b", "c", "d", "e", "f"];
+    names.into_iter().zip(shares.iter().map(|&share| PartEnd::Share(share))).collect()
+}
+
+fn dataset(lengths: &[usize], input_len: usize, horizon: usize) -> Option<WindowDataset> {
+    let mut offsets = vec![0];
+    lengths.iter().for_each(|length| offsets.push(offsets[offsets.len() - 1] + length));
+    let rows = offsets[lengths.len()];
+    let values = Tensor::from_vec((0..rows as i64).collect(), &[rows]).unwrap();
+    let windows =
+        WindowDataset::new(&offsets, WindowShape { horizon, ..WindowShape::new(input_len) }).ok()?;
+    Some(windows.input("x", values.clone()).unwrap().target("y", values).unwrap())
+}
+
+proptest! {
+    /// Fractions as floats are taken as the fractions.
+    #[test]
+    fn time_split_takes_shares_as_meant(
+        (first, below) in (2_u64..1000).prop_flat_map(|below| (1..below, Just(below))),
+        (second, other) in (2_u64..1000).prop_flat_map(|below| (1..below, Just(below))),
+        lengths in prop::collection::vec(0_usize..100_000, 1..4),
+    ) {
+        prop_assume!(first * other + second * below <= below * other);
+        let parts = shares(&[first as f64 / below as f64, second as f64 / other as f64]);
+        let found = borders(&lengths, &parts).unwrap();
+        let exact = |above: u64, below: u64| -> Vec<usize> {
+            lengths.iter().map(|&length| (u128::from(above) * length as u128 / u128::from(below)) as usize).collect()
+        };
+        prop_assert_eq!(&found[0], &exact(first, below));
+        prop_assert_eq!(&found[1], &exact(first * other + second * below, below * other));
+    }
+
+    #[test]
+    fn time_split_by_all_shares_leaves_nothing_out(
+        weights in prop::collection::vec(1e-3..1.0_f64, 1..6),
+        length in 0_usize..1_000_000,
+    ) {
+        let total: f64 = weights.iter().sum();
+        let normal: Vec<f64> = weights.iter().map(|weight| weight / total).collect();
+        let found = borders(&[length], &shares(&normal)).unwrap();
+        prop_assert_eq!(found[found.len() - 1][0], length);
+        let mut sum = 0.0;
+        for (share, stops) in normal.iter().zip(&found) {
+            sum += share;
+            let exact = sum * length as f64;
+            prop_assert!((stops[0] as f64 - exact).abs() <= 1.0 + 1e-6 * length as f64, "{} {exact}", stops[0]);
+        }
+        prop_assert!(found.windows(2).all(|pair| pair[0] <= pair[1]));
+    }
+
+    #[test]
+    fn time_split_of_a_float_near_no_fraction_is_its_floor(share in 1e-6..1.0_f64, length in 1_usize..100_000) {
+        let stops = borders(&[length], &shares(&[share])).unwrap()[0][0];
+        let exact = share * length as f64;
+        // A simple fraction that is nearer than 1e-7 moves it by no more.
+        prop_assert!(stops as f64 <= exact + 1e-7 * length as f64 + 1e-9, "{stops} {exact}");
+        prop_assert!(stops as f64 > exact - 1.0 - 1e-7 * length as f64 - 1e-9, "{stops} {exact}");
+    }
+
+    #[test]
+    fn time_split_makes_the_parts_of_its_borders(
+        lengths in prop::collection::vec(0_usize..40, 1..4),
+        ends in prop::collection::vec(1_i64..40, 1..4),
+        reach_back in any::<bool>(),
+    ) {
+        let Some(whole) = dataset(&lengths, 3, 2) else { return Ok(()) };
+        let mut ends = ends;
+        ends.sort_unstable();
+        let names = ["a", "b", "c"];
+        let mut parts: Vec<_> = names.into_iter().zip(ends.iter().map(|&end| PartEnd::Step(end))).collect();
+        parts.push(("rest", PartEnd::Rest));
+        let longest = *lengths.iter().max().unwrap() as i64;
+        let found = whole.split(&parts, reach_back);
+        if let Some(outside) = ends.iter().position(|&end| end > longest) {
+            let refused = Error::PartStep { part: names[outside].to_owned(), step: ends[outside], longest: longest as usize };
+            prop_assert_eq!(found.unwrap_err(), refused);
+            return Ok(());
+        }
+        let mut starts = vec![0; lengths.len()];
+        for (place, (name, _)) in parts.iter().enumerate() {
+            let end = ends.get(place).map_or(usize::MAX, |&end| end as usize);
+            let stops: Vec<_> = lengths.iter().map(|&length| length.min(end)).collect();
+            let part = (*name).to_owned();
+            if starts == stops {
+                prop_assert_eq!(found.unwrap_err(), Error::EmptyPart { part });
+                return Ok(());
+            }
+            let within: Vec<_> = starts.iter().zip(&stops).map(|(&start, &stop)| start..stop).collect();
+            match (whole.part(&within, reach_back), &found) {
+                (Ok(expected), Ok(found)) => {
+                    prop_assert_eq!(expected.parts(), found[place].parts());
+                    prop_assert_eq!(expected.counts(), found[place].counts());
+                }
+                (Ok(_), Err(_)) => {}
+                (Err(error), found) => {
+                    let found = found.as_ref().unwrap_err();
+                    prop_assert_eq!(found.kind(), Kind::Data);
+                    prop_assert_eq!(found, &Error::Part { part, error: Box::new(error) });
+                    return Ok(());
+                }
+            }
+            starts = stops;
+        }
+        prop_assert!(found.is_ok());
+    }
+}
+
+#[test]
+fn time_split_by_steps_of_each_series() {
+    let ends = [("a", PartEnd::Steps(vec![3, 0])), ("b", PartEnd::Steps(vec![3, 7])), ("c", PartEnd::Rest)];
+    assert_eq!(borders(&[5, 7], &ends).unwrap(), [[3, 0], [3, 7], [5, 7]]);
+    for wrong in [vec![3], vec![6, 7]] {
+        let found = borders(&[5, 7], &[("a", PartEnd::Steps(wrong))]);
+        assert!(matches!(found, Err(Error::Parts { .. })), "{found:?}");
+    }
+}
+
+#[test]
+fn time_split_of_ends_that_make_no_sense() {
+    let part = || "a".to_owned();
+    assert_eq!(borders(&[10], &[]), Err(Error::NoParts));
+    let early = [("a", PartEnd::Rest), ("b", PartEnd::Step(5))];
+    assert_eq!(borders(&[10], &early), Err(Error::RestBeforeLast { part: part() }));
+    for share in [0.0, -0.5, 1.5, f64::NAN, f64::INFINITY] {
+        let found = borders(&[10], &shares(&[share]));
+        assert!(matches!(found, Err(Error::PartShare { .. })), "{found:?}");
+    }
+    let found = borders(&[10], &shares(&[0.8, 0.3])).unwrap_err().to_string();
+    assert!(found.contains("part b is 0.3, which brings the shares to 1.1;"), "{found}");
+    for step in [0, -5, 11] {
+        let refused = Error::PartStep { part: part(), step, longest: 10 };
+        assert_eq!(borders(&[10, 3], &[("a", PartEnd::Step(step))]), Err(refused));
+    }
+    let unordered = [("b", PartEnd::Step(5)), ("a", PartEnd::Step(4))];
+    assert_eq!(borders(&[10], &unordered), Err(Error::PartOrder { part: part() }));
+}
