@@ -10,6 +10,7 @@ __all__ = [
     "Groups",
     "Loader",
     "PartEnd",
+    "PlacementRequest",
     "Plan",
     "Rule",
     "Sequences",
@@ -255,6 +256,26 @@ class Block:
     def shards(self) -> tuple[tuple[int, int], tuple[int, int] | None] | None: ...
     @property
     def index_table(self) -> tuple[Tensor, Tensor] | None: ...
+
+@final
+class PlacementRequest:
+    def __new__(
+        cls,
+        *,
+        device: str | None,
+        is_there: bool,
+        needed: int,
+        present: int,
+        free: int | None,
+        memory_limit: int | None,
+        resident: bool | None,
+        shard_size: int | None,
+    ) -> PlacementRequest: ...
+    def limit(self) -> int | None: ...
+    def decide(
+        self, samples: int, unit: int | None, shard_bytes: Callable[[int], int]
+    ) -> tuple[str, str, int | None, int | None]: ...
+    def rows_at_once(self, batch_size: int, batch_bytes: int, row_bytes: int) -> int | None: ...
 
 @final
 class Steps:

@@ -31,7 +31,7 @@ mod _native {
     #[pymodule_export]
     use crate::dlpack::{Tensor, borrow};
     #[pymodule_export]
-    use crate::loader::{Batches, Block, Loader, StepIterator, Steps, forked};
+    use crate::loader::{Batches, Block, Loader, PlacementRequest, StepIterator, Steps, forked};
     #[pymodule_export]
     use crate::memory::settle;
     #[pymodule_export]

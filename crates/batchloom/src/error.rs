@@ -21,6 +21,8 @@ pub enum Kind {
     State,
     /// The machinery failed: memory, threads, a forked process.
     Runtime,
+    /// A device lacks the memory that is asked for.
+    Device,
 }
 
 /// The cause of a failure.
@@ -555,6 +557,77 @@ pub enum Error {
         /// The number of bytes of one sample in the largest field.
         row: usize,
     },
+    /// Data that is to be resident and exceeds `memory_limit`.
+    #[error(
+        "resident is True, and the data takes {needed} bytes of a memory_limit of {memory_limit}; expected resident=False, \
+         which copies blocks as they are needed, or resident=\"auto\""
+    )]
+    ResidentLimit {
+        /// The bytes of the data.
+        needed: u64,
+        /// The bytes that it may take.
+        memory_limit: u64,
+    },
+    /// Data that is to be resident and exceeds the memory of the device.
+    #[error(
+        "resident is True, and the data takes {needed} bytes, but {free} are free on {device}{}; expected resident=False, \
+         which copies blocks as they are needed, or resident=\"auto\"",
+        if *.shared > 0 { format!(" (and {shared} of it are there already)") } else { String::new() }
+    )]
+    DeviceMemory {
+        /// The bytes of the data.
+        needed: u64,
+        /// The bytes that are free.
+        free: u64,
+        /// The bytes of the data that are there already.
+        shared: u64,
+        /// The device.
+        device: String,
+    },
+    /// A `memory_limit` above the free memory, where it would set the size of shards.
+    #[error(
+        "memory_limit is {memory_limit}, but {free} bytes are free on {device}; expected at most that, shard_size, or \
+         resident=False, which copies blocks as they are needed"
+    )]
+    MemoryLimit {
+        /// The limit.
+        memory_limit: u64,
+        /// The bytes that are free.
+        free: u64,
+        /// The device.
+        device: String,
+    },
+    /// Shards of which two exceed `memory_limit`.
+    #[error(
+        "a shard of {samples} samples takes {bytes} bytes, and two of them have to fit into {limit}, memory_limit; expected \
+         a higher one, a smaller shard_size, smaller batches, or resident=False"
+    )]
+    ShardTooLarge {
+        /// Samples in the shard.
+        samples: u64,
+        /// The bytes that it takes.
+        bytes: u64,
+        /// The bytes that two of them may take.
+        limit: u64,
+    },
+    /// Batches of views of which the rows of two exceed the memory that they may take.
+    #[error(
+        "the rows of a batch of {batch_size} windows take {batch_bytes} bytes, and two batches have to fit into {limit}, {}",
+        match device {
+            Some(device) => format!("what is free on {device}; expected smaller batches"),
+            None => "memory_limit; expected a higher limit or smaller batches".to_owned(),
+        }
+    )]
+    BatchRows {
+        /// Samples in the batch.
+        batch_size: u64,
+        /// The bytes of its rows.
+        batch_bytes: u64,
+        /// The bytes that two of them may take.
+        limit: u64,
+        /// The device, where its free memory is the limit.
+        device: Option<String>,
+    },
     /// A field is in memory that this process cannot read.
     #[error(
         "field {field} is in memory that this process cannot read; expected a loader of index tables, or a copy in \
@@ -636,7 +709,13 @@ impl Error {
             | Self::PadValue { .. }
             | Self::Threads
             | Self::Prefetch
-            | Self::BatchTooLarge { .. } => Kind::Argument,
+            | Self::BatchTooLarge { .. }
+            | Self::ResidentLimit { .. }
+            | Self::ShardTooLarge { .. }
+            | Self::BatchRows { device: None, .. } => Kind::Argument,
+            Self::DeviceMemory { .. }
+            | Self::MemoryLimit { .. }
+            | Self::BatchRows { device: Some(_), .. } => Kind::Device,
             Self::NoSamples
             | Self::NoFields
             | Self::Elsewhere { .. }

@@ -15,6 +15,7 @@ mod groups;
 mod index_table;
 mod lifetime;
 mod order;
+mod placement;
 mod plan;
 mod prose;
 mod report;

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from batchloom.arguments import integer
+import batchloom._native as _native
+from batchloom.arguments import U64, integer
 from batchloom.arrays.field import Field
 from batchloom.arrays.frameworks import load, require_known
 from batchloom.dataset.base import Dataset
-from batchloom.errors import ArgumentError, DeviceError, Error
+from batchloom.errors import ArgumentError, DeviceError
 
 _log = logging.getLogger("batchloom")
 
@@ -37,21 +39,6 @@ class Placement:
     free: int | None
     reason: str
     shard_size: int | None = None
-
-
-@dataclass(frozen=True)
-class Limit:
-    """The bytes that data may take on a device.
-
-    Attributes:
-        size: How many.
-        free: How many are free there, where that is the reason.
-        what: What they are.
-    """
-
-    size: int
-    free: int | None
-    what: str
 
 
 class PlacementRequest:
@@ -130,22 +117,42 @@ class PlacementRequest:
         }
         return [name for name, is_asked in asked.items() if is_asked]
 
-    def limit(self) -> Limit | None:
-        """Return what data may take on the device; ``None`` where nothing limits it."""
-        if self.is_there:
-            return None
-        given = None if self.memory_limit is None else Limit(self.memory_limit, None, "memory_limit")
+    def _facts(self, device: Any, needed: int) -> _native.PlacementRequest:
+        """Return what the engine decides by, for data of ``needed`` bytes."""
         free: int | None = None
-        if self.device is not None:
+        if self.device is not None and not self.is_there:
             free = load("torch").free_memory(self.device)
-        if free is None:
-            return given
         # What another loader moved there is shared.
-        there = sum(field.tensor.nbytes for field in self._fields if field.is_on(self.device))
-        if given is None and self.resident == "auto":
-            return Limit(free // 2 + there, free, "half of what is free there")
-        found = Limit(free + there, free, "what is free there")
-        return found if given is None or found.size < given.size else given
+        present = 0 if free is None else sum(field.tensor.nbytes for field in self._fields if field.is_on(self.device))
+        return _native.PlacementRequest(
+            device=None if device is None else str(device),
+            is_there=self.is_there,
+            needed=needed,
+            present=present,
+            free=free,
+            memory_limit=self.memory_limit,
+            resident=self.resident if isinstance(self.resident, bool) else None,
+            shard_size=self.shard_size,
+        )
+
+    def limit(self) -> int | None:
+        """Return the bytes that data may take on the device; ``None`` where nothing limits it."""
+        return self._facts(self.device, self.needed).limit()
+
+    def rows_at_once(self, needed: int, batch_size: int, batch_bytes: int, row_bytes: int) -> int | None:
+        """Return how many rows of views may be moved at once; ``None`` for all of them, 0 for those of one batch.
+
+        Args:
+            needed: The bytes of all rows.
+            batch_size: Windows in a batch.
+            batch_bytes: The bytes of their rows.
+            row_bytes: The bytes of a row.
+
+        Raises:
+            ArgumentError: They exceed ``memory_limit``.
+            DeviceError: The device has too little memory.
+        """
+        return self._facts(self.device, needed).rows_at_once(batch_size, min(batch_bytes, U64), row_bytes)
 
     def decide(self, dataset: Dataset, unit: int | None) -> Placement:
         """Decide how batches come to the device.
@@ -160,17 +167,16 @@ class PlacementRequest:
             DeviceError: The data must be resident, and the device has too little memory.
         """
         device = self.on_device()
-        if device is None:
-            return Placement("host", "cpu", self.needed, None, "no device is given", self.shard_size)
-        if self.device is None and self.frameworks != {"torch"}:
+        if device is not None and self.device is None and self.frameworks != {"torch"}:
             if dataset._is_formed_without_torch:
                 reason = "batches are not views, and not of torch"
                 return Placement("host", "cpu", self.needed, None, reason, self.shard_size)
             raise self._of_others()
-        limit = self.limit()
-        mode, reason, shard_size = self._mode(limit, dataset, unit)
-        size = None if limit is None else limit.size
-        placement = Placement(mode, str(device), self.needed, size, reason, shard_size)
+        facts = self._facts(device, self.needed)
+        mode, reason, limit, shard_size = facts.decide(len(dataset), unit, partial(_shard_bytes, dataset))
+        if device is None:
+            return Placement(mode, "cpu", self.needed, limit, reason, shard_size)
+        placement = Placement(mode, str(device), self.needed, limit, reason, shard_size)
         _log.info("batches on %s: %s, %s", placement.device, placement.mode, placement.reason)
         return placement
 
@@ -182,68 +188,10 @@ class PlacementRequest:
             'the CPU; expected output="torch"'
         )
 
-    def _mode(self, limit: Limit | None, dataset: Dataset, unit: int | None) -> tuple[str, str, int | None]:
-        given = self.shard_size
-        if self.is_there:
-            return "resident", "the data is on the device already", given
-        if self.resident is False:
-            return "streamed", "resident is False", given
-        if limit is None:
-            reason = "the device does not say how much memory is free, and no memory_limit is given"
-            return "resident", reason, given
-        if self.needed <= limit.size:
-            return "resident", f"its {self.needed} bytes fit into {limit.size}, {limit.what}", given
-        if self.resident is True:
-            raise self.too_large(self.needed, limit)
-        reason = f"its {self.needed} bytes do not fit into {limit.size}, {limit.what}"
-        if unit is None:
-            return "streamed", f"{reason}, and what a shard would need does not lie together", given
-        if given is None and self.memory_limit is None:
-            return "streamed", f"{reason}, and neither memory_limit nor shard_size says how large shards may be", None
-        if given is not None and limit.free is not None and 2 * _shard_bytes(dataset, given) > limit.size:
-            return "streamed", f"{reason}, nor do two shards of {given} samples", given
-        return "sharded", reason, self._fitting(dataset, unit, limit)
-
-    def _fitting(self, dataset: Dataset, unit: int, limit: Limit) -> int:
-        """The samples of a shard that fits twice: as many as was asked for, or as can be."""
-        if self.shard_size is None and limit.free is not None:
-            # What happens to be free is no reason for an order.
-            raise DeviceError(
-                f"memory_limit is {self.memory_limit}, but {limit.free} bytes are free on {self.device}; expected at "
-                "most that, shard_size, or resident=False, which copies blocks as they are needed"
-            )
-        size, most = (unit, len(dataset) // unit) if self.shard_size is None else (self.shard_size, 1)
-        room = limit.size // 2
-        takes = _shard_bytes(dataset, size)
-        if takes > room:
-            raise ArgumentError(
-                f"a shard of {min(size, len(dataset))} samples takes {takes} bytes, and two of them have to fit into "
-                f"{limit.size}, memory_limit; expected a higher one, a smaller shard_size, smaller batches, or "
-                "resident=False"
-            )
-        fits, beyond = 1, max(most, 1) + 1
-        while beyond - fits > 1:
-            middle = (fits + beyond) // 2
-            fits, beyond = (middle, beyond) if _shard_bytes(dataset, middle * size) <= room else (fits, middle)
-        return fits * size
-
-    def too_large(self, needed: int, limit: Limit) -> Error:
-        """Return the error for data that is to be resident and does not fit."""
-        instead = 'expected resident=False, which copies blocks as they are needed, or resident="auto"'
-        if limit.free is None:
-            return ArgumentError(
-                f"resident is True, and the data takes {needed} bytes of a memory_limit of {limit.size}; {instead}"
-            )
-        shared = f" (and {limit.size - limit.free} of it are there already)" if limit.size > limit.free else ""
-        return DeviceError(
-            f"resident is True, and the data takes {needed} bytes, but {limit.free} are free on {self.device}{shared}; "
-            f"{instead}"
-        )
-
 
 def _shard_bytes(dataset: Dataset, samples: int) -> int:
     """The most bytes that a shard of so many samples takes."""
-    return sum(rows * field.row_bytes for field, rows in dataset._most_rows(min(samples, len(dataset))))
+    return sum(rows * field.row_bytes for field, rows in dataset._most_rows(samples))
 
 
 def _there(fields: tuple[Field, ...]) -> Any:

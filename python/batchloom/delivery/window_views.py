@@ -19,7 +19,6 @@ from batchloom.batching import FixedSize, Rule
 from batchloom.dataset.base import Dataset, Sliceable
 from batchloom.delivery.blocks import BlockOptions
 from batchloom.delivery.placement import Placement, PlacementRequest
-from batchloom.errors import ArgumentError, DeviceError
 
 if TYPE_CHECKING:
     from batchloom.device.resident import Resident
@@ -164,25 +163,11 @@ class WindowViews:
 
     def _rows_at_once(self, request: PlacementRequest, batch_size: int) -> int | None:
         """Return the most rows to move at once; ``None`` for all rows, 0 for those of one batch."""
-        series, batch = self._rows * self._row_bytes, self.cover(0, batch_size)[1] * self._row_bytes
-        limit = request.limit()
-        if limit is None or series <= limit.size:
-            return 0 if request.resident is False else None
-        if request.resident is True:
-            raise request.too_large(series, limit)
-        # WindowViews on the rows before are still held while the next ones come.
-        if 2 * batch <= limit.size:
-            return 0 if request.resident is False else limit.size // 2 // self._row_bytes
-        rows = f"the rows of a batch of {batch_size} windows take {batch} bytes, and two batches have to fit into"
-        if limit.free is None:
-            raise ArgumentError(f"{rows} {limit.size}, memory_limit; expected a higher limit or smaller batches")
-        if 2 * batch > limit.free:
-            raise DeviceError(f"{rows} {limit.free}, what is free on {request.device}; expected smaller batches")
-        return 0
+        batch = self.cover(0, batch_size)[1] * self._row_bytes
+        return request.rows_at_once(self._rows * self._row_bytes, batch_size, batch, self._row_bytes)
 
     def _placement(self, request: PlacementRequest) -> Placement:
-        device, limit = str(self._device or "cpu"), request.limit()
-        size = None if limit is None else limit.size
+        device, size = str(self._device or "cpu"), request.limit()
         if self._limit is None:
             reason = "the series are read where they are" if self._device is None else "the series are on the device"
         else:

@@ -15,6 +15,7 @@ mod job;
 mod layout;
 #[expect(clippy::module_inception, reason = "the file of the type that the folder is named for")]
 mod loader;
+mod placement;
 mod queue;
 mod steps;
 mod worker;
@@ -24,6 +25,7 @@ pub use block::{Batch, Block, ShapeRun};
 pub use blocks::{Batches, Blocks, Polled};
 pub use builder::LoaderBuilder;
 pub use loader::Loader;
+pub use placement::{Limit, LimitSource, Placement, PlacementMode, PlacementRequest, Residency};
 pub use steps::Steps;
 
 pub use crate::collate::PadSide;

@@ -1,0 +1,304 @@
+//! The placement of data: kept on a device, streamed to it block by block, or moved there shard by shard.
+//!
+//! Promise: what happens to be free on a device never changes the order of samples. A shard size that is chosen here
+//! depends on `memory_limit`, which is part of the program, and not on free memory.
+
+use std::fmt;
+
+use crate::{Error, Result};
+
+/// Whether data is kept on a device.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Residency {
+    /// Data is kept there if it fits.
+    #[default]
+    Auto,
+    /// Data is kept there; it is an error if it does not fit.
+    Always,
+    /// Blocks are copied there as they are needed.
+    Never,
+}
+
+/// The way of data to a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PlacementMode {
+    /// The engine's threads form batches in memory.
+    Host,
+    /// All data is on the device, and batches are gathered there.
+    Resident,
+    /// Blocks that are formed in memory are copied to the device.
+    Streamed,
+    /// One shard of the data is on the device while the next one moves.
+    Sharded,
+}
+
+impl PlacementMode {
+    /// The name of the mode: "host", "resident", "streamed" or "sharded".
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::Resident => "resident",
+            Self::Streamed => "streamed",
+            Self::Sharded => "sharded",
+        }
+    }
+}
+
+/// The reason for a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LimitSource {
+    /// The user's `memory_limit`.
+    MemoryLimit,
+    /// The free memory of the device.
+    Free,
+    /// Half of the free memory of the device, as nothing was asked for.
+    HalfOfFree,
+}
+
+impl fmt::Display for LimitSource {
+    fn fmt(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
+        text.write_str(match self {
+            Self::MemoryLimit => "memory_limit",
+            Self::Free => "what is free there",
+            Self::HalfOfFree => "half of what is free there",
+        })
+    }
+}
+
+/// The most bytes that data may take on a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Limit {
+    /// The number of bytes, those that are there already included.
+    pub bytes: u64,
+    /// The bytes that are free, where they are the reason.
+    pub free: Option<u64>,
+    /// The reason.
+    pub source: LimitSource,
+}
+
+/// The facts that decide about placement.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct PlacementRequest {
+    /// The name of the device; `None` where batches are formed in memory.
+    pub device: Option<String>,
+    /// Whether all data is on the device already.
+    pub is_there: bool,
+    /// The bytes of the data.
+    pub needed: u64,
+    /// The bytes of it that lie on the device already, as other loaders brought them there.
+    pub present: u64,
+    /// The bytes that are free on the device, where it says so.
+    pub free: Option<u64>,
+    /// The most bytes that data may take there, as the user set it.
+    pub memory_limit: Option<u64>,
+    /// Whether data is kept there.
+    pub resident: Residency,
+    /// The number of samples.
+    pub samples: u64,
+    /// The samples in a shard, as the user set them.
+    pub shard_size: Option<u64>,
+    /// A number that shard sizes are multiples of; `None` where the samples of a shard do not lie together.
+    pub unit: Option<u64>,
+}
+
+/// A decision about placement.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Placement {
+    /// The way of the data.
+    pub mode: PlacementMode,
+    /// The bytes that data may take on the device, where there is a limit.
+    pub limit: Option<u64>,
+    /// The reason for the decision, in words.
+    pub reason: String,
+    /// The samples in a shard of the order, where there are shards.
+    pub shard_size: Option<u64>,
+}
+
+impl PlacementRequest {
+    /// The bytes that data may take on the device; `None` where nothing limits them.
+    pub fn limit(&self) -> Option<Limit> {
+        if self.is_there {
+            return None;
+        }
+        let given =
+            self.memory_limit.map(|bytes| Limit { bytes, free: None, source: LimitSource::MemoryLimit });
+        let Some(free) = self.free else { return given };
+        let limit = |bytes: u64, source| Limit {
+            bytes: bytes.saturating_add(self.present),
+            free: Some(free),
+            source,
+        };
+        match given {
+            None if self.resident == Residency::Auto => Some(limit(free / 2, LimitSource::HalfOfFree)),
+            None => Some(limit(free, LimitSource::Free)),
+            Some(given) => {
+                let free = limit(free, LimitSource::Free);
+                Some(if free.bytes < given.bytes { free } else { given })
+            }
+        }
+    }
+
+    /// Decides about placement. `shard_bytes` gives the most bytes that a shard of so many samples takes.
+    ///
+    /// ```
+    /// use batchloom::loader::{PlacementMode, PlacementRequest};
+    ///
+    /// // A million samples of 1 KB, of which 100 MB may be on the device at a time.
+    /// let request = PlacementRequest {
+    ///     device: Some("cuda:0".to_owned()),
+    ///     needed: 1_000_000_000,
+    ///     memory_limit: Some(100_000_000),
+    ///     samples: 1_000_000,
+    ///     unit: Some(64),
+    ///     ..PlacementRequest::default()
+    /// };
+    /// let placement = request.decide(|samples| samples * 1000)?;
+    /// assert_eq!(placement.mode, PlacementMode::Sharded);
+    /// assert_eq!(placement.shard_size, Some(50_000 / 64 * 64)); // two shards fit: one in use, one on its way
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::ResidentLimit`] and [`Error::DeviceMemory`] where data is to be resident and does not fit, [`Error::ShardTooLarge`] where two of the
+    /// smallest shards do not fit, and [`Error::MemoryLimit`] where `memory_limit` exceeds the free memory and would
+    /// set the size of shards.
+    pub fn decide(&self, shard_bytes: impl FnMut(u64) -> u64) -> Result<Placement> {
+        let limit = self.limit();
+        let decided = |mode, reason: String, shard_size| {
+            Ok(Placement { mode, limit: limit.map(|limit| limit.bytes), reason, shard_size })
+        };
+        if self.device.is_none() {
+            let reason = "no device is given".to_owned();
+            return Ok(Placement {
+                mode: PlacementMode::Host,
+                limit: None,
+                reason,
+                shard_size: self.shard_size,
+            });
+        }
+        if self.is_there {
+            return decided(
+                PlacementMode::Resident,
+                "the data is on the device already".to_owned(),
+                self.shard_size,
+            );
+        }
+        if self.resident == Residency::Never {
+            return decided(PlacementMode::Streamed, "resident is False".to_owned(), self.shard_size);
+        }
+        let Some(limit) = limit else {
+            let reason = "the device does not say how much memory is free, and no memory_limit is given";
+            return decided(PlacementMode::Resident, reason.to_owned(), self.shard_size);
+        };
+        if self.needed <= limit.bytes {
+            let reason = format!("its {} bytes fit into {}, {}", self.needed, limit.bytes, limit.source);
+            return decided(PlacementMode::Resident, reason, self.shard_size);
+        }
+        if self.resident == Residency::Always {
+            return Err(self.too_large(self.needed, limit));
+        }
+        let (mode, reason, shard_size) = self.in_shards(limit, shard_bytes)?;
+        decided(mode, reason, shard_size)
+    }
+
+    /// Decides about data that does not fit as a whole.
+    fn in_shards(
+        &self,
+        limit: Limit,
+        mut shard_bytes: impl FnMut(u64) -> u64,
+    ) -> Result<(PlacementMode, String, Option<u64>)> {
+        let mut takes = |samples: u64| shard_bytes(samples.min(self.samples));
+        let reason = format!("its {} bytes do not fit into {}, {}", self.needed, limit.bytes, limit.source);
+        let streamed =
+            |because: String| Ok((PlacementMode::Streamed, format!("{reason}, {because}"), self.shard_size));
+        let Some(unit) = self.unit else {
+            return streamed("and what a shard would need does not lie together".to_owned());
+        };
+        match (self.shard_size, limit.free) {
+            (None, _) if self.memory_limit.is_none() => {
+                streamed("and neither memory_limit nor shard_size says how large shards may be".to_owned())
+            }
+            (Some(given), Some(_)) if takes(given).saturating_mul(2) > limit.bytes => {
+                streamed(format!("nor do two shards of {given} samples"))
+            }
+            (None, Some(free)) => Err(Error::MemoryLimit {
+                memory_limit: self.memory_limit.unwrap_or(u64::MAX),
+                free,
+                device: self.device_name(),
+            }),
+            (given, _) => {
+                let shard_size = self.fitting(
+                    given.map_or((unit, self.samples / unit), |given| (given, 1)),
+                    limit,
+                    takes,
+                )?;
+                Ok((PlacementMode::Sharded, reason, Some(shard_size)))
+            }
+        }
+    }
+
+    /// The samples of a shard that fits twice: the largest multiple of `size`, at most `most` times as large.
+    fn fitting(
+        &self,
+        (size, most): (u64, u64),
+        limit: Limit,
+        mut takes: impl FnMut(u64) -> u64,
+    ) -> Result<u64> {
+        let room = limit.bytes / 2;
+        let bytes = takes(size);
+        if bytes > room {
+            return Err(Error::ShardTooLarge { samples: size.min(self.samples), bytes, limit: limit.bytes });
+        }
+        let (mut fits, mut beyond) = (1, most.max(1) + 1);
+        while beyond - fits > 1 {
+            let middle = fits + (beyond - fits) / 2;
+            match takes(middle.saturating_mul(size)) <= room {
+                true => fits = middle,
+                false => beyond = middle,
+            }
+        }
+        Ok(fits * size)
+    }
+
+    /// The rows of views that move to the device at a time: `None` for all of them, which stay there; 0 for those of one
+    /// batch. All rows take `needed` bytes, one takes `row_bytes`, and those of a batch of `batch_size` samples take
+    /// `batch_bytes`.
+    ///
+    /// # Errors
+    /// [`Error::ResidentLimit`] and [`Error::DeviceMemory`] where all are to stay and do not fit; [`Error::BatchRows`] where two batches do not fit.
+    pub fn rows_at_once(&self, batch_size: u64, batch_bytes: u64, row_bytes: u64) -> Result<Option<u64>> {
+        let never = self.resident == Residency::Never;
+        let Some(limit) = self.limit().filter(|limit| self.needed > limit.bytes) else {
+            return Ok(never.then_some(0));
+        };
+        if self.resident == Residency::Always {
+            return Err(self.too_large(self.needed, limit));
+        }
+        // Views on the rows before are still held while the next ones come.
+        let two = batch_bytes.saturating_mul(2);
+        if two <= limit.bytes {
+            return Ok(Some(if never { 0 } else { limit.bytes / 2 / row_bytes.max(1) }));
+        }
+        let device = limit.free.map(|_| self.device_name());
+        match limit.free {
+            Some(free) if two <= free => Ok(Some(0)),
+            free => {
+                Err(Error::BatchRows { batch_size, batch_bytes, limit: free.unwrap_or(limit.bytes), device })
+            }
+        }
+    }
+
+    fn too_large(&self, needed: u64, limit: Limit) -> Error {
+        match limit.free {
+            None => Error::ResidentLimit { needed, memory_limit: limit.bytes },
+            Some(free) => {
+                let shared = limit.bytes.saturating_sub(free);
+                Error::DeviceMemory { needed, free, shared, device: self.device_name() }
+            }
+        }
+    }
+
+    fn device_name(&self) -> String {
+        self.device.clone().unwrap_or_else(|| "the device".to_owned())
+    }
+}

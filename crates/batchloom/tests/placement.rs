@@ -1,0 +1,157 @@
+//! Placement: data is resident where it fits, shards fit twice and are as large as can be, and free memory never changes
+//! an order.
+
+use batchloom::loader::{Placement, PlacementMode, PlacementRequest, Residency};
+use batchloom::{Error, Kind};
+use proptest::prelude::*;
+
+/// The bytes of one sample.
+const ROW: u64 = 8;
+
+fn requests() -> impl Strategy<Value = PlacementRequest> {
+    let bytes = || prop::option::of(0_u64..4000);
+    let resident = prop_oneof![Just(Residency::Auto), Just(Residency::Always), Just(Residency::Never)];
+    let shards = (prop::option::of(1_u64..50), prop::option::of(1_u64..20));
+    (1_u64..300, bytes(), bytes(), resident, shards, any::<bool>(), 0_u64..3).prop_map(
+        |(samples, free, limit, resident, (shard_size, unit), is_there, present)| PlacementRequest {
+            device: Some("gpu:0".to_owned()),
+            is_there,
+            needed: samples * ROW,
+            present: samples * ROW * present / 4,
+            free,
+            memory_limit: limit.filter(|&limit| limit > 0),
+            resident,
+            samples,
+            shard_size,
+            unit,
+        },
+    )
+}
+
+fn decide(request: &PlacementRequest) -> Result<Placement, Error> {
+    request.decide(|samples| samples * ROW)
+}
+
+/// The limit by its definition.
+fn limit(request: &PlacementRequest) -> Option<u64> {
+    let given = request.memory_limit;
+    let free = request.free.map(|free| match (given, request.resident) {
+        (None, Residency::Auto) => free / 2 + request.present,
+        _ => free + request.present,
+    });
+    given.into_iter().chain(free).min().filter(|_| !request.is_there)
+}
+
+proptest! {
+    #[test]
+    fn placement_keeps_data_there_where_it_fits(request in requests()) {
+        let limit = limit(&request);
+        prop_assert_eq!(request.limit().map(|limit| limit.bytes), limit);
+        let fits = limit.is_none_or(|limit| request.needed <= limit);
+        let found = decide(&request);
+        match (request.is_there, request.resident) {
+            (true, _) => prop_assert_eq!(found.unwrap().mode, PlacementMode::Resident),
+            (false, Residency::Never) => prop_assert_eq!(found.unwrap().mode, PlacementMode::Streamed),
+            (false, _) if fits => prop_assert_eq!(found.unwrap().mode, PlacementMode::Resident),
+            (false, Residency::Always) => {
+                let too_large = matches!(found, Err(Error::ResidentLimit { .. } | Error::DeviceMemory { .. }));
+                prop_assert!(too_large);
+            }
+            (false, Residency::Auto) => {
+                prop_assert!(found.is_err_and(|error| matches!(error.kind(), Kind::Argument | Kind::Device))
+                    || decide(&request).unwrap().mode != PlacementMode::Resident);
+            }
+        }
+    }
+
+    #[test]
+    fn placement_makes_the_largest_shards_that_fit_twice(request in requests()) {
+        let Ok(placement) = decide(&request) else { return Ok(()) };
+        prop_assume!(placement.mode == PlacementMode::Sharded);
+        let (size, limit) = (placement.shard_size.unwrap(), placement.limit.unwrap());
+        let takes = |samples: u64| samples.min(request.samples) * ROW;
+        prop_assert!(2 * takes(size) <= limit);
+        match (request.shard_size, request.unit) {
+            (Some(given), _) => prop_assert_eq!(size, given),
+            (None, unit) => {
+                let unit = unit.unwrap();
+                let most = (request.samples / unit).max(1);
+                let slow = (1..=most).map(|times| times * unit).filter(|&size| takes(size) <= limit / 2).max();
+                prop_assert_eq!(Some(size), slow);
+            }
+        }
+    }
+
+    /// Two runs with other free memory that both choose a shard size choose the same.
+    #[test]
+    fn placement_makes_no_order_of_free_memory(request in requests(), free in 0_u64..4000) {
+        let other = PlacementRequest { free: Some(free), ..request.clone() };
+        if let (Ok(first), Ok(second)) = (decide(&request), decide(&other))
+            && first.mode == PlacementMode::Sharded && second.mode == PlacementMode::Sharded
+        {
+            prop_assert_eq!(first.shard_size, second.shard_size);
+        }
+    }
+
+    #[test]
+    fn placement_moves_rows_of_which_two_parts_fit(request in requests(), batch in 1_u64..100) {
+        let limit = limit(&request);
+        match request.rows_at_once(batch, batch * ROW, ROW) {
+            Ok(None) => prop_assert!(limit.is_none_or(|limit| request.needed <= limit)),
+            Ok(Some(0)) => {}
+            Ok(Some(rows)) => {
+                prop_assert!(rows >= batch);
+                prop_assert!(2 * rows * ROW <= limit.unwrap());
+            }
+            Err(error) => {
+                prop_assert!(limit.is_some_and(|limit| request.needed > limit));
+                prop_assert!(matches!(error.kind(), Kind::Argument | Kind::Device));
+            }
+        }
+    }
+}
+
+#[test]
+fn placement_without_a_device_is_in_memory() {
+    let request =
+        PlacementRequest { needed: 8, samples: 1, shard_size: Some(3), ..PlacementRequest::default() };
+    let found = decide(&request).unwrap();
+    assert_eq!((found.mode, found.limit, found.shard_size), (PlacementMode::Host, None, Some(3)));
+}
+
+#[test]
+fn placement_says_which_memory_is_missing() {
+    let request = PlacementRequest {
+        device: Some("gpu:0".to_owned()),
+        needed: 800,
+        free: Some(399),
+        present: 1,
+        resident: Residency::Always,
+        samples: 100,
+        ..PlacementRequest::default()
+    };
+    let error = decide(&request).unwrap_err();
+    let expected = Error::DeviceMemory { needed: 800, free: 399, shared: 1, device: "gpu:0".to_owned() };
+    assert_eq!(error, expected);
+    assert_eq!(error.kind(), Kind::Device);
+    let limited = PlacementRequest { memory_limit: Some(100), ..request };
+    assert_eq!(decide(&limited).unwrap_err(), Error::ResidentLimit { needed: 800, memory_limit: 100 });
+}
+
+#[test]
+fn placement_refuses_a_limit_beyond_free_memory_that_would_make_an_order() {
+    let request = PlacementRequest {
+        device: Some("gpu:0".to_owned()),
+        needed: 800,
+        free: Some(400),
+        memory_limit: Some(799),
+        samples: 100,
+        unit: Some(10),
+        ..PlacementRequest::default()
+    };
+    assert!(matches!(decide(&request), Err(Error::MemoryLimit { memory_limit: 799, free: 400, .. })));
+    let small = PlacementRequest { memory_limit: Some(159), ..request.clone() };
+    assert_eq!(decide(&small).unwrap_err(), Error::ShardTooLarge { samples: 10, bytes: 80, limit: 159 });
+    let fits = PlacementRequest { memory_limit: Some(400), ..request };
+    assert_eq!(decide(&fits).unwrap().shard_size, Some(20));
+}

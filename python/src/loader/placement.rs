@@ -1,0 +1,81 @@
+//! The placement of data on a device.
+
+use batchloom::loader::{PlacementRequest as EngineRequest, Residency};
+use pyo3::prelude::*;
+
+use crate::error::raise;
+
+/// The facts that decide about placement. Written about in batchloom/delivery/placement.py.
+#[pyclass(frozen, module = "batchloom._native")]
+#[derive(Debug)]
+pub(crate) struct PlacementRequest(EngineRequest);
+
+/// The mode, the reason, the bytes that data may take, and the samples of a shard.
+type Decision = (&'static str, String, Option<u64>, Option<u64>);
+
+#[pymethods]
+impl PlacementRequest {
+    /// `resident` is `None` where the engine decides.
+    #[new]
+    #[pyo3(signature = (*, device, is_there, needed, present, free, memory_limit, resident, shard_size))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
+    fn new(
+        device: Option<String>,
+        is_there: bool,
+        needed: u64,
+        present: u64,
+        free: Option<u64>,
+        memory_limit: Option<u64>,
+        resident: Option<bool>,
+        shard_size: Option<u64>,
+    ) -> Self {
+        let resident = match resident {
+            None => Residency::Auto,
+            Some(true) => Residency::Always,
+            Some(false) => Residency::Never,
+        };
+        let (samples, unit) = (0, None);
+        Self(EngineRequest {
+            device,
+            is_there,
+            needed,
+            present,
+            free,
+            memory_limit,
+            resident,
+            samples,
+            shard_size,
+            unit,
+        })
+    }
+
+    /// The bytes that data may take on the device.
+    fn limit(&self) -> Option<u64> {
+        self.0.limit().map(|limit| limit.bytes)
+    }
+
+    /// Decides about `samples` samples, in shards of a multiple of `unit`; `shard_bytes` gives the most bytes of a shard.
+    fn decide(&self, samples: u64, unit: Option<u64>, shard_bytes: &Bound<'_, PyAny>) -> PyResult<Decision> {
+        let request = EngineRequest { samples, unit, ..self.0.clone() };
+        let mut failed = None;
+        let decided = request.decide(|samples| {
+            let bytes = shard_bytes.call1((samples,)).and_then(|bytes| bytes.extract());
+            bytes.unwrap_or_else(|error| {
+                failed = Some(error);
+                u64::MAX
+            })
+        });
+        match failed {
+            Some(error) => Err(error),
+            None => {
+                let placement = decided.map_err(|error| raise(&error))?;
+                Ok((placement.mode.name(), placement.reason, placement.limit, placement.shard_size))
+            }
+        }
+    }
+
+    /// The rows of views that move at a time; none for all, 0 for those of one batch.
+    fn rows_at_once(&self, batch_size: u64, batch_bytes: u64, row_bytes: u64) -> PyResult<Option<u64>> {
+        self.0.rows_at_once(batch_size, batch_bytes, row_bytes).map_err(|error| raise(&error))
+    }
+}
