@@ -26,6 +26,7 @@ __all__ = [
     "check_shapes",
     "fit_cost",
     "forked",
+    "restore_order",
     "settle",
 ]
 
@@ -39,6 +40,7 @@ def fit_cost(
     shapes: Sequence[tuple[int, int]], seconds: Sequence[float]
 ) -> tuple[tuple[float, float, float], float, float]: ...
 def forked() -> None: ...
+def restore_order(samples: Tensor, results: int) -> Tensor: ...
 def settle() -> None: ...
 
 @final

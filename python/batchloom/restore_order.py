@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import batchloom._native as _native
 import numpy
 from batchloom.errors import DataError
 
@@ -42,7 +43,8 @@ def restore_order(outputs: Any, index: Any) -> Any:
         return _scatter(whole, _places(samples, len(whole)))
     if _is_by_batch(outputs, index):
         outputs = [result for batch in outputs for result in batch]
-    return [outputs[place] for place in _places(samples, len(outputs))]
+    places: list[int] = numpy.from_dlpack(_places(samples, len(outputs))).tolist()
+    return [outputs[place] for place in places]
 
 
 def _listed(outputs: Any) -> list[Any]:
@@ -77,20 +79,12 @@ def _samples(index: Any) -> Any:
             raise DataError(f"index holds {array.dtype}; expected integers, the `index` of the batches")
         if array.min() < 0:
             raise DataError(f"index holds sample {array.min()}; expected numbers of at least 0")
-    return numpy.concatenate(arrays) if arrays else numpy.zeros(0, numpy.int64)
+    return numpy.concatenate([numpy.zeros(0, numpy.uint64), *(array.astype(numpy.uint64) for array in arrays)])
 
 
-def _places(samples: Any, results: int) -> Any:
+def _places(samples: Any, results: int) -> _native.Tensor:
     """Return, for each sample, the place of its result."""
-    if results != len(samples):
-        raise DataError(f"there are {results} results for {len(samples)} samples; expected one for each")
-    known = numpy.unique(samples)
-    missing = known != numpy.arange(len(known))
-    if missing.any():
-        raise DataError(f"sample {int(missing.argmax())} has no result; expected one for each sample")
-    places = numpy.empty(len(known), numpy.int64)
-    places[samples.astype(numpy.int64)] = numpy.arange(len(samples))
-    return places
+    return _native.restore_order(_native.borrow(samples, "index"), results)
 
 
 def _is_array(value: Any) -> bool:
@@ -121,7 +115,7 @@ def _concatenate(arrays: Sequence[Any]) -> Any:
         ) from None
 
 
-def _scatter(outputs: Any, places: Any) -> Any:
+def _scatter(outputs: Any, places: _native.Tensor) -> Any:
     if _is_torch(outputs):
-        return outputs[sys.modules["torch"].from_numpy(places).to(outputs.device)]
-    return outputs[places]
+        return outputs[sys.modules["torch"].from_dlpack(places).to(outputs.device)]
+    return outputs[numpy.from_dlpack(places)]

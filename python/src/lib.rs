@@ -35,7 +35,7 @@ mod _native {
     #[pymodule_export]
     use crate::memory::settle;
     #[pymodule_export]
-    use crate::plan::Plan;
+    use crate::plan::{Plan, restore_order};
     #[pymodule_export]
     #[expect(non_upper_case_globals, reason = "Python's name for it")]
     const __version__: &str = env!("CARGO_PKG_VERSION");

@@ -6,7 +6,7 @@ use pyo3::types::PyDict;
 
 use crate::batching::{Rule, known, parse};
 use crate::dlpack::Tensor;
-use crate::error::{StateError, raise};
+use crate::error::{DataError, StateError, raise};
 
 /// A plan as one rank sees it. It is documented in batchloom/plan.py.
 #[pyclass(frozen, module = "batchloom._native")]
@@ -251,6 +251,16 @@ impl Plan {
     fn uneven(&self) -> &'static str {
         self.plan.uneven().name()
     }
+}
+
+/// The place of each sample's result among `results` that came in the order of `samples`, uint64; as int64.
+#[pyfunction]
+pub(crate) fn restore_order(py: Python<'_>, samples: &Tensor, results: usize) -> PyResult<Tensor> {
+    let samples = samples.0.as_slice::<u64>();
+    let samples = samples.ok_or_else(|| DataError::new_err("samples are no compact array of uint64"))?;
+    let restored = || batchloom::plan::restore_order(samples, results);
+    let places = py.detach(restored).map_err(|error| raise(&error))?;
+    Tensor::of_indices(&places.into_iter().map(|place| place as u64).collect::<Vec<_>>())
 }
 
 /// A state as a dict of plain values.

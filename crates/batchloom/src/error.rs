@@ -486,6 +486,20 @@ pub enum Error {
         /// The number of steps in the plan, on this rank.
         steps: u64,
     },
+    /// Results of a run that are not one for each sample.
+    #[error("there are {results} results for {samples} samples; expected one for each")]
+    Results {
+        /// The results.
+        results: usize,
+        /// The samples.
+        samples: usize,
+    },
+    /// A sample of a run without a result.
+    #[error("sample {sample} has no result; expected one for each sample")]
+    MissingResult {
+        /// The first such sample.
+        sample: u64,
+    },
     /// A sample is not in the dataset.
     #[error("sample {found} is outside the dataset; expected 0 <= sample < {samples}")]
     SampleRange {
@@ -717,6 +731,8 @@ impl Error {
             | Self::MemoryLimit { .. }
             | Self::BatchRows { device: Some(_), .. } => Kind::Device,
             Self::NoSamples
+            | Self::Results { .. }
+            | Self::MissingResult { .. }
             | Self::NoFields
             | Self::Elsewhere { .. }
             | Self::DuplicateField { .. }

@@ -19,6 +19,7 @@ mod placement;
 mod plan;
 mod prose;
 mod report;
+mod restore_order;
 mod resume;
 mod rules;
 mod samples;

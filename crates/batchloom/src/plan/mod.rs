@@ -10,11 +10,13 @@ mod epoch;
 mod plan;
 mod recipe;
 mod report;
+mod restore_order;
 mod state;
 mod stats;
 
 pub use builder::PlanBuilder;
 pub use epoch::Parts;
 pub use plan::{Place, Plan, Step};
+pub use restore_order::restore_order;
 pub use state::{STATE_VERSION, State};
 pub use stats::Stats;

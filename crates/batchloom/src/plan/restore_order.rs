@@ -1,0 +1,45 @@
+//! Results of a run, back in the order of the dataset.
+
+use crate::{Error, Result};
+
+/// Returns, for each sample, the place of its result among `results` that came in the order of `samples`.
+///
+/// A sample that came twice ([`Uneven::Pad`](crate::ranks::Uneven::Pad) repeats batches) has its last result.
+///
+/// ```
+/// use batchloom::Plan;
+/// use batchloom::plan::restore_order;
+///
+/// let plan = Plan::builder(10).batch_size(4).shuffle(true).build()?;
+/// let mut samples = Vec::new();
+/// for step in 0..plan.steps() {
+///     samples.extend(plan.indices(step, 0)?);
+/// }
+/// let results: Vec<_> = samples.iter().map(|sample| sample * 10).collect();
+/// let places = restore_order(&samples, results.len())?;
+/// let restored: Vec<_> = places.into_iter().map(|place| results[place]).collect();
+/// assert_eq!(restored, [0, 10, 20, 30, 40, 50, 60, 70, 80, 90]);
+/// # Ok::<(), batchloom::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Results`] where there are more or fewer results than samples, and [`Error::MissingResult`] where a sample
+/// before the largest one of `samples` is missing. (Samples after it cannot be known to be missing.)
+pub fn restore_order(samples: &[u64], results: usize) -> Result<Vec<usize>> {
+    if results != samples.len() {
+        return Err(Error::Results { results, samples: samples.len() });
+    }
+    // Where no sample is missing, none is larger than there are.
+    let mut places: Vec<Option<usize>> = vec![None; samples.len()];
+    for (place, &sample) in samples.iter().enumerate() {
+        let found = usize::try_from(sample).ok().and_then(|sample| places.get_mut(sample));
+        if let Some(found) = found {
+            *found = Some(place);
+        }
+    }
+    let known: Vec<usize> = places.iter().map_while(|&place| place).collect();
+    match samples.iter().any(|&sample| sample >= known.len() as u64) {
+        true => Err(Error::MissingResult { sample: known.len() as u64 }),
+        false => Ok(known),
+    }
+}
