@@ -25,6 +25,7 @@ pub(crate) fn raise(error: &Error) -> PyErr {
         Kind::Argument => ArgumentError::new_err(message),
         Kind::Data => DataError::new_err(message),
         Kind::Range => RangeError::new_err(message),
+        Kind::Type => DTypeError::new_err(message),
         Kind::Device => DeviceError::new_err(message),
         Kind::State => StateError::new_err(message),
         _ => LoaderError::new_err(message),

@@ -21,6 +21,8 @@ pub enum Kind {
     State,
     /// The machinery failed: memory, threads, a forked process.
     Runtime,
+    /// Elements are of a type that cannot be batched.
+    Type,
     /// A device lacks the memory that is asked for.
     Device,
 }
@@ -286,6 +288,34 @@ pub enum Error {
         values: u64,
         /// The rule that the offsets break.
         expected: &'static str,
+    },
+    /// A null in Arrow lists.
+    #[error("field {field}: sample {sample} {expected}")]
+    ArrowNull {
+        /// The field.
+        field: String,
+        /// The first sample that is null or holds a null.
+        sample: usize,
+        /// The place of the null, and the remedy.
+        expected: &'static str,
+    },
+    /// An Arrow array that holds no lists of numbers.
+    #[error("field {field} {found}; expected {expected}")]
+    ArrowType {
+        /// The field.
+        field: String,
+        /// The type found.
+        found: String,
+        /// The types expected.
+        expected: &'static str,
+    },
+    /// Chunks of an Arrow array that do not fit together.
+    #[error("field {field}: {reason}")]
+    Arrow {
+        /// The field.
+        field: String,
+        /// The reason that Arrow gives.
+        reason: String,
     },
     /// Two fields differ in the size of a sample.
     #[error(
@@ -691,6 +721,7 @@ impl Error {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Part { error, .. } => error.kind(),
+            Self::ArrowType { .. } => Kind::Type,
             Self::BatchSize { .. }
             | Self::World { .. }
             | Self::Rank { .. }
@@ -733,6 +764,8 @@ impl Error {
             Self::NoSamples
             | Self::Results { .. }
             | Self::MissingResult { .. }
+            | Self::ArrowNull { .. }
+            | Self::Arrow { .. }
             | Self::NoFields
             | Self::Elsewhere { .. }
             | Self::DuplicateField { .. }

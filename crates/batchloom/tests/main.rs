@@ -6,6 +6,8 @@
     reason = "a test's values are small, and a panic is how it fails"
 )]
 
+#[cfg(feature = "arrow")]
+mod arrow;
 mod batches;
 mod definitions;
 mod cost;

@@ -1,5 +1,7 @@
 //! A sample, by kind of data: one kind a file, and `kind.rs` has the questions that each of them answers.
 
+#[cfg(feature = "arrow")]
+mod arrow;
 mod groups;
 pub(crate) mod kind;
 mod sequences;
@@ -10,6 +12,8 @@ mod windows;
 use std::ops::Range;
 use std::sync::Arc;
 
+#[cfg(feature = "arrow")]
+pub use arrow::arrow_lists;
 pub use groups::{GroupDataset, GroupDatasetBuilder, GroupLayout, GroupOversize, Groups};
 use kind::Kind;
 pub use sequences::{SequenceDataset, SequenceDatasetBuilder};

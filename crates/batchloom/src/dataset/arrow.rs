@@ -1,0 +1,166 @@
+//! Arrow lists as sequences, without a copy where they are one chunk. Feature `arrow`.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    ArrowPrimitiveType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+    UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow_array::{Array, ArrayRef, BooleanArray, OffsetSizeTrait};
+use arrow_buffer::Buffer;
+use arrow_schema::DataType;
+use bytes::Bytes;
+
+use super::Sequences;
+use crate::tensor::Layout;
+use crate::{DType, Error, Result, Tensor};
+
+/// Returns the values of lists, `[total, ..]`, and their offsets: list `k` is the values `offsets[k]..offsets[k + 1]`.
+///
+/// Lists may be `List`, `LargeList` or `FixedSizeList`, of numbers, booleans, or fixed-size lists of these. The values of a
+/// single chunk are shared, not copied, apart from booleans, which Arrow stores as bits. `field` names the lists in errors.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use arrow_array::types::Float32Type;
+/// use arrow_array::{ArrayRef, ListArray};
+/// use batchloom::dataset::arrow_lists;
+///
+/// let lists = [vec![1.0, 2.0, 3.0], vec![], vec![4.0]].map(|list| Some(list.into_iter().map(Some)));
+/// let array: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Float32Type, _, _>(lists));
+/// let (values, offsets) = arrow_lists("x", &[array])?;
+/// assert_eq!(values.as_slice::<f32>(), Some(&[1.0, 2.0, 3.0, 4.0][..]));
+/// assert_eq!(offsets, [0, 3, 3, 4]);
+/// # Ok::<(), batchloom::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::NoSamples`] without a chunk, [`Error::ArrowNull`] and [`Error::ArrowType`], and [`Error::Arrow`] for chunks that
+/// do not fit together.
+pub fn arrow_lists(field: &str, chunks: &[ArrayRef]) -> Result<(Tensor, Vec<i64>)> {
+    let whole = match chunks {
+        [] => return Err(Error::NoSamples),
+        [chunk] => Arc::clone(chunk),
+        chunks => {
+            let chunks: Vec<&dyn Array> = chunks.iter().map(AsRef::as_ref).collect();
+            let failed = |reason: String| Error::Arrow { field: field.to_owned(), reason };
+            arrow_select::concat::concat(&chunks).map_err(|error| failed(error.to_string()))?
+        }
+    };
+    let null = |sample: usize, expected| Error::ArrowNull { field: field.to_owned(), sample, expected };
+    if let Some(sample) = first_null(&whole) {
+        return Err(null(
+            sample,
+            "is null; expected a list for every sample (drop it, or fill it with an empty one)",
+        ));
+    }
+    let (offsets, values) = lists(&whole, field)?;
+    let (first, end) = (index(offsets.first()), index(offsets.last()));
+    if let Some(place) = first_inner_null(&values.slice(first, end - first)) {
+        let sample = offsets.partition_point(|offset| index(Some(offset)) <= first + place) - 1;
+        return Err(null(sample, "holds a null; expected a value in every place"));
+    }
+    let mut shape = vec![values.len()];
+    let (bytes, dtype) = elements(&values, &mut shape, field)?;
+    let large = || Error::Layout { shape: shape.clone(), strides: Vec::new(), offset: 0, bytes: bytes.len() };
+    let layout = Layout::compact(&shape, dtype.size()).ok_or_else(large)?;
+    Ok((Tensor::new(bytes, dtype, &shape, layout.strides(), 0)?, offsets))
+}
+
+impl Sequences {
+    /// The lists of an Arrow array, in one chunk or several: a sequence for each. See [`arrow_lists`].
+    ///
+    /// # Errors
+    /// Those of [`arrow_lists`] and of [`new`](Self::new).
+    pub fn from_arrow(field: &str, chunks: &[ArrayRef]) -> Result<Self> {
+        let (values, offsets) = arrow_lists(field, chunks)?;
+        Self::new(field, values, &offsets)
+    }
+}
+
+/// The memory of an Arrow buffer.
+struct Memory(Buffer);
+
+impl AsRef<[u8]> for Memory {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// The offsets of lists, and all their values.
+fn lists(array: &ArrayRef, field: &str) -> Result<(Vec<i64>, ArrayRef)> {
+    fn parts<O: OffsetSizeTrait + Into<i64>>(array: &ArrayRef) -> (Vec<i64>, ArrayRef) {
+        let lists = array.as_list::<O>();
+        (lists.value_offsets().iter().map(|&offset| offset.into()).collect(), Arc::clone(lists.values()))
+    }
+    match array.data_type() {
+        DataType::List(_) => Ok(parts::<i32>(array)),
+        DataType::LargeList(_) => Ok(parts::<i64>(array)),
+        DataType::FixedSizeList(_, width) => {
+            let offsets = (0..=array.len()).map(|sample| i64::from(*width) * sample as i64).collect();
+            Ok((offsets, Arc::clone(array.as_fixed_size_list().values())))
+        }
+        other => Err(Error::ArrowType {
+            field: field.to_owned(),
+            found: format!("is an Arrow array of {other}"),
+            expected: "lists of numbers (list, large_list or fixed_size_list)",
+        }),
+    }
+}
+
+/// The memory of numbers, and their type; `shape` is extended by that of one value.
+fn elements(array: &ArrayRef, shape: &mut Vec<usize>, field: &str) -> Result<(Bytes, DType)> {
+    fn memory<T: ArrowPrimitiveType>(array: &ArrayRef) -> Bytes {
+        Bytes::from_owner(Memory(array.as_primitive::<T>().values().inner().clone()))
+    }
+    Ok(match array.data_type() {
+        DataType::Int8 => (memory::<Int8Type>(array), DType::I8),
+        DataType::Int16 => (memory::<Int16Type>(array), DType::I16),
+        DataType::Int32 => (memory::<Int32Type>(array), DType::I32),
+        DataType::Int64 => (memory::<Int64Type>(array), DType::I64),
+        DataType::UInt8 => (memory::<UInt8Type>(array), DType::U8),
+        DataType::UInt16 => (memory::<UInt16Type>(array), DType::U16),
+        DataType::UInt32 => (memory::<UInt32Type>(array), DType::U32),
+        DataType::UInt64 => (memory::<UInt64Type>(array), DType::U64),
+        DataType::Float16 => (memory::<Float16Type>(array), DType::F16),
+        DataType::Float32 => (memory::<Float32Type>(array), DType::F32),
+        DataType::Float64 => (memory::<Float64Type>(array), DType::F64),
+        DataType::Boolean => (unpacked(array.as_boolean()), DType::Bool),
+        DataType::FixedSizeList(_, width) => {
+            shape.push(usize::try_from(*width).unwrap_or(0));
+            return elements(array.as_fixed_size_list().values(), shape, field);
+        }
+        other => {
+            return Err(Error::ArrowType {
+                field: field.to_owned(),
+                found: format!("holds lists of {other}"),
+                expected: "lists of numbers, or of fixed_size_lists of them",
+            });
+        }
+    })
+}
+
+/// Booleans as bytes: Arrow stores them as bits.
+fn unpacked(array: &BooleanArray) -> Bytes {
+    Bytes::from(array.values().iter().map(u8::from).collect::<Vec<_>>())
+}
+
+fn first_null(array: &ArrayRef) -> Option<usize> {
+    (array.null_count() > 0).then(|| (0..array.len()).find(|&place| array.is_null(place))).flatten()
+}
+
+/// The first value that is null, or that holds a null where it is a list of fixed size.
+fn first_inner_null(array: &ArrayRef) -> Option<usize> {
+    let inner = array.as_fixed_size_list_opt().and_then(|lists| {
+        let width = usize::try_from(lists.value_length()).ok()?;
+        Some(first_inner_null(lists.values())? / width)
+    });
+    first_null(array).into_iter().chain(inner).min()
+}
+
+/// An offset as an index; offsets of a valid array are not negative.
+fn index(offset: Option<&i64>) -> usize {
+    offset.map_or(0, |&offset| usize::try_from(offset).unwrap_or(0))
+}
