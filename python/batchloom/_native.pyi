@@ -28,6 +28,7 @@ __all__ = [
     "forked",
     "restore_order",
     "settle",
+    "text_ids",
 ]
 
 __version__: str
@@ -42,6 +43,7 @@ def fit_cost(
 def forked() -> None: ...
 def restore_order(samples: Tensor, results: int) -> Tensor: ...
 def settle() -> None: ...
+def text_ids(values: bytes, offsets: Tensor) -> tuple[Tensor, Tensor]: ...
 
 @final
 class Rule:

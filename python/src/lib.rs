@@ -21,7 +21,7 @@ mod _native {
     #[pymodule_export]
     use crate::batching::{Rule, check_shapes, fit_cost};
     #[pymodule_export]
-    use crate::dataset::groups::Groups;
+    use crate::dataset::groups::{Groups, text_ids};
     #[pymodule_export]
     use crate::dataset::tokens::Tokens;
     #[pymodule_export]

@@ -2,7 +2,7 @@
 //! seed, epoch and group.
 
 use batchloom::batching::{Count, FixedSize, LengthBuckets, PackedOversize, Packing, Rule, TokenBudget};
-use batchloom::dataset::{GroupLayout, GroupOversize, Groups};
+use batchloom::dataset::{GroupLayout, GroupOversize, Groups, TextIds};
 use batchloom::loader::Batch;
 use batchloom::{Error, GroupDataset, Loader, Tensor};
 use proptest::prelude::*;
@@ -191,4 +191,25 @@ fn bad_input() {
     let padded = full().layout(GroupLayout::Padded).build().unwrap();
     let refused = Loader::builder(padded).rule(Packing::new(4).unwrap()).build();
     assert!(matches!(refused, Err(Error::WholeGroups { .. })));
+}
+
+proptest! {
+    /// Texts are numbered as a list that grows would number them, and group as their numbers do.
+    #[test]
+    fn groups_of_texts_are_those_of_their_numbers(texts in prop::collection::vec("[ab]{0,3}", 1..60)) {
+        let mut names: Vec<&String> = Vec::new();
+        let mut codes = Vec::new();
+        for text in &texts {
+            if !names.contains(&text) {
+                names.push(text);
+            }
+            codes.push(names.iter().position(|name| *name == text).unwrap() as i64);
+        }
+        let ids = TextIds::new(&texts);
+        prop_assert_eq!(ids.codes(), &codes);
+        let found: Vec<_> = ids.first_rows().iter().map(|&row| &texts[row]).collect();
+        prop_assert_eq!(found, names);
+        let (found, expected) = (Groups::of_text(&texts).unwrap(), Groups::of(&codes).unwrap());
+        prop_assert_eq!((found.offsets(), found.order()), (expected.offsets(), expected.order()));
+    }
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from numbers import Real
@@ -260,7 +261,12 @@ def _ids(group_ids: Any) -> tuple[Any, list[Any] | None]:
         raise DataError(f"{IDS} are empty; expected at least one row")
     if array.dtype.kind in "biu":
         return group_ids, None
+    if array.dtype.kind in "US" and array.dtype.itemsize:
+        codes, firsts = _text_ids(array.tobytes(), numpy.arange(len(array) + 1) * array.dtype.itemsize)
+        return codes, array[firsts].tolist()
     array = array.astype(object) if array.dtype.kind in "UST" else array
+    if array.dtype.kind == "O" and all(issubclass(kind, str) for kind in set(map(type, array))):
+        return _named(array)
     absent = frames.missing(array)
     if absent.any():
         raise DataError(f"row {int(absent.argmax())} has no id; expected one in every row")
@@ -301,13 +307,37 @@ def _integers(numbers: Array) -> Array:
 
 def _named(names: Array) -> tuple[Array, list[Any]]:
     """Return the numbers of texts in order of appearance, and the texts."""
-    kinds = {type(name) for name in names}
+    kinds = set(map(type, names))
     if not all(issubclass(kind, str | bytes) for kind in kinds):
         text = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise DTypeError(f"{IDS} hold {text}; expected integers alone, or texts alone")
-    numbers: dict[Any, int] = {}
-    codes = (numbers.setdefault(name, len(numbers)) for name in names)
-    return numpy.fromiter(codes, numpy.int64, len(names)), list(numbers)
+    values, lengths = _joined(names, kinds)
+    codes, firsts = _text_ids(values, numpy.concatenate([[0], numpy.cumsum(lengths)]))
+    return codes, names[firsts].tolist()
+
+
+def _joined(names: Array, kinds: set[type]) -> tuple[bytes, Array]:
+    """Return texts one after the other, as bytes, and the bytes of each."""
+    if all(issubclass(kind, str) for kind in kinds):
+        # Four bytes a character, whichever it is.
+        return "".join(names).encode("utf-32-le", "surrogatepass"), 4 * _lengths(names)
+    if not all(issubclass(kind, bytes) for kind in kinds):
+        # A text is not the bytes that encode it.
+        texts = [
+            b"b" + name if isinstance(name, bytes) else b"t" + name.encode("utf-8", "surrogatepass") for name in names
+        ]
+        return b"".join(texts), _lengths(texts)
+    return b"".join(names), _lengths(names)
+
+
+def _lengths(names: Sequence[Any] | Array) -> Array:
+    return numpy.fromiter(map(len, names), numpy.int64, len(names))
+
+
+def _text_ids(values: bytes, offsets: Array) -> tuple[Array, Array]:
+    """Return the number of each text, in order of appearance, and the first place of each number."""
+    codes, firsts = _native.text_ids(values, _native.borrow(offsets.astype(numpy.int64), IDS))
+    return numpy.from_dlpack(codes), numpy.from_dlpack(firsts)
 
 
 def _to_numpy(array: Any) -> Array:

@@ -1,13 +1,28 @@
 //! Groups of rows.
 
 use batchloom::GroupDataset;
-use batchloom::dataset::{Dataset as EngineDataset, Groups as EngineGroups};
+use batchloom::dataset::{Dataset as EngineDataset, Groups as EngineGroups, TextIds};
 use pyo3::prelude::*;
 
 use crate::batching::parse;
 use crate::dataset::Dataset;
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
+
+/// Numbers texts in the order in which they first appear: text `k` is `values[offsets[k]..offsets[k + 1]]`, offsets are
+/// int64. Returns the number of each text and the first place of each number, both int64.
+#[pyfunction]
+pub(crate) fn text_ids(py: Python<'_>, values: &[u8], offsets: &Tensor) -> PyResult<(Tensor, Tensor)> {
+    let offsets = offsets.0.as_slice::<i64>();
+    let offsets = offsets.ok_or_else(|| DataError::new_err("offsets are no compact array of int64"))?;
+    let text = |ends: &[i64]| values.get(usize::try_from(ends[0]).ok()?..usize::try_from(ends[1]).ok()?);
+    let texts: Option<Vec<&[u8]>> = py.detach(|| offsets.windows(2).map(text).collect());
+    let texts = texts.ok_or_else(|| DataError::new_err("offsets do not lie in the values"))?;
+    let found = py.detach(|| TextIds::new(texts));
+    let codes = batchloom::Tensor::from_vec(found.codes().to_vec(), &[found.codes().len()]);
+    let first_rows: Vec<u64> = found.first_rows().iter().map(|&row| row as u64).collect();
+    Ok((Tensor(codes.map_err(|error| raise(&error))?), Tensor::of_indices(&first_rows)?))
+}
 
 /// The rows of each group. They are documented in batchloom/dataset/groups.py.
 #[pyclass(frozen, module = "batchloom._native")]

@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use super::TextIds;
 use super::kind::{CollateOptions, Collation, EpochKey, Kind};
 use super::sequences::{SequenceDataset, SequenceDatasetBuilder};
 use crate::batching::{Rule, Sizes};
@@ -55,6 +56,23 @@ impl Groups {
             order.into()
         });
         Ok(Self { offsets, order })
+    }
+
+    /// The groups of rows with these texts. One pass; [`TextIds`] tells which text is which group.
+    ///
+    /// ```
+    /// use batchloom::dataset::Groups;
+    ///
+    /// let groups = Groups::of_text(["rose", "lily", "rose"])?;
+    /// assert_eq!(groups.offsets(), [0, 2, 3]);
+    /// assert_eq!(groups.order(), Some(&[0, 2, 1][..]));
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NoSamples`] where there are no rows.
+    pub fn of_text<'a, T: AsRef<[u8]> + ?Sized + 'a>(texts: impl IntoIterator<Item = &'a T>) -> Result<Self> {
+        Self::of(TextIds::new(texts).codes())
     }
 
     /// The number of groups.

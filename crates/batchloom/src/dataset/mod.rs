@@ -6,6 +6,7 @@ mod groups;
 pub(crate) mod kind;
 mod sequences;
 mod tensors;
+mod text_ids;
 mod tokens;
 mod windows;
 
@@ -18,6 +19,7 @@ pub use groups::{GroupDataset, GroupDatasetBuilder, GroupLayout, GroupOversize, 
 use kind::Kind;
 pub use sequences::{SequenceDataset, SequenceDatasetBuilder};
 pub use tensors::TensorDataset;
+pub use text_ids::TextIds;
 pub use tokens::{TokenDataset, TokenExtras, TokenMode};
 pub use windows::{Anchor, PartEnd, Short, Weights, WindowCounts, WindowDataset, WindowShape, borders};
 

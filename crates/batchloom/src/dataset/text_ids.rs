@@ -1,0 +1,51 @@
+//! `TextIds`: texts as numbers, in the order in which they first appear.
+
+use std::collections::HashMap;
+
+/// Texts, each row with the number of its text. Texts are numbered as they first appear.
+///
+/// ```
+/// use batchloom::dataset::TextIds;
+///
+/// let rows = ["rose", "lily", "rose"];
+/// let ids = TextIds::new(rows);
+/// assert_eq!(ids.codes(), [0, 1, 0]);
+/// assert_eq!(ids.first_rows(), [0, 1]); // the text with number k is rows[first_rows[k]]
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TextIds {
+    codes: Vec<i64>,
+    first_rows: Vec<usize>,
+}
+
+impl TextIds {
+    /// Numbers texts, or any bytes. One pass; a text that differs from that of the row before is looked up.
+    pub fn new<'a, T: AsRef<[u8]> + ?Sized + 'a>(texts: impl IntoIterator<Item = &'a T>) -> Self {
+        let mut found = Self { codes: Vec::new(), first_rows: Vec::new() };
+        let mut numbers: HashMap<&[u8], i64> = HashMap::new();
+        let mut last: Option<(&[u8], i64)> = None;
+        for (row, text) in texts.into_iter().enumerate() {
+            let text = text.as_ref();
+            let code = match last {
+                Some((same, code)) if same == text => code,
+                _ => *numbers.entry(text).or_insert_with(|| {
+                    found.first_rows.push(row);
+                    found.first_rows.len().cast_signed() as i64 - 1
+                }),
+            };
+            found.codes.push(code);
+            last = Some((text, code));
+        }
+        found
+    }
+
+    /// The number of each row's text.
+    pub fn codes(&self) -> &[i64] {
+        &self.codes
+    }
+
+    /// The first row that has each text.
+    pub fn first_rows(&self) -> &[usize] {
+        &self.first_rows
+    }
+}
