@@ -9,8 +9,9 @@
 #[cfg(feature = "arrow")]
 mod arrow;
 mod batches;
-mod definitions;
 mod cost;
+mod counts;
+mod definitions;
 mod determinism;
 mod direction;
 mod groups;

@@ -117,7 +117,7 @@ class GroupDataset(Dataset):
     def _set_up(self, ids: Any) -> None:
         """Find the groups, and set up the fields of batches, ids first."""
         codes = numpy.ascontiguousarray(_to_numpy(ids), numpy.int64)
-        groups = _native.Groups(_native.borrow(codes, IDS))
+        self._groups = groups = _native.Groups(_native.borrow(codes, IDS))
         self._offsets = _read_only(groups.offsets())
         order = groups.order()
         self._order = None if order is None else _read_only(order)
@@ -175,15 +175,7 @@ class GroupDataset(Dataset):
 
     def stats(self) -> GroupStats:
         """Return what groups there are, and what ``max_rows`` leaves out of them."""
-        lengths = numpy.diff(self._offsets)
-        left_out = lengths - self.sizes
-        return GroupStats(
-            groups=len(self),
-            rows=int(self._offsets[-1]),
-            longest=int(lengths.max()),
-            longer_groups=int((left_out > 0).sum()),
-            rows_left_out=int(left_out.sum()),
-        )
+        return GroupStats(*self._groups.counts(self._options["max_rows"]))
 
     def __reduce__(self) -> tuple[Any, ...]:
         arrays = {field.label: field.array for field in self._fields}

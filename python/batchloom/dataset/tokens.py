@@ -179,16 +179,7 @@ class TokenDataset(Dataset):
             rows: With ``mode="continuous"``, the rows that the stream is cut in: ``batch_size`` times ``world_size``.
         """
         rows = integer("rows", rows, least=1) if self.mode == "continuous" else 1
-        stream, tokens = self._engine.stream_len(), len(self._field.tensor)
-        samples = max(stream - 1, 0) // rows // self._seq_len * rows
-        return TokenStats(
-            tokens=tokens,
-            documents=self._engine.document_count(),
-            separators=stream - tokens,
-            samples=samples,
-            inputs=samples * self._seq_len,
-            tail=stream - samples * self._seq_len,
-        )
+        return TokenStats(*self._engine.counts(rows))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.tokens, self._seq_len, self._offsets, self._options)

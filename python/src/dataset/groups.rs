@@ -55,6 +55,13 @@ impl Groups {
         self.0.order().map(Tensor::of_indices).transpose()
     }
 
+    /// Groups, their rows, the rows of the longest, groups that `max_rows` cuts, and the rows that this leaves out.
+    #[pyo3(signature = (max_rows))]
+    fn counts(&self, max_rows: Option<u32>) -> (u64, u64, u64, u64, u64) {
+        let counts = self.0.counts(max_rows);
+        (counts.groups, counts.rows, counts.longest, counts.longer, counts.left_out)
+    }
+
     /// A dataset of fields, each with its name, its array, and true if the array has a row for each group instead of
     /// each row.
     fn dataset(

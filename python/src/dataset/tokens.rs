@@ -14,6 +14,9 @@ use crate::error::raise;
 #[derive(Debug)]
 pub(crate) struct Tokens(TokenDataset);
 
+/// Tokens, documents, separators, samples, inputs, and what is left over.
+type Counts = (u64, u64, u64, u64, u64, u64);
+
 #[pymethods]
 impl Tokens {
     #[new]
@@ -47,9 +50,9 @@ impl Tokens {
         self.0.len()
     }
 
-    /// The number of tokens of the stream, those between documents included.
-    fn stream_len(&self) -> u64 {
-        self.0.stream_len()
+    fn counts(&self, rows: u64) -> Counts {
+        let counts = self.0.counts(rows);
+        (counts.tokens, counts.documents, counts.separators, counts.samples, counts.inputs, counts.tail)
     }
 
     fn document_count(&self) -> u64 {

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "arrow")]
 mod arrow;
+mod counts;
 mod groups;
 pub(crate) mod kind;
 mod sequences;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 
 #[cfg(feature = "arrow")]
 pub use arrow::arrow_lists;
+pub use counts::{GroupCounts, SequenceCounts, TokenCounts};
 pub use groups::{GroupDataset, GroupDatasetBuilder, GroupLayout, GroupOversize, Groups};
 use kind::Kind;
 pub use sequences::{SequenceDataset, SequenceDatasetBuilder};
