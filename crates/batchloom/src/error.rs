@@ -161,19 +161,19 @@ pub enum Error {
         /// The coefficients.
         found: String,
     },
-    /// Measurements of too few shapes to fit a cost model.
+    /// Too few shapes are measured to fit a cost model.
     #[error("there are {found} distinct shapes; expected at least 3 to fit 3 coefficients")]
     TooFewShapes {
         /// Distinct shapes measured.
         found: usize,
     },
-    /// Measurements of shapes that leave a coefficient of the cost model undetermined.
+    /// The measured shapes leave a coefficient of the cost model undetermined.
     #[error("the shapes {shapes:?} do not tell the coefficients apart; expected several lengths and sizes")]
     AlikeShapes {
         /// Samples and length of each batch measured.
         shapes: Vec<(u64, u64)>,
     },
-    /// A measurement of an empty batch, or one without a positive, finite time.
+    /// A measurement is of an empty batch, or its time is not finite and above 0.
     #[error(
         "a batch of {samples} samples of length {length} is measured at {seconds} seconds; expected at least 1 sample, \
          length 1 and a finite time above 0"
@@ -289,7 +289,7 @@ pub enum Error {
         /// The rule that the offsets break.
         expected: &'static str,
     },
-    /// A null in Arrow lists.
+    /// Arrow lists hold a null.
     #[error("field {field}: sample {sample} {expected}")]
     ArrowNull {
         /// The field.
@@ -299,7 +299,7 @@ pub enum Error {
         /// The place of the null, and the remedy.
         expected: &'static str,
     },
-    /// An Arrow array that holds no lists of numbers.
+    /// An Arrow array does not hold lists of numbers.
     #[error("field {field} {found}; expected {expected}")]
     ArrowType {
         /// The field.
@@ -309,7 +309,7 @@ pub enum Error {
         /// The types expected.
         expected: &'static str,
     },
-    /// Chunks of an Arrow array that do not fit together.
+    /// The chunks of an Arrow array do not fit together.
     #[error("field {field}: {reason}")]
     Arrow {
         /// The field.
@@ -425,16 +425,16 @@ pub enum Error {
         /// The values found and expected, in words.
         reason: String,
     },
-    /// A time split without parts.
+    /// A time split has no parts.
     #[error("the split has no part; expected at least one")]
     NoParts,
-    /// A part that takes the rest, with more parts after it.
+    /// A part takes the rest, and more parts follow it.
     #[error("part {part} takes the rest; expected that of the last part alone")]
     RestBeforeLast {
         /// The part.
         part: String,
     },
-    /// A share of a time split that is out of range, or brings the sum above 1.
+    /// A share of a time split is out of range, or brings the sum above 1.
     #[error(
         "part {part} is {share}, which brings the shares to {total}; expected shares above 0 that sum to at most 1"
     )]
@@ -446,7 +446,7 @@ pub enum Error {
         /// The sum of the shares up to this one, as text.
         total: String,
     },
-    /// A step of a time split that lies in no series.
+    /// A part of a time split ends at a step that no series has.
     #[error(
         "part {part} is {step}; expected the step at which it ends, from 1 to {longest}, the longest series"
     )]
@@ -458,19 +458,19 @@ pub enum Error {
         /// The steps of the longest series.
         longest: usize,
     },
-    /// Parts of a time split that are not in order of time.
+    /// The parts of a time split are not in order of time.
     #[error("part {part} ends before the part in front of it; expected parts in order of time")]
     PartOrder {
         /// The part.
         part: String,
     },
-    /// A part of a time split that holds no step of any series.
+    /// A part of a time split holds no step of any series.
     #[error("part {part} holds no step of any series; expected it to end after it begins")]
     EmptyPart {
         /// The part.
         part: String,
     },
-    /// A part of a time split that makes no dataset.
+    /// A part of a time split makes no dataset.
     #[error("part {part}: {error}")]
     Part {
         /// The part.
@@ -516,7 +516,7 @@ pub enum Error {
         /// The number of steps in the plan, on this rank.
         steps: u64,
     },
-    /// Results of a run that are not one for each sample.
+    /// The number of results is not that of the samples.
     #[error("there are {results} results for {samples} samples; expected one for each")]
     Results {
         /// The results.
@@ -524,7 +524,7 @@ pub enum Error {
         /// The samples.
         samples: usize,
     },
-    /// A sample of a run without a result.
+    /// A sample has no result.
     #[error("sample {sample} has no result; expected one for each sample")]
     MissingResult {
         /// The first such sample.
@@ -601,7 +601,7 @@ pub enum Error {
         /// The number of bytes of one sample in the largest field.
         row: usize,
     },
-    /// Data that is to be resident and exceeds `memory_limit`.
+    /// Data is to be resident and exceeds `memory_limit`.
     #[error(
         "resident is True, and the data takes {needed} bytes of a memory_limit of {memory_limit}; expected resident=False, \
          which copies blocks as they are needed, or resident=\"auto\""
@@ -612,7 +612,7 @@ pub enum Error {
         /// The bytes that it may take.
         memory_limit: u64,
     },
-    /// Data that is to be resident and exceeds the memory of the device.
+    /// Data is to be resident and exceeds the free memory of the device.
     #[error(
         "resident is True, and the data takes {needed} bytes, but {free} are free on {device}{}; expected resident=False, \
          which copies blocks as they are needed, or resident=\"auto\"",
@@ -628,7 +628,7 @@ pub enum Error {
         /// The device.
         device: String,
     },
-    /// A `memory_limit` above the free memory, where it would set the size of shards.
+    /// A `memory_limit` that would set the size of shards exceeds the free memory.
     #[error(
         "memory_limit is {memory_limit}, but {free} bytes are free on {device}; expected at most that, shard_size, or \
          resident=False, which copies blocks as they are needed"
@@ -641,7 +641,7 @@ pub enum Error {
         /// The device.
         device: String,
     },
-    /// Shards of which two exceed `memory_limit`.
+    /// Two shards exceed `memory_limit`.
     #[error(
         "a shard of {samples} samples takes {bytes} bytes, and two of them have to fit into {limit}, memory_limit; expected \
          a higher one, a smaller shard_size, smaller batches, or resident=False"
@@ -654,7 +654,7 @@ pub enum Error {
         /// The bytes that two of them may take.
         limit: u64,
     },
-    /// Batches of views of which the rows of two exceed the memory that they may take.
+    /// The rows of two batches of views exceed the memory that they may take.
     #[error(
         "the rows of a batch of {batch_size} windows take {batch_bytes} bytes, and two batches have to fit into {limit}, {}",
         match device {
@@ -718,6 +718,7 @@ pub enum Error {
 
 impl Error {
     /// The kind of this error.
+    #[expect(clippy::too_many_lines, reason = "a line for each variant")]
     pub fn kind(&self) -> Kind {
         match self {
             Self::Part { error, .. } => error.kind(),

@@ -64,9 +64,12 @@ def _kind(end: Any) -> str:
 
 def _share(name: str, share: Any) -> _native.PartEnd:
     try:
-        return _native.PartEnd.share(float(share))
+        number = float(share)
     except (TypeError, ValueError, OverflowError):
-        raise ArgumentError(f"part {name} is {share!r}; expected a share between 0 and 1") from None
+        number = math.nan
+    if not 0 < number <= 1:
+        raise ArgumentError(f"part {name} is {share!r}; expected a share above 0, and at most 1")
+    return _native.PartEnd.share(number)
 
 
 def _step(name: str, end: Any) -> _native.PartEnd:

@@ -126,7 +126,7 @@ impl TokenDataset {
     /// ```
     pub fn counts(&self, rows: u64) -> TokenCounts {
         let rows = if self.is_continuous() { rows.max(1) } else { 1 };
-        let (stream, tokens) = (self.stream_len(), self.tokens().shape()[0] as u64);
+        let (stream, tokens) = (self.stream_len(), self.token_count());
         let samples = self.steps(rows) * rows;
         let inputs = samples * self.seq_len() as u64;
         TokenCounts {

@@ -166,7 +166,12 @@ impl TokenDataset {
     pub fn stream_len(&self) -> u64 {
         let between =
             if self.corpus.separator.is_some() { self.document_count().saturating_sub(1) } else { 0 };
-        self.corpus.tokens.shape()[0] as u64 + between
+        self.token_count() + between
+    }
+
+    /// The number of tokens of all documents.
+    pub fn token_count(&self) -> u64 {
+        self.corpus.tokens.shape()[0] as u64
     }
 
     /// The number of tokens of a piece.
