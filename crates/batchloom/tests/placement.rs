@@ -65,9 +65,13 @@ proptest! {
     }
 
     #[test]
-    fn placement_makes_the_largest_shards_that_fit_twice(request in requests()) {
+    fn placement_makes_the_largest_shards_that_fit_twice(request in requests(), limit in 1_u64..2400) {
+        let (memory_limit, free, is_there, resident) = (Some(limit), None, false, Residency::Auto);
+        let request = PlacementRequest { memory_limit, free, is_there, resident, ..request };
         let Ok(placement) = decide(&request) else { return Ok(()) };
-        prop_assume!(placement.mode == PlacementMode::Sharded);
+        if placement.mode != PlacementMode::Sharded {
+            return Ok(());
+        }
         let (size, limit) = (placement.shard_size.unwrap(), placement.limit.unwrap());
         let takes = |samples: u64| samples.min(request.samples) * ROW;
         prop_assert!(2 * takes(size) <= limit);

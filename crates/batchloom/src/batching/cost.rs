@@ -144,7 +144,7 @@ impl CostModel {
     }
 }
 
-/// How many coefficients there are.
+/// The number of coefficients.
 const TERMS: usize = 3;
 
 /// The choices of coefficients that are not 0.
@@ -194,7 +194,7 @@ fn non_negative(rows: &[Row]) -> Row {
 
 /// A singular value decomposition of some columns: rotations that make them orthogonal.
 struct Decomposition {
-    /// Which columns these are.
+    /// The places of these columns.
     chosen: Vec<usize>,
     /// The columns after the rotations; their lengths are the singular values.
     columns: Vec<Vec<f64>>,
@@ -246,7 +246,7 @@ impl Decomposition {
         (values, largest * rows as f64 * f64::EPSILON)
     }
 
-    /// How many columns are independent.
+    /// The number of independent columns.
     fn rank(&self) -> usize {
         let (values, least) = self.singular();
         values.iter().filter(|&&value| value > least).count()

@@ -7,7 +7,7 @@ use std::fmt;
 
 use crate::{Error, Result};
 
-/// Whether data is kept on a device.
+/// The rule for keeping data on a device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Residency {
     /// Data is kept there if it fits.
@@ -81,7 +81,7 @@ pub struct Limit {
 pub struct PlacementRequest {
     /// The name of the device; `None` where batches are formed in memory.
     pub device: Option<String>,
-    /// Whether all data is on the device already.
+    /// True if all data is on the device already.
     pub is_there: bool,
     /// The bytes of the data.
     pub needed: u64,
@@ -91,7 +91,7 @@ pub struct PlacementRequest {
     pub free: Option<u64>,
     /// The most bytes that data may take there, as the user set it.
     pub memory_limit: Option<u64>,
-    /// Whether data is kept there.
+    /// The rule for keeping data there.
     pub resident: Residency,
     /// The number of samples.
     pub samples: u64,
