@@ -603,8 +603,8 @@ pub enum Error {
     },
     /// Data is to be resident and exceeds `memory_limit`.
     #[error(
-        "resident is True, and the data takes {needed} bytes of a memory_limit of {memory_limit}; expected resident=False, \
-         which copies blocks as they are needed, or resident=\"auto\""
+        "resident is True, and the data takes {needed} bytes of a memory_limit of {memory_limit}; expected \
+         resident=False, which copies blocks as they are needed, or resident=\"auto\""
     )]
     ResidentLimit {
         /// The bytes of the data.
@@ -614,8 +614,8 @@ pub enum Error {
     },
     /// Data is to be resident and exceeds the free memory of the device.
     #[error(
-        "resident is True, and the data takes {needed} bytes, but {free} are free on {device}{}; expected resident=False, \
-         which copies blocks as they are needed, or resident=\"auto\"",
+        "resident is True, and the data takes {needed} bytes, but {free} are free on {device}{}; expected \
+         resident=False, which copies blocks as they are needed, or resident=\"auto\"",
         if *.shared > 0 { format!(" (and {shared} of it are there already)") } else { String::new() }
     )]
     DeviceMemory {
@@ -643,8 +643,8 @@ pub enum Error {
     },
     /// Two shards exceed `memory_limit`.
     #[error(
-        "a shard of {samples} samples takes {bytes} bytes, and two of them have to fit into {limit}, memory_limit; expected \
-         a higher one, a smaller shard_size, smaller batches, or resident=False"
+        "a shard of {samples} samples takes {bytes} bytes, and two of them have to fit into {limit}, memory_limit; \
+         expected a higher one, a smaller shard_size, smaller batches, or resident=False"
     )]
     ShardTooLarge {
         /// Samples in the shard.
@@ -656,7 +656,8 @@ pub enum Error {
     },
     /// The rows of two batches of views exceed the memory that they may take.
     #[error(
-        "the rows of a batch of {batch_size} windows take {batch_bytes} bytes, and two batches have to fit into {limit}, {}",
+        "the rows of a batch of {batch_size} windows take {batch_bytes} bytes, and two batches have to fit into \
+         {limit}, {}",
         match device {
             Some(device) => format!("what is free on {device}; expected smaller batches"),
             None => "memory_limit; expected a higher limit or smaller batches".to_owned(),

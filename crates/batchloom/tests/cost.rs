@@ -54,13 +54,18 @@ proptest! {
 
     /// The sum of squares is convex: a model that no neighbour is better than is the best.
     #[test]
-    fn cost_fits_no_worse_than_any_neighbour(measurements in measurements(), away in prop::array::uniform3(-1.0..1.0_f64)) {
+    fn cost_fits_no_worse_than_any_neighbour(
+        measurements in measurements(),
+        away in prop::array::uniform3(-1.0..1.0_f64),
+    ) {
         prop_assume!(CostModel::fit(&measurements).is_ok());
         let fit = CostModel::fit(&measurements).unwrap();
         let best = coefficients(&fit);
         prop_assert!(best.iter().all(|&number| number >= 0.0));
         let least = error(best, &measurements);
-        let largest = |term: fn(&Measurement) -> f64| measurements.iter().map(|found| term(found) / found.seconds).fold(0.0, f64::max);
+        let largest = |term: fn(&Measurement) -> f64| {
+            measurements.iter().map(|found| term(found) / found.seconds).fold(0.0, f64::max)
+        };
         let scale = [
             largest(|_| 1.0),
             largest(|found| (found.samples * found.length) as f64),
@@ -68,7 +73,8 @@ proptest! {
         ];
         for reach in [1e-4, 1e-2, 1.0, 100.0] {
             for chosen in 1..8_usize {
-                let step = |place: usize| if chosen >> place & 1 == 1 { away[place] * reach / scale[place] } else { 0.0 };
+                let moves = |place: usize| chosen >> place & 1 == 1;
+                let step = |place: usize| if moves(place) { away[place] * reach / scale[place] } else { 0.0 };
                 let other = [0, 1, 2].map(|place| (best[place] + step(place)).max(0.0));
                 prop_assert!(error(other, &measurements) >= least * (1.0 - 1e-9) - 1e-12);
             }

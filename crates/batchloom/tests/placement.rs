@@ -1,5 +1,5 @@
-//! Placement: data is resident where it fits, shards fit twice and are as large as can be, and free memory never changes
-//! an order.
+//! Placement: data is resident where it fits, shards fit twice and are as large as can be, and free memory never
+//! changes an order.
 
 use batchloom::loader::{Placement, PlacementMode, PlacementRequest, Residency};
 use batchloom::{Error, Kind};

@@ -19,7 +19,12 @@ proptest! {
     }
 
     #[test]
-    fn restore_order_undoes_any_plan(samples in 1_u64..300, batch_size in 1_u64..40, seed: u64, world_size in 1_u32..5) {
+    fn restore_order_undoes_any_plan(
+        samples in 1_u64..300,
+        batch_size in 1_u64..40,
+        seed: u64,
+        world_size in 1_u32..5,
+    ) {
         let plan = Plan::builder(samples).batch_size(batch_size).shuffle(true).seed(seed).world_size(world_size);
         let plan = plan.uneven(Uneven::Pad).build().unwrap();
         let ranks = (0..world_size).flat_map(|rank| (0..plan.steps()).map(move |step| (step, rank)));

@@ -79,7 +79,8 @@ proptest! {
         let longest = *lengths.iter().max().unwrap() as i64;
         let found = whole.split(&parts, reach_back);
         if let Some(outside) = ends.iter().position(|&end| end > longest) {
-            let refused = Error::PartStep { part: names[outside].to_owned(), step: ends[outside], longest: longest as usize };
+            let (part, step) = (names[outside].to_owned(), ends[outside]);
+            let refused = Error::PartStep { part, step, longest: longest as usize };
             prop_assert_eq!(found.unwrap_err(), refused);
             return Ok(());
         }

@@ -1,6 +1,6 @@
 //! Loaders: `loader` begins epochs, `batches` iterates over batches of blocks, `steps` over batches that are views of
-//! the data, `assembly` puts batches together, batches on a device are made of a `block`, and `placement` decides about the
-//! way there.
+//! the data, `assembly` puts batches together, batches on a device are made of a `block`, and `placement` decides about
+//! the way there.
 
 mod assembly;
 mod batches;

@@ -54,7 +54,8 @@ impl PlacementRequest {
         self.0.limit().map(|limit| limit.bytes)
     }
 
-    /// Decides about `samples` samples, in shards of a multiple of `unit`; `shard_bytes` gives the most bytes of a shard.
+    /// Decides about `samples` samples, in shards of a multiple of `unit`; `shard_bytes` gives the most bytes of a
+    /// shard.
     fn decide(&self, samples: u64, unit: Option<u64>, shard_bytes: &Bound<'_, PyAny>) -> PyResult<Decision> {
         let request = EngineRequest { samples, unit, ..self.0.clone() };
         let mut failed = None;

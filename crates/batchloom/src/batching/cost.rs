@@ -1,9 +1,9 @@
 //! `CostModel`: the cost of a batch from its shape, given or fitted to measurements.
 //!
-//! A fit is the least sum of squared relative errors with no coefficient below 0. There are three coefficients, so every
-//! choice of those that are not 0 is tried: the best solution without a negative number is the answer. Each choice is
-//! solved by a singular value decomposition (one-sided Jacobi rotations), which also tells which shapes leave a
-//! coefficient undetermined.
+//! A fit is the least sum of squared relative errors with no coefficient below 0. There are three coefficients, so
+//! every choice of those that are not 0 is tried: the best solution without a negative number is the answer. Each
+//! choice is solved by a singular value decomposition (one-sided Jacobi rotations), which also tells which shapes leave
+//! a coefficient undetermined.
 
 use std::collections::HashSet;
 

@@ -18,8 +18,9 @@ use crate::{DType, Error, Result, Tensor};
 
 /// Returns the values of lists, `[total, ..]`, and their offsets: list `k` is the values `offsets[k]..offsets[k + 1]`.
 ///
-/// Lists may be `List`, `LargeList` or `FixedSizeList`, of numbers, booleans, or fixed-size lists of these. The values of a
-/// single chunk are shared, not copied, apart from booleans, which Arrow stores as bits. `field` names the lists in errors.
+/// Lists may be `List`, `LargeList` or `FixedSizeList`, of numbers, booleans, or fixed-size lists of these. The values
+/// of a single chunk are shared, not copied, apart from booleans, which Arrow stores as bits. `field` names the lists
+/// in errors.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -37,8 +38,8 @@ use crate::{DType, Error, Result, Tensor};
 /// ```
 ///
 /// # Errors
-/// [`Error::NoSamples`] without a chunk, [`Error::ArrowNull`] and [`Error::ArrowType`], and [`Error::Arrow`] for chunks that
-/// do not fit together.
+/// [`Error::NoSamples`] without a chunk, [`Error::ArrowNull`] and [`Error::ArrowType`], and [`Error::Arrow`] for chunks
+/// that do not fit together.
 pub fn arrow_lists(field: &str, chunks: &[ArrayRef]) -> Result<(Tensor, Vec<i64>)> {
     let whole = match chunks {
         [] => return Err(Error::NoSamples),

@@ -113,8 +113,8 @@ fn group_counts(groups: &Groups, taken: impl Iterator<Item = u32>) -> GroupCount
 }
 
 impl TokenDataset {
-    /// Counts the tokens of the stream, and those that an epoch leaves out. Where the rows of a stream go on, it is cut in
-    /// `rows` of them: the batch size times the number of ranks; else `rows` does not matter.
+    /// Counts the tokens of the stream, and those that an epoch leaves out. Where the rows of a stream go on, it is cut
+    /// in `rows` of them: the batch size times the number of ranks; else `rows` does not matter.
     ///
     /// ```
     /// use batchloom::{Tensor, TokenDataset};

@@ -159,9 +159,9 @@ impl PlacementRequest {
     /// ```
     ///
     /// # Errors
-    /// [`Error::ResidentLimit`] and [`Error::DeviceMemory`] where data is to be resident and does not fit, [`Error::ShardTooLarge`] where two of the
-    /// smallest shards do not fit, and [`Error::MemoryLimit`] where `memory_limit` exceeds the free memory and would
-    /// set the size of shards.
+    /// [`Error::ResidentLimit`] and [`Error::DeviceMemory`] where data is to be resident and does not fit,
+    /// [`Error::ShardTooLarge`] where two of the smallest shards do not fit, and [`Error::MemoryLimit`] where
+    /// `memory_limit` exceeds the free memory and would set the size of shards.
     pub fn decide(&self, shard_bytes: impl FnMut(u64) -> u64) -> Result<Placement> {
         let limit = self.limit();
         let decided = |mode, reason: String, shard_size| {
@@ -260,12 +260,13 @@ impl PlacementRequest {
         Ok(fits * size)
     }
 
-    /// The rows of views that move to the device at a time: `None` for all of them, which stay there; 0 for those of one
-    /// batch. All rows take `needed` bytes, one takes `row_bytes`, and those of a batch of `batch_size` samples take
-    /// `batch_bytes`.
+    /// The rows of views that move to the device at a time: `None` for all of them, which stay there; 0 for those of
+    /// one batch. All rows take `needed` bytes, one takes `row_bytes`, and those of a batch of `batch_size` samples
+    /// take `batch_bytes`.
     ///
     /// # Errors
-    /// [`Error::ResidentLimit`] and [`Error::DeviceMemory`] where all are to stay and do not fit; [`Error::BatchRows`] where two batches do not fit.
+    /// [`Error::ResidentLimit`] and [`Error::DeviceMemory`] where all are to stay and do not fit; [`Error::BatchRows`]
+    /// where two batches do not fit.
     pub fn rows_at_once(&self, batch_size: u64, batch_bytes: u64, row_bytes: u64) -> Result<Option<u64>> {
         let never = self.resident == Residency::Never;
         let Some(limit) = self.limit().filter(|limit| self.needed > limit.bytes) else {

@@ -1,7 +1,7 @@
 //! The page that shows a plan: its costs, its steps, its order. HTML with inline SVG; nothing is loaded from elsewhere.
 //!
-//! Promise: a page is small, whatever the plan. Steps and samples beyond a few thousand are shown by some of them, evenly
-//! spread.
+//! Promise: a page is small, whatever the plan. Steps and samples beyond a few thousand are shown by some of them,
+//! evenly spread.
 
 use super::{Plan, Stats};
 

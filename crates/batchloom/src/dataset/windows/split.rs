@@ -32,9 +32,9 @@ pub enum PartEnd {
 /// ```
 ///
 /// # Errors
-/// [`Error::NoParts`]; [`Error::RestBeforeLast`]; [`Error::PartShare`] and [`Error::PartStep`] for an end that is out of
-/// range; [`Error::PartOrder`] where a part ends before the previous one; [`Error::Parts`] where there is not one step for
-/// each series, or it lies after its end.
+/// [`Error::NoParts`]; [`Error::RestBeforeLast`]; [`Error::PartShare`] and [`Error::PartStep`] for an end that is out
+/// of range; [`Error::PartOrder`] where a part ends before the previous one; [`Error::Parts`] where there is not one
+/// step for each series, or it lies after its end.
 pub fn borders(lengths: &[usize], parts: &[(&str, PartEnd)]) -> Result<Vec<Vec<usize>>> {
     if parts.is_empty() {
         return Err(Error::NoParts);
@@ -70,8 +70,8 @@ pub fn borders(lengths: &[usize], parts: &[(&str, PartEnd)]) -> Result<Vec<Vec<u
 }
 
 impl WindowDataset {
-    /// Splits the time of every series into parts, each a dataset over the same arrays. See [`part`](Self::part) for the
-    /// windows that a part holds. Of a part, shares and steps count within it.
+    /// Splits the time of every series into parts, each a dataset over the same arrays. See [`part`](Self::part) for
+    /// the windows that a part holds. Of a part, shares and steps count within it.
     ///
     /// ```
     /// use batchloom::dataset::{PartEnd, WindowShape};
@@ -144,8 +144,8 @@ const MOST_DENOMINATOR: u128 = 1_000_000;
 /// A fraction is near where it differs by less than one of so many parts.
 const NEAR: u128 = 10_000_000;
 
-/// Binary digits that shares are added with. A float that is near no simple fraction is at least `1 / NEAR`, and so has no
-/// more.
+/// Binary digits that shares are added with. A float that is near no simple fraction is at least `1 / NEAR`, and so has
+/// no more.
 const DIGITS: u32 = 80;
 
 /// A sum of shares: `numerator / (denominator * 2^DIGITS)`, with a small denominator.
