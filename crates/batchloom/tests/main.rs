@@ -17,6 +17,7 @@ mod direction;
 mod groups;
 mod index_table;
 mod lifetime;
+mod messages;
 mod order;
 mod placement;
 mod plan;
