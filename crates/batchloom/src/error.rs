@@ -607,7 +607,7 @@ pub enum Error {
          resident=False, which copies blocks as they are needed, or resident=\"auto\""
     )]
     ResidentLimit {
-        /// The bytes of the data.
+        /// The number of bytes of the data.
         needed: u64,
         /// The bytes that it may take.
         memory_limit: u64,
@@ -619,7 +619,7 @@ pub enum Error {
         if *.shared > 0 { format!(" (and {shared} of it are there already)") } else { String::new() }
     )]
     DeviceMemory {
-        /// The bytes of the data.
+        /// The number of bytes of the data.
         needed: u64,
         /// The bytes that are free.
         free: u64,

@@ -44,10 +44,10 @@ pub struct Fit {
 }
 
 impl CostModel {
-    /// A model from its coefficients.
+    /// A model with these coefficients.
     ///
     /// # Errors
-    /// [`Error::Cost`] where one of them is negative or not finite, or all are 0.
+    /// [`Error::Cost`] if one of them is negative or not finite, or all are 0.
     pub fn new(fixed: f64, per_token: f64, per_pair: f64) -> Result<Self> {
         let valid = |cost: &f64| cost.is_finite() && *cost >= 0.0;
         let all = [fixed, per_token, per_pair];
@@ -122,7 +122,7 @@ impl CostModel {
         self.fixed + samples as f64 * self.price(length)
     }
 
-    /// The cost of any batch, whatever it holds.
+    /// The cost of any batch, whatever it contains.
     pub fn fixed(&self) -> f64 {
         self.fixed
     }
@@ -150,7 +150,7 @@ const TERMS: usize = 3;
 /// The choices of coefficients that are not 0.
 const CHOICES: [&[usize]; 7] = [&[0], &[1], &[2], &[0, 1], &[0, 2], &[1, 2], &[0, 1, 2]];
 
-/// Rotations of all pairs of columns come to rest long before.
+/// The largest number of sweeps. Rotations of all pairs of columns come to rest long before.
 const MOST_SWEEPS: usize = 60;
 
 /// One number for each coefficient.
@@ -219,7 +219,7 @@ impl Decomposition {
         found
     }
 
-    /// Rotates two columns so that they are orthogonal; false where they were.
+    /// Rotates two columns so that they are orthogonal. Returns false if they already were.
     fn make_orthogonal(&mut self, first: usize, second: usize) -> bool {
         let (a, b) = (&self.columns[first], &self.columns[second]);
         let (aa, bb, ab) = (dot(a, a), dot(b, b), dot(a, b));

@@ -38,7 +38,8 @@ impl CostOptimal {
     /// Sets the largest number of elements in a batch, padding counted. Default: no limit.
     ///
     /// # Errors
-    /// [`Error::NotPositive`] if it is 0, and [`Error::Multiple`] if it is less than `multiple_of`.
+    /// [`Error::NotPositive`](crate::Error::NotPositive) if it is 0, and [`Error::Multiple`](crate::Error::Multiple) if
+    /// it is less than `multiple_of`.
     pub fn max_tokens(self, max_tokens: u64) -> Result<Self> {
         let max_tokens = positive("max_tokens", max_tokens)?;
         require_multiple(self.multiple_of, Some(max_tokens))?;
@@ -48,7 +49,7 @@ impl CostOptimal {
     /// Sets the largest number of samples in a batch. Default: no limit.
     ///
     /// # Errors
-    /// [`Error::NotPositive`] if it is 0.
+    /// [`Error::NotPositive`](crate::Error::NotPositive) if it is 0.
     pub fn max_samples(self, max_samples: u64) -> Result<Self> {
         Ok(Self { max_samples: Some(positive("max_samples", max_samples)?), ..self })
     }
@@ -56,7 +57,8 @@ impl CostOptimal {
     /// Rounds padded lengths up to a multiple of this number. Default: 1.
     ///
     /// # Errors
-    /// [`Error::NotPositive`] if it is 0, and [`Error::Multiple`] if it exceeds `max_tokens`.
+    /// [`Error::NotPositive`](crate::Error::NotPositive) if it is 0, and [`Error::Multiple`](crate::Error::Multiple) if
+    /// it exceeds `max_tokens`.
     pub fn multiple_of(self, multiple_of: u32) -> Result<Self> {
         require_multiple(multiple_of, self.max_tokens)?;
         Ok(Self { multiple_of: positive("multiple_of", multiple_of)?, ..self })
@@ -71,7 +73,7 @@ impl CostOptimal {
     /// Sets the number of samples in a pool, when they are shuffled. Default: 16 384.
     ///
     /// # Errors
-    /// [`Error::NotPositive`] if it is 0.
+    /// [`Error::NotPositive`](crate::Error::NotPositive) if it is 0.
     pub fn pool(self, pool: u64) -> Result<Self> {
         Ok(Self { pool: positive("pool", pool)?, ..self })
     }

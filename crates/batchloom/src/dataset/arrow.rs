@@ -1,4 +1,4 @@
-//! Arrow lists as sequences, without a copy where they are one chunk. Feature `arrow`.
+//! Arrow lists as sequences, without a copy if they are one chunk. Feature `arrow`.
 
 use std::sync::Arc;
 
@@ -111,7 +111,7 @@ fn lists(array: &ArrayRef, field: &str) -> Result<(Vec<i64>, ArrayRef)> {
     }
 }
 
-/// The memory of numbers, and their type; `shape` is extended by that of one value.
+/// The memory of numbers, and their type. The shape of each value is appended to `shape`.
 fn elements(array: &ArrayRef, shape: &mut Vec<usize>, field: &str) -> Result<(Bytes, DType)> {
     fn memory<T: ArrowPrimitiveType>(array: &ArrayRef) -> Bytes {
         Bytes::from_owner(Memory(array.as_primitive::<T>().values().inner().clone()))
@@ -152,7 +152,7 @@ fn first_null(array: &ArrayRef) -> Option<usize> {
     (array.null_count() > 0).then(|| (0..array.len()).find(|&place| array.is_null(place))).flatten()
 }
 
-/// The first value that is null, or that holds a null where it is a list of fixed size.
+/// The first value that is null or, in lists of fixed size, holds a null.
 fn first_inner_null(array: &ArrayRef) -> Option<usize> {
     let inner = array.as_fixed_size_list_opt().and_then(|lists| {
         let width = usize::try_from(lists.value_length()).ok()?;
@@ -161,7 +161,7 @@ fn first_inner_null(array: &ArrayRef) -> Option<usize> {
     first_null(array).into_iter().chain(inner).min()
 }
 
-/// An offset as an index; offsets of a valid array are not negative.
+/// An offset as an index. Offsets of a valid array are not negative.
 fn index(offset: Option<&i64>) -> usize {
     offset.map_or(0, |&offset| usize::try_from(offset).unwrap_or(0))
 }

@@ -7,7 +7,7 @@ use super::{GroupDataset, Groups, SequenceDataset, TokenDataset};
 /// The sequences of a [`SequenceDataset`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SequenceCounts {
-    /// Samples.
+    /// The number of samples.
     pub samples: u64,
     /// The sum of all sizes: elements, unless sizes are the user's own.
     pub tokens: u64,
@@ -20,32 +20,32 @@ pub struct SequenceCounts {
 /// The groups of a [`GroupDataset`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupCounts {
-    /// Groups.
+    /// The number of groups.
     pub groups: u64,
-    /// Rows of all groups.
+    /// The number of rows of all groups.
     pub rows: u64,
-    /// Rows of the longest group.
+    /// The number of rows of the longest group.
     pub longest: u64,
-    /// Groups of more rows than a batch takes of one.
+    /// The number of groups with more rows than a batch takes of one.
     pub longer: u64,
-    /// Rows of these that an epoch leaves out.
+    /// The number of rows that an epoch leaves out of them.
     pub left_out: u64,
 }
 
 /// The tokens of a [`TokenDataset`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TokenCounts {
-    /// Tokens of all documents.
+    /// The number of tokens of all documents.
     pub tokens: u64,
-    /// Documents.
+    /// The number of documents.
     pub documents: u64,
-    /// Tokens that are put between documents.
+    /// The number of tokens that are put between documents.
     pub separators: u64,
-    /// Pieces of an epoch.
+    /// The number of pieces of an epoch.
     pub samples: u64,
-    /// Tokens that are inputs, each once in an epoch.
+    /// The number of tokens that are inputs, each once in an epoch.
     pub inputs: u64,
-    /// Tokens and separators left over: they fill no piece with a label for each token.
+    /// The number of tokens and separators left over, too few for a full piece with its labels.
     pub tail: u64,
 }
 
@@ -92,13 +92,13 @@ impl GroupDataset {
 }
 
 impl Groups {
-    /// Counts the groups and their rows, and those that are left out where a batch takes at most `max_rows` of each.
+    /// Counts the groups and their rows, and those that are left out if a batch takes at most `max_rows` of each.
     pub fn counts(&self, max_rows: Option<u32>) -> GroupCounts {
         group_counts(self, iter::repeat(max_rows.unwrap_or(u32::MAX)))
     }
 }
 
-/// Counts groups of which batches take so many rows each.
+/// Counts groups, given the number of rows that batches take of each.
 fn group_counts(groups: &Groups, taken: impl Iterator<Item = u32>) -> GroupCounts {
     let mut counts = GroupCounts { groups: groups.len() as u64, rows: 0, longest: 0, longer: 0, left_out: 0 };
     for (ends, taken) in groups.offsets().windows(2).zip(taken) {
@@ -113,8 +113,8 @@ fn group_counts(groups: &Groups, taken: impl Iterator<Item = u32>) -> GroupCount
 }
 
 impl TokenDataset {
-    /// Counts the tokens of the stream, and those that an epoch leaves out. Where the rows of a stream go on, it is cut
-    /// in `rows` of them: the batch size times the number of ranks; else `rows` does not matter.
+    /// Counts the tokens of the stream, and those that an epoch leaves out. A stream that continues from batch to batch
+    /// is divided into `rows` rows: the batch size times the number of ranks. Otherwise `rows` does not matter.
     ///
     /// ```
     /// use batchloom::{Tensor, TokenDataset};

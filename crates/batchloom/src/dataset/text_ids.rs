@@ -19,7 +19,7 @@ pub struct TextIds {
 }
 
 impl TextIds {
-    /// Numbers texts, or any bytes. One pass; a text that differs from that of the row before is looked up.
+    /// Numbers texts, or any bytes. This takes one pass; each text that differs from the one before costs a look-up.
     pub fn new<'a, T: AsRef<[u8]> + ?Sized + 'a>(texts: impl IntoIterator<Item = &'a T>) -> Self {
         let mut found = Self { codes: Vec::new(), first_rows: Vec::new() };
         let mut numbers: HashMap<&[u8], i64> = HashMap::new();

@@ -1,7 +1,7 @@
 //! The placement of data: kept on a device, streamed to it block by block, or moved there shard by shard.
 //!
-//! Promise: what happens to be free on a device never changes the order of samples. A shard size that is chosen here
-//! depends on `memory_limit`, which is part of the program, and not on free memory.
+//! Promise: the free memory of a device never changes the order of samples. A shard size that is chosen here depends on
+//! `memory_limit`, which is part of the program, and not on free memory.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ pub enum Residency {
     /// Data is kept there if it fits.
     #[default]
     Auto,
-    /// Data is kept there; it is an error if it does not fit.
+    /// Data is kept there, and it is an error if it does not fit.
     Always,
     /// Blocks are copied there as they are needed.
     Never,
@@ -22,11 +22,11 @@ pub enum Residency {
 /// The way of data to a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PlacementMode {
-    /// The engine's threads form batches in memory.
+    /// The engine's threads make batches in memory.
     Host,
     /// All data is on the device, and batches are gathered there.
     Resident,
-    /// Blocks that are formed in memory are copied to the device.
+    /// Blocks that are made in memory are copied to the device.
     Streamed,
     /// One shard of the data is on the device while the next one moves.
     Sharded,
@@ -51,7 +51,7 @@ pub enum LimitSource {
     MemoryLimit,
     /// The free memory of the device.
     Free,
-    /// Half of the free memory of the device, as nothing was asked for.
+    /// Half of the free memory of the device, if the user asked for nothing.
     HalfOfFree,
 }
 
@@ -65,12 +65,12 @@ impl fmt::Display for LimitSource {
     }
 }
 
-/// The most bytes that data may take on a device.
+/// The largest number of bytes that data may take on a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Limit {
     /// The number of bytes, those that are there already included.
     pub bytes: u64,
-    /// The bytes that are free, where they are the reason.
+    /// The number of free bytes, if they are the reason.
     pub free: Option<u64>,
     /// The reason.
     pub source: LimitSource,
@@ -79,25 +79,25 @@ pub struct Limit {
 /// The facts that decide about placement.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct PlacementRequest {
-    /// The name of the device; `None` where batches are formed in memory.
+    /// The name of the device, or `None` if batches are made in memory.
     pub device: Option<String>,
     /// True if all data is on the device already.
     pub is_there: bool,
-    /// The bytes of the data.
+    /// The number of bytes of the data.
     pub needed: u64,
-    /// The bytes of it that lie on the device already, as other loaders brought them there.
+    /// The number of bytes of the data that other loaders already brought to the device.
     pub present: u64,
-    /// The bytes that are free on the device, where it says so.
+    /// The number of free bytes on the device, if it tells.
     pub free: Option<u64>,
-    /// The most bytes that data may take there, as the user set it.
+    /// The largest number of bytes that data may take there, if the user set it.
     pub memory_limit: Option<u64>,
     /// The rule for keeping data there.
     pub resident: Residency,
     /// The number of samples.
     pub samples: u64,
-    /// The samples in a shard, as the user set them.
+    /// The number of samples in a shard, if the user set it.
     pub shard_size: Option<u64>,
-    /// A number that shard sizes are multiples of; `None` where the samples of a shard do not lie together.
+    /// The number that shard sizes are multiples of, or `None` if the samples of a shard do not lie together.
     pub unit: Option<u64>,
 }
 
@@ -106,16 +106,16 @@ pub struct PlacementRequest {
 pub struct Placement {
     /// The way of the data.
     pub mode: PlacementMode,
-    /// The bytes that data may take on the device, where there is a limit.
+    /// The number of bytes that data may take on the device, if there is a limit.
     pub limit: Option<u64>,
     /// The reason for the decision, in words.
     pub reason: String,
-    /// The samples in a shard of the order, where there are shards.
+    /// The number of samples in a shard of the order, if there are shards.
     pub shard_size: Option<u64>,
 }
 
 impl PlacementRequest {
-    /// The bytes that data may take on the device; `None` where nothing limits them.
+    /// The number of bytes that data may take on the device, or `None` if there is no limit.
     pub fn limit(&self) -> Option<Limit> {
         if self.is_there {
             return None;
@@ -138,7 +138,8 @@ impl PlacementRequest {
         }
     }
 
-    /// Decides about placement. `shard_bytes` gives the most bytes that a shard of so many samples takes.
+    /// Decides about placement. `shard_bytes` gives the largest number of bytes that a shard of a given number of
+    /// samples takes.
     ///
     /// ```
     /// use batchloom::loader::{PlacementMode, PlacementRequest};
@@ -159,9 +160,9 @@ impl PlacementRequest {
     /// ```
     ///
     /// # Errors
-    /// [`Error::ResidentLimit`] and [`Error::DeviceMemory`] where data is to be resident and does not fit,
-    /// [`Error::ShardTooLarge`] where two of the smallest shards do not fit, and [`Error::MemoryLimit`] where
-    /// `memory_limit` exceeds the free memory and would set the size of shards.
+    /// [`Error::ResidentLimit`] and [`Error::DeviceMemory`] if data is to be resident and does not fit,
+    /// [`Error::ShardTooLarge`] if two of the smallest shards do not fit, and [`Error::MemoryLimit`] if `memory_limit`
+    /// exceeds the free memory and would set the size of shards.
     pub fn decide(&self, shard_bytes: impl FnMut(u64) -> u64) -> Result<Placement> {
         let limit = self.limit();
         let decided = |mode, reason: String, shard_size| {
@@ -237,7 +238,7 @@ impl PlacementRequest {
         }
     }
 
-    /// The samples of a shard that fits twice: the largest multiple of `size`, at most `most` times as large.
+    /// The number of samples of a shard that fits twice: the largest multiple of `size`, at most `most` times as large.
     fn fitting(
         &self,
         (size, most): (u64, u64),
@@ -260,13 +261,13 @@ impl PlacementRequest {
         Ok(fits * size)
     }
 
-    /// The rows of views that move to the device at a time: `None` for all of them, which stay there; 0 for those of
-    /// one batch. All rows take `needed` bytes, one takes `row_bytes`, and those of a batch of `batch_size` samples
-    /// take `batch_bytes`.
+    /// The number of rows of views that move to the device at a time: `None` for all of them, which stay there; 0 for
+    /// those of one batch. All rows take `needed` bytes, one takes `row_bytes`, and those of a batch of `batch_size`
+    /// samples take `batch_bytes`.
     ///
     /// # Errors
-    /// [`Error::ResidentLimit`] and [`Error::DeviceMemory`] where all are to stay and do not fit; [`Error::BatchRows`]
-    /// where two batches do not fit.
+    /// [`Error::ResidentLimit`] and [`Error::DeviceMemory`] if all rows are to stay and do not fit;
+    /// [`Error::BatchRows`] if two batches do not fit.
     pub fn rows_at_once(&self, batch_size: u64, batch_bytes: u64, row_bytes: u64) -> Result<Option<u64>> {
         let never = self.resident == Residency::Never;
         let Some(limit) = self.limit().filter(|limit| self.needed > limit.bytes) else {
@@ -275,7 +276,7 @@ impl PlacementRequest {
         if self.resident == Residency::Always {
             return Err(self.too_large(self.needed, limit));
         }
-        // Views on the rows before are still held while the next ones come.
+        // Views of the rows before are still held while the next ones come.
         let two = batch_bytes.saturating_mul(2);
         if two <= limit.bytes {
             return Ok(Some(if never { 0 } else { limit.bytes / 2 / row_bytes.max(1) }));

@@ -1,7 +1,7 @@
-//! The page that shows a plan: its costs, its steps, its order. HTML with inline SVG; nothing is loaded from elsewhere.
+//! The page that shows a plan: its costs, its steps, its order. HTML with inline SVG, and no links to load.
 //!
-//! Promise: a page is small, whatever the plan. Steps and samples beyond a few thousand are shown by some of them,
-//! evenly spread.
+//! Promise: a page is small, whatever the plan. Of more than a few thousand steps or samples, it shows some, evenly
+//! spread.
 
 use super::{Plan, Stats};
 
@@ -155,7 +155,7 @@ fn spread(count: u64, most: u64) -> Vec<u64> {
     if count <= most {
         return (0..count).collect();
     }
-    // place * (count - 1) / (most - 1), where the product could exceed 64 bits.
+    // This is place * (count - 1) / (most - 1), whose product could exceed 64 bits.
     let (gap, rest) = ((count - 1) / (most - 1), (count - 1) % (most - 1));
     (0..most).map(|place| place * gap + place * rest / (most - 1)).collect()
 }

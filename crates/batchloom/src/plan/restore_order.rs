@@ -23,13 +23,13 @@ use crate::{Error, Result};
 /// ```
 ///
 /// # Errors
-/// [`Error::Results`] where there are more or fewer results than samples, and [`Error::MissingResult`] where a sample
-/// before the largest one of `samples` is missing. (Samples after it cannot be known to be missing.)
+/// [`Error::Results`] if there are more or fewer results than samples, and [`Error::MissingResult`] if a sample before
+/// the largest one of `samples` is missing. (Samples after it cannot be known to be missing.)
 pub fn restore_order(samples: &[u64], results: usize) -> Result<Vec<usize>> {
     if results != samples.len() {
         return Err(Error::Results { results, samples: samples.len() });
     }
-    // Where no sample is missing, none is larger than there are.
+    // If no sample is missing, none is larger than the number of samples.
     let mut places: Vec<Option<usize>> = vec![None; samples.len()];
     for (place, &sample) in samples.iter().enumerate() {
         let found = usize::try_from(sample).ok().and_then(|sample| places.get_mut(sample));

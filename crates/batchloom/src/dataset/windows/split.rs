@@ -33,8 +33,8 @@ pub enum PartEnd {
 ///
 /// # Errors
 /// [`Error::NoParts`]; [`Error::RestBeforeLast`]; [`Error::PartShare`] and [`Error::PartStep`] for an end that is out
-/// of range; [`Error::PartOrder`] where a part ends before the previous one; [`Error::Parts`] where there is not one
-/// step for each series, or it lies after its end.
+/// of range; [`Error::PartOrder`] if a part ends before the previous one; [`Error::Parts`] if there is not one step for
+/// each series, or it lies after its end.
 pub fn borders(lengths: &[usize], parts: &[(&str, PartEnd)]) -> Result<Vec<Vec<usize>>> {
     if parts.is_empty() {
         return Err(Error::NoParts);
@@ -138,14 +138,14 @@ fn number(value: f64) -> String {
     format!("{shown:?}").to_lowercase()
 }
 
-/// A fraction is taken as meant where one with at most this denominator is near.
+/// The largest denominator of a simple fraction. A share near a simple fraction is taken to mean that fraction.
 const MOST_DENOMINATOR: u128 = 1_000_000;
 
-/// A fraction is near where it differs by less than one of so many parts.
+/// The inverse of the distance below which a share is near a fraction.
 const NEAR: u128 = 10_000_000;
 
-/// Binary digits that shares are added with. A float that is near no simple fraction is at least `1 / NEAR`, and so has
-/// no more.
+/// The number of binary digits with which shares are added. A float that is near no simple fraction is at least `1 /
+/// NEAR`, and so has no more.
 const DIGITS: u32 = 80;
 
 /// A sum of shares: `numerator / (denominator * 2^DIGITS)`, with a small denominator.
@@ -162,7 +162,7 @@ impl Default for Total {
 }
 
 impl Total {
-    /// The sum with one more share, as meant; `None` where that is not above 0 and at most 1.
+    /// The sum with one more share, as meant, or `None` if the share is not above 0 and at most 1.
     fn plus(self, share: f64) -> Option<Self> {
         if !(share > 0.0 && share <= 1.0) {
             return None;
