@@ -174,7 +174,7 @@ class GroupDataset(Dataset):
         )
 
     def stats(self) -> GroupStats:
-        """Return what groups there are, and what ``max_rows`` leaves out of them."""
+        """Return the counts of groups, and of the rows that ``max_rows`` leaves out."""
         return GroupStats(*self._groups.counts(self._options["max_rows"]))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -309,12 +309,12 @@ def _named(names: Array) -> tuple[Array, list[Any]]:
 
 
 def _joined(names: Array, kinds: set[type]) -> tuple[bytes, Array]:
-    """Return texts one after the other, as bytes, and the bytes of each."""
+    """Return the concatenated bytes of texts, and the number of bytes of each."""
     if all(issubclass(kind, str) for kind in kinds):
-        # Four bytes a character, whichever it is.
+        # UTF-32 takes four bytes for every character.
         return "".join(names).encode("utf-32-le", "surrogatepass"), 4 * _lengths(names)
     if not all(issubclass(kind, bytes) for kind in kinds):
-        # A text is not the bytes that encode it.
+        # A first byte tells texts from bytes, so that a text never equals the bytes that encode it.
         texts = [
             b"b" + name if isinstance(name, bytes) else b"t" + name.encode("utf-8", "surrogatepass") for name in names
         ]

@@ -26,11 +26,11 @@ def parts(
     Args:
         ends: The share of each part, the step or the time at which it ends, or ``None`` for the rest.
         times: The times of each series, where they are known.
-        by: One of :data:`ENDS`, or ``None`` to tell from ``ends``.
-        zoned: Whether times have a time zone.
+        by: One of :data:`ENDS`, or ``None`` to infer it from ``ends``.
+        zoned: ``True`` if times have a time zone.
 
     Raises:
-        ArgumentError: No part, or an end that is no share, step or time.
+        ArgumentError: No part, or an end that is not a share, step or time.
     """
     if not ends:
         raise ArgumentError("split() names no part; expected parts, such as train=0.7, val=0.1, test=0.2")
@@ -68,7 +68,7 @@ def _share(name: str, share: Any) -> _native.PartEnd:
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not 0 < number <= 1:
-        raise ArgumentError(f"part {name} is {share!r}; expected a share above 0, and at most 1")
+        raise ArgumentError(f"part {name} is {share!r}; expected a share above 0 and at most 1")
     return _native.PartEnd.share(number)
 
 
@@ -80,18 +80,18 @@ def _step(name: str, end: Any) -> _native.PartEnd:
 
 
 def _steps(name: str, end: Any, times: list[Array] | None, zoned: bool) -> _native.PartEnd:
-    """Return the step of each series at which a time lies."""
+    """Return the step of each series at which a part ends that ends at a time."""
     if times is None:
-        raise ArgumentError("parts end at times, but the dataset knows no times; expected time= when it is made")
+        raise ArgumentError("parts end at times, but the dataset has no times; make it with time=")
     if zoned != frames.has_zone(end):
-        found, expected = ("no", "one") if zoned else ("a", "none")
-        raise ArgumentError(f"part {name} is {end!r}, with {found} time zone; expected {expected}, as time has")
+        found, expected = ("no", "a time zone") if zoned else ("a", "no time zone")
+        raise ArgumentError(f"part {name} is {end!r}, which has {found} time zone; expected {expected}, as for time=")
     find = _before_datetime if times[0].dtype.kind == "M" else _before_number
     try:
         steps = numpy.array([find(series, end) for series in times], numpy.int64)
     except (TypeError, ValueError) as error:
         kind = "a datetime" if times[0].dtype.kind == "M" else "a number"
-        raise ArgumentError(f"part {name} is {end!r}; expected {kind}, as time is: {error}") from None
+        raise ArgumentError(f"part {name} is {end!r}; expected {kind}, as for time=: {error}") from None
     return _native.PartEnd.steps(_native.borrow(steps, "part"))
 
 

@@ -328,9 +328,9 @@ class WindowDataset(Dataset):
         return tuple(self._within(windows, ranges[:, :1], reach_back) for windows in found)
 
     def _within(self, windows: _native.Windows, firsts: Array, reach_back: bool) -> WindowDataset:
-        """The windows of a part; it shares all arrays with the whole."""
+        """Return the dataset of a part, which shares all arrays with this one."""
         part = self.__new__(type(self))
-        # Not as copies are made, which borrow arrays anew.
+        # Attributes are shared, as a copy of the dataset would borrow all arrays again.
         part.__dict__.update(self.__dict__)
         ranges: Array = numpy.from_dlpack(windows.ranges())
         starts, stops = numpy.ascontiguousarray((ranges - firsts).T)

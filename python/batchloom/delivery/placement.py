@@ -118,11 +118,11 @@ class PlacementRequest:
         return [name for name, is_asked in asked.items() if is_asked]
 
     def _facts(self, device: Any, needed: int) -> _native.PlacementRequest:
-        """Return what the engine decides by, for data of ``needed`` bytes."""
+        """Return the facts by which the engine decides about data of ``needed`` bytes."""
         free: int | None = None
         if self.device is not None and not self.is_there:
             free = load("torch").free_memory(self.device)
-        # What another loader moved there is shared.
+        # Arrays that another loader moved to the device are shared, and need no more memory.
         present = 0 if free is None else sum(field.tensor.nbytes for field in self._fields if field.is_on(self.device))
         return _native.PlacementRequest(
             device=None if device is None else str(device),
@@ -136,26 +136,26 @@ class PlacementRequest:
         )
 
     def limit(self) -> int | None:
-        """Return the bytes that data may take on the device; ``None`` where nothing limits it."""
+        """Return the bytes that data may take on the device; ``None`` for no limit."""
         return self._facts(self.device, self.needed).limit()
 
     def rows_at_once(self, needed: int, batch_size: int, batch_bytes: int, row_bytes: int) -> int | None:
-        """Return how many rows of views may be moved at once; ``None`` for all of them, 0 for those of one batch.
+        """Return the most rows of views to move at once; ``None`` for all rows, 0 for those of one batch.
 
         Args:
             needed: The bytes of all rows.
             batch_size: Windows in a batch.
-            batch_bytes: The bytes of their rows.
+            batch_bytes: The bytes of the rows of a batch.
             row_bytes: The bytes of a row.
 
         Raises:
-            ArgumentError: They exceed ``memory_limit``.
+            ArgumentError: The rows exceed ``memory_limit``.
             DeviceError: The device has too little memory.
         """
         return self._facts(self.device, needed).rows_at_once(batch_size, min(batch_bytes, U64), row_bytes)
 
     def decide(self, dataset: Dataset, unit: int | None) -> Placement:
-        """Decide how batches come to the device.
+        """Decide about the placement of batches.
 
         Args:
             dataset: The dataset to batch.
@@ -190,7 +190,7 @@ class PlacementRequest:
 
 
 def _shard_bytes(dataset: Dataset, samples: int) -> int:
-    """The most bytes that a shard of so many samples takes."""
+    """Return the most bytes that a shard of ``samples`` samples takes."""
     return sum(rows * field.row_bytes for field, rows in dataset._most_rows(samples))
 
 

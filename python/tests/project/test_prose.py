@@ -62,6 +62,11 @@ def test_summaries_begin_with_a_verb_or_a_noun():
     assert [(place, text) for place, text in SUMMARIES if QUESTION.match(text)] == []
 
 
+def test_descriptions_of_arguments_begin_with_a_verb_or_a_noun():
+    assert len(ENTRIES) > 100
+    assert [(place, text) for place, text in ENTRIES if QUESTION.match(text)] == []
+
+
 def test_summaries_end_their_sentence():
     assert [(place, text) for place, text in SUMMARIES if not text.endswith((".", ":", "``"))] == []
 
