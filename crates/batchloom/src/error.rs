@@ -603,8 +603,8 @@ pub enum Error {
     },
     /// Data is to be resident and exceeds `memory_limit`.
     #[error(
-        "resident is True, and the data takes {needed} bytes of a memory_limit of {memory_limit}; expected \
-         resident=False, which copies blocks as they are needed, or resident=\"auto\""
+        "resident is True, and the data takes {needed} bytes of a memory_limit of {memory_limit}; set \
+         resident to False, which copies blocks as they are needed, or to auto"
     )]
     ResidentLimit {
         /// The number of bytes of the data.
@@ -614,8 +614,8 @@ pub enum Error {
     },
     /// Data is to be resident and exceeds the free memory of the device.
     #[error(
-        "resident is True, and the data takes {needed} bytes, but {free} are free on {device}{}; expected \
-         resident=False, which copies blocks as they are needed, or resident=\"auto\"",
+        "resident is True, and the data takes {needed} bytes, but {free} are free on {device}{}; set \
+         resident to False, which copies blocks as they are needed, or to auto",
         if *.shared > 0 { format!(" (and {shared} of it are there already)") } else { String::new() }
     )]
     DeviceMemory {
@@ -630,8 +630,8 @@ pub enum Error {
     },
     /// A `memory_limit` that would set the size of shards exceeds the free memory.
     #[error(
-        "memory_limit is {memory_limit}, but {free} bytes are free on {device}; expected at most that, shard_size, or \
-         resident=False, which copies blocks as they are needed"
+        "memory_limit is {memory_limit}, but {free} bytes are free on {device}; expected at most that: lower it, \
+         give a shard_size, or set resident to False, which copies blocks as they are needed"
     )]
     MemoryLimit {
         /// The limit.
@@ -644,7 +644,7 @@ pub enum Error {
     /// Two shards exceed `memory_limit`.
     #[error(
         "a shard of {samples} samples takes {bytes} bytes, and two of them have to fit into {limit}, memory_limit; \
-         expected a higher one, a smaller shard_size, smaller batches, or resident=False"
+         expected a higher one, a smaller shard_size or smaller batches; or set resident to False"
     )]
     ShardTooLarge {
         /// Samples in the shard.

@@ -302,7 +302,11 @@ def test_windows_outside_the_dataset(sample):
         ({"memory_limit": -5}, bl.ArgumentError, ("memory_limit", "-5")),
         ({"memory_limit": 1e6}, bl.ArgumentError, ("memory_limit", "1000000.0")),
         ({"memory_limit": "1GB"}, bl.ArgumentError, ("memory_limit", "'1GB'")),
-        ({"resident": True, "memory_limit": 100}, bl.ArgumentError, ("1600 bytes", "memory_limit", "100", "=False")),
+        (
+            {"resident": True, "memory_limit": 100},
+            bl.ArgumentError,
+            ("1600 bytes", "memory_limit", "100", "resident", "False"),
+        ),
         ({"output": "jax", "device": "meta"}, bl.ArgumentError, ("output", "'jax'", "meta")),
         ({"output": "numpy", "device": "meta"}, bl.ArgumentError, ("output", "'numpy'", "meta")),
         ({"output": "tensorflow"}, bl.ArgumentError, ("output", "'tensorflow'")),

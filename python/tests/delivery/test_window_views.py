@@ -296,7 +296,7 @@ def test_half_of_the_free_memory_of_a_device_is_used(free, shards):
         assert shards == 1 or max(storages.values()) <= free / 4
         for resident, count in ((True, 1), (False, len(loader))):
             if resident and free is not None and free < 4000:
-                with refused(bl.DeviceError, "4000 bytes", str(free), "resident=False"):
+                with refused(bl.DeviceError, "4000 bytes", str(free), "resident", "False"):
                     bl.DataLoader(dataset, batch_size=30, device=device, resident=resident)
                 continue
             loader = bl.DataLoader(dataset, batch_size=30, device=device, resident=resident)

@@ -129,5 +129,5 @@ def test_a_graph_reads_fixed_places():
 def test_too_little_memory_says_how_much_there_is():
     free, _ = torch.cuda.mem_get_info()
     huge = torch.empty(1, dtype=torch.uint8).expand(2 * free)
-    with refused(bl.DeviceError, f"{2 * free} bytes", "resident=False"):
+    with refused(bl.DeviceError, f"{2 * free} bytes", "resident", "False"):
         bl.DataLoader(bl.TensorDataset(huge), device=DEVICE, resident=True)

@@ -343,7 +343,7 @@ def test_a_limit_beyond_what_is_free_makes_no_order():
         patch.setattr("batchloom.arrays.torch.free_memory", lambda device: 400)
         with refused(bl.DeviceError, "memory_limit", "799", "400 bytes", "meta"):
             bl.DataLoader(dataset, 10, device="meta", memory_limit=799)
-        with refused(bl.DeviceError, "800 bytes", "400", "meta", "resident=False"):
+        with refused(bl.DeviceError, "800 bytes", "400", "meta", "resident", "False"):
             bl.DataLoader(dataset, 10, device="meta", memory_limit=900, resident=True)
         assert bl.DataLoader(dataset, 10, device="meta", memory_limit=400).placement.shard_size == 20
 
@@ -381,7 +381,7 @@ def test_too_little_memory_says_how_many_bytes_and_what_to_do():
     for dataset, needed in ((bl.TensorDataset(torch.zeros(100)), 400), (sequences, 400)):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("batchloom.arrays.torch.free_memory", lambda device: 399)
-            with refused(bl.DeviceError, f"{needed} bytes", "399", "meta", "resident=False"):
+            with refused(bl.DeviceError, f"{needed} bytes", "399", "meta", "resident", "False"):
                 bl.DataLoader(dataset, device="meta", resident=True)
             assert bl.DataLoader(dataset, device="meta").placement.mode == "streamed"
             assert bl.DataLoader(dataset, device="meta", resident=False).placement.mode == "streamed"
