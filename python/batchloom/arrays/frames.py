@@ -117,12 +117,12 @@ def to_numpy(column: Any, label: str) -> Array:
     if hasattr(column, "detach"):
         column = column.detach()
     if getattr(getattr(column, "dtype", None), "tz", None) is not None:
-        # An instant is an instant: in UTC, as other frames give them.
+        # Times with a zone are converted to UTC, as other frames give them.
         column = (column.dt if hasattr(column, "dt") else column).tz_convert(None)
     try:
         return numpy.asarray(column)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise DTypeError(f"{label} is no array that NumPy takes: {error}") from None
+        raise DTypeError(f"{label} is not an array that NumPy takes: {error}") from None
 
 
 def runs(ids: Array) -> tuple[list[Any], Array]:
@@ -185,7 +185,7 @@ def moment(time: Any) -> numpy.datetime64[Any]:
         if isinstance(time, datetime) and time.tzinfo is not None:
             time = time.astimezone(UTC).replace(tzinfo=None)
         if isinstance(time, int | float | numpy.number):
-            raise TypeError("a number is no datetime")
+            raise TypeError("a number is not a datetime")
         found = numpy.datetime64(time)
     at: numpy.datetime64[Any] = found
     return at
@@ -222,7 +222,7 @@ def require_increasing(times: Array, offsets: Array, ids: list[Any] | None) -> N
         kind = "the same time as" if times[row] == times[row - 1] else "an earlier time than"
         raise DataError(
             f"{_where(row, offsets, ids)} has {kind} the step before it: {times[row]} after {times[row - 1]}; expected "
-            "time to grow within a series: sort by id and time, and drop what comes twice"
+            "time to grow within a series: sort by id and time, and drop duplicates"
         )
 
 
@@ -248,5 +248,5 @@ def _is_null(value: Any) -> bool:
         return value is None or bool(value != value)
     except TypeError:  # pandas.NA answers neither yes nor no
         return True
-    except ValueError:  # an array, which is no null
+    except ValueError:  # An array, which is not a null.
         return False

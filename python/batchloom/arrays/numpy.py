@@ -94,7 +94,7 @@ def release(array: Any, before: int | None) -> int:
     compare with from now on. (They include other files, such as libraries.)
 
     They stay in the system's cache, and come back as they are read again. A map that is copied on writing is left
-    alone: what was written there has no other place.
+    alone: its changes are in memory only.
     """
     mapped = array
     while mapped is not None and not isinstance(mapped, numpy.memmap):

@@ -40,7 +40,7 @@ class Sliceable:
         spans: The fields of a window, by name.
         stride: The steps from one window to the next.
         span: The steps that a window takes.
-        mask: The steps of the mask that batches hold after the fields; ``None`` where they hold none.
+        mask: The steps of the mask that batches hold after the fields; ``None`` for no mask.
         patches: The length of the patches of ``x``, and the steps from one to the next, if it is cut.
         keys: The keys of batches that are dicts; ``None`` for tuples.
         collator: Returns the collator of windows that are not neighbours, given the arrays on a device.

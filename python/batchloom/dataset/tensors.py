@@ -26,20 +26,21 @@ class TensorDataset(Dataset):
     A field is a NumPy array or memory map, a torch tensor, a JAX CPU array, or anything else with
     ``__dlpack__``; shape ``[samples, ...]``, any rank, any element type that NumPy or torch share, any strides.
 
-    Fields are borrowed, never copied: the dataset shares their memory, whatever it weighs. So do not resize
+    Fields are borrowed, never copied: the dataset shares their memory, however large they are. So do not resize
     them, and do not write to them while a loader runs. (A row that is not contiguous in memory, as in
     ``X[:, ::2]`` or ``X.T``, is gathered piece by piece: correct, without a copy of the whole, but slower than a
-    contiguous one. Only what cannot be shared is copied, once, when the dataset is made: NumPy elements that are not
-    aligned to their size, as those of a packed record, and torch tensors that are conjugated or negated lazily.)
+    contiguous one. Only arrays that cannot be shared are copied, once, when the dataset is made: NumPy elements that
+    are not aligned to their size, as those of a packed record, and torch tensors that are conjugated or negated
+    lazily.)
 
-    Pickles with the content of its arrays, of memory maps too.
+    A dataset pickles with the content of its arrays, including memory maps.
 
     Raises:
         ArgumentError: Positional and named fields are mixed.
-        DataError: No field; fields of different lengths; something that is no array; a memory map whose file
-            is shorter than the map.
+        DataError: No field; fields of different lengths; a value that is not an array; a memory map whose file is
+            shorter than the map.
         DTypeError: An element type that cannot be moved as bytes, such as ``object``.
-        DeviceError: An array on another device than the CPU that is not of torch.
+        DeviceError: An array that is neither on the CPU nor of torch.
     """
 
     def __init__(self, /, *fields: Any, **named: Any) -> None:
@@ -55,7 +56,7 @@ class TensorDataset(Dataset):
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """The names of the fields, or ``None`` where they are positional."""
+        """The names of the fields; ``None`` if they are positional."""
         return self._names
 
     @property
@@ -68,7 +69,7 @@ class TensorDataset(Dataset):
         return self._samples
 
     def __getitem__(self, sample: int) -> Any:
-        """Return one sample, a row of every field: a tuple, or a dict where fields are named."""
+        """Return one sample, a row of every field: a tuple, or a dict if the fields are named."""
         sample = operator.index(sample)
         if not -len(self) <= sample < len(self):
             raise RangeError(f"sample {sample} is outside the dataset; expected 0 <= sample < {len(self)}")

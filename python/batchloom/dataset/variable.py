@@ -167,7 +167,7 @@ def _array(label: str, place: int, sample: Any) -> Any:
         try:
             sample = numpy.asarray(sample)
         except (TypeError, ValueError, OverflowError) as error:
-            raise DataError(f"field {label}: sample {place} is no array of numbers: {error}") from None
+            raise DataError(f"field {label}: sample {place} is not an array of numbers: {error}") from None
         if sample.dtype.kind not in "biufc":
             raise DTypeError(f"field {label}: sample {place} holds {sample.dtype}; expected numbers")
     if not hasattr(sample, "__dlpack__") and hasattr(sample, "__array__"):

@@ -1,8 +1,8 @@
-"""Batches of windows as views on the series, where it lies or on a device.
+"""Batches of windows as views on the series, in their own memory or on a device.
 
-A batch of neighbours is one slice of a template: of each array every stretch of so many rows, ``[stretches, steps,
-...]``, over the array's own memory. Where the rows are moved, all at once, some batches at a time, or batch by batch,
-the template is made there, so that what moves is each row once and never a stacked batch.
+A batch of neighbours is one slice of a template. The template of an array holds all ranges of as many rows as a window
+has, ``[ranges, steps, ...]``, as views on its memory. If rows move to a device (all at once, some batches at a time, or
+batch by batch), the template is made there: each row moves once, and stacked batches never move.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Cut:
     patches: tuple[int, int] | None
 
     def finish(self, batch: Any) -> Any:
-        """Cut into patches what was cut from rows."""
+        """Cut the windows of a batch into patches, if the field has patches."""
         return batch if self.patches is None else self.module.patches(batch, *self.patches)
 
 
@@ -58,7 +58,7 @@ class LoadedRows:
     """Rows ``first`` to ``end`` of every array, and the templates over them.
 
     Args:
-        arrays: The rows, where nothing has to arrive.
+        arrays: The rows, if they are on the device already.
         copies: The copies of the rows that are under way to a device.
     """
 
@@ -218,7 +218,7 @@ class WindowViews:
         found = loaded.slice(row, samples, self._stride)
         if self._mask is not None:
             found.append(self._cuts[0].module.ones(samples, self._mask, self._device))
-        # Only a device has copies of views: on the CPU, what is owned is formed by the engine.
+        # Views are copied on a device only: on the CPU, the engine forms the batches of copy=True.
         return [self._cuts[0].module.own(array, None) for array in found] if self._copy else found
 
     def cover(self, row: int, samples: int) -> tuple[int, int]:
@@ -255,7 +255,7 @@ class WindowViews:
         return self._whole
 
     def owned(self, steps: _native.Steps) -> list[Any]:
-        """Return the arrays of the next batch where it is no view, because of zeros or a series that ends."""
+        """Return the arrays of the next batch if zeros or the end of a series keep it from being a view."""
         if self._transfer is not None and self._limit is None:
             return self._gathered(self._transfer, steps)
         frameworks = [cut.framework for cut in self._cuts]

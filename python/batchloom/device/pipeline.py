@@ -51,7 +51,7 @@ class Pipeline:
 
     @property
     def deliver(self) -> Callable[[Any], Any] | None:
-        """The function that each batch passes as it is handed over; ``None`` where there is nothing to do."""
+        """The function that each batch passes as it is handed over; ``None`` if batches are handed over as they are."""
         return self._delivered if self._transfer.has_streams or self._static is not None else None
 
     def start(self, block: _native.Block) -> Begun:
