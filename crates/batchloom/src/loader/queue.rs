@@ -48,6 +48,9 @@ struct Inner {
     /// The number of bytes of the blocks in `blocks`, and of the largest block so far.
     bytes: usize,
     largest: usize,
+    /// The number of workers that wait for work, and true while the consumer waits: a notification costs a system call.
+    idle: usize,
+    waits: bool,
     stopped: bool,
     failure: Option<Error>,
 }
@@ -93,6 +96,8 @@ impl Queue {
             exhausted: false,
             bytes: 0,
             largest,
+            idle: 0,
+            waits: false,
             stopped: false,
             failure: None,
         };
@@ -112,7 +117,12 @@ impl Queue {
             inner = match self.reserve(&mut inner, job)? {
                 Some(planned) => self.open(inner, job, planned)?,
                 None if inner.exhausted => break,
-                None => self.work.wait(inner).unwrap_or_else(PoisonError::into_inner),
+                None => {
+                    inner.idle += 1;
+                    let mut inner = self.work.wait(inner).unwrap_or_else(PoisonError::into_inner);
+                    inner.idle -= 1;
+                    inner
+                }
             };
         }
         Ok(None)
@@ -190,8 +200,7 @@ impl Queue {
     /// Notes that there are no more blocks to open, and wakes every thread that waits.
     fn exhaust(&self, inner: &mut Inner) {
         inner.exhausted = true;
-        self.work.notify_all();
-        self.ready.notify_all();
+        self.notify(inner);
     }
 
     fn admit(&self, inner: &mut Inner, opened: Opened) {
@@ -202,8 +211,7 @@ impl Queue {
         inner.largest = inner.largest.max(bytes);
         inner.blocks.push_back(QueuedBlock { planned, whole, left: tasks.len() });
         inner.tasks.extend(tasks);
-        self.work.notify_all();
-        self.ready.notify_all();
+        self.notify(inner);
     }
 
     /// Counts one piece of `block` as filled, its memory let go.
@@ -212,7 +220,7 @@ impl Queue {
         let place = usize::try_from(block - inner.delivered).unwrap_or(usize::MAX);
         if let Some(block) = inner.blocks.get_mut(place) {
             block.left -= 1;
-            if block.left == 0 && place == 0 {
+            if block.left == 0 && place == 0 && inner.waits {
                 self.ready.notify_all();
             }
         }
@@ -238,7 +246,9 @@ impl Queue {
             if left.is_zero() || (helps && !inner.tasks.is_empty()) {
                 return Ok(Next::Pending);
             }
+            inner.waits = true;
             inner = self.ready.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0;
+            inner.waits = false;
         }
     }
 
@@ -246,15 +256,27 @@ impl Queue {
         let Some(block) = inner.blocks.pop_front() else { return Next::Pending };
         inner.delivered += 1;
         inner.bytes -= block.planned.layout.bytes;
-        self.work.notify_all();
+        if inner.idle > 0 {
+            self.work.notify_all();
+        }
         Next::Block(block.planned, block.whole)
     }
 
     /// Ends every wait, now and later.
     pub(super) fn stop(&self) {
-        self.lock().stopped = true;
-        self.work.notify_all();
-        self.ready.notify_all();
+        let mut inner = self.lock();
+        inner.stopped = true;
+        self.notify(&inner);
+    }
+
+    /// Wakes all that wait.
+    fn notify(&self, inner: &Inner) {
+        if inner.idle > 0 {
+            self.work.notify_all();
+        }
+        if inner.waits {
+            self.ready.notify_all();
+        }
     }
 
     /// The memory of blocks that were never delivered, to be taken after the workers have ended.
