@@ -426,3 +426,19 @@ fn looking_ahead_ends_nothing() {
     assert!(matches!(blocks.poll(Duration::from_secs(10)).unwrap(), Polled::End));
     assert_eq!((loader.state().epoch, loader.state().batches), (1, 0));
 }
+
+/// The rest of an epoch may hold no step. Then no worker is called, and the consumer has to see the end by itself.
+#[test]
+fn an_epoch_without_a_step_ends_in_memory_of_others() {
+    let loader = || {
+        let dataset = TensorDataset::new([("x", rows(100, true))]).unwrap();
+        let allocate = |bytes| Ok(vec![0_u8; bytes]);
+        Loader::builder(dataset).batch_size(10).num_threads(2).memory(64, allocate).build().unwrap()
+    };
+    let whole = loader();
+    let mut batches = whole.iter().unwrap();
+    assert_eq!(batches.by_ref().take(10).count(), 10);
+    let rest = loader();
+    rest.load(&whole.state()).unwrap();
+    assert_eq!(rest.iter().unwrap().count(), 0);
+}

@@ -9,7 +9,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::job::{Job, Opened, PlannedBlock, Task};
-use super::layout::{BlockLayout, RunLayout};
+use super::layout::RunLayout;
 use crate::tensor::buffer::SplitBuffer;
 use crate::{Error, Result};
 
@@ -155,9 +155,13 @@ impl Queue {
     pub(super) fn is_small(&self, job: &Job) -> Result<bool> {
         let mut inner = self.lock();
         inner.lay_out(job)?;
-        let steps = job.plan.steps_of(job.rank);
-        let small = |layout: &BlockLayout| layout.end >= steps && layout.is_small() && !job.buffers.is_lent();
-        Ok(inner.next.as_ref().is_none_or(|planned| small(&planned.layout)))
+        let Some(planned) = &inner.next else {
+            // No worker is called for such an epoch, and a consumer opens no lent memory: its end has to be known here.
+            self.exhaust(&mut inner);
+            return Ok(true);
+        };
+        let ends = planned.layout.end >= job.plan.steps_of(job.rank);
+        Ok(ends && planned.layout.is_small() && !job.buffers.is_lent())
     }
 
     /// The layout of the block to open now, if there is one, it may be opened, and no other thread is opening one.
