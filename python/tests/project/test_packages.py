@@ -122,7 +122,7 @@ def test_wheel_holds_the_package_and_both_licences(wheel):
     with zipfile.ZipFile(wheel) as files:
         names = set(files.namelist())
         texts = {name: files.read(name) for name in names if "/licenses/" in name}
-    assert {"batchloom/__init__.py", "batchloom/py.typed", "batchloom/_native.pyi", "batchloom/report.html"} <= names
+    assert {"batchloom/__init__.py", "batchloom/py.typed", "batchloom/_native.pyi"} <= names
     assert all(name.startswith(("batchloom/", "batchloom-")) for name in names), names
     assert not [name for name in names if "test" in name or name.endswith((".rs", ".pyc"))]
     assert sorted(name.rpartition("/")[2] for name in texts) == sorted(LICENCES)
