@@ -429,7 +429,7 @@ pub enum Error {
     #[error("the split has no part; expected at least one")]
     NoParts,
     /// A part takes the rest, and more parts follow it.
-    #[error("part {part} takes the rest; expected that of the last part alone")]
+    #[error("part {part} takes the rest; expected only the last part to do so")]
     RestBeforeLast {
         /// The part.
         part: String,
@@ -459,7 +459,7 @@ pub enum Error {
         longest: usize,
     },
     /// The parts of a time split are not in order of time.
-    #[error("part {part} ends before the part in front of it; expected parts in order of time")]
+    #[error("part {part} ends before the previous part; expected parts in order of time")]
     PartOrder {
         /// The part.
         part: String,
@@ -659,7 +659,7 @@ pub enum Error {
         "the rows of a batch of {batch_size} windows take {batch_bytes} bytes, and two batches have to fit into \
          {limit}, {}",
         match device {
-            Some(device) => format!("what is free on {device}; expected smaller batches"),
+            Some(device) => format!("the free memory of {device}; expected smaller batches"),
             None => "memory_limit; expected a higher limit or smaller batches".to_owned(),
         }
     )]
