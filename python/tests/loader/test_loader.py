@@ -274,7 +274,7 @@ def test_workers_live_as_long_as_their_loader():
 
 
 def quiet():
-    """Whether this process uses next to no processor while it sleeps."""
+    """Return true if this process uses next to no processor while it sleeps."""
     before = time.process_time()
     time.sleep(0.2)
     return time.process_time() - before < 0.1

@@ -1,6 +1,6 @@
 //! `WindowDataset`: every window of a given number of steps of a time series is a sample.
 //!
-//! Nothing is stored for a window. The windows of a series are counted by a closed form, and the number of a window
+//! Windows take no memory of their own. The windows of a series are counted by a closed form, and the number of a window
 //! tells where it begins: O(log series) for any window. A window never crosses series.
 
 mod shape;
