@@ -18,6 +18,7 @@ use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
 
 use crate::error::{DTypeError, DataError, DeviceError, RangeError, raise};
+use crate::interpreter::Visit;
 
 /// The dtypes of the engine and of DLPack, side by side.
 const DTYPES: [(DType, DLDataType); 19] = [
@@ -181,11 +182,30 @@ impl Tensor {
     }
 }
 
+/// A producer's hold on its memory. Letting go may enter Python, so the end of the interpreter waits for it; afterwards
+/// the memory is left to the end of the process.
+struct Producer(Option<ImportedDlpack>);
+
+impl Producer {
+    fn new(imported: ImportedDlpack) -> Self {
+        Self(Some(imported))
+    }
+}
+
+impl Drop for Producer {
+    fn drop(&mut self) {
+        match Visit::begin() {
+            Some(_visit) => self.0 = None,
+            None => std::mem::forget(self.0.take()),
+        }
+    }
+}
+
 /// The memory of a DLPack producer, which this keeps alive.
 struct Borrowed {
     start: *const u8,
     len: usize,
-    _producer: ImportedDlpack,
+    _producer: Producer,
 }
 
 // SAFETY: the bytes are only read, and the protocol lets a consumer call the deleter from any thread.
@@ -206,7 +226,7 @@ impl AsRef<[u8]> for Borrowed {
 pub(crate) struct Lent {
     start: *mut u8,
     len: usize,
-    _producer: ImportedDlpack,
+    _producer: Producer,
 }
 
 // SAFETY: the bytes belong to the lent memory alone, and the protocol lets a consumer call the deleter from any thread.
@@ -234,7 +254,9 @@ pub(crate) fn lent(object: &Bound<'_, PyAny>) -> PyResult<Lent> {
         describe(&described, "memory")?
     };
     match (dtype, strides.as_slice()) {
-        (DType::U8, [1]) if len > 0 => Ok(Lent { start: start.cast_mut(), len, _producer: imported }),
+        (DType::U8, [1]) if len > 0 => {
+            Ok(Lent { start: start.cast_mut(), len, _producer: Producer::new(imported) })
+        }
         _ => Err(DataError::new_err(format!("memory is {dtype} {shape:?}; expected one dimension of bytes"))),
     }
 }
@@ -251,7 +273,7 @@ pub(crate) fn borrow(object: &Bound<'_, PyAny>, field: &str) -> PyResult<Tensor>
         describe(&described, field)?
     };
     let Description { dtype, shape, strides, offset, len } = tensor;
-    let bytes = Bytes::from_owner(Borrowed { start, len, _producer: imported });
+    let bytes = Bytes::from_owner(Borrowed { start, len, _producer: Producer::new(imported) });
     batchloom::Tensor::new(bytes, dtype, &shape, &strides, offset).map(Tensor).map_err(|error| raise(&error))
 }
 

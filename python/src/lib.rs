@@ -1,14 +1,15 @@
 //! `batchloom._native`: the engine for Python. This is only glue: it converts, and decides nothing.
 //!
 //! One file a concept: `dlpack` borrows and lends arrays, `arrow` borrows Arrow lists, `batching`, `dataset`, `plan`
-//! and `loader` wrap the engine's types, `error` turns its errors into exceptions. The package that users see is
-//! written in Python, beside this folder.
+//! and `loader` wrap the engine's types, `error` turns its errors into exceptions, `interpreter` guards visits of the
+//! engine's threads. The package that users see is written in Python, beside this folder.
 
 mod arrow;
 mod batching;
 mod dataset;
 mod dlpack;
 mod error;
+mod interpreter;
 mod loader;
 mod memory;
 mod plan;
@@ -31,9 +32,9 @@ mod _native {
     #[pymodule_export]
     use crate::dlpack::{Tensor, borrow};
     #[pymodule_export]
-    use crate::loader::{Batches, Block, Loader, PlacementRequest, StepIterator, Steps, forked};
+    use crate::interpreter::settle;
     #[pymodule_export]
-    use crate::memory::settle;
+    use crate::loader::{Batches, Block, Loader, PlacementRequest, StepIterator, Steps, forked};
     #[pymodule_export]
     use crate::plan::{Plan, restore_order};
     #[pymodule_export]

@@ -106,5 +106,5 @@ def _close() -> None:
     for batches in list(_under_way):
         with suppress(LoaderError):
             batches.close()
-    # An iteration that its worker collected as garbage is in no list.
+    # An iteration that its worker collected as garbage is in no list; and workers let go of memory.
     _native.settle()

@@ -22,7 +22,7 @@ use super::assembly::{Assembly, Pipeline, Portion, ShapeRun, Source};
 use super::block::Block as PyBlock;
 use crate::dlpack::Tensor;
 use crate::error::{DataError, LoaderError, raise};
-use crate::memory;
+use crate::interpreter;
 
 /// The time after which a wait looks for Ctrl-C.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -37,7 +37,7 @@ static GENERATION: AtomicU64 = AtomicU64::new(0);
 #[pyfunction]
 pub(crate) fn forked() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
-    memory::forget();
+    interpreter::forget();
 }
 
 /// The batches of one epoch. One thread at a time takes from it; a second one gets an error.

@@ -566,6 +566,45 @@ def test_garbage_that_is_collected_while_memory_is_asked_for(script):
     assert script(COLLECTED, "at the end") == ""
 
 
+def test_threads_that_outlive_the_interpreter_leave_it_alone(script):
+    """Here another thread ends it, so that this one is such a thread."""
+    script(
+        """
+        import threading
+        import weakref
+
+        import batchloom as bl
+        import numpy
+        import torch
+
+        class Rows(numpy.ndarray):
+            pass
+
+        def dataset():
+            rows = numpy.zeros((100, 4)).view(Rows)
+            gone = weakref.ref(rows)
+            return bl.TensorDataset(rows), gone
+
+        before, gone_before = dataset()
+        after, gone_after = dataset()
+        del before
+        assert gone_before() is None
+        loader = bl.DataLoader(bl.TensorDataset(torch.zeros(1_000_000, 4)), 64, resident=False)
+        ending = threading.Thread(target=bl._native.settle)
+        ending.start()
+        ending.join()
+        del after
+        assert gone_after() is not None
+        try:
+            list(loader)
+        except bl.LoaderError as error:
+            assert "the interpreter is ending" in str(error), error
+        else:
+            raise AssertionError("workers asked for memory at the end")
+        """
+    )
+
+
 @pytest.mark.parametrize("resident", [True, False])
 def test_a_process_ends_with_an_iteration_on_a_device_under_way(script, resident):
     """Its workers may be about to ask the interpreter for memory. Several times: without care, two in three hung."""
