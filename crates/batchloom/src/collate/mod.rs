@@ -9,6 +9,7 @@ mod labels;
 mod members;
 mod pack;
 mod pad;
+mod prefetch;
 mod stack;
 mod tokens;
 mod window;

@@ -7,7 +7,8 @@
 use std::ops::Range;
 
 use super::index::write;
-use super::stack::{copy_rows, prefetch_rows, stack};
+use super::prefetch::prefetch_rows;
+use super::stack::{copy_rows, stack};
 use super::{Form, Members, Slots};
 use crate::tensor::Sequences;
 use crate::{DType, Result};

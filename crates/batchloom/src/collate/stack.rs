@@ -1,35 +1,15 @@
 //! `stack`: gathers rows, one after the other.
 //!
-//! A random gather waits for memory, so rows are prefetched. Narrow rows are copied by value, in sizes that the
-//! compiler knows; wide ones by a plain memory copy.
+//! Narrow rows are copied by value, in sizes that the compiler knows; wide ones by a plain memory copy.
 
 use std::ops::Range;
 
 use bytes::Bytes;
 
+use super::prefetch::{Prefetch, prefetch_row};
 use super::{Form, Members, Slots};
-use crate::tensor::Rows;
-use crate::tensor::buffer::prefetch;
+use crate::tensor::{Rows, moved};
 use crate::{DType, Error, Result, Tensor};
-
-/// The prefetch distance, in rows: many narrow rows, which wait for one line each, fewer wide ones, or two long ones.
-const AHEAD_NARROW: usize = 24;
-const AHEAD_WIDE: usize = 8;
-const AHEAD_LONG: usize = 2;
-
-/// The number of bytes of a cache line.
-const LINE: usize = 64;
-
-/// The number of bytes above which a row is long: the processor follows it by itself once it has seen a few lines.
-const LONG: usize = 2048;
-
-/// The number of bytes of a row that are prefetched, and of a long row. More lines, further ahead, only wait for room.
-/// With rows of 4 KB, four lines two rows ahead and blocks of 2 MiB took 63 ms, where 16 lines eight rows ahead and
-/// blocks of 4 MiB took 76, on an Intel Ice Lake of two cores; on an AMD EPYC 9005 of two they took the same within
-/// noise (0.99 to 1.07 times as fast). Rows of 1 KB lose 5 to 10 % by it on the AMD: they end before the processor
-/// follows them.
-const ASKED: usize = 16 * LINE;
-const ASKED_LONG: usize = 4 * LINE;
 
 /// The row of each sample: `[samples, ..row]`.
 #[derive(Debug, Clone)]
@@ -108,20 +88,20 @@ pub(super) fn stack(source: &[u8], rows: &Rows, indices: &[u64], target: &mut [u
 /// Copies rows of `N` bytes that lie one after the other.
 fn narrow<const N: usize>(source: &[u8], indices: &[u64], target: &mut [u8], slots: Slots) {
     let rows = source.as_chunks::<N>().0;
-    for index in &indices[..AHEAD_NARROW.min(indices.len())] {
-        prefetch_row(source, row_number(*index) * N, N);
+    for index in &indices[..Prefetch::NARROW_AHEAD.min(indices.len())] {
+        prefetch_row(source, row_number(*index) * N, N, N);
     }
     for (number, batch) in target.chunks_mut(slots.stride).enumerate() {
         let start = number * slots.batch;
         let end = (start + slots.batch).min(indices.len());
         let wanted = &indices[start..end];
         // These are the rows to prefetch meanwhile: as many, some places on; fewer at the very end.
-        let ahead =
-            &indices[(start + AHEAD_NARROW).min(indices.len())..(end + AHEAD_NARROW).min(indices.len())];
+        let ahead = &indices[(start + Prefetch::NARROW_AHEAD).min(indices.len())
+            ..(end + Prefetch::NARROW_AHEAD).min(indices.len())];
         let (early, late) = batch.as_chunks_mut::<N>().0[..wanted.len()].split_at_mut(ahead.len());
         let (first, last) = wanted.split_at(ahead.len());
         for ((row, index), next) in early.iter_mut().zip(first).zip(ahead) {
-            prefetch_row(source, row_number(*next) * N, N);
+            prefetch_row(source, row_number(*next) * N, N, N);
             *row = rows[row_number(*index)];
         }
         for (row, index) in late.iter_mut().zip(last) {
@@ -132,15 +112,15 @@ fn narrow<const N: usize>(source: &[u8], indices: &[u64], target: &mut [u8], slo
 
 /// Copies rows of any length that lie one after the other.
 fn wide(source: &[u8], bytes: usize, indices: &[u64], target: &mut [u8], slots: Slots) {
-    let distance = if bytes > LONG { AHEAD_LONG } else { AHEAD_WIDE };
-    for index in &indices[..distance.min(indices.len())] {
-        prefetch_row(source, row_number(*index) * bytes, bytes);
+    let prefetch = Prefetch::of_rows(bytes);
+    for index in &indices[..prefetch.ahead.min(indices.len())] {
+        prefetch_row(source, row_number(*index) * bytes, bytes, prefetch.bytes);
     }
-    let mut ahead = indices.iter().skip(distance);
+    let mut ahead = indices.iter().skip(prefetch.ahead);
     for (batch, wanted) in target.chunks_mut(slots.stride).zip(indices.chunks(slots.batch)) {
         for (row, index) in batch.chunks_exact_mut(bytes).zip(wanted) {
             if let Some(next) = ahead.next() {
-                prefetch_row(source, row_number(*next) * bytes, bytes);
+                prefetch_row(source, row_number(*next) * bytes, bytes, prefetch.bytes);
             }
             let start = row_number(*index) * bytes;
             row.copy_from_slice(&source[start..start + bytes]);
@@ -153,7 +133,7 @@ fn strided(source: &[u8], rows: &Rows, indices: &[u64], target: &mut [u8], slots
     let bytes = rows.bytes();
     for (batch, wanted) in target.chunks_mut(slots.stride).zip(indices.chunks(slots.batch)) {
         for (row, index) in batch.chunks_exact_mut(bytes).zip(wanted) {
-            let start = offset(rows.offset, rows.stride, row_number(*index));
+            let start = rows.start(row_number(*index));
             copy_runs(source, start, &rows.steps, rows.contiguous, row);
         }
     }
@@ -170,14 +150,8 @@ pub(super) fn copy_rows(source: &[u8], rows: &Rows, first: usize, count: usize, 
         return target.copy_from_slice(&source[start..start + count * bytes]);
     }
     for (row, target) in (first..first + count).zip(target.chunks_exact_mut(bytes)) {
-        copy_runs(source, offset(rows.offset, rows.stride, row), &rows.steps, rows.contiguous, target);
+        copy_runs(source, rows.start(row), &rows.steps, rows.contiguous, target);
     }
-}
-
-/// Prefetches the first lines of `bytes` bytes from row `row` on.
-#[inline(always)]
-pub(super) fn prefetch_rows(source: &[u8], rows: &Rows, row: usize, bytes: usize) {
-    prefetch_row(source, offset(rows.offset, rows.stride, row), bytes);
 }
 
 /// Copies the runs of one row, outermost dimension first.
@@ -187,26 +161,8 @@ fn copy_runs(source: &[u8], start: usize, steps: &[(usize, isize)], run: usize, 
     };
     let part = target.len() / count;
     for (index, target) in target.chunks_exact_mut(part).enumerate() {
-        copy_runs(source, offset(start, *stride, index), inner, run, target);
+        copy_runs(source, moved(start, *stride, index), inner, run, target);
     }
-}
-
-/// Prefetches the first lines of a row, and the first ones of the page that it runs into: the processor follows a row
-/// within a page, but not on to the next.
-#[inline(always)]
-fn prefetch_row(source: &[u8], start: usize, bytes: usize) {
-    let asked = if bytes > LONG { ASKED_LONG } else { ASKED };
-    for line in (0..bytes.min(asked)).step_by(LINE) {
-        prefetch(source, start.wrapping_add(line));
-    }
-    if bytes > 8 {
-        prefetch(source, start.wrapping_add(bytes - 1));
-    }
-}
-
-/// `start + stride * index`. It lies inside the source by the layout's check; otherwise a bounds check panics later.
-fn offset(start: usize, stride: isize, index: usize) -> usize {
-    start.wrapping_add_signed(stride.wrapping_mul(index.cast_signed()))
 }
 
 /// An index as a number in memory. If a plan has more samples than memory has rows, a bounds check fails.

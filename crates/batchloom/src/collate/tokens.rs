@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::ops::Range;
 
 use super::index::write;
-use super::stack::prefetch_rows;
+use super::prefetch::prefetch_rows;
 use super::{Form, Members, Slots};
 use crate::tensor::Rows;
 use crate::{DType, Result, Tensor};

@@ -4,7 +4,8 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::stack::{copy_rows, prefetch_rows};
+use super::prefetch::prefetch_rows;
+use super::stack::copy_rows;
 use super::{Form, Members, Slots};
 use crate::tensor::Rows;
 use crate::{DType, Result, Tensor};

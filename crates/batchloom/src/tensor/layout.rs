@@ -158,6 +158,18 @@ impl Rows {
     pub(crate) fn bytes(&self) -> usize {
         self.contiguous * self.steps.iter().map(|(count, _)| count).product::<usize>()
     }
+
+    /// The byte offset of row `row`, which is not checked.
+    #[inline(always)]
+    pub(crate) fn start(&self, row: usize) -> usize {
+        moved(self.offset, self.stride, row)
+    }
+}
+
+/// `start + stride * count`, for a place that a layout was checked to hold: for any other, a bounds check fails later.
+#[inline(always)]
+pub(crate) fn moved(start: usize, stride: isize, count: usize) -> usize {
+    start.wrapping_add_signed(stride.wrapping_mul(count.cast_signed()))
 }
 
 /// `stride * count`, or `None` if it overflows.

@@ -12,6 +12,6 @@ mod tensor;
 
 pub use dtype::{DType, Element};
 pub use layout::Layout;
-pub(crate) use layout::Rows;
+pub(crate) use layout::{Rows, moved};
 pub use sequences::Sequences;
 pub use tensor::Tensor;
