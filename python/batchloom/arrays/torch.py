@@ -63,6 +63,10 @@ def views(tensor: _native.Tensor) -> Sequence[torch.Tensor]:
         # The consumer asks for one batch; the others of the portion must not be marked by its mode.
         with torch.inference_mode(False):
             return views(tensor)
+    flat = tensor.split()
+    if flat is not None:
+        samples, lengths = flat
+        return from_dlpack(samples).unsafe_split_with_sizes(lengths)
     return cut(from_dlpack(tensor))
 
 

@@ -18,8 +18,9 @@ class Host:
 
     def prepare(self, schema: Schema, options: CollateOptions) -> None:
         """Prepare for batches of a schema; raise if a framework lacks a type."""
-        self._schema, self.views = schema, field_views(schema, self._request.output, self._request.copy)
+        views = field_views(schema, self._request.output, self._request.copy)
+        self._views = _native.HostViews(views, schema.keys, schema.longest)
 
     def begin(self, loader: _native.Loader) -> _native.Batches:
         """Begin the next epoch."""
-        return loader.batches(self.views, self._schema.keys, self._schema.longest, self._dataset._check)
+        return loader.batches(self._views, self._dataset._check)

@@ -26,30 +26,20 @@ pub(super) struct ShapeRun {
 /// The arrays of each field: a sequence of Python with one for each batch.
 pub(super) type Columns = Vec<Py<PyAny>>;
 
-/// The maker of batches: a source of arrays, and a container for them.
+/// The maker of batches.
 #[derive(Debug)]
-pub(super) struct Assembly {
-    pub(super) source: Source,
-    pub(super) container: Container,
-}
-
-/// The source of the arrays of batches.
-#[derive(Debug)]
-pub(super) enum Source {
+pub(super) enum Assembly {
     /// Frameworks, which view the memory of blocks.
-    Host(HostViews),
-    /// Operations on a device.
-    Device(Pipeline),
+    Host(Py<HostViews>),
+    /// Operations on a device, and the containers of their batches.
+    Device(Pipeline, Container),
 }
 
 impl Assembly {
     pub(super) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
-        match &self.source {
-            Source::Host(views) => views.fields.iter().try_for_each(|field| {
-                visit.call(&field.many)?;
-                visit.call(&field.one)
-            }),
-            Source::Device(pipeline) => {
+        match self {
+            Self::Host(views) => visit.call(views),
+            Self::Device(pipeline, _) => {
                 visit.call(&pipeline.start)?;
                 visit.call(&pipeline.finish)?;
                 visit.call(&pipeline.deliver)
@@ -69,17 +59,59 @@ pub(super) struct FieldViews {
     takes_capsules: bool,
 }
 
-/// Batches whose arrays are views of blocks.
+/// Batches whose arrays are views of blocks. It is documented in batchloom/delivery/host.py.
+#[pyclass(frozen, module = "batchloom._native")]
 #[derive(Debug)]
-pub(super) struct HostViews {
-    pub(super) fields: Vec<FieldViews>,
+pub(crate) struct HostViews {
+    fields: Vec<FieldViews>,
+    container: Container,
     /// The place of the size of the longest sample among the keys of a batch, if batches hold it.
-    pub(super) longest: Option<usize>,
+    longest: Option<usize>,
+}
+
+#[pymethods]
+impl HostViews {
+    #[new]
+    fn new(fields: Vec<FieldViews>, keys: Option<Vec<Py<PyString>>>, longest: Option<usize>) -> Self {
+        Self { fields, container: keys.into(), longest }
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.fields.iter().try_for_each(|field| {
+            visit.call(&field.many)?;
+            visit.call(&field.one)
+        })
+    }
 }
 
 impl HostViews {
+    /// The batches of some runs.
+    pub(super) fn batches(&self, py: Python<'_>, portion: &Portion) -> PyResult<Vec<Py<PyAny>>> {
+        if let [run] = portion.as_slice()
+            && let Some(arrays) = self.only(py, run)?
+        {
+            return Ok(vec![self.container.batch(py, arrays)?]);
+        }
+        self.container.batches(py, self.columns(py, portion)?)
+    }
+
+    /// The arrays of the only batch of a run. `None` if there are more.
+    fn only(&self, py: Python<'_>, run: &ShapeRun) -> PyResult<Option<Vec<Py<PyAny>>>> {
+        if run.fields.first().is_none_or(Tensor::is_many) {
+            return Ok(None);
+        }
+        let mut arrays = Vec::with_capacity(self.fields.len() + 1);
+        for (field, tensor) in self.fields.iter().zip(&run.fields) {
+            field.append(py, Tensor(tensor.0.clone()), &mut arrays)?;
+        }
+        if let Some(place) = self.longest {
+            arrays.insert(place, run.longest.into_pyobject(py)?.into_any().unbind());
+        }
+        Ok(Some(arrays))
+    }
+
     /// The columns of some runs.
-    pub(super) fn columns(&self, py: Python<'_>, portion: &Portion) -> PyResult<Columns> {
+    fn columns(&self, py: Python<'_>, portion: &Portion) -> PyResult<Columns> {
         let column = |(place, field): (usize, &FieldViews)| {
             let tensor = |run: &ShapeRun| run.fields.get(place).map(|tensor| Tensor(tensor.0.clone()));
             let mut tensors = portion.iter().filter_map(tensor);

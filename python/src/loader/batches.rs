@@ -18,7 +18,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
-use super::assembly::{Assembly, Pipeline, Portion, ShapeRun, Source};
+use super::assembly::{Assembly, Pipeline, Portion, ShapeRun};
 use super::block::Block as PyBlock;
 use crate::dlpack::Tensor;
 use crate::error::{DataError, LoaderError, raise};
@@ -29,6 +29,9 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The number of batches made of a block at once: enough to spread the cost of a call, few enough to start at once.
 const PORTION: usize = 256;
+
+/// The number of batches from which a run is not made together with others: batches of one run take fewer calls.
+const LONG: usize = 8;
 
 /// The number of times that this process was forked since the module was loaded.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
@@ -181,17 +184,16 @@ impl Inner {
     /// at Ctrl-C; the portion is then still there.
     fn cut(&mut self, py: Python<'_>) -> PyResult<bool> {
         let Some((assembly, _)) = &self.callables else { return Ok(false) };
-        match &assembly.source {
-            Source::Device(pipeline) => {
+        match assembly {
+            Assembly::Device(pipeline, container) => {
                 let Some(begun) = &self.begun else { return Ok(false) };
                 let columns = pipeline.finish(py, begun)?;
-                self.ready = assembly.container.batches(py, columns)?.into_iter();
+                self.ready = container.batches(py, columns)?.into_iter();
                 self.begun = None;
             }
-            Source::Host(views) => {
+            Assembly::Host(views) => {
                 let Some(portion) = self.portions.front() else { return Ok(false) };
-                let columns = views.columns(py, portion)?;
-                self.ready = assembly.container.batches(py, columns)?.into_iter();
+                self.ready = views.get().batches(py, portion)?.into_iter();
                 self.portions.pop_front();
             }
         }
@@ -201,7 +203,7 @@ impl Inner {
     /// The pipeline of a device, if batches are made on one.
     fn pipeline(&self) -> Option<&Pipeline> {
         match &self.callables {
-            Some((Assembly { source: Source::Device(pipeline), .. }, _)) => Some(pipeline),
+            Some((Assembly::Device(pipeline, _), _)) => Some(pipeline),
             _ => None,
         }
     }
@@ -241,7 +243,7 @@ impl Inner {
     /// Waits for the next block, looking for Ctrl-C now and then. An exception of Python, such as Ctrl-C, changes
     /// nothing here; an error of the engine ends the iteration and its threads.
     fn wait(&mut self, py: Python<'_>) -> PyResult<Option<Block>> {
-        if self.blocks.is_some() {
+        if self.blocks.as_ref().is_some_and(|blocks| !blocks.is_over()) {
             self.check(py)?;
         }
         while let Some(blocks) = self.blocks.as_mut() {
@@ -290,24 +292,28 @@ impl Drop for Inner {
     }
 }
 
-/// Divides a block into portions of at most [`PORTION`] batches.
+/// Divides a block into portions of at most [`PORTION`] batches. A long run is a portion of its own.
 fn portions(block: &Block) -> VecDeque<Portion> {
-    let mut portions = VecDeque::new();
-    let (mut portion, mut batches) = (Portion::new(), 0);
+    let mut portions = VecDeque::from([Portion::new()]);
+    let mut room = PORTION;
     for run in block.runs() {
         let mut start = 0;
         while start < run.len() {
-            let range = start..(start + PORTION - batches).min(run.len());
-            batches += range.len();
+            let is_long = run.len() - start >= LONG;
+            if room == 0 || is_long {
+                portions.push_back(Portion::new());
+                room = PORTION;
+            }
+            let range = start..(start + room).min(run.len());
             start = range.end;
+            room = if is_long { 0 } else { room - range.len() };
             let slices = run.fields().iter().filter_map(|field| field.slice(range.clone()));
-            portion.push(ShapeRun { fields: slices.map(Tensor).collect(), longest: run.longest() });
-            if batches == PORTION {
-                portions.push_back(std::mem::take(&mut portion));
-                batches = 0;
+            let run = ShapeRun { fields: slices.map(Tensor).collect(), longest: run.longest() };
+            if let Some(portion) = portions.back_mut() {
+                portion.push(run);
             }
         }
     }
-    portions.extend((!portion.is_empty()).then_some(portion));
+    portions.retain(|portion| !portion.is_empty());
     portions
 }

@@ -4,7 +4,7 @@ use batchloom::order::Shuffle;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-use super::assembly::{Assembly, FieldViews, HostViews, Pipeline, Source};
+use super::assembly::{Assembly, HostViews, Pipeline};
 use super::batches::Batches;
 use super::steps::Steps;
 use crate::batching::{Rule, parse};
@@ -113,23 +113,13 @@ impl Loader {
         py.detach(|| self.0.load(&state)).map_err(|error| raise(&error))
     }
 
-    /// Begins the next epoch: batches of blocks in memory, which frameworks view.
-    ///
-    /// Batches are dicts with these keys, or tuples; `longest` is the place of the size of the longest sample among
-    /// them; `check` is called before each block and raises if the data has moved.
-    fn batches(
-        &self,
-        py: Python<'_>,
-        fields: Vec<FieldViews>,
-        keys: Option<Vec<Py<PyString>>>,
-        longest: Option<usize>,
-        check: Py<PyAny>,
-    ) -> PyResult<Batches> {
-        let source = Source::Host(HostViews { fields, longest });
-        self.begin(py, Assembly { source, container: keys.into() }, check)
+    /// Begins the next epoch: batches of blocks in memory, which frameworks view. `check` is called before each block
+    /// and raises if the data has moved.
+    fn batches(&self, py: Python<'_>, views: Py<HostViews>, check: Py<PyAny>) -> PyResult<Batches> {
+        self.begin(py, Assembly::Host(views), check)
     }
 
-    /// Begins the next epoch: batches that a pipeline makes on a device.
+    /// Begins the next epoch: batches that a pipeline makes on a device, dicts with these keys, or tuples.
     fn device_batches(
         &self,
         py: Python<'_>,
@@ -137,7 +127,7 @@ impl Loader {
         keys: Option<Vec<Py<PyString>>>,
         check: Py<PyAny>,
     ) -> PyResult<Batches> {
-        self.begin(py, Assembly { source: Source::Device(pipeline), container: keys.into() }, check)
+        self.begin(py, Assembly::Device(pipeline, keys.into()), check)
     }
 
     /// Begins the next epoch, for callers that take batches from the data themselves.

@@ -10,6 +10,7 @@ mod loader;
 mod placement;
 mod steps;
 
+pub(crate) use assembly::HostViews;
 pub(crate) use batches::{Batches, forked};
 pub(crate) use block::Block;
 pub(crate) use loader::Loader;

@@ -12,6 +12,7 @@ import batchloom as bl
 import numpy
 import pytest
 import torch
+from batchloom.batch import field_views
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracles import batching
@@ -304,10 +305,10 @@ def test_a_rule_that_truncates_takes_first_rows_of_groups_that_are_not_too_long(
 
 
 @pytest.mark.parametrize("layout", ["concatenated", "padded"])
-def test_interrupts_between_arrays_lose_nothing(layout):
+def test_interrupts_between_arrays_lose_nothing(layout, monkeypatch):
     names = numpy.arange(300) % 50
     dataset = bl.GroupDataset(names, numpy.arange(300), layout=layout)
-    loader, calls, received = bl.DataLoader(dataset, 2, shuffle=True), [], []
+    calls, received = [], []
     expected = [batch[1].tolist() for batch in bl.DataLoader(dataset, 2, shuffle=True)]
 
     def interrupted(take, lent):
@@ -316,9 +317,11 @@ def test_interrupts_between_arrays_lose_nothing(layout):
             raise KeyboardInterrupt
         return take(lent)
 
-    views = loader._delivery.views
-    loader._delivery.views = [dataclasses.replace(field, one=partial(interrupted, field.one)) for field in views]
-    batches = iter(loader)
+    def views(*options):
+        return [dataclasses.replace(field, one=partial(interrupted, field.one)) for field in field_views(*options)]
+
+    monkeypatch.setattr("batchloom.delivery.host.field_views", views)
+    batches = iter(bl.DataLoader(dataset, 2, shuffle=True))
     while len(received) < len(expected):
         with contextlib.suppress(KeyboardInterrupt):
             received.append(next(batches)[1].tolist())

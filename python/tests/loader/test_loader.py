@@ -17,6 +17,7 @@ import numpy
 import pytest
 import torch
 from batchloom.arguments import shuffled
+from batchloom.batch import field_views
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles.runs import Run, listed, runs
@@ -408,17 +409,22 @@ def test_ranks_of_one_step_hold_what_the_step_says():
 # Interruptions
 
 
-def test_an_exception_while_batches_are_cut_loses_none():
+def test_an_exception_while_batches_are_cut_loses_none(monkeypatch):
+    calls = []
+
+    def views(*options):
+        (field,) = field_views(*options)
+
+        def interrupted(tensor):
+            calls.append(len(tensor))
+            if len(calls) % 2:
+                raise KeyboardInterrupt
+            return field.many(tensor)
+
+        return [dataclasses.replace(field, many=interrupted)]
+
+    monkeypatch.setattr("batchloom.delivery.host.field_views", views)
     loader = Run(5000, 4, seed=2).loader()
-    (field,), calls = loader._delivery.views, []
-
-    def interrupted(tensor):
-        calls.append(len(tensor))
-        if len(calls) % 2:
-            raise KeyboardInterrupt
-        return field.many(tensor)
-
-    loader._delivery.views = [dataclasses.replace(field, many=interrupted)]
     batches, received = iter(loader), []
     while True:
         try:

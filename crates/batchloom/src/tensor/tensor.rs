@@ -122,7 +122,7 @@ impl Tensor {
 
     /// The same elements in another shape. `None` if they do not lie in row-major order without gaps, or the shape
     /// holds another number of elements.
-    pub(crate) fn reshape(&self, shape: &[usize]) -> Option<Self> {
+    pub fn reshape(&self, shape: &[usize]) -> Option<Self> {
         let size = self.dtype.size();
         let layout = Layout::compact(shape, size)?.starting(self.layout.offset());
         (self.layout.is_compact(size) && layout.elements() == self.layout.elements())
