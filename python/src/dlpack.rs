@@ -7,6 +7,8 @@
 //! and describes the engine's.
 #![expect(unsafe_code, reason = "DLPack describes memory by pointers")]
 
+use std::mem::ManuallyDrop;
+
 use batchloom::DType;
 use bytes::Bytes;
 use dlpark::ffi::{DLDataType, DLDevice, DLDeviceType, DLManagedTensor, DLManagedTensorVersioned};
@@ -205,7 +207,9 @@ impl Drop for Producer {
     fn drop(&mut self) {
         match Visit::begin() {
             Some(_visit) => self.0 = None,
-            None => std::mem::forget(self.0.take()),
+            None => {
+                let _left = ManuallyDrop::new(self.0.take());
+            }
         }
     }
 }
