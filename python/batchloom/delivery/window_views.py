@@ -200,7 +200,7 @@ class WindowViews:
 
     def begin(self, loader: _native.Loader) -> _native.StepIterator:
         """Begin the next epoch."""
-        steps = loader.steps()
+        steps = loader.steps(self._windows)
         deliver = None if self._static is None else self._static.put
         return _native.StepIterator(steps, BatchMaker(self, steps), self._source.keys, deliver)
 
@@ -208,10 +208,6 @@ class WindowViews:
         """Unmap pages that memory maps have read, once they are many."""
         for field in self._fields:
             release(field)
-
-    def row(self, run: tuple[int, int] | None) -> int | None:
-        """Return the first row of windows that are one view; ``None`` where they are not."""
-        return None if run is None else self._windows.row(*run)
 
     def slice(self, loaded: LoadedRows, row: int, samples: int) -> list[Any]:
         """Return windows of neighbours, whose rows are in ``loaded``."""
@@ -230,11 +226,10 @@ class WindowViews:
         if self._limit is None:
             return self._all()
         for later in range(ahead + 1, steps.left()):
-            run = steps.run(later)
-            row = self.row(run)
-            if run is None or row is None:
+            view = steps.view(later)
+            if view is None:
                 break
-            low, high = self.cover(row, run[1] - run[0])
+            low, high = self.cover(*view)
             both = max(end, high) - min(first, low)
             if both > self._limit or both > (end - first) + (high - low):
                 break
@@ -288,17 +283,14 @@ class BatchMaker:
         self._next: LoadedRows | None = None
         self._made = 0
 
-    def __call__(self) -> list[Any]:
-        """Return the arrays of the next batch."""
+    def __call__(self, row: int | None, samples: int | None) -> list[Any]:
+        """Return the arrays of the next batch, given its first row and the number of its samples if it is one view."""
         self._made += 1
         if self._made % RELEASED == 0:
             self._views.release()
         self._views.read()
-        run = self._steps.run(0)
-        row = self._views.row(run)
-        if run is None or row is None:
+        if row is None or samples is None:
             return self._views.owned(self._steps)
-        samples = run[1] - run[0]
         self._loaded = self._with(0, *self._views.cover(row, samples))
         found = self._views.slice(self._loaded, row, samples)
         self._look_ahead()
@@ -320,8 +312,7 @@ class BatchMaker:
         if self._steps.left() < 2:
             self._loaded = self._next = None  # an iterator that is kept holds no more than its last batch does
             return
-        run = self._steps.run(1)
-        row = self._views.row(run)
-        if run is not None and row is not None:
-            found = self._with(1, *self._views.cover(row, run[1] - run[0]))
+        view = self._steps.view(1)
+        if view is not None:
+            found = self._with(1, *self._views.cover(*view))
             self._next = None if found is self._loaded else found

@@ -108,7 +108,7 @@ impl Windows {
     }
 
     /// The first row of windows that are one view of the series, or `None` if they are not one view.
-    fn row(&self, start: u64, end: u64) -> PyResult<Option<usize>> {
+    pub(crate) fn row(&self, start: u64, end: u64) -> PyResult<Option<usize>> {
         match self.0.is_view(start, end) {
             true => self.0.place(start).map(|(_, row, _)| Some(row)).map_err(|error| raise(&error)),
             false => Ok(None),

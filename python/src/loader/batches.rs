@@ -243,7 +243,7 @@ impl Inner {
     /// Waits for the next block, looking for Ctrl-C now and then. An exception of Python, such as Ctrl-C, changes
     /// nothing here; an error of the engine ends the iteration and its threads.
     fn wait(&mut self, py: Python<'_>) -> PyResult<Option<Block>> {
-        if self.blocks.as_ref().is_some_and(|blocks| !blocks.is_over()) {
+        if self.blocks.is_some() {
             self.check(py)?;
         }
         while let Some(blocks) = self.blocks.as_mut() {

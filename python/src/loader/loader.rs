@@ -9,6 +9,7 @@ use super::batches::Batches;
 use super::steps::Steps;
 use crate::batching::{Rule, parse};
 use crate::dataset::Dataset;
+use crate::dataset::windows::Windows;
 use crate::error::raise;
 use crate::memory::allocated;
 use crate::plan::{Plan, read_state, write_state};
@@ -130,9 +131,10 @@ impl Loader {
         self.begin(py, Assembly::Device(pipeline, keys.into()), check)
     }
 
-    /// Begins the next epoch, for callers that take batches from the data themselves.
-    fn steps(&self, py: Python<'_>) -> PyResult<Steps> {
-        py.detach(|| self.0.steps()).map(Steps).map_err(|error| raise(&error))
+    /// Begins the next epoch, for callers that take batches of windows from the series themselves.
+    fn steps(&self, py: Python<'_>, windows: Py<Windows>) -> PyResult<Steps> {
+        let steps = py.detach(|| self.0.steps()).map_err(|error| raise(&error))?;
+        Ok(Steps { steps, windows })
     }
 }
 

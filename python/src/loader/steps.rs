@@ -10,36 +10,41 @@ use pyo3::types::PyString;
 
 use super::assembly::Container;
 use super::batches::in_use;
+use crate::dataset::windows::Windows;
 use crate::dlpack::Tensor;
 use crate::error::{LoaderError, raise};
 
-/// The steps of one epoch. They are documented in batchloom/delivery/window_views.py.
+/// The steps of one epoch of windows. They are documented in batchloom/delivery/window_views.py.
 #[pyclass(frozen, module = "batchloom._native")]
 #[derive(Debug)]
-pub(crate) struct Steps(pub(crate) loader::Steps);
+pub(crate) struct Steps {
+    pub(super) steps: loader::Steps,
+    pub(super) windows: Py<Windows>,
+}
 
 #[pymethods]
 impl Steps {
     /// The number of steps left.
     fn left(&self) -> u64 {
-        self.0.left()
+        self.steps.left()
     }
 
-    /// The samples of the batch `ahead` steps after the next one, as start and end, or `None` if they are not
-    /// neighbours.
-    fn run(&self, ahead: u64) -> PyResult<Option<(u64, u64)>> {
-        let run = self.0.run(ahead).map_err(|error| raise(&error))?;
-        Ok(run.map(|run| (run.start, run.end)))
+    /// The first row of the batch `ahead` steps after the next one, and the number of its samples. `None` if it is not
+    /// one view of the series.
+    fn view(&self, ahead: u64) -> PyResult<Option<(usize, u64)>> {
+        let Some(run) = self.steps.run(ahead).map_err(|error| raise(&error))? else { return Ok(None) };
+        let row = self.windows.get().row(run.start, run.end)?;
+        Ok(row.map(|row| (row, run.end - run.start)))
     }
 
     /// The samples of the next batch, as int64.
     fn indices(&self) -> PyResult<Tensor> {
-        Tensor::of_indices(&self.0.indices().map_err(|error| raise(&error))?)
+        Tensor::of_indices(&self.steps.indices().map_err(|error| raise(&error))?)
     }
 
     /// Makes the next batch now, with a tensor for each field.
     fn form(&self, py: Python<'_>) -> PyResult<Vec<Tensor>> {
-        let block = py.detach(|| self.0.form()).map_err(|error| raise(&error))?;
+        let block = py.detach(|| self.steps.form()).map_err(|error| raise(&error))?;
         let batch = block
             .batches()
             .next()
@@ -63,7 +68,8 @@ pub(crate) struct StepIterator {
 
 #[derive(Debug)]
 struct Callables {
-    /// A function that makes the arrays of the next batch.
+    /// A function that makes the arrays of the next batch, from its first row and the number of its samples if it is one
+    /// view.
     make: Py<PyAny>,
     /// A function that makes a batch ready as it is handed over, if batches need that.
     deliver: Option<Py<PyAny>>,
@@ -86,18 +92,19 @@ impl StepIterator {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        let (mut guard, steps) = (self.lock()?, &self.steps.get().0);
+        let (mut guard, steps) = (self.lock()?, self.steps.get());
         let Some(Callables { make, deliver }) = guard.as_ref() else { return Ok(None) };
         if steps.left() == 0 {
             *guard = None;
-            steps.end();
+            steps.steps.end();
             return Ok(None);
         }
-        let mut batch = self.container.batch(py, make.call0(py)?.extract(py)?)?;
+        let (row, samples) = steps.view(0)?.unzip();
+        let mut batch = self.container.batch(py, make.call1(py, (row, samples))?.extract(py)?)?;
         if let Some(deliver) = deliver {
             batch = deliver.call1(py, (batch,))?;
         }
-        steps.advance();
+        steps.steps.advance();
         Ok(Some(batch))
     }
 
@@ -111,7 +118,7 @@ impl StepIterator {
     /// Ends the iteration. The iterator yields no more; batches that were handed over stay valid.
     fn close(&self) -> PyResult<()> {
         *self.lock()? = None;
-        self.steps.get().0.close();
+        self.steps.get().steps.close();
         Ok(())
     }
 

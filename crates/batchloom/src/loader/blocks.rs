@@ -43,8 +43,6 @@ pub struct Blocks {
     indices: Vec<u64>,
     /// The number of blocks handed over.
     delivered: u64,
-    /// True once the last of them was.
-    is_over: bool,
 }
 
 impl Blocks {
@@ -77,7 +75,6 @@ impl Blocks {
             helps,
             indices: Vec::new(),
             delivered: 0,
-            is_over: false,
         })
     }
 
@@ -114,7 +111,6 @@ impl Blocks {
                     message: "a delivered block is still being written".to_owned(),
                 })?;
                 self.delivered += 1;
-                self.is_over = planned.layout.end >= self.job.plan.steps_of(self.job.rank);
                 let bytes = Bytes::from_owner(Loan::new(buffer, &self.job.buffers));
                 Polled::Block(Block::new(&self.job.fields, &planned, &bytes)?)
             }
@@ -126,12 +122,6 @@ impl Blocks {
     /// Counts one batch as handed over. [`Loader::state`](super::Loader::state) reports this count.
     pub fn advance(&self) {
         self.delivery.advance();
-    }
-
-    /// Returns true once the last block was handed over. An iteration without a block is over when
-    /// [`poll`](Self::poll) says so.
-    pub fn is_over(&self) -> bool {
-        self.is_over
     }
 
     /// The names of the fields, in order.
