@@ -9,11 +9,13 @@ shortest.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Protocol
+from typing import Any, Protocol, SupportsIndex
 
 import batchloom._native as _native
+import numpy
 from batchloom.arguments import U32, choice, integer, renamed
 from batchloom.errors import ArgumentError
 
@@ -248,7 +250,47 @@ class Packing:
         return _native.Rule.packing(self.max_tokens, self.max_samples, self.oversize, self.pool)
 
 
-RULES = (FixedSize, LengthBuckets, TokenBudget, CostOptimal, Packing)
+@dataclass(frozen=True, init=False, repr=False)
+class Listed:
+    """Batches that are given as lists of samples, in the order in which ranks take them.
+
+    Nothing else decides then: ``shuffle``, ``shard_size``, ``balance`` and ``largest_first`` have to be left out. Lists
+    may name a sample several times, or never; ``plan.stats()`` counts both. Every rank gives the same lists, of which
+    it takes its share.
+
+    Args:
+        batches: The samples of each batch: any iterable of lists or arrays of integers, from 0. At most 2**32 - 1
+            samples, in all lists together and in the dataset.
+
+    Raises:
+        ArgumentError: A list is empty, or holds something else than integers from 0.
+    """
+
+    samples: bytes
+    ends: bytes
+
+    def __init__(self, batches: Iterable[Iterable[SupportsIndex]]) -> None:
+        lists = [_samples(place, batch) for place, batch in enumerate(batches)]
+        ends = numpy.cumsum([len(samples) for samples in lists], dtype=numpy.int64)
+        if len(ends) and ends[-1] > U32:
+            raise ArgumentError(f"the lists hold {ends[-1]} samples; expected at most {U32}")
+        object.__setattr__(self, "samples", numpy.concatenate([*lists, numpy.empty(0, numpy.uint32)]).tobytes())
+        object.__setattr__(self, "ends", ends.astype(numpy.uint32).tobytes())
+        self._native()
+
+    def __len__(self) -> int:
+        """Return the number of batches."""
+        return len(self.ends) // numpy.dtype(numpy.uint32).itemsize
+
+    def __repr__(self) -> str:
+        return f"Listed({len(self)} batches)"
+
+    def _native(self) -> _native.Rule:
+        samples, ends = (numpy.frombuffer(data, numpy.uint32) for data in (self.samples, self.ends))
+        return _native.Rule.listed(_native.borrow(samples, "samples"), _native.borrow(ends, "ends"))
+
+
+RULES = (FixedSize, LengthBuckets, TokenBudget, CostOptimal, Packing, Listed)
 
 
 def rule(batch_size: int | None, batching: Rule | None) -> Rule:
@@ -264,6 +306,19 @@ def rule(batch_size: int | None, batching: Rule | None) -> Rule:
     if not isinstance(batching, RULES):
         raise ArgumentError(f"batching is {batching!r}; expected a rule such as FixedSize(64)")
     return batching
+
+
+def _samples(place: int, batch: Iterable[SupportsIndex]) -> numpy.ndarray[Any, numpy.dtype[numpy.uint32]]:
+    """Return one list of samples as uint32."""
+    try:
+        found = numpy.asarray(batch if hasattr(batch, "__array__") else list(batch))
+    except (TypeError, ValueError, RuntimeError):
+        found = numpy.empty(0, object)
+    if not found.size:
+        raise ArgumentError(f"batch {place} is {batch!r}; expected a list of samples, with at least one")
+    if found.ndim != 1 or found.dtype.kind not in "iu" or found.min() < 0 or found.max() > U32:
+        raise ArgumentError(f"batch {place} is {batch!r}; expected a list of integers, at least 0 and below 2**32")
+    return found.astype(numpy.uint32)
 
 
 def _cost(name: str, value: object) -> float:

@@ -1,8 +1,8 @@
 //! The rules, as Python makes them.
 
 use batchloom::batching::{
-    CostModel, CostOptimal, FixedSize, LengthBuckets, Measurement, Packing, Rule as EngineRule, Sizes,
-    TokenBudget,
+    CostModel, CostOptimal, FixedSize, LengthBuckets, Listed, Measurement, Packing, Rule as EngineRule,
+    Sizes, TokenBudget,
 };
 use pyo3::prelude::*;
 
@@ -68,6 +68,22 @@ impl Rule {
             let rule = rule.oversize(oversize).pool(pool)?;
             max_samples.map_or(Ok(rule), |samples| rule.max_samples(samples))
         }))
+    }
+
+    /// Batches of `samples`, each of which ends where `ends` says: arrays of uint32.
+    #[staticmethod]
+    fn listed(samples: &Tensor, ends: &Tensor) -> PyResult<Self> {
+        made(Listed::new(self::sizes(samples)?, self::sizes(ends)?))
+    }
+}
+
+impl Rule {
+    /// The lists, if batches are given.
+    pub(crate) fn lists(&self) -> PyResult<Listed> {
+        match &self.0 {
+            EngineRule::Listed(lists) => Ok(lists.clone()),
+            _ => Err(ArgumentError::new_err("the rule forms batches; expected lists of samples")),
+        }
     }
 }
 

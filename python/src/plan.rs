@@ -277,6 +277,9 @@ pub(crate) fn write_state<'py>(
     let worlds: Vec<[u64; 2]> =
         state.worlds.iter().map(|&(world_size, steps)| [u64::from(world_size), steps]).collect();
     dict.set_item("worlds", worlds)?;
+    if let Some(lists) = &state.lists {
+        dict.set_item("lists", lists)?;
+    }
     Ok(dict)
 }
 
@@ -291,7 +294,7 @@ pub(crate) fn read_state(dict: &Bound<'_, PyDict>) -> PyResult<batchloom::plan::
         let text = value.repr()?.to_string();
         value.extract().map_err(|_| damaged(&format!("{key} is {text}")))
     }
-    const KEYS: [&str; 6] = ["version", "fingerprint", "seed", "epoch", "batches", "worlds"];
+    const KEYS: [&str; 7] = ["version", "fingerprint", "seed", "epoch", "batches", "worlds", "lists"];
     for key in dict.keys() {
         if !KEYS.iter().any(|known| key.extract::<&str>().is_ok_and(|key| key == *known)) {
             return Err(damaged(&format!("it holds an unknown key, {}", key.repr()?)));
@@ -310,5 +313,6 @@ pub(crate) fn read_state(dict: &Bound<'_, PyDict>) -> PyResult<batchloom::plan::
                 Err(_) => Err(damaged(&format!("it holds steps of a world of {world_size}"))),
             })
             .collect::<PyResult<_>>()?,
+        lists: if dict.contains("lists")? { Some(read(dict, "lists")?) } else { None },
     })
 }

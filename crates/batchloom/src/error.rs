@@ -200,6 +200,34 @@ pub enum Error {
         /// The name of the rule.
         rule: &'static str,
     },
+    /// A list of samples that is to be a batch holds none.
+    #[error("batch {batch} of the lists holds no sample; expected at least one in each")]
+    EmptyBatch {
+        /// The first such batch.
+        batch: u64,
+    },
+    /// The ends of lists do not divide their samples.
+    #[error(
+        "a list ends at {end}, where {start} was reached; expected ends that rise up to the number of samples"
+    )]
+    Lists {
+        /// The end found.
+        end: u64,
+        /// The place that was reached.
+        start: u64,
+    },
+    /// Lists are given to a rule that forms batches itself.
+    #[error("lists of samples are given, but {rule} forms batches; expected the rule Listed")]
+    NotListed {
+        /// The name of the rule.
+        rule: &'static str,
+    },
+    /// Batches are given as lists, and an option would change their order.
+    #[error("batches are given as lists, which are their order; leave {name} out")]
+    OrderOfLists {
+        /// The name of the option.
+        name: &'static str,
+    },
     /// Runs of neighbours are to be shuffled, but sizes decide which samples share a batch.
     #[error(
         "shuffling runs needs FixedSize and samples of one size, so that neighbours share a batch; found {rule} over \
@@ -559,6 +587,17 @@ pub enum Error {
         /// The fingerprint of this plan.
         expected: String,
     },
+    /// The lists of an epoch are not those that a state was saved with.
+    #[error(
+        "the epoch that the state interrupted had other batches: the digest of their lists is {found}, that of the \
+         present ones is {expected}; expected lists that depend on nothing but the epoch, so that they come again"
+    )]
+    StateLists {
+        /// The digest in the state.
+        found: String,
+        /// The digest of the present lists.
+        expected: String,
+    },
     /// The state contradicts itself.
     #[error("the state is damaged: {reason}")]
     StateDamaged {
@@ -747,6 +786,10 @@ impl Error {
             | Self::Measurement { .. }
             | Self::BinTooLarge { .. }
             | Self::NoSizes { .. }
+            | Self::EmptyBatch { .. }
+            | Self::Lists { .. }
+            | Self::OrderOfLists { .. }
+            | Self::NotListed { .. }
             | Self::RunsOfSizes { .. }
             | Self::Dimensions { .. }
             | Self::ForeignSizes { .. }
@@ -790,9 +833,10 @@ impl Error {
             | Self::Layout { .. }
             | Self::Shape { .. } => Kind::Data,
             Self::StepRange { .. } | Self::SampleRange { .. } => Kind::Range,
-            Self::StateVersion { .. } | Self::StateFingerprint { .. } | Self::StateDamaged { .. } => {
-                Kind::State
-            }
+            Self::StateVersion { .. }
+            | Self::StateFingerprint { .. }
+            | Self::StateLists { .. }
+            | Self::StateDamaged { .. } => Kind::State,
             Self::Memory { .. } | Self::Spawn { .. } | Self::Worker { .. } | Self::Forked { .. } => {
                 Kind::Runtime
             }

@@ -17,6 +17,7 @@ mod direction;
 mod groups;
 mod index_table;
 mod lifetime;
+mod lists;
 mod messages;
 mod order;
 mod placement;

@@ -109,9 +109,22 @@ impl Loader {
         write_state(py, &self.0.state())
     }
 
-    fn load(&self, state: &Bound<'_, PyDict>) -> PyResult<()> {
+    /// Continues where a state was taken; `lists` are the batches of its epoch, if these are given.
+    #[pyo3(signature = (state, lists=None))]
+    fn load(&self, state: &Bound<'_, PyDict>, lists: Option<&Rule>) -> PyResult<()> {
         let (py, state) = (state.py(), read_state(state)?);
-        py.detach(|| self.0.load(&state)).map_err(|error| raise(&error))
+        let lists = lists.map(Rule::lists).transpose()?;
+        py.detach(|| match lists {
+            Some(lists) => self.0.load_lists(&state, lists),
+            None => self.0.load(&state),
+        })
+        .map_err(|error| raise(&error))
+    }
+
+    /// Makes lists the batches of the next epoch.
+    fn set_lists(&self, py: Python<'_>, lists: &Rule) -> PyResult<()> {
+        let lists = lists.lists()?;
+        py.detach(|| self.0.set_lists(lists)).map_err(|error| raise(&error))
     }
 
     /// Begins the next epoch: batches of blocks in memory, which frameworks view. `check` is called before each block

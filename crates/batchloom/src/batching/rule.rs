@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::{
-    CostOptimal, Count, FixedSize, LengthBuckets, Oversize, PackedOversize, Packing, PoolBatches, PoolSizes,
-    Sizes, TokenBudget,
+    CostOptimal, Count, FixedSize, LengthBuckets, Listed, Oversize, PackedOversize, Packing, PoolBatches,
+    PoolSizes, Sizes, TokenBudget,
 };
 use crate::{Error, Result};
 
@@ -25,6 +25,8 @@ pub enum Rule {
     CostOptimal(CostOptimal),
     /// Bins filled without padding.
     Packing(Packing),
+    /// Batches that are given.
+    Listed(Listed),
 }
 
 impl Rule {
@@ -36,6 +38,7 @@ impl Rule {
             Self::TokenBudget(rule) => rule.samples_in_pool(),
             Self::CostOptimal(rule) => rule.samples_in_pool(),
             Self::Packing(rule) => rule.samples_in_pool(),
+            Self::Listed(_) => u64::MAX,
         }
     }
 
@@ -50,7 +53,7 @@ impl Rule {
 
     /// Returns true if batches of one pool differ in kind, so that their order has to be mixed.
     pub(crate) fn sorts(&self) -> bool {
-        !matches!(self, Self::FixedSize(_))
+        !matches!(self, Self::FixedSize(_) | Self::Listed(_))
     }
 
     /// Returns true if batches are concatenations.
@@ -66,10 +69,26 @@ impl Rule {
         }
     }
 
+    /// The batches, if they are given.
+    pub(crate) fn listed(&self) -> Option<&Listed> {
+        match self {
+            Self::Listed(rule) => Some(rule),
+            _ => None,
+        }
+    }
+
+    /// Checks batches that are given: that they name samples of a dataset of `samples`.
+    ///
+    /// # Errors
+    /// [`Error::SampleRange`].
+    pub(crate) fn check_lists(&self, samples: u64) -> Result<()> {
+        self.listed().map_or(Ok(()), |rule| rule.check(samples))
+    }
+
     /// The number that padded lengths are a multiple of.
     pub(crate) fn multiple_of(&self) -> u32 {
         match self {
-            Self::FixedSize(_) | Self::Packing(_) => 1,
+            Self::FixedSize(_) | Self::Packing(_) | Self::Listed(_) => 1,
             Self::LengthBuckets(rule) => rule.padded_to(),
             Self::TokenBudget(rule) => rule.padded_to(),
             Self::CostOptimal(rule) => rule.padded_to(),
@@ -159,13 +178,14 @@ impl Rule {
             Self::TokenBudget(rule) => rule.cut(pool),
             Self::CostOptimal(rule) => rule.cut(pool.sizes),
             Self::Packing(rule) => rule.cut(pool.sizes),
+            Self::Listed(rule) => rule.cut(),
         }
     }
 
     /// The largest number of elements in a batch, if there is a limit.
     pub(crate) fn budget(&self) -> Option<u64> {
         match self {
-            Self::FixedSize(_) | Self::LengthBuckets(_) => None,
+            Self::FixedSize(_) | Self::LengthBuckets(_) | Self::Listed(_) => None,
             Self::TokenBudget(rule) => Some(rule.budget()),
             Self::CostOptimal(rule) => rule.budget(),
             Self::Packing(rule) => Some(u64::from(rule.capacity())),
@@ -180,6 +200,7 @@ impl Rule {
             Self::TokenBudget(_) => "TokenBudget",
             Self::CostOptimal(_) => "CostOptimal",
             Self::Packing(_) => "Packing",
+            Self::Listed(_) => "Listed",
         }
     }
 }
@@ -194,7 +215,7 @@ macro_rules! from {
     };
 }
 
-from!(FixedSize, LengthBuckets, TokenBudget, CostOptimal, Packing);
+from!(FixedSize, LengthBuckets, TokenBudget, CostOptimal, Packing, Listed);
 
 /// The first sample larger than `most`.
 fn over(sizes: &Sizes, most: u64) -> Option<usize> {

@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use crate::batching::Listed;
 use crate::plan::State;
 use crate::{Plan, Result};
 
@@ -122,6 +123,18 @@ impl Cursor {
 
     pub(super) fn load(&mut self, state: &State) -> Result<()> {
         self.enter(self.plan.resume(state)?);
+        Ok(())
+    }
+
+    /// Makes `lists` the batches of the next iteration.
+    pub(super) fn set_lists(&mut self, lists: Listed) -> Result<()> {
+        self.enter(self.upcoming().with_lists(lists)?);
+        Ok(())
+    }
+
+    /// Continues where `state` was taken, in an epoch whose batches are `lists`.
+    pub(super) fn load_lists(&mut self, state: &State, lists: Listed) -> Result<()> {
+        self.enter(self.plan.at_epoch(state.epoch).with_lists(lists)?.resume(state)?);
         Ok(())
     }
 

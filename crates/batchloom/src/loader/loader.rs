@@ -9,6 +9,7 @@ use super::index_table::IndexTable;
 use super::job::{Job, Probe};
 use super::workers::Workers;
 use super::{Batches, Blocks, Steps};
+use crate::batching::Listed;
 use crate::dataset::Dataset;
 use crate::dataset::kind::CollateOptions;
 use crate::plan::State;
@@ -101,6 +102,24 @@ impl Loader {
     /// Those of [`Plan::resume`]. The loader is unchanged then.
     pub fn load(&self, state: &State) -> Result<()> {
         self.cursor().load(state)
+    }
+
+    /// Makes `lists` the batches of the next epoch, or of what is left of an epoch that was loaded, for a loader whose
+    /// rule is [`Listed`]. Epochs after it repeat them, until they are set again.
+    ///
+    /// # Errors
+    /// [`Error::SampleRange`](crate::Error::SampleRange), and [`Error::StateLists`](crate::Error::StateLists) if a part
+    /// of the epoch was taken from other lists.
+    pub fn set_lists(&self, lists: Listed) -> Result<()> {
+        self.cursor().set_lists(lists)
+    }
+
+    /// Continues where `state` was taken, as [`load`](Self::load) does, in an epoch whose batches are `lists`.
+    ///
+    /// # Errors
+    /// Those of [`Plan::resume`], and [`Error::SampleRange`](crate::Error::SampleRange). The loader is unchanged then.
+    pub fn load_lists(&self, state: &State, lists: Listed) -> Result<()> {
+        self.cursor().load_lists(state, lists)
     }
 
     /// Begins the next epoch and returns its batches. Threads start with the first epoch that is worth them.

@@ -198,11 +198,26 @@ impl PlanBuilder {
             shard_size: self.shard_size,
             sizes: self.sizes,
         };
+        check_lists(&recipe)?;
         check_shards(&recipe)?;
         check_sizes(&recipe)?;
         let plan = Plan::new(Arc::new(Epoch::new(Arc::new(recipe), self.epoch)), self.world_size, Vec::new());
         plan.require_steps()?;
         Ok(plan)
+    }
+}
+
+/// Checks that lists name samples that there are, and that nothing else decides their order.
+fn check_lists(recipe: &Recipe) -> Result<()> {
+    let deciding = [
+        ("shuffle", recipe.shuffle != Shuffle::Nothing),
+        ("shard_size", recipe.shard_size.is_some()),
+        ("balance", recipe.balance),
+        ("largest_first", recipe.largest_first),
+    ];
+    match (recipe.rule.listed(), deciding.iter().find(|(_, decides)| *decides)) {
+        (Some(_), Some(&(name, _))) => Err(Error::OrderOfLists { name }),
+        _ => recipe.rule.check_lists(recipe.samples),
     }
 }
 
@@ -222,6 +237,7 @@ fn check_sizes(recipe: &Recipe) -> Result<()> {
         return Err(Error::RunsOfSizes { rule: recipe.rule.name() });
     }
     match &recipe.sizes {
+        None if recipe.rule.listed().is_some() => Ok(()),
         None if recipe.uniform().is_none() => Err(Error::NoSizes { rule: recipe.rule.name() }),
         None => Ok(()),
         Some(sizes) if sizes.len() != recipe.samples => {

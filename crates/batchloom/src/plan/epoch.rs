@@ -224,6 +224,9 @@ impl Epoch {
     /// The samples of a pool, and the batches that the rule makes of them.
     fn cut(&self, pool: u64) -> BatchedPool {
         let recipe = &self.recipe;
+        if let Some(listed) = recipe.rule.listed() {
+            return BatchedPool { samples: PoolSamples::Run(0), batches: listed.cut() };
+        }
         let Some(sizes) = &recipe.sizes else {
             return BatchedPool { samples: PoolSamples::Run(0), batches: PoolBatches::default() };
         };
@@ -246,7 +249,16 @@ impl Epoch {
 
     /// Counts the contents of a batch.
     pub(super) fn measure(&self, parts: &Parts) -> Measure {
-        let Some(sizes) = &self.recipe.sizes else { return Measure::default() };
+        let Some(sizes) = &self.recipe.sizes else {
+            let count = parts.samples.len() as u64;
+            return Measure {
+                samples: count,
+                parts: count,
+                real: count,
+                padded: count,
+                ..Measure::default()
+            };
+        };
         let mut measure = Measure { parts: parts.samples.len() as u64, ..Measure::default() };
         let splits = self.recipe.rule.splits();
         for ((&sample, &start), &taken) in parts.samples.iter().zip(&parts.starts).zip(&parts.sizes) {
@@ -384,8 +396,10 @@ impl BatchedPool {
             None => vec![0; samples.len()],
         };
         let limit = recipe.rule.limit().unwrap_or(u32::MAX);
-        let all = recipe.sizes.as_ref().map_or(&[][..], Sizes::as_slice);
-        let taken = |(&sample, start): (&u64, &u32)| (all[length(sample)] - start).min(limit);
+        // Without sizes, every sample counts as one element.
+        let all = recipe.sizes.as_ref().map(Sizes::as_slice);
+        let size = |sample| all.map_or(1, |sizes| sizes[length(sample)]);
+        let taken = |(&sample, start): (&u64, &u32)| (size(sample) - start).min(limit);
         let sizes = samples.iter().zip(&starts).map(taken).collect();
         Parts { samples, starts, sizes }
     }

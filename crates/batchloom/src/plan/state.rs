@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::Plan;
 use super::epoch::Epoch;
 use super::plan::first;
+use super::recipe::Recipe;
+use crate::batching::{Listed, Rule};
 use crate::ranks::MOST_RANKS;
 use crate::{Error, Result};
 
@@ -32,12 +34,17 @@ pub struct State {
     pub batches: u64,
     /// The parts of the epoch so far, as (world size, steps).
     pub worlds: Vec<(u32, u64)>,
+    /// The [`Listed::digest`](crate::batching::Listed::digest) of the batches of the epoch, if they are given as lists
+    /// and some were delivered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lists: Option<String>,
 }
 
 impl Plan {
     /// The state after `steps` steps of this plan.
     pub fn state(&self, steps: u64) -> State {
         let worlds = extend(&self.past, self.world_size, steps);
+        let lists = self.rule().listed().filter(|_| !worlds.is_empty()).map(Listed::digest);
         State {
             version: STATE_VERSION,
             fingerprint: self.fingerprint(),
@@ -48,14 +55,15 @@ impl Plan {
                 batches => batches.min(self.epoch.batches()),
             },
             worlds,
+            lists,
         }
     }
 
     /// The rest of the epoch that `state` interrupted, for this plan's number of ranks and with the seed of the state.
     ///
     /// # Errors
-    /// [`Error::StateVersion`], [`Error::StateFingerprint`], and [`Error::StateDamaged`] if the numbers of the state
-    /// contradict each other.
+    /// [`Error::StateVersion`], [`Error::StateFingerprint`], [`Error::StateLists`], and [`Error::StateDamaged`] if the
+    /// numbers of the state contradict each other.
     pub fn resume(&self, state: &State) -> Result<Self> {
         if state.version != STATE_VERSION {
             return Err(Error::StateVersion { found: state.version, expected: STATE_VERSION });
@@ -65,6 +73,10 @@ impl Plan {
         let expected = recipe.fingerprint();
         if state.fingerprint != expected {
             return Err(Error::StateFingerprint { found: state.fingerprint.clone(), expected });
+        }
+        if !state.worlds.is_empty() {
+            let lists = self.rule().listed().map(Listed::digest);
+            require_lists(state.lists.as_deref(), lists.as_deref())?;
         }
         let mut plan =
             Self::new(Arc::new(Epoch::new(Arc::new(recipe), state.epoch)), self.world_size, Vec::new());
@@ -78,6 +90,25 @@ impl Plan {
                 Err(damaged(format!("it holds {} batches, but its worlds add up to {found}", state.batches)))
             }
         }
+    }
+
+    /// The same epoch with other lists, from its start. Once a part of it was taken, lists have to stay the same.
+    ///
+    /// # Errors
+    /// [`Error::NotListed`], [`Error::SampleRange`] and [`Error::StateLists`].
+    pub(crate) fn with_lists(&self, lists: Listed) -> Result<Self> {
+        if self.rule().listed().is_none() {
+            return Err(Error::NotListed { rule: self.rule().name() });
+        }
+        let rule = Rule::from(lists);
+        rule.check_lists(self.samples())?;
+        let digest = |rule: &Rule| rule.listed().map(Listed::digest);
+        if !self.past.is_empty() {
+            require_lists(digest(self.rule()).as_deref(), digest(&rule).as_deref())?;
+        }
+        let recipe = Recipe { rule, ..self.recipe().clone() };
+        let epoch = Epoch::new(Arc::new(recipe), self.epoch());
+        Ok(Self::new(Arc::new(epoch), self.world_size, self.past.clone()))
     }
 
     /// The rest of this epoch after `world_size` ranks took `steps` more steps.
@@ -104,6 +135,15 @@ fn extend(past: &[(u32, u64)], world_size: u32, steps: u64) -> Vec<(u32, u64)> {
         _ => past.push((world_size, steps)),
     }
     past
+}
+
+/// Refuses lists that differ from those of the epoch under way.
+fn require_lists(found: Option<&str>, expected: Option<&str>) -> Result<()> {
+    if found == expected {
+        return Ok(());
+    }
+    let text = |digest: Option<&str>| digest.unwrap_or("missing").to_owned();
+    Err(Error::StateLists { found: text(found), expected: text(expected) })
 }
 
 fn damaged(reason: String) -> Error {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde::Serialize;
 
 use super::Plan;
-use super::epoch::Measure;
+use super::epoch::{Measure, Parts};
 
 /// The cost of a plan over all ranks.
 ///
@@ -44,7 +44,7 @@ pub struct Stats {
     pub truncated_tokens: u64,
     /// The number of samples delivered here in several parts.
     pub split: u64,
-    /// The number of samples delivered a second time to fill the last step.
+    /// The number of samples delivered a second time to fill the last step, or because lists name them again.
     pub repeated: u64,
     /// The number of elements of repeated samples.
     pub repeated_tokens: u64,
@@ -148,8 +148,8 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     fn new(plan: &'a Plan) -> Self {
-        let tokens = plan.sizes().map_or(0, crate::batching::Sizes::total);
         let (samples, steps, world_size) = (plan.samples(), plan.steps(), plan.world_size());
+        let tokens = plan.sizes().map_or(samples, crate::batching::Sizes::total);
         let stats = Stats { samples, tokens, steps, world_size, ..Stats::default() };
         Self { plan, stats, shapes: HashSet::new(), longest: 0, waited: 0 }
     }
@@ -159,6 +159,7 @@ impl<'a> Walk<'a> {
         let dealt = deal.first()..deal.first() + deal.dealt();
         // Batches from the start of the epoch that come again at its end.
         let mut again = Vec::new();
+        let mut named = self.plan.rule().listed().map(|_| HashSet::new());
         for place in 0..self.plan.epoch.pools() {
             let pool = self.plan.pool(place);
             for index in 0..pool.len() {
@@ -166,7 +167,11 @@ impl<'a> Walk<'a> {
                 if batch >= dealt.end && again.len() as u64 >= deal.repeated() {
                     break;
                 }
-                let measure = self.plan.epoch.measure(&pool.parts(index, self.plan.recipe()));
+                let parts = pool.parts(index, self.plan.recipe());
+                let measure = self.plan.epoch.measure(&parts);
+                if let Some(named) = named.as_mut().filter(|_| batch < dealt.end) {
+                    self.count_repeated(named, &parts);
+                }
                 if (again.len() as u64) < deal.repeated() {
                     again.push(measure);
                 }
@@ -184,6 +189,16 @@ impl<'a> Walk<'a> {
             self.stats.repeated_tokens += measure.real + measure.truncated_tokens;
         }
         self.finish()
+    }
+
+    /// Counts samples that lists have named before.
+    fn count_repeated(&mut self, named: &mut HashSet<u64>, parts: &Parts) {
+        for (&sample, &taken) in parts.samples.iter().zip(&parts.sizes) {
+            if !named.insert(sample) {
+                self.stats.repeated += 1;
+                self.stats.repeated_tokens += u64::from(taken);
+            }
+        }
     }
 
     /// Counts a batch of an earlier part of the epoch.

@@ -1,0 +1,103 @@
+//! `Listed`: batches that are given as lists of samples, whatever made them.
+
+use std::sync::Arc;
+
+use serde::{Serialize, Serializer};
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::PoolBatches;
+use crate::{Error, Result};
+
+/// The largest number of samples in all lists together.
+const MOST: usize = u32::MAX as usize;
+
+/// Batches that are given as lists of samples, in the order in which they are dealt to ranks.
+///
+/// Lists may name a sample several times, or never. They belong to one epoch, and so are not part of the fingerprint
+/// of a run; a state in the middle of an epoch holds their digest.
+#[derive(Debug, Clone)]
+pub struct Listed {
+    samples: Arc<[u32]>,
+    ends: Arc<[u32]>,
+    digest: u128,
+}
+
+impl Listed {
+    /// Batches of `samples`, each of which ends where `ends` says.
+    ///
+    /// # Errors
+    /// [`Error::EmptyBatch`], and [`Error::PoolTooLarge`] for lists of 2^32 samples or more; [`Error::Lists`] if `ends`
+    /// decrease or do not end with `samples`.
+    pub fn new(samples: impl Into<Arc<[u32]>>, ends: impl Into<Arc<[u32]>>) -> Result<Self> {
+        let (samples, ends) = (samples.into(), ends.into());
+        if samples.len() > MOST {
+            return Err(Error::PoolTooLarge { found: samples.len() as u64, limit: MOST as u64 });
+        }
+        let mut start = 0;
+        for (batch, &end) in (0_u64..).zip(ends.iter()) {
+            match end {
+                end if end == start => return Err(Error::EmptyBatch { batch }),
+                end if end < start => {
+                    return Err(Error::Lists { end: u64::from(end), start: u64::from(start) });
+                }
+                end => start = end,
+            }
+        }
+        if super::to_index(start) != samples.len() {
+            return Err(Error::Lists { end: u64::from(start), start: samples.len() as u64 });
+        }
+        let parts = [xxh3_128(bytemuck::cast_slice(&samples)), xxh3_128(bytemuck::cast_slice(&ends))];
+        let digest = xxh3_128(bytemuck::cast_slice(&parts));
+        Ok(Self { samples, ends, digest })
+    }
+
+    /// The number of batches.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Returns true if there are no batches.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The samples of all batches, one after the other.
+    pub fn samples(&self) -> &[u32] {
+        &self.samples
+    }
+
+    /// The end of each batch in [`samples`](Self::samples).
+    pub fn ends(&self) -> &[u32] {
+        &self.ends
+    }
+
+    /// A name for the lists, of 32 hexadecimal digits.
+    pub fn digest(&self) -> String {
+        format!("{:032x}", self.digest)
+    }
+
+    /// Checks that the lists name samples of a dataset of `samples`.
+    pub(super) fn check(&self, samples: u64) -> Result<()> {
+        match self.samples.iter().map(|&sample| u64::from(sample)).find(|&sample| sample >= samples) {
+            None => Ok(()),
+            Some(found) => Err(Error::SampleRange { found, samples }),
+        }
+    }
+
+    pub(crate) fn cut(&self) -> PoolBatches {
+        PoolBatches { places: self.samples.to_vec(), starts: Vec::new(), ends: self.ends.to_vec() }
+    }
+}
+
+impl PartialEq for Listed {
+    fn eq(&self, other: &Self) -> bool {
+        self.digest == other.digest
+    }
+}
+
+impl Serialize for Listed {
+    /// Writes nothing that differs from epoch to epoch.
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.serialize_unit()
+    }
+}
