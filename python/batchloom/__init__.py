@@ -10,7 +10,7 @@ Importing the package starts no thread and imports no framework other than NumPy
 """
 
 from batchloom._native import __version__
-from batchloom.batching import CostModel, CostOptimal, FixedSize, LengthBuckets, Packing, Rule, TokenBudget
+from batchloom.batching import CostModel, CostOptimal, FixedSize, LengthBuckets, Listed, Packing, Rule, TokenBudget
 from batchloom.calibrate import calibrate
 from batchloom.dataset.groups import GroupDataset, GroupStats
 from batchloom.dataset.sequences import SequenceDataset
@@ -31,9 +31,11 @@ from batchloom.errors import (
 from batchloom.loader import DataLoader
 from batchloom.plan import Place, Plan, Step
 from batchloom.restore_order import restore_order
+from batchloom.sampler import BatchSampler
 
 __all__ = [
     "ArgumentError",
+    "BatchSampler",
     "CostModel",
     "CostOptimal",
     "DTypeError",
@@ -45,6 +47,7 @@ __all__ = [
     "GroupDataset",
     "GroupStats",
     "LengthBuckets",
+    "Listed",
     "LoaderError",
     "Packing",
     "Place",

@@ -263,7 +263,7 @@ class Listed:
             samples, in all lists together and in the dataset.
 
     Raises:
-        ArgumentError: A list is empty, or holds something else than integers from 0.
+        ArgumentError: There are no lists, or one is empty or holds something else than integers from 0.
     """
 
     samples: bytes
@@ -271,10 +271,12 @@ class Listed:
 
     def __init__(self, batches: Iterable[Iterable[SupportsIndex]]) -> None:
         lists = [_samples(place, batch) for place, batch in enumerate(batches)]
+        if not lists:
+            raise ArgumentError("there are 0 lists; expected at least one batch")
         ends = numpy.cumsum([len(samples) for samples in lists], dtype=numpy.int64)
-        if len(ends) and ends[-1] > U32:
+        if ends[-1] > U32:
             raise ArgumentError(f"the lists hold {ends[-1]} samples; expected at most {U32}")
-        object.__setattr__(self, "samples", numpy.concatenate([*lists, numpy.empty(0, numpy.uint32)]).tobytes())
+        object.__setattr__(self, "samples", numpy.concatenate(lists).tobytes())
         object.__setattr__(self, "ends", ends.astype(numpy.uint32).tobytes())
         self._native()
 

@@ -73,7 +73,7 @@ impl Rule {
     /// Batches of `samples`, each of which ends where `ends` says: arrays of uint32.
     #[staticmethod]
     fn listed(samples: &Tensor, ends: &Tensor) -> PyResult<Self> {
-        made(Listed::new(self::sizes(samples)?, self::sizes(ends)?))
+        made(Listed::new(sizes(samples)?, sizes(ends)?))
     }
 }
 

@@ -17,7 +17,7 @@ LAYERS = (
     ("device",),
     ("dataset",),
     ("delivery",),
-    ("loader",),
+    ("loader", "sampler"),
 )
 
 

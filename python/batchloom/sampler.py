@@ -1,0 +1,274 @@
+"""Batches of sample numbers for the loaders of others: each iteration is the next epoch, and a state resumes it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sized
+from numbers import Integral
+from typing import Any
+
+from batchloom.arguments import integer
+from batchloom.batching import Rule, rule
+from batchloom.dataset.base import Dataset
+from batchloom.errors import ArgumentError, StateError
+from batchloom.plan import Plan
+from batchloom.ranks import rank_and_world
+from batchloom.sizes import Sizes, read
+
+
+class BatchSampler:
+    """The batches of one rank, as lists of sample numbers. Each ``iter()`` yields the next epoch.
+
+    It gives every rule and every order of a :class:`batchloom.DataLoader` to loaders that are not ours, for data that
+    has to be read or decoded sample by sample::
+
+        sampler = bl.BatchSampler(lengths, batching=bl.TokenBudget(8192), shuffle=True)
+        loader = torch.utils.data.DataLoader(dataset, batch_sampler=sampler, collate_fn=pad, num_workers=4)
+
+    An epoch begins with its first batch: ``iter()`` alone spends nothing. A loader that asks for batches ahead of their
+    use, as torch's does with workers, is ahead of what was trained on: ``state_dict(batches)`` then takes the number of
+    batches that were. (torchdata's ``StatefulDataLoader`` keeps count by itself.)
+
+    A plan is the batches of one epoch, for ever; a sampler goes from epoch to epoch.
+
+    Args:
+        data: The sizes of samples, as an array or a list of numbers; or a dataset of batchloom, whose sizes are used;
+            or any other dataset with a length, whose samples all count the same; or their number.
+        batch_size: Samples in a batch; 64 if neither this nor ``batching`` is given.
+        shuffle: As for :class:`batchloom.Plan`, like the arguments that follow.
+        batching: A rule instead of ``batch_size``.
+        rank: The rank of this process. If neither ``rank`` nor ``world_size`` is given, they are looked up, as by a
+            :class:`batchloom.DataLoader`, when an epoch begins. For a loader that divides batches among ranks itself,
+            as Accelerate does, give ``rank=0, world_size=1``.
+        world_size: The number of processes.
+
+    Raises:
+        ArgumentError: An argument makes no sense, or ``drop_last`` would leave no step.
+        DataError: There are no samples; a size is wrong, or exceeds the limits of the rule.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        batch_size: int | None = None,
+        shuffle: bool | str = False,
+        *,
+        batching: Rule | None = None,
+        shard_size: int | None = None,
+        drop_last: bool = False,
+        seed: int = 0,
+        uneven: str = "pad",
+        balance: bool = False,
+        largest_first: bool = False,
+        rank: int | None = None,
+        world_size: int | None = None,
+    ) -> None:
+        self._samples, self._sizes = _counted(data)
+        self._batching = rule(batch_size, batching)
+        self._options: dict[str, Any] = {
+            "shuffle": shuffle,
+            "shard_size": shard_size,
+            "drop_last": drop_last,
+            "seed": seed,
+            "uneven": uneven,
+            "balance": balance,
+            "largest_first": largest_first,
+        }
+        self._given = rank, world_size
+        # The epoch under way, or the next one before it began, and the batches of it that were taken. Its place in the
+        # world is the one that it began with.
+        looked_up = rank is None and world_size is None
+        self._plan = self._planned(*((0, 1) if looked_up else rank_and_world(rank, world_size)))
+        self._taken: int | None = None
+        self._ended = False
+        self._latest: _EpochBatches | None = None
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Return the batches of the next epoch, or of the rest of the one in a state that was loaded.
+
+        Raises:
+            ArgumentError: Accelerate would divide batches among ranks that are divided already.
+        """
+        self._refuse_to_be_divided_twice(sys._getframe(1))
+        return _EpochBatches(self)
+
+    def __len__(self) -> int:
+        """Return the number of batches of this rank in a whole epoch."""
+        return len(self._at_place(self._plan).at_epoch(self._plan.epoch))
+
+    @property
+    def batch_size(self) -> int | None:
+        """The number of samples in a batch; ``None`` for rules by which batches differ in it."""
+        return getattr(self._batching, "batch_size", None)
+
+    @property
+    def batching(self) -> Rule:
+        """The rule that forms batches of samples."""
+        return self._batching
+
+    @property
+    def drop_last(self) -> bool:
+        """``True`` if samples that do not fill a batch, and batches that do not fill a step, are left out."""
+        return self._plan.drop_last
+
+    @property
+    def seed(self) -> int:
+        """The seed of the random orders, which depend on the epoch too."""
+        return self._plan.seed
+
+    @property
+    def epoch(self) -> int:
+        """The epoch under way, or the next one if none is."""
+        return int(self.state_dict()["epoch"])
+
+    def plan(self, epoch: int | None = None) -> Plan:
+        """Return the plan of an epoch, or of the next iteration."""
+        plan = self._at_place(self._upcoming())
+        return plan if epoch is None else plan.at_epoch(epoch)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Make ``epoch`` the next one: from its start, unless a state of the same epoch was just loaded.
+
+        Calls are optional: the epoch advances by itself.
+        """
+        epoch = integer("epoch", epoch)
+        if self._taken is not None or self._plan.epoch != epoch:
+            self._enter(self._plan.at_epoch(epoch))
+
+    def state_dict(self, batches: int | None = None) -> dict[str, Any]:
+        """Return the state of the run, to save in a checkpoint: after the last batch, the start of the next epoch.
+
+        Args:
+            batches: The number of batches that were used of the epoch under way, for loaders that ask for batches ahead
+                of their use; ``None`` for all that were handed over.
+
+        Raises:
+            ArgumentError: Fewer batches were handed over.
+        """
+        taken = self._taken or 0
+        if batches is not None:
+            taken = integer("batches", batches, most=taken)
+        # With uneven="short", a rank that has one step less waits for the others, or for its consumer to see the end.
+        steps = len(self._plan) if self._ended else self._plan._native.steps()
+        over = self._taken is not None and taken >= steps
+        return self._next()._native.state(0) if over else self._plan._native.state(taken)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume from ``state``, of a sampler or of a loader: the next iteration yields the rest of its epoch.
+
+        The seed and the epoch are those of the state. ``world_size`` may differ from the one at the time of saving.
+
+        Raises:
+            StateError: The state is of another plan or version, or damaged. The sampler is then unchanged.
+        """
+        if not isinstance(state, dict):
+            raise StateError(f"the state is a {type(state).__name__}; expected the dict that state_dict() returned")
+        self._enter(Plan._wrap(self._plan._native.resume(state), self._batching))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        data = self._samples if self._sizes is None else self._sizes
+        return _rebuild, (type(self), data, self._batching, self._options, self._given, self.state_dict())
+
+    def __repr__(self) -> str:
+        return f"BatchSampler({self._samples} samples, {self._batching}, epoch {self.epoch})"
+
+    def _planned(self, rank: int, world_size: int) -> Plan:
+        data = {"samples": self._samples} if self._sizes is None else {"sizes": self._sizes}
+        return Plan(**data, batching=self._batching, rank=rank, world_size=world_size, **self._options)
+
+    def _at_place(self, plan: Plan) -> Plan:
+        """Return what is left of an epoch for the rank and the world size of now."""
+        rank, world_size = rank_and_world(*self._given)
+        if (rank, world_size) == (plan.rank, plan.world_size):
+            return plan
+        return Plan._wrap(self._planned(rank, world_size)._native.resume(plan._native.state(0)), self._batching)
+
+    def _upcoming(self) -> Plan:
+        return self._plan if self._taken is None else self._next()
+
+    def _next(self) -> Plan:
+        return self._plan.at_epoch(self._plan.epoch + 1)
+
+    def _begin(self, batches: _EpochBatches) -> Plan:
+        self._enter(self._at_place(self._upcoming()))
+        self._taken, self._latest = 0, batches
+        return self._plan
+
+    def _enter(self, plan: Plan) -> None:
+        self._plan, self._taken, self._latest, self._ended = plan, None, None, False
+
+    def _take(self, batches: _EpochBatches) -> None:
+        """Count one more batch, if it is of the latest iteration."""
+        if self._latest is batches and self._taken is not None:
+            self._taken += 1
+
+    def _end(self, batches: _EpochBatches) -> None:
+        """Note that the consumer of the latest iteration has seen its end."""
+        self._ended = self._ended or self._latest is batches
+
+    def _refuse_to_be_divided_twice(self, caller: Any) -> None:
+        if type(caller.f_locals.get("self")).__name__ != "BatchSamplerShard":
+            return
+        rank, world_size = rank_and_world(*self._given)
+        if world_size > 1:
+            raise ArgumentError(
+                f"Accelerate divides the batches of a sampler among ranks, and these are those of rank {rank} of "
+                f"{world_size} already; expected BatchSampler(..., rank=0, world_size=1)"
+            )
+
+
+class _EpochBatches:
+    """One iteration of a sampler. It begins an epoch with its first batch."""
+
+    def __init__(self, sampler: BatchSampler) -> None:
+        self._sampler = sampler
+        self._plan: Plan | None = None
+        self._step = 0
+
+    def __iter__(self) -> _EpochBatches:
+        return self
+
+    def __next__(self) -> list[int]:
+        if self._plan is None:
+            self._plan = self._sampler._begin(self)
+        if self._step >= len(self._plan):
+            self._sampler._end(self)
+            raise StopIteration
+        batch: list[int] = self._plan[self._step].tolist()
+        self._step += 1
+        self._sampler._take(self)
+        return batch
+
+
+def _rebuild(
+    kind: type[BatchSampler],
+    data: Any,
+    batching: Rule,
+    options: dict[str, Any],
+    place: tuple[int | None, int | None],
+    state: dict[str, Any],
+) -> BatchSampler:
+    sampler = kind(data, batching=batching, rank=place[0], world_size=place[1], **options)
+    sampler.load_state_dict(state)
+    return sampler
+
+
+def _counted(data: Any) -> tuple[int, Any]:
+    """Return the number of samples, and their sizes where they have some."""
+    if isinstance(data, Integral) and not isinstance(data, bool):
+        return integer("data", int(data)), None
+    if isinstance(data, Dataset):
+        sizes: Sizes | None = None if (found := data._native_dataset().sizes()) is None else read(found)
+        return len(data), sizes
+    if hasattr(data, "__array__") or hasattr(data, "__dlpack__") or _are_numbers(data):
+        return len(data), data
+    if isinstance(data, Sized):
+        return len(data), None
+    raise ArgumentError(
+        f"data is a {type(data).__name__}; expected the sizes of samples, a dataset with a length, or the number of "
+        "samples"
+    )
+
+
+def _are_numbers(data: Any) -> bool:
+    return isinstance(data, list | tuple) and all(isinstance(size, Integral) for size in data)
