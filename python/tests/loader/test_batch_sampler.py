@@ -131,6 +131,8 @@ def test_a_sampler_takes_sizes_datasets_and_numbers():
         bl.BatchSampler(10, world_size=2)
 
 
+# torch's workers leave sockets behind.
+@pytest.mark.filterwarnings("ignore:.*:pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_torch_gets_every_epoch(num_workers):
     ours = sampler()
@@ -147,6 +149,7 @@ def test_torch_gets_every_epoch(num_workers):
 
 
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*:pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_stateful_loaders_keep_the_place(num_workers):
     torchdata = pytest.importorskip("torchdata.stateful_dataloader")
