@@ -60,7 +60,10 @@ class DataLoader:
             environment, and otherwise are 0 and 1.
         world_size: The number of processes.
         device: The torch device for batches; ``None`` for the device of the data. Batches on a device are torch
-            tensors, ready for the stream that is current when they are taken.
+            tensors, ready for the stream that is current when they are taken. With ``output="jax"``, a device of JAX,
+            to which JAX copies batches.
+        sharding: A ``jax.sharding.Sharding`` for all fields, or a dict of one for each: batches are global arrays, in
+            which those of all processes lie one after the other.
         resident: ``True`` moves the data to the device once, when the loader is made, and makes batches there (windows
             of neighbours are views). ``False`` copies blocks that are formed in memory (for windows of neighbours, the
             rows that a batch covers: ``batch_size + input_len + horizon - 1`` of them). ``"auto"`` means ``True`` if
@@ -108,6 +111,7 @@ class DataLoader:
         rank: int | None = None,
         world_size: int | None = None,
         device: Any = None,
+        sharding: Any = None,
         resident: bool | str = "auto",
         memory_limit: int | None = None,
         output: str | None = None,
@@ -131,6 +135,7 @@ class DataLoader:
         request = PlacementRequest(
             dataset,
             device=device,
+            sharding=sharding,
             resident=resident,
             memory_limit=memory_limit,
             copy=copy,

@@ -1,23 +1,36 @@
-"""JAX arrays in and out, on the CPU."""
+"""JAX arrays in, from the CPU, and out, to the CPU, another device, or a sharding."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import batchloom._native as _native
 import jax
+import numpy as np
 from batchloom.arrays import numpy
-from batchloom.errors import DeviceError
+from batchloom.errors import ArgumentError, DataError, DeviceError
 
 TAKES_CAPSULES = False
 
+# The types that JAX lacks unless jax_enable_x64 is set.
+WIDE = ("int64", "uint64", "float64", "complex128")
+
+_warned: set[str] = set()
+
 
 def borrow(array: Any, label: str) -> _native.Tensor:
-    """Share the memory of a CPU array."""
-    platforms = {device.platform for device in array.devices()}
-    if platforms != {"cpu"}:
-        raise DeviceError(f"field {label} is on {sorted(platforms)}; expected an array on the CPU: use jax.device_get")
+    """Share the memory of an array on the CPU."""
+    devices = sorted(map(str, array.devices()))
+    if len(devices) > 1:
+        raise DeviceError(
+            f"field {label} is sharded over {len(devices)} devices; expected one array: use jax.device_get"
+        )
+    if devices != [str(jax.local_devices(backend="cpu")[0])]:
+        raise DeviceError(
+            f"field {label} is on {devices[0]}; expected an array on the first device of the CPU: use jax.device_get"
+        )
     return _native.borrow(array, label)
 
 
@@ -27,7 +40,17 @@ def address(array: Any, label: str) -> tuple[Any, ...]:
 
 
 def require(dtype: str, label: str) -> None:
-    """Accept every type: JAX narrows 64-bit ones unless ``jax_enable_x64`` is set, as it does everywhere."""
+    """Accept every type, and warn once in a process where JAX narrows one."""
+    narrowed = _narrowed_type(dtype)
+    if narrowed is None or _warned:
+        return
+    _warned.add(label)
+    warnings.warn(
+        f"field {label} is {dtype}, of which JAX makes {narrowed}; a number that does not fit is an error. Set "
+        "jax_enable_x64 to keep types of 64 bits. (This is said once.)",
+        UserWarning,
+        stacklevel=2,
+    )
 
 
 def views(tensor: _native.Tensor) -> Sequence[Any]:
@@ -35,12 +58,42 @@ def views(tensor: _native.Tensor) -> Sequence[Any]:
 
     A batch is compact and 64-byte aligned, so JAX takes it without a copy and keeps its block alive.
     """
+    narrowed = _narrowed_type(tensor.dtype)
+    if narrowed is not None:
+        return [jax.numpy.asarray(batch) for batch in _narrowed(tensor, narrowed)]
     return [jax.dlpack.from_dlpack(tensor.index(place)) for place in range(len(tensor))]
 
 
 def view(tensor: _native.Tensor) -> Any:
     """Take a tensor of the engine as an array."""
-    return jax.dlpack.from_dlpack(tensor)
+    narrowed = _narrowed_type(tensor.dtype)
+    return jax.dlpack.from_dlpack(tensor) if narrowed is None else jax.numpy.asarray(_narrowed(tensor, narrowed))
+
+
+def _narrowed_type(dtype: str) -> str | None:
+    """Return the type that JAX takes instead of ``dtype``; ``None`` if it has that type."""
+    found = str(jax.dtypes.canonicalize_dtype(dtype)) if dtype in WIDE else dtype
+    return None if found == dtype else found
+
+
+def _narrowed(tensor: _native.Tensor, dtype: str) -> np.ndarray[Any, Any]:
+    """Return the numbers of a tensor in a narrower type.
+
+    Raises:
+        DataError: A number does not fit.
+    """
+    wide = np.from_dlpack(tensor)
+    with np.errstate(over="ignore"):
+        narrow = wide.astype(dtype)
+    # Integers wrap round, and finite numbers become infinite.
+    differs = narrow != wide if wide.dtype.kind in "iu" else np.isfinite(wide) & ~np.isfinite(narrow)
+    if differs.any():
+        value = wide[differs].flat[0]
+        raise DataError(
+            f"a batch holds {value} of type {tensor.dtype}, which {dtype} does not hold; expected numbers that fit "
+            "what JAX has without jax_enable_x64: set it, or change the data"
+        )
+    return narrow
 
 
 def patches(array: Any, length: int, stride: int) -> Any:
@@ -63,3 +116,49 @@ def own(array: Any, device: None) -> Any:
 def element(dtype: str, value: Any) -> bytes:
     """Return the bytes of one value, as NumPy has it."""
     return numpy.element(dtype, value)
+
+
+def is_device(device: Any) -> bool:
+    """Return whether ``device`` is a device of JAX."""
+    return isinstance(device, jax.Device)
+
+
+def require_sharding(sharding: Any, name: str) -> Any:
+    """Return a sharding.
+
+    Raises:
+        ArgumentError: It is something else.
+    """
+    if isinstance(sharding, jax.sharding.Sharding):
+        return sharding
+    raise ArgumentError(f"the sharding of field {name} is {sharding!r}; expected a jax.sharding.Sharding")
+
+
+def processes(sharding: Any) -> int:
+    """Return the number of processes that a sharding spans."""
+    return len({device.process_index for device in sharding.device_set})
+
+
+def mover(device: Any) -> Callable[[Any], Any]:
+    """Return a function that takes arrays of the CPU to a device, beside what that computes."""
+    return lambda array: jax.device_put(array, device)
+
+
+def sharder(sharding: Any, name: str) -> Callable[[Any], Any]:
+    """Return a function that makes a global array of the batches of all processes, sharded.
+
+    Batches of all processes lie one after the other along the first dimension of the global array.
+    """
+    make: Callable[[Any, Any], Any] = jax.make_array_from_process_local_data
+
+    def shard(array: Any) -> Any:
+        try:
+            return make(sharding, np.asarray(array))
+        except ValueError as error:
+            reason = str(error).partition("\n")[0]
+            raise ArgumentError(
+                f"field {name} of a batch has shape {tuple(array.shape)}, which {sharding} does not divide ({reason}); "
+                "use a batch_size that it divides, and drop_last=True"
+            ) from None
+
+    return shard

@@ -11,6 +11,7 @@ from batchloom.dataset.base import Dataset
 from batchloom.delivery.blocks import BlockOptions
 from batchloom.delivery.host import Host
 from batchloom.delivery.on_device import OnDevice
+from batchloom.delivery.on_jax import OnJax
 from batchloom.delivery.placement import Placement, PlacementRequest
 from batchloom.delivery.window_views import views
 
@@ -46,6 +47,8 @@ def choose(
         request: The arguments of the user.
         world_size: The number of processes.
     """
+    if request.target is not None:
+        return OnJax(dataset, request, request.target)
     found = views(dataset, rule, order, documents, request)
     if found is not None:
         return found

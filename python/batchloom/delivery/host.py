@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import batchloom._native as _native
-from batchloom.batch import CollateOptions, Schema, field_views
+from batchloom.batch import CollateOptions, FieldViews, Schema, field_views
 from batchloom.dataset.base import Dataset
 from batchloom.delivery.blocks import BlockOptions
 from batchloom.delivery.placement import Placement, PlacementRequest
@@ -18,8 +18,12 @@ class Host:
 
     def prepare(self, schema: Schema, options: CollateOptions) -> None:
         """Prepare for batches of a schema; raise if a framework lacks a type."""
-        views = field_views(schema, self._request.output, self._request.copy)
+        views = self._field_views(schema, self._request.copy)
         self._views = _native.HostViews(views, schema.keys, schema.longest)
+
+    def _field_views(self, schema: Schema, copies: bool) -> list[FieldViews]:
+        """Return the functions that take each field of a block as arrays."""
+        return field_views(schema, self._request.output, copies)
 
     def begin(self, loader: _native.Loader) -> _native.Batches:
         """Begin the next epoch."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -41,11 +42,28 @@ class Placement:
     shard_size: int | None = None
 
 
+@dataclass(frozen=True)
+class JaxTarget:
+    """The place of batches of JAX.
+
+    Attributes:
+        device: A device of JAX, or ``None``.
+        sharding: A sharding of all fields, one for each field, or ``None``.
+    """
+
+    device: Any
+    sharding: Any
+
+    def __str__(self) -> str:
+        return str(self.device if self.sharding is None else self.sharding)
+
+
 class PlacementRequest:
     """The request of a user for the placement of batches.
 
     Attributes:
         device: A torch device; ``None`` for the CPU, where the engine forms batches.
+        target: The place of batches of JAX; ``None`` for the CPU.
         resident: ``True``, ``False`` or ``"auto"``.
         memory_limit: The bytes that data may take on the device, or ``None``.
         copy: ``True`` if batches own their memory.
@@ -66,6 +84,7 @@ class PlacementRequest:
         dataset: Dataset,
         *,
         device: Any,
+        sharding: Any,
         resident: bool | str,
         memory_limit: int | None,
         copy: bool,
@@ -85,13 +104,31 @@ class PlacementRequest:
         self.needed = sum(field.tensor.nbytes for field in self._fields)
         there = _there(dataset._arrays())
         self.is_there = there is not None
-        self.device = there if device is None else _device(device)
+        self.target = self._jax_target(device, sharding)
+        self.device = there if device is None or self.target is not None else _device(device)
         if self.is_there:
             self._require_there(there)
         if self.device is not None and output not in (None, "torch"):
             raise ArgumentError(f'output is {output!r} on device {self.device}; expected "torch", whose device it is')
         if self.static_buffers and self.device is None and self.frameworks != {"torch"}:
             raise self._of_others()
+
+    def _jax_target(self, device: Any, sharding: Any) -> JaxTarget | None:
+        """Return the place of batches of JAX; ``None`` if the request names no such place."""
+        # A device of JAX shows that JAX was imported; this does not import it.
+        if sharding is None and (sys.modules.get("jax") is None or not load("jax").is_device(device)):
+            return None
+        named = f"device is {device}" if sharding is None else "sharding is given"
+        if sharding is not None and device is not None:
+            raise ArgumentError(
+                f"device is {device}, and sharding is given, which says the devices; expected one of them"
+            )
+        if self.frameworks != {"jax"}:
+            other = min(self.frameworks - {"jax"})
+            raise ArgumentError(f'{named}, of JAX, but batches are of {other}; expected output="jax"')
+        if self._asked():
+            raise ArgumentError(f"{named}, of JAX, with {' and '.join(self._asked())}, which only torch has")
+        return JaxTarget(device, sharding)
 
     def _require_there(self, there: Any) -> None:
         if self.device != there:

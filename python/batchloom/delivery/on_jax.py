@@ -1,0 +1,63 @@
+"""Batches that JAX takes to a device, or makes global arrays of: blocks are formed in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from batchloom.arrays.frameworks import load
+from batchloom.batch import FieldViews, Schema
+from batchloom.dataset.base import Dataset
+from batchloom.delivery.host import Host
+from batchloom.delivery.placement import JaxTarget, Placement, PlacementRequest
+from batchloom.errors import ArgumentError
+
+
+class OnJax(Host):
+    """Batches on a device of JAX, or global arrays over a sharding.
+
+    JAX copies a batch without waiting, from memory that stays as it is until the copy is over.
+    """
+
+    def __init__(self, dataset: Dataset, request: PlacementRequest, target: JaxTarget) -> None:
+        reason = "the engine forms batches in memory, and JAX takes them there"
+        placement = Placement("streamed", str(target), request.needed, None, reason, request.shard_size)
+        super().__init__(dataset, request, placement)
+        self._target = target
+
+    def _field_views(self, schema: Schema, copies: bool) -> list[FieldViews]:
+        found = super()._field_views(schema, copies)
+        return [
+            _taken(views, self._taker(column.name, schema)) for views, column in zip(found, schema.columns, strict=True)
+        ]
+
+    def _taker(self, name: str, schema: Schema) -> Callable[[Any], Any]:
+        """Return the function that takes the arrays of a field to their place.
+
+        Raises:
+            ArgumentError: The field has no sharding, or batches of several processes differ in shape.
+        """
+        jax, sharding = load("jax"), self._target.sharding
+        if sharding is None:
+            return jax.mover(self._target.device)  # type: ignore[no-any-return]
+        if isinstance(sharding, Mapping):
+            if name not in sharding:
+                expected = ", ".join(column.name for column in schema.columns)
+                raise ArgumentError(f"sharding has no entry for field {name}; expected one for each of {expected}")
+            sharding = sharding[name]
+        sharding = jax.require_sharding(sharding, name)
+        if schema.ragged and jax.processes(sharding) > 1:
+            raise ArgumentError(
+                f"the sharding of field {name} spans {jax.processes(sharding)} processes, whose batches differ in "
+                "shape because samples differ in size; expected samples of one size"
+            )
+        return jax.sharder(sharding, name)  # type: ignore[no-any-return]
+
+
+def _taken(views: FieldViews, take: Callable[[Any], Any]) -> FieldViews:
+    """Return views whose arrays are taken to their place."""
+    many, one = views.many, views.one
+    return replace(
+        views, many=lambda tensor: [take(array) for array in many(tensor)], one=lambda tensor: take(one(tensor))
+    )
