@@ -1,6 +1,7 @@
 """Docstrings of the package: summaries and descriptions of arguments begin with a verb or a noun."""
 
 import ast
+import inspect
 import re
 from pathlib import Path
 
@@ -81,8 +82,8 @@ def test_options_of_loaders_and_plans_are_described_alike():
 
 def entries_in_full(docstring):
     """The names of arguments, and their descriptions in one line each, however they are wrapped."""
-    section = docstring.partition("Args:\n")[2].partition("\n\n")[0]
-    for entry in re.split(r"\n(?=        \w+: )", f"\n{section}"):
+    section = inspect.cleandoc(docstring).partition("Args:\n")[2].partition("\n\n")[0]
+    for entry in re.split(r"\n(?=    \w+: )", f"\n{section}"):
         name, _, description = " ".join(entry.split()).partition(": ")
         if name:
             yield name, description
