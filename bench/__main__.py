@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-CHAPTERS = ("rows", "order", "batching", "collate", "sequences", "windows", "groups", "tokens", "device")
+CHAPTERS = ("rows", "order", "batching", "collate", "sequences", "windows", "groups", "tokens", "device", "resume")
 
 
 def main() -> None:

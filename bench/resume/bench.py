@@ -1,0 +1,119 @@
+"""Kill, resize and resume real runs in each trainer, and count the samples that are lost and repeated.
+
+    python -m bench resume [--only lightning] [--loaders batchloom] [--rules rows] [--output FILE]
+
+Three epochs of 96 samples on two processes. The processes of a run die by SIGKILL one step after a checkpoint, which is
+saved in the middle of the second epoch, or at its last batch. A new run goes on from there, with two processes, with one,
+and with four. Promises:
+
+- Every process is real, forked from one that imported the trainer; nothing of the first attempt lives on but its files.
+- What was trained after the last checkpoint does not count: the model has forgotten it.
+- Samples are counted in each epoch, by their numbers, as the model got them. The same order means that each rank gets the
+  same batches as in a run that nobody killed.
+- Trainers save and load as their guides say; no option was chosen to make a peer fail.
+- Where a peer drops what does not fill a step (a hand-made sampler), that is lost in the run that nobody killed, too:
+  ``whole`` has its figures.
+"""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.harness.command import arguments, wanted
+from bench.harness.record import write
+from bench.resume import peers
+from bench.resume.processes import launch
+from bench.resume.run import Run, Verdict, trained, verdict
+
+TRAINERS = ("loop", "lightning", "accelerate", "hf", "ray", "jax")
+WORLD, EPOCHS = 2, 3
+# What happens to a run: (name, share of the second epoch that is saved, ranks that go on)
+EVENTS = (
+    ("mid-epoch", 0.5, 2),
+    ("mid-epoch, half the ranks", 0.5, 1),
+    ("mid-epoch, twice the ranks", 0.5, 4),
+    ("last batch", 1.0, 2),
+    ("last batch, half the ranks", 1.0, 1),
+    ("last batch, twice the ranks", 1.0, 4),
+)
+
+
+def steps_of(folder: str) -> list[int]:
+    """Return how many steps each epoch of a whole run had."""
+    first = trained(folder, 0, saved_only=False)[0]
+    return [sum(epoch == wanted for epoch, _ in first) for wanted in range(EPOCHS)]
+
+
+def measure(trainer: str, loader: str, rule: str, root: Path) -> dict[str, Any]:
+    """Run every event of a trainer, a loader and a rule."""
+    started = time.perf_counter()
+    program = importlib.import_module(f"bench.resume.trainers.{trainer}")
+    start = getattr(program, "start", None) or (lambda run: launch(run, program.work))
+
+    def folder(name: str) -> str:
+        made = root / f"{trainer}-{loader}-{rule}-{name}"
+        made.mkdir(parents=True)
+        return str(made)
+
+    def attempt(where: str, **options: Any) -> bool:
+        return start(Run(trainer, loader, rule, where, **options))
+
+    whole = folder("whole")
+    finished = attempt(whole, world=WORLD, epochs=EPOCHS)
+    found = {"whole": text(verdict_of_whole(whole), finished)}
+    steps = steps_of(whole)
+    killed: dict[float, str] = {}
+    for name, share, world in EVENTS:
+        if share not in killed:
+            killed[share] = folder(f"killed-{share}")
+            save_at = steps[0] + max(round(steps[1] * share), 1)
+            attempt(killed[share], world=WORLD, epochs=EPOCHS, save_every=save_at, kill_after=save_at)
+        resumed = folder(f"{name}-{world}")
+        shutil.copytree(killed[share], resumed, dirs_exist_ok=True)
+        fine = attempt(resumed, world=world, epochs=EPOCHS, resume=True)
+        found[name] = text(verdict(whole, resumed, peers.SAMPLES, EPOCHS), fine)
+    print(f"{trainer:10} {loader:10} {rule:8}", f"({time.perf_counter() - started:.0f} s)", flush=True)
+    for name, said in found.items():
+        print(f"    {name:30} {said}", flush=True)
+    return {"trainer": trainer, "loader": loader, "rule": rule, "found": found}
+
+
+def verdict_of_whole(folder: str) -> Verdict:
+    """Count what a run trained that nobody killed."""
+    import numpy
+
+    counts = numpy.zeros((EPOCHS, peers.SAMPLES), dtype=int)
+    for rank in trained(folder, 0, saved_only=False):
+        for epoch, batch in rank:
+            numpy.add.at(counts[epoch], batch, 1)
+    return Verdict(int((counts == 0).sum()), int(numpy.maximum(counts - 1, 0).sum()), None)
+
+
+def text(said: Verdict, finished: bool) -> str:
+    """Return a cell of the table."""
+    return str(said) + ("" if finished else " (the run ended with an error)")
+
+
+def main() -> None:
+    """Run the chapter."""
+    several = {"action": "append"}
+    chosen = arguments(__doc__, TRAINERS, loaders=several, rules=several)
+    cases = []
+    with tempfile.TemporaryDirectory() as folder:
+        for trainer in wanted(chosen, dict.fromkeys(TRAINERS)):
+            program = importlib.import_module(f"bench.resume.trainers.{trainer}")
+            for loader in chosen.loaders or program.LOADERS:
+                for rule in chosen.rules or peers.RULES:
+                    if hasattr(program, "skips") and program.skips(loader, rule):
+                        continue
+                    cases.append(measure(trainer, loader, rule, Path(folder)))
+    write("resume", chosen, {"cases": cases}, not (chosen.only or chosen.loaders or chosen.rules))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""Lightning: a callback for runs whose epochs or number of ranks change.
+
+A loader passed to ``Trainer.fit`` needs nothing from here: Lightning saves its state in every checkpoint and loads it.
+Lightning also counts the batches of an epoch itself, in steps of a rank. With another number of ranks that count is no
+longer true, and :class:`Resume` restates it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from batchloom.integrations.claim import claim, release
+from batchloom.integrations.requirement import RequirementError, require
+from batchloom.loader import DataLoader
+
+try:
+    require("lightning", "2.5")
+except RequirementError:
+    # The same code is also published under its former name.
+    require("pytorch-lightning", "2.5")
+    from pytorch_lightning import Callback
+else:
+    from lightning.pytorch import Callback
+
+
+class ExactEpochs(Callback):  # type: ignore[misc, unused-ignore]
+    """Keeps Lightning's count of batches that of the loader.
+
+    Lightning takes the number of batches of the first epoch for that of all, and its place in an epoch for a number of
+    steps that each rank took. The callback restates the first for rules that make another number of batches in each
+    epoch, as ``TokenBudget``, and the second after a checkpoint was loaded by another number of ranks. Without it both
+    are refused. It also refuses a loader that another trainer is using.
+
+        trainer = Trainer(strategy="ddp", devices=4, callbacks=[ExactEpochs()])
+        trainer.fit(model, loader, ckpt_path="saved-by-two-ranks.ckpt")
+
+    ``trainer.global_step`` remains the number of optimizer steps that were taken, by however many ranks.
+    """
+
+    # How the loader knows this callback, which it cannot import.
+    restates_counters = True
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Claim the loaders, and restate the count of batches if a checkpoint was loaded."""
+        loaders = _loaders(trainer)
+        for loader in loaders:
+            claim(loader, trainer)
+        fit = trainer.fit_loop
+        if not loaders or not fit.restarting:
+            return
+        # Lightning asked for the length before it loaded the state.
+        self._restate_length(trainer)
+        progress = fit.epoch_loop.batch_progress
+        current = progress.current
+        if progress.is_last_batch:
+            # The epoch is over, whatever number its batches had.
+            taken = int(trainer.num_training_batches)
+        else:
+            taken = max(_whole(loader) - len(loader.plan()) for loader in loaders)
+        # A checkpoint of the end of a batch was saved before that batch was counted as completed.
+        behind = current.ready - current.completed
+        current.ready = current.started = current.processed = taken
+        current.completed = taken - behind
+
+    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+        """Restate the number of batches of the epoch that begins."""
+        self._restate_length(trainer)
+
+    def _restate_length(self, trainer: Any) -> None:
+        fit = trainer.fit_loop
+        combined, loaders = fit._combined_loader, _loaders(trainer)
+        if len(loaders) != 1 or len(combined.flattened) != 1:
+            return
+        limit = trainer.limit_train_batches
+        whole = _whole(loaders[0])
+        length = min(whole, limit) if isinstance(limit, int) else int(whole * limit)
+        combined.limits = [length]
+        if combined._iterator is not None:
+            combined._iterator.limits = [length]
+        fit.max_batches = fit._data_fetcher.length = length
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """Release the loaders."""
+        for loader in _loaders(trainer):
+            release(loader, trainer)
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """Release the loaders."""
+        self.on_train_end(trainer, pl_module)
+
+
+def _loaders(trainer: Any) -> list[DataLoader]:
+    """Return the training loaders of a trainer that are batchloom's."""
+    combined = trainer.fit_loop._combined_loader
+    return [] if combined is None else [loader for loader in combined.flattened if isinstance(loader, DataLoader)]
+
+
+def _whole(loader: DataLoader) -> int:
+    """Return the number of batches of the whole epoch that begins next, or goes on."""
+    return len(loader.plan(loader.plan().epoch))

@@ -1,0 +1,94 @@
+"""A mesh of processes: which of them take batches of their own, and which take the same ones.
+
+Processes that differ in a data-parallel coordinate get different batches. Those of a tensor-, context- or
+pipeline-parallel group work on one batch together, so all of them get the same bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from batchloom.arguments import integer
+from batchloom.errors import ArgumentError
+
+# The names of dimensions along which batches differ, and of those along which they are the same.
+DATA = ("dp", "ddp", "fsdp", "dp_replicate", "dp_shard", "replicate", "shard", "data", "batch")
+SAME = ("tp", "cp", "pp", "sp", "tensor", "context", "pipeline", "sequence", "model")
+
+
+class Mesh:
+    """The dimensions of a mesh, and this process's coordinates.
+
+    Args:
+        mesh: A ``torch.distributed.DeviceMesh`` with names of its dimensions, or a dict of their sizes, as
+            ``{"dp": 4, "tp": 2}``. In a dict, processes are numbered along the last dimension first, as
+            ``init_device_mesh`` does.
+
+    Raises:
+        ArgumentError: It is something else, or a dimension has no known name.
+    """
+
+    def __init__(self, mesh: Any) -> None:
+        self._device_mesh = None if isinstance(mesh, Mapping) else mesh
+        if isinstance(mesh, Mapping):
+            sizes = {name: integer(f"mesh[{name!r}]", size, least=1) for name, size in mesh.items()}
+        else:
+            names = getattr(mesh, "mesh_dim_names", None)
+            if not hasattr(mesh, "get_coordinate") or not names:
+                raise ArgumentError(
+                    f"mesh is {mesh!r}; expected a DeviceMesh with mesh_dim_names, or a dict of sizes by name, as "
+                    '{"dp": 4, "tp": 2}'
+                )
+            sizes = dict(zip(names, mesh.shape, strict=True))
+        unknown = [name for name in sizes if name not in (*DATA, *SAME)]
+        if unknown or not sizes:
+            raise ArgumentError(
+                f"mesh has the dimensions {list(sizes)}; expected names out of {', '.join(DATA)}, along which batches "
+                f"differ, and {', '.join(SAME)}, along which they are the same"
+            )
+        self._sizes: dict[str, int] = sizes
+
+    def data_ranks(self, rank: int, world_size: int) -> tuple[int, int]:
+        """Return the rank and the number of ranks that take batches of their own.
+
+        Args:
+            rank: The rank of this process among all.
+            world_size: The number of all processes.
+
+        Raises:
+            ArgumentError: The mesh does not hold all processes.
+        """
+        coordinates = self._coordinates(rank, world_size)
+        found, size = 0, 1
+        for (name, length), place in zip(self._sizes.items(), coordinates, strict=True):
+            if name in DATA:
+                found, size = found * length + place, size * length
+        return found, size
+
+    def _coordinates(self, rank: int, world_size: int) -> list[int]:
+        held = math.prod(self._sizes.values())
+        mesh = self._device_mesh
+        if mesh is not None:
+            # A part of a mesh, as mesh["dp"], knows the whole.
+            whole = mesh._get_root_mesh() if hasattr(mesh, "_get_root_mesh") else mesh
+            held = math.prod(whole.shape)
+        if held != world_size:
+            sizes = " * ".join(f"{name} {size}" for name, size in self._sizes.items())
+            raise ArgumentError(
+                f"mesh is {sizes}, for {held} processes, and the world size is {world_size}; expected a mesh of all of them"
+            )
+        if mesh is not None:
+            found = mesh.get_coordinate()
+            if found is None:
+                raise ArgumentError(f"rank {rank} is not in the mesh {mesh}; expected a mesh of all processes")
+            return list(found)
+        places = []
+        for size in reversed(self._sizes.values()):
+            rank, place = divmod(rank, size)
+            places.append(place)
+        return places[::-1]
+
+    def __repr__(self) -> str:
+        return f"Mesh({self._sizes})"

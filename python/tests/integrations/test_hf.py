@@ -1,0 +1,188 @@
+"""The HF Trainer: resume in mid-epoch and evaluation on several processes, through the mixin."""
+
+import pytest
+
+pytest.importorskip("accelerate", reason="scripts/setup --integrations installs it")
+pytest.importorskip("transformers", reason="scripts/setup --integrations installs it")
+
+HEAD = """
+import json
+import os
+import sys
+import warnings
+
+warnings.simplefilter("ignore")
+if "RANK" in os.environ:
+    os.environ["LOCAL_RANK"] = os.environ["RANK"]
+import numpy
+import torch
+import transformers
+from transformers import Trainer, TrainingArguments
+
+import batchloom as bl
+from batchloom.integrations.hf import TrainerMixin
+
+transformers.logging.set_verbosity_error()
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.seen = torch.nn.Linear(1, 1), []
+
+    def forward(self, x, labels=None):
+        if self.training:
+            self.seen.append(x[:, 0].tolist())
+        logits = self.layer(x)
+        return {"loss": logits.mean(), "logits": x}
+
+
+class OurTrainer(TrainerMixin, Trainer):
+    pass
+
+
+def arguments(**options):
+    quiet = {"report_to": [], "disable_tqdm": True, "logging_strategy": "no", "use_cpu": True, "learning_rate": 1e-6}
+    return TrainingArguments(**{"output_dir": sys.argv[1], "save_strategy": "no", "num_train_epochs": 3, **quiet, **options})
+
+
+def loader(**options):
+    rows = bl.TensorDataset(x=torch.arange(100.0)[:, None], labels=torch.arange(100))
+    return bl.DataLoader(rows, **{"batch_size": 10, "shuffle": True, **options})
+"""
+
+
+@pytest.mark.parametrize("accumulated", [1, 3])
+def test_each_checkpoint_goes_on_exactly(script, tmp_path, accumulated):
+    script(
+        HEAD
+        + f"""
+options = {{"gradient_accumulation_steps": {accumulated}}}
+whole = Model()
+trained = OurTrainer(whole, arguments(save_strategy="steps", save_steps=2, **options), train_dataset=loader())
+trained.train()
+plan = loader().plan
+assert [list(map(int, batch)) for batch in whole.seen] == [b.tolist() for epoch in range(3) for b in plan(epoch)]
+steps = trained.state.global_step
+for step in range(2, steps, 2):
+    resumed = Model()
+    again = OurTrainer(resumed, arguments(**options), train_dataset=loader())
+    again.train(resume_from_checkpoint=sys.argv[1] + f"/checkpoint-{{step}}")
+    epoch, rest = divmod(step, -(-10 // {accumulated}))
+    assert resumed.seen == whole.seen[epoch * 10 + rest * {accumulated} :], step
+    assert again.state.global_step == steps
+""",
+        tmp_path,
+        timeout=110,
+    )
+
+
+def test_a_loader_of_the_method_and_batches_without_marks(script, tmp_path):
+    script(
+        HEAD
+        + """
+class Ids(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.epochs = torch.nn.Linear(1, 1), []
+
+    def forward(self, input_ids, attention_mask):
+        return {"loss": self.layer((input_ids * attention_mask).float().mean().reshape(1, 1)).sum()}
+
+
+class WithMethod(TrainerMixin, Trainer):
+    def get_train_dataloader(self):
+        documents = [numpy.full(1 + sample % 16, sample) for sample in range(96)]
+        dataset = bl.SequenceDataset(input_ids=documents)
+        return bl.DataLoader(dataset, batching=bl.TokenBudget(48, pool=8), shuffle=True, seed=3, output="torch")
+
+
+trainer = WithMethod(Ids(), arguments())
+loader = trainer.get_train_dataloader()
+lengths = [len(loader.plan(epoch)) for epoch in range(3)]
+assert len(set(lengths)) > 1
+trainer.train()
+assert trainer.state.global_step == sum(lengths) == trainer.state.max_steps
+""",
+        tmp_path,
+    )
+
+
+def test_bad_input_is_refused(script, tmp_path):
+    script(
+        HEAD
+        + """
+def refused(kind, work, *said):
+    try:
+        work()
+    except kind as error:
+        assert all(value in str(error) for value in said), error
+    else:
+        raise AssertionError(said)
+
+OurTrainer(Model(), arguments(max_steps=12, save_strategy="steps", save_steps=6), train_dataset=loader()).train()
+path = sys.argv[1] + "/checkpoint-6"
+other = loader(rank=1, world_size=2)
+refused(bl.ArgumentError, lambda: OurTrainer(Model(), arguments(), train_dataset=other).train(), "rank 1 of 2", "0 of 1")
+
+state = json.load(open(path + "/trainer_state.json"))
+held = state["stateful_callbacks"]["batchloom"]["attributes"]["state"]
+held["worlds"], held["batches"] = [[2, 3]], 6
+state["global_step"] = 3
+json.dump(state, open(path + "/trainer_state.json", "w"))
+fewer = OurTrainer(Model(), arguments(max_steps=12), train_dataset=loader())
+refused(bl.StateError, lambda: fewer.train(resume_from_checkpoint=path), "max_steps=12", "num_train_epochs")
+fewer = OurTrainer(Model(), arguments(gradient_accumulation_steps=4), train_dataset=loader())
+refused(bl.StateError, lambda: fewer.train(resume_from_checkpoint=path), "6", "4", "gradient_accumulation_steps")
+
+model = Model()
+halved = OurTrainer(model, arguments(), train_dataset=loader())
+halved.train(resume_from_checkpoint=path)
+assert halved.state.global_step == 30 and len(model.seen) == 24
+assert halved.lr_scheduler.last_epoch == 30
+
+del state["stateful_callbacks"]["batchloom"]
+json.dump(state, open(path + "/trainer_state.json", "w"))
+foreign = OurTrainer(Model(), arguments(), train_dataset=loader())
+refused(bl.StateError, lambda: foreign.train(resume_from_checkpoint=path), "checkpoint-6", "TrainerMixin")
+""",
+        tmp_path,
+        timeout=110,
+    )
+
+
+EVALUATE = (
+    HEAD
+    + """
+def metrics(found):
+    samples = found.predictions[:, 0]
+    return {"samples": len(samples), "distinct": len(set(samples.tolist())), "sum": float(samples.sum())}
+
+rows = bl.TensorDataset(x=torch.arange(103.0)[:, None], labels=torch.arange(103))
+evaluated = bl.DataLoader(rows, 8, uneven=sys.argv[2])
+trainer = OurTrainer(Model(), arguments(per_device_eval_batch_size=8), compute_metrics=metrics, eval_dataset=evaluated)
+trainer.remove_callback(transformers.PrinterCallback)
+for _ in range(2):
+    found = trainer.evaluate()
+print(json.dumps([found["eval_samples"], found["eval_distinct"], found["eval_sum"]]))
+if torch.distributed.is_initialized():
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
+"""
+)
+
+
+@pytest.mark.parametrize("uneven", ["pad", "mask"])
+@pytest.mark.parametrize("world_size", [1, 2, 3])
+def test_evaluation_counts_each_sample_once(ranks, tmp_path, monkeypatch, world_size, uneven):
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", str(free_port()))
+    assert ranks(EVALUATE, world_size, tmp_path, uneven) == [[103, 103, 103 * 102 / 2]] * world_size
+
+
+def free_port():
+    import socket
+
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]

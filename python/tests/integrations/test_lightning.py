@@ -1,0 +1,221 @@
+"""Lightning: a loader passed to ``fit`` is all there is to it, and what would lose batches is refused."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("lightning", reason="scripts/setup --integrations installs it")
+
+HEAD = """
+import json
+import os
+import sys
+import warnings
+
+warnings.simplefilter("ignore")
+import lightning
+import numpy
+import torch
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+
+import batchloom as bl
+from batchloom.integrations.lightning import ExactEpochs
+
+
+class Model(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.seen = torch.nn.Linear(1, 1), []
+
+    def training_step(self, batch, index):
+        x = batch[0] if isinstance(batch, tuple) else batch["tokens"].float()
+        samples = x[:, 0].tolist() if isinstance(batch, tuple) else batch["index"].tolist()
+        self.seen.append((self.trainer.current_epoch, [int(sample) for sample in samples]))
+        return self.layer(x.mean().reshape(1, 1)).sum()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 1e-6)
+
+
+def trainer(**options):
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
+    return lightning.Trainer(**{**quiet, "devices": 1, "enable_checkpointing": False, **options})
+
+
+rows = bl.TensorDataset(torch.arange(100.0)[:, None])
+"""
+
+
+@pytest.fixture
+def program(tmp_path):
+    """Run a program from a file of its own, as Lightning's launchers need; return what it wrote to files, by name."""
+
+    def run(code, timeout=100):
+        path = tmp_path / "program.py"
+        path.write_text(HEAD + code, encoding="utf-8")
+        done = subprocess.run(
+            [sys.executable, str(path), str(tmp_path)], capture_output=True, text=True, timeout=timeout, check=False
+        )
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+        return {file.stem: json.loads(file.read_text()) for file in tmp_path.glob("*.json")}
+
+    return run
+
+
+def test_each_epoch_is_the_one_of_the_plan(program):
+    """Lightning calls ``iter`` before the first epoch; that spends nothing."""
+    program(
+        """
+loader, model = bl.DataLoader(rows, 10, shuffle=True), Model()
+bar = trainer(max_epochs=3)
+bar.fit(model, loader)
+assert bar.num_training_batches == 10
+for epoch in range(3):
+    trained = [samples for number, samples in model.seen if number == epoch]
+    assert trained == [batch.tolist() for batch in loader.plan(epoch)], epoch
+
+limited = Model()
+trainer(max_epochs=2, limit_train_batches=4).fit(limited, bl.DataLoader(rows, 10, shuffle=True))
+assert [epoch for epoch, _ in limited.seen] == [0] * 4 + [1] * 4
+expected = [batch.tolist() for epoch in range(2) for batch in loader.plan(epoch)[:4]]
+assert [samples for _, samples in limited.seen] == expected
+"""
+    )
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "ddp_fork"])
+def test_a_loader_passed_to_fit_is_dealt_to_ranks(program, strategy):
+    found = program(
+        f"""
+class Write(Callback):
+    def on_train_end(self, trainer, module):
+        path = sys.argv[1] + f"/rank{{trainer.global_rank}}.json"
+        open(path, "w").write(json.dumps(module.seen))
+
+if __name__ == "__main__":
+    loader = bl.DataLoader(rows, 10, shuffle=True)
+    trainer(devices=2, strategy="{strategy}", max_epochs=2, callbacks=[Write()]).fit(Model(), loader)
+"""
+    )
+    for epoch in range(2):
+        ranks = [
+            [sample for number, samples in found[f"rank{rank}"] if number == epoch for sample in samples]
+            for rank in (0, 1)
+        ]
+        assert [len(rank) for rank in ranks] == [50, 50]
+        assert sorted(ranks[0] + ranks[1]) == list(range(100))
+
+
+def test_every_checkpoint_goes_on_exactly(program):
+    """Checkpoints every few steps, also at the end of an epoch, with validation in between, and with the default one."""
+    program(
+        """
+folder = sys.argv[1]
+whole = Model()
+saving = ModelCheckpoint(dirpath=folder, filename="{step}", every_n_train_steps=5, save_top_k=-1)
+at_end = ModelCheckpoint(dirpath=folder, filename="end-{epoch}", save_top_k=-1)
+options = {"max_epochs": 3, "enable_checkpointing": True}
+trainer(**options, callbacks=[saving, at_end]).fit(whole, bl.DataLoader(rows, 10, shuffle=True))
+places = {f"step={step}": step for step in range(5, 30, 5)} | {f"end-epoch={epoch}": 10 * epoch + 10 for epoch in (0, 1)}
+for name, step in places.items():
+    resumed = Model()
+    again = trainer(max_epochs=3)
+    again.fit(resumed, bl.DataLoader(rows, 10, shuffle=True), ckpt_path=f"{folder}/{name}.ckpt")
+    assert resumed.seen == whole.seen[step:], name
+    assert again.num_training_batches == 10 and again.global_step == 30, name
+"""
+    )
+
+
+def test_what_would_lose_batches_is_refused(program):
+    """Without the callback: another number of ranks, and epochs of other lengths."""
+    program(
+        """
+folder = sys.argv[1]
+saving = ModelCheckpoint(dirpath=folder, filename="{step}", every_n_train_steps=5, save_top_k=-1)
+alone = trainer(max_epochs=2, callbacks=[saving], enable_checkpointing=True)
+alone.fit(Model(), bl.DataLoader(rows, 10, shuffle=True, rank=0, world_size=1))
+for step, place in ((5, "batch 2 of 5"), (10, "batch 5 of 5")):
+    half = {"shuffle": True, "rank": 0, "world_size": 2}
+    try:
+        trainer(max_epochs=2).fit(Model(), bl.DataLoader(rows, 10, **half), ckpt_path=f"{folder}/step={step}.ckpt")
+    except bl.StateError as error:
+        assert all(said in str(error) for said in (place, f"batch {step} ", "ExactEpochs")), error
+    else:
+        raise AssertionError(step)
+    exact, callbacks = Model(), [ExactEpochs()]
+    again = trainer(max_epochs=2, callbacks=callbacks)
+    again.fit(exact, bl.DataLoader(rows, 10, **half), ckpt_path=f"{folder}/step={step}.ckpt")
+    assert len(exact.seen) == {5: 3 + 5, 10: 5}[step]
+
+documents = bl.SequenceDataset(tokens=[numpy.full(1 + sample % 16, sample) for sample in range(96)])
+budget = {"batching": bl.TokenBudget(48, pool=8), "shuffle": True, "seed": 3, "output": "torch"}
+loader = bl.DataLoader(documents, **budget)
+lengths = [len(loader.plan(epoch)) for epoch in range(4)]
+assert len(set(lengths)) > 1
+try:
+    trainer(max_epochs=4).fit(Model(), loader)
+except bl.LoaderError as error:
+    assert str(lengths[0]) in str(error) and "ExactEpochs" in str(error), error
+else:
+    raise AssertionError(lengths)
+model = Model()
+trainer(max_epochs=4, callbacks=[ExactEpochs()]).fit(model, bl.DataLoader(documents, **budget))
+assert [sum(number == epoch for number, _ in model.seen) for epoch in range(4)] == lengths
+"""
+    )
+
+
+def test_a_loader_in_two_trainers_at_once_is_refused(program):
+    program(
+        """
+loader = bl.DataLoader(rows, 10)
+
+class Nested(Callback):
+    def on_train_batch_start(self, outer, module, batch, index):
+        try:
+            trainer(max_epochs=1, callbacks=[ExactEpochs()]).fit(Model(), loader)
+        except bl.LoaderError as error:
+            assert "Trainer" in str(error), error
+            raise SystemExit
+        raise AssertionError
+
+try:
+    trainer(max_epochs=1, callbacks=[ExactEpochs(), Nested()]).fit(Model(), loader)
+except SystemExit:
+    pass
+trainer(max_epochs=1, callbacks=[ExactEpochs()]).fit(Model(), loader)  # released
+"""
+    )
+
+
+def test_validation_counts_each_sample_once(program):
+    found = program(
+        """
+class Evaluated(Model):
+    def validation_step(self, batch, index):
+        x, label, place, weight = batch
+        hits = (x[:, 0] % 2 == label).float()
+        self.hits += torch.tensor([float((hits * weight).sum()), float(weight.sum())])
+
+    def on_validation_epoch_start(self):
+        self.hits = torch.zeros(2)
+
+    def on_validation_epoch_end(self):
+        total = self.all_gather(self.hits).reshape(-1, 2).sum(0)
+        self.accuracy = total.tolist()
+
+class Write(Callback):
+    def on_validation_end(self, trainer, module):
+        open(sys.argv[1] + f"/rank{trainer.global_rank}.json", "w").write(json.dumps(module.accuracy))
+
+if __name__ == "__main__":
+    odd = bl.TensorDataset(torch.arange(103.0)[:, None], torch.arange(103) % 3 % 2)
+    loader = bl.DataLoader(odd, 10, uneven="mask")
+    trainer(devices=2, strategy="ddp", callbacks=[Write()]).validate(Evaluated(), loader)
+"""
+    )
+    hits = sum(sample % 2 == sample % 3 % 2 for sample in range(103))
+    assert found == {"rank0": [hits, 103], "rank1": [hits, 103]}
