@@ -3,13 +3,13 @@
     python -m bench resume [--only lightning] [--loaders batchloom] [--rules rows] [--output FILE]
 
 Three epochs of 96 samples on two processes. The processes of a run die by SIGKILL one step after a checkpoint, which is
-saved in the middle of the second epoch, or at its last batch. A new run goes on from there, with two processes, with one,
-and with four. Promises:
+saved in the middle of the second epoch, or at its last batch. A new run goes on from there, with two processes, with
+one, and with four. Promises:
 
 - Every process is real, forked from one that imported the trainer; nothing of the first attempt lives on but its files.
 - What was trained after the last checkpoint does not count: the model has forgotten it.
-- Samples are counted in each epoch, by their numbers, as the model got them. The same order means that each rank gets the
-  same batches as in a run that nobody killed.
+- Samples are counted in each epoch, by their numbers, as the model got them. The same order means that each rank gets
+  the same batches as in a run that nobody killed.
 - Trainers save and load as their guides say; no option was chosen to make a peer fail.
 - Where a peer drops what does not fill a step (a hand-made sampler), that is lost in the run that nobody killed, too:
   ``whole`` has its figures.

@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import batchloom as bl
 import numpy
 import torch
-
-import batchloom as bl
 
 RULES = ("rows", "budget", "packing")
 SAMPLES, BATCH, BUDGET, POOL, SEED = 96, 4, 48, 8, 3

@@ -41,7 +41,9 @@ class Record:
 
     def __init__(self, run: Run, rank: int) -> None:
         self.run, self.rank, self.steps, self.saved = run, rank, 0, None
-        self._file = open(Path(run.folder) / f"trained-{run.attempt}-{rank}.jsonl", "a", buffering=1)
+        path = Path(run.folder) / f"trained-{run.attempt}-{rank}.jsonl"
+        # Open until the process dies.
+        self._file = path.open("a", buffering=1)
 
     def trained(self, epoch: int, samples: Iterable[int]) -> None:
         """Note a batch that was trained; die if this is where the run dies."""
@@ -91,7 +93,7 @@ class Verdict:
 def verdict(whole: str, resumed: str, samples: int, epochs: int) -> Verdict:
     """Count what a run that was killed and resumed trained; compare it with one that was not.
 
-    Samples are counted in each epoch: one that comes twice in one epoch and not at all in the next is repeated and lost.
+    Samples are counted in each epoch: one that comes twice in an epoch and not at all in the next is repeated and lost.
     """
     before, after = trained(resumed, 0, saved_only=True), trained(resumed, 1, saved_only=False)
     counts = numpy.zeros((epochs, samples), dtype=int)

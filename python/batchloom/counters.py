@@ -38,8 +38,8 @@ def check_counters(length: int, remaining: int) -> None:
     taken = whole if progress.is_last_batch else length - remaining
     if progress.current.ready != taken:
         raise StateError(
-            f"Lightning stands at batch {progress.current.ready} of an epoch, counted in steps of the number of ranks that "
-            f"saved the checkpoint, and the loader at batch {taken} of {length}; to go on with another number of ranks, "
+            f"Lightning stands at batch {progress.current.ready} of an epoch, in steps of the ranks that saved the "
+            f"checkpoint, and the loader at batch {taken} of {length}; to go on with another number of ranks, "
             "expected Trainer(callbacks=[batchloom.integrations.lightning.ExactEpochs()])"
         )
 
@@ -67,8 +67,9 @@ def check_length(length: int) -> None:
         and fit.max_batches != length
     ):
         raise LoaderError(
-            f"Lightning takes {fit.max_batches} batches in every epoch, as in the first one, and this one has {length}, "
-            "since the rule looks at sizes; expected Trainer(callbacks=[batchloom.integrations.lightning.ExactEpochs()])"
+            f"Lightning takes {fit.max_batches} batches in every epoch, as in the first one, and this one has "
+            f"{length}, since the rule looks at sizes; expected "
+            "Trainer(callbacks=[batchloom.integrations.lightning.ExactEpochs()])"
         )
 
 

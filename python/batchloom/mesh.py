@@ -77,7 +77,8 @@ class Mesh:
         if held != world_size:
             sizes = " * ".join(f"{name} {size}" for name, size in self._sizes.items())
             raise ArgumentError(
-                f"mesh is {sizes}, for {held} processes, and the world size is {world_size}; expected a mesh of all of them"
+                f"mesh is {sizes}, for {held} processes, and the world size is {world_size}; expected a mesh of all "
+                "of them"
             )
         if mesh is not None:
             found = mesh.get_coordinate()

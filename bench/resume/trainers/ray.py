@@ -1,4 +1,4 @@
-"""Ray Train's TorchTrainer, whose workers each make their loader; a run of the same name goes on from its checkpoint."""
+"""Ray Train's TorchTrainer, whose workers make their loaders; a run of the same name goes on from its checkpoint."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def loop(config: dict[str, Any]) -> None:
 
 
 def _wait_until_listed(path: Path) -> None:
-    """Wait until Ray's controller lists the first checkpoint; one that it does not list yet is not one to go on from."""
+    """Wait until Ray's controller lists the first checkpoint; from another no run goes on."""
     while not path.exists():
         time.sleep(0.05)
 

@@ -1,1 +1,1 @@
-"""What trainers need beside a loader, one framework a file. Nothing here is imported unless it is used."""
+"""Integrations with trainers, one framework a file. Nothing here is imported unless it is used."""

@@ -2,7 +2,7 @@
 
     loader = prepare(accelerator, bl.DataLoader(dataset, batch_size=64, shuffle=True))
 
-``Accelerator.prepare`` leaves loaders alone that are not torch's. They train correctly, but Accelerate does not know them:
+``Accelerator.prepare`` leaves loaders alone that are not torch's. They train well, but Accelerate does not know them:
 batches stay where they are, the last step of an epoch does not end an accumulation of gradients, and
 ``gather_for_metrics`` keeps what only fills up the last step.
 """
@@ -58,17 +58,17 @@ def skip_first_batches(loader: PreparedLoader | DataLoader, num_batches: int = 0
         RangeError: The epoch has fewer batches.
         StateError: The loader stands elsewhere in its epoch.
     """
-    inner = loader.loader if isinstance(loader, PreparedLoader) else loader
+    inner: Any = loader.loader if isinstance(loader, PreparedLoader) else loader
     length, taken = len(inner), len(inner) - inner.remaining
     if not 0 <= num_batches < length:
         raise RangeError(
-            f"num_batches is {num_batches}; expected 0 to {length - 1}, as an epoch has {length} batches. After the last "
-            "one, begin the next epoch"
+            f"num_batches is {num_batches}; expected 0 to {length - 1}, as an epoch has {length} batches. After the "
+            "last one, begin the next epoch"
         )
     if taken not in (0, num_batches):
         raise StateError(
-            f"the loader stands at batch {taken} of its epoch, from the state that was loaded; expected to skip none, or "
-            f"{taken}, found {num_batches}"
+            f"the loader stands at batch {taken} of its epoch, from the state that was loaded; expected to skip "
+            f"none, or {taken}, found {num_batches}"
         )
     if taken == 0 and num_batches:
         epoch, world = inner.plan().epoch, inner.world_size
@@ -117,7 +117,7 @@ class PreparedLoader(DataLoaderStateMixin):  # type: ignore[misc, unused-ignore]
         """
         if self._plan is None or not self._taken:
             raise LoaderError("no batch was taken yet; expected gather_for_metrics() in a loop over the loader")
-        step = self._plan.step(self._taken - 1)
+        step: Any = self._plan.step(self._taken - 1)
         rows = [len(batch) for batch in step.batches]
         if self._plan.uneven == "pad" and self._repeated is None:
             self._repeated = self._plan.stats()["repeated"]
@@ -125,8 +125,8 @@ class PreparedLoader(DataLoaderStateMixin):  # type: ignore[misc, unused-ignore]
             return rows, list(step.counts)
         if self._plan.shuffle:
             raise ArgumentError(
-                f'{repeated} samples of the epoch come twice, at steps of a random order; expected uneven="mask" in the '
-                "loader, which marks them, or shuffle=False"
+                f'{repeated} samples of the epoch come twice, at steps of a random order; expected uneven="mask", '
+                "which marks them, or shuffle=False, in the loader"
             )
         left = sum(rows) - (repeated if self.end_of_dataloader else 0)
         return rows, [min(count, max(left - sum(rows[:rank]), 0)) for rank, count in enumerate(rows)]
@@ -167,7 +167,8 @@ def _prepare(accelerator: accelerate.Accelerator, loader: DataLoader) -> Prepare
     if (loader.rank, loader.world_size) != (accelerator.process_index, accelerator.num_processes):
         raise ArgumentError(
             f"the loader is rank {loader.rank} of {loader.world_size}, and the accelerator process "
-            f"{accelerator.process_index} of {accelerator.num_processes}; expected the same: leave out rank= and world_size="
+            f"{accelerator.process_index} of {accelerator.num_processes}; expected the same: leave "
+            "out rank= and world_size="
         )
     claim(loader, accelerator)
     prepared = PreparedLoader(
@@ -219,8 +220,8 @@ def _places(gathered: Any, rows: list[int], counts: list[int]) -> list[int]:
     """Return which rows of what was gathered count."""
     if len(gathered) != sum(rows):
         raise ArgumentError(
-            f"gather_for_metrics() found {len(gathered)} rows from {len(rows)} ranks, of which some only fill up; expected "
-            f"{sum(rows)}: one for each sample of a batch"
+            f"gather_for_metrics() found {len(gathered)} rows from {len(rows)} ranks, of which some only fill up; "
+            f"expected {sum(rows)}: one for each sample of a batch"
         )
     starts = itertools.accumulate(rows, initial=0)
     return [start + row for start, count in zip(starts, counts, strict=False) for row in range(count)]

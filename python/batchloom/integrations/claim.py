@@ -20,8 +20,8 @@ def claim(loader: Any, trainer: Any) -> None:
     owner = reference() if reference is not None else None
     if owner is not None and owner is not trainer:
         raise LoaderError(
-            f"this loader is in use by another {type(owner).__name__}; expected one trainer at a time, since each would "
-            "get a part of the batches: make a loader for each (of the same dataset, which they share)"
+            f"this loader is in use by another {type(owner).__name__}; expected one trainer at a time, since "
+            "each would get a part of the batches: make a loader for each (of the same dataset, which they share)"
         )
     _OWNERS[loader] = weakref.ref(trainer)
 

@@ -23,7 +23,8 @@ from batchloom.loader import DataLoader
 
 require("transformers", "5.0")
 
-import transformers.trainer  # noqa: E402
+import torch  # noqa: E402
+import transformers.trainer as trainer_module  # noqa: E402
 
 # What a loader adds to batches of sequences; few models take these.
 MARKS = ("index", "lengths", "weight", "segment_ids", "cu_seqlens", "max_seqlen")
@@ -62,7 +63,7 @@ class TrainerMixin:
         return given if isinstance(given, DataLoader) else super().get_eval_dataloader(eval_dataset)  # type: ignore[misc]
 
     def set_initial_training_values(self, args: Any, dataloader: Any, *rest: Any) -> Any:
-        """Remember the loader, and count the steps of each epoch: rules that look at sizes make another number in each."""
+        """Remember the loader, and count the steps of each epoch: rules may make another number in each."""
         values = list(super().set_initial_training_values(args, dataloader, *rest))  # type: ignore[misc]
         self._loader = dataloader if isinstance(dataloader, DataLoader) else None
         if self._loader is not None:
@@ -76,12 +77,13 @@ class TrainerMixin:
         """Return the number of batches of a whole epoch on this process."""
         loader = self._loader
         assert loader is not None
-        equal = isinstance(loader.batching, (FixedSize, LengthBuckets)) and loader.plan().shard_size is None
-        return len(loader) if equal else len(loader.plan(epoch))
+        is_constant = isinstance(loader.batching, (FixedSize, LengthBuckets)) and loader.plan().shard_size is None
+        return len(loader.plan(loader.plan().epoch if is_constant else epoch))
 
     def _steps(self, epoch: int) -> int:
         """Return the number of optimizer steps of a whole epoch."""
-        return math.ceil(self._batches(epoch) / self.args.gradient_accumulation_steps)  # type: ignore[attr-defined]
+        accumulated: int = self.args.gradient_accumulation_steps  # type: ignore[attr-defined]
+        return -(-self._batches(epoch) // accumulated)
 
     def _steps_before(self, epochs: float) -> int:
         """Return the number of optimizer steps of the first epochs, of the last of which it may be a part."""
@@ -125,8 +127,8 @@ class TrainerMixin:
         args, state = self.args, self.state  # type: ignore[attr-defined]
         if args.max_steps > 0:
             raise StateError(
-                f"the checkpoint was saved after {state.global_step} steps, by another number of processes; the present ones "
-                f"would have taken {global_step}, and max_steps={args.max_steps} counts neither: expected "
+                f"the checkpoint was saved after {state.global_step} steps, by another number of processes; the "
+                f"present ones would have taken {global_step}, and max_steps={args.max_steps} counts neither: expected "
                 "num_train_epochs instead"
             )
         if steps % args.gradient_accumulation_steps:
@@ -141,7 +143,7 @@ class TrainerMixin:
         """Move the schedule of the learning rate to where the present processes would stand."""
         prepared = super()._prepare_for_training(*arguments, **options)  # type: ignore[misc]
         scheduler = self.lr_scheduler  # type: ignore[attr-defined]
-        if self._restated and isinstance(scheduler, transformers.trainer.torch.optim.lr_scheduler.LambdaLR):
+        if self._restated and isinstance(scheduler, torch.optim.lr_scheduler.LambdaLR):
             scheduler.last_epoch = self.state.global_step - 1  # type: ignore[attr-defined]
             scheduler.step()
         return prepared
@@ -151,7 +153,7 @@ class TrainerMixin:
             # The trainer takes the number of the first epoch for that of all.
             options["steps_in_epoch"] = self._batches(options["epoch"])
             options["num_update_steps_per_epoch"] = self._steps(options["epoch"])
-        with _skipping_nothing(self._loader):
+        with _skipping_nothing():
             return super()._run_epoch(*arguments, **options)  # type: ignore[misc]
 
     def _save_checkpoint(self, *arguments: Any, **options: Any) -> Any:
@@ -187,21 +189,22 @@ class TrainerMixin:
         args = self.args  # type: ignore[attr-defined]
         if (loader.rank, loader.world_size) != (args.process_index, args.world_size):
             raise ArgumentError(
-                f"the loader is rank {loader.rank} of {loader.world_size}, and the trainer process {args.process_index} of "
-                f"{args.world_size}; expected the same: leave out rank= and world_size="
+                f"the loader is rank {loader.rank} of {loader.world_size}, and the trainer process "
+                f"{args.process_index} of {args.world_size}; expected the same: leave out rank= and world_size="
             )
 
 
 @contextmanager
-def _skipping_nothing(loader: DataLoader | None) -> Iterator[None]:
-    """Have the trainer skip no batches of a loader that stands at its place already."""
-    theirs = transformers.trainer.skip_first_batches
+def _skipping_nothing() -> Iterator[None]:
+    """Have the trainer skip no batches of a loader of batchloom, which stands at its place already."""
+    module: Any = trainer_module
+    theirs = module.skip_first_batches
 
     def skip(dataloader: Any, num_batches: int = 0) -> Any:
-        return skip_first_batches(dataloader, num_batches) if dataloader is loader else theirs(dataloader, num_batches)
+        return (skip_first_batches if isinstance(dataloader, DataLoader) else theirs)(dataloader, num_batches)
 
-    transformers.trainer.skip_first_batches = skip
+    module.skip_first_batches = skip
     try:
         yield
     finally:
-        transformers.trainer.skip_first_batches = theirs
+        module.skip_first_batches = theirs

@@ -27,7 +27,8 @@ def require(package: str, least: str) -> None:
         ) from None
     if _numbers(found) < _numbers(least):
         raise RequirementError(
-            f"{package} is version {found}; batchloom.integrations needs {least} or newer: pip install '{package}>={least}'"
+            f"{package} is version {found}; batchloom.integrations needs {least} or newer: "
+            f"pip install '{package}>={least}'"
         )
 
 

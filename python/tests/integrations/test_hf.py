@@ -43,7 +43,8 @@ class OurTrainer(TrainerMixin, Trainer):
 
 def arguments(**options):
     quiet = {"report_to": [], "disable_tqdm": True, "logging_strategy": "no", "use_cpu": True, "learning_rate": 1e-6}
-    return TrainingArguments(**{"output_dir": sys.argv[1], "save_strategy": "no", "num_train_epochs": 3, **quiet, **options})
+    usual = {"output_dir": sys.argv[1], "save_strategy": "no", "num_train_epochs": 3}
+    return TrainingArguments(**{**usual, **quiet, **options})
 
 
 def loader(**options):
@@ -123,7 +124,8 @@ def refused(kind, work, *said):
 OurTrainer(Model(), arguments(max_steps=12, save_strategy="steps", save_steps=6), train_dataset=loader()).train()
 path = sys.argv[1] + "/checkpoint-6"
 other = loader(rank=1, world_size=2)
-refused(bl.ArgumentError, lambda: OurTrainer(Model(), arguments(), train_dataset=other).train(), "rank 1 of 2", "0 of 1")
+foreign = OurTrainer(Model(), arguments(), train_dataset=other)
+refused(bl.ArgumentError, foreign.train, "rank 1 of 2", "0 of 1")
 
 state = json.load(open(path + "/trainer_state.json"))
 held = state["stateful_callbacks"]["batchloom"]["attributes"]["state"]

@@ -13,11 +13,12 @@ LAYERS = (
     ("_native", "errors"),
     ("arguments", "arrays", "sizes"),
     ("batch", "batching"),
-    ("calibrate", "plan", "ranks", "restore_order"),
+    ("calibrate", "counters", "mesh", "plan", "ranks", "restore_order"),
     ("device",),
     ("dataset",),
     ("delivery",),
     ("loader", "sampler"),
+    ("integrations",),
 )
 
 
