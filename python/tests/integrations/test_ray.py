@@ -1,0 +1,141 @@
+"""Ray: a worker that is killed and started again goes on exactly, and sets of Ray Data are read where they lie."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+pytest.importorskip("ray", reason="scripts/setup --integrations installs it")
+
+HEAD = """
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+warnings.simplefilter("ignore")
+import numpy
+import ray
+import ray.data
+import ray.train
+from ray.train.torch import TorchConfig, TorchTrainer
+
+import batchloom as bl
+from batchloom.integrations.ray import from_ray, materialize
+
+folder = sys.argv[1]
+env = {"env_vars": {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}}
+ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, runtime_env=env)
+"""
+
+KILLED = (
+    HEAD
+    + """
+def train(config):
+    rank = ray.train.get_context().get_world_rank()
+    loader = bl.DataLoader(from_ray(config["blocks"]), 10, shuffle=True)
+    assert (loader.rank, loader.world_size) == (rank, 2)
+    checkpoint = ray.train.get_checkpoint()
+    attempt = int(checkpoint is not None)
+    if checkpoint:
+        with checkpoint.as_directory() as held:
+            loader.load_state_dict(json.loads(Path(held, "loader.json").read_text()))
+    snapshot = Path(config["folder"], "runs", "killed", "checkpoint_manager_snapshot.json")
+    log = open(Path(config["folder"], f"trained-{attempt}-{rank}.jsonl"), "a", buffering=1)
+    steps = 0
+    while (epoch := loader.plan().epoch) < 2:
+        for batch in loader:
+            steps += 1
+            log.write(json.dumps([epoch, batch["id"].tolist()]) + "\\n")
+            if attempt == 0 and steps == 14:
+                with tempfile.TemporaryDirectory() as made:
+                    Path(made, "loader.json").write_text(json.dumps(loader.state_dict()))
+                    saved = ray.train.Checkpoint.from_directory(made) if rank == 0 else None
+                    ray.train.report({}, checkpoint=saved)
+                log.write("saved\\n")
+                while not snapshot.exists():
+                    time.sleep(0.05)
+            if attempt == 0 and steps == 16:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+blocks = materialize(ray.data.range(200, override_num_blocks=4))
+run = ray.train.RunConfig(
+    name="killed", storage_path=folder + "/runs", failure_config=ray.train.FailureConfig(max_failures=1)
+)
+TorchTrainer(
+    train,
+    train_loop_config={"blocks": blocks, "folder": folder},
+    scaling_config=ray.train.ScalingConfig(num_workers=2),
+    run_config=run,
+    torch_config=TorchConfig(backend="gloo"),
+).fit()
+"""
+)
+
+
+def run(code, folder):
+    path = folder / "program.py"
+    path.write_text(code, encoding="utf-8")
+    command = [sys.executable, str(path), str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=115, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+
+
+def test_a_killed_worker_goes_on_where_it_was_saved(tmp_path):
+    run(KILLED, tmp_path)
+    times = Counter()
+    for rank in (0, 1):
+        first, second = ((tmp_path / f"trained-{attempt}-{rank}.jsonl").read_text() for attempt in (0, 1))
+        kept = first.partition("saved")[0] + second
+        batches = [json.loads(line) for line in kept.splitlines()]
+        assert len(batches) == 20
+        times.update((epoch, sample) for epoch, batch in batches for sample in batch)
+    assert times == {(epoch, sample): 1 for epoch in (0, 1) for sample in range(200)}
+
+
+def test_sets_of_ray_data(tmp_path):
+    run(
+        HEAD
+        + """
+def refused(data, *said):
+    try:
+        from_ray(data)
+    except bl.DataError as error:
+        assert all(value in str(error) for value in said), error
+    else:
+        raise AssertionError(said)
+
+
+pictures = ray.data.range(100, override_num_blocks=3).map_batches(
+    lambda batch: {"id": batch["id"], "pixels": numpy.repeat(batch["id"][:, None], 8, 1).astype(numpy.uint8)}
+)
+dataset = from_ray(materialize(pictures))
+for batch in bl.DataLoader(dataset, 7, shuffle=True):
+    assert batch["pixels"].shape[1:] == (8,) and (batch["pixels"] == batch["id"][:, None]).all()
+
+documents = ray.data.from_items([{"tokens": [sample] * (1 + sample % 5), "label": sample} for sample in range(50)])
+for batch in bl.DataLoader(from_ray(documents), 7):
+    assert (batch["tokens"][:, 0] == batch["label"]).all()
+
+
+@ray.remote
+def elsewhere(blocks):
+    found = from_ray(blocks)
+    return sum(len(batch["id"]) for batch in bl.DataLoader(found, 7))
+
+
+assert ray.get(elsewhere.remote(materialize(pictures))) == 100
+refused(ray.data.from_items([{"name": "a"}]), "name", "string")
+refused(ray.data.from_items([{"x": None}, {"x": 1}]), "x", "1")
+refused(ray.data.range(9).filter(lambda row: False), "0 rows")
+refused([1, 2], "list", "ray.data.Dataset")
+""",
+        tmp_path,
+    )
