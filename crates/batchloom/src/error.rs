@@ -544,6 +544,61 @@ pub enum Error {
         /// The number of steps in the plan, on this rank.
         steps: u64,
     },
+    /// There are not as many counts of labels as samples, or pieces of samples.
+    #[error(
+        "label_counts holds {found} numbers; expected {expected}, one for each sample (or for each piece, if they \
+             were counted for a rule that truncates or splits)"
+    )]
+    LabelCountsLength {
+        /// The number of counts.
+        found: u64,
+        /// The number expected.
+        expected: u64,
+    },
+    /// Labels were counted of whole samples, and the rule truncates or splits some.
+    #[error(
+        "label_counts are those of whole samples, but sample {sample} has {size} elements and {rule} takes {limit} \
+             at a time; expected counts for this rule: count_labels with the rule makes them"
+    )]
+    LabelCountsWhole {
+        /// The first sample that is truncated or split.
+        sample: u64,
+        /// Its size.
+        size: u32,
+        /// The most elements that a batch takes of it.
+        limit: u32,
+        /// The name of the rule.
+        rule: &'static str,
+    },
+    /// Labels were counted in pieces of samples that the rule does not make.
+    #[error("label_counts are those of pieces of {found} elements, but {rule} {}; expected counts for this rule: \
+             count_labels with the rule makes them", .limit.map_or_else(
+                 || "takes whole samples".to_owned(), |limit| format!("takes {limit} elements at a time")))]
+    LabelCountsPiece {
+        /// The number of elements of a piece.
+        found: u32,
+        /// The most elements that a batch takes of a sample, if it does not take all.
+        limit: Option<u32>,
+        /// The name of the rule.
+        rule: &'static str,
+    },
+    /// Labels of a field cannot be counted.
+    #[error("labels of {field} cannot be counted: {reason}")]
+    CountLabels {
+        /// The field.
+        field: String,
+        /// The reason, and what is expected.
+        reason: String,
+    },
+    /// A field has the name of a mark that masked batches hold.
+    #[error(
+        "field `{name}` has the name of a mark: with uneven \"mask\", batches hold an `index` and a `weight` of their \
+         samples; expected another name for the field, or uneven \"pad\" or \"short\""
+    )]
+    MarkField {
+        /// The name.
+        name: String,
+    },
     /// The number of results is not that of the samples.
     #[error("there are {results} results for {samples} samples; expected one for each")]
     Results {
@@ -796,6 +851,11 @@ impl Error {
             | Self::PoolTooLarge { .. }
             | Self::NotPackable { .. }
             | Self::Labels { .. }
+            | Self::LabelCountsLength { .. }
+            | Self::LabelCountsWhole { .. }
+            | Self::LabelCountsPiece { .. }
+            | Self::CountLabels { .. }
+            | Self::MarkField { .. }
             | Self::PadValue { .. }
             | Self::Threads
             | Self::Prefetch

@@ -32,4 +32,5 @@ mod sequences;
 mod threads;
 mod time_split;
 mod tokens;
+mod uneven;
 mod windows;

@@ -67,20 +67,23 @@ impl Options {
         order.into_iter().map(|run| pieces[run as usize].clone()).collect()
     }
 
-    /// The batches of every rank at every step, by definition: `world_size` at a time.
+    /// The batches of every rank at every step, by definition: `world_size` at a time; those of a step are as large as the
+    /// largest that comes for the first time, unless some ranks end early.
     fn steps(&self) -> Vec<Vec<Vec<u64>>> {
         let batches = self.batches();
         let world_size = self.world_size as usize;
         let mut steps: Vec<Vec<Vec<u64>>> = batches.chunks(world_size).map(<[_]>::to_vec).collect();
-        let Some(last) = steps.last_mut().filter(|last| last.len() < world_size) else { return steps };
-        match (self.drop_last, self.uneven) {
-            (true, _) => {
-                steps.pop();
-            }
-            (false, Uneven::Pad) => {
-                last.extend(batches.iter().cycle().take(world_size - last.len()).cloned())
-            }
-            (false, Uneven::Short) => {}
+        if self.drop_last {
+            steps.retain(|step| step.len() == world_size);
+        }
+        if self.drop_last || self.uneven == Uneven::Short {
+            return steps;
+        }
+        for step in &mut steps {
+            let size = step.iter().map(Vec::len).max().unwrap();
+            let again = if self.uneven == Uneven::Pad { &batches[..] } else { &batches[batches.len() - 1..] };
+            step.extend(again.iter().cycle().take(world_size - step.len()).cloned());
+            step.iter_mut().for_each(|batch| *batch = batch.iter().cycle().take(size).copied().collect());
         }
         steps
     }
@@ -89,7 +92,8 @@ impl Options {
 pub(crate) fn options() -> impl Strategy<Value = Options> {
     let sizes = (1_u64..300, 1_u64..40, 1_u32..10);
     let shuffle = prop_oneof![Just(Shuffle::Nothing), Just(Shuffle::Samples), Just(Shuffle::Runs)];
-    let choices = (shuffle, any::<bool>(), prop_oneof![Just(Uneven::Pad), Just(Uneven::Short)]);
+    let choices =
+        (shuffle, any::<bool>(), prop_oneof![Just(Uneven::Pad), Just(Uneven::Mask), Just(Uneven::Short)]);
     // Batches in a shard.
     let shards = prop_oneof![Just(None), (1_u64..12).prop_map(Some), Just(Some(300))];
     (sizes, choices, any::<u64>(), any::<u64>(), shards).prop_map(|(sizes, choices, seed, epoch, shards)| {
@@ -105,6 +109,11 @@ pub(crate) fn options() -> impl Strategy<Value = Options> {
             epoch,
         }
     })
+}
+
+/// The samples of each batch of a step that count.
+pub(crate) fn counted(step: &batchloom::plan::Step) -> impl Iterator<Item = &[u64]> {
+    step.batches.iter().zip(&step.counts).map(|(batch, &count)| &batch[..count as usize])
 }
 
 /// Everything that `rank` sees, in order.
@@ -140,7 +149,7 @@ proptest! {
         let stats = plan.stats();
         let mut times = vec![0_u64; usize::try_from(options.samples).unwrap()];
         let steps: Vec<_> = (0..plan.steps()).map(|step| plan.step(step).unwrap()).collect();
-        for sample in steps.iter().flat_map(|step| step.batches.iter().flatten()) {
+        for sample in steps.iter().flat_map(counted).flatten() {
             times[usize::try_from(*sample).unwrap()] += 1;
         }
         prop_assert_eq!(stats.dropped, times.iter().filter(|&&count| count == 0).count() as u64);
@@ -149,11 +158,14 @@ proptest! {
         prop_assert!(options.uneven == Uneven::Pad && !options.drop_last || stats.repeated == 0);
         prop_assert_eq!(stats.samples + stats.repeated, stats.real + stats.dropped + stats.earlier);
         prop_assert_eq!(stats.real, steps.iter().map(|step| step.samples).sum::<u64>());
+        let places: usize = steps.iter().flat_map(|step| &step.batches).map(Vec::len).sum();
+        prop_assert_eq!(stats.padded, places as u64);
+        prop_assert!((stats.padding - (1.0 - stats.real as f64 / stats.padded as f64)).abs() < 1e-9);
         prop_assert_eq!(stats.batches, steps.iter().map(|step| step.batches.len() as u64).sum::<u64>());
         let longest = |step: &batchloom::plan::Step| step.batches.iter().map(Vec::len).max().unwrap() as u64;
         prop_assert_eq!(stats.largest, steps.iter().map(longest).max().unwrap());
         let waited: u64 = steps.iter().map(|step| longest(step) * u64::from(options.world_size)).sum();
-        prop_assert!((stats.imbalance - (1.0 - stats.real as f64 / waited as f64)).abs() < 1e-9);
+        prop_assert!((stats.imbalance - (1.0 - stats.padded as f64 / waited as f64)).abs() < 1e-9);
     }
 
     #[test]

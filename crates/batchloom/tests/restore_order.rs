@@ -37,7 +37,7 @@ proptest! {
 
 #[test]
 fn restore_order_refuses_results_that_do_not_fit() {
-    assert_eq!(restore_order(&[0, 1], 3), Err(Error::Results { results: 3, samples: 2 }));
+    assert_eq!(restore_order(&[0_u64, 1], 3), Err(Error::Results { results: 3, samples: 2 }));
     assert_eq!(restore_order(&[0, u64::MAX], 2), Err(Error::MissingResult { sample: 1 }));
-    assert_eq!(restore_order(&[], 0), Ok(Vec::new()));
+    assert_eq!(restore_order::<i64>(&[], 0), Ok(Vec::new()));
 }

@@ -60,7 +60,7 @@ pub(crate) fn oversize() -> impl Strategy<Value = Oversize> {
     prop_oneof![Just(Oversize::Alone), Just(Oversize::Drop), Just(Oversize::Truncate)]
 }
 
-fn rule() -> impl Strategy<Value = Rule> {
+pub(crate) fn rule() -> impl Strategy<Value = Rule> {
     let pool = prop_oneof![1_u64..50, Just(1 << 14)];
     let some = |range| prop::option::of(range);
     let budget = (30_u64..300, any::<bool>(), some(0..30), some(1..9), 1_u32..17, oversize(), pool.clone())
@@ -104,7 +104,7 @@ pub(crate) fn cost() -> impl Strategy<Value = CostModel> {
 }
 
 fn options() -> impl Strategy<Value = Options> {
-    let uneven = prop_oneof![Just(Uneven::Pad), Just(Uneven::Short)];
+    let uneven = prop_oneof![Just(Uneven::Pad), Just(Uneven::Mask), Just(Uneven::Short)];
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     let shards = prop_oneof![Just(None), (1_u64..60).prop_map(Some), Just(Some(1 << 20))];
     (sizes(), rule(), flags, uneven, any::<u64>(), any::<u64>(), (1_u32..6, shards)).prop_map(
@@ -137,6 +137,20 @@ fn options() -> impl Strategy<Value = Options> {
 pub(crate) fn seen(plan: &Plan) -> Vec<Vec<Parts>> {
     let ranks = |step| (0..plan.world_size()).filter(move |rank| step < plan.steps_of(*rank));
     (0..plan.steps()).map(|step| ranks(step).map(|rank| plan.parts(step, rank).unwrap()).collect()).collect()
+}
+
+/// Everything that all ranks see and that counts, step by step.
+fn counted(plan: &Plan) -> Vec<Vec<Parts>> {
+    let mut steps = seen(plan);
+    for (step, parts) in (0..).zip(&mut steps) {
+        for (parts, count) in parts.iter_mut().zip(plan.step(step).unwrap().counts) {
+            let count = count as usize;
+            parts.samples.truncate(count);
+            parts.starts.truncate(count);
+            parts.sizes.truncate(count);
+        }
+    }
+    steps
 }
 
 /// The elements of a batch with padding, by definition.
@@ -183,7 +197,7 @@ proptest! {
     #[test]
     fn partition(options in options()) {
         let Ok(plan) = options.build() else { return Ok(()) };
-        let (steps, stats) = (seen(&plan), plan.stats());
+        let (steps, stats) = (counted(&plan), plan.stats());
         let found = intervals(&steps);
         let total: u64 = options.sizes.iter().map(|&size| u64::from(size)).sum();
         let real: u64 = steps.iter().flatten().flat_map(|parts| &parts.sizes).map(|&size| u64::from(size)).sum();
@@ -235,8 +249,8 @@ proptest! {
         shapes.sort_unstable();
         shapes.dedup();
         prop_assert_eq!(stats.shapes, shapes.len() as u64);
-        for (index, step) in (0..).zip(&steps) {
-            let step_tokens: u64 = step.iter().flat_map(|parts| &parts.sizes).map(|&size| u64::from(size)).sum();
+        for ((index, step), counted) in (0..).zip(&steps).zip(counted(&plan)) {
+            let step_tokens: u64 = counted.iter().flat_map(|parts| &parts.sizes).map(|&size| u64::from(size)).sum();
             let found = plan.step(index).unwrap();
             prop_assert_eq!(found.tokens, step_tokens);
             prop_assert_eq!(found.batches, step.iter().map(|parts| parts.samples.clone()).collect::<Vec<_>>());
@@ -272,7 +286,8 @@ proptest! {
         let Ok(plan) = options.build() else { return Ok(()) };
         let mut expected: BTreeMap<u64, Vec<(u64, u32, u64)>> = BTreeMap::new();
         for step in 0..plan.steps() {
-            for (rank, batch) in (0..).zip(&plan.step(step).unwrap().batches) {
+            let step_found = plan.step(step).unwrap();
+            for (rank, batch) in (0..).zip(super::plan::counted(&step_found)) {
                 for (index, &sample) in (0..).zip(batch) {
                     expected.entry(sample).or_default().push((step, rank, index));
                 }

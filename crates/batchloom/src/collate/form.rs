@@ -46,7 +46,8 @@ pub(crate) trait Form: Debug + Send + Sync {
     fn gather(&self, samples: &[u64], target: &mut [u8], slots: Slots) -> Result<()> {
         for (batch, wanted) in target.chunks_mut(slots.stride.max(1)).zip(samples.chunks(slots.batch.max(1)))
         {
-            let members = Members { count: wanted.len(), samples: wanted.to_vec(), ..Members::default() };
+            let (count, samples, fillers) = (wanted.len(), wanted.to_vec(), slots.fillers);
+            let members = Members { count, fillers, samples, ..Members::default() };
             let end = self.start(&members, wanted.len());
             self.fill(&members, 0..wanted.len(), &mut batch[..end])?;
         }
@@ -61,4 +62,6 @@ pub(crate) struct Slots {
     pub(crate) batch: usize,
     /// The number of bytes from one batch to the next.
     pub(crate) stride: usize,
+    /// The number of rows, at the end of each batch, that only fill it up.
+    pub(crate) fillers: usize,
 }

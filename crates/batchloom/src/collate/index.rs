@@ -1,11 +1,14 @@
-//! The samples that a batch holds, and their lengths.
+//! The samples that a batch holds, their lengths, and the marks of places that only fill up.
 
 use std::ops::Range;
 
 use super::{Form, Members};
 use crate::{DType, Result};
 
-/// The sample numbers: `[samples]`, int64.
+/// The index at a place that only fills up.
+pub(crate) const FILLER: i64 = -1;
+
+/// The sample numbers, -1 where a place only fills up: `[samples]`, int64.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Index;
 
@@ -19,7 +22,31 @@ impl Form for Index {
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
-        write(members.samples[range].iter().map(|&sample| sample.cast_signed()), target);
+        let sample =
+            |member| if members.is_filler(member) { FILLER } else { members.samples[member].cast_signed() };
+        write(range.map(sample), target);
+        Ok(())
+    }
+}
+
+/// The weight of each sample in a loss or a metric: 1, or 0 where a place only fills up. `[samples]`, float32.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Weight;
+
+impl Form for Weight {
+    fn dtype(&self) -> DType {
+        DType::F32
+    }
+
+    fn shape(&self, members: &Members) -> Vec<usize> {
+        vec![members.count]
+    }
+
+    fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
+        for (slot, member) in target.as_chunks_mut::<4>().0.iter_mut().zip(range) {
+            let weight: f32 = if members.is_filler(member) { 0.0 } else { 1.0 };
+            *slot = weight.to_ne_bytes();
+        }
         Ok(())
     }
 }

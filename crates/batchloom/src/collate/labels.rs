@@ -1,4 +1,5 @@
-//! Labels for language models: the token after each token, and [`IGNORED`] after the last one.
+//! Labels for language models: the token after each token, and [`IGNORED`] after the last one and where a sample only
+//! fills up.
 
 use std::ops::Range;
 
@@ -9,7 +10,7 @@ use crate::tensor::Sequences;
 use crate::{DType, Result};
 
 /// The label that losses ignore.
-const IGNORED: i64 = -100;
+pub(crate) const IGNORED: i64 = -100;
 
 /// The next tokens of one field: `[samples, length]`, or `[elements]`; int64.
 #[derive(Debug, Clone)]
@@ -67,9 +68,12 @@ impl Form for Labels {
 }
 
 impl Labels {
-    /// Writes the tokens from the second on, and [`IGNORED`] after the last.
+    /// Writes the tokens from the second on, and [`IGNORED`] after the last; only that if the member is a filler.
     fn fill_next(&self, members: &Members, member: usize, target: &mut [u8]) {
         let rows = self.sequences.rows();
+        if members.is_filler(member) {
+            return write(std::iter::repeat(IGNORED), target);
+        }
         let first = self.sequences.start(members.sample(member)) + members.start(member) + 1;
         let next = members.length(member).saturating_sub(1);
         let mut tokens = vec![0; next * rows.bytes()];

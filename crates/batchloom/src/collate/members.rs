@@ -9,6 +9,8 @@ use crate::tensor::Sequences;
 pub(crate) struct Members {
     /// The number of members.
     pub(crate) count: usize,
+    /// The number of members, at the end, that only fill up the batch.
+    pub(crate) fillers: usize,
     /// The samples. If they do not differ in size this is empty, and workers ask the plan for them.
     pub(crate) samples: Vec<u64>,
     /// The first element that is taken of each sample, along the only dimension that varies.
@@ -43,7 +45,7 @@ impl Members {
             Some(*end)
         });
         let ends = std::iter::once(0).chain(ends).collect();
-        Self { count: samples.len(), samples, starts, extents, picks: Vec::new(), union, ends }
+        Self { count: samples.len(), fillers: 0, samples, starts, extents, picks: Vec::new(), union, ends }
     }
 
     /// The rows of values that some members take, if these do not lie one after the other.
@@ -68,8 +70,18 @@ impl Members {
     }
 
     /// The members of a batch whose samples do not differ in size.
-    pub(crate) fn uniform(count: usize) -> Self {
-        Self { count, ..Self::default() }
+    pub(crate) fn uniform(count: usize, fillers: usize) -> Self {
+        Self { count, fillers, ..Self::default() }
+    }
+
+    /// Returns true if a member only fills up the batch.
+    pub(crate) fn is_filler(&self, member: usize) -> bool {
+        member >= self.count - self.fillers
+    }
+
+    /// The number of members of `range` that only fill up the batch: the last ones.
+    pub(crate) fn fillers_in(&self, range: &Range<usize>) -> usize {
+        range.end.saturating_sub(range.start.max(self.count - self.fillers))
     }
 
     /// The number of elements of all samples together, if they are concatenated.

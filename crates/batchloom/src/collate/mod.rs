@@ -15,8 +15,8 @@ mod tokens;
 mod window;
 
 pub(crate) use form::{Form, Slots};
-pub(crate) use index::{Index, Lengths};
-pub(crate) use labels::{Labels, is_integer};
+pub(crate) use index::{FILLER, Index, Lengths, Weight};
+pub(crate) use labels::{IGNORED, Labels, is_integer};
 pub(crate) use members::Members;
 pub(crate) use pack::{Boundaries, Offsets, Pack, Positions, Segments};
 pub use pad::PadSide;

@@ -113,7 +113,7 @@ impl Pad {
         let source = self.sequences.values().bytes();
         match members.scattered(&self.sequences, member..member + 1) {
             Some(scattered) => {
-                let slots = Slots { batch: scattered.len(), stride: data.len() };
+                let slots = Slots { batch: scattered.len(), stride: data.len(), fillers: 0 };
                 stack(source, rows, &scattered, data, slots);
             }
             None => copy_rows(source, rows, first, length, data),

@@ -44,7 +44,7 @@ impl Form for Stack {
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
-        let slots = Slots { batch: range.len(), stride: target.len() };
+        let slots = Slots { batch: range.len(), stride: target.len(), fillers: 0 };
         self.gather(&members.samples[range], target, slots)
     }
 

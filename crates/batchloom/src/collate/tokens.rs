@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::ops::Range;
 
 use super::index::write;
+use super::labels::IGNORED;
 use super::prefetch::prefetch_rows;
 use super::{Form, Members, Slots};
 use crate::tensor::Rows;
@@ -73,7 +74,7 @@ pub(crate) struct Tokens<P> {
 pub(crate) enum TokenField {
     /// The token.
     Inputs,
-    /// The next token.
+    /// The next token, or [`IGNORED`] where a piece only fills up.
     Labels,
     /// Its place in its document, counted from the start of the piece.
     Positions,
@@ -97,7 +98,7 @@ impl<P: Pieces> Form for Tokens<P> {
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
-        let slots = Slots { batch: range.len(), stride: target.len() };
+        let slots = Slots { batch: range.len(), stride: target.len(), fillers: members.fillers_in(&range) };
         self.gather(&members.samples[range], target, slots)
     }
 
@@ -105,11 +106,15 @@ impl<P: Pieces> Form for Tokens<P> {
         let slot = self.pieces.len() * self.dtype().size();
         let mut ahead = samples.iter().skip(1);
         for (batch, wanted) in target.chunks_mut(slots.stride).zip(samples.chunks(slots.batch)) {
-            for (slot, &sample) in batch.chunks_exact_mut(slot).zip(wanted) {
+            let counted = wanted.len() - slots.fillers.min(wanted.len());
+            for (row, (slot, &sample)) in batch.chunks_exact_mut(slot).zip(wanted).enumerate() {
                 if let Some(&next) = ahead.next() {
                     self.prefetch(next);
                 }
-                self.write(self.pieces.start(sample), slot);
+                match self.field {
+                    TokenField::Labels if row >= counted => write(std::iter::repeat(IGNORED), slot),
+                    _ => self.write(self.pieces.start(sample), slot),
+                }
             }
         }
         Ok(())

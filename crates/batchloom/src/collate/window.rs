@@ -56,7 +56,7 @@ impl<P: Places> Form for Window<P> {
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
-        let slots = Slots { batch: range.len(), stride: target.len() };
+        let slots = Slots { batch: range.len(), stride: target.len(), fillers: 0 };
         self.gather(&members.samples[range], target, slots)
     }
 
@@ -114,7 +114,7 @@ impl<P: Places> Form for WindowMask<P> {
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
-        let slots = Slots { batch: range.len(), stride: target.len() };
+        let slots = Slots { batch: range.len(), stride: target.len(), fillers: 0 };
         self.gather(&members.samples[range], target, slots)
     }
 

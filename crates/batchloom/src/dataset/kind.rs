@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::batching::{FixedSize, Rule, Sizes};
-use crate::collate::{Form, Members, PadSide, Passages, Places};
+use crate::batching::{FixedSize, Labels, Rule, Sizes};
+use crate::collate::{Form, Index as SampleIndex, Members, PadSide, Passages, Places, Weight};
 use crate::order::Shuffle;
 use crate::tensor::{Layout, Sequences};
 use crate::{Error, Result, Tensor};
@@ -55,6 +55,11 @@ pub(crate) trait Kind: Debug + Send + Sync {
     /// Returns true if batches are concatenations, whatever the rule.
     fn is_concatenated(&self) -> bool {
         false
+    }
+
+    /// The labels of batches, if the loader makes them.
+    fn labels(&self, _options: &CollateOptions) -> Option<Labels> {
+        None
     }
 
     /// Returns true if the forms of one epoch differ from those of another.
@@ -139,6 +144,26 @@ impl Collation {
 }
 
 impl Collation {
+    /// The same fields, and the marks of places that only fill up: `index`, unless it is there, and `weight`.
+    ///
+    /// # Errors
+    /// [`Error::MarkField`] if the data has a field of such a name.
+    pub(crate) fn marked(self) -> Result<Self> {
+        let mut fields: Vec<(String, Arc<dyn Form>)> =
+            self.names.iter().cloned().zip(self.forms.iter().cloned()).collect();
+        let marks: [(&str, Arc<dyn Form>); 2] =
+            [("index", Arc::new(SampleIndex)), ("weight", Arc::new(Weight))];
+        for (name, form) in marks {
+            match fields.iter().position(|(other, _)| other == name) {
+                Some(place) if place < self.own => return Err(Error::MarkField { name: name.to_owned() }),
+                Some(_) => {}
+                None => fields.push((name.to_owned(), form)),
+            }
+        }
+        let Self { own, ragged, index, .. } = self;
+        Ok(Self { own, ragged, ..Self::new(fields, index)? })
+    }
+
     /// The members of a batch that holds one sample, whole.
     fn one(&self, sample: u64) -> Members {
         let Some(Ragged { guide, .. }) = &self.ragged else {
@@ -150,7 +175,7 @@ impl Collation {
 }
 
 /// The field of a batch of one, as an array of its own.
-fn formed(form: &dyn Form, members: &Members) -> Result<Tensor> {
+pub(super) fn formed(form: &dyn Form, members: &Members) -> Result<Tensor> {
     let (shape, dtype) = (form.shape(members), form.dtype());
     let bytes = shape.iter().try_fold(dtype.size(), |bytes: usize, &len| bytes.checked_mul(len));
     let too_large = || Error::BatchTooLarge { samples: 1, row: usize::MAX };

@@ -5,6 +5,7 @@ mod arrow;
 mod counts;
 mod groups;
 pub(crate) mod kind;
+mod label_counts;
 mod sequences;
 mod tensors;
 mod text_ids;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::kind::{CollateOptions, Collation, EpochKey, Index, Kind, Ragged};
 use super::tensors::common_length;
-use crate::batching::{Rule, Sizes};
+use crate::batching::{LabelCounts, Labels as NextTokens, Rule, Sizes};
 use crate::collate::{
     Boundaries, Form, Index as SampleIndex, Labels, Lengths, Mask, Pack, Pad, Positions, Segments, Stack,
     is_integer,
@@ -287,6 +287,16 @@ impl Kind for SequenceDataset {
             described.push(("labels", Arc::new(labels)));
         }
         self.collate(packs, rule, options, described)
+    }
+
+    fn labels(&self, options: &CollateOptions) -> Option<NextTokens> {
+        let (_, guide) = options.labels.as_ref().zip(self.guide().ok())?;
+        if self.own_sizes {
+            return Some(NextTokens::Next);
+        }
+        let samples = 0..self.len();
+        let counts = samples.map(|sample| guide.extents(sample)[0].saturating_sub(1)).collect::<Vec<_>>();
+        Some(LabelCounts::new(counts).into())
     }
 
     fn rows(&self, samples: Range<usize>) -> Vec<Range<usize>> {

@@ -17,7 +17,7 @@ use crate::{Error, Result, Tensor};
 pub struct Block {
     runs: Vec<ShapeRun>,
     bytes: Bytes,
-    table: Option<Box<(Tensor, Tensor)>>,
+    table: Option<Box<[Tensor; 3]>>,
     shards: Option<Shards>,
 }
 
@@ -50,7 +50,13 @@ impl Block {
     /// `[rows, members]`, and the picks `[elements]`, which give the number, within its sample, of each element. The
     /// picks are empty unless samples are subsampled.
     pub fn index_table(&self) -> Option<(&Tensor, &Tensor)> {
-        self.table.as_ref().map(|parts| (&parts.0, &parts.1))
+        self.table.as_ref().map(|parts| (&parts[0], &parts[1]))
+    }
+
+    /// The samples of all batches of an index table, int32 or int64, -1 where a place only fills up. Batches that are
+    /// concatenations have one more before their first. Empty unless batches are [masked](crate::ranks::Uneven::Mask).
+    pub fn index(&self) -> Option<&Tensor> {
+        self.table.as_ref().map(|parts| &parts[2])
     }
 
     /// The shard that holds all samples of the block, and the shard after it, in samples as stored. `None` unless the
@@ -70,16 +76,17 @@ impl Block {
     }
 }
 
-/// The two parts of an index table.
-fn tables(table: Table, bytes: &Bytes) -> Result<(Tensor, Tensor)> {
-    let (shape, picks) = table.shape();
+/// The parts of an index table.
+fn tables(table: Table, bytes: &Bytes) -> Result<[Tensor; 3]> {
+    let (shape, picks, index) = table.shape();
     let size = table.dtype().size();
     let tensor = |shape: &[usize], offset| {
         let compact = Layout::compact(shape, size);
         let compact = compact.ok_or(Error::BatchTooLarge { samples: shape[0] as u64, row: size })?;
         Tensor::new(bytes.clone(), table.dtype(), shape, compact.strides(), offset)
     };
-    Ok((tensor(&shape, 0)?, tensor(&[picks], shape[0] * shape[1] * size)?))
+    let end = shape[0] * shape[1] * size;
+    Ok([tensor(&shape, 0)?, tensor(&[picks], end)?, tensor(&[index], end + picks * size)?])
 }
 
 impl ShapeRun {

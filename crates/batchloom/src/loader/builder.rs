@@ -10,7 +10,7 @@ use super::fields::Fields;
 use super::job::Probe;
 use super::layout::{BlockLayout, Limits};
 use super::workers::Workers;
-use crate::batching::Rule;
+use crate::batching::{LabelCounts, Labels, Rule};
 use crate::collate::PadSide;
 use crate::dataset::Dataset;
 use crate::dataset::kind::{CollateOptions, ContentRequest};
@@ -35,6 +35,7 @@ pub struct LoaderBuilder {
     dataset: Dataset,
     plan: PlanBuilder,
     collate: CollateOptions,
+    label_counts: Option<LabelCounts>,
     index_table: bool,
     memory: Option<(Allocate, usize)>,
     rank: u32,
@@ -61,6 +62,7 @@ impl LoaderBuilder {
             dataset,
             plan,
             collate: CollateOptions::default(),
+            label_counts: None,
             index_table: false,
             memory: None,
             rank: 0,
@@ -137,6 +139,13 @@ impl LoaderBuilder {
         self
     }
 
+    /// Sets the number of labels of each sample that losses do not ignore, for [`Step::labels`](crate::plan::Step::labels).
+    /// Default: the labels that the loader makes, if it makes any.
+    pub fn label_counts(mut self, counts: LabelCounts) -> Self {
+        self.label_counts = Some(counts);
+        self
+    }
+
     /// Shuffles the documents of a stream of tokens anew for each epoch. Default: off.
     pub fn shuffle_documents(mut self, shuffle_documents: bool) -> Self {
         self.collate.shuffles_documents = shuffle_documents;
@@ -206,10 +215,13 @@ impl LoaderBuilder {
     /// # Errors
     /// Those of [`PlanBuilder::build`], and [`Error::Rank`], [`Error::Threads`], [`Error::Prefetch`] and
     /// [`Error::BatchTooLarge`]; for sequences, [`Error::ForeignSizes`], [`Error::NotPackable`], [`Error::Labels`],
-    /// [`Error::PadValue`] and [`Error::DuplicateField`]; for streams, [`Error::Continuous`].
+    /// [`Error::PadValue`] and [`Error::DuplicateField`]; for streams, [`Error::Continuous`]; and
+    /// [`Error::MarkField`] with [`Uneven::Mask`].
     pub fn build(mut self) -> Result<Loader> {
         self.prepare()?;
-        let plan = self.plan.build()?;
+        let counted = self.label_counts.map(Labels::from);
+        let labels = counted.or_else(|| self.dataset.kind().labels(&self.collate));
+        let plan = labels.into_iter().fold(self.plan, PlanBuilder::labels).build()?;
         if self.rank >= plan.world_size() {
             return Err(Error::Rank { rank: self.rank, world_size: plan.world_size() });
         }

@@ -10,12 +10,16 @@ use crate::dataset::Dataset;
 use crate::dataset::kind::{CollateOptions, Collation, Index, Ragged};
 use crate::order::{Key, Permutation, Purpose};
 use crate::plan::Parts;
+use crate::ranks::Uneven;
 use crate::tensor::Sequences;
 use crate::{Plan, Result};
 
 /// The fields of every batch.
 #[derive(Debug)]
-pub(super) struct Fields(Collation);
+pub(super) struct Fields {
+    collation: Collation,
+    is_marked: bool,
+}
 
 impl Fields {
     /// The fields of `dataset` in the epoch of `plan`.
@@ -23,38 +27,47 @@ impl Fields {
     /// # Errors
     /// Errors that say which option or rule does not go with the kind of dataset.
     pub(super) fn new(dataset: &Dataset, plan: &Plan, options: &CollateOptions) -> Result<Self> {
-        dataset.kind().collation(plan.rule(), options, (plan.seed(), plan.epoch())).map(Self)
+        let collation = dataset.kind().collation(plan.rule(), options, (plan.seed(), plan.epoch()))?;
+        Ok(match plan.uneven() {
+            Uneven::Mask => Self { collation: collation.marked()?, is_marked: true },
+            Uneven::Pad | Uneven::Short => Self { collation, is_marked: false },
+        })
     }
 
     /// The names of the fields, in order.
     pub(super) fn names(&self) -> &Arc<[String]> {
-        &self.0.names
+        &self.collation.names
     }
 
     /// The form of each field.
     pub(super) fn forms(&self) -> &[Arc<dyn Form>] {
-        &self.0.forms
+        &self.collation.forms
     }
 
     /// The rows of an index table.
     pub(super) fn index(&self) -> &Index {
-        &self.0.index
+        &self.collation.index
+    }
+
+    /// Returns true if batches hold marks of the places that only fill up.
+    pub(super) fn is_marked(&self) -> bool {
+        self.is_marked
     }
 
     /// Returns true if samples differ in size.
     pub(super) fn is_ragged(&self) -> bool {
-        self.0.ragged.is_some()
+        self.collation.ragged.is_some()
     }
 
     /// The members of the batch that `rank` takes at `step`: in full if samples differ in size, otherwise only their
-    /// number.
+    /// number and that of the fillers.
     ///
     /// # Errors
     /// Those of [`Plan::parts`].
     pub(super) fn members(&self, plan: &Plan, step: u64, rank: u32) -> Result<Members> {
-        let Some(ragged) = &self.0.ragged else {
-            let samples = plan.batch_len(step, rank)?;
-            return Ok(Members::uniform(usize::try_from(samples).unwrap_or(usize::MAX)));
+        let fillers = number(plan.fillers(step, rank)?);
+        let Some(ragged) = &self.collation.ragged else {
+            return Ok(Members::uniform(number(plan.batch_len(step, rank)?), fillers));
         };
         let parts = plan.parts(step, rank)?;
         let picks = if ragged.subsamples { picks(ragged, plan, &parts) } else { Vec::new() };
@@ -64,7 +77,7 @@ impl Fields {
             false => parts.samples.iter().flat_map(|&sample| ragged.guide.sizes_of(number(sample))).collect(),
         };
         let members = Members::new(parts.samples, parts.starts, extents, dimensions, ragged.multiple_of);
-        Ok(Members { picks, ..members })
+        Ok(Members { picks, fillers, ..members })
     }
 }
 

@@ -13,6 +13,9 @@
 //!   of elements; the place in its document with which it begins; the number of that document in its piece; 1 if a
 //!   document begins with it.
 //!
+//! If places of batches may only fill up, the samples of all batches follow the table, -1 for such a place; for batches
+//! that are concatenations, with one more before each of them, as in the table.
+//!
 //! A passage of a piece includes the label of the piece's last token. Before the members of each batch that is a
 //! concatenation comes one more, without elements, so that the ends of its members are the boundaries of the batch.
 
@@ -20,7 +23,7 @@ use std::sync::Arc;
 
 use super::fields::Fields;
 use super::layout::RunLayout;
-use crate::collate::{Members, Passages};
+use crate::collate::{FILLER, Members, Passages};
 use crate::dataset::Dataset;
 use crate::dataset::kind::Index;
 use crate::tensor::Sequences;
@@ -44,6 +47,8 @@ pub(super) struct Table {
     members: usize,
     /// The number of picks: the elements of the block if samples are subsampled, 0 otherwise.
     picks: usize,
+    /// The number of samples that are listed, -1 where one only fills up: none unless batches are marked.
+    index: usize,
     /// The type of the numbers.
     dtype: DType,
 }
@@ -51,16 +56,16 @@ pub(super) struct Table {
 impl Table {
     /// The number of bytes of all numbers.
     pub(super) fn bytes(&self) -> usize {
-        (self.rows * self.members + self.picks) * self.dtype.size()
+        (self.rows * self.members + self.picks + self.index) * self.dtype.size()
     }
 
     pub(super) fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// The shape of the table, and the number of picks.
-    pub(super) fn shape(&self) -> ([usize; 2], usize) {
-        ([self.rows, self.members], self.picks)
+    /// The shape of the table, the number of picks, and the number of samples listed.
+    pub(super) fn shape(&self) -> ([usize; 2], usize, usize) {
+        ([self.rows, self.members], self.picks, self.index)
     }
 }
 
@@ -86,23 +91,29 @@ impl IndexTable {
     /// # Errors
     /// Those of [`Plan::indices`].
     pub(super) fn table(&self, plan: &Plan, rank: u32, runs: &[RunLayout]) -> Result<Table> {
-        let (mut members, mut elements, mut picks) = (0, 0, false);
+        let (mut members, mut elements, mut picks, mut index) = (0, 0, false, 0);
         for run in runs {
             members += self.members(plan, rank, run)?;
             elements += run.batches * run.space.iter().product::<usize>();
             picks |= !run.members.picks.is_empty();
+            index += if self.fields.is_marked() { run.batches * (run.samples + self.leads()) } else { 0 };
         }
         // Labels lie one element further.
         let fits = i32::try_from(self.limit.max(elements + members)).is_ok();
         let dtype = if fits { DType::I32 } else { DType::I64 };
-        Ok(Table { rows: self.rows(), members, picks: if picks { elements } else { 0 }, dtype })
+        Ok(Table { rows: self.rows(), members, picks: if picks { elements } else { 0 }, index, dtype })
+    }
+
+    /// The number of members before the first sample of a batch.
+    fn leads(&self) -> usize {
+        usize::from(matches!(self.fields.index(), Index::Ragged { packs: true, .. }))
     }
 
     /// The number of members of the batches of a run.
     fn members(&self, plan: &Plan, rank: u32, run: &RunLayout) -> Result<usize> {
         Ok(match self.fields.index() {
             Index::Rows | Index::Windows(_) => run.batches * run.samples,
-            Index::Ragged { packs, .. } => run.samples + usize::from(*packs),
+            Index::Ragged { .. } => run.samples + self.leads(),
             Index::Stream { pieces, documents } => {
                 let mut passages = 0;
                 for sample in samples(plan, rank, run)? {
@@ -125,7 +136,8 @@ impl IndexTable {
         table: Table,
         target: &mut Region,
     ) -> Result<()> {
-        let mut writer = Writer { table, target, member: 0, element: 0 };
+        let listed = table.rows * table.members + table.picks;
+        let mut writer = Writer { table, target, member: 0, element: 0, listed };
         for run in runs {
             match self.fields.index() {
                 Index::Rows => samples(plan, rank, run)?.into_iter().for_each(|it| writer.add([number(it)])),
@@ -141,6 +153,14 @@ impl IndexTable {
                         writer.piece(&**pieces, *documents, sample);
                     }
                 }
+            }
+            if self.fields.is_marked() {
+                let listed = if self.fields.is_ragged() {
+                    run.members.samples.clone()
+                } else {
+                    samples(plan, rank, run)?
+                };
+                writer.list(&listed, run, self.leads());
             }
         }
         Ok(())
@@ -161,6 +181,8 @@ struct Writer<'a> {
     /// The number of members and elements written.
     member: usize,
     element: usize,
+    /// The place of the next sample that is listed.
+    listed: usize,
 }
 
 impl Writer<'_> {
@@ -215,6 +237,21 @@ impl Writer<'_> {
         for step in 0..members.length(member) {
             let pick = members.picks.get(members.ends[member] + step);
             self.write(start + step, pick.map_or(index(step), |&pick| i64::from(pick)));
+        }
+    }
+
+    /// Lists the samples of the batches of a run.
+    fn list(&mut self, samples: &[u64], run: &RunLayout, leads: usize) {
+        for batch in samples.chunks(run.samples.max(1)) {
+            // What comes before the samples is no filler.
+            let lead = batch.first().map(|&sample| number(sample));
+            let marked =
+                |(place, &sample)| if run.members.is_filler(place) { FILLER } else { number(sample) };
+            let numbers = lead.into_iter().take(leads).chain(batch.iter().enumerate().map(marked));
+            for found in numbers {
+                self.write(self.listed, found);
+                self.listed += 1;
+            }
         }
     }
 

@@ -137,10 +137,11 @@ impl Job {
         let (batches, rows) = (piece.batches.len(), piece.rows.len());
         indices.resize(batches * rows, 0);
         let step = run.step + piece.batches.start as u64;
+        let fillers = run.members.fillers_in(&piece.rows);
         self.plan.fill(step, self.rank, piece.rows.start as u64, indices)?;
         for ((form, mut region), slot) in self.fields.forms().iter().zip(regions).zip(&run.slots) {
             let stride = if batches == 1 { region.len() } else { slot.stride };
-            form.gather(indices, &mut region, Slots { batch: rows, stride })?;
+            form.gather(indices, &mut region, Slots { batch: rows, stride, fillers })?;
         }
         Ok(())
     }

@@ -115,7 +115,7 @@ impl BlockLayout {
             }
             let fit = (bytes - layout.bytes.min(bytes)).checked_div(run.bytes()).unwrap_or(most);
             let fit = fit.clamp(1, most - batches).min(usize::try_from(steps - layout.end).unwrap_or(fit));
-            let same = layout.same(fields, plan, rank, run.samples, fit)?;
+            let same = layout.same(fields, plan, rank, &run.members, fit)?;
             batches += same;
             layout.end += same as u64;
             layout.push(run, same);
@@ -172,15 +172,16 @@ impl BlockLayout {
     }
 
     /// The number of batches, of the next `most`, that have one shape: if samples do not differ in size, those with as
-    /// many.
-    fn same(&self, fields: &Fields, plan: &Plan, rank: u32, samples: usize, most: usize) -> Result<usize> {
+    /// many, and as many fillers.
+    fn same(&self, fields: &Fields, plan: &Plan, rank: u32, members: &Members, most: usize) -> Result<usize> {
         if fields.is_ragged() {
             return Ok(1);
         }
         let steps = self.end..plan.steps_of(rank).min(self.end + most as u64);
         let mut count = 1;
         for step in steps.skip(1) {
-            if plan.batch_len(step, rank)? != samples as u64 {
+            let fillers = if fields.is_marked() { plan.fillers(step, rank)? } else { 0 };
+            if plan.batch_len(step, rank)? != members.count as u64 || fillers != members.fillers as u64 {
                 break;
             }
             count += 1;

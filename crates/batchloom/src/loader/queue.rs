@@ -24,7 +24,7 @@ struct QueuedBlock {
 /// The answer to a consumer.
 pub(super) enum Next {
     /// The next block, in order.
-    Block(PlannedBlock, SplitBuffer),
+    Block(Box<PlannedBlock>, SplitBuffer),
     /// No block is ready yet.
     Pending,
     /// All blocks have been delivered.
@@ -263,7 +263,7 @@ impl Queue {
         if inner.idle > 0 {
             self.work.notify_all();
         }
-        Next::Block(block.planned, block.whole)
+        Next::Block(Box::new(block.planned), block.whole)
     }
 
     /// Ends every wait, now and later.

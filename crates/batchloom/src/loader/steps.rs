@@ -34,7 +34,8 @@ impl Steps {
         self.total - self.delivery.steps().min(self.total)
     }
 
-    /// The samples of the batch `ahead` steps after the next one, if they are neighbours as stored, or else `None`.
+    /// The samples of the batch `ahead` steps after the next one, if they are neighbours as stored and none of them fills
+    /// up, or else `None`.
     ///
     /// # Errors
     /// [`Error::StepRange`] past the last step, and [`Error::Forked`] in a forked child.
@@ -48,6 +49,14 @@ impl Steps {
     /// [`Error::StepRange`] past the last step, and [`Error::Forked`] in a forked child.
     pub fn indices(&self) -> Result<Vec<u64>> {
         self.job.plan.indices(self.step(0)?, self.job.rank)
+    }
+
+    /// The number of places, at the end of the next batch, that only fill it up.
+    ///
+    /// # Errors
+    /// [`Error::StepRange`] past the last step, and [`Error::Forked`] in a forked child.
+    pub fn fillers(&self) -> Result<u64> {
+        self.job.plan.fillers(self.step(0)?, self.job.rank)
     }
 
     /// Makes the next batch here and now, in memory of its own.

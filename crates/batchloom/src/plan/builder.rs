@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Plan;
 use super::epoch::Epoch;
 use super::recipe::Recipe;
-use crate::batching::{FixedSize, Rule, Sizes};
+use crate::batching::{FixedSize, Labels, Rule, SampleLabels, Sizes};
 use crate::order::{LIMIT, Shuffle};
 use crate::ranks::{MOST_RANKS, Uneven};
 use crate::{Error, Result};
@@ -25,6 +25,7 @@ pub struct PlanBuilder {
     concatenated: bool,
     content: Option<String>,
     shard_size: Option<u64>,
+    labels: Option<Labels>,
     epoch: u64,
     world_size: u32,
 }
@@ -51,6 +52,7 @@ impl PlanBuilder {
             concatenated: false,
             content: None,
             shard_size: None,
+            labels: None,
             epoch: 0,
             world_size: 1,
         }
@@ -135,6 +137,13 @@ impl PlanBuilder {
         self
     }
 
+    /// Sets the labels of samples that losses do not ignore, for [`Step::labels`](super::Step::labels). It changes neither
+    /// the plan nor its fingerprint. Default: labels are not known.
+    pub fn labels(mut self, labels: impl Into<Labels>) -> Self {
+        self.labels = Some(labels.into());
+        self
+    }
+
     /// Replaces the number of samples.
     pub(crate) fn samples(mut self, samples: u64) -> Self {
         self.samples = samples;
@@ -171,7 +180,8 @@ impl PlanBuilder {
     /// # Errors
     /// [`Error::NoSamples`] and [`Error::TooManySamples`]; [`Error::BatchSize`], [`Error::World`],
     /// [`Error::NotPositive`] and [`Error::ShardSize`]; [`Error::NoSizes`], [`Error::SizesLength`],
-    /// [`Error::RunsOfSizes`], [`Error::Oversize`], [`Error::Dimensions`] and [`Error::PoolTooLarge`]; and
+    /// [`Error::RunsOfSizes`], [`Error::Oversize`], [`Error::Dimensions`] and [`Error::PoolTooLarge`];
+    /// [`Error::LabelCountsLength`], [`Error::LabelCountsWhole`] and [`Error::LabelCountsPiece`]; and
     /// [`Error::NothingLeft`] or [`Error::AllDropped`] if no step would be left.
     pub fn build(self) -> Result<Plan> {
         let rule = if self.concatenated { self.rule?.unpadded() } else { self.rule? };
@@ -183,7 +193,7 @@ impl PlanBuilder {
         if self.world_size == 0 || self.world_size > MOST_RANKS {
             return Err(Error::World { found: self.world_size, limit: MOST_RANKS });
         }
-        let recipe = Recipe {
+        let mut recipe = Recipe {
             samples: self.samples,
             rule,
             shuffle: self.shuffle,
@@ -197,10 +207,13 @@ impl PlanBuilder {
             content: self.content,
             shard_size: self.shard_size,
             sizes: self.sizes,
+            labels: None,
         };
         check_lists(&recipe)?;
         check_shards(&recipe)?;
         check_sizes(&recipe)?;
+        let known = |labels| SampleLabels::new(labels, recipe.samples, recipe.sizes.as_ref(), &recipe.rule);
+        recipe.labels = self.labels.map(known).transpose()?;
         let plan = Plan::new(Arc::new(Epoch::new(Arc::new(recipe), self.epoch)), self.world_size, Vec::new());
         plan.require_steps()?;
         Ok(plan)

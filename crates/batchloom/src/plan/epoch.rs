@@ -89,6 +89,23 @@ pub(super) struct Measure {
     pub(super) split: u64,
 }
 
+impl Parts {
+    /// As many parts as `len` says: the first ones, or all and then the first ones again.
+    pub(super) fn fitted(self, len: Option<u64>) -> Self {
+        let Self { samples, starts, sizes } = self;
+        Self { samples: fitted(samples, len), starts: fitted(starts, len), sizes: fitted(sizes, len) }
+    }
+}
+
+/// As many elements as `len` says: the first ones, or all and then the first ones again.
+pub(super) fn fitted<T: Copy>(mut elements: Vec<T>, len: Option<u64>) -> Vec<T> {
+    let Some(len) = len.map(|len| usize::try_from(len).unwrap_or(usize::MAX)) else { return elements };
+    let own = elements.len();
+    elements.truncate(len);
+    (own..len).for_each(|place| elements.push(elements[place % own]));
+    elements
+}
+
 impl Epoch {
     pub(super) fn new(recipe: Arc<Recipe>, number: u64) -> Self {
         let shuffled = |things, in_shard: Option<u64>, purpose| match in_shard {

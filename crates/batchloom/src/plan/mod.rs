@@ -6,6 +6,7 @@
 
 mod builder;
 mod epoch;
+mod fill;
 #[expect(clippy::module_inception, reason = "the file of the type that the folder is named for")]
 mod plan;
 mod recipe;

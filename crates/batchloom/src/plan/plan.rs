@@ -7,9 +7,9 @@
 use std::collections::{TryReserveError, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::epoch::{DealtPool, Epoch, Parts};
+use super::epoch::{DealtPool, Epoch, Parts, fitted};
 use super::recipe::Recipe;
-use crate::batching::{Rule, Sizes};
+use crate::batching::{Labels, Rule, SampleLabels, Sizes};
 use crate::order::Shuffle;
 use crate::ranks::{Deal, Uneven};
 use crate::{Error, Result};
@@ -43,14 +43,21 @@ pub struct Plan {
 type Recent = VecDeque<(u64, Arc<DealtPool>)>;
 
 /// One step: `world_size` batches, one for each rank, taken at the same time.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Step {
     /// The number of the step in the plan.
     pub index: u64,
-    /// The number of samples over all ranks.
+    /// The number of samples over all ranks: the divisor of a loss that is averaged over samples.
     pub samples: u64,
-    /// The number of elements over all ranks, without padding: the divisor of a loss that is averaged over tokens.
+    /// The number of elements over all ranks, without padding.
     pub tokens: u64,
+    /// The number of labels over all ranks that losses do not ignore: the divisor of a loss that is averaged over
+    /// labels. `None` if the plan knows neither that the loader makes labels nor their
+    /// [counts](crate::batching::LabelCounts).
+    pub labels: Option<u64>,
+    /// The number of samples of each batch that count: all of them, unless some only fill up ([`Uneven::Mask`]). These
+    /// come last in `batches`, and are in no other number here.
+    pub counts: Vec<u64>,
     /// The samples of each batch, one batch for every rank that takes part.
     pub batches: Vec<Vec<u64>>,
 }
@@ -162,6 +169,11 @@ impl Plan {
         self.recipe().uneven
     }
 
+    /// The labels of samples that losses do not ignore, if they are known.
+    pub fn labels(&self) -> Option<&Labels> {
+        self.recipe().labels.as_ref().map(SampleLabels::labels)
+    }
+
     /// The number of the epoch.
     pub fn epoch(&self) -> u64 {
         self.epoch.number
@@ -195,13 +207,18 @@ impl Plan {
     /// [`Error::Rank`] and [`Error::StepRange`].
     pub fn batch_len(&self, step: u64, rank: u32) -> Result<u64> {
         let batch = self.batch(step, rank)?;
-        Ok(match self.epoch.positions(batch) {
+        Ok(self.filled_len(step).unwrap_or_else(|| self.own_len(batch)))
+    }
+
+    /// The number of samples of `batch` as the rule made it.
+    pub(super) fn own_len(&self, batch: u64) -> u64 {
+        match self.epoch.positions(batch) {
             Some(positions) => positions.end - positions.start,
             None => {
                 let (pool, place) = self.pool_with(batch);
                 pool.batch_len(place)
             }
-        })
+        }
     }
 
     /// The number of elements that `rank` is given at `step`, padding included.
@@ -215,29 +232,32 @@ impl Plan {
         }
     }
 
-    /// The samples that `rank` sees at `step`. A sample that is split between batches comes in each of them.
+    /// The samples that `rank` sees at `step`. A sample that is split between batches comes in each of them, and one
+    /// that fills up a batch comes again at its end: see [`fillers`](Self::fillers).
     ///
     /// # Errors
     /// [`Error::Rank`], [`Error::StepRange`], and [`Error::Memory`] if the list does not fit in memory.
     pub fn indices(&self, step: u64, rank: u32) -> Result<Vec<u64>> {
         let batch = self.batch(step, rank)?;
+        let len = self.filled_len(step);
         let Some(positions) = self.epoch.positions(batch) else {
             let (pool, place) = self.pool_with(batch);
-            return Ok(pool.indices(place));
+            return Ok(fitted(pool.indices(place), len));
         };
         let mut out = zeros(positions.end - positions.start)?;
         self.epoch.order.fill(positions.start, &mut out);
-        Ok(out)
+        Ok(fitted(out, len))
     }
 
     /// The samples that `rank` sees at `step`, if they are neighbours as stored: samples all count the same and are not
-    /// shuffled one by one. `None` otherwise.
+    /// shuffled one by one, and none of them fills up the batch. `None` otherwise.
     ///
     /// # Errors
     /// [`Error::Rank`] and [`Error::StepRange`].
     pub fn run(&self, step: u64, rank: u32) -> Result<Option<std::ops::Range<u64>>> {
         let batch = self.batch(step, rank)?;
-        Ok(self.epoch.positions(batch).filter(|_| self.shuffle() != Shuffle::Samples))
+        let is_whole = self.fillers(step, rank)? == 0 && self.batch_len(step, rank)? == self.own_len(batch);
+        Ok(self.epoch.positions(batch).filter(|_| is_whole && self.shuffle() != Shuffle::Samples))
     }
 
     /// The shard that holds the whole batch that `rank` sees at `step`, in samples as stored, or `None` if the plan has
@@ -264,7 +284,7 @@ impl Plan {
             }
             None => {
                 let (pool, place) = self.pool_with(self.batch(step, rank)?);
-                Ok(pool.parts(place, self.recipe()))
+                Ok(pool.parts(place, self.recipe()).fitted(self.filled_len(step)))
             }
         }
     }
@@ -307,22 +327,24 @@ impl Plan {
         if index >= self.steps() {
             return Err(Error::StepRange { found: index, steps: self.steps() });
         }
-        let ranks = (0..self.world_size).filter(|rank| index < self.steps_of(*rank));
-        let batches = ranks.map(|rank| self.indices(index, rank)).collect::<Result<Vec<_>>>()?;
-        let samples = batches.iter().map(|batch| batch.len() as u64).sum();
-        let tokens = match self.epoch.uniform() {
-            Some(_) => samples,
-            None => {
-                let ranks = (0..self.world_size).filter(|rank| index < self.steps_of(*rank));
-                let parts = ranks.map(|rank| self.parts(index, rank)).collect::<Result<Vec<_>>>()?;
-                parts.iter().flat_map(|parts| &parts.sizes).map(|&size| u64::from(size)).sum()
-            }
-        };
-        Ok(Step { index, samples, tokens, batches })
+        let mut step = Step { index, labels: Some(0), ..Step::default() };
+        for rank in (0..self.world_size).filter(|rank| index < self.steps_of(*rank)) {
+            let mut parts = self.parts(index, rank)?;
+            step.batches.push(parts.samples.clone());
+            let counted = self.batch_len(index, rank)? - self.fillers(index, rank)?;
+            parts = parts.fitted(Some(counted));
+            step.counts.push(counted);
+            step.samples += counted;
+            step.tokens += parts.sizes.iter().map(|&size| u64::from(size)).sum::<u64>();
+            let labels = self.recipe().labels.as_ref();
+            let labels = labels.map(|labels| labels.of(&parts.samples, &parts.starts, &parts.sizes));
+            step.labels = step.labels.zip(labels).map(|(sum, labels)| sum + labels);
+        }
+        Ok(step)
     }
 
-    /// The places of `sample`. Empty if it is dropped or came in an earlier part of the epoch; several if its batch is
-    /// repeated to fill the last step, or if it is split.
+    /// The places of `sample`. Empty if it is dropped or came in an earlier part of the epoch; several if it is repeated
+    /// so that all ranks have as many batches and samples, or if it is split. Places that only fill up are left out.
     ///
     /// # Errors
     /// [`Error::SampleRange`].
@@ -332,11 +354,15 @@ impl Plan {
         }
         let position = self.epoch.order.find(sample);
         let deal = self.deal();
-        let places = |(batch, index): (u64, u64)| {
-            let places = deal.places(batch).into_iter();
-            places.map(move |(step, rank)| Place { step, rank, index })
-        };
-        Ok(self.batches_with(position).into_iter().flat_map(places).collect())
+        let mut found = Vec::new();
+        for (batch, first) in self.batches_with(position) {
+            for (step, rank) in deal.places(batch) {
+                let counted = self.batch_len(step, rank)? - self.fillers(step, rank)?;
+                let indices = (first..counted).step_by(length(self.own_len(batch)));
+                found.extend(indices.map(|index| Place { step, rank, index }));
+            }
+        }
+        Ok(found)
     }
 
     /// The batches that hold the sample at `position`, and its index in each.
@@ -357,7 +383,7 @@ impl Plan {
     }
 
     /// The number of the batch that `rank` takes at `step`.
-    fn batch(&self, step: u64, rank: u32) -> Result<u64> {
+    pub(super) fn batch(&self, step: u64, rank: u32) -> Result<u64> {
         if rank >= self.world_size {
             return Err(Error::Rank { rank, world_size: self.world_size });
         }

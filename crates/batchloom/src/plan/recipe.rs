@@ -3,7 +3,7 @@
 use serde::{Serialize, Serializer};
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::batching::{FixedSize, Rule, Sizes};
+use crate::batching::{FixedSize, Rule, SampleLabels, Sizes};
 use crate::order::{self, Shuffle};
 use crate::ranks::Uneven;
 
@@ -29,6 +29,9 @@ pub(super) struct Recipe {
     pub(super) content: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) shard_size: Option<u64>,
+    /// The labels of batches, which change no plan.
+    #[serde(skip)]
+    pub(super) labels: Option<SampleLabels>,
 }
 
 impl Recipe {

@@ -4,7 +4,8 @@ use crate::{Error, Result};
 
 /// Returns, for each sample, the place of its result among `results` that came in the order of `samples`.
 ///
-/// A sample that came twice ([`Uneven::Pad`](crate::ranks::Uneven::Pad) repeats batches) has its last result.
+/// A sample that came twice ([`Uneven::Pad`](crate::ranks::Uneven::Pad) repeats batches) has its last result. A negative
+/// number is that of a place that only filled up ([`Uneven::Mask`](crate::ranks::Uneven::Mask)); its result is left out.
 ///
 /// ```
 /// use batchloom::Plan;
@@ -25,21 +26,23 @@ use crate::{Error, Result};
 /// # Errors
 /// [`Error::Results`] if there are more or fewer results than samples, and [`Error::MissingResult`] if a sample before
 /// the largest one of `samples` is missing. (Samples after it cannot be known to be missing.)
-pub fn restore_order(samples: &[u64], results: usize) -> Result<Vec<usize>> {
+pub fn restore_order<S: Copy + TryInto<u64>>(samples: &[S], results: usize) -> Result<Vec<usize>> {
     if results != samples.len() {
         return Err(Error::Results { results, samples: samples.len() });
     }
+    let known = |&sample: &S| sample.try_into().ok();
     // If no sample is missing, none is larger than the number of samples.
     let mut places: Vec<Option<usize>> = vec![None; samples.len()];
-    for (place, &sample) in samples.iter().enumerate() {
-        let found = usize::try_from(sample).ok().and_then(|sample| places.get_mut(sample));
+    for (place, sample) in samples.iter().enumerate() {
+        let sample: Option<u64> = known(sample);
+        let found = sample.and_then(|sample| places.get_mut(usize::try_from(sample).ok()?));
         if let Some(found) = found {
             *found = Some(place);
         }
     }
-    let known: Vec<usize> = places.iter().map_while(|&place| place).collect();
-    match samples.iter().any(|&sample| sample >= known.len() as u64) {
-        true => Err(Error::MissingResult { sample: known.len() as u64 }),
-        false => Ok(known),
+    let restored: Vec<usize> = places.iter().map_while(|&place| place).collect();
+    match samples.iter().filter_map(known).any(|sample| sample >= restored.len() as u64) {
+        true => Err(Error::MissingResult { sample: restored.len() as u64 }),
+        false => Ok(restored),
     }
 }

@@ -1,11 +1,13 @@
 //! The cost of a plan, before it is run.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use serde::Serialize;
 
 use super::Plan;
 use super::epoch::{Measure, Parts};
+use crate::ranks::Uneven;
 
 /// The cost of a plan over all ranks.
 ///
@@ -44,7 +46,8 @@ pub struct Stats {
     pub truncated_tokens: u64,
     /// The number of samples delivered here in several parts.
     pub split: u64,
-    /// The number of samples delivered a second time to fill the last step, or because lists name them again.
+    /// The number of samples delivered again: so that all ranks have as many batches and samples, or because lists name
+    /// them again. Places that only fill up ([`Uneven::Mask`]) count as padding instead.
     pub repeated: u64,
     /// The number of elements of repeated samples.
     pub repeated_tokens: u64,
@@ -73,9 +76,11 @@ impl Plan {
         let (first, dealt) = (deal.first(), deal.dealt());
         let earlier = self.samples_before(first, batch_size);
         let once = self.samples_before(first + dealt, batch_size) - earlier;
-        let again = (0..deal.repeated()).map(|batch| self.samples_in(batch % self.epoch.batches()));
-        let repeated: u64 = again.sum();
+        let filled = self.filled(first..first + dealt, batch_size);
+        // Places that only fill up are padding.
+        let repeated = if self.uneven() == Uneven::Mask { 0 } else { filled };
         let (real, dropped) = (once + repeated, self.samples() - earlier - once);
+        let padded = once + filled;
         let sizes = self.uniform_sizes(first..first + dealt, batch_size);
         Stats {
             samples: self.samples(),
@@ -84,7 +89,8 @@ impl Plan {
             steps: self.steps(),
             world_size: self.world_size(),
             real,
-            padded: real,
+            padded,
+            padding: share(padded - real, padded),
             dropped,
             dropped_tokens: dropped,
             repeated,
@@ -93,7 +99,7 @@ impl Plan {
             earlier_tokens: earlier,
             largest: sizes.iter().copied().max().unwrap_or(0),
             shapes: sizes.len() as u64,
-            imbalance: self.uniform_imbalance(real, batch_size),
+            imbalance: self.uniform_imbalance(padded, batch_size),
             ..Stats::default()
         }
     }
@@ -110,21 +116,35 @@ impl Plan {
         batch.map_or((u64::MAX, 0), |batch| (batch, batch_size - self.samples_in(batch)))
     }
 
+    /// The number of places of the batches `dealt` and of those dealt again that hold no sample for the first time, if
+    /// samples all count the same.
+    fn filled(&self, dealt: Range<u64>, batch_size: u64) -> u64 {
+        let deal = self.deal();
+        let (partial, lacking) = self.partial(batch_size);
+        let step = |batch: u64| (batch - deal.first()) / u64::from(self.world_size());
+        let partial = Some(partial).filter(|partial| dealt.contains(partial)).map(step);
+        let len = |step: u64| self.filled_len(step);
+        let in_partial = partial.and_then(len).map_or(0, |len| len - (batch_size - lacking));
+        let again = self.steps().checked_sub(1).and_then(len).map_or(0, |len| len * deal.repeated());
+        in_partial + again
+    }
+
     /// The number of samples in the first `batches` batches, if samples all count the same.
     fn samples_before(&self, batches: u64, batch_size: u64) -> u64 {
         let (partial, lacking) = self.partial(batch_size);
         batches * batch_size - if partial < batches { lacking } else { 0 }
     }
 
-    /// The distinct sizes of some batches, if samples all count the same.
-    fn uniform_sizes(&self, batches: std::ops::Range<u64>, batch_size: u64) -> HashSet<u64> {
+    /// The distinct sizes of some batches, filled up, if samples all count the same.
+    fn uniform_sizes(&self, batches: Range<u64>, batch_size: u64) -> HashSet<u64> {
         let (partial, _) = self.partial(batch_size);
         let full = batches.clone().take(2).find(|&batch| batch != partial);
         let all = full.into_iter().chain(batches.contains(&partial).then_some(partial));
-        all.map(|batch| self.samples_in(batch)).collect()
+        let step = |batch: u64| (batch - batches.start) / u64::from(self.world_size());
+        all.map(|batch| self.filled_len(step(batch)).unwrap_or_else(|| self.samples_in(batch))).collect()
     }
 
-    fn uniform_imbalance(&self, real: u64, batch_size: u64) -> f64 {
+    fn uniform_imbalance(&self, padded: u64, batch_size: u64) -> f64 {
         if self.world_size() == 1 {
             return 0.0;
         }
@@ -132,7 +152,7 @@ impl Plan {
         let Some(last) = self.steps().checked_sub(1) else { return 0.0 };
         let sizes = (0..self.world_size()).filter_map(|rank| self.batch_len(last, rank).ok());
         let longest = last * batch_size + sizes.max().unwrap_or(0);
-        waiting(real, longest * u64::from(self.world_size()))
+        waiting(padded, longest * u64::from(self.world_size()))
     }
 }
 
@@ -160,33 +180,37 @@ impl<'a> Walk<'a> {
         // Batches from the start of the epoch that come again at its end.
         let mut again = Vec::new();
         let mut named = self.plan.rule().listed().map(|_| HashSet::new());
+        let masks = self.plan.uneven() == Uneven::Mask;
+        let repeated = if masks { 0 } else { deal.repeated() };
         for place in 0..self.plan.epoch.pools() {
             let pool = self.plan.pool(place);
             for index in 0..pool.len() {
                 let batch = pool.first + index;
-                if batch >= dealt.end && again.len() as u64 >= deal.repeated() {
+                if batch >= dealt.end && again.len() as u64 >= repeated {
                     break;
                 }
                 let parts = pool.parts(index, self.plan.recipe());
-                let measure = self.plan.epoch.measure(&parts);
                 if let Some(named) = named.as_mut().filter(|_| batch < dealt.end) {
                     self.count_repeated(named, &parts);
                 }
-                if (again.len() as u64) < deal.repeated() {
-                    again.push(measure);
+                if (again.len() as u64) < repeated {
+                    again.push(parts.clone());
                 }
                 match batch {
-                    batch if batch < dealt.start => self.pass(&measure),
-                    batch if batch < dealt.end => self.take(batch - dealt.start, &measure),
+                    batch if batch < dealt.start => self.pass(&self.plan.epoch.measure(&parts)),
+                    batch if batch < dealt.end => self.take(batch - dealt.start, parts, true),
                     _ => {}
                 }
             }
         }
-        let repeated = again.iter().cycle().take(usize::try_from(deal.repeated()).unwrap_or(usize::MAX));
-        for (number, measure) in (deal.dealt()..).zip(repeated) {
-            self.take(number, measure);
-            self.stats.repeated += measure.samples;
-            self.stats.repeated_tokens += measure.real + measure.truncated_tokens;
+        let mut again = again.iter().cycle();
+        for number in deal.dealt()..deal.dealt() + deal.repeated() {
+            let world_size = u64::from(self.stats.world_size);
+            // A masked batch is one of the same step. Its parts are there: the plan has this many steps and ranks.
+            let rank = u32::try_from(number % world_size).unwrap_or(u32::MAX);
+            let same = || self.plan.parts(number / world_size, rank).unwrap_or_default();
+            let parts = if masks { same() } else { again.next().cloned().unwrap_or_default() };
+            self.take(number, parts, false);
         }
         self.finish()
     }
@@ -207,23 +231,32 @@ impl<'a> Walk<'a> {
         self.stats.earlier_tokens += measure.real + measure.truncated_tokens;
     }
 
-    /// Counts a batch of this plan, in place `number`.
-    fn take(&mut self, number: u64, measure: &Measure) {
-        if number.is_multiple_of(u64::from(self.stats.world_size)) {
+    /// Counts a batch of this plan, in place `number`. It comes for the first time, or again.
+    fn take(&mut self, number: u64, parts: Parts, first: bool) {
+        let world_size = u64::from(self.stats.world_size);
+        if number.is_multiple_of(world_size) {
             self.close_step();
         }
+        let epoch = &self.plan.epoch;
+        let once = if first { epoch.measure(&parts) } else { Measure::default() };
+        let filled = epoch.measure(&parts.fitted(self.plan.filled_len(number / world_size)));
+        // Places that only fill up are padding; others are delivered again.
+        let measure = if self.plan.uneven() == Uneven::Mask { once } else { filled };
         let stats = &mut self.stats;
+        stats.repeated += measure.samples - once.samples;
+        stats.repeated_tokens +=
+            measure.real + measure.truncated_tokens - (once.real + once.truncated_tokens);
         stats.batches += 1;
         stats.real += measure.real;
-        stats.padded += measure.padded;
+        stats.padded += filled.padded;
         stats.truncated += measure.truncated;
         stats.truncated_tokens += measure.truncated_tokens;
         stats.split += measure.split;
         stats.dropped += measure.samples; // what is delivered, until `finish`
-        stats.largest = stats.largest.max(measure.padded);
-        self.longest = self.longest.max(measure.padded);
+        stats.largest = stats.largest.max(filled.padded);
+        self.longest = self.longest.max(filled.padded);
         let packs = self.plan.recipe().packs();
-        self.shapes.insert((if packs { 0 } else { measure.parts }, measure.shape));
+        self.shapes.insert((if packs { 0 } else { filled.parts }, filled.shape));
     }
 
     fn close_step(&mut self) {

@@ -3,7 +3,7 @@
 //! A batch does not depend on the world; only its place does. So a run that stops after some steps and goes on with
 //! another number of ranks has a simple remainder: the batches from [`Deal::first`] on.
 //!
-//! Promise: with `drop_last` or [`Uneven::Pad`], every rank has the same number of steps.
+//! Promise: with `drop_last`, [`Uneven::Pad`] or [`Uneven::Mask`], every rank has the same number of steps.
 
 use std::str::FromStr;
 
@@ -16,9 +16,15 @@ pub const MOST_RANKS: u32 = 1 << 20;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Uneven {
-    /// Batches from the start of the epoch are repeated, so that every rank has the same number of steps.
+    /// Batches from the start of the epoch are repeated, so that every rank has the same number of steps. If a rule
+    /// makes batches of equal numbers of samples, a smaller batch of a step repeats its samples until it has as many
+    /// as the others.
     #[default]
     Pad,
+    /// Steps are the same on every rank and equally large, as with [`Pad`](Self::Pad), and every sample counts exactly
+    /// once: places that only fill up repeat samples of the step, come last in their batch, and are marked by an
+    /// `index` of -1 and a `weight` of 0.
+    Mask,
     /// The last ranks have one step less, so that every sample comes exactly once.
     Short,
 }
@@ -28,6 +34,7 @@ impl Uneven {
     pub fn name(self) -> &'static str {
         match self {
             Self::Pad => "pad",
+            Self::Mask => "mask",
             Self::Short => "short",
         }
     }
@@ -39,8 +46,9 @@ impl FromStr for Uneven {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "pad" => Ok(Self::Pad),
+            "mask" => Ok(Self::Mask),
             "short" => Ok(Self::Short),
-            other => Err(format!("uneven is {other:?}; expected \"pad\" or \"short\"")),
+            other => Err(format!("uneven is {other:?}; expected \"pad\", \"mask\" or \"short\"")),
         }
     }
 }
@@ -88,18 +96,26 @@ impl Deal {
             return None;
         }
         let place = step * self.world_size + u64::from(rank);
-        Some(match place.checked_sub(self.left()) {
-            None => self.first + place,
-            Some(beyond) => beyond % self.batches,
+        Some(match (place.checked_sub(self.left()), self.uneven) {
+            (None, _) => self.first + place,
+            // It is of the same step, and needs no other data than the batches before it.
+            (Some(_), Uneven::Mask) => self.batches - 1,
+            (Some(beyond), _) => beyond % self.batches,
         })
     }
 
-    /// The steps and ranks that take `batch`. Empty if it is dropped or came earlier; several if it is repeated.
+    /// The number of ranks, from rank 0 on, whose batch at `step` is not one that is dealt again.
+    pub fn batches_at(&self, step: u64) -> u64 {
+        self.left().saturating_sub(step * self.world_size).min(self.world_size)
+    }
+
+    /// The steps and ranks that take `batch`. Empty if it is dropped or came earlier; several if it is repeated. Places
+    /// that only fill up are left out.
     pub fn places(&self, batch: u64) -> Vec<(u64, u32)> {
         let once = batch.checked_sub(self.first).filter(|place| *place < self.dealt());
         // Batch b is repeated at places b, b + batches, .. past those that are left.
-        let again =
-            (0..).map(|round| batch + round * self.batches).take_while(|beyond| *beyond < self.repeated());
+        let repeated = if self.uneven == Uneven::Pad { self.repeated() } else { 0 };
+        let again = (0..).map(|round| batch + round * self.batches).take_while(|beyond| *beyond < repeated);
         let again = again.map(|beyond| self.left() + beyond);
         once.into_iter().chain(again).map(|place| (place / self.world_size, self.rank_at(place))).collect()
     }
@@ -112,7 +128,7 @@ impl Deal {
     /// The number of batches that are dealt a second time to fill the last step.
     pub fn repeated(&self) -> u64 {
         match self.uneven {
-            Uneven::Pad => (self.steps() * self.world_size).saturating_sub(self.left()),
+            Uneven::Pad | Uneven::Mask => (self.steps() * self.world_size).saturating_sub(self.left()),
             Uneven::Short => 0,
         }
     }

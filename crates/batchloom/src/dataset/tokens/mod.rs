@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use stream::{Corpus, Stream, StreamPieces};
 
 use super::kind::{CollateOptions, Collation, Content, ContentRequest, EpochKey, Index, Kind};
-use crate::batching::Rule;
+use crate::batching::{Labels, Rule};
 use crate::collate::{Form, TokenField, Tokens};
 use crate::order::{Key, Order, Purpose, Shuffle};
 use crate::{DType, Error, Result, Tensor};
@@ -250,6 +250,10 @@ impl Kind for TokenDataset {
 
     fn arrays(&self) -> Vec<(&str, &Tensor)> {
         vec![("tokens", &self.corpus.tokens)]
+    }
+
+    fn labels(&self, _: &CollateOptions) -> Option<Labels> {
+        Some(Labels::Each(self.seq_len as u64))
     }
 
     fn changes_with_epoch(&self, options: &CollateOptions) -> bool {

@@ -1,0 +1,139 @@
+//! The numbers of labels that losses do not ignore, so that every rank knows the divisor of a step's loss.
+//!
+//! Labels that a loader makes follow from sizes. Where a field of the data is the labels, and some of them are -100, they
+//! have to be counted once: [`Dataset::count_labels`](crate::dataset::Dataset::count_labels) does it.
+
+use std::sync::Arc;
+
+use super::{Rule, Sizes};
+use crate::{Error, Result};
+
+/// The number of labels of each sample that losses do not ignore.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LabelCounts {
+    counts: Arc<[u32]>,
+    piece: Option<u32>,
+}
+
+impl LabelCounts {
+    /// One number for each sample.
+    pub fn new(counts: impl Into<Arc<[u32]>>) -> Self {
+        Self { counts: counts.into(), piece: None }
+    }
+
+    /// One number for each piece of each sample, for a rule that truncates or splits samples. A sample has a piece for
+    /// every `piece` of its elements, the last one smaller, and at least one.
+    pub fn of_pieces(counts: impl Into<Arc<[u32]>>, piece: u32) -> Self {
+        Self { counts: counts.into(), piece: Some(piece) }
+    }
+
+    /// The numbers.
+    pub fn as_slice(&self) -> &[u32] {
+        &self.counts
+    }
+
+    /// The number of elements of a piece, or `None` if each number is that of a whole sample.
+    pub fn piece(&self) -> Option<u32> {
+        self.piece
+    }
+}
+
+/// The labels of batches that losses do not ignore.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Labels {
+    /// Each element has the next one as its label, and the last one that a batch takes of a sample has none.
+    Next,
+    /// Every sample has as many.
+    Each(u64),
+    /// They were counted.
+    Counted(LabelCounts),
+}
+
+impl From<LabelCounts> for Labels {
+    fn from(counts: LabelCounts) -> Self {
+        Self::Counted(counts)
+    }
+}
+
+/// The labels of the samples of a plan.
+#[derive(Debug, Clone)]
+pub(crate) struct SampleLabels {
+    labels: Labels,
+    /// The first piece of each sample, if counts are of pieces.
+    first: Option<Arc<[u64]>>,
+}
+
+impl SampleLabels {
+    /// Checks that counts, if labels were counted, are those of `samples` samples of these sizes, as `rule` takes them.
+    ///
+    /// # Errors
+    /// [`Error::LabelCountsLength`], [`Error::LabelCountsWhole`] and [`Error::LabelCountsPiece`].
+    pub(crate) fn new(labels: Labels, samples: u64, sizes: Option<&Sizes>, rule: &Rule) -> Result<Self> {
+        let Labels::Counted(counts) = &labels else { return Ok(Self { labels, first: None }) };
+        let (sizes, limit) = (sizes.map_or(&[][..], Sizes::as_slice), rule.limit());
+        let found = counts.as_slice().len() as u64;
+        let (first, expected) = match counts.piece() {
+            None => {
+                check_whole(sizes, rule)?;
+                (None, samples)
+            }
+            Some(piece) if limit == Some(piece) => {
+                let mut pieces_before = 0;
+                let starts = sizes.iter().map(|&size| {
+                    let start = pieces_before;
+                    pieces_before += u64::from(pieces(size, piece));
+                    start
+                });
+                (Some(starts.collect()), pieces_before)
+            }
+            Some(found) => return Err(Error::LabelCountsPiece { found, limit, rule: rule.name() }),
+        };
+        match found == expected {
+            true => Ok(Self { labels, first }),
+            false => Err(Error::LabelCountsLength { found, expected }),
+        }
+    }
+
+    /// The labels, as they were given.
+    pub(crate) fn labels(&self) -> &Labels {
+        &self.labels
+    }
+
+    /// The number of labels of parts of samples, which begin with elements `starts` and have `sizes` elements.
+    pub(crate) fn of(&self, samples: &[u64], starts: &[u32], sizes: &[u32]) -> u64 {
+        match &self.labels {
+            Labels::Next => sizes.iter().map(|&size| u64::from(size.saturating_sub(1))).sum(),
+            Labels::Each(labels) => labels * samples.len() as u64,
+            Labels::Counted(counts) => {
+                let parts = samples.iter().zip(starts);
+                parts.map(|(&sample, &start)| u64::from(counts.as_slice()[self.place(sample, start)])).sum()
+            }
+        }
+    }
+
+    /// The place of the count of the part of `sample` that begins with element `start`.
+    fn place(&self, sample: u64, start: u32) -> usize {
+        let index = |place: u64| usize::try_from(place).unwrap_or(usize::MAX);
+        match (&self.labels, &self.first) {
+            (Labels::Counted(LabelCounts { piece: Some(piece), .. }), Some(first)) => {
+                index(first[index(sample)] + u64::from(start / piece))
+            }
+            _ => index(sample),
+        }
+    }
+}
+
+/// Refuses counts of whole samples if the rule truncates or splits some of these sizes.
+fn check_whole(sizes: &[u32], rule: &Rule) -> Result<()> {
+    let Some(limit) = rule.limit() else { return Ok(()) };
+    match (0..).zip(sizes).find(|(_, size)| **size > limit) {
+        Some((sample, &size)) => Err(Error::LabelCountsWhole { sample, size, limit, rule: rule.name() }),
+        None => Ok(()),
+    }
+}
+
+/// The number of pieces of a sample.
+pub(crate) fn pieces(size: u32, piece: u32) -> u32 {
+    size.div_ceil(piece).max(1)
+}

@@ -1,0 +1,114 @@
+//! One pass over a field of labels, to count those that losses do not ignore.
+
+use super::Dataset;
+use super::kind::{CollateOptions, Collation, Ragged, formed};
+use crate::batching::{FixedSize, LabelCounts, Rule, pieces};
+use crate::collate::{Form, IGNORED, Members, is_integer};
+use crate::{Error, Result, Tensor};
+
+impl Dataset {
+    /// Counts the labels of each sample that losses do not ignore: the elements of `field` that are not -100, as batches
+    /// of `rule` take them. With `next_tokens`, the labels that a loader makes of `field` are counted instead: the tokens
+    /// after the first one. This reads the field once.
+    ///
+    /// ```
+    /// use batchloom::dataset::Dataset;
+    /// use batchloom::{Tensor, TensorDataset};
+    ///
+    /// let labels = Tensor::from_vec(vec![-100_i64, 7, 8, -100, -100, 9], &[2, 3])?;
+    /// let dataset = Dataset::from(TensorDataset::new([("labels", labels)])?);
+    /// let rule = batchloom::batching::FixedSize::new(64)?;
+    /// assert_eq!(dataset.count_labels("labels", &rule.into(), false)?.as_slice(), [2, 1]);
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::CountLabels`] if there is no such field, if it does not hold integers, or if batches take random elements
+    /// of samples; [`Error::Labels`], [`Error::Elsewhere`] and [`Error::Memory`].
+    pub fn count_labels(&self, field: &str, rule: &Rule, next_tokens: bool) -> Result<LabelCounts> {
+        self.require_readable()?;
+        let options =
+            CollateOptions { labels: next_tokens.then(|| field.to_owned()), ..CollateOptions::default() };
+        let collation = self.kind().collation(&FixedSize::new(1)?.into(), &options, (0, 0))?;
+        let form = labels(&collation, field, next_tokens)?;
+        let whole = collation.ragged.as_ref().is_none_or(|ragged| !ragged.own_sizes);
+        let limit = rule.limit().filter(|_| !whole);
+        let mut counts = Vec::new();
+        for sample in 0..self.len() as u64 {
+            for members in parts(&collation, sample, limit, field)? {
+                counts.push(counted(&formed(form, &members)?, field)?);
+            }
+        }
+        Ok(limit.map_or_else(
+            || LabelCounts::new(counts.as_slice()),
+            |limit| LabelCounts::of_pieces(counts.as_slice(), limit),
+        ))
+    }
+}
+
+/// The form that makes the labels.
+fn labels<'a>(collation: &'a Collation, field: &str, next_tokens: bool) -> Result<&'a dyn Form> {
+    let refused = |reason: String| Error::CountLabels { field: field.to_owned(), reason };
+    let wanted = if next_tokens { "labels" } else { field };
+    let known = if next_tokens { &collation.names[..] } else { &collation.names[..collation.own] };
+    let place = known.iter().rposition(|name| name == wanted);
+    let place = place.ok_or_else(|| {
+        refused(match next_tokens {
+            true => "samples have no tokens that follow each other; expected a SequenceDataset".to_owned(),
+            false => format!("the dataset has no such field; expected one of {}", known.join(", ")),
+        })
+    })?;
+    let form = &*collation.forms[place];
+    match is_integer(form.dtype()) {
+        true => Ok(form),
+        false => Err(refused(format!(
+            "it holds {}; expected integers, -100 where losses ignore them",
+            form.dtype()
+        ))),
+    }
+}
+
+/// A batch of one for each part of a sample, of at most `limit` elements.
+fn parts(collation: &Collation, sample: u64, limit: Option<u32>, field: &str) -> Result<Vec<Members>> {
+    let Some(Ragged { guide, sizes, own_sizes, subsamples, .. }) = &collation.ragged else {
+        return Ok(vec![Members { count: 1, samples: vec![sample], ..Members::default() }]);
+    };
+    let (number, dimensions) = (usize::try_from(sample).unwrap_or(usize::MAX), guide.varying().len());
+    if !own_sizes || dimensions != 1 {
+        let extents = guide.sizes_of(number).collect();
+        return Ok(vec![Members::new(vec![sample], vec![0], extents, dimensions, 1)]);
+    }
+    let (size, stored) = (sizes.as_slice()[number], guide.extents(number)[0]);
+    if *subsamples && stored > size {
+        let reason = format!(
+            "batches take {size} random rows of the {stored} of group {sample}; expected oversize \"truncate\", or \
+             label_counts of your own"
+        );
+        return Err(Error::CountLabels { field: field.to_owned(), reason });
+    }
+    let piece = limit.unwrap_or(u32::MAX);
+    let part = |number: u32| {
+        let start = number * piece;
+        Members::new(vec![sample], vec![start], vec![(size - start).min(piece)], 1, 1)
+    };
+    Ok((0..pieces(size, piece)).map(part).collect())
+}
+
+/// The number of labels of a sample that losses do not ignore.
+fn counted(labels: &Tensor, field: &str) -> Result<u32> {
+    macro_rules! count {
+        ($($type:ty),*) => {
+            $(if let Some(labels) = labels.as_slice::<$type>() {
+                labels.iter().filter(|&&label| i64::from(label) != IGNORED).count()
+            } else)* {
+                // No other type holds the label that losses ignore.
+                labels.shape().iter().product()
+            }
+        };
+    }
+    let count: usize = count!(i8, i16, i32, i64);
+    u32::try_from(count).map_err(|_| Error::CountLabels {
+        field: field.to_owned(),
+        reason: format!("a sample has {count}; expected at most {}", u32::MAX),
+    })
+}

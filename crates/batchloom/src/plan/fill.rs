@@ -1,0 +1,49 @@
+//! Batches of a step that are filled up, so that all have the same number of samples.
+//!
+//! Rules of equal counts make a smaller batch where a pool or the data ends. With several ranks, a step may then hold
+//! batches of different sizes, which collective operations do not take. Such a batch repeats its own samples, in order,
+//! until it has as many as the largest one of the step; a batch that is dealt again at the last step is repeated or cut
+//! to that size. Batches of rules with a budget stay as they are: filling them up would exceed it.
+
+use super::Plan;
+use crate::Result;
+use crate::ranks::Uneven;
+
+impl Plan {
+    /// The number of places, at the end of the batch that `rank` takes at `step`, that only fill up. 0 unless batches are
+    /// uneven and [masked](Uneven::Mask).
+    ///
+    /// # Errors
+    /// [`Error::Rank`](crate::Error::Rank) and [`Error::StepRange`](crate::Error::StepRange).
+    pub fn fillers(&self, step: u64, rank: u32) -> Result<u64> {
+        let batch = self.batch(step, rank)?;
+        if self.uneven() != Uneven::Mask {
+            return Ok(0);
+        }
+        let len = self.batch_len(step, rank)?;
+        let is_first = u64::from(rank) < self.deal().batches_at(step);
+        Ok(if is_first { len - self.own_len(batch) } else { len })
+    }
+
+    /// The number of samples of every batch at `step`, or `None` if batches stay as they are.
+    pub(super) fn filled_len(&self, step: u64) -> Option<u64> {
+        let batch_size = self.rule().batch_size()?;
+        if self.world_size == 1 || self.drop_last() || self.uneven() == Uneven::Short {
+            return None;
+        }
+        let deal = self.deal();
+        let (start, batches) = (deal.first() + step * u64::from(self.world_size), deal.batches_at(step));
+        if self.epoch.uniform().is_some() && batches > 1 {
+            // At most one batch of the epoch is smaller.
+            return Some(batch_size);
+        }
+        let mut largest = 0;
+        for batch in start..start + batches {
+            largest = largest.max(self.own_len(batch));
+            if largest == batch_size {
+                break;
+            }
+        }
+        Some(largest)
+    }
+}
