@@ -10,6 +10,7 @@ mod dataset;
 mod dlpack;
 mod error;
 mod interpreter;
+mod labels;
 mod loader;
 mod memory;
 mod plan;

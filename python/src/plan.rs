@@ -7,6 +7,7 @@ use pyo3::types::PyDict;
 use crate::batching::{Rule, known, parse};
 use crate::dlpack::Tensor;
 use crate::error::{DataError, StateError, raise};
+use crate::labels::{Labels, given};
 
 /// A plan as one rank sees it. It is documented in batchloom/plan.py.
 #[pyclass(frozen, module = "batchloom._native")]
@@ -16,6 +17,9 @@ pub(crate) struct Plan {
     pub(crate) rank: u32,
 }
 
+/// Samples, tokens and labels of a step; the samples of each batch that count, and all of them.
+type Step = (u64, u64, Option<u64>, Vec<u64>, Vec<Tensor>);
+
 /// The place of a sample: step, rank, index.
 type Place = (u64, u32, u64);
 
@@ -24,7 +28,7 @@ impl Plan {
     #[new]
     #[pyo3(signature = (
         samples, rule, sizes, *, shuffle, drop_last, seed, uneven, balance, largest_first, epoch, rank, world_size,
-        concatenated=false, content=None, shard_size=None
+        concatenated=false, content=None, shard_size=None, labels=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
     fn new(
@@ -44,6 +48,7 @@ impl Plan {
         concatenated: bool,
         content: Option<String>,
         shard_size: Option<u64>,
+        labels: Option<Labels<'_>>,
     ) -> PyResult<Self> {
         let builder = batchloom::Plan::builder(samples)
             .rule(rule.0.clone())
@@ -58,6 +63,8 @@ impl Plan {
             .epoch(epoch)
             .world_size(world_size);
         let builder = content.into_iter().fold(builder, batchloom::plan::PlanBuilder::content);
+        let labels = labels.map(|labels| labels.engine()).transpose()?;
+        let builder = labels.into_iter().fold(builder, batchloom::plan::PlanBuilder::labels);
         let builder = match known(sizes)? {
             Some(sizes) => builder.sizes(sizes),
             None => builder,
@@ -85,11 +92,12 @@ impl Plan {
         Ok(shard.map(|shard| (shard.start, shard.end)))
     }
 
-    /// Samples and tokens over all ranks at `step`, and the samples of each rank's batch.
-    fn step(&self, py: Python<'_>, step: u64) -> PyResult<(u64, u64, Vec<Tensor>)> {
+    /// Samples, tokens and labels over all ranks at `step`, and for each rank the number of samples that count and the
+    /// samples of its batch.
+    fn step(&self, py: Python<'_>, step: u64) -> PyResult<Step> {
         let step = py.detach(|| self.plan.step(step)).map_err(|error| raise(&error))?;
         let batches = step.batches.iter().map(|batch| Tensor::of_indices(batch)).collect::<PyResult<_>>()?;
-        Ok((step.samples, step.tokens, batches))
+        Ok((step.samples, step.tokens, step.labels, step.counts, batches))
     }
 
     /// The number of elements, padding included, that each rank that takes part is given at `step`.
@@ -182,6 +190,12 @@ impl Plan {
         self.plan.fingerprint()
     }
 
+    /// The labels of samples, as the constructor takes them.
+    #[getter]
+    fn labels(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        given(py, self.plan.labels())
+    }
+
     #[getter]
     fn samples(&self) -> u64 {
         self.plan.samples()
@@ -253,11 +267,12 @@ impl Plan {
     }
 }
 
-/// The place of each sample's result among `results` that came in the order of `samples`, uint64; as int64.
+/// The place of each sample's result among `results` that came in the order of `samples`, int64; as int64. A sample below
+/// 0 is that of a place that only filled up.
 #[pyfunction]
 pub(crate) fn restore_order(py: Python<'_>, samples: &Tensor, results: usize) -> PyResult<Tensor> {
-    let samples = samples.0.as_slice::<u64>();
-    let samples = samples.ok_or_else(|| DataError::new_err("samples are no compact array of uint64"))?;
+    let samples = samples.0.as_slice::<i64>();
+    let samples = samples.ok_or_else(|| DataError::new_err("samples are no compact array of int64"))?;
     let restored = || batchloom::plan::restore_order(samples, results);
     let places = py.detach(restored).map_err(|error| raise(&error))?;
     Tensor::of_indices(&places.into_iter().map(|place| place as u64).collect::<Vec<_>>())

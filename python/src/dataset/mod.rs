@@ -8,9 +8,10 @@ use batchloom::dataset::{Dataset as EngineDataset, Sequences as EngineSequences}
 use batchloom::{SequenceDataset, TensorDataset};
 use pyo3::prelude::*;
 
-use crate::batching::sizes;
+use crate::batching::{Rule, sizes};
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
+use crate::labels::counted;
 
 /// Data of any kind. It is documented in batchloom/dataset/base.py and batchloom/dataset/sequences.py.
 #[pyclass(frozen, module = "batchloom._native")]
@@ -99,6 +100,19 @@ impl Dataset {
         batchloom::Tensor::from_vec(sizes, &[len])
             .map(|sizes| Some(Tensor(sizes)))
             .map_err(|error| raise(&error))
+    }
+
+    /// The labels of each sample that losses do not ignore, as uint32, and the number of elements of a piece if the rule
+    /// truncates or splits samples.
+    fn count_labels(
+        &self,
+        py: Python<'_>,
+        field: &str,
+        rule: &Rule,
+        next_tokens: bool,
+    ) -> PyResult<(Tensor, Option<u32>)> {
+        let count = || self.0.count_labels(field, &rule.0, next_tokens);
+        counted(&py.detach(count).map_err(|error| raise(&error))?)
     }
 
     /// The rows of each array that the samples from `first` to `end` are taken from: the first one, and the one after the

@@ -60,6 +60,13 @@ impl Block {
         self.0.shards().map(|(shard, next)| (pair(shard), next.map(pair)))
     }
 
+    /// The samples of all batches of an index table, -1 where a place only fills up; empty unless batches are masked. `None`
+    /// if the block holds samples.
+    #[getter]
+    fn index(&self) -> Option<Tensor> {
+        self.0.index().cloned().map(Tensor)
+    }
+
     /// The index table, and the picks: the number of each element within its sample. `None` if the block holds samples.
     #[getter]
     fn index_table(&self) -> Option<(Tensor, Tensor)> {

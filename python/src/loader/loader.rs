@@ -10,7 +10,9 @@ use super::steps::Steps;
 use crate::batching::{Rule, parse};
 use crate::dataset::Dataset;
 use crate::dataset::windows::Windows;
+use crate::dlpack::Tensor;
 use crate::error::raise;
+use crate::labels::label_counts as counts;
 use crate::memory::allocated;
 use crate::plan::{Plan, read_state, write_state};
 
@@ -25,7 +27,7 @@ impl Loader {
     #[pyo3(signature = (
         dataset, rule, *, shuffle, drop_last, seed, uneven, balance, largest_first, rank, world_size, pad_values, pad_side,
         labels, num_threads, prefetch, block_bytes=None, poison=false, shuffle_documents=false, index_table=false,
-        memory=None, shard_size=None
+        memory=None, shard_size=None, label_counts=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
     fn new(
@@ -51,6 +53,7 @@ impl Loader {
         index_table: bool,
         memory: Option<(usize, Py<PyAny>)>,
         shard_size: Option<u64>,
+        label_counts: Option<(PyRef<'_, Tensor>, Option<u32>)>,
     ) -> PyResult<Self> {
         let mut builder = batchloom::Loader::builder(dataset.0.clone())
             .rule(rule.0.clone())
@@ -72,6 +75,9 @@ impl Loader {
         }
         if let Some(field) = labels {
             builder = builder.labels(field);
+        }
+        if let Some((numbers, piece)) = label_counts {
+            builder = builder.label_counts(counts(&numbers, piece)?);
         }
         if let Some(threads) = num_threads {
             builder = builder.num_threads(threads);

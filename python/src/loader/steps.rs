@@ -30,11 +30,16 @@ impl Steps {
     }
 
     /// The first row of the batch `ahead` steps after the next one, and the number of its samples. `None` if it is not
-    /// one view of the series.
+    /// one view of the series, or some of them only fill up.
     fn view(&self, ahead: u64) -> PyResult<Option<(usize, u64)>> {
         let Some(run) = self.steps.run(ahead).map_err(|error| raise(&error))? else { return Ok(None) };
         let row = self.windows.get().row(run.start, run.end)?;
         Ok(row.map(|row| (row, run.end - run.start)))
+    }
+
+    /// The number of places, at the end of the next batch, that only fill it up.
+    fn fillers(&self) -> PyResult<u64> {
+        self.steps.fillers().map_err(|error| raise(&error))
     }
 
     /// The samples of the next batch, as int64.
