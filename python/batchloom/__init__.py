@@ -28,6 +28,7 @@ from batchloom.errors import (
     RangeError,
     StateError,
 )
+from batchloom.label_counts import LabelCounts
 from batchloom.loader import DataLoader
 from batchloom.plan import Place, Plan, Step
 from batchloom.restore_order import restore_order
@@ -46,6 +47,7 @@ __all__ = [
     "FixedSize",
     "GroupDataset",
     "GroupStats",
+    "LabelCounts",
     "LengthBuckets",
     "Listed",
     "LoaderError",

@@ -12,7 +12,7 @@ Kind = TypeVar("Kind", bound=type)
 U32 = 2**32 - 1
 U64 = 2**64 - 1
 
-UNEVEN = ("pad", "short")
+UNEVEN = ("pad", "mask", "short")
 RUNS = "runs"
 PAD_SIDE = ("right", "left")
 

@@ -8,6 +8,12 @@ from typing import Any
 
 from batchloom.arrays.frameworks import require
 
+# The marks of the places of a batch that only fill up, in this order: -1 instead of the sample, and 0 instead of 1.
+MARKS = ("index", "weight")
+
+# The label that losses ignore.
+IGNORED = -100
+
 # The field with the boundaries of samples in a packed batch, and the key after it: the size of the longest sample.
 BOUNDARIES, LONGEST = "cu_seqlens", "max_seqlen"
 
@@ -145,9 +151,11 @@ class CollateOptions:
         pad_values: The bytes of one element of padding, for fields where that is not zeros.
         left: ``True`` if padding goes before the data.
         labels: The field whose next tokens are labels, if any.
+        marked: ``True`` if batches hold marks of the places that only fill up.
     """
 
     names: Sequence[str]
     pad_values: dict[str, bytes]
     left: bool
     labels: str | None
+    marked: bool

@@ -14,6 +14,7 @@ from batchloom.dataset.base import Dataset
 from batchloom.delivery.choose import choose
 from batchloom.delivery.placement import Placement, PlacementRequest
 from batchloom.errors import ArgumentError, StateError
+from batchloom.label_counts import label_counts as counted
 from batchloom.plan import Plan
 from batchloom.ranks import is_worker, rank_and_world
 
@@ -49,9 +50,12 @@ class DataLoader:
             ends. ``None`` shuffles all samples at once.
         drop_last: If ``True``, leave out samples that do not fill a batch, and batches that do not fill a step.
         seed: The seed of the random orders, which depend on the epoch too.
-        uneven: Treatment of batches that do not fill the last step, unless they are dropped: ``"pad"`` repeats
-            batches, so that all ranks have the same number of steps; ``"short"`` gives some ranks one step less, so
-            that every sample comes exactly once.
+        uneven: Treatment of batches that do not fill a step, unless they are dropped. ``"pad"`` repeats samples, so that
+            all ranks have the same number of steps and, with ``FixedSize`` and ``LengthBuckets``, as many samples at
+            each. ``"mask"`` gives the same steps, and every sample counts exactly once: places that only fill up repeat
+            samples of the step and are marked by an ``index`` of -1 and a ``weight`` of 0, which batches
+            then hold last (int64 and float32 a sample); labels that the loader makes are -100 there. ``"short"`` gives
+            some ranks one step less, so that every sample comes exactly once.
         balance: If ``True``, batches of similar cost form a step, so that ranks do not wait for each other.
         largest_first: If ``True``, the largest batch comes first, so that memory is allocated once, and an
             out-of-memory error shows up in the first step.
@@ -78,6 +82,9 @@ class DataLoader:
         pad_side: ``"right"`` for padding after the data, ``"left"`` for padding before it.
         labels: The field whose next tokens each batch holds as ``labels`` (int64): shifted by one, -100 at the last
             token of each sample and at padding.
+        label_counts: The labels of each sample that losses do not ignore, where a field of the data holds them: numbers,
+            or the result of ``dataset.count_labels()``. ``plan.step(k).labels`` is made of them. ``None`` for labels
+            that the loader makes, whose number follows from sizes.
         copy: If ``True``, batches of windows always own their memory and are never views on the series.
         static_buffers: If ``True``, every batch is written into the same torch tensors, one set for each shape, as
             CUDA graphs need: the next batch overwrites it.
@@ -120,6 +127,7 @@ class DataLoader:
         pad_value: Any = 0,
         pad_side: str = "right",
         labels: str | None = None,
+        label_counts: Any = None,
         num_threads: int | None = None,
         prefetch: int = 2,
     ) -> None:
@@ -145,7 +153,7 @@ class DataLoader:
         )
         order, documents = dataset._shuffled(shuffle)
         self._delivery = choose(dataset, self._batching, order, documents, request, self._world)
-        labels = dataset._labels(labels)
+        labels, counts = dataset._labels(labels), counted(label_counts)
         pad_values, side = dataset._pad_values(pad_value), choice("pad_side", pad_side, PAD_SIDE)
         blocks = self._delivery.blocks
         self._native = _native.Loader(
@@ -170,9 +178,11 @@ class DataLoader:
             block_bytes=blocks.block_bytes,
             memory=blocks.memory,
             index_table=blocks.index_table,
+            label_counts=None if counts is None else counts._native(),
         )
         columns = self._native.columns
-        options = CollateOptions([name for name, _ in columns], dict(pad_values), side == "left", labels)
+        names, marked = [name for name, _ in columns], uneven == "mask"
+        options = CollateOptions(names, dict(pad_values), side == "left", labels, marked)
         self._delivery.prepare(dataset._schema(columns), options)
 
     def __len__(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, SupportsIndex, overload
 
@@ -14,6 +14,8 @@ import numpy
 from batchloom.arguments import RUNS, U32, UNEVEN, choice, integer, renamed, shuffled
 from batchloom.batching import Rule, rule
 from batchloom.errors import ArgumentError, RangeError
+from batchloom.label_counts import LabelCounts
+from batchloom.label_counts import label_counts as counted
 from batchloom.sizes import Sizes, checked, read
 
 Indices = numpy.ndarray[Any, numpy.dtype[numpy.int64]]
@@ -40,16 +42,36 @@ class Step:
 
     Attributes:
         index: The number of the step in the plan.
-        samples: Samples over all ranks.
-        tokens: Elements over all ranks, without padding: the divisor of a summed loss. Every rank knows it without
-            communication.
-        batches: The samples of each batch, one for each rank that takes part.
+        samples: Samples over all ranks: the divisor of a loss that is averaged over samples.
+        tokens: Elements over all ranks, without padding. (For a loss over labels, divide by ``labels``, which are fewer.)
+        counts: The samples of each batch that count, one number for each rank that takes part: all, unless some only
+            fill up (``uneven="mask"``).
+        batches: The samples of each batch, one for each rank that takes part. Those that only fill up come last.
     """
 
     index: int
     samples: int
     tokens: int
+    counts: tuple[int, ...]
     batches: tuple[Indices, ...]
+    _labels: int | None = field(repr=False)
+
+    @property
+    def labels(self) -> int:
+        """The labels over all ranks that are not -100: the divisor of a summed loss, known without communication.
+
+        Places that only fill up do not count.
+
+        Raises:
+            ArgumentError: The loader does not make the labels, and ``label_counts`` was not given.
+        """
+        if self._labels is None:
+            raise ArgumentError(
+                "the labels of a step are not known: the loader does not make them, and label_counts is not given; "
+                'expected labels="name of a field of tokens", or label_counts=dataset.count_labels("name of a field of '
+                'labels")'
+            )
+        return self._labels
 
 
 @renamed(world="world_size")
@@ -77,12 +99,16 @@ class Plan:
             ends. ``None`` shuffles all samples at once.
         drop_last: If ``True``, leave out samples that do not fill a batch, and batches that do not fill a step.
         seed: The seed of the random orders, which depend on the epoch too.
-        uneven: Treatment of batches that do not fill the last step, unless they are dropped: ``"pad"`` repeats
-            batches, so that all ranks have the same number of steps; ``"short"`` gives some ranks one step less, so
-            that every sample comes exactly once.
+        uneven: Treatment of batches that do not fill a step, unless they are dropped. ``"pad"`` repeats samples, so that
+            all ranks have the same number of steps and, with ``FixedSize`` and ``LengthBuckets``, as many samples at
+            each. ``"mask"`` gives the same steps, and every sample counts exactly once: places that only fill up repeat
+            samples of the step and are marked; they come last in a batch. ``"short"`` gives some ranks one step less, so that
+            every sample comes exactly once.
         balance: If ``True``, batches of similar cost form a step, so that ranks do not wait for each other.
         largest_first: If ``True``, the largest batch comes first, so that memory is allocated once, and an
             out-of-memory error shows up in the first step.
+        label_counts: The labels of each sample that losses do not ignore, for ``step(k).labels``: numbers, or the
+            result of ``dataset.count_labels()``.
         epoch: The epoch, from 0.
         rank: The rank of this process, from 0 to ``world_size - 1``.
         world_size: The number of processes.
@@ -108,6 +134,7 @@ class Plan:
         uneven: str = "pad",
         balance: bool = False,
         largest_first: bool = False,
+        label_counts: Any = None,
         epoch: int = 0,
         rank: int = 0,
         world_size: int = 1,
@@ -117,7 +144,7 @@ class Plan:
             if known is None:
                 raise ArgumentError("neither samples nor sizes is given; expected the number of samples")
             samples = len(known)
-        self._batching = rule(batch_size, batching)
+        self._batching, counts = rule(batch_size, batching), counted(label_counts)
         self._native = engine.Plan(
             integer("samples", samples),
             self._batching._native(),
@@ -132,6 +159,7 @@ class Plan:
             rank=integer("rank", rank, most=U32),
             world_size=integer("world_size", world_size, most=U32),
             shard_size=None if shard_size is None else integer("shard_size", shard_size, least=1),
+            labels=None if counts is None else counts._native(),
         )
 
     @classmethod
@@ -169,8 +197,8 @@ class Plan:
             RangeError: There is no such step.
         """
         index = _within(step, self._native.steps())
-        samples, tokens, batches = self._native.step(index)
-        return Step(index, samples, tokens, tuple(_array(batch) for batch in batches))
+        samples, tokens, labels, counts, batches = self._native.step(index)
+        return Step(index, samples, tokens, tuple(counts), tuple(_array(batch) for batch in batches), labels)
 
     def shard(self, step: SupportsIndex) -> range | None:
         """Return the shard of this rank's batch at ``step``: a range of samples as stored that holds the batch.
@@ -191,7 +219,8 @@ class Plan:
         """Return the places of ``sample`` in the epoch.
 
         The list is empty if the sample is dropped or came in an earlier part of the epoch. It has several places if
-        the batch of the sample is repeated to fill the last step, or if the sample is split.
+        the sample is repeated so that all ranks have as many batches and samples, or if it is split. Places that only
+        fill up (``uneven="mask"``) are left out.
 
         Raises:
             RangeError: There is no such sample.
@@ -211,7 +240,8 @@ class Plan:
         - samples ``dropped``, and their ``dropped_tokens``;
         - samples ``truncated``, and the ``truncated_tokens`` that were cut off;
         - samples ``split`` in parts;
-        - samples ``repeated`` to fill the last step, and their ``repeated_tokens``;
+        - samples ``repeated`` so that all ranks have as many, and their ``repeated_tokens``. (Places that only fill up,
+          ``uneven="mask"``, count as padding.);
         - samples delivered ``earlier`` in the epoch, and their ``earlier_tokens``;
         - elements of the ``largest`` batch;
         - ``imbalance``, the share of the time of all ranks that is spent waiting for the largest batch of a step.
@@ -283,7 +313,7 @@ class Plan:
 
     @property
     def uneven(self) -> str:
-        """Treatment of batches that do not fill the last step, unless they are dropped: "pad" or "short"."""
+        """Treatment of batches that do not fill a step, unless they are dropped: "pad", "mask" or "short"."""
         return self._native.uneven
 
     @property
@@ -332,8 +362,10 @@ class Plan:
         return hash((self.fingerprint, self.epoch, self.rank, self.world_size, len(self)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        extents = self._native.extents()
-        return _rebuild, (*self._value(), None if extents is None else read(extents))
+        extents, labels = self._native.extents(), self._native.labels
+        if isinstance(labels, tuple):
+            labels = LabelCounts._read(*labels)
+        return _rebuild, (*self._value(), None if extents is None else read(extents), labels)
 
     def __repr__(self) -> str:
         return (
@@ -342,9 +374,17 @@ class Plan:
         )
 
 
-def _rebuild(samples: int, batching: Rule, options: dict[str, Any], state: dict[str, Any], sizes: Sizes | None) -> Plan:
+def _rebuild(
+    samples: int,
+    batching: Rule,
+    options: dict[str, Any],
+    state: dict[str, Any],
+    sizes: Sizes | None,
+    labels: LabelCounts | str | int | None,
+) -> Plan:
     known = None if sizes is None else engine.borrow(sizes, "sizes")
-    plan = engine.Plan(samples, batching._native(), known, **options)
+    given = labels._native() if isinstance(labels, LabelCounts) else labels
+    plan = engine.Plan(samples, batching._native(), known, **options, labels=given)
     return Plan._wrap(plan.resume(state) if state["batches"] else plan, batching)
 
 

@@ -28,7 +28,8 @@ def restore_order(outputs: Any, index: Any) -> Any:
 
     Returns:
         An array like ``outputs`` whose row ``k`` is the result of sample ``k``, or a list. A sample that came twice
-        (``uneven="pad"`` repeats batches) has its last result.
+        (``uneven="pad"`` repeats samples) has its last result. Results of places that only filled up (``uneven="mask"``
+        marks them by an ``index`` of -1) are left out.
 
     Raises:
         DataError: The numbers of results and samples differ, or a sample before the last one of ``index`` is missing.
@@ -66,7 +67,7 @@ def _samples(index: Any) -> Any:
     """Return sample numbers as one array.
 
     Raises:
-        DataError: They are not integers of at least 0.
+        DataError: They are not integers of at least -1.
     """
     parts = index if isinstance(index, list | tuple) else [index]
     try:
@@ -77,9 +78,9 @@ def _samples(index: Any) -> Any:
     for array in arrays:
         if array.dtype.kind not in "iu":
             raise DataError(f"index holds {array.dtype}; expected integers, the `index` of the batches")
-        if array.min() < 0:
-            raise DataError(f"index holds sample {array.min()}; expected numbers of at least 0")
-    return numpy.concatenate([numpy.zeros(0, numpy.uint64), *(array.astype(numpy.uint64) for array in arrays)])
+        if array.min() < -1:
+            raise DataError(f"index holds sample {array.min()}; expected numbers of at least 0, or -1 for a filler")
+    return numpy.concatenate([numpy.zeros(0, numpy.int64), *(array.astype(numpy.int64) for array in arrays)])
 
 
 def _places(samples: Any, results: int) -> _native.Tensor:

@@ -170,6 +170,11 @@ def ones(samples: int, steps: int, device: None) -> numpy.ndarray[Any, Any]:
     return numpy.broadcast_to(numpy.True_, (samples, steps))
 
 
+def weights(index: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
+    """Return 1 for each sample, 0 for each place of a batch that only fills up."""
+    return (index >= 0).astype(numpy.float32)
+
+
 def own(array: numpy.ndarray[Any, Any], device: None) -> numpy.ndarray[Any, Any]:
     """Copy an array."""
     return array.copy()

@@ -106,6 +106,11 @@ def ones(samples: int, steps: int, device: torch.device | None) -> torch.Tensor:
     return torch.ones(1, 1, dtype=torch.bool, device=device or "cpu").expand(samples, steps)
 
 
+def weights(index: torch.Tensor) -> torch.Tensor:
+    """Return 1 for each sample, 0 for each place of a batch that only fills up."""
+    return (index >= 0).to(torch.float32)
+
+
 def own(array: torch.Tensor, device: torch.device | None) -> torch.Tensor:
     """Copy an array, to a device or where it is: compact, and fit for training whatever the consumer's mode."""
     with torch.inference_mode(False):

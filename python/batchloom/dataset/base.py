@@ -11,7 +11,9 @@ import batchloom._native as _native
 from batchloom.arguments import shuffled
 from batchloom.arrays.field import Field
 from batchloom.batch import Columns, Schema
+from batchloom.batching import FixedSize, Rule
 from batchloom.errors import ArgumentError
+from batchloom.label_counts import LabelCounts
 
 if TYPE_CHECKING:
     from batchloom.batch import CollateOptions
@@ -86,6 +88,28 @@ class Dataset(ABC):
     def _element_bytes(self) -> int | None:
         """Return the bytes of one element, where a device gathers element by element; ``None`` where row by row."""
         return None
+
+    def count_labels(
+        self, field: str | int, *, batching: Rule | None = None, next_tokens: bool = False
+    ) -> LabelCounts:
+        """Count the labels of each sample that losses do not ignore: those that are not -100. One pass over the field.
+
+            counts = dataset.count_labels("labels")
+            loader = bl.DataLoader(dataset, batching=rule, label_counts=counts)
+            loss = loss_sum / loader.plan().step(k).labels
+
+        Args:
+            field: The name of a field of integers, or its place where fields have no names.
+            batching: The rule, if it truncates or splits samples: what it takes of them is counted.
+            next_tokens: If ``True``, count the labels that a loader with ``labels=field`` makes, for tokens that may be
+                -100 themselves. (Without this, those labels follow from sizes.)
+
+        Raises:
+            ArgumentError: There is no such field, it does not hold integers, or batches take random rows of groups.
+            DeviceError: The CPU cannot read the field.
+        """
+        rule = (FixedSize(1) if batching is None else batching)._native()
+        return LabelCounts._read(*self._native_dataset().count_labels(str(field), rule, bool(next_tokens)))
 
     @abstractmethod
     def _collator(self, resident: Resident, options: CollateOptions) -> Collator:

@@ -93,9 +93,10 @@ class TensorDataset(Dataset):
         return self._fields
 
     def _schema(self, columns: Columns) -> Schema:
-        found = (
-            Column(name, dtype, field.framework) for (name, dtype), field in zip(columns, self._fields, strict=True)
-        )
+        # Marks come after the fields.
+        frameworks = [field.framework for field in self._fields]
+        frameworks += frameworks[:1] * (len(columns) - len(frameworks))
+        found = (Column(*column, framework) for column, framework in zip(columns, frameworks, strict=True))
         return Schema(tuple(found), named=self._names is not None)
 
     def _collator(self, resident: Resident, options: CollateOptions) -> Collator:

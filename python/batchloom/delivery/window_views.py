@@ -195,6 +195,7 @@ class WindowViews:
 
     def prepare(self, schema: Schema, options: CollateOptions) -> None:
         """Prepare for batches: move data that is to be resident."""
+        self._keys, self._marked = schema.keys, options.marked
         if self._limit is None and self._resident is not None:
             self._resident.bring(field for _, field, _ in self._sources)
 
@@ -202,7 +203,7 @@ class WindowViews:
         """Begin the next epoch."""
         steps = loader.steps(self._windows)
         deliver = None if self._static is None else self._static.put
-        return _native.StepIterator(steps, BatchMaker(self, steps), self._source.keys, deliver)
+        return _native.StepIterator(steps, BatchMaker(self, steps), self._keys, deliver)
 
     def release(self) -> None:
         """Unmap pages that memory maps have read, once they are many."""
@@ -216,6 +217,15 @@ class WindowViews:
             found.append(self._cuts[0].module.ones(samples, self._mask, self._device))
         # Views are copied on a device only: on the CPU, the engine forms the batches of copy=True.
         return [self._cuts[0].module.own(array, None) for array in found] if self._copy else found
+
+    def marks(self, steps: _native.Steps) -> list[Any]:
+        """Return the index and the weight of the next batch, if batches hold them."""
+        if not self._marked:
+            return []
+        index = lend(steps.index(), self._cuts[0].framework)
+        if self._transfer is not None:
+            index = self._transfer.carry(index).arrive()
+        return [index, self._cuts[0].module.weights(index)]
 
     def cover(self, row: int, samples: int) -> tuple[int, int]:
         """Return the rows that windows cover which begin at equal distances from ``row`` on, as first and end."""
@@ -253,10 +263,9 @@ class WindowViews:
         """Return the arrays of the next batch if zeros or the end of a series keep it from being a view."""
         if self._transfer is not None and self._limit is None:
             return self._gathered(self._transfer, steps)
-        frameworks = [cut.framework for cut in self._cuts]
-        if self._mask is not None:
-            frameworks.append(self._cuts[0].framework)
-        arrays = [lend(tensor, name) for tensor, name in zip(steps.form(), frameworks, strict=True)]
+        formed, frameworks = steps.form(), [cut.framework for cut in self._cuts]
+        frameworks += frameworks[:1] * (len(formed) - len(frameworks))  # the mask, and marks
+        arrays = [lend(tensor, name) for tensor, name in zip(formed, frameworks, strict=True)]
         if self._transfer is not None:
             arrays = [copy.arrive() for copy in [self._transfer.carry(array) for array in arrays]]
         return self._patched(arrays)
@@ -267,7 +276,7 @@ class WindowViews:
         collator = self._source.collator(self._resident)
         places = self._windows.rows(steps.indices())
         rows, missing = [transfer.carry(lend(place, "torch")).arrive() for place in places]
-        return self._patched(collator.fields(rows, missing))
+        return self._patched(collator.fields(rows, missing)) + self.marks(steps)
 
     def _patched(self, arrays: list[Any]) -> list[Any]:
         cut = [cut.finish(array) for cut, array in zip(self._cuts, arrays, strict=False)]
@@ -292,7 +301,7 @@ class BatchMaker:
         if row is None or samples is None:
             return self._views.owned(self._steps)
         self._loaded = self._with(0, *self._views.cover(row, samples))
-        found = self._views.slice(self._loaded, row, samples)
+        found = self._views.slice(self._loaded, row, samples) + self._views.marks(self._steps)
         self._look_ahead()
         return found
 

@@ -37,9 +37,11 @@ impl Steps {
         Ok(row.map(|row| (row, run.end - run.start)))
     }
 
-    /// The number of places, at the end of the next batch, that only fill it up.
-    fn fillers(&self) -> PyResult<u64> {
-        self.steps.fillers().map_err(|error| raise(&error))
+    /// The samples of the next batch, as int64, -1 where a place only fills up.
+    fn index(&self) -> PyResult<Tensor> {
+        let index = self.steps.index().map_err(|error| raise(&error))?;
+        let len = index.len();
+        batchloom::Tensor::from_vec(index, &[len]).map(Tensor).map_err(|error| raise(&error))
     }
 
     /// The samples of the next batch, as int64.

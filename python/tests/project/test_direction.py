@@ -12,7 +12,7 @@ PACKAGE = Path(batchloom.__file__).parent
 LAYERS = (
     ("_native", "errors"),
     ("arguments", "arrays", "sizes"),
-    ("batch", "batching"),
+    ("batch", "batching", "label_counts"),
     ("calibrate", "counters", "mesh", "plan", "ranks", "restore_order"),
     ("device",),
     ("dataset",),

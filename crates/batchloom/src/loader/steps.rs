@@ -13,6 +13,7 @@ use super::block::Block;
 use super::buffers::Loan;
 use super::cursor::Delivery;
 use super::job::Job;
+use crate::collate::FILLER;
 use crate::{Error, Result};
 
 /// The steps of one epoch, on one rank. The next one is the first that was not counted by [`advance`](Self::advance).
@@ -51,12 +52,15 @@ impl Steps {
         self.job.plan.indices(self.step(0)?, self.job.rank)
     }
 
-    /// The number of places, at the end of the next batch, that only fill it up.
+    /// The samples of the next batch, -1 where a place only fills up.
     ///
     /// # Errors
     /// [`Error::StepRange`] past the last step, and [`Error::Forked`] in a forked child.
-    pub fn fillers(&self) -> Result<u64> {
-        self.job.plan.fillers(self.step(0)?, self.job.rank)
+    pub fn index(&self) -> Result<Vec<i64>> {
+        let mut index: Vec<i64> = self.indices()?.into_iter().map(u64::cast_signed).collect();
+        let fillers = self.job.plan.fillers(self.step(0)?, self.job.rank)?;
+        (0..fillers).zip(index.iter_mut().rev()).for_each(|(_, place)| *place = FILLER);
+        Ok(index)
     }
 
     /// Makes the next batch here and now, in memory of its own.

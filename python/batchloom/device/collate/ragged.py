@@ -14,12 +14,9 @@ from typing import Any
 
 import batchloom._native as _native
 import torch
-from batchloom.batch import BOUNDARIES, CollateOptions
+from batchloom.batch import BOUNDARIES, IGNORED, MARKS, CollateOptions
 from batchloom.device.collate.gather import ResidentRows, gather, integer_view, padded, split, to_int64
-from batchloom.device.collate.rows import Runs, samples, table
-
-# The label that losses ignore.
-IGNORED = -100
+from batchloom.device.collate.rows import Outline, Runs, marks, samples, table
 
 Frame = tuple[int | None, ...]
 """The leading extents of a sample: a number if all samples share it, ``None`` if it varies."""
@@ -108,11 +105,12 @@ def padding(options: CollateOptions, name: str, dtype: str) -> float:
 class Elements:
     """The elements of a block; each property is computed when it is first used."""
 
-    def __init__(self, arrived: list[torch.Tensor], runs: Runs, collator: Ragged) -> None:
+    def __init__(self, arrived: list[torch.Tensor], outline: Outline, collator: Ragged) -> None:
         self._collator = collator
+        self.index = arrived[-1] if outline.marked else None
         self.members = Members(arrived[0], collator.dimensions)
-        self._picks = arrived[1] if len(arrived) > 1 else None
-        self.sizes = [prod(space) for batches, _, space, _ in runs for _ in range(batches)]
+        self._picks = arrived[1] if outline.picks else None
+        self.sizes = [prod(space) for batches, _, space, _ in outline.runs for _ in range(batches)]
         self._grids: dict[Frame, Grid] = {}
 
     def grid(self, frame: Frame) -> Grid:
@@ -163,14 +161,14 @@ class Ragged:
         """Return the index table of a block: the members of batches, and the elements that are taken of them."""
         return table(block)
 
-    def make(self, arrived: list[torch.Tensor], outline: Runs) -> list[Sequence[Any]]:
+    def make(self, arrived: list[torch.Tensor], outline: Outline) -> list[Sequence[Any]]:
         """Make each field for all batches of the block at once, and cut it."""
         elements = Elements(arrived, outline, self)
         columns: list[Sequence[Any]] = []
         for name in self._names:
-            columns.append(self._column(name, elements, outline))
+            columns.append(self._column(name, elements, outline.runs))
             if name == BOUNDARIES:
-                columns.append([longest for *_, longest in outline])
+                columns.append([longest for *_, longest in outline.runs])
         return columns
 
     def _column(self, name: str, elements: Elements, runs: Runs) -> Sequence[torch.Tensor]:
@@ -182,6 +180,8 @@ class Ragged:
         if name in ENDS:
             ends = elements.members.ends.to(ENDS[name], copy=True)
             return split(ends, samples(runs, 1))
+        if elements.index is not None and name in MARKS:
+            return self._each(marks(elements.index)[MARKS.index(name)], runs)
         if name in EACH:
             return self._each(EACH[name](elements.members), runs)
         spread = self._next(elements) if name == "labels" else SPREAD[name](elements)
@@ -205,13 +205,15 @@ class Ragged:
         return [piece[1:] for piece in pieces] if self.packs else pieces
 
     def _next(self, elements: Elements) -> torch.Tensor:
-        """Return the next token of each element, or -100 at the last token of a sample and at padding."""
+        """Return the next token of each element, or -100 at the last token of a sample, at padding, and at fillers."""
         assert self._labels is not None
         field = self._fields[self._labels]
         assert isinstance(field, Variable)
         grid, rows = elements.rows(field, self._columns[self._labels])
         follows = grid.places + 1 < elements.members.taken[0].index_select(0, grid.owners)
         follows = follows if grid.exists is None else follows & grid.exists
+        if elements.index is not None:
+            follows &= (elements.index >= 0).index_select(0, grid.owners)
         found = to_int64(padded(field.fetch(), rows + 1, follows))
         return found.masked_fill_(follows.logical_not(), IGNORED)
 

@@ -7,18 +7,48 @@ from typing import Any
 
 import batchloom._native as _native
 import torch
+from batchloom.arrays.torch import weights
 from batchloom.device.collate.gather import ResidentRows, gather, split
 
 Runs = list[tuple[int, int, list[int], int]]
 """For each run: its batches, the samples of each batch, the shape of the padded batch, and the longest sample."""
 
 
-def table(block: _native.Block) -> tuple[list[_native.Tensor], Runs]:
-    """Return the index table of a block, and its runs."""
-    index_table = block.index_table
-    assert index_table is not None
-    found, picks = index_table
-    return [found, picks] if len(picks) else [found], block.runs
+class Outline:
+    """The batches of a block, and the arrays of its index table that move to the device.
+
+    Attributes:
+        runs: The runs of the block.
+        picks: ``True`` if the table is followed by the elements that are taken of samples.
+        marked: ``True`` if the samples come last, -1 at places that only fill up.
+    """
+
+    def __init__(self, block: _native.Block) -> None:
+        index_table, index = block.index_table, block.index
+        assert index_table is not None
+        assert index is not None
+        self.runs = block.runs
+        parts = [*index_table, index]
+        _, self.picks, self.marked = (bool(len(part)) for part in parts)
+        self.inputs = [part for place, part in enumerate(parts) if place == 0 or len(part)]
+
+
+def table(block: _native.Block) -> tuple[list[_native.Tensor], Outline]:
+    """Return the index table of a block, and its outline."""
+    outline = Outline(block)
+    return outline.inputs, outline
+
+
+def marks(index: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the index and the weight of each place, from samples that are -1 where a place only fills up."""
+    return index.to(torch.int64, copy=True), weights(index)
+
+
+def split_marks(arrived: list[torch.Tensor], outline: Outline) -> list[Sequence[Any]]:
+    """Return the marks of all batches, if they have some."""
+    if not outline.marked:
+        return []
+    return [split(mark, samples(outline.runs)) for mark in marks(arrived[-1])]
 
 
 def samples(runs: Runs, more: int = 0) -> list[int]:
@@ -36,7 +66,8 @@ class Rows:
         """Return the index table of a block: the row of each sample."""
         return table(block)
 
-    def make(self, arrived: list[torch.Tensor], outline: Runs) -> list[Sequence[Any]]:
+    def make(self, arrived: list[torch.Tensor], outline: Outline) -> list[Sequence[Any]]:
         """Gather the rows of each field, and cut them into batches."""
-        rows, sizes = arrived[0][0], samples(outline)
-        return [split(gather(source, rows), sizes) for source in self._fetch()]
+        rows, sizes = arrived[0][0], samples(outline.runs)
+        fields: list[Sequence[Any]] = [split(gather(source, rows), sizes) for source in self._fetch()]
+        return fields + split_marks(arrived, outline)

@@ -10,7 +10,7 @@ import batchloom._native as _native
 import torch
 from batchloom.arrays.torch import windows
 from batchloom.device.collate.gather import ResidentRows, integer_view, padded, split
-from batchloom.device.collate.rows import Runs, samples, table
+from batchloom.device.collate.rows import Outline, samples, split_marks, table
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,11 @@ class Windows:
         """Return the index table of a block: the first row of each window, and its steps of zeros."""
         return table(block)
 
-    def make(self, arrived: list[torch.Tensor], outline: Runs) -> list[Sequence[Any]]:
+    def make(self, arrived: list[torch.Tensor], outline: Outline) -> list[Sequence[Any]]:
         """Gather the windows of each field, and cut them into batches."""
-        sizes = samples(outline)
-        return [split(found, sizes) for found in self.fields(*arrived[0].unbind())]
+        sizes = samples(outline.runs)
+        fields: list[Sequence[Any]] = [split(found, sizes) for found in self.fields(*arrived[0].unbind())]
+        return fields + split_marks(arrived, outline)
 
     def fields(self, rows: torch.Tensor, missing: torch.Tensor) -> list[torch.Tensor]:
         """Return all fields of windows that begin with ``rows``, after ``missing`` steps of zeros."""
