@@ -13,8 +13,8 @@ class LabelCounts:
 
     Args:
         counts: One number for each sample; or one for each piece of each sample, in order.
-        piece: The elements of a piece, for a rule that truncates or splits samples; ``None`` if each number is that of a
-            whole sample.
+        piece: The elements of a piece, for a rule that truncates or splits samples; ``None`` if each number is that of
+            a whole sample.
 
     Attributes:
         counts: The numbers, as uint32.

@@ -50,15 +50,15 @@ class DataLoader:
             ends. ``None`` shuffles all samples at once.
         drop_last: If ``True``, leave out samples that do not fill a batch, and batches that do not fill a step.
         seed: The seed of the random orders, which depend on the epoch too.
-        uneven: Treatment of batches that do not fill a step, unless they are dropped. ``"pad"`` repeats samples, so that
-            all ranks have the same number of steps and, with ``FixedSize`` and ``LengthBuckets``, as many samples at
-            each. ``"mask"`` gives the same steps, and every sample counts exactly once: places that only fill up repeat
-            samples of the step and are marked by an ``index`` of -1 and a ``weight`` of 0, which batches
-            then hold last (int64 and float32 a sample); labels that the loader makes are -100 there. ``"short"`` gives
-            some ranks one step less, so that every sample comes exactly once.
+        uneven: Treatment of batches that do not fill a step, unless they are dropped. ``"pad"`` repeats samples, so
+            that all ranks have the same number of steps and, with ``FixedSize`` and ``LengthBuckets``, as many samples
+            at each. ``"mask"`` gives the same steps, and every sample counts exactly once: places that only fill up
+            repeat samples of the step and are marked by an ``index`` of -1 and a ``weight`` of 0, which batches then
+            hold last (int64 and float32 a sample); labels that the loader makes are -100 there. ``"short"`` gives some
+            ranks one step less, so that every sample comes exactly once.
         balance: If ``True``, batches of similar cost form a step, so that ranks do not wait for each other.
-        largest_first: If ``True``, the largest batch comes first, so that memory is allocated once, and an
-            out-of-memory error shows up in the first step.
+        largest_first: If ``True``, the largest batch that the rule makes comes first, so that memory is allocated once,
+            and an out-of-memory error shows up in the first step.
         rank: The rank of this process, from 0 to ``world_size - 1``. If neither ``rank`` nor ``world_size`` is given,
             they come from ``torch.distributed`` if it is initialised, otherwise from RANK and WORLD_SIZE in the
             environment, and otherwise are 0 and 1.
@@ -82,9 +82,9 @@ class DataLoader:
         pad_side: ``"right"`` for padding after the data, ``"left"`` for padding before it.
         labels: The field whose next tokens each batch holds as ``labels`` (int64): shifted by one, -100 at the last
             token of each sample and at padding.
-        label_counts: The labels of each sample that losses do not ignore, where a field of the data holds them: numbers,
-            or the result of ``dataset.count_labels()``. ``plan.step(k).labels`` is made of them. ``None`` for labels
-            that the loader makes, whose number follows from sizes.
+        label_counts: The labels of each sample that losses do not ignore, where a field of the data holds them:
+            numbers, or the result of ``dataset.count_labels()``. ``plan.step(k).labels`` is made of them. ``None`` for
+            labels that the loader makes, whose number follows from sizes.
         copy: If ``True``, batches of windows always own their memory and are never views on the series.
         static_buffers: If ``True``, every batch is written into the same torch tensors, one set for each shape, as
             CUDA graphs need: the next batch overwrites it.

@@ -43,7 +43,7 @@ class Step:
     Attributes:
         index: The number of the step in the plan.
         samples: Samples over all ranks: the divisor of a loss that is averaged over samples.
-        tokens: Elements over all ranks, without padding. (For a loss over labels, divide by ``labels``, which are fewer.)
+        tokens: Elements over all ranks, without padding. (Labels are fewer: a loss over them is divided by ``labels``.)
         counts: The samples of each batch that count, one number for each rank that takes part: all, unless some only
             fill up (``uneven="mask"``).
         batches: The samples of each batch, one for each rank that takes part. Those that only fill up come last.
@@ -99,14 +99,14 @@ class Plan:
             ends. ``None`` shuffles all samples at once.
         drop_last: If ``True``, leave out samples that do not fill a batch, and batches that do not fill a step.
         seed: The seed of the random orders, which depend on the epoch too.
-        uneven: Treatment of batches that do not fill a step, unless they are dropped. ``"pad"`` repeats samples, so that
-            all ranks have the same number of steps and, with ``FixedSize`` and ``LengthBuckets``, as many samples at
-            each. ``"mask"`` gives the same steps, and every sample counts exactly once: places that only fill up repeat
-            samples of the step and are marked; they come last in a batch. ``"short"`` gives some ranks one step less, so that
-            every sample comes exactly once.
+        uneven: Treatment of batches that do not fill a step, unless they are dropped. ``"pad"`` repeats samples, so
+            that all ranks have the same number of steps and, with ``FixedSize`` and ``LengthBuckets``, as many samples
+            at each. ``"mask"`` gives the same steps, and every sample counts exactly once: places that only fill up
+            repeat samples of the step and come last in their batch; ``step(k).counts`` tells how many do not.
+            ``"short"`` gives some ranks one step less, so that every sample comes exactly once.
         balance: If ``True``, batches of similar cost form a step, so that ranks do not wait for each other.
-        largest_first: If ``True``, the largest batch comes first, so that memory is allocated once, and an
-            out-of-memory error shows up in the first step.
+        largest_first: If ``True``, the largest batch that the rule makes comes first, so that memory is allocated once,
+            and an out-of-memory error shows up in the first step.
         label_counts: The labels of each sample that losses do not ignore, for ``step(k).labels``: numbers, or the
             result of ``dataset.count_labels()``.
         epoch: The epoch, from 0.
@@ -362,9 +362,8 @@ class Plan:
         return hash((self.fingerprint, self.epoch, self.rank, self.world_size, len(self)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        extents, labels = self._native.extents(), self._native.labels
-        if isinstance(labels, tuple):
-            labels = LabelCounts._read(*labels)
+        extents, known = self._native.extents(), self._native.labels
+        labels = LabelCounts._read(*known) if isinstance(known, tuple) else known
         return _rebuild, (*self._value(), None if extents is None else read(extents), labels)
 
     def __repr__(self) -> str:

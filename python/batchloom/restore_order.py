@@ -80,7 +80,14 @@ def _samples(index: Any) -> Any:
             raise DataError(f"index holds {array.dtype}; expected integers, the `index` of the batches")
         if array.min() < -1:
             raise DataError(f"index holds sample {array.min()}; expected numbers of at least 0, or -1 for a filler")
-    return numpy.concatenate([numpy.zeros(0, numpy.int64), *(array.astype(numpy.int64) for array in arrays)])
+    return numpy.concatenate([numpy.zeros(0, numpy.int64), *map(_signed, arrays)])
+
+
+def _signed(numbers: Any) -> Any:
+    """Return integers as int64; those beyond it as the largest, which is that of no sample."""
+    if numbers.dtype.kind == "u":
+        numbers = numpy.minimum(numbers.astype(numpy.uint64), numpy.iinfo(numpy.int64).max)
+    return numbers.astype(numpy.int64)
 
 
 def _places(samples: Any, results: int) -> _native.Tensor:

@@ -89,9 +89,7 @@ class Dataset(ABC):
         """Return the bytes of one element, where a device gathers element by element; ``None`` where row by row."""
         return None
 
-    def count_labels(
-        self, field: str | int, *, batching: Rule | None = None, next_tokens: bool = False
-    ) -> LabelCounts:
+    def count_labels(self, field: str | int, *, batching: Rule | None = None, next_tokens: bool = False) -> LabelCounts:
         """Count the labels of each sample that losses do not ignore: those that are not -100. One pass over the field.
 
             counts = dataset.count_labels("labels")

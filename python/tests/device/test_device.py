@@ -52,7 +52,7 @@ common = {
     "seed": st.integers(0, 2**64 - 1),
     "num_threads": st.sampled_from([None, 1, 3]),
     "prefetch": st.integers(1, 3),
-    "uneven": st.sampled_from(["pad", "short"]),
+    "uneven": st.sampled_from(["pad", "mask", "short"]),
 }
 options = st.fixed_dictionaries(common)
 sizes_of_blocks = st.sampled_from([1, 300, 5000, 1 << 20])

@@ -71,15 +71,32 @@ class Run:
         return replace(self, seed=seed)
 
 
-def dealt(batches, world_size, drop_last, uneven):
-    """The batches, ``world`` at a time, and what becomes of those that do not fill the last step."""
+def dealt(batches, world_size, drop_last, uneven, equal=True):
+    """The batches, ``world`` at a time, and what becomes of those that do not fill a step."""
     steps = batching.pieces(batches, world_size)
-    if steps and len(steps[-1]) < world_size:
-        if drop_last:
-            steps.pop()
-        elif uneven == "pad":
-            steps[-1] += itertools.islice(itertools.cycle(batches), world_size - len(steps[-1]))
-    return steps
+    if drop_last:
+        return [step for step in steps if len(step) == world_size]
+    if uneven == "short":
+        return steps
+    again = batches if uneven == "pad" else batches[-1:]
+    return [filled(step, again, world_size, equal) for step in steps]
+
+
+def filled(step, again, world_size, equal):
+    """As many batches as ranks; if they are ``equal``, as large as the largest of ``step``: each is repeated."""
+    size = max(map(len, step))
+    batches = [*step, *cycled(again, world_size - len(step))]
+    return [cycled(batch, size) for batch in batches] if equal else batches
+
+
+def cycled(elements, count):
+    """So many elements: the first ones, or all and then the first ones again."""
+    return list(itertools.islice(itertools.cycle(elements), count))
+
+
+def unfilled(batch):
+    """The samples of a batch without those that come again at its end."""
+    return tuple(dict.fromkeys(batch))
 
 
 def listed(batches):

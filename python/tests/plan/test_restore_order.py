@@ -236,8 +236,8 @@ def test_what_cannot_be_put_in_order_is_an_error_of_ours(outputs, index):
 
 
 def test_samples_that_are_negative():
-    with refused(bl.DataError, "-1"):
-        bl.restore_order([10, 11], [-1, 0])
+    with refused(bl.DataError, "-2"):
+        bl.restore_order([10, 11], [-2, 0])
 
 
 def test_results_that_are_lists_themselves():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from oracles import batching
 from oracles.batching import batches_of, flat, rules, seen, sized
 from oracles.plans import EACH, SMALL, SPREAD, few, named, planned, ranks, run, worlds
-from oracles.runs import advance, assert_resumes, chained, finish, fractions, saved
+from oracles.runs import advance, assert_resumes, chained, finish, fractions, saved, unfilled
 from refusals import refused
 
 
@@ -68,8 +68,8 @@ def test_any_chain_of_worlds_delivers_each_batch_once(sizes, rule, chain, end, b
 def test_a_padded_remainder_loses_nothing_and_ranks_stay_equal(sizes, rule, before, after, stop, balance):
     planned(sizes, rule)
     taken, state = advance(ranks(rule, sizes, before, balance=balance), stop, seen)
-    left = Counter(seen(run(rule, sizes, balance=balance))) - Counter(taken)
-    found = Counter(finish(ranks(rule, sizes, after, balance=balance), seen, state))
+    left = Counter(map(unfilled, seen(run(rule, sizes, balance=balance)))) - Counter(map(unfilled, taken))
+    found = Counter(map(unfilled, finish(ranks(rule, sizes, after, balance=balance), seen, state)))
     assert not left - found
     assert found.total() % after == 0
     assert found.total() - left.total() < after

@@ -34,7 +34,7 @@ def options(draw, **fixed):
         "shard_size": batch_size * draw(st.integers(1, 12)),
         "shuffle": draw(shuffles),
         "seed": draw(seeds),
-        "uneven": draw(st.sampled_from(["pad", "short"])),
+        "uneven": draw(st.sampled_from(["pad", "mask", "short"])),
     } | fixed
 
 
@@ -120,7 +120,7 @@ def test_stopping_and_going_on_with_other_ranks_changes_nothing(options, world_s
     shard=st.integers(1, 40),
     flags=st.tuples(*[st.booleans()] * 4),
     world_size=worlds,
-    uneven=st.sampled_from(["pad", "short"]),
+    uneven=st.sampled_from(["pad", "mask", "short"]),
     seed=seeds,
 )
 def test_batches_of_every_rule_lie_in_one_shard(sizes, rule, shard, flags, world_size, uneven, seed):
