@@ -52,10 +52,11 @@ class DataLoader:
         seed: The seed of the random orders, which depend on the epoch too.
         uneven: Treatment of batches that do not fill a step, unless they are dropped. ``"pad"`` repeats samples, so
             that all ranks have the same number of steps and, with ``FixedSize`` and ``LengthBuckets``, as many samples
-            at each. ``"mask"`` gives the same steps, and every sample counts exactly once: places that only fill up
-            repeat samples of the step and are marked by an ``index`` of -1 and a ``weight`` of 0, which batches then
-            hold last (int64 and float32 a sample); labels that the loader makes are -100 there. ``"short"`` gives some
-            ranks one step less, so that every sample comes exactly once.
+            at each. ``"short"`` gives some ranks one step less, so that every sample comes exactly once. ``"mask"``
+            gives the steps of ``"pad"``, and every sample counts exactly once: places that only fill up repeat samples
+            of the step and come last in their batch. They are marked by an ``index`` of -1 and a ``weight`` of 0, which
+            all batches then hold (int64 and float32 a sample; last in tuples); labels that the loader makes are -100
+            there.
         balance: If ``True``, batches of similar cost form a step, so that ranks do not wait for each other.
         largest_first: If ``True``, the largest batch that the rule makes comes first, so that memory is allocated once,
             and an out-of-memory error shows up in the first step.
@@ -82,9 +83,9 @@ class DataLoader:
         pad_side: ``"right"`` for padding after the data, ``"left"`` for padding before it.
         labels: The field whose next tokens each batch holds as ``labels`` (int64): shifted by one, -100 at the last
             token of each sample and at padding.
-        label_counts: The labels of each sample that losses do not ignore, where a field of the data holds them:
-            numbers, or the result of ``dataset.count_labels()``. ``plan.step(k).labels`` is made of them. ``None`` for
-            labels that the loader makes, whose number follows from sizes.
+        label_counts: The labels of each sample that losses do not ignore, for ``plan.step(k).labels``: numbers, or the
+            result of ``dataset.count_labels()``. ``None`` for labels that the loader makes, whose number follows from
+            sizes.
         copy: If ``True``, batches of windows always own their memory and are never views on the series.
         static_buffers: If ``True``, every batch is written into the same torch tensors, one set for each shape, as
             CUDA graphs need: the next batch overwrites it.

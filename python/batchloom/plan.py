@@ -101,13 +101,13 @@ class Plan:
         seed: The seed of the random orders, which depend on the epoch too.
         uneven: Treatment of batches that do not fill a step, unless they are dropped. ``"pad"`` repeats samples, so
             that all ranks have the same number of steps and, with ``FixedSize`` and ``LengthBuckets``, as many samples
-            at each. ``"mask"`` gives the same steps, and every sample counts exactly once: places that only fill up
-            repeat samples of the step and come last in their batch; ``step(k).counts`` tells how many do not.
-            ``"short"`` gives some ranks one step less, so that every sample comes exactly once.
+            at each. ``"short"`` gives some ranks one step less, so that every sample comes exactly once. ``"mask"``
+            gives the steps of ``"pad"``, and every sample counts exactly once: places that only fill up repeat samples
+            of the step and come last in their batch.
         balance: If ``True``, batches of similar cost form a step, so that ranks do not wait for each other.
         largest_first: If ``True``, the largest batch that the rule makes comes first, so that memory is allocated once,
             and an out-of-memory error shows up in the first step.
-        label_counts: The labels of each sample that losses do not ignore, for ``step(k).labels``: numbers, or the
+        label_counts: The labels of each sample that losses do not ignore, for ``plan.step(k).labels``: numbers, or the
             result of ``dataset.count_labels()``.
         epoch: The epoch, from 0.
         rank: The rank of this process, from 0 to ``world_size - 1``.
