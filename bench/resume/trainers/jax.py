@@ -29,6 +29,9 @@ def work(run: Run, rank: int) -> None:
         f"127.0.0.1:{os.environ['MASTER_PORT']}", num_processes=run.world, process_id=rank, initialization_timeout=60
     )
     (_batchloom if run.loader == "batchloom" else _grain)(run, rank)
+    # The first process coordinates: the others end with it.
+    _wait("done")
+    jax.distributed.shutdown()
 
 
 def _wait(name: str) -> None:
@@ -38,7 +41,8 @@ def _wait(name: str) -> None:
 
 def _train(weight: Any, batch: Any) -> Any:
     array = batch["x"] if "x" in batch else batch["input_ids"]
-    return weight - 1e-6 * jax.numpy.asarray(numpy.asarray(array)).astype("float32").mean()
+    # In NumPy, as JAX would compile it again for each shape.
+    return weight - 1e-6 * float(numpy.asarray(array).mean())
 
 
 def _batchloom(run: Run, rank: int) -> None:
