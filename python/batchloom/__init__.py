@@ -71,3 +71,8 @@ __all__ = [
     "calibrate",
     "restore_order",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return the public names: modules of the package are reached by their paths."""
+    return [*__all__, "__doc__", "__file__", "__name__", "__path__"]

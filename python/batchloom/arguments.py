@@ -1,16 +1,26 @@
 """Checks of arguments that are the same everywhere."""
 
 import operator
+import os
+import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, SupportsIndex, TypeVar
+from typing import Any, Literal, SupportsIndex, TypeVar
 
 from batchloom.errors import ArgumentError
 
 Kind = TypeVar("Kind", bound=type)
 
+PACKAGE = os.path.dirname(__file__) + os.sep
+
 U32 = 2**32 - 1
 U64 = 2**64 - 1
+
+Uneven = Literal["pad", "mask", "short"]
+Shuffle = bool | Literal["runs", "documents", "chunks"]
+PadSide = Literal["right", "left"]
+Resident = bool | Literal["auto"]
+Output = Literal["torch", "numpy", "jax"]
 
 UNEVEN = ("pad", "mask", "short")
 RUNS = "runs"
@@ -117,3 +127,18 @@ def renamed(**names: str) -> Callable[[Kind], Kind]:
         return kind
 
     return decorate
+
+
+def caller() -> int:
+    """Return the level of the first caller outside of the package and of loaders of torch, for a warning's position.
+
+    The level is that for ``warnings.warn`` in the function that asks.
+    """
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and _is_inside(frame.f_code.co_filename, frame.f_globals.get("__name__", "")):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+def _is_inside(file: str, module: str) -> bool:
+    return file.startswith(PACKAGE) or module.startswith(("torch.", "torchdata.", "accelerate."))

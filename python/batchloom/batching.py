@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Any, Protocol, SupportsIndex
+from typing import Any, Literal, Protocol, SupportsIndex
 
 import batchloom._native as _native
 import numpy
@@ -20,6 +20,10 @@ from batchloom.arguments import U32, choice, integer, renamed
 from batchloom.errors import ArgumentError
 
 POOL = 16_384
+
+Count = Literal["padded", "real"]
+Oversize = Literal["error", "alone", "drop", "truncate"]
+PackedOversize = Literal["error", "truncate", "split"]
 
 COUNT = ("padded", "real")
 OVERSIZE = ("error", "alone", "drop", "truncate")
@@ -96,11 +100,11 @@ class TokenBudget:
     """
 
     max_tokens: int
-    count: str = "padded"
+    count: Count = "padded"
     max_length_spread: int | None = None
     max_samples: int | None = None
     multiple_of: int = 1
-    oversize: str = "error"
+    oversize: Oversize = "error"
     pool: int = POOL
 
     def __post_init__(self) -> None:
@@ -201,7 +205,7 @@ class CostOptimal:
     max_tokens: int | None = None
     max_samples: int | None = None
     multiple_of: int = 1
-    oversize: str = "error"
+    oversize: Oversize = "error"
     pool: int = POOL
 
     def __post_init__(self) -> None:
@@ -237,7 +241,7 @@ class Packing:
 
     max_tokens: int
     max_samples: int | None = None
-    oversize: str = "error"
+    oversize: PackedOversize = "error"
     pool: int = POOL
 
     def __post_init__(self) -> None:

@@ -4,19 +4,34 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from operator import itemgetter
+from typing import Any, NoReturn, Unpack
 
 import batchloom._native as _native
-from batchloom.arguments import PAD_SIDE, UNEVEN, choice, integer, renamed
+from batchloom.arguments import (
+    PAD_SIDE,
+    UNEVEN,
+    Output,
+    PadSide,
+    Resident,
+    Shuffle,
+    Uneven,
+    choice,
+    integer,
+    renamed,
+)
 from batchloom.batch import CollateOptions
 from batchloom.batching import Rule, rule
 from batchloom.dataset.base import Dataset
+from batchloom.dataset.torch_datasets import taken
 from batchloom.delivery.choose import choose
 from batchloom.delivery.placement import Placement, PlacementRequest
 from batchloom.errors import ArgumentError, StateError
 from batchloom.label_counts import label_counts as counted
-from batchloom.plan import Plan
+from batchloom.plan import Plan, table
 from batchloom.ranks import is_worker, rank_and_world
+from batchloom.torch_attributes import TorchAttributes
+from batchloom.torch_options import TorchOptions, accepted
 
 # More threads, or more blocks ahead, than any machine has use for.
 MOST = 4096
@@ -26,7 +41,7 @@ if hasattr(os, "register_at_fork"):
 
 
 @renamed(world="world_size", static="static_buffers")
-class DataLoader:
+class DataLoader(TorchAttributes):
     """Iterates over the batches of one rank. Each ``iter()`` begins the next epoch.
 
     A batch is a tuple of arrays, or a dict if the fields of the dataset are named; the dataset documents the contents.
@@ -38,7 +53,8 @@ class DataLoader:
     an iterator does not survive a fork; datasets and plans do both.
 
     Args:
-        dataset: The dataset to batch.
+        dataset: The dataset to batch. An array, or a dataset of torch's that holds rows of tensors (``TensorDataset``,
+            and ``Subset`` and ``ConcatDataset`` of those), is taken as it is.
         batch_size: Samples in a batch; 64 if neither this nor ``batching`` is given.
         batching: A rule instead of ``batch_size``.
         shuffle: If ``True``, each epoch has a random order of its own. ``"runs"`` keeps neighbours together: batches
@@ -93,6 +109,9 @@ class DataLoader:
             each core, at most 8, or for one in a worker of a torch ``DataLoader``. With one, a separate thread forms
             blocks. An epoch of less than 512 KiB is formed by the consumer alone.
         prefetch: The number of blocks that are formed ahead of the one in use.
+        torch: Arguments of torch's ``DataLoader``: see :class:`batchloom.torch_options.TorchOptions`. ``sampler`` and
+            ``batch_sampler`` give the samples and the batches of each epoch, of which each rank takes its share;
+            ``generator`` draws the seed. Those that are of no use here have no effect, with a warning.
 
     Raises:
         ArgumentError: An argument makes no sense, ``drop_last`` would leave no step, or data that must be resident
@@ -105,41 +124,41 @@ class DataLoader:
 
     def __init__(
         self,
-        dataset: Dataset,
+        dataset: Any,
         batch_size: int | None = None,
+        shuffle: Shuffle = False,
         *,
         batching: Rule | None = None,
-        shuffle: bool | str = False,
         shard_size: int | None = None,
         drop_last: bool = False,
         seed: int = 0,
-        uneven: str = "pad",
+        uneven: Uneven = "pad",
         balance: bool = False,
         largest_first: bool = False,
         rank: int | None = None,
         world_size: int | None = None,
         device: Any = None,
         sharding: Any = None,
-        resident: bool | str = "auto",
+        resident: Resident = "auto",
         memory_limit: int | None = None,
-        output: str | None = None,
+        output: Output | None = None,
         copy: bool = False,
         static_buffers: bool = False,
         pad_value: Any = 0,
-        pad_side: str = "right",
+        pad_side: PadSide = "right",
         labels: str | None = None,
         label_counts: Any = None,
         num_threads: int | None = None,
         prefetch: int = 2,
+        **torch: Unpack[TorchOptions],
     ) -> None:
-        if not isinstance(dataset, Dataset):
-            kind = f"{type(dataset).__module__}.{type(dataset).__qualname__}"
-            raise ArgumentError(
-                f"dataset is a {kind}; expected a batchloom dataset: a TensorDataset, SequenceDataset, WindowDataset, "
-                "GroupDataset or TokenDataset"
-            )
-        self._dataset = dataset
-        self._batching = rule(batch_size, batching)
+        recipe = {name: value for name, value in locals().items() if name not in ("self", "torch")}
+        asked = accepted(torch)
+        dataset = self._dataset = taken(dataset)._current()
+        seed = integer("seed", seed)
+        self._lists = asked.lists(batch_size, batching, shuffle, drop_last)
+        self.generator, self._draw_seed = asked.generator, asked.seed_source(seed)
+        self._batching = rule(batch_size, batching) if self._lists is None else self._lists.at(0)
         self._rank, self._world = rank_and_world(rank, world_size)
         request = PlacementRequest(
             dataset,
@@ -163,7 +182,7 @@ class DataLoader:
             shuffle=order,
             shuffle_documents=documents,
             drop_last=bool(drop_last),
-            seed=integer("seed", seed),
+            seed=seed,
             uneven=choice("uneven", uneven, UNEVEN),
             balance=bool(balance),
             largest_first=bool(largest_first),
@@ -185,6 +204,8 @@ class DataLoader:
         names, marked = [name for name, _ in columns], uneven == "mask"
         options = CollateOptions(names, dict(pad_values), side == "left", labels, marked)
         self._delivery.prepare(dataset._schema(columns), options)
+        # Arguments that were refused, or have no effect, are no part of it.
+        self._recipe: dict[str, Any] = recipe | vars(asked)
 
     def __len__(self) -> int:
         """Return the number of batches of the current iteration, or of the next one if the loader is not iterating.
@@ -199,9 +220,12 @@ class DataLoader:
         Raises:
             DataError: An array of the dataset was resized, moved, or lost its file since the dataset was made.
         """
+        if (current := self._dataset._current()) is not self._dataset:
+            self._renew(current)
         self.dataset._check()
+        self._prepare()
         begun: Iterator[Any] = self._delivery.begin(self._native)
-        return begun
+        return map(itemgetter(0), begun) if self._dataset._is_bare else begun
 
     @property
     def dataset(self) -> Dataset:
@@ -230,7 +254,18 @@ class DataLoader:
 
     def plan(self, epoch: int | None = None) -> Plan:
         """Return the plan of an epoch, or of the next iteration (after a state was loaded, the rest of its epoch)."""
-        return Plan._wrap(self._native.plan(None if epoch is None else integer("epoch", epoch)), self._batching)
+        self._settle_seed()
+        upcoming = self._native.plan(None)
+        plan = upcoming if epoch is None else self._native.plan(integer("epoch", epoch))
+        if self._lists is None:
+            return Plan._wrap(plan, self._batching)
+        if plan.epoch != upcoming.epoch and not self._lists.foresees:
+            raise ArgumentError(
+                f"epoch is {epoch}, whose batches {self._lists.name} gives when it begins; expected {upcoming.epoch}, "
+                "or a sampler with set_epoch"
+            )
+        lists = self._lists.at(plan.epoch)
+        return Plan._wrap(plan.with_lists(lists._native()), lists)
 
     def set_epoch(self, epoch: int) -> None:
         """Make ``epoch`` the next one: from its start, unless a state of the same epoch was just loaded.
@@ -245,6 +280,7 @@ class DataLoader:
         The state is a dict of a few plain values, the same on every rank (with ``uneven="short"``: up to the last step
         that all ranks have). It costs microseconds at any point of an epoch.
         """
+        self._settle_seed()
         return self._native.state()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -258,13 +294,42 @@ class DataLoader:
         """
         if not isinstance(state, dict):
             raise StateError(f"the state is a {type(state).__name__}; expected the dict that state_dict() returned")
-        self._native.load(state)
+        epoch = state.get("epoch")
+        lists = self._lists.at(epoch)._native() if self._lists is not None and isinstance(epoch, int) else None
+        self._native.load(state, lists)
+        self._draw_seed = None
+
+    def _renew(self, dataset: Dataset) -> None:
+        """Go on with the next epoch over a dataset of the same samples in other memory."""
+        plan, recipe, lists = self.plan(), self._recipe, self._lists
+        same = {name: None for name in ("batch_size", "sampler", "batch_sampler", "generator")}
+        place = {"dataset": dataset, "batching": plan.batching, "seed": plan.seed}
+        DataLoader.__init__(self, **{**recipe, **same, **place})
+        self._recipe, self._lists = recipe | {"dataset": dataset}, lists
+        self.load_state_dict(plan._native.state(0))
+
+    def _prepare(self) -> None:
+        """Draw what an epoch that is about to begin depends on: the seed, and the batches of a sampler."""
+        self._settle_seed()
+        if self._lists is not None:
+            self._native.set_lists(self._lists.at(self._native.plan(None).epoch)._native())
+
+    def _settle_seed(self) -> None:
+        """Draw the seed from the generator that was given, once."""
+        draw, self._draw_seed = self._draw_seed, None
+        if draw is not None:
+            self._native.set_seed(draw())
+            self._recipe |= {"seed": self._native.plan(None).seed, "generator": None}
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
             "a DataLoader does not pickle: it owns threads and memory of its process. Pickle its dataset, its plan() "
             "and its state_dict(), and make a loader from them in the other process"
         )
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the dataset, the rule, and the costs of the next epoch."""
+        return table(f"DataLoader: {self.dataset!r}, {self.batching}", self.plan().stats())
 
     def __repr__(self) -> str:
         return (

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import html
 import operator
 import os
-from collections.abc import Iterator
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, SupportsIndex, overload
 
 import batchloom._native as engine
 import numpy
-from batchloom.arguments import RUNS, U32, UNEVEN, choice, integer, renamed, shuffled
+from batchloom.arguments import RUNS, U32, UNEVEN, Shuffle, Uneven, caller, choice, integer, renamed, shuffled
 from batchloom.batching import Rule, rule
 from batchloom.errors import ArgumentError, RangeError
 from batchloom.label_counts import LabelCounts
 from batchloom.label_counts import label_counts as counted
 from batchloom.sizes import Sizes, checked, read
+
+# Modules whose loaders read a batch sampler once an epoch.
+READERS = ("torch.utils.data", "torchdata.", "accelerate.")
 
 Indices = numpy.ndarray[Any, numpy.dtype[numpy.int64]]
 
@@ -118,7 +124,7 @@ class Plan:
         DataError: There are no samples, or too many; a size is wrong, or exceeds the limits of the rule.
     """
 
-    __slots__ = ("_batching", "_native")
+    __slots__ = ("_batching", "_native", "_read")
 
     def __init__(
         self,
@@ -127,11 +133,11 @@ class Plan:
         *,
         batching: Rule | None = None,
         sizes: Any = None,
-        shuffle: bool | str = False,
+        shuffle: Shuffle = False,
         shard_size: int | None = None,
         drop_last: bool = False,
         seed: int = 0,
-        uneven: str = "pad",
+        uneven: Uneven = "pad",
         balance: bool = False,
         largest_first: bool = False,
         label_counts: Any = None,
@@ -144,7 +150,7 @@ class Plan:
             if known is None:
                 raise ArgumentError("neither samples nor sizes is given; expected the number of samples")
             samples = len(known)
-        self._batching, counts = rule(batch_size, batching), counted(label_counts)
+        self._batching, self._read, counts = rule(batch_size, batching), 0, counted(label_counts)
         self._native = engine.Plan(
             integer("samples", samples),
             self._batching._native(),
@@ -165,7 +171,7 @@ class Plan:
     @classmethod
     def _wrap(cls, native: engine.Plan, batching: Rule) -> Plan:
         plan = cls.__new__(cls)
-        plan._native, plan._batching = native, batching
+        plan._native, plan._batching, plan._read = native, batching, 0
         return plan
 
     def __len__(self) -> int:
@@ -187,8 +193,23 @@ class Plan:
         return _array(self._native.indices(_within(step, len(self))))
 
     def __iter__(self) -> Iterator[Indices]:
-        """Yield the samples of each batch."""
+        """Yield the samples of each batch.
+
+        A loader of torch's that reads a plan a second time is warned once: the same epoch comes again.
+        """
+        self._warn_of_repetition(sys._getframe(1).f_globals.get("__name__", ""))
         return (self[step] for step in range(len(self)))
+
+    def _warn_of_repetition(self, reader: str) -> None:
+        if not reader.startswith(READERS):
+            return
+        self._read += 1
+        if self._read == 2:
+            warnings.warn(
+                f"a loader of {reader.partition('.')[0]} reads this plan again, and gets epoch {self.epoch} in the "
+                "same order: a plan is the batches of one epoch. BatchSampler goes on to the next one",
+                stacklevel=caller(),
+            )
 
     def step(self, step: SupportsIndex) -> Step:
         """Return one step over all ranks.
@@ -366,6 +387,10 @@ class Plan:
         labels = LabelCounts._read(*known) if isinstance(known, tuple) else known
         return _rebuild, (*self._value(), None if extents is None else read(extents), labels)
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the plan and its costs."""
+        return table(repr(self), self.stats())
+
     def __repr__(self) -> str:
         return (
             f"Plan({self.samples} samples, {self.batching}, epoch {self.epoch}, rank {self.rank} of {self.world_size}: "
@@ -385,6 +410,16 @@ def _rebuild(
     given = labels._native() if isinstance(labels, LabelCounts) else labels
     plan = engine.Plan(samples, batching._native(), known, **options, labels=given)
     return Plan._wrap(plan.resume(state) if state["batches"] else plan, batching)
+
+
+def table(title: str, rows: Mapping[str, Any]) -> str:
+    """Return a table of names and numbers as HTML."""
+
+    def text(value: Any) -> str:
+        return html.escape(f"{value:.4g}" if isinstance(value, float) else str(value))
+
+    cells = "".join(f"<tr><th>{text(name)}</th><td>{text(value)}</td></tr>" for name, value in rows.items())
+    return f"<table><caption>{text(title)}</caption>{cells}</table>"
 
 
 def _array(numbers: engine.Tensor) -> Indices:

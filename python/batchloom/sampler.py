@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sized
 from numbers import Integral
 from typing import Any
 
-from batchloom.arguments import integer
+from batchloom.arguments import Shuffle, Uneven, integer
 from batchloom.batching import Rule, rule
 from batchloom.dataset.base import Dataset
 from batchloom.errors import ArgumentError, StateError
@@ -51,13 +51,13 @@ class BatchSampler:
         self,
         data: Any,
         batch_size: int | None = None,
-        shuffle: bool | str = False,
+        shuffle: Shuffle = False,
         *,
         batching: Rule | None = None,
         shard_size: int | None = None,
         drop_last: bool = False,
         seed: int = 0,
-        uneven: str = "pad",
+        uneven: Uneven = "pad",
         balance: bool = False,
         largest_first: bool = False,
         rank: int | None = None,
@@ -175,6 +175,21 @@ class BatchSampler:
     def _planned(self, rank: int, world_size: int) -> Plan:
         data = {"samples": self._samples} if self._sizes is None else {"sizes": self._sizes}
         return Plan(**data, batching=self._batching, rank=rank, world_size=world_size, **self._options)
+
+    def _whole(self, epoch: int) -> Plan:
+        """Return the batches of all ranks in an epoch.
+
+        Raises:
+            ArgumentError: The sampler was made for one rank of several.
+        """
+        rank, world_size = self._given
+        if world_size is not None and world_size > 1:
+            raise ArgumentError(
+                f"the BatchSampler holds the batches of rank {rank} of {world_size}; expected one of rank 0 in a world "
+                "of 1, as the loader deals batches to ranks itself"
+            )
+        plan = self._plan if self._plan.world_size == 1 else self._planned(0, 1)
+        return plan.at_epoch(epoch)
 
     def _at_place(self, plan: Plan) -> Plan:
         """Return what is left of an epoch for the rank and the world size of now."""

@@ -173,6 +173,13 @@ impl Plan {
         Self { plan: self.plan.at_epoch(epoch), rank: self.rank }
     }
 
+    /// The same epoch with other lists.
+    fn with_lists(&self, py: Python<'_>, lists: &Rule) -> PyResult<Self> {
+        let lists = lists.lists()?;
+        let plan = py.detach(|| self.plan.with_lists(lists)).map_err(|error| raise(&error))?;
+        Ok(Self { plan, rank: self.rank })
+    }
+
     /// The state after `steps` steps, as Python values.
     fn state<'py>(&self, py: Python<'py>, steps: u64) -> PyResult<Bound<'py, PyDict>> {
         write_state(py, &self.plan.state(steps))

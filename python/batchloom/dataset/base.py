@@ -66,6 +66,10 @@ class Dataset(ABC):
         """Return the number of samples."""
 
     @abstractmethod
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return the function and the arguments that make the dataset again."""
+
+    @abstractmethod
     def _native_dataset(self) -> _native.Dataset:
         """Return the dataset as the engine sees it."""
 
@@ -166,6 +170,19 @@ class Dataset(ABC):
     def _is_formed_without_torch(self) -> bool:
         """``True`` if the engine forms batches of other frameworks than torch when torch is asked for on the CPU."""
         return False
+
+    @property
+    def _is_bare(self) -> bool:
+        """``True`` if a batch is one array, and not a tuple of one."""
+        return False
+
+    def _current(self) -> Dataset:
+        """Return the dataset over its arrays where they are now: another one, if torch moved some to shared memory."""
+        if not any(field.was_shared for field in (*self._arrays(), *self._beside())):
+            return self
+        make, arguments = self.__reduce__()[:2]
+        found: Dataset = make(*arguments)
+        return found
 
     def _check(self) -> None:
         """Raise if an array was resized or moved since it was borrowed."""

@@ -127,6 +127,11 @@ impl Loader {
         .map_err(|error| raise(&error))
     }
 
+    /// Makes a seed that of the next epoch and of those after it.
+    fn set_seed(&self, seed: u64) {
+        self.0.set_seed(seed);
+    }
+
     /// Makes lists the batches of the next epoch.
     fn set_lists(&self, py: Python<'_>, lists: &Rule) -> PyResult<()> {
         let lists = lists.lists()?;

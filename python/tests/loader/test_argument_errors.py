@@ -126,7 +126,7 @@ def test_epochs_that_make_no_sense(epoch):
 
 
 @pytest.mark.parametrize(
-    "found", [None, numpy.zeros(3), [1], torch.utils.data.TensorDataset(torch.zeros(3)), bl.Plan(3)]
+    "found", [None, (numpy.zeros(3),), [1], torch.utils.data.StackDataset(torch.zeros(3)), bl.Plan(3)]
 )
 def test_datasets_that_are_none(found):
     with refused(bl.ArgumentError, "dataset", type(found).__name__, "TensorDataset"):

@@ -267,6 +267,7 @@ def test_a_plan_says_the_same_in_another_process(script):
 
 # JAX, once imported, warns of every fork.
 @pytest.mark.filterwarnings("ignore:os.fork")
+@pytest.mark.filterwarnings("ignore:a loader of torch reads this plan again")
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_plan_is_a_batch_sampler_of_torch(workers):
     plan = bl.Plan(50, 4, shuffle=True, rank=1, world_size=2)

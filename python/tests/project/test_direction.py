@@ -17,7 +17,7 @@ LAYERS = (
     ("device",),
     ("dataset",),
     ("delivery",),
-    ("loader", "sampler"),
+    ("epoch_lists", "loader", "sampler", "torch_attributes", "torch_options"),
     ("integrations",),
 )
 

@@ -81,3 +81,16 @@ def test_everything_public_is_there(script):
         """
     )
     assert out.count(".") == 2
+
+
+def test_modules_of_the_package_are_not_among_its_names(script):
+    out = script(
+        """
+        import types
+        import batchloom as bl, batchloom.loader, batchloom.arrays.numpy
+
+        print([name for name in dir(bl) if isinstance(getattr(bl, name), types.ModuleType)])
+        assert {"DataLoader", "__version__"} <= set(dir(bl))
+        """
+    )
+    assert out.strip() == "[]"

@@ -126,6 +126,11 @@ impl Cursor {
         Ok(())
     }
 
+    /// Makes `seed` that of the next iteration and of those after it.
+    pub(super) fn set_seed(&mut self, seed: u64) {
+        self.enter(self.upcoming().with_seed(seed));
+    }
+
     /// Makes `lists` the batches of the next iteration.
     pub(super) fn set_lists(&mut self, lists: Listed) -> Result<()> {
         self.enter(self.upcoming().with_lists(lists)?);

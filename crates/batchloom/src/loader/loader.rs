@@ -104,6 +104,12 @@ impl Loader {
         self.cursor().load(state)
     }
 
+    /// Makes `seed` that of the next epoch, which then comes from its start, and of those after it: for a seed that is
+    /// drawn late.
+    pub fn set_seed(&self, seed: u64) {
+        self.cursor().set_seed(seed);
+    }
+
     /// Makes `lists` the batches of the next epoch, or of what is left of an epoch that was loaded, for a loader whose
     /// rule is [`Listed`]. Epochs after it repeat them, until they are set again.
     ///

@@ -105,6 +105,12 @@ impl Plan {
         })
     }
 
+    /// The same epoch of a run with another seed, from its start.
+    pub(crate) fn with_seed(&self, seed: u64) -> Self {
+        let recipe = Recipe { seed, ..self.recipe().clone() };
+        Self::new(Arc::new(Epoch::new(Arc::new(recipe), self.epoch())), self.world_size, Vec::new())
+    }
+
     pub(super) fn recipe(&self) -> &Recipe {
         &self.epoch.recipe
     }

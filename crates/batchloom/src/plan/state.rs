@@ -96,7 +96,7 @@ impl Plan {
     ///
     /// # Errors
     /// [`Error::NotListed`], [`Error::SampleRange`] and [`Error::StateLists`].
-    pub(crate) fn with_lists(&self, lists: Listed) -> Result<Self> {
+    pub fn with_lists(&self, lists: Listed) -> Result<Self> {
         if self.rule().listed().is_none() {
             return Err(Error::NotListed { rule: self.rule().name() });
         }

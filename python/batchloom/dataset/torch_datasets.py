@@ -1,0 +1,104 @@
+"""Datasets of torch whose samples are rows of tensors, and bare arrays: taken as the rows that they are."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+from batchloom.arrays.frameworks import framework_of
+from batchloom.dataset.base import Dataset
+from batchloom.dataset.tensors import TensorDataset
+from batchloom.errors import ArgumentError
+
+
+def taken(dataset: Any) -> Dataset:
+    """Return a dataset of ours, or one over the arrays of what is not.
+
+    torch's ``TensorDataset`` and bare arrays share their memory. A ``Subset`` or a ``ConcatDataset`` of them is
+    gathered once.
+
+    Raises:
+        ArgumentError: The samples are no rows of arrays.
+    """
+    if isinstance(dataset, Dataset):
+        return dataset
+    found = rows(dataset)
+    if found is not None:
+        return found
+    kind = f"{type(dataset).__module__}.{type(dataset).__qualname__}"
+    remedy = (
+        "make a TensorDataset of its arrays, or keep torch's DataLoader with batch_sampler=BatchSampler(dataset, ...)"
+        if hasattr(dataset, "__getitem__")
+        else "make one of its arrays"
+    )
+    raise ArgumentError(
+        f"dataset is a {kind}; expected a batchloom dataset (a TensorDataset, SequenceDataset, WindowDataset, "
+        f"GroupDataset or TokenDataset), an array, or a TensorDataset of torch's: {remedy}"
+    )
+
+
+def rows(dataset: Any) -> TensorDataset | None:
+    """Return the rows of arrays that a dataset holds; ``None`` where it holds something else."""
+    if isinstance(dataset, TensorDataset):
+        return dataset
+    if _is_array(dataset):
+        return _BareRows(dataset)
+    data = sys.modules.get("torch.utils.data")
+    if data is None:
+        return None
+    if type(dataset) is data.TensorDataset:
+        return TensorDataset(*dataset.tensors)
+    if type(dataset) is data.Subset and (whole := rows(dataset.dataset)) is not None:
+        return _of_fields(whole, [_selected(field, dataset.indices) for field in whole.fields])
+    if type(dataset) is data.ConcatDataset:
+        return _concatenated([rows(part) for part in dataset.datasets])
+    return None
+
+
+class _BareRows(TensorDataset):
+    """Rows of one array, whose batches are arrays themselves."""
+
+    @property
+    def _is_bare(self) -> bool:
+        return True
+
+
+def _is_array(data: Any) -> bool:
+    if not (hasattr(data, "__dlpack__") or isinstance(data, numpy.ndarray)):
+        return False
+    framework_of("0", data)
+    return True
+
+
+def _of_fields(like: TensorDataset, fields: Sequence[Any]) -> TensorDataset:
+    kind = type(like)
+    return kind(*fields) if like.names is None else kind(**dict(zip(like.names, fields, strict=True)))
+
+
+def _selected(field: Any, indices: Any) -> Any:
+    places = numpy.asarray(indices, dtype=numpy.int64)
+    if framework_of("0", field) == "torch":
+        import torch
+
+        return field[torch.from_numpy(places).to(field.device)]
+    return field[places]
+
+
+def _concatenated(parts: Sequence[TensorDataset | None]) -> TensorDataset | None:
+    found = [part for part in parts if part is not None]
+    if len(found) < len(parts) or not found:
+        return None
+    first = found[0]
+    if len({(type(part), part.names, len(part.fields)) for part in found}) > 1:
+        return None
+    columns = list(zip(*(part.fields for part in found), strict=True))
+    frameworks = {framework_of("0", field) for column in columns for field in column}
+    if frameworks == {"torch"}:
+        import torch
+
+        return _of_fields(first, [torch.cat(column) for column in columns])
+    if frameworks == {"numpy"}:
+        return _of_fields(first, [numpy.concatenate(column) for column in columns])
+    return None

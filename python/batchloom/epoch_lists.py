@@ -1,0 +1,110 @@
+"""The batches of each epoch as lists, read from a sampler of the user's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from batchloom.batching import Listed
+from batchloom.errors import ArgumentError
+from batchloom.plan import Plan
+from batchloom.sampler import BatchSampler
+
+
+class EpochLists:
+    """The batches of each epoch, as a sampler gives them: it is read once as an epoch begins.
+
+    A sampler with ``set_epoch`` is told the epoch. Without, each reading is the next epoch. A list, or a plan, is the
+    same in each.
+
+    Args:
+        name: The argument that gave the sampler.
+        sampler: Lists of samples; or samples, if ``batch_size`` is given.
+        batch_size: Samples in a batch, if the sampler gives samples.
+        drop_last: If ``True``, samples that do not fill a batch are left out.
+
+    Raises:
+        ArgumentError: The sampler gives no lists, or those of one rank among several.
+    """
+
+    def __init__(self, name: str, sampler: Iterable[Any], batch_size: int | None, drop_last: bool) -> None:
+        if not isinstance(sampler, Iterable):
+            kind = type(sampler).__name__
+            raise ArgumentError(f"{name} is a {kind}; expected an iterable that can be read each epoch")
+        refuse_share(name, sampler)
+        if isinstance(sampler, Iterator):
+            sampler = list(sampler)
+        self.name, self.sampler = name, sampler
+        self._batch_size, self._drop_last = batch_size, drop_last
+        self._epoch: int | None = None
+        self._lists: Listed | None = None
+
+    def at(self, epoch: int) -> Listed:
+        """Return the lists of an epoch.
+
+        Raises:
+            ArgumentError: The sampler, which has no ``set_epoch``, is past that epoch.
+        """
+        if self._lists is None or (self._epoch != epoch and not self._is_constant):
+            self._lists = self._read(epoch)
+        self._epoch = epoch
+        return self._lists
+
+    @property
+    def foresees(self) -> bool:
+        """``True`` if the lists of any epoch can be read before it begins."""
+        return self._is_constant or isinstance(self.sampler, BatchSampler) or _set_epoch(self.sampler) is not None
+
+    @property
+    def _is_constant(self) -> bool:
+        return isinstance(self.sampler, Sequence | Plan)
+
+    def _read(self, epoch: int) -> Listed:
+        if isinstance(self.sampler, BatchSampler):
+            return Listed(self.sampler._whole(epoch))
+        if (set_epoch := _set_epoch(self.sampler)) is not None:
+            set_epoch(epoch)
+        elif not self._is_constant:
+            begun = -1 if self._epoch is None else self._epoch
+            if epoch <= begun:
+                raise ArgumentError(
+                    f"epoch {epoch} is asked of {self.name}, a {type(self.sampler).__name__} that was read up to epoch "
+                    f"{begun} and has no set_epoch; expected a later epoch, or a sampler with set_epoch"
+                )
+            # As in the run that reads it once an epoch: a generator of its own is then as far.
+            for _ in range(epoch - begun - 1):
+                for _ in self.sampler:
+                    pass
+        batches = self.sampler if self._batch_size is None else self._batches(self._batch_size)
+        return Listed(batches)
+
+    def _batches(self, batch_size: int) -> Iterator[list[Any]]:
+        samples = iter(self.sampler)
+        while batch := list(islice(samples, batch_size)):
+            if len(batch) == batch_size or not self._drop_last:
+                yield batch
+
+
+def refuse_share(name: str, sampler: Any) -> None:
+    """Refuse a sampler of one rank among several: the loader deals batches to ranks itself."""
+    for found in (sampler, getattr(sampler, "sampler", None), getattr(sampler, "batch_sampler", None)):
+        ranks = getattr(found, "num_replicas", None) or getattr(found, "num_processes", None)
+        place: tuple[Any, Any] = getattr(found, "rank", getattr(found, "process_index", None)), ranks
+        if isinstance(found, Plan):
+            place = found.rank, found.world_size
+        if isinstance(place[1], int) and place[1] > 1:
+            raise ArgumentError(
+                f"{name} is a {type(sampler).__name__} with the batches of rank {place[0]} of {place[1]}, and the "
+                "loader deals batches to ranks itself; expected one over all samples: leave a DistributedSampler out and "
+                "use shuffle=True with its seed, or give a plan or a sampler of rank 0 in a world of 1"
+            )
+
+
+def _set_epoch(sampler: Any) -> Any:
+    """Return the method that tells a sampler its epoch: its own, or that of the sampler in it."""
+    for found in (sampler, getattr(sampler, "sampler", None)):
+        method = getattr(found, "set_epoch", None)
+        if callable(method):
+            return method
+    return None
