@@ -96,8 +96,8 @@ def refuse_share(name: str, sampler: Any) -> None:
         if isinstance(place[1], int) and place[1] > 1:
             raise ArgumentError(
                 f"{name} is a {type(sampler).__name__} with the batches of rank {place[0]} of {place[1]}, and the "
-                "loader deals batches to ranks itself; expected one over all samples: leave a DistributedSampler out and "
-                "use shuffle=True with its seed, or give a plan or a sampler of rank 0 in a world of 1"
+                "loader deals batches to ranks itself; expected one over all samples: leave a DistributedSampler out "
+                "and use shuffle=True with its seed, or give a plan or a sampler of rank 0 in a world of 1"
             )
 
 
