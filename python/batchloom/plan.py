@@ -197,8 +197,12 @@ class Plan:
 
         A loader of torch's that reads a plan a second time is warned once: the same epoch comes again.
         """
-        self._warn_of_repetition(sys._getframe(1).f_globals.get("__name__", ""))
-        return (self[step] for step in range(len(self)))
+        return self._batches(sys._getframe(1).f_globals.get("__name__", ""))
+
+    def _batches(self, reader: str) -> Iterator[Indices]:
+        # Torch makes two iterators for its workers, and takes batches from one.
+        self._warn_of_repetition(reader)
+        yield from (self[step] for step in range(len(self)))
 
     def _warn_of_repetition(self, reader: str) -> None:
         if not reader.startswith(READERS):
