@@ -10,7 +10,7 @@ The trainer reckons the place in an epoch from the number of steps, and skips so
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -177,13 +177,24 @@ class TrainerMixin:
         self._check_rank(dataloader)
         accelerator = self.accelerator  # type: ignore[attr-defined]
         prepared: PreparedLoader = prepare(accelerator, dataloader)
-        # The default of the trainer, until a prediction of sequences sets it aside.
-        self.gather_function = accelerator.gather_for_metrics
+        self.gather_function = self._gathers_losses(prepared)
         try:
             return super().evaluation_loop(prepared, *arguments, **options)  # type: ignore[misc]
         finally:
             accelerator._dataloaders.remove(prepared)
             release(dataloader, accelerator)
+
+    def _gathers_losses(self, prepared: PreparedLoader) -> Callable[[Any], Any]:
+        """Return the function that gathers a step: the trainer repeats a loss as often as a whole batch has samples."""
+        accelerator, args = self.accelerator, self.args  # type: ignore[attr-defined]
+
+        def gather(values: Any) -> Any:
+            here = prepared.counted()[0][args.process_index]
+            if isinstance(values, torch.Tensor) and values.ndim == 1 and len(values) == args.eval_batch_size != here:
+                values = values[:1].repeat(here)
+            return accelerator.gather_for_metrics(values)
+
+        return gather
 
     def _check_rank(self, loader: DataLoader) -> None:
         args = self.args  # type: ignore[attr-defined]
