@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from operator import itemgetter
-from typing import Any, NoReturn, Unpack
+from typing import Any, Unpack
 
 import batchloom._native as _native
 from batchloom.arguments import (
@@ -26,10 +26,10 @@ from batchloom.dataset.base import Dataset
 from batchloom.dataset.torch_datasets import taken
 from batchloom.delivery.choose import choose
 from batchloom.delivery.placement import Placement, PlacementRequest
-from batchloom.errors import ArgumentError, StateError
+from batchloom.errors import ArgumentError, Error, StateError
 from batchloom.label_counts import label_counts as counted
 from batchloom.plan import Plan, table
-from batchloom.ranks import is_worker, rank_and_world
+from batchloom.ranks import RankFinder, is_worker
 from batchloom.torch_attributes import TorchAttributes
 from batchloom.torch_options import TorchOptions, accepted
 
@@ -42,15 +42,19 @@ if hasattr(os, "register_at_fork"):
 
 @renamed(world="world_size", static="static_buffers")
 class DataLoader(TorchAttributes):
-    """Iterates over the batches of one rank. Each ``iter()`` begins the next epoch.
+    """Iterates over the batches of one rank, one epoch after the other.
+
+    An epoch begins with the first ``next`` of an iterator. ``iter()`` alone starts nothing, reads nothing and spends
+    nothing, so of several iterators each has the epoch after that of the one that began before it.
 
     A batch is a tuple of arrays, or a dict if the fields of the dataset are named; the dataset documents the contents.
     Arrays are compact and 64-byte aligned (except those gathered on a device). The consumer may keep them and write to
     them. Their memory returns to the loader when the last array of the block (about 2 MiB of consecutive batches) is
     gone.
 
-    Threads start with the first ``iter()``, serve every epoch, and end with the loader. A loader does not pickle, and
-    an iterator does not survive a fork; datasets and plans do both.
+    Threads start with the first epoch, serve every epoch, and end with the loader. A loader pickles as its recipe: the
+    copy has the same dataset, options and state, and threads and memory of its own. An iterator that has begun neither
+    pickles nor survives a fork.
 
     Args:
         dataset: The dataset to batch. An array, or a dataset of torch's that holds rows of tensors (``TensorDataset``,
@@ -77,8 +81,10 @@ class DataLoader(TorchAttributes):
         largest_first: If ``True``, the largest batch that the rule makes comes first, so that memory is allocated once,
             and an out-of-memory error shows up in the first step.
         rank: The rank of this process, from 0 to ``world_size - 1``. If neither ``rank`` nor ``world_size`` is given,
-            they come from ``torch.distributed`` if it is initialised, otherwise from RANK and WORLD_SIZE in the
-            environment, and otherwise are 0 and 1.
+            they are found when the first epoch begins, or when something asks for them: as ``torch.distributed`` says
+            if it is initialised, or JAX, for batches of JAX, if ``jax.distributed`` is; otherwise as the launcher says
+            in RANK and WORLD_SIZE (or LOCAL_RANK, NODE_RANK and WORLD_SIZE, as Lightning sets them); and otherwise they
+            are 0 and 1. If ``torch.distributed`` says something else afterwards, the next epoch follows it.
         world_size: The number of processes.
         device: The torch device for batches; ``None`` for the device of the data. Batches on a device are torch
             tensors, ready for the stream that is current when they are taken. With ``output="jax"``, a device of JAX,
@@ -159,7 +165,6 @@ class DataLoader(TorchAttributes):
         self._lists = asked.lists(batch_size, batching, shuffle, drop_last)
         self.generator, self._draw_seed = asked.generator, asked.seed_source(seed)
         self._batching = rule(batch_size, batching) if self._lists is None else self._lists.at(0)
-        self._rank, self._world = rank_and_world(rank, world_size)
         request = PlacementRequest(
             dataset,
             device=device,
@@ -172,10 +177,14 @@ class DataLoader(TorchAttributes):
             shard_size=shard_size,
         )
         order, documents = dataset._shuffled(shuffle)
-        self._delivery = choose(dataset, self._batching, order, documents, request, self._world)
+        self._delivery = choose(dataset, self._batching, order, documents, request)
         labels, counts = dataset._labels(labels), counted(label_counts)
         pad_values, side = dataset._pad_values(pad_value), choice("pad_side", pad_side, PAD_SIDE)
         blocks = self._delivery.blocks
+        # Other ranks than given ones are found when something asks for them.
+        makes_jax = request.device is None and "jax" in request.frameworks
+        self._ranks = RankFinder(rank, world_size, jax=makes_jax)
+        first_rank, first_world_size = self._ranks.given or (0, 1)
         self._native = _native.Loader(
             dataset._native_dataset(),
             self._batching._native(),
@@ -186,8 +195,8 @@ class DataLoader(TorchAttributes):
             uneven=choice("uneven", uneven, UNEVEN),
             balance=bool(balance),
             largest_first=bool(largest_first),
-            rank=self._rank,
-            world_size=self._world,
+            rank=first_rank,
+            world_size=first_world_size,
             pad_values=pad_values,
             pad_side=side,
             labels=labels,
@@ -206,26 +215,71 @@ class DataLoader(TorchAttributes):
         self._delivery.prepare(dataset._schema(columns), options)
         # Arguments that were refused, or have no effect, are no part of it.
         self._recipe: dict[str, Any] = recipe | vars(asked)
+        self._is_compared = False
+        self._own = frozenset((*vars(self), "_own"))
+        if self._ranks.is_said:
+            self._follow()  # arguments that leave so many ranks no step are an error now
 
     def __len__(self) -> int:
-        """Return the number of batches of the current iteration, or of the next one if the loader is not iterating.
+        """Return the number of batches of a whole epoch on this rank, whatever was taken of it.
 
-        The number is exact for every epoch. After a state was loaded, it is the rest of the interrupted epoch.
+        It is the length of the epoch under way, or else of the next one, and exact: rules that form batches by size may
+        make another number in each epoch. What is left of an epoch is ``remaining``.
         """
+        self._follow()
         return len(self._native)
 
-    def __iter__(self) -> Iterator[Any]:
-        """Begin the next epoch.
+    @property
+    def remaining(self) -> int:
+        """The number of batches that are left of the epoch under way, or else of the next one.
 
-        Raises:
-            DataError: An array of the dataset was resized, moved, or lost its file since the dataset was made.
+        After a state was loaded, that is the rest of its epoch.
+        """
+        self._follow()
+        return self._native.remaining
+
+    @property
+    def epoch(self) -> int:
+        """The epoch under way, or else the one that begins next."""
+        return self._native.epoch
+
+    def __iter__(self) -> Iterator[Any]:
+        """Return the batches of the next epoch, which begins with the first ``next``.
+
+        The first ``next`` looks up the rank, and raises what keeps an epoch from beginning:
+
+        - ``DataError`` if an array of the dataset was resized, moved, or lost its file since the dataset was made, or
+          if ranks of ``torch.distributed`` have different datasets, options or seeds;
+        - ``LoaderError`` if ``torch.distributed`` says another rank than before, and some, but not all batches of an
+          epoch were taken.
         """
         if (current := self._dataset._current()) is not self._dataset:
             self._renew(current)
-        self.dataset._check()
-        self._prepare()
-        begun: Iterator[Any] = self._delivery.begin(self._native)
-        return map(itemgetter(0), begun) if self._dataset._is_bare else begun
+        batches: Iterator[Any] = self._delivery.begin(self._native, self._begin)
+        return map(itemgetter(0), batches) if self._dataset._is_bare else batches
+
+    def _begin(self) -> None:
+        """Prepare for an epoch that is about to begin: its ranks, its seed, and the batches of a sampler."""
+        self._dataset._check()
+        self._follow(begins=True)
+        self._settle_seed()
+        if self._lists is not None:
+            self._native.set_lists(self._lists.at(self._native.plan(None).epoch)._native())
+        if not self._is_compared:
+            state = self._native.state()
+            facts = {"samples": len(self._dataset), "seed": state["seed"], "fingerprint": state["fingerprint"]}
+            self._ranks.compare(f"{type(self._dataset).__name__}/{self._batching}", facts)
+            self._is_compared = True
+
+    def _follow(self, *, begins: bool = False) -> None:
+        """Serve the rank that this process has now, except in the middle of an epoch.
+
+        Raises:
+            LoaderError: An epoch ``begins``, and the last one was left in the middle by another rank.
+        """
+        ranks = self._ranks.find()
+        if ranks != self._native.ranks and (begins or not self._native.is_mid_epoch):
+            self._native.set_rank(*ranks)
 
     @property
     def dataset(self) -> Dataset:
@@ -240,12 +294,14 @@ class DataLoader(TorchAttributes):
     @property
     def rank(self) -> int:
         """The rank of this process, from 0 to ``world_size - 1``."""
-        return self._rank
+        self._follow()
+        return self._native.ranks[0]
 
     @property
     def world_size(self) -> int:
         """The number of processes."""
-        return self._world
+        self._follow()
+        return self._native.ranks[1]
 
     @property
     def placement(self) -> Placement:
@@ -253,7 +309,8 @@ class DataLoader(TorchAttributes):
         return self._delivery.placement
 
     def plan(self, epoch: int | None = None) -> Plan:
-        """Return the plan of an epoch, or of the next iteration (after a state was loaded, the rest of its epoch)."""
+        """Return the plan of a whole epoch, or of the one that begins next (after a state was loaded, its rest)."""
+        self._follow()
         self._settle_seed()
         upcoming = self._native.plan(None)
         plan = upcoming if epoch is None else self._native.plan(integer("epoch", epoch))
@@ -268,7 +325,7 @@ class DataLoader(TorchAttributes):
         return Plan._wrap(plan.with_lists(lists._native()), lists)
 
     def set_epoch(self, epoch: int) -> None:
-        """Make ``epoch`` the next one: from its start, unless a state of the same epoch was just loaded.
+        """Make ``epoch`` the next one: from its start, or from a state in it that was loaded and not yet begun.
 
         Calls are optional: the epoch advances by itself.
         """
@@ -278,8 +335,10 @@ class DataLoader(TorchAttributes):
         """Return the state of the run after the last batch that was handed over, to save in a checkpoint.
 
         The state is a dict of a few plain values, the same on every rank (with ``uneven="short"``: up to the last step
-        that all ranks have). It costs microseconds at any point of an epoch.
+        that all ranks have). After the last batch of an epoch, it is the start of the next one. It costs microseconds
+        at any point of an epoch.
         """
+        self._follow()
         self._settle_seed()
         return self._native.state()
 
@@ -294,6 +353,7 @@ class DataLoader(TorchAttributes):
         """
         if not isinstance(state, dict):
             raise StateError(f"the state is a {type(state).__name__}; expected the dict that state_dict() returned")
+        self._follow()
         epoch = state.get("epoch")
         lists = self._lists.at(epoch)._native() if self._lists is not None and isinstance(epoch, int) else None
         self._native.load(state, lists)
@@ -302,17 +362,13 @@ class DataLoader(TorchAttributes):
     def _renew(self, dataset: Dataset) -> None:
         """Go on with the next epoch over a dataset of the same samples in other memory."""
         plan, recipe, lists = self.plan(), self._recipe, self._lists
+        ranks, is_compared, others = self._ranks, self._is_compared, self._own
         same = {name: None for name in ("batch_size", "sampler", "batch_sampler", "generator")}
         place = {"dataset": dataset, "batching": plan.batching, "seed": plan.seed}
         DataLoader.__init__(self, **{**recipe, **same, **place})
         self._recipe, self._lists = recipe | {"dataset": dataset}, lists
+        self._ranks, self._is_compared, self._own = ranks, is_compared, others
         self.load_state_dict(plan._native.state(0))
-
-    def _prepare(self) -> None:
-        """Draw what an epoch that is about to begin depends on: the seed, and the batches of a sampler."""
-        self._settle_seed()
-        if self._lists is not None:
-            self._native.set_lists(self._lists.at(self._native.plan(None).epoch)._native())
 
     def _settle_seed(self) -> None:
         """Draw the seed from the generator that was given, once."""
@@ -321,20 +377,32 @@ class DataLoader(TorchAttributes):
             self._native.set_seed(draw())
             self._recipe |= {"seed": self._native.plan(None).seed, "generator": None}
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "a DataLoader does not pickle: it owns threads and memory of its process. Pickle its dataset, its plan() "
-            "and its state_dict(), and make a loader from them in the other process"
-        )
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the recipe of this loader: its arguments, its place, and attributes that others have set."""
+        state = self.state_dict()
+        others = {name: value for name, value in vars(self).items() if name not in self._own}
+        return {"recipe": {**self._recipe, "seed": state["seed"]}, "state": state, "others": others}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        DataLoader.__init__(self, **state["recipe"])
+        vars(self).update(state["others"])
+        place = state["state"]
+        # The start of an epoch is one for any world, which this process may yet learn of.
+        if place["batches"]:
+            self.load_state_dict(place)
+        else:
+            self.set_epoch(place["epoch"])
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the dataset, the rule, and the costs of the next epoch."""
         return table(f"DataLoader: {self.dataset!r}, {self.batching}", self.plan().stats())
 
     def __repr__(self) -> str:
-        return (
-            f"DataLoader({self.dataset!r}, {self.batching}, rank {self.rank} of {self.world_size}: {len(self)} batches)"
-        )
+        try:
+            place = f"rank {self.rank} of {self.world_size}: {len(self)} batches"
+        except Error as error:
+            place = f"rank unknown: {error}"
+        return f"DataLoader({self.dataset!r}, {self.batching}, {place})"
 
 
 def _threads(num_threads: int | None) -> int | None:

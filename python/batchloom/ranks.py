@@ -1,51 +1,176 @@
-"""The rank of this process and the world size: as given, from ``torch.distributed``, or from the environment."""
+"""The rank of this process and the world size: as given, or as ``torch.distributed``, JAX or a launcher says."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from collections import Counter
+from typing import Any
 
 from batchloom.arguments import U32, integer
-from batchloom.errors import ArgumentError
+from batchloom.errors import ArgumentError, DataError
+
+Ranks = tuple[int, int]
+"""A rank, and the world size."""
 
 
-def rank_and_world(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    """Return the rank and the world size.
+class RankFinder:
+    """Finds the rank of this process and the world size, each time that something asks.
 
-    If they are not given, they come from ``torch.distributed`` if it is initialised, otherwise from RANK and WORLD_SIZE
-    in the environment, and otherwise are 0 and 1.
+    Given ones win. Otherwise ``torch.distributed`` decides once it is initialised, or JAX, for batches of JAX, once
+    ``jax.distributed`` is. Until then the environment of a launcher does, as it was when something asked first, and
+    without a launcher this is rank 0 of 1.
+
+    Args:
+        rank: The rank, if it is given.
+        world_size: The world size, if it is given.
+        jax: If ``True``, JAX may say.
 
     Raises:
         ArgumentError: Only one of the two is given, or the rank is not below the world size.
     """
-    if (rank is None) != (world_size is None):
-        raise ArgumentError(f"rank is {rank} and world_size is {world_size}; expected both or neither")
-    if rank is None or world_size is None:
-        rank, world_size = _from_torch() or _from_environment() or (0, 1)
+
+    def __init__(self, rank: int | None, world_size: int | None, *, jax: bool = False) -> None:
+        if (rank is None) != (world_size is None):
+            raise ArgumentError(f"rank is {rank} and world_size is {world_size}; expected both or neither")
+        self._given = None if rank is None or world_size is None else checked(rank, world_size)
+        self._jax = jax
+        self._found: Ranks | None = None
+
+    @property
+    def given(self) -> Ranks | None:
+        """The rank and the world size that the user gave."""
+        return self._given
+
+    @property
+    def is_said(self) -> bool:
+        """``True`` if ``torch.distributed`` is initialised, and no rank is given."""
+        return self._given is None and _from_torch() is not None
+
+    def find(self) -> Ranks:
+        """Return the rank and the world size.
+
+        Raises:
+            ArgumentError: The environment of the launcher makes no sense.
+        """
+        if self._given is not None:
+            return self._given
+        said = _from_torch() or (_from_jax() if self._jax else None)
+        if said is not None:
+            self._found = said
+        elif self._found is None:
+            self._found = _from_environment() or (0, 1)
+        return self._found
+
+    def compare(self, name: str, facts: dict[str, Any]) -> None:
+        """Compare facts that all ranks of ``torch.distributed`` have to share. Without it, do nothing.
+
+        The first rank that comes leaves its facts in the store of the process group, and others compare theirs. There
+        is no collective, so a rank never waits for one that does not come, and no collective of a trainer is met.
+
+        Args:
+            name: A name for what is compared: the n-th comparison of a name meets the n-th one of other ranks.
+            facts: The facts, as JSON has them.
+
+        Raises:
+            DataError: This rank differs from the one that came first.
+        """
+        ranks = None if self._given is not None else _from_torch()
+        store = None if ranks is None or ranks[1] == 1 else _store()
+        if ranks is None or store is None:
+            return
+        _compared[name] += 1
+        mine = json.dumps({"rank": ranks[0], **facts})
+        found = json.loads(store.compare_set(f"batchloom/{name}/{_compared[name]}", "", mine))
+        first = found.pop("rank")
+        differ = [key for key in facts if facts[key] != found.get(key)]
+        if differ:
+            here, there = (", ".join(f"{key} {every.get(key)}" for key in differ) for every in (facts, found))
+            raise DataError(
+                f"ranks disagree on what they batch: rank {ranks[0]} of {ranks[1]} has {here}, and rank {first} has "
+                f"{there}; expected the same dataset, options and seed on every rank. A loader that ranks do not share "
+                "takes rank=0 and world_size=1"
+            )
+
+
+def rank_and_world(rank: int | None, world_size: int | None) -> Ranks:
+    """Return the rank and the world size of now.
+
+    Raises:
+        ArgumentError: Only one of the two is given, or what is given or found makes no sense.
+    """
+    return RankFinder(rank, world_size).find()
+
+
+# How often facts of each name were compared.
+_compared: Counter[str] = Counter()
+
+
+def checked(rank: int, world_size: int) -> Ranks:
+    """Return a rank and a world size.
+
+    Raises:
+        ArgumentError: The rank is not below the world size.
+    """
     rank, world_size = integer("rank", rank, most=U32), integer("world_size", world_size, least=1, most=U32)
     if rank >= world_size:
         raise ArgumentError(f"rank is {rank} in a world of {world_size}; expected 0 <= rank < {world_size}")
     return rank, world_size
 
 
-def _from_torch() -> tuple[int, int] | None:
+def _from_torch() -> Ranks | None:
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None
     return distributed.get_rank(), distributed.get_world_size()
 
 
-def _from_environment() -> tuple[int, int] | None:
-    rank, world_size = os.environ.get("RANK") or None, os.environ.get("WORLD_SIZE") or None
-    if rank is None and world_size is None:
+def _store() -> Any:
+    """Return the store of the process group; ``None`` where a backend has none."""
+    groups = sys.modules["torch.distributed"].distributed_c10d
+    return getattr(groups, "_get_default_store", lambda: None)()
+
+
+def _from_jax() -> Ranks | None:
+    jax = sys.modules.get("jax")
+    # Asking for the process would start JAX, which has to be told of other processes first.
+    if jax is None or not jax.distributed.is_initialized():
+        return None
+    return jax.process_index(), jax.process_count()
+
+
+def _from_environment() -> Ranks | None:
+    """Return what a launcher says in the environment.
+
+    WORLD_SIZE says that there are other processes. RANK, which torchrun sets, is the number of this one. Without RANK
+    it is SLURM_PROCID, in a step of SLURM of so many tasks, or, as Lightning's launcher has it, NODE_RANK and
+    LOCAL_RANK. The variables of SLURM alone say nothing: its tasks may as well be runs of their own.
+    """
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "LOCAL_WORLD_SIZE")
+    found = {name: value for name in (*names, "SLURM_PROCID", "SLURM_NTASKS") if (value := os.environ.get(name))}
+    if "RANK" not in found and "WORLD_SIZE" not in found:
         return None
     try:
-        return int(rank or ""), int(world_size or "")
-    except ValueError:
+        world_size = int(found["WORLD_SIZE"])
+        return checked(_rank(found, world_size), world_size)
+    except (KeyError, ValueError):
+        said = " and ".join(f"{name}={found.get(name)!r}" for name in names[:2])
+        beside = ", ".join(f"{name}={found[name]!r}" for name in found if name not in names[:2])
         raise ArgumentError(
-            f"the environment has RANK={rank!r} and WORLD_SIZE={world_size!r}; expected two integers, or neither, "
-            "or pass rank= and world_size="
+            f"the environment has {said}{f', beside {beside}' if beside else ''}; expected two integers, a rank below "
+            "the world size, or neither, or pass rank= and world_size=, or initialise torch.distributed first"
         ) from None
+
+
+def _rank(found: dict[str, str], world_size: int) -> int:
+    """Return the rank that the environment tells; raise a ``KeyError`` where it does not."""
+    if "RANK" in found:
+        return int(found["RANK"])
+    if int(found.get("SLURM_NTASKS", 0)) == world_size and "SLURM_PROCID" in found:
+        return int(found["SLURM_PROCID"])
+    node, local = int(found.get("NODE_RANK", found.get("GROUP_RANK", 0))), int(found["LOCAL_RANK"])
+    return node * int(found["LOCAL_WORLD_SIZE"]) + local if node else local
 
 
 def is_worker() -> bool:

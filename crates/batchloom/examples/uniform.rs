@@ -33,7 +33,7 @@ fn main() -> Result<()> {
     }
 
     // Stop in mid-epoch, and let three ranks share what one left.
-    let taken = loader.iter()?.take(1000).count() as u64;
+    let taken = loader.iter().take(1000).count() as u64;
     let state = loader.state();
     println!("stopped after {taken} batches: {state:?}");
     let mut left = 0;

@@ -19,7 +19,7 @@ pub enum Kind {
     Range,
     /// A saved state does not belong to this plan, or is damaged.
     State,
-    /// The machinery failed: memory, threads, a forked process.
+    /// The machinery failed (memory, threads, a forked process), or cannot do this now.
     Runtime,
     /// Elements are of a type that cannot be batched.
     Type,
@@ -659,6 +659,27 @@ pub enum Error {
         /// The contradiction, in words.
         reason: String,
     },
+    /// Another rank is to be served in the middle of an epoch.
+    #[error(
+        "{taken} of {total} batches of epoch {epoch} were handed over to rank {} of {}, and now this is rank {rank} of \
+         {world_size}; set epoch {epoch} to begin it anew, or epoch {} to go on with the next one, or load the state to \
+         share what is left among the ranks of now",
+        served.0, served.1, epoch.wrapping_add(1)
+    )]
+    MidEpoch {
+        /// The number of batches handed over.
+        taken: u64,
+        /// The number of batches that were to come.
+        total: u64,
+        /// The epoch.
+        epoch: u64,
+        /// The rank and the number of ranks that were served.
+        served: (u32, u32),
+        /// The rank to serve.
+        rank: u32,
+        /// The number of ranks to serve.
+        world_size: u32,
+    },
     /// A layout reaches outside the memory that it describes.
     #[error(
         "an array of shape {shape:?} and byte strides {strides:?} at offset {offset} reaches outside its memory of \
@@ -897,9 +918,11 @@ impl Error {
             | Self::StateFingerprint { .. }
             | Self::StateLists { .. }
             | Self::StateDamaged { .. } => Kind::State,
-            Self::Memory { .. } | Self::Spawn { .. } | Self::Worker { .. } | Self::Forked { .. } => {
-                Kind::Runtime
-            }
+            Self::Memory { .. }
+            | Self::Spawn { .. }
+            | Self::Worker { .. }
+            | Self::Forked { .. }
+            | Self::MidEpoch { .. } => Kind::Runtime,
         }
     }
 }

@@ -134,7 +134,7 @@ proptest! {
             for epoch in 0..2 {
                 let plan = loader.plan(epoch);
                 let expected = loader.len();
-                let batches: Vec<Batch> = loader.iter().unwrap().map(Result::unwrap).collect();
+                let batches: Vec<Batch> = loader.iter().map(Result::unwrap).collect();
                 prop_assert_eq!(batches.len() as u64, expected);
                 for (step, batch) in (0..).zip(&batches) {
                     let samples = plan.indices(step, rank).unwrap();
@@ -200,8 +200,7 @@ fn datasets_without_rows_or_width() {
     assert_eq!(Loader::builder(dataset).build().unwrap_err(), Error::NoSamples);
     let flat = Tensor::from_vec(Vec::<f32>::new(), &[5, 0]).unwrap();
     let loader = Loader::builder(TensorDataset::new([("x", flat)]).unwrap()).batch_size(2).build().unwrap();
-    let shapes: Vec<_> =
-        loader.iter().unwrap().map(|batch| batch.unwrap().fields()[0].shape().to_vec()).collect();
+    let shapes: Vec<_> = loader.iter().map(|batch| batch.unwrap().fields()[0].shape().to_vec()).collect();
     assert_eq!(shapes, [[2, 0], [2, 0], [1, 0]]);
 }
 

@@ -64,7 +64,7 @@ fn iterators_do_not_disturb_each_other() {
     let reference = loader(2, 4000, 2, 0);
     let (first, second) = (epoch(&reference), epoch(&reference));
     let loader = loader(2, 4000, 2, 5);
-    let (mut a, mut b) = (loader.iter().unwrap(), loader.iter().unwrap());
+    let (mut a, mut b) = (loader.iter(), loader.iter());
     for (first, second) in first.iter().zip(&second) {
         let x = a.next().unwrap().unwrap();
         assert_eq!(x.fields()[0].as_slice::<u64>().unwrap(), first.0);

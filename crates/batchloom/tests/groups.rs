@@ -84,7 +84,7 @@ proptest! {
         };
         let (first, second) = (loader(&ids), loader(&other));
         let (plan, mut seen) = (first.plan(epoch), Vec::new());
-        for (step, (batch, twin)) in (0..).zip(first.iter().unwrap().zip(second.iter().unwrap())) {
+        for (step, (batch, twin)) in (0..).zip(first.iter().zip(second.iter())) {
             let (batch, twin) = (batch.unwrap(), twin.unwrap());
             let groups = plan.indices(step, 0).unwrap();
             let wanted: Vec<usize> = groups.iter().flat_map(|&group| expected[group as usize].clone()).collect();
@@ -116,7 +116,7 @@ proptest! {
             };
             let (one, two) = (build(), build());
             let plan = one.plan(0);
-            for (step, (batch, again)) in (0..).zip(one.iter().unwrap().zip(two.iter().unwrap())) {
+            for (step, (batch, again)) in (0..).zip(one.iter().zip(two.iter())) {
                 let (batch, again) = (batch.unwrap(), again.unwrap());
                 prop_assert_eq!(read(&batch, "x"), read(&again, "x"));
                 let groups = plan.indices(step, 0).unwrap();

@@ -13,6 +13,7 @@ use batchloom::dataset::{
     Dataset, GroupLayout, GroupOversize, Groups, Sequences, TokenExtras, TokenMode, WindowShape,
 };
 use batchloom::loader::{Block, Blocks, LoaderBuilder, PadSide, Polled};
+use batchloom::ranks::Uneven;
 use batchloom::{
     DType, Error, GroupDataset, Loader, SequenceDataset, Tensor, TensorDataset, TokenDataset, WindowDataset,
 };
@@ -76,7 +77,7 @@ fn formed(loader: &Loader, field: &str) -> Vec<Vec<i64>> {
     let values = |batch: batchloom::Result<batchloom::loader::Batch>| {
         batch.unwrap().field(field).unwrap().as_slice::<i64>().unwrap().to_vec()
     };
-    loader.iter().unwrap().map(values).collect()
+    loader.iter().map(values).collect()
 }
 
 fn pair(
@@ -96,11 +97,11 @@ proptest! {
             |builder| builder.batch_size(batch_size).shuffle(shuffle).rank(rank, 3).block_bytes(bytes),
         );
         for round in 0..3 {
-            let batches = addressed(there.blocks().unwrap(), |samples| samples);
+            let batches = addressed(there.blocks(), |samples| samples);
             let batches: Vec<Vec<i64>> = batches.into_iter().map(|batch| batch.members.concat()).collect();
             prop_assert_eq!(batches, formed(&here, "x"));
             if round == 1 {
-                let mut begun = here.iter().unwrap();
+                let mut begun = here.iter();
                 begun.by_ref().take(stop).for_each(drop);
                 here.load(&here.state()).unwrap();
                 there.load(&here.state()).unwrap();
@@ -132,7 +133,7 @@ proptest! {
             let padding = (-1_i64).to_ne_bytes();
             builder.rule(rule.clone()).shuffle(true).pad_side(side).pad_value("x", &padding).block_bytes(bytes)
         });
-        let batches = addressed(there.blocks().unwrap(), |samples| samples + usize::from(packs));
+        let batches = addressed(there.blocks(), |samples| samples + usize::from(packs));
         let found: Vec<Vec<i64>> = batches.iter().map(|batch| follow(batch, packs, left)).collect();
         prop_assert_eq!(found, formed(&here, "x"));
     }
@@ -149,7 +150,7 @@ proptest! {
             windows.input("x", rows(total, here)).unwrap().into()
         };
         let (here, there) = pair(dataset, |builder| builder.batch_size(4).shuffle(true));
-        let batches = addressed(there.blocks().unwrap(), |samples| samples);
+        let batches = addressed(there.blocks(), |samples| samples);
         let window = |member: &Vec<i64>| {
             let (row, missing) = (member[0], member[1]);
             let step = move |step: i64| if step < missing { 0 } else { row - missing + step };
@@ -173,7 +174,7 @@ proptest! {
         let (here, there) = pair(dataset, |builder| {
             builder.batch_size(2).shuffle(true).pad_side(side).pad_value("x", &(-1_i64).to_ne_bytes())
         });
-        let batches = addressed(there.blocks().unwrap(), |samples| samples + usize::from(!padded));
+        let batches = addressed(there.blocks(), |samples| samples + usize::from(!padded));
         let row = |&place: &i64| match (&order, usize::try_from(place)) {
             (Some(order), Ok(place)) => order[place] as i64,
             _ => place,
@@ -201,7 +202,7 @@ proptest! {
         let (here, there) = pair(dataset, |builder| {
             builder.batch_size(2).shuffle(shuffle && !continuous).shuffle_documents(shuffle)
         });
-        let blocks: Vec<Block> = there.blocks().unwrap().map(Result::unwrap).collect();
+        let blocks: Vec<Block> = there.blocks().map(Result::unwrap).collect();
         let (inputs, positions) = passages(&blocks, seq_len);
         prop_assert_eq!(inputs, formed(&here, "input_ids").concat());
         if extras {
@@ -227,7 +228,7 @@ proptest! {
             .build()
             .unwrap();
         let (plan, mut step) = (loader.plan(0), 0);
-        for block in loader.blocks().unwrap() {
+        for block in loader.blocks() {
             let block = block.unwrap();
             let (shard, next) = block.shards().unwrap();
             for member in table(&block).0 {
@@ -289,7 +290,7 @@ fn numbers_that_need_64_bits_have_them() {
     for (samples, dtype) in [(1_usize << 31, DType::I64), (1 << 20, DType::I32)] {
         let dataset = TensorDataset::new([("x", rows(samples, false))]).unwrap();
         let loader = Loader::builder(dataset).index_table(true).shuffle(true).build().unwrap();
-        let block = loader.blocks().unwrap().next().unwrap().unwrap();
+        let block = loader.blocks().next().unwrap().unwrap();
         assert_eq!(block.index_table().unwrap().0.dtype(), dtype);
         let expected = loader.plan(0).indices(0, 0).unwrap();
         let found: Vec<u64> = numbers(block.index_table().unwrap().0).iter().map(|&row| row as u64).collect();
@@ -350,10 +351,10 @@ fn memory_that_is_not_there_is_an_error() {
         Loader::builder(dataset).memory(64, allocate).build().unwrap()
     };
     let failed = loader(|bytes| Err(Error::Memory { bytes, reason: "none is left".to_owned() }));
-    let error = failed.iter().unwrap().next().unwrap().unwrap_err();
+    let error = failed.iter().next().unwrap().unwrap_err();
     assert!(error.to_string().contains("none is left"), "{error}");
     let short = loader(|bytes| Ok(vec![0; bytes - 1]));
-    let error = short.iter().unwrap().next().unwrap().unwrap_err();
+    let error = short.iter().next().unwrap().unwrap_err();
     assert!(matches!(error, Error::Memory { bytes: 1024, .. }), "{error}");
 }
 
@@ -377,7 +378,7 @@ fn memory_of_others_is_asked_for_by_workers_alone() {
     let loader = in_memory_of_others(move || {
         seen.lock().unwrap().insert(thread::current().id());
     });
-    let held: Vec<_> = loader.iter().unwrap().map(Result::unwrap).collect();
+    let held: Vec<_> = loader.iter().map(Result::unwrap).collect();
     assert_eq!(held.len(), 200);
     let threads = threads.lock().unwrap();
     assert!(!threads.is_empty() && !threads.contains(&thread::current().id()), "{threads:?}");
@@ -399,7 +400,9 @@ fn memory_may_be_allocated_by_who_drops_its_blocks() {
             done.send(()).unwrap();
         }
     });
-    *blocks.lock().unwrap() = Some(loader.blocks().unwrap());
+    let mut begun = loader.blocks();
+    assert!(matches!(begun.poll(Duration::ZERO).unwrap(), Polled::Pending));
+    *blocks.lock().unwrap() = Some(begun);
     is_done.recv_timeout(Duration::from_secs(60)).expect("the worker waits for itself");
     assert_eq!(calls.load(Ordering::SeqCst), 1);
 }
@@ -409,7 +412,7 @@ fn memory_may_be_allocated_by_who_drops_its_blocks() {
 fn looking_ahead_ends_nothing() {
     let dataset = TensorDataset::new([("x", rows(100, true))]).unwrap();
     let loader = Loader::builder(dataset).batch_size(10).block_bytes(640).num_threads(2).build().unwrap();
-    let mut blocks = loader.blocks().unwrap();
+    let mut blocks = loader.blocks();
     let mut batches = 0;
     while batches < 10 {
         let block = match blocks.ahead() {
@@ -422,23 +425,30 @@ fn looking_ahead_ends_nothing() {
         batches += block.batches().inspect(|_| blocks.advance()).count();
     }
     assert!(blocks.ahead().is_none());
-    assert_eq!((loader.state().epoch, loader.state().batches), (0, 10));
+    // All batches are handed over and the end has not been seen: an iteration that has nothing left.
+    assert_eq!((loader.epoch(), loader.remaining()), (0, 0));
     assert!(matches!(blocks.poll(Duration::from_secs(10)).unwrap(), Polled::End));
-    assert_eq!((loader.state().epoch, loader.state().batches), (1, 0));
+    assert_eq!((loader.epoch(), loader.remaining()), (1, 10));
 }
 
-/// The rest of an epoch may hold no step. Then no worker is called, and the consumer has to see the end by itself.
+/// The rest of an epoch may hold no step for one of the ranks. Then no worker is called, and the consumer has to see the
+/// end by itself.
 #[test]
 fn an_epoch_without_a_step_ends_in_memory_of_others() {
-    let loader = || {
-        let dataset = TensorDataset::new([("x", rows(100, true))]).unwrap();
+    let loader = |rank| {
+        let dataset = TensorDataset::new([("x", rows(90, true))]).unwrap();
         let allocate = |bytes| Ok(vec![0_u8; bytes]);
-        Loader::builder(dataset).batch_size(10).num_threads(2).memory(64, allocate).build().unwrap()
+        let builder = Loader::builder(dataset).batch_size(10).num_threads(2).uneven(Uneven::Short);
+        builder.rank(rank, 2).memory(64, allocate).build().unwrap()
     };
-    let whole = loader();
-    let mut batches = whole.iter().unwrap();
-    assert_eq!(batches.by_ref().take(10).count(), 10);
-    let rest = loader();
-    rest.load(&whole.state()).unwrap();
-    assert_eq!(rest.iter().unwrap().count(), 0);
+    let whole = loader(0);
+    let mut batches = whole.iter();
+    assert_eq!(batches.by_ref().take(4).count(), 4);
+    for (rank, left) in [(0, 1), (1, 0)] {
+        let rest = loader(rank);
+        rest.load(&whole.state()).unwrap();
+        assert_eq!((rest.epoch(), rest.remaining()), (0, left));
+        assert_eq!(rest.iter().count() as u64, left);
+        assert_eq!((rest.epoch(), rest.remaining()), (1, 5 - u64::from(rank)));
+    }
 }

@@ -21,7 +21,7 @@ fn batches_outlive_everything() {
         Loader::builder(dataset()).batch_size(9).shuffle(true).num_threads(2).block_bytes(3000).poison(true);
     let loader = loader.build().unwrap();
     let plans: Vec<_> = (0..3).map(|epoch| loader.plan(epoch)).collect();
-    let epochs: Vec<Vec<_>> = (0..3).map(|_| loader.iter().unwrap().map(Result::unwrap).collect()).collect();
+    let epochs: Vec<Vec<_>> = (0..3).map(|_| loader.iter().map(Result::unwrap).collect()).collect();
     drop(loader);
     for (plan, batches) in plans.iter().zip(&epochs) {
         for (step, batch) in (0..).zip(batches) {
@@ -45,7 +45,7 @@ fn a_kept_batch_keeps_its_block() {
         .unwrap();
     let mut kept = Vec::new();
     for epoch in 0..5 {
-        for (step, batch) in loader.iter().unwrap().enumerate() {
+        for (step, batch) in loader.iter().enumerate() {
             if (step + epoch) % 37 == 0 {
                 kept.push((step, batch.unwrap()));
             }
@@ -74,7 +74,7 @@ fn nothing_is_read_before_its_block_is_due() {
             .build()
             .unwrap();
         assert_eq!(furthest.load(Ordering::SeqCst), 0);
-        let mut blocks = loader.blocks().unwrap();
+        let mut blocks = loader.blocks();
         for delivered in 1..10 {
             let polled = blocks.poll(Duration::from_secs(10)).unwrap();
             assert!(matches!(polled, Polled::Block(_)));

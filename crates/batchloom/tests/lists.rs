@@ -87,7 +87,6 @@ proptest! {
             loader.set_lists(listed(lists)).unwrap();
             let found: Vec<Vec<u32>> = loader
                 .iter()
-                .unwrap()
                 .map(|batch| {
                     let batch = batch.unwrap();
                     let x = batch.field("x").and_then(|x| x.as_slice::<i64>()).unwrap();

@@ -12,6 +12,17 @@ fn saved(state: &State) -> State {
     serde_json::from_str(&serde_json::to_string(state).unwrap()).unwrap()
 }
 
+fn following(plan: &Plan) -> Plan {
+    plan.at_epoch(plan.epoch().wrapping_add(1))
+}
+
+/// The state of an epoch's end as earlier releases wrote it: all its steps, and none of the next one.
+fn written_at_the_end(plan: &Plan, all: usize) -> State {
+    let (world_size, steps) = (plan.world_size(), plan.steps());
+    let batches = (u64::from(world_size) * steps).min(all as u64);
+    State { batches, worlds: vec![(world_size, steps)], ..plan.state(0) }
+}
+
 proptest! {
     #[test]
     fn resume_equals_never_stopping_at_every_step(options in options()) {
@@ -23,9 +34,12 @@ proptest! {
                 prop_assert!(state.batches <= options.batches().len() as u64);
                 let rest = options.build().unwrap().resume(&state).unwrap();
                 prop_assert_eq!(rest.state(0), state);
+                // After the last step, a run goes on with the next epoch.
+                let (whole, from) = if step < plan.steps() { (plan.clone(), step) } else { (following(&plan), 0) };
+                prop_assert_eq!(rest.epoch(), whole.epoch());
                 for rank in 0..options.world_size {
-                    let whole = seen(&plan, rank);
-                    let from = usize::try_from(step).unwrap().min(whole.len());
+                    let whole = seen(&whole, rank);
+                    let from = usize::try_from(from).unwrap().min(whole.len());
                     prop_assert_eq!(seen(&rest, rank), &whole[from..]);
                 }
             }
@@ -49,6 +63,33 @@ proptest! {
             got[rank as usize].extend(seen(&plan, rank));
             prop_assert_eq!(&got[rank as usize], &seen(&whole, rank));
         }
+    }
+
+    #[test]
+    fn the_end_of_an_epoch_as_earlier_releases_wrote_it_is_the_start_of_the_next(options in options(), world_size in 1_u32..10) {
+        let Ok(plan) = options.build() else { return Ok(()) };
+        let state = saved(&written_at_the_end(&plan, options.batches().len()));
+        let Ok(other) = (Options { world_size, ..options }).build() else { return Ok(()) };
+        for now in [plan, other] {
+            let rest = now.resume(&state).unwrap();
+            prop_assert_eq!(rest.state(0), following(&now).state(0));
+            prop_assert_eq!(seen(&rest, 0), seen(&following(&now), 0));
+        }
+    }
+
+    /// Too few batches for a step of more ranks are dropped, as at any epoch's end.
+    #[test]
+    fn no_rest_is_empty(options in options(), world_size in 1_u32..10, stop in 0.0..1.0_f64) {
+        let options = Options { drop_last: true, ..options };
+        let Ok(plan) = options.build() else { return Ok(()) };
+        let steps = (plan.steps() as f64 * stop) as u64;
+        let (all, taken) = (options.batches().len() as u64, steps * u64::from(options.world_size));
+        let Ok(now) = (Options { world_size, ..options }).build() else { return Ok(()) };
+        let rest = now.resume(&plan.state(steps)).unwrap();
+        let left = (all - taken) / u64::from(world_size);
+        let (epoch, expected) =
+            if left > 0 { (now.epoch(), left) } else { (following(&now).epoch(), following(&now).steps()) };
+        prop_assert_eq!((rest.epoch(), rest.steps()), (epoch, expected));
     }
 
     /// The world changes twice within the epoch, and the batches that were left come once each.
@@ -86,12 +127,13 @@ proptest! {
 }
 
 #[test]
-fn the_last_state_of_an_epoch_has_nothing_left_and_the_next_epoch_is_whole() {
+fn the_last_state_of_an_epoch_is_the_start_of_the_next() {
     let plan = Plan::builder(10).batch_size(3).shuffle(true).build().unwrap();
+    assert_eq!(plan.state(4), plan.at_epoch(1).state(0));
     let rest = plan.resume(&plan.state(4)).unwrap();
-    assert_eq!(rest.steps(), 0);
-    assert_eq!(rest.stats().earlier, 10);
-    assert_eq!(rest.at_epoch(1).stats().real, 10);
+    assert_eq!((rest.epoch(), rest.steps(), rest.stats().earlier, rest.stats().real), (1, 4, 0, 10));
+    // So it is of the highest epoch, after which epochs begin again.
+    assert_eq!(plan.at_epoch(u64::MAX).state(4), plan.state(0));
 }
 
 #[test]

@@ -100,7 +100,7 @@ proptest! {
     #[test]
     fn a_sample_is_a_batch_of_one(dataset in datasets()) {
         let loader = Loader::builder(dataset.clone()).batch_size(1).build().unwrap();
-        for (number, batch) in loader.iter().unwrap().enumerate() {
+        for (number, batch) in loader.iter().enumerate() {
             let batch = batch.unwrap();
             for (name, value) in dataset.sample(number as u64).unwrap() {
                 let field = batch.field(&name).unwrap();

@@ -146,7 +146,7 @@ proptest! {
         for epoch in 0..2 {
             let plan = loader.plan(epoch);
             // Batches are held until the end, because what they show must not change.
-            let batches: Vec<Batch> = loader.iter().unwrap().map(Result::unwrap).collect();
+            let batches: Vec<Batch> = loader.iter().map(Result::unwrap).collect();
             prop_assert_eq!(batches.len() as u64, plan.steps());
             for (step, batch) in (0..).zip(&batches) {
                 let parts = plan.parts(step, 0).unwrap();
@@ -184,7 +184,7 @@ proptest! {
         let side = if left { PadSide::Left } else { PadSide::Right };
         let loader = Loader::builder(dataset).batch_size(batch_size).pad_side(side).build().unwrap();
         let mut first = 1;
-        for (batch, shapes) in loader.iter().unwrap().map(Result::unwrap).zip(shapes.chunks(batch_size as usize)) {
+        for (batch, shapes) in loader.iter().map(Result::unwrap).zip(shapes.chunks(batch_size as usize)) {
             let union: Vec<u32> = (0..rank).map(|at| shapes.iter().map(|shape| shape[at]).max().unwrap()).collect();
             let mut expected = vec![0; shapes.len() * elements(&union)];
             for (sample, shape) in shapes.iter().enumerate() {
@@ -231,7 +231,7 @@ fn large_batches_are_filled_in_parts_and_blocks_hold_what_fits() {
         let loader = loader.block_bytes(block_bytes).build().unwrap();
         let plan = loader.plan(0);
         let mut step = 0;
-        for block in loader.blocks().unwrap() {
+        for block in loader.blocks() {
             let batches: Vec<Batch> = block.unwrap().batches().collect();
             let bytes = |batch: &Batch| {
                 let fields =

@@ -137,7 +137,7 @@ proptest! {
             }
         };
         let (plan, mut seen) = (loader.plan(0), 0);
-        for (step, batch) in (0..).zip(loader.iter().unwrap()) {
+        for (step, batch) in (0..).zip(loader.iter()) {
             let batch = batch.unwrap();
             for (place, &piece) in plan.indices(step, 0).unwrap().iter().enumerate() {
                 let start = piece as usize * seq_len;
@@ -204,11 +204,12 @@ proptest! {
                 }
             };
             prop_assert_eq!(loader.len(), steps as u64);
-            let mut batches: Vec<Batch> = loader.iter().unwrap().take(stop.min(steps)).map(Result::unwrap).collect();
+            let mut batches: Vec<Batch> = loader.iter().take(stop.min(steps)).map(Result::unwrap).collect();
             let resumed = build().unwrap();
             resumed.load(&loader.state()).unwrap();
-            if !resumed.is_empty() {
-                batches.extend(resumed.iter().unwrap().map(Result::unwrap));
+            if resumed.epoch() == 0 {
+                prop_assert_eq!(resumed.remaining(), (steps - batches.len()) as u64);
+                batches.extend(resumed.iter().map(Result::unwrap));
             }
             prop_assert_eq!(batches.len(), steps);
             for (step, batch) in batches.iter().enumerate() {
@@ -217,6 +218,13 @@ proptest! {
                     let start = (global * steps + step) * seq_len;
                     check(batch, row, seq_len, &stream[start..start + seq_len], stream[start + seq_len].0)?;
                 }
+            }
+            // A loader that learns of the ranks after it was built divides the stream anew.
+            let late = Loader::builder(dataset.clone()).batch_size(batch_size).build().unwrap();
+            late.set_rank(rank, world_size).unwrap();
+            prop_assert_eq!(late.plan(0).fingerprint(), loader.plan(0).fingerprint());
+            for (batch, same) in late.iter().zip(&batches) {
+                prop_assert_eq!(longs(&batch.unwrap(), "input_ids"), longs(same, "input_ids"));
             }
         }
     }

@@ -163,7 +163,7 @@ proptest! {
         let loader = Loader::builder(dataset).batch_size(batch_size).shuffle(shuffle).build().unwrap();
         let plan = loader.plan(0);
         let mut seen = vec![0; expected.len()];
-        for (step, batch) in (0..).zip(loader.iter().unwrap()) {
+        for (step, batch) in (0..).zip(loader.iter()) {
             let (batch, samples) = (batch.unwrap(), plan.indices(step, 0).unwrap());
             let rows: Vec<_> = samples.iter().map(|&sample| &expected[sample as usize]).collect();
             let x: Vec<i32> = rows.iter().flat_map(|rows| values_of(&rows[..shape.input_len])).collect();
@@ -301,8 +301,8 @@ proptest! {
         let dataset = dataset.input("x", series.tensor()).unwrap();
         let build = || Loader::builder(dataset.clone()).batch_size(batch_size).shuffle(shuffle).build().unwrap();
         let (by_blocks, by_steps) = (build(), build());
-        let steps = by_steps.steps().unwrap();
-        for batch in by_blocks.iter().unwrap() {
+        let steps = by_steps.steps();
+        for batch in by_blocks.iter() {
             let batch = batch.unwrap();
             let formed = steps.form().unwrap();
             let formed: Vec<_> = formed.batches().collect();
@@ -313,7 +313,7 @@ proptest! {
             steps.advance();
             prop_assert_eq!(by_steps.len(), by_blocks.len());
         }
-        prop_assert_eq!(steps.left(), 0);
+        prop_assert_eq!(steps.left().unwrap(), 0);
         prop_assert!(steps.form().is_err());
         steps.end();
         prop_assert_eq!(by_steps.state().epoch, 1);

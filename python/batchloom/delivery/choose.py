@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import batchloom._native as _native
@@ -30,13 +31,11 @@ class Delivery(Protocol):
     def prepare(self, schema: Schema, options: CollateOptions) -> None:
         """Prepare for batches of a schema; raise if they cannot be made."""
 
-    def begin(self, loader: _native.Loader) -> Any:
-        """Begin the next epoch."""
+    def begin(self, loader: _native.Loader, begin: Callable[[], None]) -> Any:
+        """Return the batches of the next epoch, which calls ``begin`` before it begins."""
 
 
-def choose(
-    dataset: Dataset, rule: Rule, order: str, documents: bool, request: PlacementRequest, world_size: int
-) -> Delivery:
+def choose(dataset: Dataset, rule: Rule, order: str, documents: bool, request: PlacementRequest) -> Delivery:
     """Return the delivery that suits a dataset, a rule and the request of the user.
 
     Args:
@@ -45,7 +44,6 @@ def choose(
         order: The random order of samples, as the engine names it.
         documents: ``True`` if documents are shuffled.
         request: The arguments of the user.
-        world_size: The number of processes.
     """
     if request.target is not None:
         return OnJax(dataset, request, request.target)
@@ -56,4 +54,4 @@ def choose(
     placement = request.decide(dataset, unit)
     if placement.mode == "host":
         return Host(dataset, request, placement)
-    return OnDevice(dataset, request, placement, world_size)
+    return OnDevice(dataset, request, placement)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import batchloom._native as _native
 from batchloom.batch import CollateOptions, FieldViews, Schema, field_views
 from batchloom.dataset.base import Dataset
@@ -25,6 +27,6 @@ class Host:
         """Return the functions that take each field of a block as arrays."""
         return field_views(schema, self._request.output, copies)
 
-    def begin(self, loader: _native.Loader) -> _native.Batches:
-        """Begin the next epoch."""
-        return loader.batches(self._views, self._dataset._check)
+    def begin(self, loader: _native.Loader, begin: Callable[[], None]) -> _native.Batches:
+        """Return the batches of the next epoch, which calls ``begin`` before it begins."""
+        return loader.batches(self._views, begin, self._dataset._check)

@@ -31,10 +31,10 @@ SOUGHT = 40
 class OnDevice:
     """Batches that torch makes on a device, of blocks of the engine that are copied there."""
 
-    def __init__(self, dataset: Dataset, request: PlacementRequest, placement: Placement, world_size: int) -> None:
+    def __init__(self, dataset: Dataset, request: PlacementRequest, placement: Placement) -> None:
         from batchloom.device.transfer import Transfer
 
-        self._dataset, self._request, self.placement, self._world = dataset, request, placement, world_size
+        self._dataset, self._request, self.placement = dataset, request, placement
         self._transfer = Transfer(load("torch").accelerator(placement.device))
 
     @property
@@ -57,43 +57,46 @@ class OnDevice:
 
         schema.modules("torch")  # raises where torch lacks a type, before anything moves
         self._schema, self._static = schema, StaticBuffers() if self._request.static_buffers else None
-        self._source = _source(self._dataset, self._transfer, self.placement, schema, options, self._world)
+        self._source = _source(self._dataset, self._transfer, self.placement, schema, options)
 
-    def pipeline(self) -> Pipeline:
+    def pipeline(self, loader: _native.Loader) -> Pipeline:
         """Return the pipeline of one iteration: several may be under way."""
         from batchloom.device.pipeline import Pipeline
 
-        return Pipeline(self._transfer, *self._source(), self._schema, self._request.copy, self._static)
+        return Pipeline(self._transfer, *self._source(loader), self._schema, self._request.copy, self._static)
 
-    def begin(self, loader: _native.Loader) -> _native.Batches:
-        """Begin the next epoch."""
-        batches = loader.device_batches(self.pipeline(), self._schema.keys, self._dataset._check)
+    def begin(self, loader: _native.Loader, begin: Callable[[], None]) -> _native.Batches:
+        """Return the batches of the next epoch, which calls ``begin`` before it begins."""
+        batches = loader.device_batches(self.pipeline(loader), self._schema.keys, begin, self._dataset._check)
         _under_way.add(batches)
         return batches
 
 
 def _source(
-    dataset: Dataset, transfer: Transfer, placement: Placement, schema: Schema, options: CollateOptions, world_size: int
-) -> Callable[[], tuple[Resident, Collator]]:
-    """Return a function that begins an iteration: it returns the arrays on the device, and a collator for them."""
+    dataset: Dataset, transfer: Transfer, placement: Placement, schema: Schema, options: CollateOptions
+) -> Callable[[_native.Loader], tuple[Resident, Collator]]:
+    """Return a function for the beginning of an iteration of a loader.
+
+    It returns the arrays on the device, and a collator for them.
+    """
     from batchloom.device.collate.formed import Formed
     from batchloom.device.resident import Resident
     from batchloom.device.shards import ShardBuffers, Shards
 
     resident, size = Resident(transfer.device), placement.shard_size
     if placement.mode == "streamed":
-        return lambda: (resident, Formed(schema))
+        return lambda loader: (resident, Formed(schema))
     if placement.mode == "sharded" and size is not None:
         buffers = ShardBuffers(transfer.beside(), dataset._most_rows(min(size, len(dataset))))
 
-        def begin() -> tuple[Resident, Collator]:
-            shards = Shards(buffers, dataset._row_ranges, world_size)
+        def begin(loader: _native.Loader) -> tuple[Resident, Collator]:
+            shards = Shards(buffers, dataset._row_ranges, lambda: loader.ranks[1])
             return shards, dataset._collator(shards, options)
 
         return begin
     resident.bring((*dataset._arrays(), *dataset._beside()))
     collator = dataset._collator(resident, options)
-    return lambda: (resident, collator)
+    return lambda loader: (resident, collator)
 
 
 # Iterations whose workers may ask Python for memory.

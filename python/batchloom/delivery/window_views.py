@@ -7,7 +7,7 @@ batch by batch), the template is made there: each row moves once, and stacked ba
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -199,11 +199,11 @@ class WindowViews:
         if self._limit is None and self._resident is not None:
             self._resident.bring(field for _, field, _ in self._sources)
 
-    def begin(self, loader: _native.Loader) -> _native.StepIterator:
-        """Begin the next epoch."""
+    def begin(self, loader: _native.Loader, begin: Callable[[], None]) -> _native.StepIterator:
+        """Return the batches of the next epoch, which calls ``begin`` before it begins."""
         steps = loader.steps(self._windows)
         deliver = None if self._static is None else self._static.put
-        return _native.StepIterator(steps, BatchMaker(self, steps), self._keys, deliver)
+        return _native.StepIterator(steps, begin, BatchMaker(self, steps), self._keys, deliver)
 
     def release(self) -> None:
         """Unmap pages that memory maps have read, once they are many."""

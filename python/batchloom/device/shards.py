@@ -36,16 +36,19 @@ class Shards(Resident):
     Args:
         buffers: The memory for shards.
         row_ranges: Returns the rows of each array that a shard needs, given its first sample and its end.
-        world_size: The number of ranks that share a shard.
+        world_size: Returns the number of ranks that share a shard.
     """
 
     is_whole = False
 
     def __init__(
-        self, buffers: ShardBuffers, row_ranges: Callable[[int, int], list[RowRange]], world_size: int
+        self,
+        buffers: ShardBuffers,
+        row_ranges: Callable[[int, int], list[RowRange]],
+        world_size: Callable[[], int],
     ) -> None:
         super().__init__(buffers.transfer.device)
-        self._buffers, self._row_ranges, self._world = buffers, row_ranges, world_size
+        self._buffers, self._row_ranges, self._world_size = buffers, row_ranges, world_size
         self._held: dict[Shard, MovingShard] = {}
         self._shard: Shard = (0, 0)
         finalize(self, _leave, self._held, os.getpid())
@@ -60,7 +63,7 @@ class Shards(Resident):
         self._moving(shard).go_on(1.0)
         if following is not None:
             samples = sum(batches * count for batches, count, *_ in block.runs)
-            self._moving(following).go_on(1.1 * samples * self._world / (shard[1] - shard[0]))
+            self._moving(following).go_on(1.1 * samples * self._world_size() / (shard[1] - shard[0]))
 
     def rows_of(self, field: Field) -> ResidentRows:
         """Return the rows of an array that are on the device."""

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 use std::time::Duration;
 use std::vec::IntoIter;
 
@@ -43,13 +43,13 @@ pub(crate) fn forked() {
     interpreter::forget();
 }
 
-/// The batches of one epoch. One thread at a time takes from it; a second one gets an error.
+/// The batches of one epoch, which begins with the first. One thread at a time takes from it; a second one gets an error.
 #[pyclass(frozen, weakref, module = "batchloom._native")]
 #[derive(Debug)]
 pub(crate) struct Batches {
     inner: Mutex<Inner>,
-    generation: u64,
-    process: u32,
+    /// The generation and the number of the process in which the epoch began.
+    began: OnceLock<(u64, u32)>,
 }
 
 #[derive(Debug)]
@@ -62,6 +62,8 @@ struct Inner {
     pending: Option<Block>,
     begun: Option<Py<PyAny>>,
     ready: IntoIter<Py<PyAny>>,
+    /// A function to call before the epoch begins, until it has been.
+    begin: Option<Py<PyAny>>,
     /// The maker of batches, and the function that checks the data before each block. `None` once collected.
     callables: Option<(Assembly, Py<PyAny>)>,
 }
@@ -73,10 +75,20 @@ impl Batches {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        if self.generation != GENERATION.load(Ordering::Relaxed) {
-            return self.next_in_child();
+        match self.began.get() {
+            Some(&(generation, process)) if generation != GENERATION.load(Ordering::Relaxed) => {
+                self.next_in_child(process)
+            }
+            Some(_) => self.lock()?.next(py),
+            None => {
+                let mut inner = self.lock()?;
+                let batch = inner.next(py);
+                if inner.begin.is_none() {
+                    self.began.get_or_init(|| (GENERATION.load(Ordering::Relaxed), process::id()));
+                }
+                batch
+            }
         }
-        self.lock()?.next(py)
     }
 
     fn __reduce__(&self) -> PyResult<()> {
@@ -99,6 +111,7 @@ impl Batches {
             assembly.visit(&visit)?;
             visit.call(check)?;
         }
+        visit.call(&inner.begin)?;
         visit.call(&inner.begun)?;
         inner.ready.as_slice().iter().try_for_each(|batch| visit.call(batch))
     }
@@ -107,29 +120,26 @@ impl Batches {
         if let Ok(mut inner) = self.inner.try_lock() {
             inner.ready = IntoIter::default();
             inner.begun = None;
+            inner.begin = None;
             inner.callables = None;
         }
     }
 }
 
 impl Batches {
-    pub(super) fn new(blocks: Blocks, assembly: Assembly, check: Py<PyAny>) -> Self {
+    pub(super) fn new(blocks: Blocks, assembly: Assembly, begin: Py<PyAny>, check: Py<PyAny>) -> Self {
         let (portions, ready) = (VecDeque::new(), IntoIter::default());
-        let (blocks, callables) = (Some(blocks), Some((assembly, check)));
-        let inner = Inner { blocks, portions, pending: None, begun: None, ready, callables };
-        Self {
-            inner: Mutex::new(inner),
-            generation: GENERATION.load(Ordering::Relaxed),
-            process: process::id(),
-        }
+        let (blocks, begin, callables) = (Some(blocks), Some(begin), Some((assembly, check)));
+        let inner = Inner { blocks, portions, pending: None, begun: None, ready, begin, callables };
+        Self { inner: Mutex::new(inner), began: OnceLock::new() }
     }
 
     /// Raises in a forked child: the rest of this iterator is in another process, unless it had ended. Its lock may
     /// have been held there at the fork.
-    fn next_in_child<T>(&self) -> PyResult<Option<T>> {
+    fn next_in_child<T>(&self, started: u32) -> PyResult<Option<T>> {
         match self.inner.try_lock() {
             Ok(inner) if inner.blocks.is_none() => Ok(None),
-            _ => Err(raise(&Error::Forked { started: self.process, current: process::id() })),
+            _ => Err(raise(&Error::Forked { started, current: process::id() })),
         }
     }
 
@@ -245,6 +255,10 @@ impl Inner {
     fn wait(&mut self, py: Python<'_>) -> PyResult<Option<Block>> {
         if self.blocks.is_some() {
             self.check(py)?;
+            if let Some(begin) = &self.begin {
+                begin.call0(py)?;
+                self.begin = None;
+            }
         }
         while let Some(blocks) = self.blocks.as_mut() {
             match py.detach(|| blocks.poll(PATIENCE)) {
@@ -273,7 +287,7 @@ impl Inner {
     fn close(&mut self, py: Python<'_>) {
         self.ready = IntoIter::default();
         self.portions.clear();
-        (self.pending, self.begun) = (None, None);
+        (self.pending, self.begun, self.begin) = (None, None, None);
         if let Some(mut blocks) = self.blocks.take() {
             py.detach(|| blocks.close());
         }

@@ -101,7 +101,36 @@ impl Loader {
         Ok(usize::try_from(py.detach(|| self.0.len()))?)
     }
 
-    /// The plan of an epoch, or of the next iteration.
+    /// The number of batches left of the epoch under way, or else of the next one.
+    #[getter]
+    fn remaining(&self, py: Python<'_>) -> u64 {
+        py.detach(|| self.0.remaining())
+    }
+
+    /// The number of the epoch under way, or else of the next one.
+    #[getter]
+    fn epoch(&self) -> u64 {
+        self.0.epoch()
+    }
+
+    /// The rank that is served, and the number of ranks.
+    #[getter]
+    fn ranks(&self) -> (u32, u32) {
+        (self.0.rank(), self.0.world_size())
+    }
+
+    /// Serves another rank from the next epoch on.
+    fn set_rank(&self, py: Python<'_>, rank: u32, world_size: u32) -> PyResult<()> {
+        py.detach(|| self.0.set_rank(rank, world_size)).map_err(|error| raise(&error))
+    }
+
+    /// Returns true if some, but not all batches of the latest epoch were handed over.
+    #[getter]
+    fn is_mid_epoch(&self) -> bool {
+        self.0.is_mid_epoch()
+    }
+
+    /// The plan of an epoch, or of the one that begins next.
     fn plan(&self, epoch: Option<u64>) -> Plan {
         let plan = epoch.map_or_else(|| self.0.upcoming(), |epoch| self.0.plan(epoch));
         Plan { plan, rank: self.0.rank() }
@@ -138,33 +167,26 @@ impl Loader {
         py.detach(|| self.0.set_lists(lists)).map_err(|error| raise(&error))
     }
 
-    /// Begins the next epoch: batches of blocks in memory, which frameworks view. `check` is called before each block
-    /// and raises if the data has moved.
-    fn batches(&self, py: Python<'_>, views: Py<HostViews>, check: Py<PyAny>) -> PyResult<Batches> {
-        self.begin(py, Assembly::Host(views), check)
+    /// The batches of the next epoch, made of blocks in memory, which frameworks view. The epoch begins with the first.
+    /// `begin` is called before the epoch begins; `check` is called before each block and raises if the data has moved.
+    fn batches(&self, views: Py<HostViews>, begin: Py<PyAny>, check: Py<PyAny>) -> Batches {
+        Batches::new(self.0.blocks(), Assembly::Host(views), begin, check)
     }
 
-    /// Begins the next epoch: batches that a pipeline makes on a device, dicts with these keys, or tuples.
+    /// The batches of the next epoch, which a pipeline makes on a device: dicts with these keys, or tuples.
     fn device_batches(
         &self,
-        py: Python<'_>,
         pipeline: Pipeline,
         keys: Option<Vec<Py<PyString>>>,
+        begin: Py<PyAny>,
         check: Py<PyAny>,
-    ) -> PyResult<Batches> {
-        self.begin(py, Assembly::Device(pipeline, keys.into()), check)
+    ) -> Batches {
+        Batches::new(self.0.blocks(), Assembly::Device(pipeline, keys.into()), begin, check)
     }
 
-    /// Begins the next epoch, for callers that take batches of windows from the series themselves.
-    fn steps(&self, py: Python<'_>, windows: Py<Windows>) -> PyResult<Steps> {
-        let steps = py.detach(|| self.0.steps()).map_err(|error| raise(&error))?;
-        Ok(Steps { steps, windows })
-    }
-}
-
-impl Loader {
-    fn begin(&self, py: Python<'_>, assembly: Assembly, check: Py<PyAny>) -> PyResult<Batches> {
-        let blocks = py.detach(|| self.0.blocks()).map_err(|error| raise(&error))?;
-        Ok(Batches::new(blocks, assembly, check))
+    /// The steps of the next epoch, for callers that take batches of windows from the series themselves. The epoch
+    /// begins with the first.
+    fn steps(&self, windows: Py<Windows>) -> Steps {
+        Steps { steps: self.0.steps(), windows }
     }
 }

@@ -25,8 +25,8 @@ pub(crate) struct Steps {
 #[pymethods]
 impl Steps {
     /// The number of steps left.
-    fn left(&self) -> u64 {
-        self.steps.left()
+    fn left(&self) -> PyResult<u64> {
+        self.steps.left().map_err(|error| raise(&error))
     }
 
     /// The first row of the batch `ahead` steps after the next one, and the number of its samples. `None` if it is not
@@ -75,6 +75,8 @@ pub(crate) struct StepIterator {
 
 #[derive(Debug)]
 struct Callables {
+    /// A function to call before the epoch begins, until it has been.
+    begin: Option<Py<PyAny>>,
     /// A function that makes the arrays of the next batch, from its first row and the number of its samples if it is one
     /// view.
     make: Py<PyAny>,
@@ -87,11 +89,13 @@ impl StepIterator {
     #[new]
     fn new(
         steps: Py<Steps>,
+        begin: Py<PyAny>,
         make: Py<PyAny>,
         keys: Option<Vec<Py<PyString>>>,
         deliver: Option<Py<PyAny>>,
     ) -> Self {
-        Self { steps, container: keys.into(), callables: Mutex::new(Some(Callables { make, deliver })) }
+        let callables = Callables { begin: Some(begin), make, deliver };
+        Self { steps, container: keys.into(), callables: Mutex::new(Some(callables)) }
     }
 
     fn __iter__(this: Py<Self>) -> Py<Self> {
@@ -100,8 +104,13 @@ impl StepIterator {
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         let (mut guard, steps) = (self.lock()?, self.steps.get());
-        let Some(Callables { make, deliver }) = guard.as_ref() else { return Ok(None) };
-        if steps.left() == 0 {
+        let Some(Callables { begin, make, deliver }) = guard.as_mut() else { return Ok(None) };
+        if let Some(function) = begin {
+            function.call0(py)?;
+            py.detach(|| steps.steps.left()).map_err(|error| raise(&error))?;
+            *begin = None;
+        }
+        if steps.left()? == 0 {
             *guard = None;
             steps.steps.end();
             return Ok(None);
@@ -132,7 +141,8 @@ impl StepIterator {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         // An iterator from which a thread is taking a batch is not garbage.
         let Ok(callables) = self.callables.try_lock() else { return Ok(()) };
-        let Some(Callables { make, deliver }) = callables.as_ref() else { return Ok(()) };
+        let Some(Callables { begin, make, deliver }) = callables.as_ref() else { return Ok(()) };
+        visit.call(begin)?;
         visit.call(make)?;
         visit.call(deliver)
     }

@@ -14,7 +14,7 @@ def test_a_tensor_that_grew():
     loader = bl.DataLoader(bl.TensorDataset(rows=X), 10)
     X.resize_(1_000_000, 4)
     with refused(bl.DataError, "field rows", "resized", "(100, 4)", "(1000000, 4)"):
-        iter(loader)
+        next(iter(loader))
     state = loader.state_dict()
     assert (state["epoch"], state["batches"]) == (0, 0)
 
@@ -37,7 +37,7 @@ def test_a_tensor_that_is_no_longer_what_it_was(change):
     loader = bl.DataLoader(data, 10)
     change(X)
     with refused(bl.DataError, "field 0"):
-        iter(loader)
+        next(iter(loader))
 
 
 def test_a_tensor_that_grows_in_mid_epoch():
@@ -64,7 +64,7 @@ def test_an_array_that_is_resized_against_all_warnings():
     loader = bl.DataLoader(bl.TensorDataset(X), 10)
     X.resize(1_000_000, refcheck=False)
     with refused(bl.DataError, "field 0", "(100,)", "(1000000,)"):
-        iter(loader)
+        next(iter(loader))
 
 
 def test_an_array_that_is_reshaped_in_place():
@@ -72,7 +72,7 @@ def test_an_array_that_is_reshaped_in_place():
     loader = bl.DataLoader(bl.TensorDataset(X), 10)
     X.resize(4, 100, refcheck=False)
     with refused(bl.DataError, "field 0", "(100, 4)", "(4, 100)"):
-        iter(loader)
+        next(iter(loader))
 
 
 def mapped(tmp_path, samples=4_000_000):
@@ -93,7 +93,7 @@ def test_a_map_whose_file_was_cut_after_the_dataset(tmp_path):
     loader = bl.DataLoader(bl.TensorDataset(rows=X), 64, shuffle=True)
     os.truncate(path, 4096)
     with refused(bl.DataError, "field rows", str(path), "4096", str(128 + 8 * 4_000_000)):
-        iter(loader)
+        next(iter(loader))
     assert loader.state_dict()["epoch"] == 0
 
 
@@ -102,7 +102,7 @@ def test_a_slice_of_a_map_whose_file_was_cut(tmp_path):
     loader = bl.DataLoader(bl.TensorDataset(X[1000:, ::2]), 64)
     os.truncate(path, 4096)
     with refused(bl.DataError, "4096"):
-        iter(loader)
+        next(iter(loader))
 
 
 VIEWS = {

@@ -324,7 +324,7 @@ def test_an_array_that_was_resized():
     loader = bl.DataLoader(bl.GroupDataset(IDS, x=values))
     values.resize_(10_000)
     with refused(bl.DataError, "field x", "resized"):
-        iter(loader)
+        next(iter(loader))
 
 
 def test_arrays_are_let_go_with_loader_and_dataset():

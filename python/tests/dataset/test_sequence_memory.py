@@ -126,7 +126,7 @@ def test_values_that_were_resized():
     loader = bl.DataLoader(bl.SequenceDataset(tokens=(values, [0, 500, 1000])), 2)
     values.resize_(10_000_000)
     with refused(bl.DataError, "field tokens", "resized"):
-        iter(loader)
+        next(iter(loader))
 
 
 def blocks():

@@ -94,7 +94,7 @@ def test_an_iterator_that_is_left_or_closed_loses_nothing(run, stop):
     assert loader.state_dict() == state
     again = run.loader()
     again.load_state_dict(state)
-    assert received + seen(again) == run.seen(0)
+    assert received + (seen(again) if again.epoch == 0 else []) == run.seen(0)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -112,7 +112,7 @@ def test_an_exception_between_batches_loses_nothing(mode):
         except KeyboardInterrupt:
             resumed = run.loader()
             resumed.load_state_dict(loader.state_dict())
-            assert received + seen(resumed) == run.seen(0)
+            assert received + (seen(resumed) if resumed.epoch == 0 else []) == run.seen(0)
     assert received == run.seen(0)
 
 
@@ -235,11 +235,13 @@ def test_workers_of_torch_take_the_same_windows(script):
 
 
 @pytest.mark.parametrize("mode", ["views", "rows"])
-def test_iterators_and_loaders_do_not_pickle_and_say_what_does(mode):
-    loader = Slid(10, 3, mode=mode).loader()
-    for thing in (loader, iter(loader)):
-        with refused(TypeError, "state_dict"):
-            pickle.dumps(thing)
+def test_loaders_pickle_and_iterators_say_what_does(mode):
+    run = Slid(30, 3, mode=mode)
+    loader = run.loader()
+    next(iter(loader))
+    assert seen(pickle.loads(pickle.dumps(loader))) == run.seen(0)[1:]
+    with refused(TypeError, "state_dict"):
+        pickle.dumps(iter(loader))
 
 
 def test_the_values_of_now_are_read():
@@ -254,7 +256,7 @@ def test_series_that_are_resized_against_all_warnings():
     loader = bl.DataLoader(bl.WindowDataset((values, [0, 5000, 10_000]), 3), batch_size=5)
     values.resize(3_000_000, refcheck=False)
     with refused(bl.DataError, "resized"):
-        iter(loader)
+        next(iter(loader))
 
 
 def test_a_series_that_moved_is_noticed():
@@ -262,4 +264,4 @@ def test_a_series_that_moved_is_noticed():
     loader = bl.DataLoader(bl.WindowDataset(values, 3), batch_size=5)
     values.resize_(200_000)
     with refused(bl.DataError, "resized"):
-        iter(loader)
+        next(iter(loader))

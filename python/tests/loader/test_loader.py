@@ -211,10 +211,55 @@ def test_the_state_follows_the_latest_iteration():
     loader = Run(50, 4).loader()
     first = iter(loader)
     second = iter(loader)
+    next(first)
     next(second)
     list(first)
     state = loader.state_dict()
     assert (state["epoch"], state["batches"]) == (1, 1)
+
+
+def test_iter_alone_spends_nothing():
+    """A framework may ask for iterators and drop them: each epoch begins with its first batch."""
+    run = Run(50, 4)
+    loader = run.loader()
+    unused = [iter(loader) for _ in range(3)]
+    assert (loader.epoch, loader.plan().epoch, loader.state_dict()["epoch"]) == (0, 0, 0)
+    for epoch in range(3):
+        iter(loader)
+        seen = []
+        for batch in loader:
+            assert loader.epoch == epoch
+            iter(loader)
+            seen.append(batch[0].tolist())
+        assert seen == run.seen(epoch) == [batch.tolist() for batch in loader.plan(epoch)]
+    # They begin in the order in which they are asked, not in the one in which they were made.
+    assert [next(batches)[0].tolist() for batches in reversed(unused)] == [run.seen(epoch)[0] for epoch in (3, 4, 5)]
+
+
+def test_set_epoch_keeps_the_place_of_a_state_in_that_epoch():
+    run = Run(50, 4)
+    state = run.plan(2)._native.state(5)
+    for epoch, expected in ((1, run.seen(1)), (2, run.seen(2)[5:]), (3, run.seen(3))):
+        for asked in (0, 1, 2):
+            loader = run.loader()
+            loader.load_state_dict(state)
+            unused = [iter(loader) for _ in range(asked)]
+            loader.set_epoch(epoch)
+            assert (loader.epoch, loader.remaining, len(loader)) == (epoch, len(expected), 13)
+            assert listed(loader) == expected
+            assert loader.epoch == epoch + 1
+            del unused
+
+
+def test_what_keeps_an_epoch_from_beginning_is_raised_by_the_first_batch_and_spends_nothing():
+    numbers = numpy.arange(100)
+    loader = bl.DataLoader(bl.TensorDataset(numbers), 10, shuffle=True)
+    batches = iter(loader)
+    numbers.resize(200, refcheck=False)
+    with refused(bl.DataError):
+        next(batches)
+    assert next(batches, None) is None
+    assert (loader.epoch, loader.remaining, loader.state_dict()["batches"]) == (0, 10, 0)
 
 
 def test_an_iterator_is_its_own_iterator_and_stays_exhausted():
@@ -258,6 +303,7 @@ def test_workers_live_as_long_as_their_loader():
     loader = bl.DataLoader(bl.TensorDataset(X), 8, num_threads=3)
     assert_workers(0, 0)
     first = iter(loader)
+    next(first)
     for taken in (0, 1, 100, 2500):
         batches = iter(loader)
         for _ in range(taken):
@@ -374,13 +420,45 @@ def test_two_threads_at_one_iterator_get_batches_or_a_clear_error():
     assert len(count) == 16
 
 
-def test_loaders_do_not_pickle_and_say_why():
-    loader = Run(10, 3).loader()
-    for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
-        with refused(TypeError, "pickle", "state_dict"):
-            attempt(loader)
+def travelled(loader):
+    return pickle.loads(pickle.dumps(loader))
+
+
+@pytest.mark.parametrize("copied", [travelled, copy.copy, copy.deepcopy])
+def test_a_loader_pickles_as_its_recipe(copied):
+    run = Run(50, 4, seed=3)
+    for taken in range(2 * 13 + 2):
+        loader = run.loader()
+        batches = (batch for _ in range(3) for batch in loader)
+        for _ in range(taken):
+            next(batches)
+        again = copied(loader)
+        assert again.state_dict() == loader.state_dict()
+        assert (again.epoch, again.remaining, len(again)) == (taken // 13, 13 - taken % 13, 13)
+        assert listed(again) == run.seen(taken // 13)[taken % 13 :]
+        # It is a loader of its own.
+        assert loader.state_dict() == copied(loader).state_dict() != again.state_dict()
     with refused(TypeError, "pickle"):
         pickle.dumps(iter(loader))
+
+
+class Named(bl.DataLoader):
+    def __init__(self, samples, name):
+        super().__init__(bl.TensorDataset(numpy.arange(samples)), 4, shuffle=True, seed=5)
+        self.name = name
+
+
+def test_a_subclass_pickles_with_what_it_adds():
+    loader = Named(50, "mine")
+    loader.note = [1]
+    again = travelled(loader)
+    assert (type(again), again.name, again.note, listed(again)) == (Named, "mine", [1], listed(loader))
+
+
+def test_the_seed_of_a_loaded_state_travels():
+    loader = Run(50, 4, seed=3).loader()
+    loader.load_state_dict(Run(50, 4, seed=8).loader().state_dict())
+    assert listed(travelled(loader)) == Run(50, 4, seed=8).seen(0)
 
 
 def test_what_a_loader_is_made_of_pickles():
@@ -437,16 +515,16 @@ def test_an_exception_while_batches_are_cut_loses_none(monkeypatch):
     assert len(calls) > 8
 
 
-def test_length_is_that_of_the_iteration_under_way():
+def test_length_is_that_of_an_epoch_and_remaining_what_is_left():
     run = Run(100, 8)
     loader = run.loader()
     loader.load_state_dict(run.plan(2)._native.state(4))
-    assert len(loader) == 9
-    assert [len(loader) for _ in loader] == [9] * 9
-    assert len(loader) == 13
+    assert (len(loader), loader.remaining, loader.epoch) == (13, 9, 2)
+    assert [(len(loader), loader.remaining, loader.epoch) for _ in loader] == [(13, left, 2) for left in range(9)[::-1]]
+    assert (len(loader), loader.remaining, loader.epoch) == (13, 13, 3)
     for _ in loader:
         break
-    assert len(loader) == 13
+    assert (len(loader), loader.remaining, loader.epoch) == (13, 13, 4)
 
 
 def test_what_a_loader_was_made_of_cannot_be_changed():

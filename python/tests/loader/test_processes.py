@@ -455,7 +455,7 @@ def test_threads_that_cannot_start_are_an_error_and_cost_no_epoch(script):
             before = loader.state_dict(), loader.plan()
             allow(20 * 2**20)
             try:
-                iter(loader)
+                next(iter(loader))
             except bl.LoaderError as error:
                 assert "thread" in str(error)
             else:
@@ -526,13 +526,16 @@ COLLECTED = """
     from batchloom.device.transfer import Transfer
 
     gc.disable()
-    allocate, dropped = Transfer.allocate, []
+    allocate, asked, dropped, trainers = Transfer.allocate, [], [], []
 
     class Trainer:
         def __init__(self, batches):
             self.batches, self.cycle = batches, self
 
     def collecting(self, size):
+        asked.append(size)
+        while len(asked) > 1 and not trainers and not dropped:
+            time.sleep(0.001)  # until the iterator is garbage
         if trainers and not dropped:
             trainers.clear()
             dropped.append(gc.collect())
@@ -543,11 +546,12 @@ COLLECTED = """
     for threads in (1, 3):
         for resident in (True, False):
             dropped.clear()
-            trainers = []
             loader = bl.DataLoader(
                 bl.TensorDataset(torch.zeros(4_000_000, 4)), 64, resident=resident, num_threads=threads, prefetch=8
             )
+            asked.clear()
             batches = iter(loader)
+            next(batches)
             trainers.append(Trainer(batches))
             del batches
             while not dropped:

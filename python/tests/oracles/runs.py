@@ -115,19 +115,23 @@ def part(fraction, count):
 
 
 def resume(loader, state):
-    """Load a state that was a checkpoint; the loader then saves the same one."""
+    """Load a state that was a checkpoint; the loader then saves the same one, unless its ranks have nothing left."""
     loader.load_state_dict(saved(state))
-    assert loader.state_dict() == state
+    if loader.epoch == state["epoch"]:
+        assert loader.state_dict() == state
+    else:
+        assert (loader.epoch, loader.state_dict()["batches"]) == (state["epoch"] + 1, 0)
     return loader
 
 
 def until(loader, epochs, seen):
     """The batches of a loader to the end of its last epoch."""
     received = []
-    while (epoch := loader.plan().epoch) < epochs:
-        length = len(loader)
+    while (epoch := loader.epoch) < epochs:
+        left, whole = loader.remaining, len(loader.plan(epoch))
+        assert (loader.plan().epoch, len(loader.plan()), len(loader)) == (epoch, left, whole)
         batches = seen(loader)
-        assert len(batches) == length
+        assert len(batches) == left
         state = loader.state_dict()
         assert (state["epoch"], state["batches"]) == (epoch + 1, 0)
         received += batches
@@ -158,11 +162,12 @@ def advance(loaders, stop, seen, state=None):
     """Load a state on these ranks, and take some steps; return their batches, step by step, and the state of all ranks.
 
     ``stop`` is a number of steps, ``None`` for the rest of the epoch, or, a float, the fraction of those that all have.
+    After all steps, the state is the start of the next epoch.
     """
     if state is not None:
         loaders = [resume(loader, state) for loader in loaders]
     # With "short" the last step has no state of its own: only steps that all ranks have.
-    stop = part(stop, min(map(len, loaders))) if isinstance(stop, float) else stop
+    stop = part(stop, min(loader.remaining for loader in loaders)) if isinstance(stop, float) else stop
     steps = zip(*loaders, strict=True)
     taken = [batch for step in itertools.islice(steps, stop) for batch in seen(step)]
     states = [loader.state_dict() for loader in loaders]
@@ -170,25 +175,31 @@ def advance(loaders, stop, seen, state=None):
     return taken, states[0]
 
 
-def finish(loaders, seen, state):
-    """Load a state on these ranks; return the rest of the epoch, in the order of steps and ranks."""
+def finish(loaders, seen, state, epoch=0):
+    """Load a state on these ranks; return the rest of the epoch, if any, in the order of steps and ranks."""
     received = []
     for rank, loader in enumerate(loaders):
-        length = len(resume(loader, state))
+        left = resume(loader, state).remaining
+        if loader.epoch != epoch:
+            assert (loader.epoch, left) == (epoch + 1, len(loader))
+            continue
         batches = seen(loader)
-        assert len(batches) == length
+        assert len(batches) == left
         received += [(step, rank, batch) for step, batch in enumerate(batches)]
     return [batch for _, _, batch in sorted(received, key=lambda place: place[:2])]
 
 
 def chained(state, worlds, last, seen):
     """An epoch from a state on, by one world after the other: its ranks, and where it stops; the last one finishes."""
-    taken = []
+    taken, epoch = [], state["epoch"]
     for loaders, stop in worlds:
         more, state = advance(loaders, stop, seen, state)
         taken += more
+        if state["epoch"] != epoch:
+            assert state["batches"] == 0
+            break
         assert state["batches"] == len(taken)
-    return taken + finish(last, seen, state)
+    return taken + finish(last, seen, state, epoch)
 
 
 def runs(most=200, batch_size=30, **fixed):

@@ -106,6 +106,9 @@ def test_stopping_and_going_on_with_other_ranks_changes_nothing(options, world_s
     again = [loader(options | {"seed": 0}, then, rank) for rank in range(then)]
     for each in again:
         each.load_state_dict(state)
+    if state["epoch"] > 0:
+        assert got == batches_of(bl.Plan(**options))
+        return
     plans = [each.plan() for each in again]
     for rest in itertools.zip_longest(*map(listed, again)):
         got += [batch for batch in rest if batch is not None]

@@ -133,4 +133,4 @@ def test_an_epoch_without_a_step_is_an_error_and_not_an_empty_loop():
             assert len(list(loader)) == len(loader.plan(epoch))
         else:
             with refused(bl.ArgumentError, "drop_last"):
-                iter(loader)
+                next(iter(loader))

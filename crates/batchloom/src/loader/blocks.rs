@@ -9,6 +9,7 @@ use bytes::Bytes;
 use super::block::{Batch, Block};
 use super::buffers::Loan;
 use super::cursor::Delivery;
+use super::epochs::Epochs;
 use super::job::Job;
 use super::queue::{Next, Queue};
 use super::worker::help;
@@ -29,8 +30,74 @@ pub enum Polled {
     End,
 }
 
-/// The blocks of one epoch, in order. Dropping it waits until the workers left it.
+/// The blocks of one epoch, in order. It begins as the first one is asked for. Dropping it waits until the workers left
+/// it.
 pub struct Blocks {
+    epochs: Arc<Epochs>,
+    begun: Option<BegunBlocks>,
+    closed: bool,
+}
+
+impl Blocks {
+    pub(super) fn new(epochs: Arc<Epochs>) -> Self {
+        Self { epochs, begun: None, closed: false }
+    }
+
+    /// Waits at most `patience` for the next block, or until there is something to help with.
+    ///
+    /// # Errors
+    /// [`Error::Worker`], [`Error::Memory`], and [`Error::Forked`] in a forked child. The first call begins the epoch
+    /// and so may also fail with [`Error::Spawn`] and [`Error::NothingLeft`]; another call then tries again.
+    pub fn poll(&mut self, patience: Duration) -> Result<Polled> {
+        if self.closed {
+            return Ok(Polled::End);
+        }
+        match &mut self.begun {
+            Some(begun) => begun.poll(patience),
+            None => {
+                let (epochs, workers) = (&self.epochs, self.epochs.workers());
+                let begun = epochs.begin(epochs.block_bytes, |job, delivery| {
+                    BegunBlocks::start(job, delivery, workers, epochs.threads > 1, epochs.prefetch)
+                });
+                self.begun.insert(begun?).poll(patience)
+            }
+        }
+    }
+
+    /// The next block, if it is ready now, for consumers that begin with it while batches of the one before are in use.
+    /// Errors, the end and the beginning are left to [`poll`](Self::poll).
+    pub fn ahead(&mut self) -> Option<Block> {
+        self.begun.as_mut().and_then(BegunBlocks::ahead)
+    }
+
+    /// Counts one batch as handed over. [`Loader::state`](super::Loader::state) reports this count.
+    pub fn advance(&self) {
+        if let Some(begun) = &self.begun {
+            begun.delivery.advance();
+        }
+    }
+
+    /// Returns true if the epoch has begun.
+    pub fn is_begun(&self) -> bool {
+        self.begun.is_some()
+    }
+
+    /// The names of the fields, in order.
+    pub fn names(&self) -> &[String] {
+        self.epochs.fields.names()
+    }
+
+    /// Stops the iteration and waits until the workers have left it. The iteration yields no more.
+    pub fn close(&mut self) {
+        self.closed = true;
+        if let Some(begun) = &mut self.begun {
+            begun.close();
+        }
+    }
+}
+
+/// The blocks of an epoch that has begun.
+struct BegunBlocks {
     job: Arc<Job>,
     queue: Arc<Queue>,
     workers: Arc<Workers>,
@@ -45,7 +112,7 @@ pub struct Blocks {
     delivered: u64,
 }
 
-impl Blocks {
+impl BegunBlocks {
     /// Calls `workers` to form blocks, `prefetch` of them ahead. A consumer that `helps` is one of them while it waits,
     /// so that it takes no core from a worker. An epoch that is one small block it forms alone: it has done before a
     /// worker would have come.
@@ -78,11 +145,7 @@ impl Blocks {
         })
     }
 
-    /// Waits at most `patience` for the next block, or until there is something to help with.
-    ///
-    /// # Errors
-    /// [`Error::Worker`], [`Error::Memory`], and [`Error::Forked`] in a forked child.
-    pub fn poll(&mut self, patience: Duration) -> Result<Polled> {
+    fn poll(&mut self, patience: Duration) -> Result<Polled> {
         let deadline = Instant::now() + patience;
         while self.helps && Instant::now() < deadline && help(&self.job, &self.queue, &mut self.indices) {}
         let polled = self.take(deadline)?;
@@ -92,9 +155,7 @@ impl Blocks {
         Ok(polled)
     }
 
-    /// The next block, if it is ready now, for consumers that begin with it while batches of the one before are in use.
-    /// Errors and the end are left to [`poll`](Self::poll).
-    pub fn ahead(&mut self) -> Option<Block> {
+    fn ahead(&mut self) -> Option<Block> {
         match self.take(Instant::now()) {
             Ok(Polled::Block(block)) => Some(block),
             _ => None,
@@ -119,18 +180,7 @@ impl Blocks {
         })
     }
 
-    /// Counts one batch as handed over. [`Loader::state`](super::Loader::state) reports this count.
-    pub fn advance(&self) {
-        self.delivery.advance();
-    }
-
-    /// The names of the fields, in order.
-    pub fn names(&self) -> &[String] {
-        self.job.fields.names()
-    }
-
-    /// Stops the iteration and waits until the workers have left it. The iteration yields no more.
-    pub fn close(&mut self) {
+    fn close(&mut self) {
         self.delivery.close();
         if self.process != process::id() {
             // In a forked child, these threads do not exist, and one of them may have held a lock.
@@ -155,7 +205,7 @@ impl Blocks {
     }
 }
 
-impl Drop for Blocks {
+impl Drop for BegunBlocks {
     fn drop(&mut self) {
         self.close();
     }
@@ -178,25 +228,22 @@ impl Iterator for Blocks {
 
 impl std::fmt::Debug for Blocks {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Blocks").field("plan", &self.job.plan).finish_non_exhaustive()
+        formatter.debug_struct("Blocks").field("is_begun", &self.is_begun()).finish_non_exhaustive()
     }
 }
 
-/// The batches of one epoch, in order. Dropping it waits until the workers left it.
+/// The batches of one epoch, in order. It begins as the first one is asked for. Dropping it waits until the workers left
+/// it.
 #[derive(Debug)]
 pub struct Batches {
+    /// The blocks, or `None` after the end or a failure.
     blocks: Option<Blocks>,
-    failure: Option<Error>,
     ready: std::vec::IntoIter<Batch>,
 }
 
 impl Batches {
     pub(super) fn new(blocks: Blocks) -> Self {
-        Self { blocks: Some(blocks), failure: None, ready: Vec::new().into_iter() }
-    }
-
-    pub(super) fn failed(error: Error) -> Self {
-        Self { blocks: None, failure: Some(error), ready: Vec::new().into_iter() }
+        Self { blocks: Some(blocks), ready: Vec::new().into_iter() }
     }
 }
 
@@ -204,10 +251,6 @@ impl Iterator for Batches {
     type Item = Result<Batch>;
 
     fn next(&mut self) -> Option<Result<Batch>> {
-        if let Some(error) = self.failure.take() {
-            self.blocks = None;
-            return Some(Err(error));
-        }
         let blocks = self.blocks.as_mut()?;
         loop {
             if let Some(batch) = self.ready.next() {

@@ -6,6 +6,7 @@ use std::thread;
 use super::Loader;
 use super::buffers::{Allocate, BufferOptions, Buffers};
 use super::cursor::Cursor;
+use super::epochs::{Epochs, with_content};
 use super::fields::Fields;
 use super::job::Probe;
 use super::layout::{BlockLayout, Limits};
@@ -13,7 +14,7 @@ use super::workers::Workers;
 use crate::batching::{LabelCounts, Labels, Rule};
 use crate::collate::PadSide;
 use crate::dataset::Dataset;
-use crate::dataset::kind::{CollateOptions, ContentRequest};
+use crate::dataset::kind::CollateOptions;
 use crate::order::Shuffle;
 use crate::plan::PlanBuilder;
 use crate::ranks::Uneven;
@@ -171,7 +172,7 @@ impl LoaderBuilder {
         self
     }
 
-    /// Sets the rank of this process among `world_size` processes. Default: 0 of 1.
+    /// Sets the rank of this process among `world_size` processes. Default: 0 of 1. [`Loader::set_rank`] changes it.
     pub fn rank(mut self, rank: u32, world_size: u32) -> Self {
         self.rank = rank;
         self.plan(|plan| plan.world_size(world_size))
@@ -218,9 +219,12 @@ impl LoaderBuilder {
     /// [`Error::PadValue`] and [`Error::DuplicateField`]; for streams, [`Error::Continuous`]; and
     /// [`Error::MarkField`] with [`Uneven::Mask`].
     pub fn build(mut self) -> Result<Loader> {
-        self.prepare()?;
+        let options = self.plan.clone();
+        (self.plan, self.collate.rows) =
+            with_content(self.plan, &self.dataset, self.collate.shuffles_documents)?;
         let counted = self.label_counts.map(Labels::from);
         let labels = counted.or_else(|| self.dataset.kind().labels(&self.collate));
+        let options = labels.clone().into_iter().fold(options, PlanBuilder::labels);
         let plan = labels.into_iter().fold(self.plan, PlanBuilder::labels).build()?;
         if self.rank >= plan.world_size() {
             return Err(Error::Rank { rank: self.rank, world_size: plan.world_size() });
@@ -241,7 +245,8 @@ impl LoaderBuilder {
         let fields = Fields::new(&self.dataset, &plan, &collate)?;
         // A block that cannot be laid out is an error now, not in the first iteration.
         BlockLayout::new(&fields, &plan, self.rank, 0, self.block_bytes, Limits::FORMED, None)?;
-        Ok(Loader {
+        Ok(Loader(Arc::new(Epochs {
+            plan: options,
             fields: Arc::new(fields),
             index_table: self.index_table,
             collate: self.collate,
@@ -252,28 +257,13 @@ impl LoaderBuilder {
                 memory: self.memory,
             })),
             workers: Mutex::new(Workers::new(threads.saturating_sub(1).max(1))),
-            cursor: Mutex::new(Cursor::new(plan)),
+            cursor: Mutex::new(Cursor::new(plan, self.rank)),
             dataset: self.dataset,
-            rank: self.rank,
             threads,
             prefetch: self.prefetch,
             block_bytes: self.block_bytes,
             probe: self.probe,
-        })
-    }
-
-    /// Asks the dataset for the facts that belong to a plan besides sizes.
-    fn prepare(&mut self) -> Result<()> {
-        let request = ContentRequest {
-            samples_in_step: self.plan.samples_in_step(),
-            shuffle: self.plan.shuffled(),
-            shuffles_documents: self.collate.shuffles_documents,
-        };
-        let Some(content) = self.dataset.kind().content(&request)? else { return Ok(()) };
-        let plan = self.plan.clone().content(content.text);
-        self.plan = content.rows.into_iter().fold(plan, |plan, (rows, steps)| plan.samples(rows * steps));
-        self.collate.rows = content.rows;
-        Ok(())
+        })))
     }
 
     fn plan(mut self, change: impl FnOnce(PlanBuilder) -> PlanBuilder) -> Self {

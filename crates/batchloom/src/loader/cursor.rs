@@ -1,14 +1,14 @@
 //! The cursor: the epoch under way, and the progress in it.
 //!
-//! Each new iteration is the next epoch, or the one that was set, or the rest of the one in a state that was loaded.
-//! Progress is counted by steps taken out of the loader, not by blocks made.
+//! Each iteration is the next epoch, or the one that was set, or the rest of the one in a state that was loaded. It
+//! begins as its first batch is asked for. Progress is counted by steps taken out of the loader, not by blocks made.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::batching::Listed;
 use crate::plan::State;
-use crate::{Plan, Result};
+use crate::{Error, Plan, Result};
 
 /// The progress of one iteration.
 #[derive(Debug)]
@@ -51,6 +51,11 @@ impl Delivery {
         self.ended.load(Ordering::Relaxed) && self.steps() == self.total
     }
 
+    /// Returns true if it was closed before the first batch: the epoch can begin again.
+    fn is_unspent(&self) -> bool {
+        self.closed.load(Ordering::Relaxed) && !self.ended.load(Ordering::Relaxed) && self.steps() == 0
+    }
+
     /// Returns true if batches may still be taken.
     fn is_live(&self) -> bool {
         !self.ended.load(Ordering::Relaxed) && !self.closed.load(Ordering::Relaxed)
@@ -60,35 +65,62 @@ impl Delivery {
 /// The place of a loader in its run.
 #[derive(Debug)]
 pub(super) struct Cursor {
-    /// The plan of the latest iteration, or of the next one before the first.
+    /// The rank that is served, among as many as the plan has.
+    rank: u32,
+    /// The plan of the latest epoch that began, or of the next one before the first.
     plan: Plan,
     delivery: Option<Arc<Delivery>>,
-    /// The plan of the iteration after that, kept because it may have to look at all sizes to count its batches.
+    /// The plan of the epoch after that, kept because it may have to look at all sizes to count its batches.
     next: OnceLock<Plan>,
 }
 
 impl Cursor {
-    pub(super) fn new(plan: Plan) -> Self {
-        Self { plan, delivery: None, next: OnceLock::new() }
+    pub(super) fn new(plan: Plan, rank: u32) -> Self {
+        Self { rank, plan, delivery: None, next: OnceLock::new() }
     }
 
-    /// The plan of the next iteration.
+    /// The rank that is served.
+    pub(super) fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// The number of ranks.
+    pub(super) fn world_size(&self) -> u32 {
+        self.plan.world_size()
+    }
+
+    /// The plan of the epoch that begins next.
     pub(super) fn upcoming(&self) -> Plan {
-        match self.delivery {
-            None => self.plan.clone(),
-            Some(_) => self.next().clone(),
-        }
+        if self.is_begun() { self.next().clone() } else { self.plan.clone() }
     }
 
     fn next(&self) -> &Plan {
-        self.next.get_or_init(|| self.plan.at_epoch(self.plan.epoch().wrapping_add(1)))
+        self.next.get_or_init(|| self.plan.following())
     }
 
-    /// The number of batches of the iteration under way on `rank`, or else of the next one.
-    pub(super) fn len(&self, rank: u32) -> u64 {
+    /// The plan of the epoch under way, or else of the next one.
+    fn current(&self) -> Plan {
         match &self.delivery {
-            Some(delivery) if delivery.is_live() => delivery.total,
-            _ => self.upcoming().steps_of(rank),
+            Some(delivery) if delivery.is_live() => self.plan.clone(),
+            _ => self.upcoming(),
+        }
+    }
+
+    /// The number of the epoch under way, or else of the next one.
+    pub(super) fn epoch(&self) -> u64 {
+        self.current().epoch()
+    }
+
+    /// The number of batches in the whole of that epoch.
+    pub(super) fn len(&self) -> u64 {
+        self.current().whole().steps_of(self.rank)
+    }
+
+    /// The number of batches that are left of that epoch.
+    pub(super) fn remaining(&self) -> u64 {
+        match &self.delivery {
+            Some(delivery) if delivery.is_live() => delivery.total.saturating_sub(delivery.steps()),
+            _ => self.upcoming().steps_of(self.rank),
         }
     }
 
@@ -100,7 +132,7 @@ impl Cursor {
         }
     }
 
-    /// Begins an iteration over `plan`, which was [`upcoming`](Self::upcoming). `delivery` counts it.
+    /// Begins the epoch of `plan`, which was [`upcoming`](Self::upcoming). `delivery` counts it.
     pub(super) fn begin(&mut self, plan: Plan, delivery: Arc<Delivery>) {
         self.enter(plan);
         self.delivery = Some(delivery);
@@ -108,16 +140,45 @@ impl Cursor {
 
     /// Makes `epoch` the next one. An epoch that was loaded and not begun keeps its place.
     pub(super) fn set_epoch(&mut self, epoch: u64) {
-        if self.delivery.is_some() || self.plan.epoch() != epoch {
+        if self.is_begun() || self.plan.epoch() != epoch {
             self.enter(self.plan(epoch));
         }
     }
 
+    /// Returns true if some, but not all batches of an epoch were handed over.
+    pub(super) fn is_mid_epoch(&self) -> bool {
+        self.delivery.as_ref().is_some_and(|delivery| (1..delivery.total).contains(&delivery.steps()))
+    }
+
+    /// Refuses another rank in the middle of an epoch.
+    ///
+    /// # Errors
+    /// [`Error::MidEpoch`].
+    pub(super) fn check_rank(&self, rank: u32, world_size: u32) -> Result<()> {
+        match &self.delivery {
+            Some(delivery) if self.is_mid_epoch() => Err(Error::MidEpoch {
+                taken: delivery.steps(),
+                total: delivery.total,
+                epoch: self.plan.epoch(),
+                served: (self.rank, self.world_size()),
+                rank,
+                world_size,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Serves `rank` from the next epoch on, whose plan is `plan`.
+    pub(super) fn serve(&mut self, rank: u32, plan: Plan) {
+        self.enter(plan);
+        self.rank = rank;
+    }
+
     pub(super) fn state(&self) -> State {
         match &self.delivery {
-            None => self.plan.state(0),
-            Some(delivery) if delivery.is_finished() => self.upcoming().state(0),
+            Some(delivery) if delivery.is_finished() => self.next().state(0),
             Some(delivery) => self.plan.state(delivery.steps()),
+            None => self.plan.state(0),
         }
     }
 
@@ -143,7 +204,12 @@ impl Cursor {
         Ok(())
     }
 
-    /// Makes `plan` that of the next iteration.
+    /// Returns true if the epoch of `plan` began, and a batch of it was or may be handed over.
+    fn is_begun(&self) -> bool {
+        self.delivery.as_ref().is_some_and(|delivery| !delivery.is_unspent())
+    }
+
+    /// Makes `plan` that of the next epoch.
     fn enter(&mut self, plan: Plan) {
         (self.plan, self.delivery, self.next) = (plan, None, OnceLock::new());
     }

@@ -9,6 +9,7 @@ mod blocks;
 mod buffers;
 mod builder;
 mod cursor;
+mod epochs;
 mod fields;
 mod index_table;
 mod job;

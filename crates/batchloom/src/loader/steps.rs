@@ -5,19 +5,29 @@
 
 use std::ops::Range;
 use std::process;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
 
 use super::block::Block;
 use super::buffers::Loan;
 use super::cursor::Delivery;
+use super::epochs::Epochs;
 use super::job::Job;
 use crate::collate::FILLER;
 use crate::{Error, Result};
 
 /// The steps of one epoch, on one rank. The next one is the first that was not counted by [`advance`](Self::advance).
+/// The epoch begins as [`left`](Self::left) or a step is asked for.
 pub struct Steps {
+    epochs: Arc<Epochs>,
+    begun: OnceLock<BegunSteps>,
+    /// Held while the epoch begins.
+    beginning: Mutex<()>,
+}
+
+/// The steps of an epoch that has begun.
+struct BegunSteps {
     job: Job,
     delivery: Arc<Delivery>,
     total: u64,
@@ -25,31 +35,38 @@ pub struct Steps {
 }
 
 impl Steps {
-    pub(super) fn new(job: Job, delivery: Arc<Delivery>) -> Self {
-        let total = job.plan.steps_of(job.rank);
-        Self { job, delivery, total, process: process::id() }
+    pub(super) fn new(epochs: Arc<Epochs>) -> Self {
+        Self { epochs, begun: OnceLock::new(), beginning: Mutex::new(()) }
     }
 
     /// The number of steps left.
-    pub fn left(&self) -> u64 {
-        self.total - self.delivery.steps().min(self.total)
+    ///
+    /// # Errors
+    /// [`Error::NothingLeft`] if the epoch cannot begin.
+    pub fn left(&self) -> Result<u64> {
+        let begun = self.begun()?;
+        Ok(begun.total - begun.delivery.steps().min(begun.total))
     }
 
     /// The samples of the batch `ahead` steps after the next one, if they are neighbours as stored and none of them fills
     /// up, or else `None`.
     ///
     /// # Errors
-    /// [`Error::StepRange`] past the last step, and [`Error::Forked`] in a forked child.
+    /// [`Error::StepRange`] past the last step, [`Error::Forked`] in a forked child, and [`Error::NothingLeft`] if the
+    /// epoch cannot begin.
     pub fn run(&self, ahead: u64) -> Result<Option<Range<u64>>> {
-        self.job.plan.run(self.step(ahead)?, self.job.rank)
+        let begun = self.begun()?;
+        begun.job.plan.run(begun.step(ahead)?, begun.job.rank)
     }
 
     /// The samples of the next batch.
     ///
     /// # Errors
-    /// [`Error::StepRange`] past the last step, and [`Error::Forked`] in a forked child.
+    /// [`Error::StepRange`] past the last step, [`Error::Forked`] in a forked child, and [`Error::NothingLeft`] if the
+    /// epoch cannot begin.
     pub fn indices(&self) -> Result<Vec<u64>> {
-        self.job.plan.indices(self.step(0)?, self.job.rank)
+        let begun = self.begun()?;
+        begun.job.plan.indices(begun.step(0)?, begun.job.rank)
     }
 
     /// The samples of the next batch, -1 where a place only fills up.
@@ -58,7 +75,8 @@ impl Steps {
     /// [`Error::StepRange`] past the last step, and [`Error::Forked`] in a forked child.
     pub fn index(&self) -> Result<Vec<i64>> {
         let mut index: Vec<i64> = self.indices()?.into_iter().map(u64::cast_signed).collect();
-        let fillers = self.job.plan.fillers(self.step(0)?, self.job.rank)?;
+        let begun = self.begun()?;
+        let fillers = begun.job.plan.fillers(begun.step(0)?, begun.job.rank)?;
         (0..fillers).zip(index.iter_mut().rev()).for_each(|(_, place)| *place = FILLER);
         Ok(index)
     }
@@ -69,6 +87,50 @@ impl Steps {
     /// [`Error::StepRange`] past the last step, [`Error::Forked`] in a forked child, [`Error::Memory`] and
     /// [`Error::BatchTooLarge`].
     pub fn form(&self) -> Result<Block> {
+        self.begun()?.form()
+    }
+
+    /// Counts the next batch as handed over.
+    pub fn advance(&self) {
+        self.note(Delivery::advance);
+    }
+
+    /// Marks the iteration as exhausted.
+    pub fn end(&self) {
+        self.note(Delivery::end);
+    }
+
+    /// Marks the iteration as closed: no batch will be taken from it.
+    pub fn close(&self) {
+        self.note(Delivery::close);
+    }
+
+    fn note(&self, change: impl FnOnce(&Delivery)) {
+        if let Some(begun) = self.begun.get() {
+            change(&begun.delivery);
+        }
+    }
+
+    fn begun(&self) -> Result<&BegunSteps> {
+        if let Some(begun) = self.begun.get() {
+            return Ok(begun);
+        }
+        let _beginning = self.beginning.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(begun) = self.begun.get() {
+            return Ok(begun);
+        }
+        // A block of steps holds one batch.
+        let begun = self.epochs.begin(0, |job, delivery| {
+            let total = job.plan.steps_of(job.rank);
+            Ok(BegunSteps { job, delivery, total, process: process::id() })
+        })?;
+        Ok(self.begun.get_or_init(|| begun))
+    }
+}
+
+impl BegunSteps {
+    /// Makes the next batch.
+    fn form(&self) -> Result<Block> {
         let step = self.step(0)?;
         let planned =
             self.job.lay_out(step, None)?.ok_or(Error::StepRange { found: step, steps: self.total })?;
@@ -86,21 +148,7 @@ impl Steps {
         )
     }
 
-    /// Counts the next batch as handed over.
-    pub fn advance(&self) {
-        self.delivery.advance();
-    }
-
-    /// Marks the iteration as exhausted.
-    pub fn end(&self) {
-        self.delivery.end();
-    }
-
-    /// Marks the iteration as closed: no batch will be taken from it.
-    pub fn close(&self) {
-        self.delivery.close();
-    }
-
+    /// The step `ahead` steps after the next one.
     fn step(&self, ahead: u64) -> Result<u64> {
         let current = process::id();
         match current == self.process {
@@ -118,6 +166,6 @@ impl Drop for Steps {
 
 impl std::fmt::Debug for Steps {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Steps").field("plan", &self.job.plan).finish_non_exhaustive()
+        formatter.debug_struct("Steps").field("is_begun", &self.begun.get().is_some()).finish_non_exhaustive()
     }
 }

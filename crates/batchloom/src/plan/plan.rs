@@ -87,6 +87,19 @@ impl Plan {
         Self::new(epoch, self.world_size, Vec::new())
     }
 
+    /// The whole epoch that this is the rest of.
+    pub(crate) fn whole(&self) -> Self {
+        match self.is_whole() {
+            true => self.clone(),
+            false => Self::new(Arc::clone(&self.epoch), self.world_size, Vec::new()),
+        }
+    }
+
+    /// Returns true if nothing of the epoch was taken before.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.past.is_empty()
+    }
+
     /// Refuses an epoch without steps, unless earlier parts of it had some.
     ///
     /// # Errors

@@ -41,8 +41,11 @@ pub struct State {
 }
 
 impl Plan {
-    /// The state after `steps` steps of this plan.
+    /// The state after `steps` steps of this plan. After the last one, it is the start of the next epoch.
     pub fn state(&self, steps: u64) -> State {
+        if steps > 0 && steps >= self.steps() {
+            return self.following().state(0);
+        }
         let worlds = extend(&self.past, self.world_size, steps);
         let lists = self.rule().listed().filter(|_| !worlds.is_empty()).map(Listed::digest);
         State {
@@ -50,16 +53,14 @@ impl Plan {
             fingerprint: self.fingerprint(),
             seed: self.seed(),
             epoch: self.epoch(),
-            batches: match first(&worlds) {
-                0 => 0,
-                batches => batches.min(self.epoch.batches()),
-            },
+            batches: first(&worlds),
             worlds,
             lists,
         }
     }
 
     /// The rest of the epoch that `state` interrupted, for this plan's number of ranks and with the seed of the state.
+    /// If nothing is left of it, for the ranks of then or of now, this is the next epoch.
     ///
     /// # Errors
     /// [`Error::StateVersion`], [`Error::StateFingerprint`], [`Error::StateLists`], and [`Error::StateDamaged`] if the
@@ -83,13 +84,39 @@ impl Plan {
         for &(world_size, steps) in &state.worlds {
             plan = plan.after(world_size, steps)?;
         }
-        let found = plan.state(0).batches;
-        match found == state.batches {
-            true => Ok(Self::new(plan.epoch, self.world_size, plan.past)),
-            false => {
-                Err(damaged(format!("it holds {} batches, but its worlds add up to {found}", state.batches)))
-            }
+        // Releases that gave an epoch's end a state of its own counted no batch twice there.
+        let found =
+            if plan.is_over() { first(&plan.past).min(plan.epoch.batches()) } else { first(&plan.past) };
+        if found != state.batches {
+            let reason = format!("it holds {} batches, but its worlds add up to {found}", state.batches);
+            return Err(damaged(reason));
         }
+        let rest = Self::new(Arc::clone(&plan.epoch), self.world_size, plan.past.clone());
+        Ok(if plan.is_over() || rest.is_over() { rest.following() } else { rest })
+    }
+
+    /// The rest of this epoch for another number of ranks; the next epoch, if nothing is left for them.
+    ///
+    /// # Errors
+    /// [`Error::World`], and [`Error::NothingLeft`] if they would take no step of a whole epoch.
+    pub(crate) fn in_world(&self, world_size: u32) -> Result<Self> {
+        if world_size == 0 || world_size > MOST_RANKS {
+            return Err(Error::World { found: world_size, limit: MOST_RANKS });
+        }
+        let rest = Self::new(Arc::clone(&self.epoch), world_size, self.past.clone());
+        let rest = if rest.is_over() { rest.following() } else { rest };
+        rest.require_steps()?;
+        Ok(rest)
+    }
+
+    /// The next epoch, from its start.
+    pub(crate) fn following(&self) -> Self {
+        self.at_epoch(self.epoch().wrapping_add(1))
+    }
+
+    /// Returns true if earlier parts of the epoch left no step.
+    fn is_over(&self) -> bool {
+        !self.past.is_empty() && self.steps() == 0
     }
 
     /// The same epoch with other lists, from its start. Once a part of it was taken, lists have to stay the same.

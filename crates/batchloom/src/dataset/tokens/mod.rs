@@ -61,7 +61,7 @@ pub struct TokenExtras {
 /// let dataset = TokenDataset::new(tokens, 64)?;
 /// assert_eq!(dataset.len(), 15); // 15 * 64 inputs, each with the token after it
 /// let loader = Loader::builder(dataset).batch_size(4).build()?;
-/// let batch = loader.iter()?.next().expect("a batch")?;
+/// let batch = loader.iter().next().expect("a batch")?;
 /// assert_eq!(batch.field("labels").and_then(|labels| labels.as_slice::<i64>()).map(|it| it[0]), Some(1));
 /// # Ok::<(), batchloom::Error>(())
 /// ```

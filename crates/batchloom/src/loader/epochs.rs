@@ -1,0 +1,160 @@
+//! The epochs of a loader: what its iterators share, and how an epoch begins.
+//!
+//! An iterator begins its epoch as its first batch is asked for. Until then it owns nothing but a reference to this.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::buffers::Buffers;
+use super::cursor::{Cursor, Delivery};
+use super::fields::Fields;
+use super::index_table::IndexTable;
+use super::job::{Job, Probe};
+use super::workers::Workers;
+use crate::dataset::Dataset;
+use crate::dataset::kind::{CollateOptions, ContentRequest};
+use crate::plan::PlanBuilder;
+use crate::{Error, Plan, Result};
+
+/// The data, the options and the place in the run that the iterators of a loader share.
+pub(super) struct Epochs {
+    pub(super) dataset: Dataset,
+    /// The options of the plan, without the facts that the dataset adds.
+    pub(super) plan: PlanBuilder,
+    pub(super) collate: CollateOptions,
+    pub(super) fields: Arc<Fields>,
+    /// True if blocks are index tables.
+    pub(super) index_table: bool,
+    pub(super) threads: usize,
+    pub(super) prefetch: usize,
+    pub(super) block_bytes: usize,
+    pub(super) probe: Option<Probe>,
+    pub(super) buffers: Mutex<Arc<Buffers>>,
+    pub(super) workers: Mutex<Arc<Workers>>,
+    pub(super) cursor: Mutex<Cursor>,
+}
+
+impl Epochs {
+    /// Begins the next epoch, in blocks of `block_bytes`, and returns the result of `start`.
+    pub(super) fn begin<T>(
+        &self,
+        block_bytes: usize,
+        start: impl FnOnce(Job, Arc<Delivery>) -> Result<T>,
+    ) -> Result<T> {
+        let mut cursor = self.cursor();
+        let (plan, rank) = (cursor.upcoming(), cursor.rank());
+        plan.require_steps()?;
+        let delivery = Delivery::new(plan.steps_of(rank));
+        let fields = self.fields_of(&plan)?;
+        let job = Job {
+            index_table: self.index_table.then(|| IndexTable::new(&self.dataset, Arc::clone(&fields))),
+            fields,
+            plan: plan.clone(),
+            rank,
+            block_bytes,
+            buffers: self.buffers(),
+            probe: self.probe.clone(),
+        };
+        let started = start(job, Arc::clone(&delivery))?;
+        cursor.begin(plan, delivery);
+        Ok(started)
+    }
+
+    /// Serves `rank` of `world_size` from the next epoch on. What is left of a loaded one is shared among these ranks.
+    ///
+    /// # Errors
+    /// [`Error::MidEpoch`], [`Error::Rank`], [`Error::World`], and those of a plan for so many ranks.
+    pub(super) fn set_rank(&self, rank: u32, world_size: u32) -> Result<()> {
+        let mut cursor = self.cursor();
+        if (cursor.rank(), cursor.world_size()) == (rank, world_size) {
+            return Ok(());
+        }
+        cursor.check_rank(rank, world_size)?;
+        let upcoming = cursor.upcoming();
+        let plan = match self.collate.rows {
+            Some(_) => self.plan_of_rows(&upcoming, world_size)?,
+            None => upcoming.in_world(world_size)?,
+        };
+        if rank >= world_size {
+            return Err(Error::Rank { rank, world_size });
+        }
+        cursor.serve(rank, plan);
+        Ok(())
+    }
+
+    /// The plan of the same epoch for another number of ranks, of a stream with as many rows as all their batches.
+    fn plan_of_rows(&self, upcoming: &Plan, world_size: u32) -> Result<Plan> {
+        let options = self.plan.clone().seed(upcoming.seed()).epoch(upcoming.epoch()).world_size(world_size);
+        let plan = with_content(options, &self.dataset, self.collate.shuffles_documents)?.0.build()?;
+        // The rows of the middle of an epoch cannot be divided anew: such a state is of another plan.
+        if upcoming.is_whole() { Ok(plan) } else { plan.resume(&upcoming.state(0)) }
+    }
+
+    /// The fields in the epoch of `plan`: those that the loader has, unless the kind of data draws anew for each epoch,
+    /// or other ranks share its rows.
+    fn fields_of(&self, plan: &Plan) -> Result<Arc<Fields>> {
+        let of_plan = |batch_size: u64| {
+            let rows = batch_size * u64::from(plan.world_size());
+            (rows, plan.samples() / rows)
+        };
+        let rows = self.collate.rows.and(plan.rule().batch_size()).map(of_plan);
+        if rows == self.collate.rows && !self.dataset.kind().changes_with_epoch(&self.collate) {
+            return Ok(Arc::clone(&self.fields));
+        }
+        Fields::new(&self.dataset, plan, &CollateOptions { rows, ..self.collate.clone() }).map(Arc::new)
+    }
+
+    /// The pool of buffers, or a new one in a forked child.
+    fn buffers(&self) -> Arc<Buffers> {
+        let mut buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+        if buffers.is_foreign() {
+            *buffers = buffers.afresh();
+        }
+        Arc::clone(&buffers)
+    }
+
+    /// The workers, or others in a forked child.
+    pub(super) fn workers(&self) -> Arc<Workers> {
+        let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        if workers.is_foreign() {
+            *workers = workers.afresh();
+        }
+        Arc::clone(&workers)
+    }
+
+    pub(super) fn cursor(&self) -> MutexGuard<'_, Cursor> {
+        self.cursor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The options of a plan with the facts that the dataset adds: its contents, and the rows of a stream that continues.
+///
+/// # Errors
+/// Errors that say which option of the plan does not go with the kind of data.
+pub(super) fn with_content(
+    plan: PlanBuilder,
+    dataset: &Dataset,
+    shuffles_documents: bool,
+) -> Result<(PlanBuilder, Option<(u64, u64)>)> {
+    let request = ContentRequest {
+        samples_in_step: plan.samples_in_step(),
+        shuffle: plan.shuffled(),
+        shuffles_documents,
+    };
+    let Some(content) = dataset.kind().content(&request)? else { return Ok((plan, None)) };
+    let plan = plan.content(content.text);
+    let plan = content.rows.into_iter().fold(plan, |plan, (rows, steps)| plan.samples(rows * steps));
+    Ok((plan, content.rows))
+}
+
+impl std::fmt::Debug for Epochs {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let cursor = self.cursor();
+        formatter
+            .debug_struct("Epochs")
+            .field("dataset", &self.dataset)
+            .field("plan", &cursor.upcoming())
+            .field("rank", &cursor.rank())
+            .field("threads", &self.threads)
+            .finish_non_exhaustive()
+    }
+}
