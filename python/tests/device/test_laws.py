@@ -1,5 +1,6 @@
 """The laws of every loader, where batches are made in the ways of a device."""
 
+import copy
 import gc
 import itertools
 import pickle
@@ -446,18 +447,23 @@ def test_what_a_loader_holds_goes_with_it(way, kind):
 
 
 @every_pair
-def test_loaders_and_iterators_do_not_pickle_and_say_why(way, kind):
-    loader, _, _ = pair(way, kind)
-    with refused(TypeError, "DataLoader", "pickle"):
-        pickle.dumps(loader)
+def test_loaders_pickle_as_their_recipe_and_iterators_do_not(way, kind):
+    loader, host, _ = pair(way, kind)
     with refused(TypeError, "pickle"):
         pickle.dumps(iter(loader))
-    # Datasets do, once they are on a device too; but torch does not read its own uint16 again.
+    if kind != "stream":
+        expected = seen(host())
+        next(iter(loader))
+        # The device that tests make up does not travel.
+        again = copy.copy(loader) if way.startswith("device") else pickle.loads(pickle.dumps(loader))
+        assert again.placement.mode == loader.placement.mode
+        assert seen(again) == expected[1:]
+    # Datasets do too, once they are on a device; but torch does not read its own uint16 again.
     list(loader)
     if kind == "stream":
         return
-    copy = pickle.loads(pickle.dumps(loader.dataset))
-    assert len(copy) == len(loader.dataset)
+    travelled = pickle.loads(pickle.dumps(loader.dataset))
+    assert len(travelled) == len(loader.dataset)
 
 
 FORKED = """
