@@ -8,6 +8,7 @@ from the object that holds it; so that is where it is found.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from batchloom.errors import LoaderError, StateError
@@ -44,11 +45,11 @@ def check_counters(length: int, remaining: int) -> None:
         )
 
 
-def check_length(length: int) -> None:
+def check_length(whole: Callable[[], int]) -> None:
     """Refuse an epoch of another length than that of the Lightning loop that begins it, if one does.
 
     Args:
-        length: The number of batches of the whole epoch.
+        whole: Returns the number of batches of the whole epoch.
 
     Raises:
         LoaderError: They differ, so that Lightning would leave batches out, and no callback restates the length.
@@ -59,13 +60,11 @@ def check_length(length: int) -> None:
     fit = None if loop is None else getattr(loop.trainer, "fit_loop", None)
     if fit is None or loop is not fit.epoch_loop or _is_restated(fit):
         return
-    whole = loop.trainer.limit_train_batches
-    if (
-        whole == 1.0
-        and isinstance(whole, float)
-        and len(fit._combined_loader.flattened) == 1
-        and fit.max_batches != length
-    ):
+    limit = loop.trainer.limit_train_batches
+    if limit != 1.0 or isinstance(limit, int) or len(fit._combined_loader.flattened) != 1:
+        return
+    length = whole()
+    if fit.max_batches != length:
         raise LoaderError(
             f"Lightning takes {fit.max_batches} batches in every epoch, as in the first one, and this one has "
             f"{length}, since the rule looks at sizes; expected "

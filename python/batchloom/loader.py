@@ -22,12 +22,14 @@ from batchloom.arguments import (
 )
 from batchloom.batch import CollateOptions
 from batchloom.batching import Rule, rule
+from batchloom.counters import check_counters, check_length
 from batchloom.dataset.base import Dataset
 from batchloom.dataset.torch_datasets import taken
 from batchloom.delivery.choose import choose
 from batchloom.delivery.placement import Placement, PlacementRequest
 from batchloom.errors import ArgumentError, Error, StateError
 from batchloom.label_counts import label_counts as counted
+from batchloom.mesh import Mesh
 from batchloom.plan import Plan, table
 from batchloom.ranks import RankFinder, is_worker
 from batchloom.torch_attributes import TorchAttributes
@@ -86,6 +88,9 @@ class DataLoader(TorchAttributes):
             in RANK and WORLD_SIZE (or LOCAL_RANK, NODE_RANK and WORLD_SIZE, as Lightning sets them); and otherwise they
             are 0 and 1. If ``torch.distributed`` says something else afterwards, the next epoch follows it.
         world_size: The number of processes.
+        mesh: The mesh of all processes, where some of them work on one batch together: a ``DeviceMesh`` with names, or
+            a dict of sizes, as ``{"dp": 4, "tp": 2, "cp": 2, "pp": 1}``. Batches differ along data-parallel dimensions
+            alone, of which ``loader.rank`` and ``loader.world_size`` speak then.
         device: The torch device for batches; ``None`` for the device of the data. Batches on a device are torch
             tensors, ready for the stream that is current when they are taken. With ``output="jax"``, a device of JAX,
             to which JAX copies batches.
@@ -143,6 +148,7 @@ class DataLoader(TorchAttributes):
         largest_first: bool = False,
         rank: int | None = None,
         world_size: int | None = None,
+        mesh: Any = None,
         device: Any = None,
         sharding: Any = None,
         resident: Resident = "auto",
@@ -183,7 +189,7 @@ class DataLoader(TorchAttributes):
         blocks = self._delivery.blocks
         # Other ranks than given ones are found when something asks for them.
         makes_jax = request.device is None and "jax" in request.frameworks
-        self._ranks = RankFinder(rank, world_size, jax=makes_jax)
+        self._ranks = RankFinder(rank, world_size, jax=makes_jax, mesh=None if mesh is None else Mesh(mesh))
         first_rank, first_world_size = self._ranks.given or (0, 1)
         self._native = _native.Loader(
             dataset._native_dataset(),
@@ -270,6 +276,7 @@ class DataLoader(TorchAttributes):
             facts = {"samples": len(self._dataset), "seed": state["seed"], "fingerprint": state["fingerprint"]}
             self._ranks.compare(f"{type(self._dataset).__name__}/{self._batching}", facts)
             self._is_compared = True
+        check_length(lambda: len(self._native.plan(self._native.plan(None).epoch)))
 
     def _follow(self, *, begins: bool = False) -> None:
         """Serve the rank that this process has now, except in the middle of an epoch.
@@ -358,6 +365,7 @@ class DataLoader(TorchAttributes):
         lists = self._lists.at(epoch)._native() if self._lists is not None and isinstance(epoch, int) else None
         self._native.load(state, lists)
         self._draw_seed = None
+        check_counters(len(self), self.remaining)
 
     def _renew(self, dataset: Dataset) -> None:
         """Go on with the next epoch over a dataset of the same samples in other memory."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from batchloom.arguments import U32, integer
 from batchloom.errors import ArgumentError, DataError
+from batchloom.mesh import Mesh
 
 Ranks = tuple[int, int]
 """A rank, and the world size."""
@@ -26,15 +27,20 @@ class RankFinder:
         rank: The rank, if it is given.
         world_size: The world size, if it is given.
         jax: If ``True``, JAX may say.
+        mesh: The mesh of all processes, if some of them take the same batches: ranks are then those along its
+            data-parallel dimensions.
 
     Raises:
         ArgumentError: Only one of the two is given, or the rank is not below the world size.
     """
 
-    def __init__(self, rank: int | None, world_size: int | None, *, jax: bool = False) -> None:
+    def __init__(
+        self, rank: int | None, world_size: int | None, *, jax: bool = False, mesh: Mesh | None = None
+    ) -> None:
         if (rank is None) != (world_size is None):
             raise ArgumentError(f"rank is {rank} and world_size is {world_size}; expected both or neither")
-        self._given = None if rank is None or world_size is None else checked(rank, world_size)
+        self._mesh = mesh
+        self._given = None if rank is None or world_size is None else self._in_mesh(checked(rank, world_size))
         self._jax = jax
         self._found: Ranks | None = None
 
@@ -61,7 +67,10 @@ class RankFinder:
             self._found = said
         elif self._found is None:
             self._found = _from_environment() or (0, 1)
-        return self._found
+        return self._in_mesh(self._found)
+
+    def _in_mesh(self, ranks: Ranks) -> Ranks:
+        return ranks if self._mesh is None else self._mesh.data_ranks(*ranks)
 
     def compare(self, name: str, facts: dict[str, Any]) -> None:
         """Compare facts that all ranks of ``torch.distributed`` have to share. Without it, do nothing.
