@@ -41,8 +41,8 @@ fn main() -> Result<()> {
         let loader =
             Loader::builder(dataset()?).batch_size(64).shuffle(true).seed(7).rank(rank, 3).build()?;
         loader.load(&state)?;
-        left += loader.len();
-        println!("rank {rank} of 3 goes on with {} batches", loader.len());
+        left += loader.remaining();
+        println!("rank {rank} of 3 goes on with {} batches", loader.remaining());
     }
     println!("{} batches in all, {} of them repeated", taken + left, taken + left - plan.steps());
     Ok(())
