@@ -265,8 +265,10 @@ class DataLoader(TorchAttributes):
         return map(itemgetter(0), batches) if self._dataset._is_bare else batches
 
     def _begin(self) -> None:
-        """Prepare for an epoch that is about to begin: its ranks, its seed, and the batches of a sampler."""
-        self._dataset._check()
+        """Prepare for an epoch that is about to begin: its ranks, its seed, and the batches of a sampler.
+
+        The delivery has checked the data just before.
+        """
         self._follow(begins=True)
         self._settle_seed()
         if self._lists is not None:

@@ -40,7 +40,7 @@ class Field:
     @property
     def was_shared(self) -> bool:
         """``True`` if torch has moved the array to memory that processes share: the same values, elsewhere."""
-        if self.framework != "torch" or self.device is not None:
+        if self.framework != "torch" or self.device is not None or self.array.data_ptr() == self._address[0]:
             return False
         found = self._module.address(self.array, self.label)
         return found != self._address and found[1:] == self._address[1:] and bool(self.array.is_shared())

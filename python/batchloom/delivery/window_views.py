@@ -203,7 +203,13 @@ class WindowViews:
         """Return the batches of the next epoch, which calls ``begin`` before it begins."""
         steps = loader.steps(self._windows)
         deliver = None if self._static is None else self._static.put
-        return _native.StepIterator(steps, begin, BatchMaker(self, steps), self._keys, deliver)
+
+        def start() -> None:
+            for field in self._fields:
+                field.check()
+            begin()
+
+        return _native.StepIterator(steps, start, BatchMaker(self, steps), self._keys, deliver)
 
     def release(self) -> None:
         """Unmap pages that memory maps have read, once they are many."""
