@@ -75,7 +75,7 @@ def trained(folder: str, attempt: int, saved_only: bool) -> list[list[tuple[int,
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a resumed run trained, beside what it should have."""
+    """The samples that a resumed run trained, beside those that it should have."""
 
     lost: int
     repeated: int

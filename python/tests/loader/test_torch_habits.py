@@ -1,4 +1,4 @@
-"""What scripts and frameworks ask of torch's ``DataLoader``: arguments, attributes, datasets, samplers."""
+"""Requests of scripts and frameworks for torch's ``DataLoader``: arguments, attributes, datasets, samplers."""
 
 import time
 import warnings

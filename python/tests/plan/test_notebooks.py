@@ -1,4 +1,4 @@
-"""What notebooks show of plans and loaders."""
+"""Tables of plans and loaders in notebooks."""
 
 import batchloom as bl
 import numpy

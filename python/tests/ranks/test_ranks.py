@@ -110,7 +110,7 @@ def test_the_environment_is_read_when_something_asks_and_then_kept(monkeypatch):
 
 
 class Group:
-    """What torch.distributed says, and the store of its process group."""
+    """A stand-in for torch.distributed: its ranks, and the store of its process group."""
 
     def __init__(self, monkeypatch):
         self.place, self.store = None, distributed.HashStore()
