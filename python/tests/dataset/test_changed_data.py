@@ -146,3 +146,14 @@ def test_a_file_that_is_shorter_than_its_header_says(tmp_path):
     # NumPy refuses; what is left to us is not to stand in the way.
     with pytest.raises(ValueError, match="mmap length is greater than file"):
         numpy.load(path, mmap_mode="r")
+
+
+def test_views_of_windows_look_at_their_series_as_an_epoch_begins():
+    series = torch.zeros(100, 2)
+    loader = bl.DataLoader(bl.WindowDataset(series, input_len=8, horizon=2), 4)
+    assert loader.placement.mode == "views"
+    batches = iter(loader)
+    series.resize_(50_000, 2)
+    with refused(bl.DataError, "100", "50000"):
+        next(batches)
+    assert (loader.epoch, loader.remaining) == (0, len(loader))
