@@ -10,7 +10,6 @@ from typing import Any, Unpack
 import batchloom._native as _native
 from batchloom.arguments import (
     PAD_SIDE,
-    UNEVEN,
     Output,
     PadSide,
     Resident,
@@ -31,6 +30,7 @@ from batchloom.errors import ArgumentError, Error, StateError
 from batchloom.label_counts import label_counts as counted
 from batchloom.mesh import Mesh
 from batchloom.plan import Plan, table
+from batchloom.plan_options import plan_options
 from batchloom.ranks import RankFinder, is_worker
 from batchloom.torch_attributes import TorchAttributes
 from batchloom.torch_options import TorchOptions, accepted
@@ -167,9 +167,9 @@ class DataLoader(TorchAttributes):
         recipe = {name: value for name, value in locals().items() if name not in ("self", "torch")}
         asked = accepted(torch)
         dataset = self._dataset = taken(dataset)._current()
-        seed = integer("seed", seed)
+        planned = plan_options(drop_last, seed, uneven, balance, largest_first)
         self._lists = asked.lists(batch_size, batching, shuffle, drop_last)
-        self.generator, self._draw_seed = asked.generator, asked.seed_source(seed)
+        self.generator, self._draw_seed = asked.generator, asked.seed_source(planned["seed"])
         self._batching = rule(batch_size, batching) if self._lists is None else self._lists.at(0)
         request = PlacementRequest(
             dataset,
@@ -196,11 +196,7 @@ class DataLoader(TorchAttributes):
             self._batching._native(),
             shuffle=order,
             shuffle_documents=documents,
-            drop_last=bool(drop_last),
-            seed=seed,
-            uneven=choice("uneven", uneven, UNEVEN),
-            balance=bool(balance),
-            largest_first=bool(largest_first),
+            **planned,
             rank=first_rank,
             world_size=first_world_size,
             pad_values=pad_values,

@@ -14,11 +14,12 @@ from typing import Any, SupportsIndex, overload
 
 import batchloom._native as engine
 import numpy
-from batchloom.arguments import RUNS, U32, UNEVEN, Shuffle, Uneven, caller, choice, integer, renamed, shuffled
+from batchloom.arguments import RUNS, U32, Shuffle, Uneven, caller, integer, renamed, shuffled
 from batchloom.batching import Rule, rule
 from batchloom.errors import ArgumentError, RangeError
 from batchloom.label_counts import LabelCounts
 from batchloom.label_counts import label_counts as counted
+from batchloom.plan_options import plan_options
 from batchloom.sizes import Sizes, checked, read
 
 # Modules whose loaders read a batch sampler once an epoch.
@@ -156,11 +157,7 @@ class Plan:
             self._batching._native(),
             None if known is None else engine.borrow(known, "sizes"),
             shuffle=shuffled(shuffle),
-            drop_last=bool(drop_last),
-            seed=integer("seed", seed),
-            uneven=choice("uneven", uneven, UNEVEN),
-            balance=bool(balance),
-            largest_first=bool(largest_first),
+            **plan_options(drop_last, seed, uneven, balance, largest_first),
             epoch=integer("epoch", epoch),
             rank=integer("rank", rank, most=U32),
             world_size=integer("world_size", world_size, most=U32),

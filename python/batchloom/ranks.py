@@ -103,15 +103,6 @@ class RankFinder:
             )
 
 
-def rank_and_world(rank: int | None, world_size: int | None) -> Ranks:
-    """Return the rank and the world size of now.
-
-    Raises:
-        ArgumentError: Only one of the two is given, or what is given or found makes no sense.
-    """
-    return RankFinder(rank, world_size).find()
-
-
 # How often facts of each name were compared.
 _compared: Counter[str] = Counter()
 

@@ -8,15 +8,16 @@ from numbers import Integral
 from typing import Any
 
 from batchloom.arguments import Shuffle, Uneven, integer
-from batchloom.batching import Rule, rule
+from batchloom.batching import Rule
 from batchloom.dataset.base import Dataset
 from batchloom.errors import ArgumentError, StateError
 from batchloom.plan import Plan
-from batchloom.ranks import rank_and_world
+from batchloom.plan_attributes import PlanAttributes
+from batchloom.ranks import RankFinder
 from batchloom.sizes import Sizes, read
 
 
-class BatchSampler:
+class BatchSampler(PlanAttributes):
     """The batches of one rank, as lists of sample numbers. Each ``iter()`` yields the next epoch.
 
     It gives every rule and every order of a :class:`batchloom.DataLoader` to loaders that are not ours, for data that
@@ -63,22 +64,26 @@ class BatchSampler:
         rank: int | None = None,
         world_size: int | None = None,
     ) -> None:
-        self._samples, self._sizes = _counted(data)
-        self._batching = rule(batch_size, batching)
-        self._options: dict[str, Any] = {
-            "shuffle": shuffle,
-            "shard_size": shard_size,
-            "drop_last": drop_last,
-            "seed": seed,
-            "uneven": uneven,
-            "balance": balance,
-            "largest_first": largest_first,
-        }
-        self._given = rank, world_size
+        samples, sizes = _counted(data)
+        self._ranks = RankFinder(rank, world_size)
+        first_rank, first_world_size = self._ranks.given or (0, 1)
         # The epoch under way, or the next one before it began, and the batches of it that were taken. Its place in the
         # world is the one that it began with.
-        looked_up = rank is None and world_size is None
-        self._plan = self._planned(*((0, 1) if looked_up else rank_and_world(rank, world_size)))
+        self._plan = Plan(
+            samples,
+            batch_size,
+            batching=batching,
+            sizes=sizes,
+            shuffle=shuffle,
+            shard_size=shard_size,
+            drop_last=drop_last,
+            seed=seed,
+            uneven=uneven,
+            balance=balance,
+            largest_first=largest_first,
+            rank=first_rank,
+            world_size=first_world_size,
+        )
         self._taken: int | None = None
         self._ended = False
         self._latest: _EpochBatches | None = None
@@ -97,24 +102,9 @@ class BatchSampler:
         return len(self._at_place(self._plan).at_epoch(self._plan.epoch))
 
     @property
-    def batch_size(self) -> int | None:
-        """The number of samples in a batch; ``None`` for rules by which batches differ in it."""
-        return getattr(self._batching, "batch_size", None)
-
-    @property
     def batching(self) -> Rule:
         """The rule that forms batches of samples."""
-        return self._batching
-
-    @property
-    def drop_last(self) -> bool:
-        """``True`` if samples that do not fill a batch, and batches that do not fill a step, are left out."""
-        return self._plan.drop_last
-
-    @property
-    def seed(self) -> int:
-        """The seed of the random orders, which depend on the epoch too."""
-        return self._plan.seed
+        return self._plan.batching
 
     @property
     def epoch(self) -> int:
@@ -163,18 +153,16 @@ class BatchSampler:
         """
         if not isinstance(state, dict):
             raise StateError(f"the state is a {type(state).__name__}; expected the dict that state_dict() returned")
-        self._enter(Plan._wrap(self._plan._native.resume(state), self._batching))
+        self._enter(self._resumed(state))
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        data = self._samples if self._sizes is None else self._sizes
-        return _rebuild, (type(self), data, self._batching, self._options, self._given, self.state_dict())
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy starts from: the place in the run. It finds its rank anew."""
+        ranks = RankFinder(*(self._ranks.given or (None, None)))
+        place = {"_plan": self._resumed(self.state_dict()), "_taken": None, "_latest": None, "_ended": False}
+        return {**vars(self), **place, "_ranks": ranks}
 
     def __repr__(self) -> str:
-        return f"BatchSampler({self._samples} samples, {self._batching}, epoch {self.epoch})"
-
-    def _planned(self, rank: int, world_size: int) -> Plan:
-        data = {"samples": self._samples} if self._sizes is None else {"sizes": self._sizes}
-        return Plan(**data, batching=self._batching, rank=rank, world_size=world_size, **self._options)
+        return f"BatchSampler({self._plan.samples} samples, {self.batching}, epoch {self.epoch})"
 
     def _whole(self, epoch: int) -> Plan:
         """Return the batches of all ranks in an epoch.
@@ -182,21 +170,25 @@ class BatchSampler:
         Raises:
             ArgumentError: The sampler was made for one rank of several.
         """
-        rank, world_size = self._given
-        if world_size is not None and world_size > 1:
+        rank, world_size = self._ranks.given or (0, 1)
+        if world_size > 1:
             raise ArgumentError(
                 f"the BatchSampler holds the batches of rank {rank} of {world_size}; expected one of rank 0 in a world "
                 "of 1, as the loader deals batches to ranks itself"
             )
-        plan = self._plan if self._plan.world_size == 1 else self._planned(0, 1)
-        return plan.at_epoch(epoch)
+        return self._dealt(self._plan.at_epoch(epoch), 0, 1)
 
     def _at_place(self, plan: Plan) -> Plan:
         """Return what is left of an epoch for the rank and the world size of now."""
-        rank, world_size = rank_and_world(*self._given)
+        return self._dealt(plan, *self._ranks.find())
+
+    def _dealt(self, plan: Plan, rank: int, world_size: int) -> Plan:
         if (rank, world_size) == (plan.rank, plan.world_size):
             return plan
-        return Plan._wrap(self._planned(rank, world_size)._native.resume(plan._native.state(0)), self._batching)
+        return Plan._wrap(plan._native.in_world(rank, world_size), plan.batching)
+
+    def _resumed(self, state: dict[str, Any]) -> Plan:
+        return Plan._wrap(self._plan._native.resume(state), self._plan.batching)
 
     def _upcoming(self) -> Plan:
         return self._plan if self._taken is None else self._next()
@@ -224,7 +216,7 @@ class BatchSampler:
     def _refuse_to_be_divided_twice(self, caller: Any) -> None:
         if type(caller.f_locals.get("self")).__name__ != "BatchSamplerShard":
             return
-        rank, world_size = rank_and_world(*self._given)
+        rank, world_size = self._ranks.find()
         if world_size > 1:
             raise ArgumentError(
                 f"Accelerate divides the batches of a sampler among ranks, and these are those of rank {rank} of "
@@ -253,19 +245,6 @@ class _EpochBatches:
         self._step += 1
         self._sampler._take(self)
         return batch
-
-
-def _rebuild(
-    kind: type[BatchSampler],
-    data: Any,
-    batching: Rule,
-    options: dict[str, Any],
-    place: tuple[int | None, int | None],
-    state: dict[str, Any],
-) -> BatchSampler:
-    sampler = kind(data, batching=batching, rank=place[0], world_size=place[1], **options)
-    sampler.load_state_dict(state)
-    return sampler
 
 
 def _counted(data: Any) -> tuple[int, Any]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from batchloom.batching import Rule
 from batchloom.errors import ArgumentError
-from batchloom.plan import Plan
+from batchloom.plan_attributes import PlanAttributes
 
 
-class TorchAttributes:
+class TorchAttributes(PlanAttributes):
     """Attributes of torch's ``DataLoader`` as they are for a loader whose engine forms batches."""
 
     num_workers: int = 0
@@ -34,38 +32,6 @@ class TorchAttributes:
     """The generator that the seed was drawn from, if one was given."""
     in_order: bool = True
     """``True`` if batches come in order."""
-
-    @property
-    @abstractmethod
-    def batching(self) -> Rule:
-        """The rule that forms batches of samples."""
-
-    @abstractmethod
-    def plan(self, epoch: int | None = None) -> Plan:
-        """Return the plan of an epoch, or of the next iteration."""
-
-    @abstractmethod
-    def set_epoch(self, epoch: int) -> None:
-        """Make ``epoch`` the next one."""
-
-    @abstractmethod
-    def __len__(self) -> int:
-        """Return the number of batches."""
-
-    @property
-    def batch_size(self) -> int | None:
-        """The number of samples in a batch; ``None`` for rules by which batches differ in it."""
-        return getattr(self.batching, "batch_size", None)
-
-    @property
-    def drop_last(self) -> bool:
-        """``True`` if samples that do not fill a batch, and batches that do not fill a step, are left out."""
-        return self.plan().drop_last
-
-    @property
-    def seed(self) -> int:
-        """The seed of the random orders, which depend on the epoch too."""
-        return self.plan().seed
 
     @property
     def sampler(self) -> EpochSamples:

@@ -70,10 +70,7 @@ impl Plan {
             None => builder,
         };
         let plan = py.detach(|| builder.build()).map_err(|error| raise(&error))?;
-        match rank < world_size {
-            true => Ok(Self { plan, rank }),
-            false => Err(raise(&batchloom::Error::Rank { rank, world_size })),
-        }
+        of_rank(plan, rank)
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
@@ -171,6 +168,12 @@ impl Plan {
     /// The same run in another epoch, from its start.
     fn at_epoch(&self, epoch: u64) -> Self {
         Self { plan: self.plan.at_epoch(epoch), rank: self.rank }
+    }
+
+    /// The rest of the epoch for a rank of another world.
+    fn in_world(&self, py: Python<'_>, rank: u32, world_size: u32) -> PyResult<Self> {
+        let plan = py.detach(|| self.plan.in_world(world_size)).map_err(|error| raise(&error))?;
+        of_rank(plan, rank)
     }
 
     /// The same epoch with other lists.
@@ -271,6 +274,14 @@ impl Plan {
     #[getter]
     fn uneven(&self) -> &'static str {
         self.plan.uneven().name()
+    }
+}
+
+/// A plan for one of its ranks.
+fn of_rank(plan: batchloom::Plan, rank: u32) -> PyResult<Plan> {
+    match plan.world_size() {
+        world_size if rank >= world_size => Err(raise(&batchloom::Error::Rank { rank, world_size })),
+        _ => Ok(Plan { plan, rank }),
     }
 }
 

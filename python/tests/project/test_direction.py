@@ -13,7 +13,7 @@ LAYERS = (
     ("_native", "errors"),
     ("arguments", "arrays", "sizes"),
     ("batch", "batching", "label_counts"),
-    ("calibrate", "counters", "mesh", "plan", "ranks", "restore_order"),
+    ("calibrate", "counters", "mesh", "plan", "plan_attributes", "plan_options", "ranks", "restore_order"),
     ("device",),
     ("dataset",),
     ("delivery",),

@@ -99,7 +99,7 @@ impl Plan {
     ///
     /// # Errors
     /// [`Error::World`], and [`Error::NothingLeft`] if they would take no step of a whole epoch.
-    pub(crate) fn in_world(&self, world_size: u32) -> Result<Self> {
+    pub fn in_world(&self, world_size: u32) -> Result<Self> {
         if world_size == 0 || world_size > MOST_RANKS {
             return Err(Error::World { found: world_size, limit: MOST_RANKS });
         }
