@@ -21,7 +21,6 @@ from batchloom.arguments import (
 )
 from batchloom.batch import CollateOptions
 from batchloom.batching import Rule, rule
-from batchloom.counters import check_counters, check_length
 from batchloom.dataset.base import Dataset
 from batchloom.dataset.torch_datasets import taken
 from batchloom.delivery.choose import choose
@@ -34,6 +33,7 @@ from batchloom.plan_options import plan_options
 from batchloom.ranks import RankFinder, is_worker
 from batchloom.torch_attributes import TorchAttributes
 from batchloom.torch_options import TorchOptions, accepted
+from batchloom.watchers import watchers
 
 # More threads, or more blocks ahead, than any machine has use for.
 MOST = 4096
@@ -274,7 +274,8 @@ class DataLoader(TorchAttributes):
             facts = {"samples": len(self._dataset), "seed": state["seed"], "fingerprint": state["fingerprint"]}
             self._ranks.compare(f"{type(self._dataset).__name__}/{self._batching}", facts)
             self._is_compared = True
-        check_length(lambda: len(self._native.plan(self._native.plan(None).epoch)))
+        for watcher in watchers():
+            watcher.check_length(lambda: len(self._native.plan(self._native.plan(None).epoch)))
 
     def _follow(self, *, begins: bool = False) -> None:
         """Serve the rank that this process has now, except in the middle of an epoch.
@@ -354,16 +355,26 @@ class DataLoader(TorchAttributes):
         the present ranks share exactly the samples that were left.
 
         Raises:
-            StateError: The state is of another plan or version, or damaged. The loader is then unchanged.
+            StateError: The state is of another plan or version, or damaged, or a trainer that is loading it stands
+                elsewhere. The loader is then unchanged.
         """
         if not isinstance(state, dict):
             raise StateError(f"the state is a {type(state).__name__}; expected the dict that state_dict() returned")
         self._follow()
         epoch = state.get("epoch")
         lists = self._lists.at(epoch)._native() if self._lists is not None and isinstance(epoch, int) else None
+        for watcher in watchers():
+            watcher.check_place(lambda: self._place(state, lists))
         self._native.load(state, lists)
         self._draw_seed = None
-        check_counters(len(self), self.remaining)
+
+    def _place(self, state: dict[str, Any], lists: _native.Rule | None) -> tuple[int, int]:
+        """Return the number of batches of the epoch of a state, and how many of them are left."""
+        plan = self._native.plan(None)
+        if lists is not None:
+            plan = plan.at_epoch(state["epoch"]).with_lists(lists)
+        rest = plan.resume(state)
+        return len(rest.at_epoch(rest.epoch)), len(rest)
 
     def _renew(self, dataset: Dataset) -> None:
         """Go on with the next epoch over a dataset of the same samples in other memory."""

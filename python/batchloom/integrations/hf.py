@@ -78,7 +78,7 @@ class TrainerMixin:
         loader = self._loader
         assert loader is not None
         is_constant = isinstance(loader.batching, (FixedSize, LengthBuckets)) and loader.plan().shard_size is None
-        return len(loader.plan(loader.plan().epoch if is_constant else epoch))
+        return len(loader) if is_constant else len(loader.plan(epoch))
 
     def _steps(self, epoch: int) -> int:
         """Return the number of optimizer steps of a whole epoch."""
@@ -115,8 +115,8 @@ class TrainerMixin:
                 "ignore_data_skip=True begins its epoch again"
             )
         loader.load_state_dict(saved["attributes"]["state"])
-        epochs = loader.plan().epoch
-        steps = self._batches(epochs) - len(loader.plan())
+        epochs = loader.epoch
+        steps = len(loader) - loader.remaining
         global_step = self._steps_before(epochs) + steps // args.gradient_accumulation_steps
         if global_step != state.global_step:
             self._restate(global_step, steps)

@@ -56,7 +56,7 @@ class ExactEpochs(Callback):  # type: ignore[misc, unused-ignore]
             # The epoch is over, whatever number its batches had.
             taken = int(trainer.num_training_batches)
         else:
-            taken = max(_whole(loader) - len(loader.plan()) for loader in loaders)
+            taken = max(len(loader) - loader.remaining for loader in loaders)
         # A checkpoint of the end of a batch was saved before that batch was counted as completed.
         behind = current.ready - current.completed
         current.ready = current.started = current.processed = taken
@@ -72,7 +72,7 @@ class ExactEpochs(Callback):  # type: ignore[misc, unused-ignore]
         if len(loaders) != 1 or len(combined.flattened) != 1:
             return
         limit = trainer.limit_train_batches
-        whole = _whole(loaders[0])
+        whole = len(loaders[0])
         length = min(whole, limit) if isinstance(limit, int) else int(whole * limit)
         combined.limits = [length]
         if combined._iterator is not None:
@@ -93,8 +93,3 @@ def _loaders(trainer: Any) -> list[DataLoader]:
     """Return the training loaders of a trainer that are batchloom's."""
     combined = trainer.fit_loop._combined_loader
     return [] if combined is None else [loader for loader in combined.flattened if isinstance(loader, DataLoader)]
-
-
-def _whole(loader: DataLoader) -> int:
-    """Return the number of batches of the whole epoch that begins next, or goes on."""
-    return len(loader.plan(loader.plan().epoch))

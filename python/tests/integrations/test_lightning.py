@@ -139,12 +139,14 @@ alone = trainer(max_epochs=2, callbacks=[saving], enable_checkpointing=True)
 alone.fit(Model(), bl.DataLoader(rows, 10, shuffle=True, rank=0, world_size=1))
 for step, place in ((5, "batch 2 of 5"), (10, "batch 5 of 5")):
     half = {"shuffle": True, "rank": 0, "world_size": 2}
+    refused = bl.DataLoader(rows, 10, **half)
     try:
-        trainer(max_epochs=2).fit(Model(), bl.DataLoader(rows, 10, **half), ckpt_path=f"{folder}/step={step}.ckpt")
+        trainer(max_epochs=2).fit(Model(), refused, ckpt_path=f"{folder}/step={step}.ckpt")
     except bl.StateError as error:
         assert all(said in str(error) for said in (place, f"batch {step} ", "ExactEpochs")), error
     else:
         raise AssertionError(step)
+    assert refused.state_dict() == bl.DataLoader(rows, 10, **half).state_dict(), "the loader was changed"
     exact, callbacks = Model(), [ExactEpochs()]
     again = trainer(max_epochs=2, callbacks=callbacks)
     again.fit(exact, bl.DataLoader(rows, 10, **half), ckpt_path=f"{folder}/step={step}.ckpt")

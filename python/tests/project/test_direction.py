@@ -13,11 +13,11 @@ LAYERS = (
     ("_native", "errors"),
     ("arguments", "arrays", "sizes"),
     ("batch", "batching", "label_counts"),
-    ("calibrate", "counters", "mesh", "plan", "plan_attributes", "plan_options", "ranks", "restore_order"),
+    ("calibrate", "mesh", "plan", "plan_attributes", "plan_options", "ranks", "restore_order"),
     ("device",),
     ("dataset",),
     ("delivery",),
-    ("epoch_lists", "loader", "sampler", "torch_attributes", "torch_options"),
+    ("epoch_lists", "loader", "sampler", "torch_attributes", "torch_options", "watchers"),
     ("integrations",),
 )
 

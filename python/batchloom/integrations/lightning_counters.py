@@ -1,4 +1,4 @@
-"""Lightning's own count of batches, which has to agree with that of a loader.
+"""Lightning's own count of batches, which has to agree with that of a loader: the watcher of Lightning.
 
 Lightning counts the batches of an epoch itself, in steps of a rank, and takes the length of the first epoch for that of
 all. Where that is not so it would leave batches out in silence. Only Lightning knows its count, and it calls the loader
@@ -17,24 +17,22 @@ from batchloom.errors import LoaderError, StateError
 MOST_CALLS = 12
 
 
-def check_counters(length: int, remaining: int) -> None:
+def check_place(place: Callable[[], tuple[int, int]]) -> None:
     """Refuse a place that differs from the count of the Lightning loop that is loading it, if one is.
 
     Args:
-        length: The number of batches of a whole epoch.
-        remaining: The number of batches left of the one under way.
+        place: Returns the number of batches of a whole epoch, and how many of them are left.
 
     Raises:
-        StateError: They differ, and no callback restates the count.
+        StateError: They differ from Lightning's, and no callback restates the count.
     """
-    if "lightning" not in sys.modules and "pytorch_lightning" not in sys.modules:
-        return
     fit = _caller("_load_combined_loader_states", "epoch_loop")
     if fit is None or _is_restated(fit):
         return
     combined = fit._combined_loader
     if len(combined.flattened) != 1:
         return
+    length, remaining = place()
     progress, whole = fit.epoch_loop.batch_progress, min([length, *(combined.limits or ())])
     taken = whole if progress.is_last_batch else length - remaining
     if progress.current.ready != taken:
@@ -45,17 +43,15 @@ def check_counters(length: int, remaining: int) -> None:
         )
 
 
-def check_length(whole: Callable[[], int]) -> None:
+def check_length(length: Callable[[], int]) -> None:
     """Refuse an epoch of another length than that of the Lightning loop that begins it, if one does.
 
     Args:
-        whole: Returns the number of batches of the whole epoch.
+        length: Returns the number of batches of the whole epoch.
 
     Raises:
         LoaderError: They differ, so that Lightning would leave batches out, and no callback restates the length.
     """
-    if "lightning" not in sys.modules and "pytorch_lightning" not in sys.modules:
-        return
     loop = _caller("advance", "batch_progress")
     fit = None if loop is None else getattr(loop.trainer, "fit_loop", None)
     if fit is None or loop is not fit.epoch_loop or _is_restated(fit):
@@ -63,11 +59,11 @@ def check_length(whole: Callable[[], int]) -> None:
     limit = loop.trainer.limit_train_batches
     if limit != 1.0 or isinstance(limit, int) or len(fit._combined_loader.flattened) != 1:
         return
-    length = whole()
-    if fit.max_batches != length:
+    found = length()
+    if fit.max_batches != found:
         raise LoaderError(
             f"Lightning takes {fit.max_batches} batches in every epoch, as in the first one, and this one has "
-            f"{length}, since the rule looks at sizes; expected "
+            f"{found}, since the rule looks at sizes; expected "
             "Trainer(callbacks=[batchloom.integrations.lightning.ExactEpochs()])"
         )
 
