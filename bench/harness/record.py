@@ -21,6 +21,7 @@ BENCH = Path(__file__).parents[1]
 PACKAGES = (
     *("batchloom", "torch", "numpy", "batch-iter", "grain"),
     *("transformers", "tokenizers", "trl", "datasets", "pyarrow", "lhotse", "numba"),
+    *("lightning", "accelerate", "ray", "torchdata", "litdata", "jax"),
 )
 
 

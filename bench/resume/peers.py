@@ -137,8 +137,26 @@ def of_torch(rule: str, rank: int, world: int, stateful: bool = False, sharded_b
     return kind(Documents(), batch_sampler=sampler, collate_fn=together)
 
 
+def chunks_of_litdata(folder: str) -> None:
+    """Write the rows as the chunks that litData reads."""
+    import litdata
+
+    litdata.optimize(_row, list(range(SAMPLES)), folder, num_workers=1, chunk_size=BATCH, verbose=False)
+
+
+def _row(sample: int) -> dict[str, Any]:
+    return {"x": rows()[sample]}
+
+
+def of_litdata(folder: str) -> Any:
+    """Make litData's loader of rows; it asks ``torch.distributed`` for its rank."""
+    from litdata import StreamingDataLoader, StreamingDataset
+
+    return StreamingDataLoader(StreamingDataset(folder, shuffle=True, drop_last=True, seed=SEED), batch_size=BATCH)
+
+
 def set_epoch(loader: Any, epoch: int) -> None:
     """Tell the sampler of a torch loader which epoch begins."""
-    for sampler in (loader.sampler, loader.batch_sampler):
+    for sampler in (getattr(loader, "sampler", None), getattr(loader, "batch_sampler", None)):
         if hasattr(sampler, "set_epoch"):
             sampler.set_epoch(epoch)

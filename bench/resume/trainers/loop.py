@@ -9,9 +9,27 @@ import torch
 import torch.distributed
 
 from bench.resume import peers
+from bench.resume.processes import launch
 from bench.resume.run import Record, Run, save_json
 
-LOADERS = ("batchloom", "torch", "stateful")
+LOADERS = ("batchloom", "torch", "stateful", "litdata")
+
+
+def skips(loader: str, rule: str) -> bool:
+    """Return whether this loader cannot be had here: litData has no batches by tokens."""
+    return loader == "litdata" and rule != "rows"
+
+
+def start(run: Run) -> bool:
+    """Run all ranks; return whether they ended without an error."""
+    if run.loader == "litdata" and not _chunks(run).exists():
+        peers.chunks_of_litdata(str(_chunks(run)))
+    return launch(run, work)
+
+
+def _chunks(run: Run) -> Path:
+    """Return the folder of litData's chunks: its states refuse another."""
+    return Path(run.folder).parent / "chunks"
 
 
 def work(run: Run, rank: int) -> None:
@@ -53,8 +71,11 @@ def _torch(run: Run, rank: int) -> None:
     """Save the epoch and the step, and skip so many batches, as people do; torchdata's loader has a state a rank."""
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))
     optimizer = torch.optim.SGD(model.parameters(), 1e-6)
-    stateful = run.loader == "stateful"
-    loader = peers.of_torch(run.rule, rank, run.world, stateful)
+    stateful = run.loader in ("stateful", "litdata")
+    if run.loader == "litdata":
+        loader = peers.of_litdata(str(_chunks(run)))
+    else:
+        loader = peers.of_torch(run.rule, rank, run.world, stateful)
     record, start, skip = Record(run, rank), 0, 0
     if run.resume:
         held = sorted(Path(run.folder).glob("checkpoint-*.json"))
