@@ -1,6 +1,10 @@
 """Kill, resize and resume real runs in each trainer, and count the samples that are lost and repeated.
 
     python -m bench resume [--only lightning] [--loaders batchloom] [--rules rows] [--output FILE]
+    python -m bench resume --join FILE FILE ...
+
+All of it takes an hour. Parts may be run on their own, one after the other on one machine; ``--join`` makes one result
+of their files.
 
 Three epochs of 96 samples on two processes. The processes of a run die by SIGKILL one step after a checkpoint, which is
 saved in the middle of the second epoch, or at its last batch. A new run goes on from there, with two processes, with
@@ -18,6 +22,7 @@ one, and with four. Promises:
 from __future__ import annotations
 
 import importlib
+import json
 import shutil
 import tempfile
 import time
@@ -28,19 +33,10 @@ from bench.harness.command import arguments, wanted
 from bench.harness.record import write
 from bench.resume import peers
 from bench.resume.processes import launch
-from bench.resume.run import Run, Verdict, trained, verdict
+from bench.resume.run import EVENTS, Run, Verdict, trained, verdict
 
 TRAINERS = ("loop", "lightning", "accelerate", "hf", "ray", "jax")
 WORLD, EPOCHS = 2, 3
-# What happens to a run: (name, share of the second epoch that is saved, ranks that go on)
-EVENTS = (
-    ("mid-epoch", 0.5, 2),
-    ("mid-epoch, half the ranks", 0.5, 1),
-    ("mid-epoch, twice the ranks", 0.5, 4),
-    ("last batch", 1.0, 2),
-    ("last batch, half the ranks", 1.0, 1),
-    ("last batch, twice the ranks", 1.0, 4),
-)
 
 
 def steps_of(folder: str) -> list[int]:
@@ -99,10 +95,27 @@ def text(said: Verdict, finished: bool) -> str:
     return str(said) + ("" if finished else " (the run ended with an error)")
 
 
+def joined(files: list[str]) -> list[dict[str, Any]]:
+    """Return the cases of several files, each beside the commit and the time of its run."""
+    found = [json.loads(Path(file).read_text()) for file in files]
+    if len(machines := {(part["machine"]["cpu"], part["machine"]["cores"]) for part in found}) > 1:
+        raise SystemExit(f"found parts of {len(machines)} machines, expected one")
+    cases = [{**case, "taken": part["taken"], "commit": part["commit"]} for part in found for case in part["cases"]]
+    names = [(case["trainer"], case["loader"], case["rule"]) for case in cases]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise SystemExit(f"found {sorted(twice)} in several files, expected each once")
+    return cases
+
+
 def main() -> None:
     """Run the chapter."""
     several = {"action": "append"}
-    chosen = arguments(__doc__, TRAINERS, loaders=several, rules=several)
+    join = {"nargs": "+", "metavar": "FILE", "help": "write the result that is in the files of parts, and run nothing"}
+    chosen = arguments(__doc__, TRAINERS, loaders=several, rules=several, join=join)
+    if chosen.join:
+        files, chosen.join = chosen.join, [Path(file).name for file in chosen.join]
+        write("resume", chosen, {"cases": joined(files)}, True)
+        return
     cases = []
     with tempfile.TemporaryDirectory() as folder:
         for trainer in wanted(chosen, dict.fromkeys(TRAINERS)):

@@ -12,6 +12,16 @@ from typing import Any
 
 import numpy
 
+# What happens to a run: (name, share of the second epoch that is saved, ranks that go on)
+EVENTS = (
+    ("mid-epoch", 0.5, 2),
+    ("mid-epoch, half the ranks", 0.5, 1),
+    ("mid-epoch, twice the ranks", 0.5, 4),
+    ("last batch", 1.0, 2),
+    ("last batch, half the ranks", 1.0, 1),
+    ("last batch, twice the ranks", 1.0, 4),
+)
+
 
 @dataclass(frozen=True)
 class Run:
