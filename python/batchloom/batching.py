@@ -288,6 +288,19 @@ class Listed:
         """Return the number of batches."""
         return len(self.ends) // numpy.dtype(numpy.uint32).itemsize
 
+    @property
+    def batch_size(self) -> int | None:
+        """The number of samples in a batch, if all hold as many but the last, which may hold fewer.
+
+        Batches of a step are then filled up as those of :class:`FixedSize` are.
+        """
+        return self._native().listed_facts()[1]
+
+    @property
+    def digest(self) -> str:
+        """A name for the lists, of 32 hexadecimal digits."""
+        return self._native().listed_facts()[0]
+
     def __repr__(self) -> str:
         return f"Listed({len(self)} batches)"
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from itertools import islice
+from operator import length_hint
 from typing import Any
 
 from batchloom.batching import Listed
 from batchloom.errors import ArgumentError
 from batchloom.plan import Plan
 from batchloom.sampler import BatchSampler
+
+# The most samples of one epoch, in epochs of the dataset, of a sampler that does not say its length: it may repeat some
+# on purpose. And the fewest that any may give.
+MOST_EPOCHS, FEW = 16, 1 << 20
 
 
 class EpochLists:
@@ -21,6 +26,7 @@ class EpochLists:
     Args:
         name: The argument that gave the sampler.
         sampler: Lists of samples; or samples, if ``batch_size`` is given.
+        samples: The number of samples of the dataset.
         batch_size: Samples in a batch, if the sampler gives samples.
         drop_last: If ``True``, samples that do not fill a batch are left out.
 
@@ -28,14 +34,16 @@ class EpochLists:
         ArgumentError: The sampler gives no lists, or those of one rank among several.
     """
 
-    def __init__(self, name: str, sampler: Iterable[Any], batch_size: int | None, drop_last: bool) -> None:
+    def __init__(
+        self, name: str, sampler: Iterable[Any], samples: int, batch_size: int | None, drop_last: bool
+    ) -> None:
         if not isinstance(sampler, Iterable):
             kind = type(sampler).__name__
             raise ArgumentError(f"{name} is a {kind}; expected an iterable that can be read each epoch")
         refuse_share(name, sampler)
+        self.name, self.sampler, self._most = name, sampler, max(MOST_EPOCHS * samples, FEW)
         if isinstance(sampler, Iterator):
-            sampler = list(sampler)
-        self.name, self.sampler = name, sampler
+            self.sampler = list(self._ending())
         self._batch_size, self._drop_last = batch_size, drop_last
         self._epoch: int | None = None
         self._lists: Listed | None = None
@@ -74,13 +82,29 @@ class EpochLists:
                 )
             # As in the run that reads it once an epoch: a generator of its own is then as far.
             for _ in range(epoch - begun - 1):
-                for _ in self.sampler:
+                for _ in self._ending():
                     pass
-        batches = self.sampler if self._batch_size is None else self._batches(self._batch_size)
-        return Listed(batches)
+        return Listed(self._ending() if self._batch_size is None else self._batches(self._batch_size))
+
+    def _ending(self) -> Iterator[Any]:
+        """Yield what the sampler gives.
+
+        Raises:
+            ArgumentError: It gives so much that it seems to have no end.
+        """
+        said, given = length_hint(self.sampler), 0
+        for place, item in enumerate(self.sampler):
+            given += len(item) if isinstance(item, Sized) else 1
+            if given > self._most and place >= said:
+                raise ArgumentError(
+                    f"{self.name}, a {type(self.sampler).__name__}, gave {given} samples and does not end; expected "
+                    f"those of one epoch, at most {self._most} or as many as its len() says. For training without an "
+                    "end, use shuffle=True, where each iteration is the next epoch, or cut it by itertools.islice"
+                )
+            yield item
 
     def _batches(self, batch_size: int) -> Iterator[list[Any]]:
-        samples = iter(self.sampler)
+        samples = self._ending()
         while batch := list(islice(samples, batch_size)):
             if len(batch) == batch_size or not self._drop_last:
                 yield batch

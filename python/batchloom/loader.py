@@ -20,11 +20,12 @@ from batchloom.arguments import (
     renamed,
 )
 from batchloom.batch import CollateOptions
-from batchloom.batching import Rule, rule
+from batchloom.batching import Listed, Rule, rule
 from batchloom.dataset.base import Dataset
 from batchloom.dataset.torch_datasets import taken
 from batchloom.delivery.choose import choose
 from batchloom.delivery.placement import Placement, PlacementRequest
+from batchloom.epoch_lists import EpochLists
 from batchloom.errors import ArgumentError, Error, StateError
 from batchloom.label_counts import label_counts as counted
 from batchloom.mesh import Mesh
@@ -168,7 +169,7 @@ class DataLoader(TorchAttributes):
         asked = accepted(torch)
         dataset = self._dataset = taken(dataset)._current()
         planned = plan_options(drop_last, seed, uneven, balance, largest_first)
-        self._lists = asked.lists(batch_size, batching, shuffle, drop_last)
+        self._lists = asked.lists(len(dataset), batch_size, batching, shuffle, drop_last)
         self.generator, self._draw_seed = asked.generator, asked.seed_source(planned["seed"])
         self._batching = rule(batch_size, batching) if self._lists is None else self._lists.at(0)
         request = PlacementRequest(
@@ -268,14 +269,24 @@ class DataLoader(TorchAttributes):
         self._follow(begins=True)
         self._settle_seed()
         if self._lists is not None:
-            self._native.set_lists(self._lists.at(self._native.plan(None).epoch)._native())
+            self._take_lists(self._lists)
         if not self._is_compared:
             state = self._native.state()
             facts = {"samples": len(self._dataset), "seed": state["seed"], "fingerprint": state["fingerprint"]}
-            self._ranks.compare(f"{type(self._dataset).__name__}/{self._batching}", facts)
+            facts |= {"lists": self._batching.digest} if isinstance(self._batching, Listed) else {}
+            name = f"{type(self._dataset).__name__}/{self._batching}"
+            self._ranks.compare(name, facts, "the same dataset, options and seed")
             self._is_compared = True
         for watcher in watchers():
             watcher.check_length(lambda: len(self._native.plan(self._native.plan(None).epoch)))
+
+    def _take_lists(self, lists: EpochLists) -> None:
+        """Make the lists of the epoch that is about to begin its batches; ranks have to have the same."""
+        epoch = self._native.plan(None).epoch
+        given = lists.at(epoch)
+        self._native.set_lists(given._native())
+        expected = "lists of the same samples, by a generator with the same seed or by set_epoch,"
+        self._ranks.compare(f"{lists.name}/{epoch}", {"epoch": epoch, "lists": given.digest}, expected)
 
     def _follow(self, *, begins: bool = False) -> None:
         """Serve the rank that this process has now, except in the middle of an epoch.

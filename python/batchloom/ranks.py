@@ -72,7 +72,7 @@ class RankFinder:
     def _in_mesh(self, ranks: Ranks) -> Ranks:
         return ranks if self._mesh is None else self._mesh.data_ranks(*ranks)
 
-    def compare(self, name: str, facts: dict[str, Any]) -> None:
+    def compare(self, name: str, facts: dict[str, Any], expected: str) -> None:
         """Compare facts that all ranks of ``torch.distributed`` have to share. Without it, do nothing.
 
         The first rank that comes leaves its facts in the store of the process group, and others compare theirs. There
@@ -81,6 +81,7 @@ class RankFinder:
         Args:
             name: A name for what is compared: the n-th comparison of a name meets the n-th one of other ranks.
             facts: The facts, as JSON has them.
+            expected: Things that have to be the same, in the words of the message.
 
         Raises:
             DataError: This rank differs from the one that came first.
@@ -98,8 +99,8 @@ class RankFinder:
             here, there = (", ".join(f"{key} {every.get(key)}" for key in differ) for every in (facts, found))
             raise DataError(
                 f"ranks disagree on what they batch: rank {ranks[0]} of {ranks[1]} has {here}, and rank {first} has "
-                f"{there}; expected the same dataset, options and seed on every rank. A loader that ranks do not share "
-                "takes rank=0 and world_size=1"
+                f"{there}; expected {expected} on every rank. A loader that ranks do not share takes rank=0 and "
+                "world_size=1"
             )
 
 

@@ -67,9 +67,9 @@ class TorchRequest:
     generator: Any
 
     def lists(
-        self, batch_size: int | None, batching: Rule | None, shuffle: object, drop_last: object
+        self, samples: int, batch_size: int | None, batching: Rule | None, shuffle: object, drop_last: object
     ) -> EpochLists | None:
-        """Return the lists of batches that a sampler gives; ``None`` without one.
+        """Return the lists of batches that a sampler of so many samples gives; ``None`` without one.
 
         Raises:
             ArgumentError: Another argument decides the same.
@@ -89,9 +89,9 @@ class TorchRequest:
             if value is not None:
                 raise ArgumentError(f"{name} and {option}={value!r} are both given; expected one of them")
         if self.sampler is None:
-            return EpochLists(name, sampler, None, drop_last=False)
+            return EpochLists(name, sampler, samples, None, drop_last=False)
         size = integer("batch_size", 64 if batch_size is None else batch_size, least=1)
-        return EpochLists(name, sampler, size, drop_last=bool(drop_last))
+        return EpochLists(name, sampler, samples, size, drop_last=bool(drop_last))
 
     def seed_source(self, seed: int) -> Callable[[], int] | None:
         """Return the function that draws the seed from a generator; ``None`` without one.

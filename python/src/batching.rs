@@ -75,6 +75,11 @@ impl Rule {
     fn listed(samples: &Tensor, ends: &Tensor) -> PyResult<Self> {
         made(Listed::new(sizes(samples)?, sizes(ends)?))
     }
+
+    /// A name for batches that are given, and the number of samples in each of them, if all hold as many but the last.
+    fn listed_facts(&self) -> PyResult<(String, Option<u64>)> {
+        self.lists().map(|lists| (lists.digest(), lists.batch_size()))
+    }
 }
 
 impl Rule {

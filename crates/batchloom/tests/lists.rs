@@ -1,6 +1,6 @@
 //! Batches that are given as lists: dealt as they come (L1, L3), resumed at any step (L4) by any number of ranks (L5).
 
-use batchloom::batching::Listed;
+use batchloom::batching::{FixedSize, Listed, Rule};
 use batchloom::ranks::Uneven;
 use batchloom::{Error, Kind, Loader, Plan, Tensor, TensorDataset};
 use proptest::prelude::*;
@@ -8,7 +8,10 @@ use proptest::prelude::*;
 const SAMPLES: u32 = 30;
 
 fn lists() -> impl Strategy<Value = Vec<Vec<u32>>> {
-    prop::collection::vec(prop::collection::vec(0..SAMPLES, 1..5), 1..30)
+    let any = prop::collection::vec(prop::collection::vec(0..SAMPLES, 1..5), 1..30);
+    let equal = (prop::collection::vec(0..SAMPLES, 1..90), 1..5_usize);
+    let equal = equal.prop_map(|(samples, len)| samples.chunks(len).map(<[u32]>::to_vec).collect());
+    prop_oneof![any, equal]
 }
 
 fn listed(lists: &[Vec<u32>]) -> Listed {
@@ -31,6 +34,13 @@ fn uneven() -> impl Strategy<Value = Uneven> {
     prop_oneof![Just(Uneven::Pad), Just(Uneven::Short)]
 }
 
+/// The number of samples that batches are filled up to: that of all lists but the last, if it holds no more.
+fn equal_len(lists: &[Vec<u32>]) -> Option<usize> {
+    let (last, others) = lists.split_last().unwrap();
+    let len = others.first().unwrap_or(last).len();
+    (others.iter().all(|list| list.len() == len) && last.len() <= len).then_some(len)
+}
+
 /// The lists that all ranks take from a plan, in the order of dealing.
 fn taken(plan: &Plan) -> Vec<Vec<u32>> {
     let places = (0..plan.steps()).flat_map(|step| (0..plan.world_size()).map(move |rank| (step, rank)));
@@ -51,8 +61,34 @@ proptest! {
         let steps = lists.len().div_ceil(world_size as usize);
         prop_assert_eq!(plan.steps(), steps as u64);
         let dealt = if short { lists.len() } else { steps * world_size as usize };
-        let expected: Vec<_> = lists.iter().cycle().take(dealt).cloned().collect();
-        prop_assert_eq!(found, expected);
+        let dealt: Vec<_> = lists.iter().cycle().take(dealt).cloned().collect();
+        let Some(_) = equal_len(&lists).filter(|_| !short && world_size > 1) else {
+            prop_assert_eq!(found, dealt);
+            return Ok(());
+        };
+        let expected = dealt.chunks(world_size as usize).enumerate().flat_map(|(step, batches)| {
+            let left = &lists[step * world_size as usize..];
+            let len = left.iter().take(world_size as usize).map(Vec::len).max().unwrap();
+            batches.iter().map(move |list| list.iter().copied().cycle().take(len).collect::<Vec<_>>())
+        });
+        prop_assert_eq!(found, expected.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn lists_of_equal_counts_are_batches_of_a_rule_of_equal_counts(
+        samples in 1..60_u32, batch_size in 1..9_u64, world_size in 1..6_u32, masked in any::<bool>(),
+    ) {
+        let uneven = if masked { Uneven::Mask } else { Uneven::Pad };
+        let all: Vec<u32> = (0..samples).collect();
+        let lists: Vec<Vec<u32>> = all.chunks(batch_size as usize).map(<[u32]>::to_vec).collect();
+        let plan = |rule: Rule| {
+            Plan::builder(u64::from(samples)).rule(rule).world_size(world_size).uneven(uneven).build().unwrap()
+        };
+        let (given, made) = (plan(listed(&lists).into()), plan(FixedSize::new(batch_size).unwrap().into()));
+        prop_assert_eq!(given.steps(), made.steps());
+        for step in 0..made.steps() {
+            prop_assert_eq!(given.step(step).unwrap(), made.step(step).unwrap());
+        }
     }
 
     #[test]

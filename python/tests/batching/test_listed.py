@@ -76,6 +76,28 @@ def test_a_rule_of_lists_is_a_value(lists):
         assert [(place.step, place.index) for place in plan.where(sample)] == expected
 
 
+@given(
+    size=st.integers(1, 5), world=st.integers(1, 4), uneven=st.sampled_from(["pad", "mask"]), samples=st.integers(1, 12)
+)
+def test_lists_of_equal_counts_fill_up_as_batches_of_a_rule_do(size, world, uneven, samples):
+    listed = bl.Listed([range(start, min(start + size, samples)) for start in range(0, samples, size)])
+    assert listed.batch_size == min(size, samples)
+    dataset = bl.TensorDataset(x=numpy.arange(samples))
+    for rank in range(world):
+        place = {"rank": rank, "world_size": world, "uneven": uneven}
+        given, made = (bl.DataLoader(dataset, batching=rule, **place) for rule in (listed, bl.FixedSize(size)))
+        assert [str(batch) for batch in given] == [str(batch) for batch in made]
+
+
+def test_lists_of_other_counts_stay_as_they_are():
+    lists = [[0, 1], [2, 3, 4], [5]]
+    assert bl.Listed(lists).batch_size is None
+    for uneven in ("pad", "mask"):
+        plans = [bl.Plan(SAMPLES, batching=bl.Listed(lists), uneven=uneven, rank=rank, world_size=2) for rank in (0, 1)]
+        assert [batch.tolist() for batch in plans[0]] == [[0, 1], [5]]
+        assert [batch.tolist() for batch in plans[1]] == [[2, 3, 4], [0, 1] if uneven == "pad" else [5]]
+
+
 def test_a_state_of_other_lists_is_refused():
     ours = bl.DataLoader(rows(), batching=bl.Listed([[0, 1], [2]]))
     next(iter(ours))

@@ -1,5 +1,6 @@
 """Requests of scripts and frameworks for torch's ``DataLoader``: arguments, attributes, datasets, samplers."""
 
+import itertools
 import time
 import warnings
 
@@ -97,7 +98,9 @@ def test_attributes_are_those_of_the_loader():
     assert values(ours) == values(ours.plan(7))
     with refused(bl.ArgumentError, "2"):
         ours.collate_fn([1, 2])
-    assert bl.DataLoader(DATASET, batching=bl.Listed([[1]])).batch_size is None
+    assert bl.DataLoader(DATASET, batching=bl.Listed([[1], [2, 3]])).batch_size is None
+    assert bl.DataLoader(DATASET, batching=bl.Listed([[1, 2], [3]])).batch_size == 2
+    assert bl.DataLoader(DATASET, 5, sampler=range(23)).batch_size == 5
 
 
 @pytest.mark.parametrize(
@@ -182,6 +185,41 @@ def test_samplers_resume_in_another_process_and_world(stop, epoch, world):
     taken = [values(rank) for rank in ranks]
     rest = [taken[place % world][place // world] for place in range(sum(map(len, taken)))]
     assert begun + rest == expected
+
+
+class Endless:
+    """Samples, or lists of them, without an end."""
+
+    def __init__(self, item, says=None):
+        self.item = item
+        if says is not None:
+            self.__class__ = type("Said", (Endless,), {"__len__": lambda self: says})
+
+    def __iter__(self):
+        return itertools.repeat(self.item)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sampler": itertools.cycle(range(23))},
+        {"sampler": Endless(3)},
+        {"sampler": Endless(3, says=23)},
+        {"batch_sampler": Endless([1, 2])},
+        {"batch_sampler": itertools.repeat([1, 2])},
+    ],
+    ids=["cycle", "samples", "a length that is none", "batches", "repeat"],
+)
+def test_samplers_without_an_end_are_refused(options):
+    name, sampler = next(iter(options.items()))
+    with refused(bl.ArgumentError, name, type(sampler).__name__, str(2**20), "shuffle=True", "islice"):
+        bl.DataLoader(X, **options)
+
+
+def test_a_sampler_may_repeat_samples_on_purpose():
+    often = torch.utils.data.RandomSampler(range(3), replacement=True, num_samples=2**20 + 5)
+    assert len(bl.DataLoader(X, 1024, sampler=often)) == 2**10 + 1
+    assert len(bl.DataLoader(X, sampler=(sample for _ in range(500) for sample in range(23)))) == 180
 
 
 def test_samplers_with_epochs_are_told_of_them():

@@ -349,3 +349,52 @@ def test_a_rank_with_another_dataset_is_named_and_no_rank_waits(ranks, tmp_path)
     (message,) = {first, second} - {"nothing"}
     for value in ("rank 0", "rank 1", "samples 100", "samples 101", "of 3"):
         assert value in message
+
+
+SAMPLING = """
+    import json
+    import os
+    import sys
+    import torch
+    import batchloom as bl
+    from torch import distributed
+    from torch.utils.data import RandomSampler
+
+    way, path = sys.argv[1:]
+    rank, X = int(os.environ["RANK"]), torch.arange(40)
+    distributed.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=2)
+    torch.manual_seed(0 if way == "late" else rank)
+    loaders = {
+        "alike": lambda: bl.DataLoader(X, 4, sampler=RandomSampler(X, generator=torch.Generator().manual_seed(5))),
+        "unseeded": lambda: bl.DataLoader(X, 4, sampler=RandomSampler(X)),
+        "late": lambda: bl.DataLoader(X, 4, sampler=RandomSampler(X)),
+        "lists": lambda: bl.DataLoader(X, batching=bl.Listed([[rank], [2]])),
+    }
+    loader, said = loaders[way](), []
+    for epoch in range(2):
+        if epoch == 1:
+            torch.manual_seed(rank)
+        try:
+            said.append([batch.tolist() for batch in loader])
+        except bl.DataError as error:
+            said.append(str(error))
+        distributed.barrier()
+    print(json.dumps(said))
+    distributed.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize(("way", "epoch"), [("alike", None), ("unseeded", 0), ("late", 1), ("lists", 0)])
+def test_samplers_that_differ_between_ranks_are_named_in_the_epoch_in_which_they_do(ranks, tmp_path, way, epoch):
+    """Ranks would else repeat some samples and leave out others: nobody would notice."""
+    found = ranks(SAMPLING, 2, way, tmp_path / "rendezvous")
+    messages = [[said for said in rank if isinstance(said, str)] for rank in found]
+    if epoch is None:
+        assert messages == [[], []]
+        for first, second in zip(*found, strict=True):
+            assert sorted(sample for batch in first + second for sample in batch) == list(range(40))
+        return
+    (message,) = {rank[epoch] for rank in found if isinstance(rank[epoch], str)}
+    for value in ("rank 0", "rank 1", "of 2", "lists ", "seed"):
+        assert value in message
+    assert all(not isinstance(said, str) for rank in found for said in rank[:epoch])

@@ -20,6 +20,7 @@ pub struct Listed {
     samples: Arc<[u32]>,
     ends: Arc<[u32]>,
     digest: u128,
+    batch_size: Option<u64>,
 }
 
 impl Listed {
@@ -48,7 +49,8 @@ impl Listed {
         }
         let parts = [xxh3_128(bytemuck::cast_slice(&samples)), xxh3_128(bytemuck::cast_slice(&ends))];
         let digest = xxh3_128(bytemuck::cast_slice(&parts));
-        Ok(Self { samples, ends, digest })
+        let batch_size = equal_len(&ends);
+        Ok(Self { samples, ends, digest, batch_size })
     }
 
     /// The number of batches.
@@ -59,6 +61,11 @@ impl Listed {
     /// Returns true if there are no batches.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
+    }
+
+    /// The number of samples in a batch, if all hold as many but the last, which may hold fewer.
+    pub fn batch_size(&self) -> Option<u64> {
+        self.batch_size
     }
 
     /// The samples of all batches, one after the other.
@@ -87,6 +94,14 @@ impl Listed {
     pub(crate) fn cut(&self) -> PoolBatches {
         PoolBatches { places: self.samples.to_vec(), starts: Vec::new(), ends: self.ends.to_vec() }
     }
+}
+
+/// The size of every batch but the last, which is no larger; `None` if there is no such number.
+fn equal_len(ends: &[u32]) -> Option<u64> {
+    let (&first, last) = (ends.first()?, ends.len() - 1);
+    let lens = ends.windows(2).map(|pair| pair[1] - pair[0]).enumerate();
+    let equal = lens.into_iter().all(|(place, len)| len == first || (len < first && place + 1 == last));
+    equal.then_some(u64::from(first))
 }
 
 impl PartialEq for Listed {

@@ -51,6 +51,11 @@ impl Rule {
         }
     }
 
+    /// The number of samples in a batch, if only one where the data or a pool ends holds fewer.
+    pub(crate) fn equal_len(&self) -> Option<u64> {
+        self.listed().map_or_else(|| self.batch_size(), Listed::batch_size)
+    }
+
     /// Returns true if batches of one pool differ in kind, so that their order has to be mixed.
     pub(crate) fn sorts(&self) -> bool {
         !matches!(self, Self::FixedSize(_) | Self::Listed(_))

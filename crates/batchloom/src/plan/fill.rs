@@ -3,7 +3,8 @@
 //! Rules of equal counts make a smaller batch where a pool or the data ends. With several ranks, a step may then hold
 //! batches of different sizes, which collective operations do not take. Such a batch repeats its own samples, in order,
 //! until it has as many as the largest one of the step; a batch that is dealt again at the last step is repeated or cut
-//! to that size. Batches of rules with a budget stay as they are: filling them up would exceed it.
+//! to that size. Batches of rules with a budget stay as they are: filling them up would exceed it. Batches that are given
+//! as lists are filled up if all but the last hold as many samples.
 
 use super::Plan;
 use crate::Result;
@@ -27,7 +28,7 @@ impl Plan {
 
     /// The number of samples of every batch at `step`, or `None` if batches stay as they are.
     pub(super) fn filled_len(&self, step: u64) -> Option<u64> {
-        let batch_size = self.rule().batch_size()?;
+        let batch_size = self.rule().equal_len()?;
         if self.world_size == 1 || self.drop_last() || self.uneven() == Uneven::Short {
             return None;
         }
