@@ -34,6 +34,8 @@ def refused(kind, *values):
     missing = [value for value in values if not names(str(error), value)]
     assert not missing, f"the message names no {missing}: {error}"
     assert not RUST.search(str(error)), f"a user of Python reads Rust: {error}"
+    # The traceback holds this frame and those of the test, which so hold what the test made until garbage is collected.
+    del caught, error
 
 
 def names(message, value):

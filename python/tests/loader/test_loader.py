@@ -360,6 +360,52 @@ def test_an_exception_in_the_consumer_passes_and_nothing_is_left():
     assert (state["epoch"], state["batches"]) == (2, 6)
 
 
+def consumed(loader):
+    list(loader)
+
+
+def left(loader):
+    next(iter(loader))
+    loader.state_dict(), loader.plan(3), repr(loader), list(loader.sampler), loader.batch_sampler
+
+
+def failed(loader):
+    consumed(loader)
+    loader.dataset.fields[0].resize((1, 1000), refcheck=False)  # no thread is reading
+    with refused(bl.DataError, "field 0"):
+        consumed(loader)
+
+
+@pytest.mark.parametrize("use", [consumed, left, failed, pickle.dumps, iter], ids=lambda use: use.__name__)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"sampler": [*range(20_000)]},
+        {"generator": numpy.random.default_rng(1)},
+        {"resident": False, "output": "torch"},
+        {"static_buffers": True, "resident": True, "output": "torch"},
+        {"mesh": {"dp": 1, "tp": 1}},
+    ],
+    ids=lambda options: next(iter(options), "plain"),
+)
+def test_a_loader_that_nothing_holds_is_freed_at_once(use, options):
+    """Its threads end when the last name is gone, and not at some later collection of garbage."""
+    gc.collect()
+    gc.disable()
+    try:
+        loader = bl.DataLoader(
+            bl.TensorDataset(numpy.zeros((20_000, 1000), numpy.float32)), 8, num_threads=2, **options
+        )
+        alive = weakref.ref(loader)
+        use(loader)
+        del loader
+        assert alive() is None
+        assert_workers(0, 0)
+    finally:
+        gc.enable()
+
+
 def test_an_iterator_that_a_cycle_holds_is_collected():
     dataset = bl.TensorDataset(numpy.zeros((20_000, 1000)))
     dataset.batches = iter(bl.DataLoader(dataset, 8, num_threads=3))
