@@ -1,6 +1,8 @@
 """Lightning: a loader passed to ``fit`` is all there is to it, and what would lose batches is refused."""
 
 import json
+import os
+import socket
 import subprocess
 import sys
 
@@ -50,18 +52,30 @@ rows = bl.TensorDataset(torch.arange(100.0)[:, None])
 
 @pytest.fixture
 def program(tmp_path):
-    """Run a program from a file of its own, as Lightning's launchers need; return what it wrote to files, by name."""
+    """Run a program from a file of its own, as Lightning's launchers need; return what it wrote to files, by name.
 
-    def run(code, timeout=100):
+    It is run once, or by a process for each environment at the same time.
+    """
+
+    def run(code, environments=({},), timeout=100):
         path = tmp_path / "program.py"
         path.write_text(HEAD + code, encoding="utf-8")
-        done = subprocess.run(
-            [sys.executable, str(path), str(tmp_path)], capture_output=True, text=True, timeout=timeout, check=False
-        )
-        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+        command = [sys.executable, str(path), str(tmp_path)]
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        started = [subprocess.Popen(command, env={**os.environ, **more}, **options) for more in environments]
+        ended = [process.communicate(timeout=timeout) for process in started]
+        for process, (said, errors) in zip(started, ended, strict=True):
+            assert process.returncode == 0, said[-2000:] + errors[-4000:]
         return {file.stem: json.loads(file.read_text()) for file in tmp_path.glob("*.json")}
 
     return run
+
+
+def free_port():
+    """A port that nothing listens on."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
 
 
 def test_each_epoch_is_the_one_of_the_plan(program):
@@ -85,20 +99,20 @@ assert [samples for _, samples in limited.seen] == expected
     )
 
 
-@pytest.mark.parametrize("strategy", ["ddp", "ddp_fork"])
-def test_a_loader_passed_to_fit_is_dealt_to_ranks(program, strategy):
-    found = program(
-        f"""
+DEALT = """
 class Write(Callback):
     def on_train_end(self, trainer, module):
-        path = sys.argv[1] + f"/rank{{trainer.global_rank}}.json"
+        path = sys.argv[1] + f"/rank{trainer.global_rank}.json"
         open(path, "w").write(json.dumps(module.seen))
 
 if __name__ == "__main__":
     loader = bl.DataLoader(rows, 10, shuffle=True)
-    trainer(devices=2, strategy="{strategy}", max_epochs=2, callbacks=[Write()]).fit(Model(), loader)
+    trainer(devices=2, max_epochs=2, callbacks=[Write()], **STRATEGY).fit(Model(), loader)
 """
-    )
+
+
+def assert_disjoint(found):
+    """Each epoch of two ranks holds each of 100 rows once."""
     for epoch in range(2):
         ranks = [
             [sample for number, samples in found[f"rank{rank}"] if number == epoch for sample in samples]
@@ -106,6 +120,68 @@ if __name__ == "__main__":
         ]
         assert [len(rank) for rank in ranks] == [50, 50]
         assert sorted(ranks[0] + ranks[1]) == list(range(100))
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "ddp_fork", "ddp_spawn"])
+def test_a_loader_passed_to_fit_is_dealt_to_ranks(program, strategy):
+    assert_disjoint(program(f'STRATEGY = {{"strategy": "{strategy}"}}' + DEALT))
+
+
+def test_ranks_that_slurm_started_are_found(program):
+    """What ``srun --ntasks=2`` sets, without a cluster: Lightning takes its ranks from there."""
+    job = {"SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2", "SLURM_JOB_ID": "1", "SLURM_JOB_NAME": "train"}
+    job |= {"SLURM_NODEID": "0", "SLURM_NODELIST": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    ranks = [{**job, "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)} for rank in (0, 1)]
+    assert_disjoint(program('STRATEGY = {"strategy": "ddp", "num_nodes": 1}' + DEALT, environments=ranks))
+
+
+def test_fsdp_needs_a_gpu(program):
+    """The guide says so, in Lightning's words."""
+    program(
+        """
+try:
+    trainer(devices=2, strategy="fsdp")
+except ValueError as error:
+    assert "The strategy `fsdp` requires a GPU accelerator" in str(error), error
+else:
+    raise AssertionError
+"""
+    )
+
+
+def test_the_progress_bar_shows_the_batches_of_an_epoch(program):
+    """Its total is that of the epoch, or the limit. Lightning gives none to an epoch that is resumed in the middle."""
+    program(
+        """
+from lightning.pytorch.callbacks import TQDMProgressBar
+
+class Bar(TQDMProgressBar):
+    def __init__(self):
+        super().__init__()
+        self.shown = []
+
+    def on_train_batch_end(self, *arguments):
+        super().on_train_batch_end(*arguments)
+        self.shown.append((self.train_progress_bar.n, self.train_progress_bar.total))
+
+def shown(loader, resume=None, **options):
+    bar = Bar()
+    trainer(callbacks=[bar], enable_progress_bar=True, **options).fit(Model(), loader, ckpt_path=resume)
+    return bar.shown
+
+folder = sys.argv[1]
+saving = ModelCheckpoint(dirpath=folder, filename="{step}", every_n_train_steps=14, save_top_k=-1)
+trainer(max_epochs=2, enable_checkpointing=True, callbacks=[saving]).fit(Model(), bl.DataLoader(rows, 10))
+whole = [(batch, 10) for batch in range(1, 11)]
+assert shown(bl.DataLoader(rows, 10), max_epochs=2) == whole * 2
+resumed = shown(bl.DataLoader(rows, 10), f"{folder}/step=14.ckpt", max_epochs=3)
+assert [batch for batch, _ in resumed[:6]] == [5, 6, 7, 8, 9, 10]
+assert resumed[6:] == whole
+assert shown(bl.DataLoader(rows, 10), max_epochs=2, limit_train_batches=4) == [(n, 4) for n in range(1, 5)] * 2
+assert shown(bl.DataLoader(rows, 10), max_epochs=1, limit_train_batches=0.5) == [(n, 5) for n in range(1, 6)]
+assert len(bl.DataLoader(rows, 10)) == 10
+"""
+    )
 
 
 def test_every_checkpoint_goes_on_exactly(program):

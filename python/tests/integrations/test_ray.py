@@ -100,6 +100,41 @@ def test_a_killed_worker_goes_on_where_it_was_saved(tmp_path):
     assert times == {(epoch, sample): 1 for epoch in (0, 1) for sample in range(200)}
 
 
+def test_a_loader_that_ray_prepares_is_refused_or_stays_as_it_is(tmp_path):
+    """By default Ray puts torch's loader, with a sampler, in its place: refused, as it would go another order."""
+    run(
+        HEAD
+        + """
+import torch
+from ray.train.torch import prepare_data_loader
+
+def train(config):
+    rank = ray.train.get_context().get_world_rank()
+    made = lambda: bl.DataLoader(bl.TensorDataset(torch.arange(20)), 3, shuffle=True)
+    try:
+        next(iter(prepare_data_loader(made())))
+    except bl.ArgumentError as error:
+        assert "expected batches of the loader itself" in str(error), error
+    else:
+        raise AssertionError
+    moved = prepare_data_loader(made(), add_dist_sampler=False)
+    assert [batch[0].tolist() for batch in moved] == [batch.tolist() for batch in made().plan(0)]
+    Path(config["folder"], f"rank{rank}.json").write_text(json.dumps([batch.tolist() for batch in made().plan(0)]))
+
+TorchTrainer(
+    train,
+    train_loop_config={"folder": folder},
+    scaling_config=ray.train.ScalingConfig(num_workers=2),
+    run_config=ray.train.RunConfig(storage_path=folder + "/runs"),
+    torch_config=TorchConfig(backend="gloo"),
+).fit()
+""",
+        tmp_path,
+    )
+    ranks = [json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in (0, 1)]
+    assert {sample for rank in ranks for batch in rank for sample in batch} == set(range(20))
+
+
 def test_sets_of_ray_data(tmp_path):
     run(
         HEAD
