@@ -78,7 +78,9 @@ class FieldViews:
     """The functions that take one field of the engine's blocks as arrays of a framework.
 
     Attributes:
-        many: Cuts a tensor of the engine ``[batches, ...]`` into one array for each batch.
+        many: Cuts a column into one array for each batch. The column has ``runs``, a tensor of the engine ``[batches,
+            ...]`` for each run of batches of one shape, and ``split()``: a DLPack capsule of all samples, one after the
+            other, and the number of samples of each batch; ``None`` if there is space between them.
         one: Takes the tensor of a single batch.
         takes_capsules: ``True`` if ``one`` takes a DLPack capsule of the tensor instead.
     """
@@ -122,7 +124,7 @@ def field_views(schema: Schema, output: str | None, copies: bool) -> list[FieldV
     if patches is not None:
         cut, whole = patches, found[patches.place]
         found[cut.place] = FieldViews(
-            lambda tensor: cut.each(whole.many(tensor)), lambda tensor: cut.cut(whole.one(tensor)), whole.takes_capsules
+            lambda column: cut.each(whole.many(column)), lambda tensor: cut.cut(whole.one(tensor)), whole.takes_capsules
         )
     return found
 

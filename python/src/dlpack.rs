@@ -106,15 +106,6 @@ impl Tensor {
         batchloom::Tensor::elsewhere(known, &shape).map(Self).map_err(|error| raise(&error))
     }
 
-    /// A capsule of the samples of all batches of `[batches, samples, ..]`, one after the other, and the number of each
-    /// batch. `None` if there is space between batches.
-    fn split(&self, py: Python<'_>) -> PyResult<Option<(Py<PyAny>, Vec<usize>)>> {
-        let &[batches, samples, ref inner @ ..] = self.0.shape() else { return Ok(None) };
-        let shape = [&[batches * samples], inner].concat();
-        let Some(flat) = self.0.reshape(&shape) else { return Ok(None) };
-        Ok(Some((Self(flat).capsule(py)?, vec![samples; batches])))
-    }
-
     /// The device of the memory, for DLPack.
     fn __dlpack_device__(&self) -> (u32, i32) {
         (DLDevice::CPU.device_type.0, DLDevice::CPU.device_id)

@@ -35,7 +35,9 @@ mod _native {
     #[pymodule_export]
     use crate::interpreter::settle;
     #[pymodule_export]
-    use crate::loader::{Batches, Block, HostViews, Loader, PlacementRequest, StepIterator, Steps, forked};
+    use crate::loader::{
+        Batches, Block, Column, HostViews, Loader, PlacementRequest, StepIterator, Steps, forked,
+    };
     #[pymodule_export]
     use crate::plan::{Plan, restore_order};
     #[pymodule_export]

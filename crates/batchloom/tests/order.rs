@@ -79,6 +79,19 @@ proptest! {
             prop_assert_eq!(permutation.find(sample), position);
         }
     }
+
+    // Just above a product of its sides, a permutation walks from most places outside: up to one less than a side.
+    #[test]
+    fn runs_agree_where_many_positions_walk(side in 1_u64..300, more in 1_u64..4, from in 0.0..1.0_f64, seed: u64) {
+        let samples = side * (side - 1) + more;
+        let permutation = Permutation::new(samples, &key(seed, 3));
+        let start = (samples as f64 * from * from) as u64;
+        let mut run = vec![0; usize::try_from(samples - start).unwrap_or_default()];
+        permutation.fill(start, &mut run);
+        for (position, &sample) in (start..).zip(&run) {
+            prop_assert_eq!(permutation.get(position), sample);
+        }
+    }
 }
 
 proptest! {

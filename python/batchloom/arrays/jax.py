@@ -53,15 +53,19 @@ def require(dtype: str, label: str) -> None:
     )
 
 
-def views(tensor: _native.Tensor) -> Sequence[Any]:
-    """Cut ``[batches, samples, ...]`` into batches, each an import of its own: JAX has no views.
+def views(column: _native.Column) -> Sequence[Any]:
+    """Cut a column into batches, each an import of its own: JAX has no views.
 
     A batch is compact and 64-byte aligned, so JAX takes it without a copy and keeps its block alive.
     """
-    narrowed = _narrowed_type(tensor.dtype)
+    return [batch for run in column.runs for batch in _batches(run)]
+
+
+def _batches(run: _native.Tensor) -> Sequence[Any]:
+    narrowed = _narrowed_type(run.dtype)
     if narrowed is not None:
-        return [jax.numpy.asarray(batch) for batch in _narrowed(tensor, narrowed)]
-    return [jax.dlpack.from_dlpack(tensor.index(place)) for place in range(len(tensor))]
+        return [jax.numpy.asarray(batch) for batch in _narrowed(run, narrowed)]
+    return [jax.dlpack.from_dlpack(run.index(place)) for place in range(len(run))]
 
 
 def view(tensor: _native.Tensor) -> Any:

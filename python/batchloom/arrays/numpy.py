@@ -131,14 +131,9 @@ def require(dtype: str, label: str) -> None:
             ) from None
 
 
-def views(tensor: _native.Tensor) -> Sequence[numpy.ndarray[Any, Any]]:
-    """Cut ``[batches, samples, ...]`` into batches."""
-    if tensor.dtype not in FOREIGN:
-        return list(numpy.from_dlpack(tensor))
-    import ml_dtypes
-
-    integers = numpy.from_dlpack(tensor.reinterpret(numpy.dtype(FOREIGN[tensor.dtype]).name))
-    return list(integers.view(getattr(ml_dtypes, tensor.dtype)))
+def views(column: _native.Column) -> Sequence[numpy.ndarray[Any, Any]]:
+    """Cut a column into batches."""
+    return [batch for run in column.runs for batch in view(run)]
 
 
 def view(tensor: _native.Tensor) -> numpy.ndarray[Any, Any]:

@@ -52,8 +52,8 @@ def require(dtype: str, label: str) -> None:
         raise DTypeError(f"field {label} is {dtype}, which this torch does not have")
 
 
-def views(tensor: _native.Tensor) -> Sequence[torch.Tensor]:
-    """Cut ``[batches, samples, ...]`` into batches that are tensors of their own.
+def views(column: _native.Column) -> Sequence[torch.Tensor]:
+    """Cut a column into batches that are tensors of their own.
 
     ``unsafe_split_with_sizes`` differs from ``split`` in two things. It takes two thirds of the time. And autograd
     takes its results for separate tensors, not for views of one. They are: batches do not overlap, so writing to one in
@@ -62,12 +62,12 @@ def views(tensor: _native.Tensor) -> Sequence[torch.Tensor]:
     if torch.is_inference_mode_enabled():
         # The consumer asks for one batch; the others of the portion must not be marked by its mode.
         with torch.inference_mode(False):
-            return views(tensor)
-    flat = tensor.split()
-    if flat is not None:
-        samples, lengths = flat
+            return views(column)
+    joined = column.split()
+    if joined is not None:
+        samples, lengths = joined
         return from_dlpack(samples).unsafe_split_with_sizes(lengths)
-    return cut(from_dlpack(tensor))
+    return [batch for run in column.runs for batch in cut(from_dlpack(run))]
 
 
 def cut(array: torch.Tensor) -> Sequence[torch.Tensor]:

@@ -8,6 +8,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
+use super::column::Column;
 use crate::dlpack::Tensor;
 use crate::error::LoaderError;
 
@@ -51,7 +52,7 @@ impl Assembly {
 /// The functions that take a field of blocks as arrays of a framework. They are documented in batchloom/batch.py.
 #[derive(Debug, FromPyObject)]
 pub(super) struct FieldViews {
-    /// A function that splits a tensor `[batches, ..]` into one array for each batch.
+    /// A function that splits a column into one array for each batch.
     many: Py<PyAny>,
     /// A function that takes the tensor of one batch.
     one: Py<PyAny>,
@@ -102,7 +103,7 @@ impl HostViews {
         }
         let mut arrays = Vec::with_capacity(self.fields.len() + 1);
         for (field, tensor) in self.fields.iter().zip(&run.fields) {
-            field.append(py, Tensor(tensor.0.clone()), &mut arrays)?;
+            field.append(py, tensor, &mut arrays)?;
         }
         if let Some(place) = self.longest {
             arrays.insert(place, run.longest.into_pyobject(py)?.into_any().unbind());
@@ -113,19 +114,19 @@ impl HostViews {
     /// The columns of some runs.
     fn columns(&self, py: Python<'_>, portion: &Portion) -> PyResult<Columns> {
         let column = |(place, field): (usize, &FieldViews)| {
-            let tensor = |run: &ShapeRun| run.fields.get(place).map(|tensor| Tensor(tensor.0.clone()));
-            let mut tensors = portion.iter().filter_map(tensor);
-            match (tensors.next(), tensors.next()) {
-                // Mostly there is one run, of many batches: its column is what the framework makes of it.
-                (Some(all), None) if all.is_many() => field.many.call1(py, (all,)),
-                (first, second) => {
-                    let mut column = Vec::new();
-                    for tensor in first.into_iter().chain(second).chain(tensors) {
-                        field.append(py, tensor, &mut column)?;
-                    }
-                    Ok(PyList::new(py, column)?.into_any().unbind())
+            let tensors = || portion.iter().filter_map(|run| run.fields.get(place));
+            // Mostly a framework takes all batches at once, and its column is what it makes of them.
+            if tensors().any(Tensor::is_many) {
+                let whole = Column::new(tensors().map(|tensor| tensor.0.clone()).collect());
+                if whole.is_whole() {
+                    return field.many.call1(py, (whole,));
                 }
             }
+            let mut column = Vec::new();
+            for tensor in tensors() {
+                field.append(py, tensor, &mut column)?;
+            }
+            Ok(PyList::new(py, column)?.into_any().unbind())
         };
         let mut columns = self.fields.iter().enumerate().map(column).collect::<PyResult<Columns>>()?;
         if let Some(place) = self.longest {
@@ -136,10 +137,11 @@ impl HostViews {
 }
 
 impl FieldViews {
-    /// Appends the arrays of some batches.
-    fn append(&self, py: Python<'_>, tensor: Tensor, column: &mut Vec<Py<PyAny>>) -> PyResult<()> {
-        let Some(only) = tensor.0.index(0).filter(|_| !tensor.is_many()) else {
-            column.extend(self.many.call1(py, (tensor,))?.extract::<Vec<Py<PyAny>>>(py)?);
+    /// Appends the arrays of a run.
+    fn append(&self, py: Python<'_>, run: &Tensor, column: &mut Vec<Py<PyAny>>) -> PyResult<()> {
+        let Some(only) = run.0.index(0).filter(|_| !run.is_many()) else {
+            let run = Column::new(vec![run.0.clone()]);
+            column.extend(self.many.call1(py, (run,))?.extract::<Vec<Py<PyAny>>>(py)?);
             return Ok(());
         };
         let only = Tensor(only);

@@ -27,11 +27,8 @@ use crate::interpreter;
 /// The time after which a wait looks for Ctrl-C.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// The number of batches made of a block at once: enough to spread the cost of a call, few enough to start at once.
-const PORTION: usize = 256;
-
-/// The number of batches from which a run is not made together with others: batches of one run take fewer calls.
-const LONG: usize = 8;
+/// The number of batches made of a block at once: enough to spread the cost of a call, few enough to stay in the cache.
+const PORTION: usize = 64;
 
 /// The number of times that this process was forked since the module was loaded.
 static GENERATION: AtomicU64 = AtomicU64::new(0);
@@ -306,21 +303,20 @@ impl Drop for Inner {
     }
 }
 
-/// Divides a block into portions of at most [`PORTION`] batches. A long run is a portion of its own.
+/// Divides a block into portions of at most [`PORTION`] batches.
 fn portions(block: &Block) -> VecDeque<Portion> {
     let mut portions = VecDeque::from([Portion::new()]);
     let mut room = PORTION;
     for run in block.runs() {
         let mut start = 0;
         while start < run.len() {
-            let is_long = run.len() - start >= LONG;
-            if room == 0 || is_long {
+            if room == 0 {
                 portions.push_back(Portion::new());
                 room = PORTION;
             }
             let range = start..(start + room).min(run.len());
             start = range.end;
-            room = if is_long { 0 } else { room - range.len() };
+            room -= range.len();
             let slices = run.fields().iter().filter_map(|field| field.slice(range.clone()));
             let run = ShapeRun { fields: slices.map(Tensor).collect(), longest: run.longest() };
             if let Some(portion) = portions.back_mut() {

@@ -1,10 +1,11 @@
 //! Loaders: `loader` begins epochs, `batches` iterates over batches of blocks, `steps` over batches that are views of
-//! the data, `assembly` puts batches together, batches on a device are made of a `block`, and `placement` decides about
-//! the way there.
+//! the data, `assembly` puts batches together of a `column` for each field, batches on a device are made of a `block`, and
+//! `placement` decides about the way there.
 
 mod assembly;
 mod batches;
 mod block;
+mod column;
 #[expect(clippy::module_inception, reason = "the file of the type that the folder is named for")]
 mod loader;
 mod placement;
@@ -13,6 +14,7 @@ mod steps;
 pub(crate) use assembly::HostViews;
 pub(crate) use batches::{Batches, forked};
 pub(crate) use block::Block;
+pub(crate) use column::Column;
 pub(crate) use loader::Loader;
 pub(crate) use placement::PlacementRequest;
 pub(crate) use steps::{StepIterator, Steps};

@@ -55,6 +55,16 @@ def test_the_same_array_twice():
         assert first.data_ptr() != second.data_ptr()
 
 
+@pytest.mark.parametrize("samples", [1000, 960, 70])
+def test_a_shorter_last_batch_lies_behind_the_others(samples):
+    """So torch takes all batches of a small epoch at once."""
+    X = torch.arange(samples * 3).view(samples, 3)
+    batches = list(bl.DataLoader(bl.TensorDataset(X, X[:, 0].double()), 64, shuffle=True))
+    for field in zip(*batches, strict=True):
+        ends = [part.data_ptr() + part.nbytes for part in field]
+        assert [part.data_ptr() for part in field[1:]] == ends[:-1]
+
+
 @pytest.mark.parametrize("output", ["torch", "numpy"])
 @pytest.mark.parametrize("width", [0, 1, 3, 16, 17, 1000])
 @pytest.mark.parametrize("batch_size", [1, 5, 64])

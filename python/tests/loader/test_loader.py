@@ -539,11 +539,11 @@ def test_an_exception_while_batches_are_cut_loses_none(monkeypatch):
     def views(*options):
         (field,) = field_views(*options)
 
-        def interrupted(tensor):
-            calls.append(len(tensor))
+        def interrupted(column):
+            calls.append(len(column))
             if len(calls) % 2:
                 raise KeyboardInterrupt
-            return field.many(tensor)
+            return field.many(column)
 
         return [dataclasses.replace(field, many=interrupted)]
 

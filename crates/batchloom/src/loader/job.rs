@@ -89,13 +89,14 @@ impl Job {
         let pieces = layout.pieces();
         let (whole, regions) = buffer.split(&layout.cuts(&self.fields, &pieces));
         let mut regions = regions.into_iter();
+        // A task takes its piece of every field.
+        let none = |pieces: &Vec<Piece>| pieces.iter().map(|_| Vec::new()).collect();
+        let mut taken: Vec<Vec<Vec<Region>>> = pieces.iter().map(none).collect();
+        for (run, _) in layout.arrays() {
+            taken[run].iter_mut().zip(&mut regions).for_each(|(taken, region)| taken.push(region));
+        }
         let mut tasks = Vec::new();
-        for (run, pieces) in layout.runs.iter().zip(pieces) {
-            // The cuts list all pieces of one field before the next field; a task takes its piece of every field.
-            let mut taken: Vec<Vec<Region>> = pieces.iter().map(|_| Vec::new()).collect();
-            for _ in self.fields.forms() {
-                taken.iter_mut().zip(&mut regions).for_each(|(taken, region)| taken.push(region));
-            }
+        for ((run, pieces), taken) in layout.runs.iter().zip(pieces).zip(taken) {
             let task = |(piece, regions)| Task { block, part: Part::Piece(run.clone(), piece), regions };
             tasks.extend(pieces.into_iter().zip(taken).map(task));
         }

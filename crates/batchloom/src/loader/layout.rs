@@ -2,8 +2,9 @@
 //!
 //! A block is a few runs of batches of one shape. In memory a run is one array for each field, `[batches, ..shape]`,
 //! whose batches each start at a multiple of 64 bytes, so that every framework takes them as they are. If samples
-//! differ in size, every batch is a run of its own. The pieces of a block are disjoint parts of its memory that workers
-//! fill independently.
+//! differ in size, every batch is a run of its own, and runs follow each other in memory. Otherwise the arrays of a field
+//! do, so that a framework can take batches of several lengths as one array. The pieces of a block are disjoint parts of
+//! its memory that workers fill independently.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -49,6 +50,8 @@ pub(super) struct BlockLayout {
     pub(super) shards: Option<Shards>,
     /// The batch after the last one, if it was planned and did not fit.
     pub(super) next: Option<RunLayout>,
+    /// True if memory holds the arrays of one field after those of another, not those of one run after another.
+    by_field: bool,
 }
 
 /// The shard that holds all samples of a block, and the next shard after it, in samples as stored.
@@ -99,7 +102,8 @@ impl BlockLayout {
         mut first: Option<RunLayout>,
     ) -> Result<Option<Self>> {
         let steps = plan.steps_of(rank);
-        let mut layout = Self { runs: Vec::new(), bytes: 0, end: step, shards: None, next: None };
+        let by_field = !fields.is_ragged();
+        let mut layout = Self { runs: Vec::new(), bytes: 0, end: step, shards: None, next: None, by_field };
         let most = limits.batches;
         let steps = if limits.one_shard { layout.enter(plan, rank, steps, most)? } else { steps };
         let mut batches = 0;
@@ -120,6 +124,7 @@ impl BlockLayout {
             layout.end += same as u64;
             layout.push(run, same);
         }
+        layout.place();
         Ok((!layout.runs.is_empty()).then_some(layout))
     }
 
@@ -191,12 +196,28 @@ impl BlockLayout {
 
     /// Adds `batches` batches like `run` at the end.
     fn push(&mut self, mut run: RunLayout, batches: usize) {
+        self.bytes = self.bytes.saturating_add(run.bytes().saturating_mul(batches));
         run.batches = batches;
-        for slot in &mut run.slots {
-            slot.offset = self.bytes;
-            self.bytes = self.bytes.saturating_add(slot.stride.saturating_mul(batches));
-        }
         self.runs.push(run);
+    }
+
+    /// Gives each array its place in memory.
+    fn place(&mut self) {
+        let mut offset: usize = 0;
+        for (run, field) in self.arrays() {
+            let run = &mut self.runs[run];
+            run.slots[field].offset = offset;
+            offset = offset.saturating_add(run.slots[field].stride.saturating_mul(run.batches));
+        }
+    }
+
+    /// The run and the field of each array, in the order in which memory holds them.
+    pub(super) fn arrays(&self) -> Vec<(usize, usize)> {
+        let (runs, fields) = (self.runs.len(), self.runs.first().map_or(0, |run| run.slots.len()));
+        match self.by_field {
+            true => (0..fields).flat_map(|field| (0..runs).map(move |run| (run, field))).collect(),
+            false => (0..runs).flat_map(|run| (0..fields).map(move |field| (run, field))).collect(),
+        }
     }
 
     /// The pieces of each run. Empty if rows have no width.
@@ -204,18 +225,17 @@ impl BlockLayout {
         self.runs.iter().map(RunLayout::pieces).collect()
     }
 
-    /// The offsets at which the block's memory is cut into the regions of `pieces`: for each run, for each field, for
-    /// each piece.
+    /// The offsets at which the block's memory is cut into the regions of `pieces`: for each array, for each piece.
     pub(super) fn cuts(&self, fields: &Fields, pieces: &[Vec<Piece>]) -> Vec<usize> {
         let mut cuts = Vec::new();
-        for (run, pieces) in self.runs.iter().zip(pieces) {
-            for (slot, form) in run.slots.iter().zip(fields.forms()) {
-                let start = |piece: &Piece| {
-                    let within = form.start(&run.members, piece.rows.start);
-                    slot.offset + piece.batches.start * slot.stride + within
-                };
-                cuts.extend(pieces.iter().map(start));
-            }
+        for (place, field) in self.arrays() {
+            let (run, form) = (&self.runs[place], &fields.forms()[field]);
+            let slot = &run.slots[field];
+            let start = |piece: &Piece| {
+                let within = form.start(&run.members, piece.rows.start);
+                slot.offset + piece.batches.start * slot.stride + within
+            };
+            cuts.extend(pieces[place].iter().map(start));
         }
         cuts.push(self.bytes);
         cuts

@@ -115,24 +115,46 @@ impl Permutation {
         pulp::Arch::new().dispatch(Fill { permutation: self, start, out });
     }
 
-    /// [`fill`](Self::fill) for at most [`LANES`] positions.
+    /// Sends at most [`LANES`] positions through the rounds once. Values may land outside.
     #[inline(always)]
     fn fill_lanes(&self, start: u64, out: &mut [u64]) {
-        let (mut left, mut right) = self.split_run(start);
+        let (left, right) = self.rounds(self.split_run(start));
+        for ((sample, left), right) in out.iter_mut().zip(left).zip(right) {
+            *sample = self.join(left, right);
+        }
+    }
+
+    /// Sends the values at some places of `out` through the rounds once more, and keeps the places of those that land
+    /// outside again.
+    #[inline(always)]
+    fn walk_lanes(&self, places: &mut Vec<usize>, out: &mut [u64]) {
+        let mut outside = Vec::new();
+        for places in places.chunks(LANES) {
+            let (mut left, mut right) = ([0; LANES], [0; LANES]);
+            for ((left, right), &place) in left.iter_mut().zip(&mut right).zip(places) {
+                (*left, *right) = self.split(out[place]);
+            }
+            let (left, right) = self.rounds((left, right));
+            for ((&place, left), right) in places.iter().zip(left).zip(right) {
+                out[place] = self.join(left, right);
+                if out[place] >= self.samples {
+                    outside.push(place);
+                }
+            }
+        }
+        *places = outside;
+    }
+
+    /// Runs all rounds over some halves.
+    #[inline(always)]
+    fn rounds(&self, (mut left, mut right): (Lanes, Lanes)) -> (Lanes, Lanes) {
         for (round, key) in self.keys[..self.rounds].iter().enumerate() {
             match round % 2 {
                 0 => add_round(&mut left, &right, key, self.rows),
                 _ => add_round(&mut right, &left, key, self.columns),
             }
         }
-        for ((sample, left), right) in out.iter_mut().zip(left).zip(right) {
-            *sample = self.join(left, right);
-        }
-        for sample in out {
-            while *sample >= self.samples {
-                *sample = self.forward(*sample);
-            }
-        }
+        (left, right)
     }
 
     /// The halves of [`LANES`] consecutive positions. Those past the end wrap around and are not used.
@@ -208,10 +230,23 @@ impl pulp::NullaryFnOnce for Fill<'_> {
 
     #[inline(always)]
     fn call(self) {
-        let mut start = self.start;
-        for chunk in self.out.chunks_mut(LANES) {
-            self.permutation.fill_lanes(start, chunk);
-            start += chunk.len() as u64;
+        let Self { permutation, start, out } = self;
+        // Values outside are few: they wait for each other, and walk side by side.
+        let mut outside = Vec::new();
+        for first in (0..out.len()).step_by(LANES) {
+            let chunk = first..out.len().min(first + LANES);
+            permutation.fill_lanes(start + first as u64, &mut out[chunk.clone()]);
+            for place in chunk {
+                if out[place] >= permutation.samples {
+                    outside.push(place);
+                }
+            }
+            if outside.len() >= LANES {
+                permutation.walk_lanes(&mut outside, out);
+            }
+        }
+        while !outside.is_empty() {
+            permutation.walk_lanes(&mut outside, out);
         }
     }
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import batchloom._native as _native
@@ -30,9 +29,12 @@ class Formed:
         batch for a write to the others.
         """
         layouts, longest = outline
-        sizes = [dtype.itemsize for dtype in self._dtypes]
-        starts = [offset * size for run in layouts for (_, _, offset), size in zip(run, sizes, strict=True)]
-        pieces = iter(arrived[0].unsafe_split_with_sizes(_lengths(starts, len(arrived[0]))))
+        arrays = [
+            (offset * dtype.itemsize, shape[0] * strides[0] * dtype.itemsize)
+            for run in layouts
+            for (shape, strides, offset), dtype in zip(run, self._dtypes, strict=True)
+        ]
+        pieces = iter(_pieces(arrived[0], arrays))
         fields: list[list[Any]] = [[] for _ in self._dtypes]
         for run in layouts:
             for field, (shape, strides, _), dtype in zip(fields, run, self._dtypes, strict=True):
@@ -43,8 +45,14 @@ class Formed:
         return columns
 
 
-def _lengths(starts: list[int], end: int) -> list[int]:
-    return [after - before for before, after in pairwise([*starts, end])]
+def _pieces(memory: torch.Tensor, arrays: list[tuple[int, int]]) -> list[torch.Tensor]:
+    """Split memory into arrays, each given by its start and its length, which follow each other in any order."""
+    order = sorted(range(len(arrays)), key=arrays.__getitem__)
+    found = memory.unsafe_split_with_sizes([arrays[place][1] for place in order])
+    pieces = [memory] * len(arrays)
+    for place, piece in zip(order, found, strict=True):
+        pieces[place] = piece
+    return pieces
 
 
 def _cut(piece: torch.Tensor, shape: list[int], strides: list[int]) -> Sequence[torch.Tensor]:
