@@ -89,12 +89,17 @@ def _torch(run: Run, rank: int) -> None:
         for step, batch in enumerate(loader):
             if epoch == start and step < skip:
                 continue
+            if run.loader == "litdata":
+                # It counts epochs itself, and may go on with the next one.
+                epoch = loader.current_epoch - 1
+                if epoch == run.epochs:
+                    return
             _step(model, optimizer, batch)
             record.trained(epoch, peers.samples_of(batch))
             if run.save_every and record.steps % run.save_every == 0:
                 loader_state = loader.state_dict() if stateful else None
-                state = {"epoch": epoch, "step": step + 1, "loader": loader_state}
-                save_json(Path(run.folder) / f"checkpoint-{rank}.json", state)
+                place = {"epoch": epoch, "step": step + 1}
+                save_json(Path(run.folder) / f"checkpoint-{rank}.json", {**place, "loader": loader_state})
                 record.checkpoint()
                 torch.distributed.barrier()
             record.die_if_due()
