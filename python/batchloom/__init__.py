@@ -9,6 +9,9 @@
 Importing the package starts no thread and imports no framework other than NumPy.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from batchloom._native import __version__
 from batchloom.batching import CostModel, CostOptimal, FixedSize, LengthBuckets, Listed, Packing, Rule, TokenBudget
 from batchloom.calibrate import calibrate
@@ -76,3 +79,17 @@ __all__ = [
 def __dir__() -> list[str]:
     """Return the public names: modules of the package are reached by their paths."""
     return [*__all__, "__doc__", "__file__", "__name__", "__path__"]
+
+
+if TYPE_CHECKING:
+    from batchloom import integrations as integrations
+    from batchloom.integrations.ray import from_ray as from_ray
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Return what is imported only when it is used: the integrations, and the function that needs Ray."""
+        if name == "integrations":
+            return import_module("batchloom.integrations")
+        if name == "from_ray":
+            return import_module("batchloom.integrations.ray").from_ray
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from operator import itemgetter
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Literal, Unpack, overload
 
 import batchloom._native as _native
 from batchloom.arguments import (
@@ -21,13 +21,14 @@ from batchloom.arguments import (
 )
 from batchloom.batch import CollateOptions
 from batchloom.batching import Listed, Rule, rule
-from batchloom.dataset.base import Dataset
+from batchloom.dataset.base import Batch, Dataset, Dicts, Tuples
 from batchloom.dataset.torch_datasets import taken
 from batchloom.delivery.choose import choose
 from batchloom.delivery.placement import Placement, PlacementRequest
 from batchloom.epoch_lists import EpochLists
 from batchloom.errors import ArgumentError, Error, StateError
 from batchloom.label_counts import label_counts as counted
+from batchloom.loader_options import LoaderOptions
 from batchloom.mesh import Mesh
 from batchloom.plan import Plan, table
 from batchloom.plan_options import plan_options
@@ -35,6 +36,10 @@ from batchloom.ranks import RankFinder, is_worker
 from batchloom.torch_attributes import TorchAttributes
 from batchloom.torch_options import TorchOptions, accepted
 from batchloom.watchers import watchers
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
 
 # More threads, or more blocks ahead, than any machine has use for.
 MOST = 4096
@@ -44,7 +49,7 @@ if hasattr(os, "register_at_fork"):
 
 
 @renamed(world="world_size", static="static_buffers")
-class DataLoader(TorchAttributes):
+class DataLoader(TorchAttributes, Generic[Batch]):
     """Iterates over the batches of one rank, one epoch after the other.
 
     An epoch begins with the first ``next`` of an iterator. ``iter()`` alone starts nothing, reads nothing and spends
@@ -134,6 +139,44 @@ class DataLoader(TorchAttributes):
         DTypeError: The type of a field does not exist in ``output``.
     """
 
+    # Batches of a named framework hold its arrays; others those of the data, or of the device.
+    # fmt: off
+    @overload
+    def __init__(
+        self: DataLoader[tuple[Tensor, ...]], dataset: Dataset[Tuples], batch_size: int | None = None,
+        shuffle: Shuffle = False, *, output: Literal["torch"], **options: Unpack[LoaderOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: DataLoader[dict[str, Tensor]], dataset: Dataset[Dicts], batch_size: int | None = None,
+        shuffle: Shuffle = False, *, output: Literal["torch"], **options: Unpack[LoaderOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: DataLoader[tuple[NDArray[Any], ...]], dataset: Dataset[Tuples], batch_size: int | None = None,
+        shuffle: Shuffle = False, *, output: Literal["numpy"], **options: Unpack[LoaderOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: DataLoader[dict[str, NDArray[Any]]], dataset: Dataset[Dicts], batch_size: int | None = None,
+        shuffle: Shuffle = False, *, output: Literal["numpy"], **options: Unpack[LoaderOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: DataLoader[tuple[Any, ...]], dataset: Dataset[Tuples], batch_size: int | None = None,
+        shuffle: Shuffle = False, *, output: Output | None = None, **options: Unpack[LoaderOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: DataLoader[dict[str, Any]], dataset: Dataset[Dicts], batch_size: int | None = None,
+        shuffle: Shuffle = False, *, output: Output | None = None, **options: Unpack[LoaderOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: DataLoader[Any], dataset: Any, batch_size: int | None = None,
+        shuffle: Shuffle = False, *, output: Output | None = None, **options: Unpack[LoaderOptions],
+    ) -> None: ...
+    # fmt: on
     def __init__(
         self,
         dataset: Any,
@@ -246,7 +289,7 @@ class DataLoader(TorchAttributes):
         """The epoch under way, or else the one that begins next."""
         return self._native.epoch
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Batch]:
         """Return the batches of the next epoch, which begins with the first ``next``.
 
         The first ``next`` looks up the rank, and raises what keeps an epoch from beginning:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import batchloom._native as _native
 from batchloom.arguments import shuffled
@@ -21,6 +21,24 @@ if TYPE_CHECKING:
     from batchloom.device.pipeline import Collator
     from batchloom.device.resident import Resident
     from batchloom.device.shards import RowRange
+
+
+class Tuples:
+    """A word for annotations: batches are tuples."""
+
+
+class Dicts:
+    """A word for annotations: batches are dicts."""
+
+
+# Annotations may leave out what batches are.
+if TYPE_CHECKING:
+    import typing_extensions
+
+    Form = typing_extensions.TypeVar("Form", default=Any)
+    Batch = typing_extensions.TypeVar("Batch", default=Any)
+else:
+    Form, Batch = TypeVar("Form"), TypeVar("Batch")
 
 
 @dataclass(frozen=True)
@@ -58,7 +76,7 @@ class Sliceable:
     collator: Callable[[Resident], Windows]
 
 
-class Dataset(ABC):
+class Dataset(ABC, Generic[Form]):
     """Samples to batch: on the host by the engine, on a device by the collator that :meth:`_collator` returns."""
 
     @abstractmethod

@@ -12,7 +12,7 @@ from batchloom.arrays.field import Field
 from batchloom.arrays.frameworks import is_arrow
 from batchloom.arrays.padding import pad_values
 from batchloom.batch import BOUNDARIES, Column, Columns, Schema
-from batchloom.dataset.base import Dataset
+from batchloom.dataset.base import Dataset, Dicts
 from batchloom.dataset.variable import Variable, is_variable, variable
 from batchloom.errors import ArgumentError, DataError, RangeError
 from batchloom.sizes import Sizes, checked, longest, read
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 EXTRA = ("attention_mask", "lengths", "cu_seqlens", "max_seqlen", "position_ids", "segment_ids", "index")
 
 
-class SequenceDataset(Dataset):
+class SequenceDataset(Dataset[Dicts]):
     """Sequences of any length, with fixed arrays beside them.
 
     A variable field has samples that differ in size. It is one of

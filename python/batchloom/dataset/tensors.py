@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import batchloom._native as _native
 from batchloom.arguments import unpadded
 from batchloom.arrays.field import Field
 from batchloom.batch import Column, Columns, Schema
-from batchloom.dataset.base import Dataset
+from batchloom.dataset.base import Dataset, Dicts, Form, Tuples
 from batchloom.errors import ArgumentError, DataError, RangeError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from batchloom.device.resident import Resident
 
 
-class TensorDataset(Dataset):
+class TensorDataset(Dataset[Form]):
     """Arrays that share their first dimension: sample ``k`` is row ``k`` of each.
 
     ``TensorDataset(X, y)`` makes batches that are tuples ``(xb, yb)``; ``TensorDataset(x=X, y=y)`` makes dicts.
@@ -43,6 +43,10 @@ class TensorDataset(Dataset):
         DeviceError: An array that is neither on the CPU nor of torch.
     """
 
+    @overload
+    def __init__(self: TensorDataset[Tuples], /, *fields: Any) -> None: ...
+    @overload
+    def __init__(self: TensorDataset[Dicts], /, **named: Any) -> None: ...
     def __init__(self, /, *fields: Any, **named: Any) -> None:
         if fields and named:
             raise ArgumentError("positional and named fields are mixed; expected all of one kind")

@@ -14,7 +14,7 @@ from batchloom.arrays import frames
 from batchloom.arrays.field import Field, host, release
 from batchloom.arrays.frameworks import is_arrow
 from batchloom.batch import Column, Columns, Schema
-from batchloom.dataset.base import Dataset, Sliceable
+from batchloom.dataset.base import Dataset, Sliceable, Tuples
 from batchloom.dataset.variable import variable
 from batchloom.dataset.windows import WindowDataset
 from batchloom.errors import ArgumentError, DataError, RangeError
@@ -51,7 +51,7 @@ class TokenStats:
     """Tokens and separators left over at the end, too few for a full piece with a label for each token."""
 
 
-class TokenDataset(Dataset):
+class TokenDataset(Dataset[Tuples]):
     """Documents of tokens as one stream, in pieces of ``seq_len`` tokens with the next token of each as its label.
 
     The stream is never copied together: documents are borrowed from their arrays, and may come in another order in each

@@ -1,1 +1,20 @@
 """Integrations with trainers, one framework a file. Nothing here is imported unless it is used."""
+
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+FRAMEWORKS = ("accelerate", "hf", "lightning", "ray")
+
+if TYPE_CHECKING:
+    from batchloom.integrations import accelerate as accelerate
+    from batchloom.integrations import hf as hf
+    from batchloom.integrations import lightning as lightning
+    from batchloom.integrations import ray as ray
+else:
+
+    def __getattr__(name: str) -> ModuleType:
+        """Return the integration of a framework, which is imported now."""
+        if name in FRAMEWORKS:
+            return import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

@@ -1,8 +1,10 @@
 """Requests of scripts and frameworks for torch's ``DataLoader``: arguments, attributes, datasets, samplers."""
 
+import inspect
 import itertools
 import time
 import warnings
+from pathlib import Path
 
 import batchloom as bl
 import numpy
@@ -72,6 +74,14 @@ def test_the_usual_values_of_torch_are_no_news():
         warnings.simplefilter("error")
         bl.DataLoader(DATASET, 4, **USUAL)
         bl.DataLoader(DATASET, 4, collate_fn=torch.utils.data.default_collate)
+
+
+def test_every_argument_of_torch_is_taken_and_has_its_row():
+    ours, theirs = (inspect.signature(kind).parameters for kind in (bl.DataLoader, torch.utils.data.DataLoader))
+    assert theirs.keys() - ours.keys() == USUAL.keys()
+    assert list(ours)[:3] == list(theirs)[:3]
+    page = (Path(__file__).parents[3] / "docs/coming-from-torch.md").read_text(encoding="utf-8")
+    assert [name for name in theirs if f"\n| `{name}` |" not in page] == []
 
 
 def test_arguments_of_nobody_are_type_errors():

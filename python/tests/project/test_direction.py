@@ -17,7 +17,7 @@ LAYERS = (
     ("device",),
     ("dataset",),
     ("delivery",),
-    ("epoch_lists", "loader", "sampler", "torch_attributes", "torch_options", "watchers"),
+    ("epoch_lists", "loader", "loader_options", "sampler", "torch_attributes", "torch_options", "watchers"),
     ("integrations",),
 )
 

@@ -6,13 +6,15 @@ import os
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_type, cast
 
 import batchloom as bl
 import numpy
 import numpy.typing
+import torch
+import torch.utils.data
 from batchloom.batching import Rule
 
 
@@ -43,6 +45,42 @@ def test_a_loop() -> None:
     state: dict[str, Any] = loader.state_dict()
     loader.load_state_dict(state)
     assert (names, count, total) == (("x",), 3, 40.0)
+
+
+def test_batches_are_typed_as_they_are() -> None:
+    """Tuples or dicts, as the dataset says; of arrays of the framework that ``output`` names."""
+    X = numpy.ones((10, 2), numpy.float32)
+    rows, named = bl.TensorDataset(X, X), bl.TensorDataset(x=X, y=X)
+    sequences, tokens = bl.SequenceDataset(ids=[X[0]]), bl.TokenDataset(numpy.arange(50), 8)
+    for pair in bl.DataLoader(rows, 4, True, seed=3, output="torch"):
+        assert_type(pair, tuple[torch.Tensor, ...])
+        assert isinstance(pair, tuple)
+        assert isinstance(pair[0], torch.Tensor)
+    for batch in bl.DataLoader(named, output="torch", num_workers=0):
+        assert_type(batch, dict[str, torch.Tensor])
+        assert isinstance(batch, dict)
+        assert isinstance(batch["x"], torch.Tensor)
+    for windows in bl.DataLoader(tokens, 4, output="numpy"):
+        assert_type(windows, tuple[numpy.typing.NDArray[Any], ...])
+        assert isinstance(windows[0], numpy.ndarray)
+    for texts in bl.DataLoader(sequences, batching=bl.TokenBudget(9), output="numpy"):
+        assert_type(texts, dict[str, numpy.typing.NDArray[Any]])
+        assert isinstance(texts, dict)
+    assert_type(next(iter(bl.DataLoader(rows))), tuple[Any, ...])
+    assert_type(next(iter(bl.DataLoader(sequences))), dict[str, Any])
+    assert_type(next(iter(bl.DataLoader(X))), Any)
+
+
+def test_a_loader_where_that_of_torch_is_typed() -> None:
+    def first(loader: torch.utils.data.DataLoader[Any]) -> Any:
+        return next(iter(loader))
+
+    def rows(batches: Iterable[tuple[torch.Tensor, ...]]) -> int:
+        return sum(len(batch[0]) for batch in batches)
+
+    ours = bl.DataLoader(bl.TensorDataset(numpy.arange(10)), 4, output="torch")
+    assert len(first(cast("torch.utils.data.DataLoader[Any]", ours))) == 1
+    assert rows(ours) == 10
 
 
 def test_a_plan() -> None:

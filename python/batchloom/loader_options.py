@@ -1,0 +1,36 @@
+"""Types of a loader's options beside those that say what arrays a batch is made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from batchloom.arguments import PadSide, Resident, Uneven
+from batchloom.batching import Rule
+from batchloom.torch_options import TorchOptions
+
+
+class LoaderOptions(TorchOptions, total=False):
+    """Options that :class:`batchloom.DataLoader` takes by name, for signatures that tell the type of its batches."""
+
+    batching: Rule | None
+    shard_size: int | None
+    drop_last: bool
+    seed: int
+    uneven: Uneven
+    balance: bool
+    largest_first: bool
+    rank: int | None
+    world_size: int | None
+    mesh: Any
+    device: Any
+    sharding: Any
+    resident: Resident
+    memory_limit: int | None
+    copy: bool
+    static_buffers: bool
+    pad_value: Any
+    pad_side: PadSide
+    labels: str | None
+    label_counts: Any
+    num_threads: int | None
+    prefetch: int
