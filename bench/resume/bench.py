@@ -3,7 +3,7 @@
     python -m bench resume [--only lightning] [--loaders batchloom] [--rules rows] [--output FILE]
     python -m bench resume --join FILE FILE ...
 
-All of it takes an hour. Parts may be run on their own, one after the other on one machine; ``--join`` makes one result
+All of it takes half an hour. Parts may be run on their own, one after the other on one machine; ``--join`` makes one result
 of their files.
 
 Three epochs of 96 samples on two processes. The processes of a run die by SIGKILL one step after a checkpoint, which is
