@@ -175,7 +175,7 @@ def epoch_time(begin: Callable[[], Iterable[Any]]) -> float:
 
 def main() -> None:
     """Train, test, and compare."""
-    argparse.ArgumentParser(description=__doc__.partition("\n")[0]).parse_args()
+    argparse.ArgumentParser(description=__doc__).parse_args()
     torch.manual_seed(0)
     data = load(LETOR) if LETOR.exists() else made_up()
     data = data.only(torch.randperm(len(data.query)))

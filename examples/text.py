@@ -118,7 +118,7 @@ def loss_per_byte(model: Model, loader: bl.DataLoader) -> float:
 
 def main() -> None:
     """Train three ways; compare the loss of one model, padded and packed."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--characters", type=int, default=100_000, help="how much of the text to use")
     dataset = documents(parser.parse_args().characters)
     # So small a model gains little from a second core, and loses much where something else runs on it.

@@ -154,7 +154,7 @@ def train_and_kill(folder: Path, text: Text, steps: int) -> tuple[list[Numbers],
 
 def main() -> None:
     """Train in two processes, kill them, go on in one, and count."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--characters", type=int, default=300_000, help="how much of the text to use")
     text = Text.load(parser.parse_args().characters)
     stats = text.loaders()[0].dataset.stats()

@@ -207,7 +207,7 @@ def draw(path: Path, model: nn.Module, test: bl.WindowDataset, column: str) -> N
 
 def main() -> None:
     """Train three ways; test on every window; draw a forecast if asked to."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--picture", type=Path, help="where to write a forecast as SVG")
     picture = parser.parse_args().picture
     # A model this small gains little from a second core, and loses much if something else runs there.

@@ -182,8 +182,9 @@ PROCESS = """
 
     X = numpy.arange(80, dtype=numpy.float32).reshape(40, 2)
     whole = NamedSharding(Mesh(numpy.array(jax.devices()), ("data",)), PartitionSpec("data"))
-    options = dict(shuffle=True, output="jax", rank=jax.process_index(), world_size=jax.process_count())
+    options = dict(shuffle=True, output="jax")
     loader = bl.DataLoader(bl.TensorDataset(x=X), 4, sharding=whole, **options)
+    assert (loader.rank, loader.world_size) == (number, 2), "as jax.distributed says"
     plan, total = loader.plan(0), jax.jit(lambda x: x.sum(axis=0))
     steps = 0
     for number, batch in enumerate(loader):
