@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import batchloom as bl
 import torch
@@ -29,9 +30,9 @@ BATCH = 32
 
 def digits() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return 1 437 images to train on and 360 to test on, with their labels."""
-    data = load_digits()
-    x = torch.tensor(data.data / 16, dtype=torch.float32)
-    y = torch.tensor(data.target)
+    pixels, numbers = load_digits(return_X_y=True)
+    x = torch.tensor(pixels, dtype=torch.float32) / 16
+    y = torch.tensor(numbers)
     order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))
     test, train = order[:360], order[360:]
     return x[train], y[train], x[test], y[test]
@@ -99,7 +100,10 @@ def compare() -> None:
     x, y, x_test, _ = digits()
     print(f"handwritten digits: {len(x)} images to train on, {len(x_test)} to test on, {EPOCHS} epochs\n")
     rival = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), BATCH, shuffle=True)
-    loaders = {"torch DataLoader": rival, "batchloom": bl.DataLoader(bl.TensorDataset(x, y), BATCH, shuffle=True)}
+    loaders: dict[str, Iterable[Any]] = {
+        "torch DataLoader": rival,
+        "batchloom": bl.DataLoader(bl.TensorDataset(x, y), BATCH, shuffle=True),
+    }
     rows = {name: (*train(name, loader), loading_time(loader)) for name, loader in loaders.items()}
     print(f"\n{'':18} {'accuracy':>9} {'training':>10} {'an epoch of loading alone':>27}")
     for name, (reached, seconds, loading) in rows.items():

@@ -8,6 +8,7 @@ each digit once.
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import batchloom as bl
 import torch
@@ -46,7 +47,7 @@ def train(folder: str, resume: bool) -> None:
                 accelerator.save_state(folder)
                 return
     tested = prepare(accelerator, bl.DataLoader(test, 32))
-    hits = [accelerator.gather_for_metrics(model(images).argmax(1) == labels) for images, labels in tested]
+    hits: list[Any] = [accelerator.gather_for_metrics(model(images).argmax(1) == labels) for images, labels in tested]
     right = torch.cat(hits)
     world = accelerator.num_processes
     accelerator.print(f"{50 + steps} steps of {world} processes; right: {int(right.sum())} of {len(right)} digits")

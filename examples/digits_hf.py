@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import batchloom as bl
+import numpy
 import torch
 from batchloom.integrations.hf import TrainerMixin
 from sklearn.datasets import load_digits
@@ -36,7 +37,8 @@ class Classifier(nn.Module):
 
 def right(found: EvalPrediction) -> dict[str, float]:
     """Count the hits."""
-    return {"right": int((found.predictions.argmax(1) == found.label_ids).sum()), "digits": len(found.label_ids)}
+    hits = numpy.argmax(found.predictions, axis=1) == found.label_ids
+    return {"right": int(hits.sum()), "digits": len(hits)}
 
 
 def trainer(folder: Path, **options: Any) -> OurTrainer:
@@ -44,10 +46,11 @@ def trainer(folder: Path, **options: Any) -> OurTrainer:
     pixels, numbers = load_digits(return_X_y=True)
     images, labels = torch.tensor(pixels, dtype=torch.float32) / 16, torch.tensor(numbers)
     parts = [bl.TensorDataset(images=images[part], labels=labels[part]) for part in (slice(1400), slice(1400, None))]
-    quiet = {"use_cpu": True, "report_to": [], "disable_tqdm": True, "logging_strategy": "no"}
+    quiet: dict[str, Any] = {"use_cpu": True, "report_to": [], "disable_tqdm": True, "logging_strategy": "no"}
     args = TrainingArguments(str(folder), num_train_epochs=10, learning_rate=1e-2, **quiet, **options)
-    training = bl.DataLoader(parts[0], 32, shuffle=True)
-    evaluation = bl.DataLoader(parts[1], 32, uneven="mask")
+    # The mixin lets loaders stand where the trainer's own types ask for datasets.
+    training: Any = bl.DataLoader(parts[0], 32, shuffle=True)
+    evaluation: Any = bl.DataLoader(parts[1], 32, uneven="mask")
     return OurTrainer(Classifier(), args, train_dataset=training, eval_dataset=evaluation, compute_metrics=right)
 
 

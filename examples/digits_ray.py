@@ -46,7 +46,6 @@ def train(config: dict[str, Any]) -> None:
             if steps == config["steps"]:
                 return report(model, loader, samples)
     return report(model, loader, samples)
-    return report(model, loader, samples)
 
 
 def report(model: nn.Module, loader: bl.DataLoader, samples: int) -> None:
@@ -72,7 +71,7 @@ def fit(digits: Any, folder: str, workers: int, steps: int | None, checkpoint: A
 def main() -> None:
     """Train with two workers, and go on with one."""
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
-    pixels, numbers = load_digits(return_X_y=True)
+    pixels, numbers = map(numpy.asarray, load_digits(return_X_y=True))
     rows = ray.data.from_numpy([pixels.astype(numpy.float32)]).map_batches(lambda batch: {"images": batch["data"] / 16})
     digits = materialize(rows.zip(ray.data.from_numpy([numbers]).rename_columns({"data": "labels"})))
     with tempfile.TemporaryDirectory() as folder:

@@ -52,11 +52,11 @@ def load(path: Path) -> Judged:
     """Read a LETOR file; queries come from its qids, or from the file beside it that counts their documents."""
     with path.open() as file:
         has_queries = "qid:" in file.readline()
-    features, relevance, *query = load_svmlight_file(str(path), dtype=numpy.float32, query_id=has_queries)
+    features, relevance, *query = load_svmlight_file(str(path), query_id=has_queries)
     if not has_queries:
         counts = numpy.loadtxt(path.with_suffix(".query"), dtype=int)
         query = [numpy.repeat(numpy.arange(len(counts)), counts)]
-    dense = torch.from_numpy(features.toarray())
+    dense = torch.from_numpy(features.toarray()).float()
     return Judged(torch.from_numpy(query[0]), dense, torch.from_numpy(relevance).float())
 
 
@@ -107,12 +107,13 @@ def train(model: nn.Module, loader: bl.DataLoader, bar: tqdm) -> None:
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), LEARNING_RATE, weight_decay=WEIGHT_DECAY)
     for _ in range(EPOCHS):
+        losses = []
         for _, x, relevance, mask in loader:
-            loss = list_loss(model(x), relevance, mask)
+            losses.append(list_loss(model(x), relevance, mask))
             optimizer.zero_grad()
-            loss.backward()
+            losses[-1].backward()
             optimizer.step()
-        bar.set_postfix(loss=f"{loss.item():.2f}")
+        bar.set_postfix(loss=f"{losses[-1].item():.2f}")
         bar.update()
 
 

@@ -157,7 +157,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--characters", type=int, default=300_000, help="how much of the text to use")
     text = Text.load(parser.parse_args().characters)
-    stats = text.loaders()[0].dataset.stats()
+    stats = bl.TokenDataset(text.tokens, SEQ_LEN, documents=text.offsets).stats()
     print(f"{stats.tokens} bytes in {stats.documents} documents: {stats.samples} pieces of {SEQ_LEN}")
     steps = stats.samples // (2 * BATCH * WORLD)
     with tempfile.TemporaryDirectory() as folder:

@@ -156,13 +156,13 @@ def compare(series: Series, parts: dict[str, bl.WindowDataset]) -> nn.Module:
     """Train with each loader and print errors and times; return the model of batchloom's random order."""
     val, test = (bl.DataLoader(parts[part], batch_size=256) for part in ("val", "test"))
     stacking = Stacking(series.values[: series.ends["train"]])
-    loaders = {
+    loaders: dict[str, Batches] = {
         "torch DataLoader, random": torch.utils.data.DataLoader(stacking, BATCH, shuffle=True),
         "batchloom, random": bl.DataLoader(parts["train"], batch_size=BATCH, shuffle=True),
         "batchloom, runs": bl.DataLoader(parts["train"], batch_size=BATCH, shuffle="runs"),
     }
     print(f"\n{'':26} {'MSE':>6} {'MAE':>6} {'training, an epoch':>20} {'its loading alone':>19}")
-    models = {}
+    models, windows = {}, 0
     for name, loader in loaders.items():
         models[name], seconds = train(name, loader, val)
         mse, mae, windows = errors(models[name], test)
@@ -214,7 +214,9 @@ def main() -> None:
     torch.set_num_threads(1)
     series = etth1() if ETTH1.exists() else weather()
     whole = bl.WindowDataset(series.values, INPUT, HORIZON)
-    parts = dict(zip(series.ends, whole.split(**series.ends), strict=True))
+    ends = series.ends
+    found = whole.split(train=ends["train"], val=ends["val"], test=ends["test"])
+    parts: dict[str, bl.WindowDataset] = dict(zip(("train", "val", "test"), found, strict=True))
     describe(series, parts)
     model = compare(series, parts)
     show_dropped(model, parts["test"])

@@ -98,21 +98,26 @@ class TrainerMixin:
                 release(self._loader, self)
 
     def _init_training_state(
-        self, max_steps: int, num_update_steps_per_epoch: int, num_train_epochs: int, resume: Any, trial: Any
+        self,
+        max_steps: int,
+        num_update_steps_per_epoch: int,
+        num_train_epochs: int,
+        resume_from_checkpoint: Any,
+        trial: Any,
     ) -> tuple[int, int]:
         """Load the state of the loader; state the trainer's counters in steps of the present number of processes."""
         epochs, steps = super()._init_training_state(  # type: ignore[misc]
-            max_steps, num_update_steps_per_epoch, num_train_epochs, resume, trial
+            max_steps, num_update_steps_per_epoch, num_train_epochs, resume_from_checkpoint, trial
         )
         loader, state, args = self._loader, self.state, self.args  # type: ignore[attr-defined]
         self._restated = False
-        if loader is None or resume is None or args.ignore_data_skip:
+        if loader is None or resume_from_checkpoint is None or args.ignore_data_skip:
             return epochs, steps
         saved = state.stateful_callbacks.get(KEY)
         if saved is None:
             raise StateError(
-                f"the checkpoint {resume} holds no state of a loader; expected one that TrainerMixin saved. "
-                "ignore_data_skip=True begins its epoch again"
+                f"the checkpoint {resume_from_checkpoint} holds no state of a loader; expected one that TrainerMixin "
+                "saved. ignore_data_skip=True begins its epoch again"
             )
         loader.load_state_dict(saved["attributes"]["state"])
         epochs = loader.epoch

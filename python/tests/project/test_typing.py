@@ -175,4 +175,6 @@ def test_errors() -> None:
         bl.FixedSize(0)
     except bl.ArgumentError as error:
         caught: ValueError = error
-    assert "0" in str(caught)
+        assert "0" in str(caught)
+    else:
+        raise AssertionError("a batch size of 0")
