@@ -60,6 +60,11 @@ class EpochLists:
         return self._lists
 
     @property
+    def epoch(self) -> int | None:
+        """The epoch whose lists were read last."""
+        return self._epoch
+
+    @property
     def foresees(self) -> bool:
         """``True`` if the lists of any epoch can be read before it begins."""
         return self._is_constant or isinstance(self.sampler, BatchSampler) or _set_epoch(self.sampler) is not None
@@ -94,7 +99,7 @@ class EpochLists:
         """
         said, given = length_hint(self.sampler), 0
         for place, item in enumerate(self.sampler):
-            given += len(item) if isinstance(item, Sized) else 1
+            given += _count(item)
             if given > self._most and place >= said:
                 raise ArgumentError(
                     f"{self.name}, a {type(self.sampler).__name__}, gave {given} samples and does not end; expected "
@@ -108,6 +113,11 @@ class EpochLists:
         while batch := list(islice(samples, batch_size)):
             if len(batch) == batch_size or not self._drop_last:
                 yield batch
+
+
+def _count(item: Any) -> int:
+    """Return the number of samples in a list; 1 for a sample, which may be an array without dimensions."""
+    return len(item) if isinstance(item, Sized) and getattr(item, "ndim", 1) != 0 else 1
 
 
 def refuse_share(name: str, sampler: Any) -> None:

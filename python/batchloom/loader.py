@@ -257,6 +257,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         )
         columns = self._native.columns
         names, marked = [name for name, _ in columns], uneven == "mask"
+        # Marks come beside the array.
+        self._is_bare = dataset._is_bare and not marked
         options = CollateOptions(names, dict(pad_values), side == "left", labels, marked)
         self._delivery.prepare(dataset._schema(columns), options)
         # Arguments that were refused, or have no effect, are no part of it.
@@ -302,7 +304,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         if (current := self._dataset._current()) is not self._dataset:
             self._renew(current)
         batches: Iterator[Any] = self._delivery.begin(self._native, self._begin)
-        return map(itemgetter(0), batches) if self._dataset._is_bare else batches
+        return map(itemgetter(0), batches) if self._is_bare else batches
 
     def _begin(self) -> None:
         """Prepare for an epoch that is about to begin: its ranks, its seed, and the batches of a sampler.
@@ -376,7 +378,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         plan = upcoming if epoch is None else self._native.plan(integer("epoch", epoch))
         if self._lists is None:
             return Plan._wrap(plan, self._batching)
-        if plan.epoch != upcoming.epoch and not self._lists.foresees:
+        if plan.epoch not in (upcoming.epoch, self._lists.epoch) and not self._lists.foresees:
             raise ArgumentError(
                 f"epoch is {epoch}, whose batches {self._lists.name} gives when it begins; expected {upcoming.epoch}, "
                 "or a sampler with set_epoch"

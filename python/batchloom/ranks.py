@@ -96,6 +96,7 @@ class RankFinder:
         first = found.pop("rank")
         differ = [key for key in facts if facts[key] != found.get(key)]
         if differ:
+            _compared[name] -= 1  # another try meets the same facts
             here, there = (", ".join(f"{key} {every.get(key)}" for key in differ) for every in (facts, found))
             raise DataError(
                 f"ranks disagree on what they batch: rank {ranks[0]} of {ranks[1]} has {here}, and rank {first} has "

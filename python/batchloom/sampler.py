@@ -36,7 +36,8 @@ class BatchSampler(PlanAttributes):
         data: The sizes of samples, as an array or a list of numbers; or a dataset of batchloom, whose sizes are used;
             or any other dataset with a length, whose samples all count the same; or their number.
         batch_size: Samples in a batch; 64 if neither this nor ``batching`` is given.
-        shuffle: As for :class:`batchloom.Plan`, like the arguments that follow.
+        shuffle: As for :class:`batchloom.Plan`, like the arguments that follow. Lists hold no marks, so ``uneven`` is
+            ``"pad"`` or ``"short"``.
         batching: A rule instead of ``batch_size``.
         rank: The rank of this process. If neither ``rank`` nor ``world_size`` is given, they are looked up, as by a
             :class:`batchloom.DataLoader`, when an epoch begins. For a loader that divides batches among ranks itself,
@@ -64,6 +65,8 @@ class BatchSampler(PlanAttributes):
         rank: int | None = None,
         world_size: int | None = None,
     ) -> None:
+        if uneven == "mask":
+            raise ArgumentError('uneven is "mask", and lists of samples hold no marks; expected "pad" or "short"')
         samples, sizes = _counted(data)
         self._ranks = RankFinder(rank, world_size)
         first_rank, first_world_size = self._ranks.given or (0, 1)

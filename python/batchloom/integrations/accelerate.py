@@ -170,6 +170,7 @@ def _prepare(accelerator: accelerate.Accelerator, loader: DataLoader) -> Prepare
             f"{accelerator.process_index} of {accelerator.num_processes}; expected the same: leave "
             "out rank= and world_size="
         )
+    refuse_short(loader)
     claim(loader, accelerator)
     prepared = PreparedLoader(
         loader, accelerator.device if accelerator.device_placement else None, accelerator.non_blocking
@@ -177,6 +178,15 @@ def _prepare(accelerator: accelerate.Accelerator, loader: DataLoader) -> Prepare
     accelerator._dataloaders.append(prepared)
     _teach(accelerator)
     return prepared
+
+
+def refuse_short(loader: DataLoader) -> None:
+    """Refuse a loader with which some processes take one step less: others would wait for them in collectives."""
+    if loader.world_size > 1 and loader.plan().uneven == "short":
+        raise ArgumentError(
+            f'uneven is "short", so some of the {loader.world_size} processes take one step less, and others wait for '
+            'them; expected "mask" or "pad"'
+        )
 
 
 def _teach(accelerator: accelerate.Accelerator) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from batchloom.batching import FixedSize, LengthBuckets
 from batchloom.errors import ArgumentError, StateError
-from batchloom.integrations.accelerate import PreparedLoader, prepare, skip_first_batches
+from batchloom.integrations.accelerate import PreparedLoader, prepare, refuse_short, skip_first_batches
 from batchloom.integrations.claim import claim, release
 from batchloom.integrations.requirement import require
 from batchloom.loader import DataLoader
@@ -61,6 +61,10 @@ class TrainerMixin:
         if isinstance(given, str):
             given = self.eval_dataset[given]  # type: ignore[attr-defined]
         return given if isinstance(given, DataLoader) else super().get_eval_dataloader(eval_dataset)  # type: ignore[misc]
+
+    def get_test_dataloader(self, test_dataset: Any) -> Any:
+        """Return ``test_dataset``, if it is a loader."""
+        return test_dataset if isinstance(test_dataset, DataLoader) else super().get_test_dataloader(test_dataset)  # type: ignore[misc]
 
     def set_initial_training_values(self, args: Any, dataloader: Any, *rest: Any) -> Any:
         """Remember the loader, and count the steps of each epoch: rules may make another number in each."""
@@ -208,6 +212,7 @@ class TrainerMixin:
                 f"the loader is rank {loader.rank} of {loader.world_size}, and the trainer process "
                 f"{args.process_index} of {args.world_size}; expected the same: leave out rank= and world_size="
             )
+        refuse_short(loader)
 
 
 @contextmanager

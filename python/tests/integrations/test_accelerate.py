@@ -40,6 +40,11 @@ for batch in loader:
     last.append(accelerator.gradient_state.end_of_dataloader)
 assert last == [False] * (len(loader) - 1) + [True]
 assert not accelerator.gradient_state.in_dataloader
+try:
+    prepare(accelerator, bl.DataLoader(dataset, 10, uneven="short"))
+    assert world_size == 1
+except bl.ArgumentError as error:
+    assert "short" in str(error) and world_size > 1, error
 print(json.dumps([seen, named]))
 accelerator.wait_for_everyone()
 accelerator.end_training()

@@ -166,6 +166,12 @@ trainer = OurTrainer(Model(), arguments(per_device_eval_batch_size=8), compute_m
 trainer.remove_callback(transformers.PrinterCallback)
 for _ in range(2):
     found = trainer.evaluate()
+assert len(trainer.predict(evaluated).predictions) == 103
+try:
+    trainer.evaluate(bl.DataLoader(rows, 8, uneven="short"))
+    assert trainer.args.world_size == 1
+except bl.ArgumentError as error:
+    assert "short" in str(error) and trainer.args.world_size > 1, error
 print(json.dumps([found["eval_samples"], found["eval_distinct"], found["eval_sum"]]))
 if torch.distributed.is_initialized():
     torch.distributed.barrier()

@@ -222,3 +222,8 @@ def test_ranks_take_their_share(ranks):
             for rank in range(2)
         ]
         assert [rank[epoch] for rank in found] == [batches(step.at_epoch(epoch)) for step in steps]
+
+
+def test_lists_hold_no_marks():
+    with refused(bl.ArgumentError, "mask", "pad", "short"):
+        bl.BatchSampler(22, 4, uneven="mask")

@@ -360,3 +360,28 @@ def test_spawned_workers_leave_the_dataset_as_it_is(script):
             assert [batch[0].tolist() for batch in ours] == before
         """
     )
+
+
+class Permuted:
+    """A sampler of arrays without dimensions, as torch gives them."""
+
+    def __iter__(self):
+        return iter(torch.randperm(20, generator=torch.Generator().manual_seed(0)))
+
+
+@pytest.mark.parametrize("sampler", [Permuted(), torch.tensor([3, 1, 2]), [numpy.array(3)]])
+def test_samplers_may_give_arrays_without_dimensions(sampler):
+    expected = [int(sample) for sample in sampler]
+    loader = bl.DataLoader(torch.arange(20), 2, sampler=sampler)
+    assert torch.cat(list(loader)).tolist() == expected
+
+
+def test_a_batch_sampler_of_samples_is_refused():
+    with refused(bl.ArgumentError):
+        bl.DataLoader(torch.arange(20), batch_sampler=torch.arange(3))
+
+
+def test_the_plan_of_the_epoch_under_way_is_known_with_any_sampler():
+    loader = bl.DataLoader(torch.arange(20), 5, sampler=torch.utils.data.RandomSampler(range(20)))
+    for step, batch in enumerate(loader):
+        assert loader.plan(loader.epoch)[step].tolist() == batch.tolist()

@@ -3,6 +3,7 @@
 import batchloom as bl
 import numpy
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles import batching
@@ -229,3 +230,13 @@ def test_results_of_fillers_are_left_out():
     assert bl.restore_order([7, 8, 9], numpy.array([1, -1, 0])) == [9, 7]
     with refused(bl.DataError, "-2"):
         bl.restore_order([7, 8], numpy.array([0, -2]))
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_a_bare_array_has_marks_beside_it(world_size):
+    X, places = torch.arange(3), []
+    for rank in range(world_size):
+        for x, index, weight in bl.DataLoader(X, 2, uneven="mask", rank=rank, world_size=world_size):
+            places += zip(x.tolist(), index.tolist(), weight.tolist(), strict=True)
+    assert sorted(x for x, _, weight in places if weight) == [0, 1, 2]
+    assert all((index == x) if weight else (index == -1) for x, index, weight in places)
