@@ -3,8 +3,8 @@
     python -m bench resume [--only lightning] [--loaders batchloom] [--rules rows] [--output FILE]
     python -m bench resume --join FILE FILE ...
 
-All of it takes half an hour. Parts may be run on their own, one after the other on one machine; ``--join`` makes one result
-of their files.
+All of it takes half an hour. Parts may be run on their own, one after the other on one machine; ``--join`` makes one
+result of their files.
 
 Three epochs of 96 samples on two processes. The processes of a run die by SIGKILL one step after a checkpoint, which is
 saved in the middle of the second epoch, or at its last batch. A new run goes on from there, with two processes, with
