@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import batchloom._native as _native
 import numpy
@@ -17,7 +17,7 @@ from batchloom.arrays.field import Field, host, owned
 from batchloom.arrays.frameworks import is_arrow
 from batchloom.arrays.padding import pad_values
 from batchloom.batch import Column, Columns, Schema
-from batchloom.dataset.base import Dataset
+from batchloom.dataset.base import Dataset, Dicts, Form, Tuples
 from batchloom.errors import ArgumentError, DataError, DTypeError, RangeError
 from batchloom.sizes import Sizes, longest, read
 
@@ -49,7 +49,7 @@ class GroupStats:
 
 
 @renamed(longer="oversize")
-class GroupDataset(Dataset):
+class GroupDataset(Dataset[Form]):
     """Groups of rows that belong together: a sample is a whole group, which is never divided between batches.
 
     ``GroupDataset(group_ids, X, y)`` makes batches that are tuples: ``for group_ids, xb, yb in loader``. A group is all
@@ -86,6 +86,27 @@ class GroupDataset(Dataset):
         DeviceError: An array that is neither on the CPU nor of torch.
     """
 
+    @overload
+    def __init__(
+        self: GroupDataset[Tuples],
+        group_ids: Any,
+        /,
+        *arrays: Any,
+        layout: str = "concatenated",
+        max_rows: int | None = None,
+        oversize: str = "error",
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: GroupDataset[Dicts],
+        group_ids: Any,
+        /,
+        *,
+        layout: str = "concatenated",
+        max_rows: int | None = None,
+        oversize: str = "error",
+        **named: Any,
+    ) -> None: ...
     def __init__(
         self,
         group_ids: Any,

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack, overload
 
 import batchloom._native as _native
 import numpy
@@ -16,7 +16,7 @@ from batchloom.arrays.field import Field, lend
 from batchloom.arrays.frameworks import require
 from batchloom.batch import Column, Columns, Schema
 from batchloom.dataset import time_split
-from batchloom.dataset.base import Dataset, Sliceable, Span
+from batchloom.dataset.base import Dataset, Dicts, Form, Sliceable, Span, Tuples
 from batchloom.dataset.series import Series, aligned, from_arrays, from_frame
 from batchloom.errors import ArgumentError, RangeError
 
@@ -72,7 +72,26 @@ class WindowStats:
     """Bytes of the rows that a batch of neighbours covers: a batch of views needs these alone, all in the series."""
 
 
-class WindowDataset(Dataset):
+class WindowOptions(TypedDict, total=False):
+    """Options that :class:`WindowDataset` takes by name, for signatures that tell the type of its batches."""
+
+    label_len: int
+    gap: int
+    stride: int
+    targets: Any
+    marks: Any
+    id: Any
+    time: Any
+    columns: Sequence[Any] | None
+    anchor: str
+    short: str
+    weights: str
+    mask: bool
+    patch_len: int | None
+    patch_stride: int | None
+
+
+class WindowDataset(Dataset[Form]):
     """Windows over time series: ``input_len`` steps of input, and the ``horizon`` steps to predict after them.
 
     Windows are not stored: batches are strided views on the series, or gathered from it. Windows never cross series. A
@@ -135,6 +154,18 @@ class WindowDataset(Dataset):
         DeviceError: An array that is neither on the CPU nor of torch.
     """
 
+    # fmt: off
+    @overload
+    def __init__(
+        self: WindowDataset[Tuples], series: Any, input_len: int, horizon: int = 0, *,
+        past: None = None, future: None = None, **options: Unpack[WindowOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: WindowDataset[Dicts], series: Any, input_len: int, horizon: int = 0, *,
+        past: dict[str, Any] | None = None, future: dict[str, Any] | None = None, **options: Unpack[WindowOptions],
+    ) -> None: ...
+    # fmt: on
     def __init__(
         self,
         series: Any,

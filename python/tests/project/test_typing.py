@@ -66,6 +66,12 @@ def test_batches_are_typed_as_they_are() -> None:
     for texts in bl.DataLoader(sequences, batching=bl.TokenBudget(9), output="numpy"):
         assert_type(texts, dict[str, numpy.typing.NDArray[Any]])
         assert isinstance(texts, dict)
+    groups, grouped = bl.GroupDataset([1, 1, 2], X[:3]), bl.GroupDataset([1, 1, 2], x=X[:3], layout="padded")
+    assert_type(next(iter(bl.DataLoader(groups, output="torch"))), tuple[torch.Tensor, ...])
+    assert_type(next(iter(bl.DataLoader(grouped, output="numpy"))), dict[str, numpy.typing.NDArray[Any]])
+    forecasts, known = bl.WindowDataset(X, 3, 1, stride=2), bl.WindowDataset(X, 3, 1, past={"p": X[:, :1]})
+    assert_type(next(iter(bl.DataLoader(forecasts, output="torch"))), tuple[torch.Tensor, ...])
+    assert_type(next(iter(bl.DataLoader(known, output="torch"))), dict[str, torch.Tensor])
     assert_type(next(iter(bl.DataLoader(rows))), tuple[Any, ...])
     assert_type(next(iter(bl.DataLoader(sequences))), dict[str, Any])
     assert_type(next(iter(bl.DataLoader(X))), Any)
