@@ -90,6 +90,7 @@ class BatchSampler(PlanAttributes):
         self._taken: int | None = None
         self._ended = False
         self._latest: _EpochBatches | None = None
+        self._is_compared = False
 
     def __iter__(self) -> Iterator[list[int]]:
         """Return the batches of the next epoch, or of the rest of the one in a state that was loaded.
@@ -201,6 +202,11 @@ class BatchSampler(PlanAttributes):
 
     def _begin(self, batches: _EpochBatches) -> Plan:
         self._enter(self._at_place(self._upcoming()))
+        if not self._is_compared:
+            state = self._plan._native.state(0)
+            facts = {"samples": self._plan.samples, "seed": state["seed"], "fingerprint": state["fingerprint"]}
+            self._ranks.compare(f"BatchSampler/{self._plan.batching}", facts, "the same sizes, options and seed")
+            self._is_compared = True
         self._taken, self._latest = 0, batches
         return self._plan
 

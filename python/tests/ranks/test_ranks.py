@@ -194,6 +194,20 @@ def test_ranks_that_disagree_are_named(group):
     assert not compared
 
 
+def test_samplers_of_sizes_that_disagree_are_named(group):
+    def begin(rank, sizes):
+        group.place = (rank, 3)
+        next(iter(bl.BatchSampler(sizes, batching=bl.TokenBudget(50))))
+
+    compared.clear()
+    begin(1, list(range(1, 41)))
+    compared.clear()  # as in another process
+    with refused(bl.DataError, "rank 2 of 3", "rank 1", "fingerprint"):
+        begin(2, list(range(2, 42)))
+    compared.clear()
+    begin(0, list(range(1, 41)))
+
+
 WORKER = """
     import json
     import os
