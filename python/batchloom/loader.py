@@ -38,6 +38,7 @@ from batchloom.torch_options import TorchOptions, accepted
 from batchloom.watchers import watchers
 
 if TYPE_CHECKING:
+    from jax import Array
     from numpy.typing import NDArray
     from torch import Tensor
 
@@ -160,6 +161,16 @@ class DataLoader(TorchAttributes, Generic[Batch]):
     def __init__(
         self: DataLoader[dict[str, NDArray[Any]]], dataset: Dataset[Dicts], batch_size: int | None = None,
         shuffle: Shuffle = False, *, output: Literal["numpy"], **options: Unpack[LoaderOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: DataLoader[tuple[Array, ...]], dataset: Dataset[Tuples], batch_size: int | None = None,
+        shuffle: Shuffle = False, *, output: Literal["jax"], **options: Unpack[LoaderOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: DataLoader[dict[str, Array]], dataset: Dataset[Dicts], batch_size: int | None = None,
+        shuffle: Shuffle = False, *, output: Literal["jax"], **options: Unpack[LoaderOptions],
     ) -> None: ...
     @overload
     def __init__(

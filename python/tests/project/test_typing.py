@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, assert_type, cast
 
 import batchloom as bl
+import jax
 import numpy
 import numpy.typing
 import torch
@@ -72,6 +73,7 @@ def test_batches_are_typed_as_they_are() -> None:
     forecasts, known = bl.WindowDataset(X, 3, 1, stride=2), bl.WindowDataset(X, 3, 1, past={"p": X[:, :1]})
     assert_type(next(iter(bl.DataLoader(forecasts, output="torch"))), tuple[torch.Tensor, ...])
     assert_type(next(iter(bl.DataLoader(known, output="torch"))), dict[str, torch.Tensor])
+    assert_type(next(iter(bl.DataLoader(named, output="jax"))), dict[str, jax.Array])
     assert_type(next(iter(bl.DataLoader(rows))), tuple[Any, ...])
     assert_type(next(iter(bl.DataLoader(sequences))), dict[str, Any])
     assert_type(next(iter(bl.DataLoader(X))), Any)
