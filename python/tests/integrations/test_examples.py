@@ -35,7 +35,7 @@ def test_workers_of_ray_train_each_digit_once_an_epoch(tmp_path):
 
 
 def output(name, launcher, folder):
-    """What an example prints. Its temporary files go to a folder of the test; Ray's sockets need a short path."""
+    """The output of an example. Temporary files go to a folder of the test; Ray's sockets need a short path."""
     environment = os.environ if name == "ray" else {**os.environ, "TMPDIR": str(folder)}
     command = [sys.executable, *launcher, str(EXAMPLES / f"digits_{name}.py")]
     done = subprocess.run(

@@ -128,7 +128,7 @@ def test_a_loader_passed_to_fit_is_dealt_to_ranks(program, strategy):
 
 
 def test_ranks_that_slurm_started_are_found(program):
-    """What ``srun --ntasks=2`` sets, without a cluster: Lightning takes its ranks from there."""
+    """Two processes with the variables of ``srun --ntasks=2``, without a cluster: Lightning takes its ranks there."""
     job = {"SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2", "SLURM_JOB_ID": "1", "SLURM_JOB_NAME": "train"}
     job |= {"SLURM_NODEID": "0", "SLURM_NODELIST": "127.0.0.1", "MASTER_PORT": str(free_port())}
     ranks = [{**job, "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)} for rank in (0, 1)]
