@@ -402,6 +402,32 @@ pub enum Error {
         /// The number of bytes of an element.
         expected: usize,
     },
+    /// A field cannot be converted as it is asked for.
+    #[error("field {field}: {reason}")]
+    FieldOption {
+        /// The field.
+        field: String,
+        /// The values found and expected, in words.
+        reason: String,
+    },
+    /// A value of the data does not fit the type that its field has in batches.
+    #[error(
+        "field {field}{of_sample} holds {value}, which is no {to} when it is converted from {from}; expected values in its \
+         range, or another dtype",
+        of_sample = sample.map(|sample| format!(", sample {sample},")).unwrap_or_default()
+    )]
+    Unrepresentable {
+        /// The field.
+        field: String,
+        /// The sample, if it is known.
+        sample: Option<u64>,
+        /// The value as it is stored.
+        value: String,
+        /// The type of the data.
+        from: crate::DType,
+        /// The type in batches.
+        to: crate::DType,
+    },
     /// The lengths that describe a window are not valid.
     #[error("{reason}")]
     WindowShape {
@@ -878,6 +904,7 @@ impl Error {
             | Self::CountLabels { .. }
             | Self::MarkField { .. }
             | Self::PadValue { .. }
+            | Self::FieldOption { .. }
             | Self::Threads
             | Self::Prefetch
             | Self::BatchTooLarge { .. }
@@ -912,6 +939,7 @@ impl Error {
             | Self::StreamTooShort { .. }
             | Self::NoWindows { .. }
             | Self::Layout { .. }
+            | Self::Unrepresentable { .. }
             | Self::Shape { .. } => Kind::Data,
             Self::StepRange { .. } | Self::SampleRange { .. } => Kind::Range,
             Self::StateVersion { .. }

@@ -32,5 +32,6 @@ mod sequences;
 mod threads;
 mod time_split;
 mod tokens;
+mod types;
 mod uneven;
 mod windows;

@@ -28,6 +28,21 @@ pub(crate) trait Form: Debug + Send + Sync {
         false
     }
 
+    /// The shape of a sample, `None` for each dimension in which samples may differ.
+    fn sample(&self) -> Vec<Option<usize>> {
+        let mut shape: Vec<_> = self.shape(&Members::uniform(1, 0)).into_iter().map(Some).collect();
+        match self.is_concatenated() {
+            true => shape[0] = None,
+            false => drop(shape.remove(0)),
+        }
+        shape
+    }
+
+    /// The places of padding, if the form pads.
+    fn padding(&self) -> Option<&dyn Padding> {
+        None
+    }
+
     /// The most elements of a batch that the form can number.
     fn most_elements(&self) -> usize {
         usize::MAX
@@ -53,6 +68,12 @@ pub(crate) trait Form: Debug + Send + Sync {
         }
         Ok(())
     }
+}
+
+/// The places of padding in a field, for padding that a form's wrapper makes.
+pub(crate) trait Padding {
+    /// Visits the elements of the part of member `member` that are data, in order. The others are padding.
+    fn data(&self, members: &Members, member: usize, each: &mut dyn FnMut(Range<usize>));
 }
 
 /// The places for the rows of consecutive batches: batch `k` starts at `k * stride` and holds `batch` rows.

@@ -3,6 +3,9 @@
 //! A [`Form`] makes one field of a batch. It knows arrays and slots, neither datasets nor plans nor threads. One form a
 //! file; a dataset says which forms make its batches.
 
+mod cast;
+mod convert;
+mod field_options;
 mod form;
 mod index;
 mod labels;
@@ -14,7 +17,9 @@ mod stack;
 mod tokens;
 mod window;
 
-pub(crate) use form::{Form, Slots};
+pub use convert::Channels;
+pub(crate) use field_options::FieldOptions;
+pub(crate) use form::{Form, Padding, Slots};
 pub(crate) use index::{FILLER, Index, Lengths, Weight};
 pub(crate) use labels::{IGNORED, Labels, is_integer};
 pub(crate) use members::Members;

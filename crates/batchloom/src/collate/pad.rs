@@ -9,7 +9,7 @@ use std::str::FromStr;
 use super::members::number;
 use super::prefetch::prefetch_rows;
 use super::stack::{copy_rows, stack};
-use super::{Form, Members, Slots};
+use super::{Form, Members, Padding, Slots};
 use crate::tensor::Sequences;
 use crate::{DType, Result};
 
@@ -58,6 +58,15 @@ impl Form for Pad {
         [&[members.count], shape.as_slice()].concat()
     }
 
+    fn sample(&self) -> Vec<Option<usize>> {
+        let inner = self.sequences.values().shape()[1..].iter().map(|&extent| Some(extent));
+        self.sequences.frame().into_iter().map(|extent| extent.map(number)).chain(inner).collect()
+    }
+
+    fn padding(&self) -> Option<&dyn Padding> {
+        Some(self)
+    }
+
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         let leading = self.leading(members);
         let row = self.sequences.rows().bytes();
@@ -76,6 +85,39 @@ impl Form for Pad {
             }
         }
         Ok(())
+    }
+}
+
+impl Padding for Pad {
+    fn data(&self, members: &Members, member: usize, each: &mut dyn FnMut(Range<usize>)) {
+        let leading = self.leading(members);
+        let mut taken = leading.clone();
+        for (&dimension, &extent) in self.sequences.varying().iter().zip(members.extents(member)) {
+            taken[dimension] = number(extent);
+        }
+        let row = self.sequences.values().shape()[1..].iter().product();
+        lines(self.side, &leading, &taken, row, 0, each);
+    }
+}
+
+/// Visits the lines of data of a slot of extents `slot`, of which `taken` are data, in elements: `row` for each place of
+/// the last dimension. The slot begins with element `start`.
+fn lines(
+    side: PadSide,
+    slot: &[usize],
+    taken: &[usize],
+    row: usize,
+    start: usize,
+    each: &mut dyn FnMut(Range<usize>),
+) {
+    let (Some((&most, inner)), Some((&extent, rest))) = (slot.split_first(), taken.split_first()) else {
+        return;
+    };
+    let part = inner.iter().product::<usize>() * row;
+    let first = start + if side == PadSide::Left { (most - extent) * part } else { 0 };
+    match inner == rest {
+        true => each(first..first + extent * part),
+        false => (0..extent).for_each(|place| lines(side, inner, rest, row, first + place * part, each)),
     }
 }
 
@@ -213,7 +255,7 @@ fn mark(side: PadSide, extents: &[u32], union: &[usize], slot: &mut [u8]) {
 }
 
 /// Fills with one element over and over.
-fn repeat(value: &[u8], target: &mut [u8]) {
+pub(super) fn repeat(value: &[u8], target: &mut [u8]) {
     match value.split_first() {
         Some((&first, rest)) if rest.iter().all(|&byte| byte == first) => target.fill(first),
         Some(_) => target.chunks_exact_mut(value.len()).for_each(|element| element.copy_from_slice(value)),

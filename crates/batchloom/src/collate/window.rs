@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::prefetch::prefetch_rows;
 use super::stack::copy_rows;
-use super::{Form, Members, Slots};
+use super::{Form, Members, Padding, Slots};
 use crate::tensor::Rows;
 use crate::{DType, Result, Tensor};
 
@@ -51,6 +51,10 @@ impl<P: Places> Form for Window<P> {
         self.span.values.dtype()
     }
 
+    fn padding(&self) -> Option<&dyn Padding> {
+        Some(self)
+    }
+
     fn shape(&self, members: &Members) -> Vec<usize> {
         [&[members.count, self.span.len], &self.span.values.shape()[1..]].concat()
     }
@@ -78,11 +82,24 @@ impl<P: Places> Form for Window<P> {
     }
 }
 
+impl<P: Places> Padding for Window<P> {
+    fn data(&self, members: &Members, member: usize, each: &mut dyn FnMut(Range<usize>)) {
+        let Span { values, rows, len, .. } = &self.span;
+        let row = rows.bytes() / values.dtype().size();
+        each(self.zeros(self.windows.place(members.samples[member])) * row..len * row);
+    }
+}
+
 impl<P: Places> Window<P> {
+    /// The number of steps of the span that are zeros.
+    fn zeros(&self, place: Place) -> usize {
+        place.missing.saturating_sub(self.span.start).min(self.span.len)
+    }
+
     fn copy(&self, window: u64, slot: &mut [u8]) {
         let Span { values, rows, start, len } = &self.span;
         let place = self.windows.place(window);
-        let zeros = place.missing.saturating_sub(*start).min(*len);
+        let zeros = self.zeros(place);
         let (before, data) = slot.split_at_mut(zeros * rows.bytes());
         before.fill(0);
         let first = place.row + (start + zeros).saturating_sub(place.missing);

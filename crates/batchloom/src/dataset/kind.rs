@@ -10,10 +10,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::batching::{FixedSize, Labels, Rule, Sizes};
-use crate::collate::{Form, Index as SampleIndex, Members, PadSide, Passages, Places, Weight};
+use crate::collate::{FieldOptions, Form, Index as SampleIndex, Members, PadSide, Passages, Places, Weight};
 use crate::order::Shuffle;
 use crate::tensor::{Layout, Sequences};
-use crate::{Error, Result, Tensor};
+use crate::{DType, Error, Result, Tensor};
 
 /// The answers of one kind of data to the other stages.
 pub(crate) trait Kind: Debug + Send + Sync {
@@ -107,12 +107,46 @@ pub(crate) struct CollateOptions {
     pub(crate) pad_side: PadSide,
     /// The bytes of one element of padding, for some fields by name.
     pub(crate) pad_values: Vec<(String, Vec<u8>)>,
+    /// The types and the scales of some fields, by name.
+    pub(crate) fields: Vec<(String, FieldOptions)>,
     /// The field whose next tokens are labels.
     pub(crate) labels: Option<String>,
     /// The rows of a stream that continue from batch to batch, and the number of pieces of each.
     pub(crate) rows: Option<(u64, u64)>,
     /// True if the documents of a stream are shuffled.
     pub(crate) shuffles_documents: bool,
+}
+
+impl CollateOptions {
+    /// The options of a field, as they are set or to be set.
+    pub(crate) fn field(&mut self, name: String) -> &mut FieldOptions {
+        let place = self.fields.iter().position(|(other, _)| *other == name).unwrap_or(self.fields.len());
+        if place == self.fields.len() {
+            self.fields.push((name, FieldOptions::default()));
+        }
+        &mut self.fields[place].1
+    }
+
+    /// The bytes of the element with which a form pads a field that is stored as `dtype`: zeros where a conversion
+    /// follows, which does the padding.
+    ///
+    /// # Errors
+    /// [`Error::PadValue`].
+    pub(super) fn stored_pad_value(&self, name: &str, dtype: DType) -> Result<Vec<u8>> {
+        let expected = dtype.size();
+        if self.fields.iter().any(|(field, options)| field == name && options.changes(dtype)) {
+            return Ok(vec![0; expected]);
+        }
+        let value = self.pad_value(name).map_or_else(|| vec![0; expected], <[u8]>::to_vec);
+        match value.len() {
+            found if found == expected => Ok(value),
+            found => Err(Error::PadValue { field: name.to_owned(), found, expected }),
+        }
+    }
+
+    fn pad_value(&self, name: &str) -> Option<&[u8]> {
+        self.pad_values.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_slice())
+    }
 }
 
 /// The fields of every batch, and the forms that make them.
@@ -162,6 +196,28 @@ impl Collation {
         }
         let Self { own, ragged, index, .. } = self;
         Ok(Self { own, ragged, ..Self::new(fields, index)? })
+    }
+
+    /// The same fields, some of them in other types.
+    ///
+    /// # Errors
+    /// [`Error::FieldOption`] and [`Error::PadValue`].
+    pub(crate) fn cast(mut self, options: &CollateOptions) -> Result<Self> {
+        for (name, field) in &options.fields {
+            let place = self.names.iter().position(|other| other == name);
+            let place = place.filter(|&place| place < self.own).ok_or_else(|| {
+                let reason = match place {
+                    Some(_) => "it describes the batch, and its type is fixed".to_owned(),
+                    None => format!(
+                        "the data has no such field; expected one of {}",
+                        self.names[..self.own].join(", ")
+                    ),
+                };
+                Error::FieldOption { field: name.clone(), reason }
+            })?;
+            self.forms[place] = field.cast(name, Arc::clone(&self.forms[place]), options.pad_value(name))?;
+        }
+        Ok(self)
     }
 
     /// The members of a batch that holds one sample, whole.

@@ -244,13 +244,8 @@ fn form(name: &str, field: &Field, packs: bool, options: &CollateOptions) -> Res
             _ => Err(Error::NotPackable { field: name.to_owned() }),
         };
     }
-    let expected = sequences.values().dtype().size();
-    let given = options.pad_values.iter().find(|(field, _)| field == name);
-    let value = given.map_or_else(|| vec![0; expected], |(_, value)| value.clone());
-    match value.len() {
-        found if found == expected => Ok(Arc::new(Pad { sequences, value, side: options.pad_side })),
-        found => Err(Error::PadValue { field: name.to_owned(), found, expected }),
-    }
+    let value = options.stored_pad_value(name, sequences.values().dtype())?;
+    Ok(Arc::new(Pad { sequences, value, side: options.pad_side }))
 }
 
 impl Kind for SequenceDataset {

@@ -12,14 +12,14 @@ use super::job::Probe;
 use super::layout::{BlockLayout, Limits};
 use super::workers::Workers;
 use crate::batching::{LabelCounts, Labels, Rule};
-use crate::collate::PadSide;
+use crate::collate::{Channels, PadSide};
 use crate::dataset::Dataset;
 use crate::dataset::kind::CollateOptions;
 use crate::order::Shuffle;
 use crate::plan::PlanBuilder;
 use crate::ranks::Uneven;
 use crate::tensor::buffer::{Buffer, Memory};
-use crate::{Error, Plan, Result};
+use crate::{DType, Error, Plan, Result};
 
 /// The number of bytes of a block: large enough that fixed costs vanish, small enough that blocks in flight stay in
 /// what one process has of a shared cache. With the default `prefetch`, four of them take 8 MiB. Against 4 MiB, epochs
@@ -122,7 +122,43 @@ impl LoaderBuilder {
         self.plan(|plan| plan.shard_size(shard_size))
     }
 
-    /// Sets the bytes of the element that pads `field`. Default: zeros.
+    /// Sets the type of `field` in batches; elements are converted as the batch is formed. A value that the type cannot
+    /// hold is an [`Error::Unrepresentable`] of its batch: a number out of its range, or a fraction or NaN as an
+    /// integer. Rounding to a floating type is none. Default: the type of the data.
+    pub fn dtype(mut self, field: impl Into<String>, dtype: DType) -> Self {
+        self.collate.field(field.into()).dtype = Some(dtype);
+        self
+    }
+
+    /// Scales the values of `field`, which come out as `(x * scale - mean) / std`. They are computed in float32, or in
+    /// float64 if that is the type of the field in batches; integers come out as float32 unless [`dtype`](Self::dtype)
+    /// says otherwise. Padding is not scaled. Default: 1.
+    pub fn scale(mut self, field: impl Into<String>, scale: f64) -> Self {
+        self.collate.field(field.into()).scale = Some(scale);
+        self
+    }
+
+    /// Sets what is taken off the scaled values of `field`: one number, or one for each channel. Channels are the last
+    /// dimension of a sample, or the first, whichever has as many elements. Default: 0.
+    pub fn mean(mut self, field: impl Into<String>, mean: impl Into<Vec<f64>>) -> Self {
+        self.collate.field(field.into()).mean = mean.into();
+        self
+    }
+
+    /// Sets what the values of `field` are divided by in the end: one number, or one for each channel. Default: 1.
+    pub fn std(mut self, field: impl Into<String>, std: impl Into<Vec<f64>>) -> Self {
+        self.collate.field(field.into()).std = std.into();
+        self
+    }
+
+    /// Sets which dimension of a sample of `field` means and deviations are given for, where both the first and the last
+    /// have as many elements.
+    pub fn channels(mut self, field: impl Into<String>, channels: Channels) -> Self {
+        self.collate.field(field.into()).channels = Some(channels);
+        self
+    }
+
+    /// Sets the bytes of the element that pads `field`, in the type that it has in batches. Default: zeros.
     pub fn pad_value(mut self, field: impl Into<String>, element: &[u8]) -> Self {
         self.collate.pad_values.push((field.into(), element.to_vec()));
         self
@@ -216,7 +252,7 @@ impl LoaderBuilder {
     /// # Errors
     /// Those of [`PlanBuilder::build`], and [`Error::Rank`], [`Error::Threads`], [`Error::Prefetch`] and
     /// [`Error::BatchTooLarge`]; for sequences, [`Error::ForeignSizes`], [`Error::NotPackable`], [`Error::Labels`],
-    /// [`Error::PadValue`] and [`Error::DuplicateField`]; for streams, [`Error::Continuous`]; and
+    /// [`Error::PadValue`] and [`Error::DuplicateField`]; [`Error::FieldOption`]; for streams, [`Error::Continuous`]; and
     /// [`Error::MarkField`] with [`Uneven::Mask`].
     pub fn build(mut self) -> Result<Loader> {
         let options = self.plan.clone();

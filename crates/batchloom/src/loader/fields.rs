@@ -28,6 +28,7 @@ impl Fields {
     /// Errors that say which option or rule does not go with the kind of dataset.
     pub(super) fn new(dataset: &Dataset, plan: &Plan, options: &CollateOptions) -> Result<Self> {
         let collation = dataset.kind().collation(plan.rule(), options, (plan.seed(), plan.epoch()))?;
+        let collation = collation.cast(options)?;
         Ok(match plan.uneven() {
             Uneven::Mask => Self { collation: collation.marked()?, is_marked: true },
             Uneven::Pad | Uneven::Short => Self { collation, is_marked: false },

@@ -29,5 +29,5 @@ pub use loader::Loader;
 pub use placement::{Limit, LimitSource, Placement, PlacementMode, PlacementRequest, Residency};
 pub use steps::Steps;
 
-pub use crate::collate::PadSide;
+pub use crate::collate::{Channels, PadSide};
 pub use crate::tensor::buffer::Memory;

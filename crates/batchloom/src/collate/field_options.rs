@@ -1,0 +1,125 @@
+//! `FieldOptions`: the type that a field of batches is wanted in, and the numbers that it is scaled by.
+
+use std::sync::Arc;
+
+use super::Form;
+use super::cast::Cast;
+use super::convert::{Affine, Channels, Conversion};
+use crate::{DType, Error, Result};
+
+/// The options of one field. Values come out as `(x * scale - mean) / std`.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FieldOptions {
+    /// The type in batches. Default: that of the data, or float32 for integers that are scaled.
+    pub(crate) dtype: Option<DType>,
+    pub(crate) scale: Option<f64>,
+    /// One number, or one for each channel.
+    pub(crate) mean: Vec<f64>,
+    pub(crate) std: Vec<f64>,
+    /// The dimension of a sample that `mean` and `std` are given for. Default: that which has as many elements.
+    pub(crate) channels: Option<Channels>,
+}
+
+impl FieldOptions {
+    /// Returns true if values of type `from` come out as others, or in another type.
+    pub(crate) fn changes(&self, from: DType) -> bool {
+        self.scales() || self.dtype.is_some_and(|dtype| dtype != from)
+    }
+
+    fn scales(&self) -> bool {
+        self.scale.is_some() || !self.mean.is_empty() || !self.std.is_empty()
+    }
+
+    /// The form of field `name` that `inner` makes, in another type; `inner` itself if its type is asked for.
+    /// `pad_value` is an element of the new type.
+    ///
+    /// # Errors
+    /// [`Error::FieldOption`], and [`Error::PadValue`].
+    pub(crate) fn cast(
+        &self,
+        name: &str,
+        inner: Arc<dyn Form>,
+        pad_value: Option<&[u8]>,
+    ) -> Result<Arc<dyn Form>> {
+        if !self.changes(inner.dtype()) {
+            return Ok(inner);
+        }
+        let conversion = self.conversion(name, &*inner)?;
+        let expected = conversion.to.size();
+        let pad_value = pad_value.map_or_else(|| vec![0; expected], <[u8]>::to_vec);
+        if pad_value.len() != expected {
+            return Err(Error::PadValue { field: name.to_owned(), found: pad_value.len(), expected });
+        }
+        Ok(Arc::new(Cast { name: name.to_owned(), inner, conversion, pad_value }))
+    }
+
+    /// The conversion of the elements of a field.
+    fn conversion(&self, name: &str, form: &dyn Form) -> Result<Conversion> {
+        let refused = |reason: String| Error::FieldOption { field: name.to_owned(), reason };
+        let (from, scales) = (form.dtype(), self.scales());
+        let to = self.dtype.unwrap_or(if is_float(from) { from } else { DType::F32 });
+        if scales && !is_float(to) {
+            return Err(refused(format!(
+                "scaled values are no {to}; expected dtype float16, bfloat16, float32 or float64"
+            )));
+        }
+        let affine = scales.then(|| self.affine(to, &form.sample()).map_err(refused)).transpose()?;
+        let conversion = Conversion::new(from, to, affine);
+        let types = "expected booleans, integers and floats of at least 16 bits";
+        conversion.ok_or_else(|| refused(format!("{from} is not converted to {to}; {types}")))
+    }
+
+    fn affine(&self, to: DType, sample: &[Option<usize>]) -> Result<Affine, String> {
+        let (means, stds) = (self.mean.len(), self.std.len());
+        if means > 1 && stds > 1 && means != stds {
+            return Err(format!("{means} means and {stds} deviations are given; expected as many of both"));
+        }
+        let channels = self.channels(means.max(stds), sample)?;
+        let affine = Affine::new(to, self.scale.unwrap_or(1.0), &self.mean, &self.std, channels);
+        let Self { scale, mean, std, .. } = self;
+        affine.ok_or_else(|| {
+            format!(
+                "scale is {scale:?}, mean {mean:?} and std {std:?}; expected finite numbers, and no std of 0"
+            )
+        })
+    }
+
+    /// The dimension of a sample that `count` numbers are given for.
+    fn channels(&self, count: usize, sample: &[Option<usize>]) -> Result<Channels, String> {
+        if count <= 1 {
+            return Ok(Channels::Last);
+        }
+        let has = |extent: Option<&Option<usize>>| extent.copied().flatten() == Some(count);
+        let (first, last) = (has(sample.first()), has(sample.last()));
+        let found = match self.channels {
+            Some(Channels::First) => first.then_some(Channels::First),
+            Some(Channels::Last) => last.then_some(Channels::Last),
+            None if first && last && sample.len() > 1 => {
+                return Err(format!(
+                    "{count} means or deviations may be of the first or of the last dimension of a sample, {}; say which",
+                    extents(sample)
+                ));
+            }
+            None if last => Some(Channels::Last),
+            None => first.then_some(Channels::First),
+        };
+        found.ok_or_else(|| {
+            format!(
+                "{count} means or deviations are given, and samples are {}; expected one, or as many as the first or the \
+                 last dimension has",
+                extents(sample)
+            )
+        })
+    }
+}
+
+fn is_float(dtype: DType) -> bool {
+    matches!(dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
+}
+
+/// The extents of a sample, in words.
+fn extents(sample: &[Option<usize>]) -> String {
+    let extent =
+        |extent: &Option<usize>| extent.map_or_else(|| "any".to_owned(), |extent| extent.to_string());
+    format!("[{}]", sample.iter().map(extent).collect::<Vec<_>>().join(", "))
+}
