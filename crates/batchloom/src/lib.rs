@@ -54,7 +54,7 @@ pub mod plan;
 pub mod ranks;
 pub mod tensor;
 
-pub use dataset::{GroupDataset, SequenceDataset, TensorDataset, TokenDataset, WindowDataset};
+pub use dataset::{GroupDataset, MapDataset, SequenceDataset, TensorDataset, TokenDataset, WindowDataset};
 pub use error::{Error, Kind, Result};
 pub use loader::Loader;
 pub use plan::Plan;

@@ -18,6 +18,7 @@ mod groups;
 mod index_table;
 mod lifetime;
 mod lists;
+mod map;
 mod messages;
 mod order;
 mod placement;

@@ -10,7 +10,8 @@ const RUST: [&str; 4] = ["(true)", "(false)", "Oversize::", "Shuffle::"];
 
 #[test]
 fn messages_are_of_no_language() {
-    let errors = std::fs::read_to_string(source().join("error.rs")).unwrap();
+    let read = |file: PathBuf| std::fs::read_to_string(file).unwrap();
+    let errors: String = files(&source().join("error")).into_iter().map(read).collect();
     for message in errors.split("#[error(").skip(1) {
         let message = message.split(")]").next().unwrap();
         let found = PYTHON.iter().chain(&RUST).chain(&["=\\\""]).find(|text| message.contains(**text));

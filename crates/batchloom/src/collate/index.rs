@@ -1,6 +1,7 @@
 //! The samples that a batch holds, their lengths, and the marks of places that only fill up.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::{Form, Members};
 use crate::{DType, Result};
@@ -29,9 +30,10 @@ impl Form for Index {
     }
 }
 
-/// The weight of each sample in a loss or a metric: 1, or 0 where a place only fills up. `[samples]`, float32.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Weight;
+/// The weight of each sample in a loss or a metric: 1, or 0 where a place only fills up, or its sample could not be read.
+/// `[samples]`, float32. It holds true for each member that could not be read, and is empty if all could.
+#[derive(Debug, Clone)]
+pub(crate) struct Weight(pub(crate) Arc<[bool]>);
 
 impl Form for Weight {
     fn dtype(&self) -> DType {
@@ -44,7 +46,8 @@ impl Form for Weight {
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         for (slot, member) in target.as_chunks_mut::<4>().0.iter_mut().zip(range) {
-            let weight: f32 = if members.is_filler(member) { 0.0 } else { 1.0 };
+            let skipped = self.0.get(member).is_some_and(|&skipped| skipped);
+            let weight: f32 = if skipped || members.is_filler(member) { 0.0 } else { 1.0 };
             *slot = weight.to_ne_bytes();
         }
         Ok(())

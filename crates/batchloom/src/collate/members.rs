@@ -74,6 +74,11 @@ impl Members {
         Self { count, fillers, ..Self::default() }
     }
 
+    /// Returns true if the samples are known, so that forms take them from here and not from the plan.
+    pub(crate) fn are_listed(&self) -> bool {
+        !self.samples.is_empty()
+    }
+
     /// Returns true if a member only fills up the batch.
     pub(crate) fn is_filler(&self, member: usize) -> bool {
         member >= self.count - self.fillers

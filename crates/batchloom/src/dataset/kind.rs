@@ -9,8 +9,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::map::{BatchRead, Reader, SampleLayout, Skipped};
 use crate::batching::{FixedSize, Labels, Rule, Sizes};
-use crate::collate::{FieldOptions, Form, Index as SampleIndex, Members, PadSide, Passages, Places, Weight};
+use crate::collate::{
+    FieldOptions, Form, Index as SampleIndex, Members, PadSide, Passages, Places, Slot, Weight,
+};
 use crate::order::Shuffle;
 use crate::tensor::{Layout, Sequences};
 use crate::{DType, Error, Result, Tensor};
@@ -67,6 +70,20 @@ pub(crate) trait Kind: Debug + Send + Sync {
         false
     }
 
+    /// The reader of samples that are made on demand, or `None` if samples are taken from arrays.
+    fn reader(&self) -> Option<&Arc<dyn Reader>> {
+        None
+    }
+
+    /// The fields of a batch whose samples were read, for kinds with a [`reader`](Self::reader).
+    ///
+    /// # Errors
+    /// Errors that say which sample does not fit the others, or could not be read.
+    fn collate(&self, rule: &Rule, options: &CollateOptions, _read: BatchRead) -> Result<Collated> {
+        let collation = self.collation(rule, options, (0, 0))?;
+        Ok(Collated { collation, marks: None, skipped: Vec::new(), first: None })
+    }
+
     /// The facts that a plan needs besides numbers and sizes of samples.
     ///
     /// # Errors
@@ -109,6 +126,8 @@ pub(crate) struct CollateOptions {
     pub(crate) pad_values: Vec<(String, Vec<u8>)>,
     /// The types and the scales of some fields, by name.
     pub(crate) fields: Vec<(String, FieldOptions)>,
+    /// The way of samples to their slots, for some fields by name.
+    pub(crate) slots: Vec<(String, Slot)>,
     /// The field whose next tokens are labels.
     pub(crate) labels: Option<String>,
     /// The rows of a stream that continue from batch to batch, and the number of pieces of each.
@@ -178,16 +197,17 @@ impl Collation {
 }
 
 impl Collation {
-    /// The same fields, and the marks of places that only fill up: `index`, unless it is there, and `weight`.
+    /// The same fields, and the marks of places: `index` if some only fill up, unless it is there, and `weight`, which is
+    /// 0 at those and at the members that `skipped` names.
     ///
     /// # Errors
     /// [`Error::MarkField`] if the data has a field of such a name.
-    pub(crate) fn marked(self) -> Result<Self> {
+    pub(crate) fn marked(self, fills_up: bool, skipped: Arc<[bool]>) -> Result<Self> {
         let mut fields: Vec<(String, Arc<dyn Form>)> =
             self.names.iter().cloned().zip(self.forms.iter().cloned()).collect();
         let marks: [(&str, Arc<dyn Form>); 2] =
-            [("index", Arc::new(SampleIndex)), ("weight", Arc::new(Weight))];
-        for (name, form) in marks {
+            [("index", Arc::new(SampleIndex)), ("weight", Arc::new(Weight(skipped)))];
+        for (name, form) in marks.into_iter().skip(usize::from(!fills_up)) {
             match fields.iter().position(|(other, _)| other == name) {
                 Some(place) if place < self.own => return Err(Error::MarkField { name: name.to_owned() }),
                 Some(_) => {}
@@ -222,7 +242,7 @@ impl Collation {
 
     /// The members of a batch that holds one sample, whole.
     fn one(&self, sample: u64) -> Members {
-        let Some(Ragged { guide, .. }) = &self.ragged else {
+        let Some(guide) = self.ragged.as_ref().and_then(|ragged| ragged.guide.as_ref()) else {
             return Members { count: 1, samples: vec![sample], ..Members::default() };
         };
         let extents = guide.sizes_of(usize::try_from(sample).unwrap_or(usize::MAX)).collect();
@@ -245,11 +265,23 @@ pub(super) fn formed(form: &dyn Form, members: &Members) -> Result<Tensor> {
     Tensor::new(Bytes::from(target), dtype, shape, layout.strides(), 0)
 }
 
+/// The fields of a batch that was read.
+#[derive(Debug)]
+pub(crate) struct Collated {
+    pub(crate) collation: Collation,
+    /// True for each member that is left out, if batches mark these.
+    pub(crate) marks: Option<Arc<[bool]>>,
+    pub(crate) skipped: Skipped,
+    /// The sample that others are compared to, and its layout.
+    pub(crate) first: Option<(u64, SampleLayout)>,
+}
+
 /// The facts about samples that differ in size.
 #[derive(Debug, Clone)]
 pub(crate) struct Ragged {
-    /// The field whose extents are those of all.
-    pub(crate) guide: Sequences,
+    /// The field whose extents are those of all, or `None` if samples differ in one dimension, and nothing but their
+    /// sizes is known.
+    pub(crate) guide: Option<Sequences>,
     /// The sizes that a plan counts.
     pub(crate) sizes: Sizes,
     /// True if the sizes are the lengths.

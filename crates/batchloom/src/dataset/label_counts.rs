@@ -70,7 +70,7 @@ fn labels<'a>(collation: &'a Collation, field: &str, next_tokens: bool) -> Resul
 
 /// A batch of one for each part of a sample, of at most `limit` elements.
 fn parts(collation: &Collation, sample: u64, limit: Option<u32>, field: &str) -> Result<Vec<Members>> {
-    let Some(Ragged { guide, sizes, own_sizes, subsamples, .. }) = &collation.ragged else {
+    let Some(Ragged { guide: Some(guide), sizes, own_sizes, subsamples, .. }) = &collation.ragged else {
         return Ok(vec![Members { count: 1, samples: vec![sample], ..Members::default() }]);
     };
     let (number, dimensions) = (usize::try_from(sample).unwrap_or(usize::MAX), guide.varying().len());

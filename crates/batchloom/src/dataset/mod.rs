@@ -6,6 +6,7 @@ mod counts;
 mod groups;
 pub(crate) mod kind;
 mod label_counts;
+mod map;
 mod sequences;
 mod tensors;
 mod text_ids;
@@ -20,6 +21,11 @@ pub use arrow::arrow_lists;
 pub use counts::{GroupCounts, SequenceCounts, TokenCounts};
 pub use groups::{GroupDataset, GroupDatasetBuilder, GroupLayout, GroupOversize, Groups};
 use kind::Kind;
+pub(crate) use map::BatchRead;
+pub use map::{
+    Held, MapDataset, MapDatasetBuilder, OnError, ReadPart, ReadRequest, Reader, Sample, SampleLayout,
+    SampleStructure, Skipped, Source, SourceError,
+};
 pub use sequences::{SequenceDataset, SequenceDatasetBuilder};
 pub use tensors::TensorDataset;
 pub use text_ids::TextIds;
@@ -56,7 +62,7 @@ macro_rules! kinds {
     };
 }
 
-kinds!(TensorDataset, SequenceDataset, WindowDataset, GroupDataset, TokenDataset);
+kinds!(TensorDataset, SequenceDataset, WindowDataset, GroupDataset, TokenDataset, MapDataset);
 
 impl Dataset {
     /// The number of samples.

@@ -206,7 +206,8 @@ impl SequenceDataset {
         let guide = self.guide()?.clone();
         let index = Index::Ragged { fields: variable.collect(), dimensions: guide.varying().len(), packs };
         let (sizes, own_sizes, subsamples) = (self.sizes.clone(), self.own_sizes, self.subsamples);
-        let ragged = Ragged { guide, sizes, own_sizes, subsamples, multiple_of: rule.multiple_of() };
+        let ragged =
+            Ragged { guide: Some(guide), sizes, own_sizes, subsamples, multiple_of: rule.multiple_of() };
         Ok(Collation { own, ragged: Some(ragged), ..Collation::new(forms, index)? })
     }
 

@@ -7,8 +7,10 @@ use bytes::Bytes;
 
 use super::fields::Fields;
 use super::index_table::Table;
-use super::job::PlannedBlock;
 use super::layout::{FieldLayout, RunLayout, Shards};
+use super::planned::PlannedBlock;
+use crate::dataset::Skipped;
+use crate::error::Cause;
 use crate::tensor::Layout;
 use crate::{Error, Result, Tensor};
 
@@ -19,6 +21,7 @@ pub struct Block {
     bytes: Bytes,
     table: Option<Box<[Tensor; 3]>>,
     shards: Option<Shards>,
+    skipped: Skipped,
 }
 
 /// Consecutive batches of one shape, field by field.
@@ -33,12 +36,14 @@ pub struct ShapeRun {
 }
 
 impl Block {
-    pub(super) fn new(fields: &Fields, planned: &PlannedBlock, bytes: &Bytes) -> Result<Self> {
-        let PlannedBlock { layout, table } = planned;
+    pub(super) fn new(planned: &PlannedBlock, bytes: &Bytes) -> Result<Self> {
+        let PlannedBlock { fields, layout, table, skipped } = planned;
         let runs = layout.runs.iter().map(|run| ShapeRun::new(fields, run, bytes, table.is_none()));
         let runs = runs.collect::<Result<_>>()?;
         let table = table.map(|table| tables(table, bytes)).transpose()?.map(Box::new);
-        Ok(Self { runs, bytes: bytes.slice(..planned.memory()), table, shards: layout.shards.clone() })
+        let (bytes, shards, skipped) =
+            (bytes.slice(..planned.memory()), layout.shards.clone(), skipped.clone());
+        Ok(Self { runs, bytes, table, shards, skipped })
     }
 
     /// The memory of the whole block.
@@ -63,6 +68,12 @@ impl Block {
     /// block is an index table and the order goes shard by shard.
     pub fn shards(&self) -> Option<(&Range<u64>, Option<&Range<u64>>)> {
         self.shards.as_ref().map(|(shard, next)| (shard, next.as_ref()))
+    }
+
+    /// The samples that could not be read and were left out, with the reasons: see
+    /// [`OnError::Skip`](crate::dataset::OnError::Skip).
+    pub fn skipped(&self) -> &[(u64, Cause)] {
+        &self.skipped
     }
 
     /// The runs of batches of one shape, in order: mostly one run, or one for each batch if samples differ in size.
@@ -105,6 +116,11 @@ impl ShapeRun {
         let (len, samples, longest) = (run.batches, run.samples, run.members.longest());
         let (names, space) = (Arc::clone(fields.names()), run.space.clone());
         Ok(Self { names, fields: tensors, len, samples, longest, space })
+    }
+
+    /// The names of the fields, in order.
+    pub fn names(&self) -> &Arc<[String]> {
+        &self.names
     }
 
     /// The number of batches.

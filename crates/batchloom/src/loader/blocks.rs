@@ -57,7 +57,9 @@ impl Blocks {
             None => {
                 let (epochs, workers) = (&self.epochs, self.epochs.workers());
                 let begun = epochs.begin(epochs.block_bytes, |job, delivery| {
-                    BegunBlocks::start(job, delivery, workers, epochs.threads > 1, epochs.prefetch)
+                    // Samples are made by workers alone, which may take long, or enter an interpreter.
+                    let helps = epochs.threads > 1 && job.demand.is_none();
+                    BegunBlocks::start(job, delivery, workers, helps, epochs.prefetch)
                 });
                 self.begun.insert(begun?).poll(patience)
             }
@@ -173,7 +175,7 @@ impl BegunBlocks {
                 })?;
                 self.delivered += 1;
                 let bytes = Bytes::from_owner(Loan::new(buffer, &self.job.buffers));
-                Polled::Block(Block::new(&self.job.fields, &planned, &bytes)?)
+                Polled::Block(Block::new(&planned, &bytes)?)
             }
             Next::Pending => Polled::Pending,
             Next::End => Polled::End,

@@ -12,7 +12,7 @@ use super::job::Probe;
 use super::layout::{BlockLayout, Limits};
 use super::workers::Workers;
 use crate::batching::{LabelCounts, Labels, Rule};
-use crate::collate::{Channels, PadSide};
+use crate::collate::{Channels, PadSide, Slot};
 use crate::dataset::Dataset;
 use crate::dataset::kind::CollateOptions;
 use crate::order::Shuffle;
@@ -170,6 +170,12 @@ impl LoaderBuilder {
         self
     }
 
+    /// Sets the way of samples to their slots in `field`: see [`Slot`]. Default: samples have one shape.
+    pub fn collate(mut self, field: impl Into<String>, slot: Slot) -> Self {
+        self.collate.slots.push((field.into(), slot));
+        self
+    }
+
     /// Adds `labels` to each batch: the next token of each token of `field`, and -100 after the last one.
     pub fn labels(mut self, field: impl Into<String>) -> Self {
         self.collate.labels = Some(field.into());
@@ -279,8 +285,11 @@ impl LoaderBuilder {
         // The fields of an epoch in stored order: shuffling does not change whether they can be made.
         let collate = CollateOptions { shuffles_documents: false, ..self.collate.clone() };
         let fields = Fields::new(&self.dataset, &plan, &collate)?;
-        // A block that cannot be laid out is an error now, not in the first iteration.
-        BlockLayout::new(&fields, &plan, self.rank, 0, self.block_bytes, Limits::FORMED, None)?;
+        let reads = self.dataset.kind().reader().is_some();
+        if !reads {
+            // A block that cannot be laid out is an error now, not in the first iteration.
+            BlockLayout::new(&fields, &plan, self.rank, 0, self.block_bytes, Limits::FORMED, None)?;
+        }
         Ok(Loader(Arc::new(Epochs {
             plan: options,
             fields: Arc::new(fields),
@@ -292,7 +301,8 @@ impl LoaderBuilder {
                 poison: self.poison,
                 memory: self.memory,
             })),
-            workers: Mutex::new(Workers::new(threads.saturating_sub(1).max(1))),
+            // A consumer that waits is one of the threads, unless samples are read.
+            workers: Mutex::new(Workers::new(threads.saturating_sub(usize::from(!reads)).max(1))),
             cursor: Mutex::new(Cursor::new(plan, self.rank)),
             dataset: self.dataset,
             threads,

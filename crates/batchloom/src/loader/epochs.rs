@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::buffers::Buffers;
 use super::cursor::{Cursor, Delivery};
+use super::demand::Demand;
 use super::fields::Fields;
 use super::index_table::IndexTable;
 use super::job::{Job, Probe};
@@ -47,6 +48,7 @@ impl Epochs {
         let fields = self.fields_of(&plan)?;
         let job = Job {
             index_table: self.index_table.then(|| IndexTable::new(&self.dataset, Arc::clone(&fields))),
+            demand: self.demand(),
             fields,
             plan: plan.clone(),
             rank,
@@ -57,6 +59,13 @@ impl Epochs {
         let started = start(job, Arc::clone(&delivery))?;
         cursor.begin(plan, delivery);
         Ok(started)
+    }
+
+    /// The reader of samples for one iteration, if these are made on demand.
+    fn demand(&self) -> Option<Arc<Demand>> {
+        let reader = Arc::clone(self.dataset.kind().reader()?);
+        let (dataset, collate, first) = (self.dataset.clone(), self.collate.clone(), Mutex::default());
+        Some(Arc::new(Demand { dataset, reader, collate, threads: self.threads, first }))
     }
 
     /// Serves `rank` of `world_size` from the next epoch on. What is left of a loaded one is shared among these ranks.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::collate::{Form, Members};
 use crate::dataset::Dataset;
-use crate::dataset::kind::{CollateOptions, Collation, Index, Ragged};
+use crate::dataset::kind::{CollateOptions, Collated, Collation, Index, Ragged};
 use crate::order::{Key, Permutation, Purpose};
 use crate::plan::Parts;
 use crate::ranks::Uneven;
@@ -28,11 +28,29 @@ impl Fields {
     /// Errors that say which option or rule does not go with the kind of dataset.
     pub(super) fn new(dataset: &Dataset, plan: &Plan, options: &CollateOptions) -> Result<Self> {
         let collation = dataset.kind().collation(plan.rule(), options, (plan.seed(), plan.epoch()))?;
-        let collation = collation.cast(options)?;
-        Ok(match plan.uneven() {
-            Uneven::Mask => Self { collation: collation.marked()?, is_marked: true },
-            Uneven::Pad | Uneven::Short => Self { collation, is_marked: false },
-        })
+        if dataset.kind().reader().is_some() {
+            // Fields are known, and options for them looked at, once samples are read.
+            return Self::marked(collation, plan, None);
+        }
+        Self::marked(collation.cast(options)?, plan, None)
+    }
+
+    /// The fields of a batch whose samples were read.
+    ///
+    /// # Errors
+    /// [`Error::MarkField`](crate::Error::MarkField), and errors of options for fields.
+    pub(super) fn of_batch(collated: Collated, plan: &Plan, options: &CollateOptions) -> Result<Self> {
+        Self::marked(collated.collation.cast(options)?, plan, collated.marks)
+    }
+
+    /// The fields with the marks that batches need.
+    fn marked(collation: Collation, plan: &Plan, skipped: Option<Arc<[bool]>>) -> Result<Self> {
+        let fills_up = plan.uneven() == Uneven::Mask;
+        let collation = match (fills_up, skipped) {
+            (false, None) => collation,
+            (_, skipped) => collation.marked(fills_up, skipped.unwrap_or_default())?,
+        };
+        Ok(Self { collation, is_marked: fills_up })
     }
 
     /// The names of the fields, in order.
@@ -60,6 +78,18 @@ impl Fields {
         self.collation.ragged.is_some()
     }
 
+    /// The members of the batch that `rank` takes at `step`, and their samples, whether these differ in size or not.
+    ///
+    /// # Errors
+    /// Those of [`Plan::parts`].
+    pub(super) fn members_to_read(&self, plan: &Plan, step: u64, rank: u32) -> Result<Members> {
+        let members = self.members(plan, step, rank)?;
+        Ok(match self.is_ragged() {
+            true => members,
+            false => Members { samples: plan.indices(step, rank)?, ..members },
+        })
+    }
+
     /// The members of the batch that `rank` takes at `step`: in full if samples differ in size, otherwise only their
     /// number and that of the fillers.
     ///
@@ -71,11 +101,12 @@ impl Fields {
             return Ok(Members::uniform(number(plan.batch_len(step, rank)?), fillers));
         };
         let parts = plan.parts(step, rank)?;
-        let picks = if ragged.subsamples { picks(ragged, plan, &parts) } else { Vec::new() };
-        let dimensions = ragged.guide.varying().len();
-        let extents = match ragged.own_sizes && dimensions == 1 {
-            true => parts.sizes,
-            false => parts.samples.iter().flat_map(|&sample| ragged.guide.sizes_of(number(sample))).collect(),
+        let guide = ragged.guide.as_ref().filter(|_| ragged.subsamples);
+        let picks = guide.map(|guide| picks(ragged, guide, plan, &parts)).unwrap_or_default();
+        let dimensions = ragged.guide.as_ref().map_or(1, |guide| guide.varying().len());
+        let extents = match ragged.guide.as_ref().filter(|_| !ragged.own_sizes || dimensions != 1) {
+            None => parts.sizes,
+            Some(guide) => parts.samples.iter().flat_map(|&sample| guide.sizes_of(number(sample))).collect(),
         };
         let members = Members::new(parts.samples, parts.starts, extents, dimensions, ragged.multiple_of);
         Ok(Members { picks, fillers, ..members })
@@ -84,8 +115,8 @@ impl Fields {
 
 /// The elements that are taken of each sample of a batch, in order. They are random if the sample has more than are
 /// taken: a function of seed, epoch and sample. Empty if no sample has more.
-fn picks(ragged: &Ragged, plan: &Plan, parts: &Parts) -> Vec<u32> {
-    let stored = |sample: u64| length(&ragged.guide, sample);
+fn picks(ragged: &Ragged, guide: &Sequences, plan: &Plan, parts: &Parts) -> Vec<u32> {
+    let stored = |sample: u64| length(guide, sample);
     let thinned = |sample: u64| stored(sample) > ragged.sizes.as_slice()[number(sample)];
     let mut samples = parts.samples.iter().zip(&parts.sizes);
     if !samples.clone().any(|(&sample, _)| thinned(sample)) {

@@ -5,10 +5,13 @@
 use std::sync::Arc;
 
 use super::buffers::Buffers;
+use super::demand::{Demand, ReadTask, Reading, ToRead};
 use super::fields::Fields;
 use super::index_table::{IndexTable, Table};
 use super::layout::{BlockLayout, Limits, Piece, RunLayout};
+use super::planned::PlannedBlock;
 use crate::collate::Slots;
+use crate::dataset::ReadPart;
 use crate::tensor::buffer::{Region, SplitBuffer};
 use crate::{Plan, Result};
 
@@ -20,6 +23,8 @@ pub(super) struct Job {
     pub(super) fields: Arc<Fields>,
     /// The maker of index tables, if blocks are index tables.
     pub(super) index_table: Option<IndexTable>,
+    /// The reader of samples, if these are made on demand.
+    pub(super) demand: Option<Arc<Demand>>,
     pub(super) plan: Plan,
     pub(super) rank: u32,
     /// The number of bytes that a block takes, approximately.
@@ -28,19 +33,12 @@ pub(super) struct Job {
     pub(super) probe: Option<Probe>,
 }
 
-/// A block that is laid out and has no memory yet.
-#[derive(Debug)]
-pub(super) struct PlannedBlock {
-    pub(super) layout: BlockLayout,
-    /// The size of its index table, if the block is one.
-    pub(super) table: Option<Table>,
-}
-
-impl PlannedBlock {
-    /// The number of bytes that the block takes in memory.
-    pub(super) fn memory(&self) -> usize {
-        self.table.map_or(self.layout.bytes, |table| table.bytes())
-    }
+/// The block to open next.
+pub(super) enum NextBlock {
+    /// A block that is laid out.
+    LaidOut(Box<PlannedBlock>),
+    /// A block whose samples are to be read first.
+    ToRead(ToRead),
 }
 
 /// A part of one block, and the memory that it fills.
@@ -50,34 +48,59 @@ pub(super) struct Task {
     regions: Vec<Region>,
 }
 
-/// The part of a block that one worker fills at once.
+/// The part of a block that one worker reads or fills at once.
 enum Part {
+    /// Some samples to read.
+    Read(ReadTask),
     /// A piece of a run, with a region for each field.
-    Piece(RunLayout, Piece),
+    Piece(Arc<Fields>, RunLayout, Piece),
     /// The index table of all runs, with one region.
     Table(Vec<RunLayout>, Table),
 }
 
 impl Job {
-    /// The layout of the block that begins with `step`, or `None` past the end. `first` is its first batch, if the
-    /// block before it had planned that one already.
+    /// The block that begins with `step`, or `None` past the end. `first` is its first batch, if the block before it had
+    /// planned that one already.
     ///
     /// # Errors
     /// [`Error::BatchTooLarge`](crate::Error::BatchTooLarge).
-    pub(super) fn lay_out(&self, step: u64, first: Option<RunLayout>) -> Result<Option<PlannedBlock>> {
+    pub(super) fn lay_out(&self, step: u64, first: Option<RunLayout>) -> Result<Option<NextBlock>> {
+        if let Some(demand) = &self.demand {
+            let to_read = demand.to_read(&self.fields, &self.plan, self.rank, step)?;
+            return Ok(to_read.map(NextBlock::ToRead));
+        }
         let limits = if self.index_table.is_some() { Limits::INDEXED } else { Limits::FORMED };
         let layout =
             BlockLayout::new(&self.fields, &self.plan, self.rank, step, self.block_bytes, limits, first)?;
         let Some(layout) = layout else { return Ok(None) };
         let table = self.index_table.as_ref().map(|index| index.table(&self.plan, self.rank, &layout.runs));
-        Ok(Some(PlannedBlock { table: table.transpose()?, layout }))
+        let (fields, table) = (Arc::clone(&self.fields), table.transpose()?);
+        Ok(Some(NextBlock::LaidOut(Box::new(PlannedBlock { fields, layout, table, skipped: Vec::new() }))))
+    }
+
+    /// The block to open, laid out, after this thread has read its samples if these are made on demand.
+    ///
+    /// # Errors
+    /// Errors of the samples.
+    pub(super) fn read(&self, next: NextBlock) -> Result<Box<PlannedBlock>> {
+        let to_read = match next {
+            NextBlock::LaidOut(planned) => return Ok(planned),
+            NextBlock::ToRead(to_read) => to_read,
+        };
+        let tasks = to_read.tasks();
+        let mut reading = Reading::new(to_read);
+        for task in tasks {
+            let part = task.read(&self.plan, &|| false)?;
+            reading.add(task.range, part);
+        }
+        reading.lay_out(&self.plan)
     }
 
     /// Takes memory for a block and lists its pieces.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
-    pub(super) fn open(&self, block: u64, planned: PlannedBlock) -> Result<Opened> {
+    pub(super) fn open(&self, block: u64, planned: Box<PlannedBlock>) -> Result<Opened> {
         // Memory comes first: without memory for the block, there may be none for the list of its pieces.
         let buffer = self.buffers.take(planned.memory())?;
         if let Some(table) = planned.table {
@@ -87,7 +110,7 @@ impl Job {
         }
         let layout = &planned.layout;
         let pieces = layout.pieces();
-        let (whole, regions) = buffer.split(&layout.cuts(&self.fields, &pieces));
+        let (whole, regions) = buffer.split(&layout.cuts(&planned.fields, &pieces));
         let mut regions = regions.into_iter();
         // A task takes its piece of every field.
         let none = |pieces: &Vec<Piece>| pieces.iter().map(|_| Vec::new()).collect();
@@ -97,34 +120,47 @@ impl Job {
         }
         let mut tasks = Vec::new();
         for ((run, pieces), taken) in layout.runs.iter().zip(pieces).zip(taken) {
-            let task = |(piece, regions)| Task { block, part: Part::Piece(run.clone(), piece), regions };
+            let part = |piece| Part::Piece(Arc::clone(&planned.fields), run.clone(), piece);
+            let task = |(piece, regions)| Task { block, part: part(piece), regions };
             tasks.extend(pieces.into_iter().zip(taken).map(task));
         }
         Ok(Opened { planned, whole, tasks })
     }
 
-    /// Fills one piece.
-    pub(super) fn fill(&self, task: Task, indices: &mut Vec<u64>) -> Result<()> {
+    /// Reads or fills one part. Returns what was read.
+    ///
+    /// # Errors
+    /// Those of forms and readers.
+    pub(super) fn run(
+        &self,
+        task: Task,
+        indices: &mut Vec<u64>,
+        is_stopped: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Option<(ReadTask, ReadPart)>> {
         if let Some(probe) = &self.probe {
             probe(task.block);
         }
         let Task { part, regions, .. } = task;
         match (part, &self.index_table) {
+            (Part::Read(task), _) => {
+                let part = task.read(&self.plan, is_stopped)?;
+                return Ok(Some((task, part)));
+            }
             (Part::Table(runs, table), Some(index_table)) => {
                 let mut regions = regions.into_iter();
                 regions.try_for_each(|mut region| {
                     index_table.fill(&self.plan, self.rank, &runs, table, &mut region)
-                })
+                })?;
             }
-            (Part::Piece(run, piece), _) if self.fields.is_ragged() => {
-                for (form, mut region) in self.fields.forms().iter().zip(regions) {
+            (Part::Piece(fields, run, piece), _) if run.members.are_listed() => {
+                for (form, mut region) in fields.forms().iter().zip(regions) {
                     form.fill(&run.members, piece.rows.clone(), &mut region)?;
                 }
-                Ok(())
             }
-            (Part::Piece(run, piece), _) => self.fill_uniform(&run, &piece, regions, indices),
-            (Part::Table(..), None) => Ok(()),
+            (Part::Piece(_, run, piece), _) => self.fill_uniform(&run, &piece, regions, indices)?,
+            (Part::Table(..), None) => {}
         }
+        Ok(None)
     }
 
     /// Fills one piece of batches whose samples do not differ in size. The plan gives their numbers here and now.
@@ -150,7 +186,14 @@ impl Job {
 
 /// A block that was just opened.
 pub(super) struct Opened {
-    pub(super) planned: PlannedBlock,
+    pub(super) planned: Box<PlannedBlock>,
     pub(super) whole: SplitBuffer,
     pub(super) tasks: Vec<Task>,
+}
+
+impl Task {
+    /// The task of reading some samples of block `block`.
+    pub(super) fn read(block: u64, task: ReadTask) -> Self {
+        Self { block, part: Part::Read(task), regions: Vec::new() }
+    }
 }

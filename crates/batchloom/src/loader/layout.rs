@@ -128,6 +128,20 @@ impl BlockLayout {
         Ok((!layout.runs.is_empty()).then_some(layout))
     }
 
+    /// The layout of the batch of `members`, at `step`, as a block of its own.
+    ///
+    /// # Errors
+    /// [`Error::BatchTooLarge`].
+    pub(super) fn of_one(fields: &Fields, step: u64, members: Arc<Members>) -> Result<Self> {
+        let run = RunLayout::new(fields, step, members)?;
+        let mut layout =
+            Self { runs: Vec::new(), bytes: 0, end: step, shards: None, next: None, by_field: false };
+        layout.push(run, 1);
+        layout.end += 1;
+        layout.place();
+        Ok(layout)
+    }
+
     /// Notes the shard in which the block begins, if the order goes shard by shard, and returns the step before which
     /// the block has to end: at most `most` batches on.
     fn enter(&mut self, plan: &Plan, rank: u32, steps: u64, most: usize) -> Result<u64> {
@@ -151,29 +165,7 @@ impl BlockLayout {
 
     /// The next batch, as a run.
     fn run(&self, fields: &Fields, plan: &Plan, rank: u32) -> Result<RunLayout> {
-        let members = fields.members(plan, self.end, rank)?;
-        let mut run = RunLayout {
-            step: self.end,
-            batches: 1,
-            samples: members.count,
-            slots: Vec::new(),
-            space: fields.index().space(&members),
-            members: Arc::new(members),
-        };
-        if fields.forms().iter().any(|form| run.members.elements() > form.most_elements()) {
-            let (samples, row) = (run.samples as u64, run.members.longest());
-            return Err(Error::BatchTooLarge { samples, row });
-        }
-        for form in fields.forms() {
-            let (dtype, shape) = (form.dtype(), form.shape(&run.members));
-            let bytes = shape.iter().try_fold(dtype.size(), |bytes: usize, &len| bytes.checked_mul(len));
-            let stride = bytes.and_then(|bytes| bytes.checked_next_multiple_of(ALIGN));
-            let stride = stride.filter(|&stride| isize::try_from(stride).is_ok());
-            let row = shape[1..].iter().product::<usize>().saturating_mul(dtype.size());
-            let stride = stride.ok_or(Error::BatchTooLarge { samples: shape[0] as u64, row })?;
-            run.slots.push(FieldLayout { offset: 0, stride, dtype, shape });
-        }
-        Ok(run)
+        RunLayout::new(fields, self.end, Arc::new(fields.members(plan, self.end, rank)?))
     }
 
     /// The number of batches, of the next `most`, that have one shape: if samples do not differ in size, those with as
@@ -243,6 +235,26 @@ impl BlockLayout {
 }
 
 impl RunLayout {
+    /// The layout of one batch, at `step`.
+    fn new(fields: &Fields, step: u64, members: Arc<Members>) -> Result<Self> {
+        let space = fields.index().space(&members);
+        let mut run = Self { step, batches: 1, samples: members.count, slots: Vec::new(), space, members };
+        if fields.forms().iter().any(|form| run.members.elements() > form.most_elements()) {
+            let (samples, row) = (run.samples as u64, run.members.longest());
+            return Err(Error::BatchTooLarge { samples, row });
+        }
+        for form in fields.forms() {
+            let (dtype, shape) = (form.dtype(), form.shape(&run.members));
+            let bytes = shape.iter().try_fold(dtype.size(), |bytes: usize, &len| bytes.checked_mul(len));
+            let stride = bytes.and_then(|bytes| bytes.checked_next_multiple_of(ALIGN));
+            let stride = stride.filter(|&stride| isize::try_from(stride).is_ok());
+            let row = shape[1..].iter().product::<usize>().saturating_mul(dtype.size());
+            let stride = stride.ok_or(Error::BatchTooLarge { samples: shape[0] as u64, row })?;
+            run.slots.push(FieldLayout { offset: 0, stride, dtype, shape });
+        }
+        Ok(run)
+    }
+
     /// The number of bytes of one batch.
     fn bytes(&self) -> usize {
         self.slots.iter().fold(0, |bytes, slot| bytes.saturating_add(slot.stride))

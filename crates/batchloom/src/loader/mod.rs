@@ -9,6 +9,7 @@ mod blocks;
 mod buffers;
 mod builder;
 mod cursor;
+mod demand;
 mod epochs;
 mod fields;
 mod index_table;
@@ -17,6 +18,7 @@ mod layout;
 #[expect(clippy::module_inception, reason = "the file of the type that the folder is named for")]
 mod loader;
 mod placement;
+mod planned;
 mod queue;
 mod steps;
 mod worker;
@@ -29,5 +31,7 @@ pub use loader::Loader;
 pub use placement::{Limit, LimitSource, Placement, PlacementMode, PlacementRequest, Residency};
 pub use steps::Steps;
 
-pub use crate::collate::{Channels, PadSide};
+pub use crate::collate::{
+    Channels, Crop, Keep, PadSide, PadSlot, ReadSamples, Slot, SlotPlace, SlotTarget, SlotWriter,
+};
 pub use crate::tensor::buffer::Memory;

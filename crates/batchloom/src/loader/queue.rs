@@ -5,20 +5,35 @@
 //! is in `README.md` beside this file.
 
 use std::collections::VecDeque;
+use std::mem;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::job::{Job, Opened, PlannedBlock, Task};
+use super::demand::{Reading, ToRead};
+use super::job::{Job, NextBlock, Opened, Task};
 use super::layout::RunLayout;
+use super::planned::PlannedBlock;
+use crate::dataset::ReadPart;
 use crate::tensor::buffer::SplitBuffer;
 use crate::{Error, Result};
 
 /// A block in the queue.
-struct QueuedBlock {
-    planned: PlannedBlock,
-    whole: SplitBuffer,
-    /// The number of pieces that are not filled yet.
-    left: usize,
+enum QueuedBlock {
+    /// Its samples are being read.
+    Reading(Reading),
+    /// Its samples are read, and a thread lays it out.
+    Read,
+    /// Its pieces are being filled.
+    Filling {
+        planned: Box<PlannedBlock>,
+        whole: SplitBuffer,
+        /// The number of pieces that are not filled yet.
+        left: usize,
+    },
+    /// It cannot be made.
+    Failed(Error),
 }
 
 /// The answer to a consumer.
@@ -39,7 +54,7 @@ struct Inner {
     opened: u64,
     /// The block to open next, if it is laid out already, and the step that comes after it, with its batch if that is
     /// planned already.
-    next: Option<PlannedBlock>,
+    next: Option<NextBlock>,
     step: u64,
     first: Option<RunLayout>,
     /// True while a thread opens a block, and true once every block is opened.
@@ -56,9 +71,20 @@ struct Inner {
 }
 
 impl Inner {
-    /// Returns true if the front block has no piece left to fill.
+    /// Returns true if the front block has no piece left to fill, or cannot be made.
     fn is_ready(&self) -> bool {
-        self.blocks.front().is_some_and(|block| block.left == 0)
+        matches!(self.blocks.front(), Some(QueuedBlock::Filling { left: 0, .. } | QueuedBlock::Failed(_)))
+    }
+
+    /// Returns true if samples are being read, so that there will be pieces to fill.
+    fn is_reading(&self) -> bool {
+        self.blocks.iter().any(|block| matches!(block, QueuedBlock::Reading(_) | QueuedBlock::Read))
+    }
+
+    /// The block of a number, if it is open.
+    fn block(&mut self, number: u64) -> Option<&mut QueuedBlock> {
+        let place = usize::try_from(number.checked_sub(self.delivered)?).ok()?;
+        self.blocks.get_mut(place)
     }
 
     /// Lays out the block to open next, if there is one and it is not laid out yet.
@@ -73,6 +99,8 @@ impl Inner {
 /// The queue that this file describes.
 pub(super) struct Queue {
     inner: Mutex<Inner>,
+    /// The same as `stopped` there, for threads that are reading.
+    stopped: AtomicBool,
     /// Signals that there may be work, or the end.
     work: Condvar,
     /// Signals that the front block may be ready, or that there may be work for the consumer, or the end.
@@ -101,7 +129,8 @@ impl Queue {
             stopped: false,
             failure: None,
         };
-        Self { inner: Mutex::new(inner), work: Condvar::new(), ready: Condvar::new(), prefetch }
+        let (inner, stopped) = (Mutex::new(inner), AtomicBool::new(false));
+        Self { inner, stopped, work: Condvar::new(), ready: Condvar::new(), prefetch }
     }
 
     /// A worker's next task, from a block that is opened for it if that is allowed. `None` when there will be no more.
@@ -116,7 +145,8 @@ impl Queue {
             }
             inner = match self.reserve(&mut inner, job)? {
                 Some(planned) => self.open(inner, job, planned)?,
-                None if inner.exhausted => break,
+                None if !inner.tasks.is_empty() => inner,
+                None if inner.exhausted && !inner.is_reading() => break,
                 None => {
                     inner.idle += 1;
                     let mut inner = self.work.wait(inner).unwrap_or_else(PoisonError::into_inner);
@@ -155,17 +185,22 @@ impl Queue {
     pub(super) fn is_small(&self, job: &Job) -> Result<bool> {
         let mut inner = self.lock();
         inner.lay_out(job)?;
-        let Some(planned) = &inner.next else {
-            // No worker is called for such an epoch, and a consumer opens no lent memory: its end has to be known here.
-            self.exhaust(&mut inner);
-            return Ok(true);
+        let planned = match &inner.next {
+            Some(NextBlock::LaidOut(planned)) => planned,
+            Some(NextBlock::ToRead(_)) => return Ok(false),
+            None => {
+                // No worker is called for such an epoch, and a consumer opens no lent memory: its end has to be known
+                // here.
+                self.exhaust(&mut inner);
+                return Ok(true);
+            }
         };
         let ends = planned.layout.end >= job.plan.steps_of(job.rank);
         Ok(ends && planned.layout.is_small() && !job.buffers.is_lent())
     }
 
     /// The layout of the block to open now, if there is one, it may be opened, and no other thread is opening one.
-    fn reserve(&self, inner: &mut Inner, job: &Job) -> Result<Option<PlannedBlock>> {
+    fn reserve(&self, inner: &mut Inner, job: &Job) -> Result<Option<Box<PlannedBlock>>> {
         if inner.opening || inner.exhausted {
             return Ok(None);
         }
@@ -173,16 +208,29 @@ impl Queue {
         let room = inner.largest.saturating_mul(self.prefetch);
         match inner.next.take() {
             None => self.exhaust(inner),
-            Some(mut planned)
+            Some(NextBlock::LaidOut(mut planned))
                 if inner.blocks.is_empty() || inner.bytes.saturating_add(planned.layout.bytes) <= room =>
             {
                 (inner.step, inner.first) = (planned.layout.end, planned.layout.next.take());
                 inner.opening = true;
                 return Ok(Some(planned));
             }
+            Some(NextBlock::ToRead(to_read)) if inner.blocks.len() < self.prefetch => {
+                inner.step = to_read.step + 1;
+                self.admit_reading(inner, to_read);
+            }
             waiting => inner.next = waiting,
         }
         Ok(None)
+    }
+
+    /// Opens a block whose samples are to be read.
+    fn admit_reading(&self, inner: &mut Inner, to_read: ToRead) {
+        let number = inner.opened;
+        inner.opened += 1;
+        inner.tasks.extend(to_read.tasks().map(|task| Task::read(number, task)));
+        inner.blocks.push_back(QueuedBlock::Reading(Reading::new(to_read)));
+        self.notify(inner);
     }
 
     /// Opens a block, without the lock: an allocation may take long, and may come back to this queue.
@@ -190,7 +238,7 @@ impl Queue {
         &'a self,
         inner: MutexGuard<'a, Inner>,
         job: &Job,
-        planned: PlannedBlock,
+        planned: Box<PlannedBlock>,
     ) -> Result<MutexGuard<'a, Inner>> {
         let number = inner.opened;
         drop(inner);
@@ -213,21 +261,75 @@ impl Queue {
         inner.opened += 1;
         inner.bytes += bytes;
         inner.largest = inner.largest.max(bytes);
-        inner.blocks.push_back(QueuedBlock { planned, whole, left: tasks.len() });
+        inner.blocks.push_back(QueuedBlock::Filling { planned, whole, left: tasks.len() });
         inner.tasks.extend(tasks);
         self.notify(inner);
+    }
+
+    /// Adds samples that were read for `block`. There are fewer than were asked for if the iteration has stopped.
+    pub(super) fn finish_reading(&self, block: u64, range: Range<usize>, part: ReadPart) {
+        if let Some(QueuedBlock::Reading(reading)) = self.lock().block(block) {
+            reading.add(range, part);
+        }
+    }
+
+    /// Takes the samples of the oldest block that is not laid out, if they are all read: blocks are laid out one after
+    /// the other, so that the first sample, to which others are compared, does not depend on timing.
+    pub(super) fn take_read(&self) -> Option<(u64, Reading)> {
+        let mut inner = self.lock();
+        let delivered = inner.delivered;
+        let filled = |block: &QueuedBlock| matches!(block, QueuedBlock::Filling { .. });
+        let place = inner.blocks.iter().position(|block| !filled(block)).filter(|_| !inner.stopped)?;
+        let block = inner.blocks.get_mut(place)?;
+        match mem::replace(block, QueuedBlock::Read) {
+            QueuedBlock::Reading(reading) if reading.is_complete() => {
+                Some((delivered + place as u64, reading))
+            }
+            other => {
+                *block = other;
+                None
+            }
+        }
+    }
+
+    /// Opens a block whose samples were read: its pieces are filled before anything is read for later ones.
+    pub(super) fn admit_read(&self, block: u64, opened: Opened) {
+        let mut inner = self.lock();
+        let Opened { planned, whole, tasks } = opened;
+        inner.bytes += planned.layout.bytes;
+        let left = tasks.len();
+        if let Some(block) = inner.block(block) {
+            *block = QueuedBlock::Filling { planned, whole, left };
+        }
+        tasks.into_iter().rev().for_each(|task| inner.tasks.push_front(task));
+        self.notify(&inner);
+    }
+
+    /// Notes that a block cannot be made. The consumer gets the error in place of the block, and those before it first.
+    pub(super) fn fail_block(&self, number: u64, error: Error) {
+        let mut inner = self.lock();
+        if let Some(block) = inner.block(number)
+            && !matches!(block, QueuedBlock::Failed(_))
+        {
+            *block = QueuedBlock::Failed(error);
+        }
+        self.notify(&inner);
     }
 
     /// Counts one piece of `block` as filled, its memory let go.
     pub(super) fn finish(&self, block: u64) {
         let mut inner = self.lock();
-        let place = usize::try_from(block - inner.delivered).unwrap_or(usize::MAX);
-        if let Some(block) = inner.blocks.get_mut(place) {
-            block.left -= 1;
-            if block.left == 0 && place == 0 && inner.waits {
-                self.ready.notify_all();
-            }
+        if let Some(QueuedBlock::Filling { left, .. }) = inner.block(block) {
+            *left -= 1;
         }
+        if block == inner.delivered && inner.waits && inner.is_ready() {
+            self.ready.notify_all();
+        }
+    }
+
+    /// Returns true if the iteration has stopped.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
     }
 
     /// The next block if it is ready before `deadline`. A consumer that `helps` is told as soon as there is work.
@@ -244,7 +346,7 @@ impl Queue {
                 return Ok(Next::End);
             }
             if inner.is_ready() {
-                return Ok(self.deliver(&mut inner));
+                return self.deliver(&mut inner);
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() || (helps && !inner.tasks.is_empty()) {
@@ -256,20 +358,29 @@ impl Queue {
         }
     }
 
-    fn deliver(&self, inner: &mut Inner) -> Next {
-        let Some(block) = inner.blocks.pop_front() else { return Next::Pending };
+    /// Takes the front block, which is ready. One that cannot be made stays there, and is an error each time.
+    fn deliver(&self, inner: &mut Inner) -> Result<Next> {
+        let (planned, whole) = match inner.blocks.pop_front() {
+            Some(QueuedBlock::Filling { planned, whole, .. }) => (planned, whole),
+            Some(QueuedBlock::Failed(error)) => {
+                inner.blocks.push_front(QueuedBlock::Failed(error.clone()));
+                return Err(error);
+            }
+            _ => return Ok(Next::Pending),
+        };
         inner.delivered += 1;
-        inner.bytes -= block.planned.layout.bytes;
+        inner.bytes -= planned.layout.bytes;
         if inner.idle > 0 {
             self.work.notify_all();
         }
-        Next::Block(Box::new(block.planned), block.whole)
+        Ok(Next::Block(planned, whole))
     }
 
     /// Ends every wait, now and later.
     pub(super) fn stop(&self) {
         let mut inner = self.lock();
         inner.stopped = true;
+        self.stopped.store(true, Ordering::Relaxed);
         self.notify(&inner);
     }
 
@@ -287,7 +398,11 @@ impl Queue {
     pub(super) fn drain(&self) -> Vec<SplitBuffer> {
         let mut inner = self.lock();
         inner.tasks.clear();
-        inner.blocks.drain(..).map(|block| block.whole).collect()
+        let whole = |block| match block {
+            QueuedBlock::Filling { whole, .. } => Some(whole),
+            _ => None,
+        };
+        inner.blocks.drain(..).filter_map(whole).collect()
     }
 
     /// Stops the queue, with an error for the consumer.

@@ -132,20 +132,17 @@ impl BegunSteps {
     /// Makes the next batch.
     fn form(&self) -> Result<Block> {
         let step = self.step(0)?;
-        let planned =
+        let next =
             self.job.lay_out(step, None)?.ok_or(Error::StepRange { found: step, steps: self.total })?;
-        let opened = self.job.open(step, planned)?;
+        let opened = self.job.open(step, self.job.read(next)?)?;
         let mut indices = Vec::new();
-        opened.tasks.into_iter().try_for_each(|task| self.job.fill(task, &mut indices))?;
+        let mut tasks = opened.tasks.into_iter();
+        tasks.try_for_each(|task| self.job.run(task, &mut indices, &|| false).map(drop))?;
         let buffer = opened.whole.join().ok_or_else(|| Error::Worker {
             block: step,
             message: "a delivered batch is still being written".to_owned(),
         })?;
-        Block::new(
-            &self.job.fields,
-            &opened.planned,
-            &Bytes::from_owner(Loan::new(buffer, &self.job.buffers)),
-        )
+        Block::new(&opened.planned, &Bytes::from_owner(Loan::new(buffer, &self.job.buffers)))
     }
 
     /// The step `ahead` steps after the next one.

@@ -27,21 +27,45 @@ fn fill_one(
     indices: &mut Vec<u64>,
     take: impl Fn() -> Result<Option<Task>>,
 ) -> bool {
-    let current = Cell::new(0);
-    let filled = catch_unwind(AssertUnwindSafe(|| {
+    let current = Cell::new(None);
+    let done = catch_unwind(AssertUnwindSafe(|| {
         let Some(task) = take()? else { return Ok(false) };
-        current.set(task.block);
-        job.fill(task, indices)?;
-        queue.finish(current.get());
+        let block = task.block;
+        current.set(Some(block));
+        match job.run(task, indices, &|| queue.is_stopped())? {
+            None => queue.finish(block),
+            Some((task, part)) => {
+                queue.finish_reading(block, task.range, part);
+                lay_out(job, queue, &current)?;
+            }
+        }
         Ok(true)
     }));
-    let failure = match filled {
-        Ok(Ok(filled)) => return filled,
-        Ok(Err(error)) => error,
-        Err(cause) => Error::Worker { block: current.get(), message: message(&*cause) },
-    };
-    queue.fail(failure);
+    let block = current.get();
+    match (done, block) {
+        (Ok(Ok(done)), _) => return done,
+        (Ok(Err(error)), Some(block)) => {
+            queue.fail_block(block, error);
+            return true;
+        }
+        (Ok(Err(error)), None) => queue.fail(error),
+        (Err(cause), _) => {
+            queue.fail(Error::Worker { block: block.unwrap_or(0), message: message(&*cause) });
+        }
+    }
     false
+}
+
+/// Lays out and opens blocks whose samples are all read, in order.
+///
+/// # Errors
+/// Those of [`Reading::lay_out`](super::demand::Reading::lay_out) and [`Job::open`]; `current` is the block then.
+fn lay_out(job: &Job, queue: &Queue, current: &Cell<Option<u64>>) -> Result<()> {
+    while let Some((block, reading)) = queue.take_read() {
+        current.set(Some(block));
+        queue.admit_read(block, job.open(block, reading.lay_out(&job.plan)?)?);
+    }
+    Ok(())
 }
 
 /// The message of a panic.

@@ -38,6 +38,11 @@ pub enum Purpose {
         /// The number of the shard, as stored.
         number: u64,
     },
+    /// The augmentation of one sample.
+    Sample {
+        /// The number of the sample.
+        number: u64,
+    },
 }
 
 impl Purpose {
@@ -52,6 +57,7 @@ impl Purpose {
             Self::Shards => 6,
             Self::ShortShard => 7,
             Self::Shard { .. } => 8,
+            Self::Sample { .. } => 9,
         }
     }
 
@@ -61,7 +67,7 @@ impl Purpose {
             Self::Samples | Self::Runs | Self::Documents | Self::Shards | Self::ShortShard => 0,
             Self::Batches { pool } => pool,
             Self::Rows { group } => group,
-            Self::Shard { number } => number,
+            Self::Shard { number } | Self::Sample { number } => number,
         }
     }
 }
@@ -83,7 +89,7 @@ impl Key {
     }
 
     /// The stream of numbers that this key stands for, the same on every platform.
-    pub(super) fn stream(&self) -> ChaCha8Rng {
+    pub(crate) fn stream(&self) -> ChaCha8Rng {
         ChaCha8Rng::from_seed(self.0)
     }
 }

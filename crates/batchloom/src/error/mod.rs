@@ -4,6 +4,10 @@
 //! and what to change, and names options in words that hold in Rust and in Python. [`Error::kind`] sorts the causes
 //! into the few kinds that a caller treats differently; the Python package has an exception class for each.
 
+mod reading;
+
+pub use reading::{Cause, ReadError};
+
 /// The result of fallible functions in this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -823,6 +827,9 @@ pub enum Error {
         /// The field.
         field: String,
     },
+    /// Samples that are made on demand cannot be batched.
+    #[error(transparent)]
+    Read(#[from] ReadError),
     /// Memory could not be allocated.
     #[error("could not allocate a block of {bytes} bytes: {reason}")]
     Memory {
@@ -938,6 +945,7 @@ impl Error {
             | Self::Corpus { .. }
             | Self::StreamTooShort { .. }
             | Self::NoWindows { .. }
+            | Self::Read(_)
             | Self::Layout { .. }
             | Self::Unrepresentable { .. }
             | Self::Shape { .. } => Kind::Data,

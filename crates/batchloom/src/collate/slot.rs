@@ -1,0 +1,225 @@
+//! `Slot`: the way from a sample of its own shape to its place in a batch.
+//!
+//! A field whose samples are read on demand, or differ in shape, has a slot of one shape for each sample of a batch. A
+//! [`Slot`] says which shape that is, given those of the samples; a [`SlotWriter`] then fills slots, one sample at a
+//! time and without knowing the others, so that threads and processes share the work.
+
+use std::ops::Range;
+
+use super::pad::{PadSide, repeat};
+use crate::error::ReadError;
+use crate::tensor::moved;
+use crate::{DType, Result, Tensor};
+
+/// The way from a sample to its slot in a batch.
+#[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
+pub enum Slot {
+    /// Samples have one shape, which is that of the slot.
+    #[default]
+    Same,
+    /// Samples are padded to the largest extent of the batch in each dimension.
+    Pad(Pad),
+    /// Samples are cut, or padded, to a shape.
+    Crop(Crop),
+}
+
+/// Padding to the largest extents of a batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pad {
+    /// The numbers that padded extents are multiples of, for the leading dimensions.
+    pub multiple_of: Vec<usize>,
+    /// The side on which padding goes.
+    pub side: PadSide,
+}
+
+impl Default for Pad {
+    fn default() -> Self {
+        Self { multiple_of: Vec::new(), side: PadSide::Right }
+    }
+}
+
+/// A shape that samples are cut or padded to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Crop {
+    /// The extent of the slot in each leading dimension; further dimensions stay as they are.
+    pub shape: Vec<usize>,
+    /// The part of a larger sample that is kept.
+    pub keep: Keep,
+}
+
+/// The part of a sample that is kept where it is larger than its slot. Where it is smaller, it lies at the same place
+/// of the slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Keep {
+    /// The first elements.
+    Start,
+    /// The elements in the middle.
+    #[default]
+    Center,
+    /// The last elements.
+    End,
+}
+
+impl Keep {
+    /// The place where `inner` elements begin among `outer` ones.
+    fn offset(self, outer: usize, inner: usize) -> usize {
+        let spare = outer.saturating_sub(inner);
+        match self {
+            Self::Start => 0,
+            Self::Center => spare / 2,
+            Self::End => spare,
+        }
+    }
+}
+
+impl From<PadSide> for Keep {
+    /// The place of the data, where padding goes on `side`.
+    fn from(side: PadSide) -> Self {
+        match side {
+            PadSide::Right => Self::Start,
+            PadSide::Left => Self::End,
+        }
+    }
+}
+
+impl Slot {
+    /// Returns true if samples of other extents than the first are welcome.
+    pub(crate) fn takes_any_extents(&self) -> bool {
+        !matches!(self, Self::Same)
+    }
+
+    /// The shape of a slot, given those of the samples of its batch, which have as many dimensions as the first.
+    ///
+    /// # Errors
+    /// [`ReadError::SlotRank`] if samples have fewer dimensions than the slot.
+    pub(crate) fn shape<'a>(
+        &self,
+        field: &str,
+        mut shapes: impl Iterator<Item = &'a [usize]>,
+    ) -> Result<Vec<usize>> {
+        let first = shapes.next().unwrap_or(&[]).to_vec();
+        match self {
+            Self::Same => Ok(first),
+            Self::Pad(pad) => {
+                let mut most = first;
+                for shape in shapes {
+                    most.iter_mut().zip(shape).for_each(|(most, &extent)| *most = extent.max(*most));
+                }
+                let grains = most.iter_mut().zip(&pad.multiple_of);
+                grains.for_each(|(most, &grain)| *most = most.next_multiple_of(grain.max(1)));
+                Ok(most)
+            }
+            Self::Crop(crop) => {
+                let (found, expected) = (first.len(), crop.shape.len());
+                if found < expected {
+                    return Err(ReadError::SlotRank { field: field.to_owned(), found, expected }.into());
+                }
+                Ok([&crop.shape[..], &first[expected..]].concat())
+            }
+        }
+    }
+
+    /// The place of a sample where its extents differ from those of its slot.
+    fn keep(&self) -> Keep {
+        match self {
+            Self::Same => Keep::Start,
+            Self::Pad(pad) => pad.side.into(),
+            Self::Crop(crop) => crop.keep,
+        }
+    }
+}
+
+/// The maker of the slots of one field in one batch.
+#[derive(Debug, Clone)]
+pub struct SlotWriter {
+    /// The way from a sample to its slot.
+    pub slot: Slot,
+    /// The shape of a slot. Of concatenated samples, the first extent is that of each [`SlotPlace`].
+    pub shape: Vec<usize>,
+    /// The type of an element.
+    pub dtype: DType,
+    /// The bytes of one element of padding.
+    pub padding: Vec<u8>,
+}
+
+/// A sample among those that were read together, and the part of it that goes into the next slot.
+#[derive(Debug, Clone, Copy)]
+pub struct SlotPlace {
+    /// The number of the sample among those that were read together, or `None` for a slot of zeros.
+    pub sample: Option<usize>,
+    /// The elements along the first dimension that are taken, or `None` for all.
+    pub part: Option<(usize, usize)>,
+}
+
+impl SlotWriter {
+    /// The shape of the slot of a part of a sample that is concatenated with others, or of any sample.
+    pub fn shape_of(&self, place: &SlotPlace, concatenates: bool) -> Vec<usize> {
+        let mut shape = self.shape.clone();
+        if let (true, Some((_, taken)), Some(first)) = (concatenates, place.part, shape.first_mut()) {
+            *first = taken;
+        }
+        shape
+    }
+
+    /// Fills a slot of the shape `shape` with a sample.
+    pub fn write(&self, sample: &Tensor, part: Option<(usize, usize)>, shape: &[usize], slot: &mut [u8]) {
+        let size = self.dtype.size();
+        let (mut extents, mut skipped) = (sample.shape().to_vec(), vec![0; sample.shape().len()]);
+        if let (Some((start, taken)), Some(extent)) = (part, extents.first_mut()) {
+            (*extent, skipped[0]) = (taken, start);
+        }
+        if slot.is_empty() {
+            return;
+        }
+        if extents == shape && part.is_none() && sample.layout().is_compact(size) {
+            let start = sample.layout().offset();
+            return slot.copy_from_slice(&sample.bytes()[start..start + slot.len()]);
+        }
+        if extents != shape {
+            repeat(&self.padding, slot);
+        }
+        if extents.contains(&0) {
+            return;
+        }
+        let keep = self.slot.keep();
+        let (mut from, mut into) = (Vec::new(), Vec::new());
+        for ((&extent, &wanted), &skipped) in extents.iter().zip(shape).zip(&skipped) {
+            let taken = extent.min(wanted);
+            let (source, target) = (keep.offset(extent, taken), keep.offset(wanted, taken));
+            from.push(skipped + source..skipped + source + taken);
+            into.push(target..target + taken);
+        }
+        let copy = BoxCopy { source: sample.bytes(), strides: sample.strides(), shape, size };
+        copy.run(&from, &into, sample.layout().offset(), slot);
+    }
+}
+
+/// The copy of a box of elements, dimension by dimension.
+struct BoxCopy<'a> {
+    source: &'a [u8],
+    /// The byte strides of the source in all dimensions, and the shape of the slot.
+    strides: &'a [isize],
+    shape: &'a [usize],
+    size: usize,
+}
+
+impl BoxCopy<'_> {
+    /// Copies the elements `from`, beginning at byte `start` of the source, to the elements `into` of a slot.
+    fn run(&self, from: &[Range<usize>], into: &[Range<usize>], start: usize, slot: &mut [u8]) {
+        let dimension = self.shape.len() - from.len();
+        let Some(((source, from), (target, into))) = from.split_first().zip(into.split_first()) else {
+            return slot[..self.size].copy_from_slice(&self.source[start..start + self.size]);
+        };
+        let stride = self.strides[dimension];
+        let part = self.shape[dimension + 1..].iter().product::<usize>() * self.size;
+        let slot = &mut slot[target.start * part..target.end * part];
+        if from.is_empty() && stride == self.size.cast_signed() {
+            let start = moved(start, stride, source.start);
+            return slot.copy_from_slice(&self.source[start..start + slot.len()]);
+        }
+        for (index, slot) in source.clone().zip(slot.chunks_exact_mut(part.max(1))) {
+            self.run(from, into, moved(start, stride, index), slot);
+        }
+    }
+}

@@ -1,0 +1,419 @@
+//! `MapDataset`: samples that are made when their batch is formed.
+//!
+//! A plan needs the number of samples, and their sizes where a rule looks at them; so the batches of an epoch are known
+//! before anything is read. A block is one batch. Its samples are read first, by all threads; only then are its fields
+//! known, and the block is laid out like any other.
+
+mod reading;
+mod source;
+
+use std::fmt::Debug;
+use std::ops::Range;
+use std::sync::Arc;
+
+pub(crate) use reading::BatchRead;
+use reading::Local;
+pub use reading::{Held, ReadPart, ReadRequest, Reader, SampleLayout, Skipped};
+pub use source::{Sample, SampleStructure, Source, SourceError};
+
+use super::kind::{CollateOptions, Collated, Collation, EpochKey, Index, Kind, Ragged, formed};
+use crate::batching::{FixedSize, Rule, Sizes};
+use crate::collate::{
+    Boundaries, Form, Index as SampleIndex, Lengths, Mask, Members, PadSlot, Positions, ReadField, ReadParts,
+    Segments, Slot, SlotWriter,
+};
+use crate::error::ReadError;
+use crate::{Error, Result, Tensor};
+
+/// The treatment of a sample that cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum OnError {
+    /// The batch is an error.
+    #[default]
+    Raise,
+    /// The sample is zeros, and its `weight` in the batch is 0: no other sample moves.
+    Skip,
+}
+
+/// Samples that are made on demand by a [`Source`].
+///
+/// All samples have the same fields, types and shapes, unless
+///
+/// - the source gives sizes: fields with at least one dimension then are as long as the size of their sample, and batches
+///   are padded or packed like those of sequences, with the same further fields; or
+/// - the loader gives a field a [`Slot`](crate::loader::Slot).
+///
+/// ```
+/// use batchloom::dataset::{MapDataset, Sample};
+/// use batchloom::{Loader, Tensor};
+///
+/// let read = |sample: u64, _: &mut _| Ok(Sample::new([("x", Tensor::from_vec(vec![sample; 4], &[2, 2])?)]));
+/// let loader = Loader::builder(MapDataset::new((100, read)).build()?).batch_size(8).shuffle(true).build()?;
+/// for batch in &loader {
+///     assert_eq!(batch?.fields()[0].shape()[1..], [2, 2]);
+/// }
+/// # Ok::<(), batchloom::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct MapDataset {
+    reader: Arc<dyn Reader>,
+    samples: u64,
+    sizes: Option<Sizes>,
+    variable: Option<Vec<String>>,
+    on_error: OnError,
+}
+
+/// The options of a [`MapDataset`].
+#[derive(Debug, Clone)]
+pub struct MapDatasetBuilder {
+    reader: Arc<dyn Reader>,
+    samples: u64,
+    sizes: Option<Vec<u32>>,
+    variable: Option<Vec<String>>,
+    on_error: OnError,
+}
+
+impl MapDataset {
+    /// The options of a dataset over a source. The size of each sample is asked for, and no data is read.
+    #[expect(clippy::new_ret_no_self, reason = "a dataset has options")]
+    pub fn new(source: impl Source) -> MapDatasetBuilder {
+        let samples = source.len();
+        let sizes = (0..samples).map(|sample| source.size(sample)).collect::<Option<Vec<_>>>();
+        let sizes = sizes.filter(|sizes| !sizes.is_empty());
+        MapDatasetBuilder { sizes, ..Self::with_reader(Arc::new(Local(source)), samples) }
+    }
+
+    /// The options of a dataset whose samples a front end reads.
+    #[doc(hidden)]
+    pub fn with_reader(reader: Arc<dyn Reader>, samples: u64) -> MapDatasetBuilder {
+        MapDatasetBuilder { reader, samples, sizes: None, variable: None, on_error: OnError::Raise }
+    }
+
+    /// The number of samples.
+    pub fn len(&self) -> usize {
+        usize::try_from(self.samples).unwrap_or(usize::MAX)
+    }
+
+    /// Returns true if there are no samples.
+    pub fn is_empty(&self) -> bool {
+        self.samples == 0
+    }
+}
+
+impl MapDatasetBuilder {
+    /// Sets the size of each sample, for sources that do not know it.
+    #[must_use]
+    pub fn sizes(mut self, sizes: Vec<u32>) -> Self {
+        self.sizes = Some(sizes);
+        self
+    }
+
+    /// Names the fields that are as long as the size of their sample. Default: all with at least one dimension, if there
+    /// are sizes.
+    #[must_use]
+    pub fn variable<N: Into<String>>(mut self, fields: impl IntoIterator<Item = N>) -> Self {
+        self.variable = Some(fields.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Sets the treatment of samples that cannot be read. Default: the batch is an error.
+    #[must_use]
+    pub fn on_error(mut self, on_error: OnError) -> Self {
+        self.on_error = on_error;
+        self
+    }
+
+    /// Builds the dataset.
+    ///
+    /// # Errors
+    /// [`Error::SizesLength`].
+    pub fn build(self) -> Result<MapDataset> {
+        let Self { reader, samples, sizes, variable, on_error } = self;
+        if let Some(found) = sizes.as_ref().map(|sizes| sizes.len() as u64).filter(|&found| found != samples)
+        {
+            return Err(Error::SizesLength { found, samples });
+        }
+        Ok(MapDataset { reader, samples, sizes: sizes.map(Sizes::new), variable, on_error })
+    }
+}
+
+impl Kind for MapDataset {
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    fn arrays(&self) -> Vec<(&str, &Tensor)> {
+        Vec::new()
+    }
+
+    fn sizes(&self) -> Option<Sizes> {
+        self.sizes.clone()
+    }
+
+    /// The facts about samples; fields are known once samples were read.
+    fn collation(&self, rule: &Rule, _: &CollateOptions, _: EpochKey) -> Result<Collation> {
+        let ragged = self.sizes.clone().map(|sizes| Ragged {
+            guide: None,
+            sizes,
+            own_sizes: true,
+            subsamples: false,
+            multiple_of: rule.multiple_of(),
+        });
+        Ok(Collation { ragged, ..Collation::new(Vec::new(), Index::Rows)? })
+    }
+
+    fn rows(&self, _: Range<usize>) -> Vec<Range<usize>> {
+        Vec::new()
+    }
+
+    fn most_rows(&self, _: usize) -> Vec<usize> {
+        Vec::new()
+    }
+
+    fn sample(&self, sample: u64) -> Result<Vec<(String, Tensor)>> {
+        let request = ReadRequest { samples: &[sample], seed: 0, epoch: 0, is_stopped: &|| false };
+        let read = BatchRead {
+            samples: vec![sample],
+            parts: vec![(0..1, self.reader.read(&request)?)],
+            first: None,
+        };
+        let plain = Self { sizes: None, variable: None, on_error: OnError::Raise, ..self.clone() };
+        let collated = plain.collate(&FixedSize::new(1)?.into(), &CollateOptions::default(), read)?;
+        let members = Members { samples: vec![sample], ..Members::uniform(1, 0) };
+        let fields = collated.collation.names.iter().zip(&collated.collation.forms);
+        fields.map(|(name, form)| Ok((name.clone(), formed(&**form, &members)?))).collect()
+    }
+
+    fn reader(&self) -> Option<&Arc<dyn Reader>> {
+        Some(&self.reader)
+    }
+
+    fn collate(&self, rule: &Rule, options: &CollateOptions, read: BatchRead) -> Result<Collated> {
+        ReadBatch::new(self, read)?.collated(self, rule, options)
+    }
+}
+
+/// The samples of one batch, read.
+struct ReadBatch {
+    samples: Vec<u64>,
+    /// The layout of each sample, or `None` for those that are left out.
+    layouts: Vec<Option<SampleLayout>>,
+    parts: ReadParts,
+    skipped: Skipped,
+    /// The sample that others are compared to, and its layout.
+    first: (u64, SampleLayout),
+}
+
+impl ReadBatch {
+    /// Looks at what was read, and at what failed.
+    fn new(dataset: &MapDataset, batch: BatchRead) -> Result<Self> {
+        let (mut layouts, mut parts, mut skipped) = (Vec::new(), Vec::new(), Vec::new());
+        for (range, part) in batch.parts {
+            for (outcome, &sample) in part.outcomes.into_iter().zip(&batch.samples[range.clone()]) {
+                match (outcome, dataset.on_error) {
+                    (Ok(layout), _) => layouts.push(Some(layout)),
+                    (Err(cause), OnError::Raise) => return Err(ReadError::Failed { sample, cause }.into()),
+                    (Err(cause), OnError::Skip) => {
+                        layouts.push(None);
+                        skipped.push((sample, cause));
+                    }
+                }
+            }
+            parts.push((range, part.samples));
+        }
+        let own = || {
+            batch.samples.iter().zip(&layouts).find_map(|(&sample, layout)| Some((sample, layout.clone()?)))
+        };
+        let Some(first) = batch.first.or_else(own) else {
+            let (sample, cause) = skipped.swap_remove(0);
+            return Err(ReadError::NoneRead { sample, cause }.into());
+        };
+        Ok(Self { samples: batch.samples, layouts, parts: parts.into(), skipped, first })
+    }
+
+    /// The layouts of the samples that could be read, with their numbers and places.
+    fn layouts(&self) -> impl Iterator<Item = (u64, &SampleLayout)> {
+        self.samples
+            .iter()
+            .zip(&self.layouts)
+            .filter_map(|(&sample, layout)| Some((sample, layout.as_ref()?)))
+    }
+
+    /// The fields of the batch.
+    fn collated(self, dataset: &MapDataset, rule: &Rule, options: &CollateOptions) -> Result<Collated> {
+        let names = Arc::clone(&self.first.1.structure.names);
+        self.check_structure()?;
+        check_names("collate", options.slots.iter().map(|(name, _)| name), &names)?;
+        check_names("fields", dataset.variable.iter().flatten(), &names)?;
+        let mut variable = false;
+        let mut fields = Vec::new();
+        for (place, name) in names.iter().enumerate() {
+            let field = self.field(dataset, rule, options, place, name)?;
+            variable |= field.is_variable;
+            fields.push((name.clone(), Arc::new(field) as Arc<dyn Form>));
+        }
+        if rule.packs() && !variable {
+            return Err(ReadError::NothingToPack { rule: rule.name(), sample: self.first.0 }.into());
+        }
+        let own = fields.len();
+        let described = described(dataset, rule, options, variable);
+        fields.extend(described.into_iter().map(|(name, form)| (name.to_owned(), form)));
+        let ragged = dataset.collation(rule, options, (0, 0))?.ragged;
+        let collation = Collation { own, ragged, ..Collation::new(fields, Index::Rows)? };
+        let marks = (dataset.on_error == OnError::Skip).then(|| self.marks());
+        Ok(Collated { collation, marks, skipped: self.skipped, first: Some(self.first) })
+    }
+
+    /// True for each sample that could not be read.
+    fn marks(&self) -> Arc<[bool]> {
+        self.layouts.iter().map(Option::is_none).collect()
+    }
+
+    /// Refuses samples with other fields than the first.
+    fn check_structure(&self) -> Result<()> {
+        let (first, expected) = (self.first.0, &self.first.1.structure);
+        let differs = |(_, layout): &(u64, &SampleLayout)| layout.structure != *expected;
+        match self.layouts().find(differs) {
+            None => Ok(()),
+            Some((sample, layout)) => Err(ReadError::Structure {
+                sample,
+                found: layout.structure.to_string(),
+                first,
+                expected: expected.to_string(),
+            }
+            .into()),
+        }
+    }
+
+    /// The form of one field.
+    fn field(
+        &self,
+        dataset: &MapDataset,
+        rule: &Rule,
+        options: &CollateOptions,
+        place: usize,
+        name: &str,
+    ) -> Result<ReadField> {
+        let (dtype, first) = &self.first.1.fields[place];
+        let slot = options.slots.iter().find(|(field, _)| field == name).map(|(_, slot)| slot.clone());
+        let named = dataset.variable.as_ref().is_none_or(|names| names.iter().any(|other| other == name));
+        let is_variable = slot.is_none() && named && dataset.sizes.is_some() && !first.is_empty();
+        self.check_layouts(dataset, place, name, is_variable, slot.as_ref())?;
+        let side = options.pad_side;
+        let slot = slot.unwrap_or(if is_variable {
+            Slot::Pad(PadSlot { side, ..PadSlot::default() })
+        } else {
+            Slot::Same
+        });
+        let shape = match is_variable {
+            // The first extent is that of the batch, which its members know.
+            true => first.clone(),
+            false => {
+                let mut shapes: Vec<_> =
+                    self.layouts().map(|(_, layout)| layout.fields[place].1.as_slice()).collect();
+                if shapes.is_empty() {
+                    // Every sample of the batch is left out.
+                    shapes.push(first);
+                }
+                slot.shape(name, shapes.into_iter())?
+            }
+        };
+        let padding = options.stored_pad_value(name, *dtype)?;
+        let writer = SlotWriter { slot, shape, dtype: *dtype, padding };
+        let skipped = self.marks();
+        let concatenates = is_variable && rule.packs();
+        let parts = Arc::clone(&self.parts);
+        Ok(ReadField { parts, field: place, writer, concatenates, is_variable, skipped })
+    }
+
+    /// Refuses arrays of other types and shapes than those of the first sample, and lengths that are not the sizes.
+    fn check_layouts(
+        &self,
+        dataset: &MapDataset,
+        place: usize,
+        name: &str,
+        is_variable: bool,
+        slot: Option<&Slot>,
+    ) -> Result<()> {
+        let (first, (expected, expected_shape)) = (self.first.0, &self.first.1.fields[place]);
+        let any_extents = slot.is_some_and(Slot::takes_any_extents);
+        for (sample, layout) in self.layouts() {
+            let (found, shape) = &layout.fields[place];
+            let fits = match (is_variable, any_extents) {
+                (true, _) => shape.len() == expected_shape.len() && shape[1..] == expected_shape[1..],
+                (_, true) => shape.len() == expected_shape.len(),
+                _ => shape == expected_shape,
+            };
+            if found != expected || !fits {
+                let (field, shape) = (name.to_owned(), shape.clone());
+                let expected_shape = expected_shape.clone();
+                let (found, expected) = (*found, *expected);
+                return Err(ReadError::Layout {
+                    field,
+                    sample,
+                    found,
+                    shape,
+                    first,
+                    expected,
+                    expected_shape,
+                }
+                .into());
+            }
+            let sizes = dataset.sizes.as_ref().filter(|_| is_variable);
+            let size = sizes.map(|sizes| sizes.as_slice()[usize::try_from(sample).unwrap_or(usize::MAX)]);
+            if let Some(size) = size.filter(|&size| shape[0] as u64 != u64::from(size)) {
+                return Err(
+                    ReadError::Size { field: name.to_owned(), sample, shape: shape.clone(), size }.into()
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses options for fields that samples do not have.
+fn check_names<'a>(
+    option: &'static str,
+    mut given: impl Iterator<Item = &'a String>,
+    names: &[String],
+) -> Result<()> {
+    match given.find(|name| !names.contains(name)) {
+        None => Ok(()),
+        Some(name) => {
+            Err(ReadError::UnknownField { option, field: name.clone(), names: names.join(", ") }.into())
+        }
+    }
+}
+
+/// The fields that describe a batch of samples with sizes.
+fn described(
+    dataset: &MapDataset,
+    rule: &Rule,
+    options: &CollateOptions,
+    is_variable: bool,
+) -> Vec<(&'static str, Arc<dyn Form>)> {
+    let mut fields: Vec<(&str, Arc<dyn Form>)> = match (is_variable, rule.packs()) {
+        (false, _) => Vec::new(),
+        (true, true) => vec![
+            ("cu_seqlens", Arc::new(Boundaries)),
+            ("position_ids", Arc::new(Positions)),
+            ("segment_ids", Arc::new(Segments)),
+        ],
+        (true, false) => {
+            vec![("attention_mask", Arc::new(Mask(options.pad_side))), ("lengths", Arc::new(Lengths))]
+        }
+    };
+    if dataset.sizes.is_some() {
+        fields.push(("index", Arc::new(SampleIndex)));
+    }
+    fields
+}
+
+impl std::fmt::Display for SampleStructure {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.nesting.is_empty() {
+            true => write!(formatter, "({})", self.names.join(", ")),
+            false => formatter.write_str(&self.nesting),
+        }
+    }
+}

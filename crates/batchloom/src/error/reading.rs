@@ -1,0 +1,165 @@
+//! Errors of samples that are made on demand.
+
+use std::sync::Arc;
+
+use crate::DType;
+
+/// The error of a source, shared.
+#[derive(Debug, Clone)]
+pub struct Cause(Arc<dyn std::error::Error + Send + Sync>);
+
+impl Cause {
+    /// The error.
+    pub fn get(&self) -> &(dyn std::error::Error + Send + Sync + 'static) {
+        &*self.0
+    }
+}
+
+impl From<Box<dyn std::error::Error + Send + Sync>> for Cause {
+    fn from(error: Box<dyn std::error::Error + Send + Sync>) -> Self {
+        Self(error.into())
+    }
+}
+
+impl PartialEq for Cause {
+    /// Returns true if both are the same occurrence of an error.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Cause {}
+
+impl std::fmt::Display for Cause {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+/// The reason that samples which are made on demand cannot be batched.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// A sample could not be made.
+    #[error("sample {sample} could not be read: {cause}")]
+    Failed {
+        /// The number of the sample.
+        sample: u64,
+        /// The error of its source.
+        cause: Cause,
+    },
+    /// No sample of a batch could be made, so that its fields are not known.
+    #[error(
+        "no sample of a batch could be read, so that its fields are unknown; the first of them, sample {sample}: {cause}"
+    )]
+    NoneRead {
+        /// The number of the first sample of the batch.
+        sample: u64,
+        /// The error of its source.
+        cause: Cause,
+    },
+    /// A sample has other fields than the first one.
+    #[error(
+        "sample {sample} is {found}; sample {first} was {expected}: expected one structure for all samples"
+    )]
+    Structure {
+        /// The number of the sample.
+        sample: u64,
+        /// Its fields.
+        found: String,
+        /// The number of the sample to which it is compared.
+        first: u64,
+        /// The fields of that one.
+        expected: String,
+    },
+    /// A field of a sample has another type or shape than that of the first sample.
+    #[error(
+        "field {field} of sample {sample} is {}; that of sample {first} was {}: expected one type and {} for all \
+         samples (samples of several shapes need sizes, or a slot in collate, such as Pad or Resize)",
+        array(*.found, .shape), array(*.expected, .expected_shape),
+        if found == expected && shape.len() == expected_shape.len() { "shape" } else { "number of dimensions" }
+    )]
+    Layout {
+        /// The name of the field.
+        field: String,
+        /// The number of the sample.
+        sample: u64,
+        /// The type and the shape of its field.
+        found: DType,
+        /// The shape of its field.
+        shape: Vec<usize>,
+        /// The number of the sample to which it is compared.
+        first: u64,
+        /// The type of the field of that one.
+        expected: DType,
+        /// The shape of the field of that one.
+        expected_shape: Vec<usize>,
+    },
+    /// A field has another length than the sample's size says.
+    #[error(
+        "field {field} of sample {sample} has the shape {shape:?}, but the size of the sample is {size}; expected \
+         sizes to be the lengths of variable fields (others are left out of fields, or have a slot in collate)"
+    )]
+    Size {
+        /// The name of the field.
+        field: String,
+        /// The number of the sample.
+        sample: u64,
+        /// The shape of its field.
+        shape: Vec<usize>,
+        /// The size of the sample.
+        size: u32,
+    },
+    /// A rule concatenates samples, and no field of theirs varies in length.
+    #[error(
+        "{rule} concatenates samples, and no field of sample {sample} varies in length; expected sizes, and an \
+             array of as many elements in a field"
+    )]
+    NothingToPack {
+        /// The name of the rule.
+        rule: &'static str,
+        /// The number of a sample.
+        sample: u64,
+    },
+    /// An option names a field that samples do not have.
+    #[error("{option} names the field {field}, which samples do not have: these have {names}")]
+    UnknownField {
+        /// The name of the option.
+        option: &'static str,
+        /// The name that it has.
+        field: String,
+        /// The names of the fields of a sample.
+        names: String,
+    },
+    /// A slot has more dimensions than the samples that go into it.
+    #[error("field {field} has {found} dimensions, and its slot has {expected}; expected at least as many")]
+    SlotRank {
+        /// The name of the field.
+        field: String,
+        /// The number of dimensions of a sample.
+        found: usize,
+        /// The number of dimensions of the slot.
+        expected: usize,
+    },
+    /// A function that fills a slot failed, or a process that does.
+    #[error("the slot of field {field} could not be filled: {cause}")]
+    Slot {
+        /// The place of the field.
+        field: usize,
+        /// The error.
+        cause: Cause,
+    },
+    /// A process that reads samples ended.
+    #[error("a process that reads samples ended while it read sample {sample}: {reason}")]
+    ProcessEnded {
+        /// The sample that it was reading, or the first of several.
+        sample: u64,
+        /// The reason, as far as it is known.
+        reason: String,
+    },
+}
+
+/// An array in words: its type and shape.
+fn array(dtype: DType, shape: &[usize]) -> String {
+    format!("{dtype}{shape:?}")
+}
