@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-CHAPTERS = ("rows", "order", "batching", "collate", "sequences", "windows", "groups", "tokens", "device", "resume")
+CHAPTERS = (
+    "rows", "order", "batching", "collate", "sequences", "windows", "groups", "tokens", "on_demand", "device", "resume"
+)  # fmt: skip
 
 
 def main() -> None:

@@ -17,6 +17,7 @@ from batchloom.batching import CostModel, CostOptimal, FixedSize, LengthBuckets,
 from batchloom.calibrate import calibrate
 from batchloom.dataset.groups import GroupDataset, GroupStats
 from batchloom.dataset.sequences import SequenceDataset
+from batchloom.dataset.sparse_rows import SparseRows
 from batchloom.dataset.tensors import TensorDataset
 from batchloom.dataset.tokens import TokenDataset, TokenStats
 from batchloom.dataset.windows import WindowDataset, WindowPlace, WindowStats
@@ -61,6 +62,7 @@ __all__ = [
     "RangeError",
     "Rule",
     "SequenceDataset",
+    "SparseRows",
     "StateError",
     "Step",
     "TensorDataset",

@@ -16,6 +16,7 @@ __all__ = [
     "Plan",
     "Rule",
     "Sequences",
+    "SparseRows",
     "StepIterator",
     "Steps",
     "Tensor",
@@ -90,9 +91,18 @@ class Sequences:
     def shape(self) -> list[int]: ...
 
 @final
+class SparseRows:
+    def __new__(
+        cls, field: str, offsets: Tensor, columns: Tensor, values: Tensor, width: int, layout: str
+    ) -> SparseRows: ...
+    def __len__(self) -> int: ...
+    def check(self) -> bool: ...
+    def row(self, row: int) -> Tensor: ...
+
+@final
 class Dataset:
     @staticmethod
-    def tensors(fields: list[tuple[str, Tensor]]) -> Dataset: ...
+    def tensors(fields: list[tuple[str, Tensor | SparseRows]]) -> Dataset: ...
     @staticmethod
     def sequences(fields: list[tuple[str, Sequences | Tensor]], own: Tensor | None) -> Dataset: ...
     def __len__(self) -> int: ...
@@ -223,6 +233,14 @@ class _FieldViews(Protocol):
     @property
     def takes_capsules(self) -> bool: ...
 
+class _Join(Protocol):
+    @property
+    def place(self) -> int: ...
+    @property
+    def fields(self) -> int: ...
+    @property
+    def make(self) -> Callable[..., Any]: ...
+
 class _Pipeline(Protocol):
     @property
     def deliver(self) -> Callable[[Any], Any] | None: ...
@@ -231,7 +249,9 @@ class _Pipeline(Protocol):
 
 @final
 class HostViews:
-    def __new__(cls, fields: Sequence[_FieldViews], keys: list[str] | None, longest: int | None) -> HostViews: ...
+    def __new__(
+        cls, fields: Sequence[_FieldViews], keys: list[str] | None, joins: Sequence[_Join], longest: int | None
+    ) -> HostViews: ...
 
 @final
 class Loader:

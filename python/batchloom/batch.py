@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from batchloom.arrays.frameworks import require
+from batchloom.arrays.frameworks import load, require
+from batchloom.errors import ArgumentError
 
 # The marks of the places of a batch that only fill up, in this order: -1 instead of the sample, and 0 instead of 1.
 MARKS = ("index", "weight")
@@ -31,6 +32,42 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Compressed:
+    """Columns of the engine that are one sparse matrix in a batch: the bounds of rows, their columns, the values.
+
+    Attributes:
+        name: The name of the field.
+        place: The place of the first of its columns.
+        width: The number of columns of the matrix.
+        framework: The framework of its values.
+        is_matrix: ``True`` if the matrix is of SciPy's older class, ``csr_matrix``.
+    """
+
+    COLUMNS: ClassVar[int] = 3
+
+    name: str
+    place: int
+    width: int
+    framework: str
+    is_matrix: bool
+
+
+@dataclass(frozen=True)
+class Join:
+    """A function that makes one array of several neighbouring fields of a batch.
+
+    Attributes:
+        place: The place of the first of them, among arrays of which earlier ones are joined.
+        fields: The number of fields.
+        make: The function.
+    """
+
+    place: int
+    fields: int
+    make: Callable[..., Any]
+
+
+@dataclass(frozen=True)
 class Schema:
     """The fields of a batch.
 
@@ -39,12 +76,14 @@ class Schema:
         named: ``True`` if batches are dicts.
         ragged: ``True`` if samples differ in size.
         patches: The length of the patches that ``x`` is cut into, and the steps from one to the next, if it is.
+        compressed: The columns that are sparse matrices in a batch.
     """
 
     columns: tuple[Column, ...]
     named: bool
     ragged: bool = False
     patches: tuple[int, int] | None = None
+    compressed: tuple[Compressed, ...] = ()
 
     @property
     def keys(self) -> list[str] | None:
@@ -59,6 +98,8 @@ class Schema:
     @property
     def _keys(self) -> list[str]:
         keys = [column.name for column in self.columns]
+        for held in reversed(self.compressed):
+            keys[held.place : held.place + held.COLUMNS] = [held.name]
         if BOUNDARIES in keys and self.ragged:
             keys.insert(keys.index(BOUNDARIES) + 1, LONGEST)
         return keys
@@ -71,6 +112,24 @@ class Schema:
             DTypeError: The framework lacks the type of a field.
         """
         return [require(output or column.framework, column.dtype, column.name) for column in self.columns]
+
+    def joins(self, output: str | None) -> list[Join]:
+        """Return the functions that make sparse matrices of columns.
+
+        Raises:
+            ArgumentError: The framework has no sparse matrices, or needs a package that is not installed.
+        """
+        found = []
+        for number, held in enumerate(self.compressed):
+            module = load(framework := output or held.framework)
+            if not hasattr(module, "sparse_rows"):
+                raise ArgumentError(
+                    f'field {held.name} has layout "csr", which batches of {framework} do not have; expected '
+                    'SparseRows(..., layout="dense"), or output "torch" or "numpy"'
+                )
+            place = held.place - number * (held.COLUMNS - 1)
+            found.append(Join(place, held.COLUMNS, module.sparse_rows(held.width, held.is_matrix)))
+        return found
 
 
 @dataclass(frozen=True)

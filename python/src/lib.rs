@@ -29,7 +29,7 @@ mod _native {
     #[pymodule_export]
     use crate::dataset::windows::{PartEnd, Windows};
     #[pymodule_export]
-    use crate::dataset::{Dataset, Sequences};
+    use crate::dataset::{Dataset, Sequences, SparseRows};
     #[pymodule_export]
     use crate::dlpack::{Tensor, borrow};
     #[pymodule_export]

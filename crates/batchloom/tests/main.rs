@@ -30,6 +30,7 @@ mod resume;
 mod rules;
 mod samples;
 mod sequences;
+mod sparse_rows;
 mod threads;
 mod time_split;
 mod tokens;

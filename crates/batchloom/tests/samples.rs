@@ -2,7 +2,8 @@
 //! taken from: for every kind of data.
 
 use batchloom::dataset::{
-    Dataset, GroupLayout, GroupOversize, Groups, Sequences, TokenExtras, Weights, WindowShape,
+    Dataset, GroupLayout, GroupOversize, Groups, Sequences, SparseRows, TensorField, TokenExtras, Weights,
+    WindowShape,
 };
 use batchloom::{
     Error, GroupDataset, Loader, SequenceDataset, Tensor, TensorDataset, TokenDataset, WindowDataset,
@@ -18,6 +19,21 @@ fn numbers(rows: usize) -> Tensor {
 fn tensors() -> impl Strategy<Value = Dataset> {
     (1..40_usize)
         .prop_map(|rows| TensorDataset::new([("x", numbers(rows)), ("y", numbers(rows))]).unwrap().into())
+}
+
+fn sparse() -> impl Strategy<Value = Dataset> {
+    prop::collection::vec(0..5_i64, 1..30).prop_map(|sizes| {
+        let offsets = sums(&sizes);
+        let entries = offsets[sizes.len()];
+        let offsets = Tensor::from_vec(offsets, &[sizes.len() + 1]).unwrap();
+        let columns =
+            Tensor::from_vec((0..entries as i32).map(|entry| entry % 5).collect(), &[entries as usize]);
+        let values = Tensor::from_vec((0..entries).collect(), &[entries as usize]).unwrap();
+        let rows = SparseRows::new("x", offsets, columns.unwrap(), values, 5).unwrap();
+        TensorDataset::new([("x", TensorField::from(rows)), ("z", numbers(sizes.len()).into())])
+            .unwrap()
+            .into()
+    })
 }
 
 fn sequences() -> impl Strategy<Value = Dataset> {
@@ -73,7 +89,7 @@ fn tokens() -> impl Strategy<Value = Dataset> {
 }
 
 fn datasets() -> impl Strategy<Value = Dataset> {
-    prop_oneof![tensors(), sequences(), groups(), windows(), tokens()]
+    prop_oneof![tensors(), sparse(), sequences(), groups(), windows(), tokens()]
 }
 
 fn sums(sizes: &[i64]) -> Vec<i64> {

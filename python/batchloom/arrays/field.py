@@ -28,6 +28,10 @@ class Field:
         self._moved: WeakValueDictionary[Any, Any] = WeakValueDictionary()
         self.mapped: int | None = None
 
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.tensor)
+
     def check(self) -> None:
         """Raise if the array was resized or moved since it was borrowed."""
         found = self._module.address(self.array, self.label)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral, Number, Real
 from typing import Any
 
 import batchloom._native as _native
 import numpy
-from batchloom.errors import DataError, DTypeError
+from batchloom.errors import ArgumentError, DataError, DTypeError
 from numpy.lib.stride_tricks import sliding_window_view
 
 TAKES_CAPSULES = False
@@ -168,6 +168,27 @@ def ones(samples: int, steps: int, device: None) -> numpy.ndarray[Any, Any]:
 def weights(index: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
     """Return 1 for each sample, 0 for each place of a batch that only fills up."""
     return (index >= 0).astype(numpy.float32)
+
+
+def sparse_rows(width: int, is_matrix: bool) -> Callable[..., Any]:
+    """Return a function that makes a matrix of the bounds of rows, their columns, and the values.
+
+    Raises:
+        ArgumentError: SciPy, whose matrices they are, is not installed.
+    """
+    try:
+        from scipy import sparse
+    except ModuleNotFoundError as error:
+        raise ArgumentError(
+            f'layout is "csr", whose batches are matrices of SciPy, but {error.name} is not installed; expected it, or '
+            'output="torch", or layout "dense"'
+        ) from None
+    kind = sparse.csr_matrix if is_matrix else sparse.csr_array
+
+    def make(bounds: Any, columns: Any, values: Any) -> Any:
+        return kind((values, columns, bounds), shape=(len(bounds) - 1, width), copy=False)
+
+    return make
 
 
 def own(array: numpy.ndarray[Any, Any], device: None) -> numpy.ndarray[Any, Any]:

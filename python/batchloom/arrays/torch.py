@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Real
 from typing import Any
 
@@ -109,6 +109,15 @@ def ones(samples: int, steps: int, device: torch.device | None) -> torch.Tensor:
 def weights(index: torch.Tensor) -> torch.Tensor:
     """Return 1 for each sample, 0 for each place of a batch that only fills up."""
     return (index >= 0).to(torch.float32)
+
+
+def sparse_rows(width: int, is_matrix: bool) -> Callable[..., torch.Tensor]:
+    """Return a function that makes a matrix of the bounds of rows, their columns, and the values."""
+
+    def make(bounds: torch.Tensor, columns: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        return torch.sparse_csr_tensor(bounds, columns, values, (len(bounds) - 1, width), check_invariants=False)
+
+    return make
 
 
 def own(array: torch.Tensor, device: torch.device | None) -> torch.Tensor:

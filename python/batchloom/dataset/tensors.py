@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import operator
+from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
 import batchloom._native as _native
 from batchloom.arguments import unpadded
 from batchloom.arrays.field import Field
-from batchloom.batch import Column, Columns, Schema
+from batchloom.batch import Column, Columns, Compressed, Schema
 from batchloom.dataset.base import Dataset, Dicts, Form, Tuples
+from batchloom.dataset.sparse_rows import SparseField, is_sparse
 from batchloom.errors import ArgumentError, DataError, RangeError
 
 if TYPE_CHECKING:
@@ -25,6 +27,10 @@ class TensorDataset(Dataset[Form]):
 
     A field is a NumPy array or memory map, a torch tensor, a JAX CPU array, or anything else with
     ``__dlpack__``; shape ``[samples, ...]``, any rank, any element type that NumPy or torch share, any strides.
+
+    A field may also be a sparse matrix: SciPy's or torch's, in CSR format, or :class:`SparseRows`. A batch holds its
+    rows as a matrix of the same kind, or with all columns if ``SparseRows(X, layout="dense")`` asks for that;
+    ``dataset[k]`` has all columns. The matrix is never made dense as a whole.
 
     Fields are borrowed, never copied: the dataset shares their memory, however large they are. So do not resize
     them, and do not write to them while a loader runs. (A row that is not contiguous in memory, as in
@@ -55,7 +61,7 @@ class TensorDataset(Dataset[Form]):
         if not arrays:
             raise DataError("the dataset has no fields; expected at least one array")
         labels = self._names or tuple(str(place) for place in range(len(arrays)))
-        self._fields = tuple(Field(label, array) for label, array in zip(labels, arrays, strict=True))
+        self._fields = tuple(_field(label, array) for label, array in zip(labels, arrays, strict=True))
         self._samples = _common_length(self._fields)
 
     @property
@@ -88,41 +94,64 @@ class TensorDataset(Dataset[Form]):
         return f"TensorDataset({fields}; {len(self)} samples)"
 
     def _native_dataset(self) -> _native.Dataset:
-        return _native.Dataset.tensors([(field.label, field.tensor) for field in self._fields])
+        return _native.Dataset.tensors(
+            [(field.label, field.rows if isinstance(field, SparseField) else field.tensor) for field in self._fields]
+        )
 
     def _pad_values(self, pad_value: Any) -> list[tuple[str, bytes]]:
         return unpadded(pad_value, "rows of one shape are not padded")
 
     def _arrays(self) -> tuple[Field, ...]:
-        return self._fields
+        found: list[Field] = []
+        for field in self._fields:
+            found += field.arrays if isinstance(field, SparseField) else (field,)
+        return tuple(found)
 
     def _schema(self, columns: Columns) -> Schema:
         # Marks come after the fields.
-        frameworks = [field.framework for field in self._fields]
+        frameworks: list[str] = []
+        compressed: list[Compressed] = []
+        for field in self._fields:
+            held = field.columns(len(frameworks)) if isinstance(field, SparseField) else None
+            frameworks += [field.framework] * (1 if held is None else held.COLUMNS)
+            compressed += [] if held is None else [held]
         frameworks += frameworks[:1] * (len(columns) - len(frameworks))
         found = (Column(*column, framework) for column, framework in zip(columns, frameworks, strict=True))
-        return Schema(tuple(found), named=self._names is not None)
+        return Schema(tuple(found), named=self._names is not None, compressed=tuple(compressed))
 
     def _collator(self, resident: Resident, options: CollateOptions) -> Collator:
         from batchloom.device.collate.rows import Rows
 
-        return Rows(lambda: [resident.rows_of(field) for field in self._fields])
+        if any(isinstance(field, SparseField) for field in self._fields):
+            from batchloom.device.collate.sparse import SparseAndDense
+
+            return SparseAndDense(
+                [
+                    field.on(resident) if isinstance(field, SparseField) else partial(resident.rows_of, field)
+                    for field in self._fields
+                ]
+            )
+        return Rows(lambda: [resident.rows_of(field) for field in self._arrays()])
+
+
+def _field(label: str, array: Any) -> Field | SparseField:
+    return SparseField(label, array) if is_sparse(array) else Field(label, array)
 
 
 def _rebuild(kind: type[TensorDataset], names: tuple[str, ...] | None, fields: tuple[Any, ...]) -> TensorDataset:
     return kind(*fields) if names is None else kind(**dict(zip(names, fields, strict=True)))
 
 
-def _common_length(fields: tuple[Field, ...]) -> int:
+def _common_length(fields: tuple[Field | SparseField, ...]) -> int:
     first = fields[0]
     for field in fields:
-        if not field.tensor.shape:
+        if isinstance(field, Field) and not field.tensor.shape:
             raise DataError(
                 f"field {field.label} is a scalar; expected an array whose first dimension counts the samples"
             )
-        if len(field.tensor) != len(first.tensor):
+        if len(field) != len(first):
             raise DataError(
-                f"field {field.label} has {len(field.tensor)} rows but field {first.label} has "
-                f"{len(first.tensor)}; expected the same number of samples in every field"
+                f"field {field.label} has {len(field)} rows but field {first.label} has {len(first)}; expected the "
+                "same number of samples in every field"
             )
-    return len(first.tensor)
+    return len(first)

@@ -21,7 +21,7 @@ class Host:
     def prepare(self, schema: Schema, options: CollateOptions) -> None:
         """Prepare for batches of a schema; raise if a framework lacks a type."""
         views = self._field_views(schema, self._request.copy)
-        self._views = _native.HostViews(views, schema.keys, schema.longest)
+        self._views = _native.HostViews(views, schema.keys, schema.joins(self._request.output), schema.longest)
 
     def _field_views(self, schema: Schema, copies: bool) -> list[FieldViews]:
         """Return the functions that take each field of a block as arrays."""

@@ -14,7 +14,7 @@ from batchloom.batch import CollateOptions, Schema
 from batchloom.dataset.base import Dataset
 from batchloom.delivery.blocks import BlockOptions
 from batchloom.delivery.placement import Placement, PlacementRequest
-from batchloom.errors import LoaderError
+from batchloom.errors import ArgumentError, LoaderError
 
 if TYPE_CHECKING:
     from batchloom.device.pipeline import Collator, Pipeline
@@ -51,11 +51,17 @@ class OnDevice:
         """Prepare for batches of a schema: move data that is to be resident.
 
         Raises:
+            ArgumentError: Batches have no shape to keep static buffers for.
             DTypeError: torch lacks the type of a field.
         """
         from batchloom.device.static_buffers import StaticBuffers
 
         schema.modules("torch")  # raises where torch lacks a type, before anything moves
+        if self._request.static_buffers and schema.compressed:
+            raise ArgumentError(
+                f"static_buffers is True, but batches of field {schema.compressed[0].name} differ in their number of "
+                'entries; expected SparseRows(..., layout="dense"), or static_buffers=False'
+            )
         self._schema, self._static = schema, StaticBuffers() if self._request.static_buffers else None
         self._source = _source(self._dataset, self._transfer, self.placement, schema, options)
 

@@ -43,7 +43,7 @@ class Pipeline:
         static_buffers: StaticBuffers | None,
     ) -> None:
         self._transfer, self._resident, self._collator = transfer, resident, collator
-        self._patches = patches_of(schema, "torch", copies)
+        self._patches, self._joins = patches_of(schema, "torch", copies), schema.joins("torch")
         self._static = static_buffers
         self._stream_key = transfer.stream_key()
         self._stream: Any = None
@@ -71,6 +71,9 @@ class Pipeline:
             columns = self._collator.make([copy.arrive() for copy in copies], outline)
             if self._patches is not None:
                 columns[self._patches.place] = self._patches.each(columns[self._patches.place])
+            for join in self._joins:
+                parts = columns[join.place : join.place + join.fields]
+                columns[join.place : join.place + join.fields] = [list(map(join.make, *parts))]
             return columns
 
     def _delivered(self, batch: Any) -> Any:
@@ -79,6 +82,15 @@ class Pipeline:
             current = self._transfer.current()
             current.wait_stream(self._stream)
             for array in batch.values() if isinstance(batch, dict) else batch:
-                if isinstance(array, torch.Tensor):
-                    array.record_stream(current)
+                for part in _strided(array):
+                    part.record_stream(current)
         return batch if self._static is None else self._static.put(batch)
+
+
+def _strided(array: Any) -> tuple[torch.Tensor, ...]:
+    """Return the tensors with memory that an array of a batch consists of."""
+    if not isinstance(array, torch.Tensor):
+        return ()
+    if array.layout == torch.sparse_csr:
+        return array.crow_indices(), array.col_indices(), array.values()
+    return (array,)

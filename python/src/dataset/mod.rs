@@ -4,13 +4,16 @@ pub(crate) mod groups;
 pub(crate) mod tokens;
 pub(crate) mod windows;
 
-use batchloom::dataset::{Dataset as EngineDataset, Sequences as EngineSequences};
+use batchloom::dataset::{
+    Dataset as EngineDataset, Sequences as EngineSequences, SparseLayout, SparseRows as EngineSparseRows,
+    TensorField,
+};
 use batchloom::{SequenceDataset, TensorDataset};
 use pyo3::prelude::*;
 
 use crate::batching::{Rule, sizes};
 use crate::dlpack::Tensor;
-use crate::error::{DataError, raise};
+use crate::error::{ArgumentError, DataError, raise};
 use crate::labels::counted;
 
 /// Data of any kind. It is documented in batchloom/dataset/base.py and batchloom/dataset/sequences.py.
@@ -22,6 +25,27 @@ pub(crate) struct Dataset(pub(crate) EngineDataset);
 #[pyclass(frozen, module = "batchloom._native")]
 #[derive(Debug)]
 pub(crate) struct Sequences(EngineSequences);
+
+/// One sparse field. It is documented in batchloom/dataset/sparse_rows.py.
+#[pyclass(frozen, module = "batchloom._native")]
+#[derive(Debug)]
+pub(crate) struct SparseRows(EngineSparseRows);
+
+/// One field of a dataset of rows.
+#[derive(FromPyObject)]
+pub(crate) enum RowField<'py> {
+    Dense(PyRef<'py, Tensor>),
+    Sparse(PyRef<'py, SparseRows>),
+}
+
+impl From<RowField<'_>> for TensorField {
+    fn from(field: RowField<'_>) -> Self {
+        match field {
+            RowField::Dense(array) => array.0.clone().into(),
+            RowField::Sparse(rows) => rows.0.clone().into(),
+        }
+    }
+}
 
 /// One field of a dataset of sequences.
 #[derive(FromPyObject)]
@@ -64,11 +88,46 @@ impl Sequences {
 }
 
 #[pymethods]
+impl SparseRows {
+    #[new]
+    fn new(
+        field: &str,
+        offsets: &Tensor,
+        columns: &Tensor,
+        values: &Tensor,
+        width: usize,
+        layout: &str,
+    ) -> PyResult<Self> {
+        let layout = layout.parse().map_err(ArgumentError::new_err::<String>)?;
+        let rows =
+            EngineSparseRows::new(field, offsets.0.clone(), columns.0.clone(), values.0.clone(), width);
+        rows.map(|rows| Self(rows.layout(layout))).map_err(|error| raise(&error))
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Checks the columns of all rows. True if a row holds a column twice.
+    fn check(&self, py: Python<'_>) -> PyResult<bool> {
+        py.detach(|| self.0.check()).map_err(|error| raise(&error))
+    }
+
+    /// One row with all columns.
+    fn row(&self, row: u64) -> PyResult<Tensor> {
+        let dense = self.0.clone().layout(SparseLayout::Dense);
+        let dataset = TensorDataset::new([(self.0.name(), dense)]).map(EngineDataset::from);
+        let mut fields = dataset.and_then(|dataset| dataset.sample(row)).map_err(|error| raise(&error))?;
+        Ok(Tensor(fields.remove(0).1))
+    }
+}
+
+#[pymethods]
 impl Dataset {
     /// Rows of one shape.
     #[staticmethod]
-    fn tensors(fields: Vec<(String, PyRef<'_, Tensor>)>) -> PyResult<Self> {
-        let fields = fields.into_iter().map(|(name, tensor)| (name, tensor.0.clone()));
+    fn tensors(fields: Vec<(String, RowField<'_>)>) -> PyResult<Self> {
+        let fields = fields.into_iter().map(|(name, field)| (name, TensorField::from(field)));
         TensorDataset::new(fields).map(|dataset| Self(dataset.into())).map_err(|error| raise(&error))
     }
 

@@ -60,12 +60,24 @@ pub(super) struct FieldViews {
     takes_capsules: bool,
 }
 
+/// A function that makes one array of several neighbouring fields of a batch. It is documented in batchloom/batch.py.
+#[derive(Debug, FromPyObject)]
+pub(super) struct Join {
+    /// The place of the first of them, among arrays of which earlier ones are joined.
+    place: usize,
+    /// The number of fields.
+    fields: usize,
+    /// The function.
+    make: Py<PyAny>,
+}
+
 /// Batches whose arrays are views of blocks. It is documented in batchloom/delivery/host.py.
 #[pyclass(frozen, module = "batchloom._native")]
 #[derive(Debug)]
 pub(crate) struct HostViews {
     fields: Vec<FieldViews>,
     container: Container,
+    joins: Vec<Join>,
     /// The place of the size of the longest sample among the keys of a batch, if batches hold it.
     longest: Option<usize>,
 }
@@ -73,11 +85,17 @@ pub(crate) struct HostViews {
 #[pymethods]
 impl HostViews {
     #[new]
-    fn new(fields: Vec<FieldViews>, keys: Option<Vec<Py<PyString>>>, longest: Option<usize>) -> Self {
-        Self { fields, container: keys.into(), longest }
+    fn new(
+        fields: Vec<FieldViews>,
+        keys: Option<Vec<Py<PyString>>>,
+        joins: Vec<Join>,
+        longest: Option<usize>,
+    ) -> Self {
+        Self { fields, container: keys.into(), joins, longest }
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.joins.iter().try_for_each(|join| visit.call(&join.make))?;
         self.fields.iter().try_for_each(|field| {
             visit.call(&field.many)?;
             visit.call(&field.one)
@@ -105,6 +123,10 @@ impl HostViews {
         for (field, tensor) in self.fields.iter().zip(&run.fields) {
             field.append(py, tensor, &mut arrays)?;
         }
+        for join in &self.joins {
+            let parts: Vec<_> = arrays.drain(join.place..join.place + join.fields).collect();
+            arrays.insert(join.place, join.make.call1(py, PyTuple::new(py, parts)?)?);
+        }
         if let Some(place) = self.longest {
             arrays.insert(place, run.longest.into_pyobject(py)?.into_any().unbind());
         }
@@ -129,6 +151,16 @@ impl HostViews {
             Ok(PyList::new(py, column)?.into_any().unbind())
         };
         let mut columns = self.fields.iter().enumerate().map(column).collect::<PyResult<Columns>>()?;
+        for join in &self.joins {
+            let map = py.import(intern!(py, "builtins"))?.getattr(intern!(py, "map"))?;
+            let mut arguments = vec![join.make.clone_ref(py)];
+            arguments.extend(columns.drain(join.place..join.place + join.fields));
+            let joined = PyList::empty(py);
+            for array in map.call1(PyTuple::new(py, arguments)?)?.try_iter()? {
+                joined.append(array?)?;
+            }
+            columns.insert(join.place, joined.into_any().unbind());
+        }
         if let Some(place) = self.longest {
             columns.insert(place, PyList::new(py, longest(py, portion)?)?.into_any().unbind());
         }

@@ -83,7 +83,7 @@ def test_half_complex_numbers():
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_layouts_that_are_not_dense():
     dense = torch.eye(4)
-    for sparse in (dense.to_sparse(), dense.to_sparse_csr(), dense.to_sparse_bsr((2, 2)), dense.to_mkldnn()):
+    for sparse in (dense.to_sparse(), dense.to_sparse_csc(), dense.to_sparse_bsr((2, 2)), dense.to_mkldnn()):
         with refused(bl.DataError, "field 0", str(sparse.layout), "to_dense"):
             bl.TensorDataset(sparse)
     ragged = [torch.zeros(2), torch.zeros(3)]

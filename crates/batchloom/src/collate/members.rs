@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::tensor::Sequences;
+use crate::tensor::{Sequences, SparseRows};
 
 /// The samples of a batch, the elements that it takes of each, and the shape that follows.
 #[derive(Debug, Clone, Default)]
@@ -23,6 +23,8 @@ pub(crate) struct Members {
     pub(crate) union: Vec<usize>,
     /// The place where each sample begins in a concatenation, and where the last one ends.
     pub(crate) ends: Vec<usize>,
+    /// For each field of compressed rows, the entry with which each sample begins, and the number of all.
+    pub(crate) entry_ends: Vec<Vec<usize>>,
 }
 
 impl Members {
@@ -45,7 +47,7 @@ impl Members {
             Some(*end)
         });
         let ends = std::iter::once(0).chain(ends).collect();
-        Self { count: samples.len(), fillers: 0, samples, starts, extents, picks: Vec::new(), union, ends }
+        Self { count: samples.len(), samples, starts, extents, union, ends, ..Self::default() }
     }
 
     /// The rows of values that some members take, if these do not lie one after the other.
@@ -67,6 +69,25 @@ impl Members {
             }
         }
         Some(rows)
+    }
+
+    /// The members of a batch whose samples do not differ in size, but have any number of entries in sparse rows.
+    pub(crate) fn listed(samples: Vec<u64>, fillers: usize, compressed: &[SparseRows]) -> Self {
+        let ends = |rows: &SparseRows| {
+            let ends = samples.iter().scan(0, |end: &mut usize, &sample| {
+                *end += rows.entries(usize::try_from(sample).unwrap_or(usize::MAX)).len();
+                Some(*end)
+            });
+            std::iter::once(0).chain(ends).collect()
+        };
+        let entry_ends = compressed.iter().map(ends).collect();
+        Self { count: samples.len(), fillers, samples, entry_ends, ..Self::default() }
+    }
+
+    /// The entry of a batch with which a member begins in the compressed rows number `place`: 0 for members that are not
+    /// listed.
+    pub(super) fn entry(&self, place: usize, member: usize) -> usize {
+        self.entry_ends.get(place).map_or(0, |ends| ends[member])
     }
 
     /// The members of a batch whose samples do not differ in size.

@@ -15,7 +15,7 @@ use crate::collate::{
     FieldOptions, Form, Index as SampleIndex, Members, PadSide, Passages, Places, Slot, Weight,
 };
 use crate::order::Shuffle;
-use crate::tensor::{Layout, Sequences};
+use crate::tensor::{Layout, Sequences, SparseRows};
 use crate::{DType, Error, Result, Tensor};
 
 /// The answers of one kind of data to the other stages.
@@ -177,6 +177,8 @@ pub(crate) struct Collation {
     pub(crate) own: usize,
     /// The facts about samples that differ in size.
     pub(crate) ragged: Option<Ragged>,
+    /// The sparse rows that batches hold compressed, so that their shape depends on which samples they hold.
+    pub(crate) compressed: Vec<SparseRows>,
     /// The rows of an index table.
     pub(crate) index: Index,
 }
@@ -191,7 +193,10 @@ impl Collation {
         let repeated = names.iter().enumerate().find(|(place, name)| names[..*place].contains(name));
         match repeated {
             Some((_, name)) => Err(Error::DuplicateField { name: name.clone() }),
-            None => Ok(Self { own: forms.len(), names: names.into(), forms, ragged: None, index }),
+            None => {
+                let (own, names) = (forms.len(), names.into());
+                Ok(Self { own, names, forms, ragged: None, compressed: Vec::new(), index })
+            }
         }
     }
 }
@@ -214,8 +219,8 @@ impl Collation {
                 None => fields.push((name.to_owned(), form)),
             }
         }
-        let Self { own, ragged, index, .. } = self;
-        Ok(Self { own, ragged, ..Self::new(fields, index)? })
+        let Self { own, ragged, compressed, index, .. } = self;
+        Ok(Self { own, ragged, compressed, ..Self::new(fields, index)? })
     }
 
     /// The same fields, some of them in other types.
@@ -243,7 +248,7 @@ impl Collation {
     /// The members of a batch that holds one sample, whole.
     fn one(&self, sample: u64) -> Members {
         let Some(guide) = self.ragged.as_ref().and_then(|ragged| ragged.guide.as_ref()) else {
-            return Members { count: 1, samples: vec![sample], ..Members::default() };
+            return Members::listed(vec![sample], 0, &self.compressed);
         };
         let extents = guide.sizes_of(usize::try_from(sample).unwrap_or(usize::MAX)).collect();
         Members::new(vec![sample], vec![0], extents, guide.varying().len(), 1)

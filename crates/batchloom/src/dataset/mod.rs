@@ -27,13 +27,13 @@ pub use map::{
     SampleStructure, Skipped, Source, SourceError,
 };
 pub use sequences::{SequenceDataset, SequenceDatasetBuilder};
-pub use tensors::TensorDataset;
+pub use tensors::{TensorDataset, TensorField};
 pub use text_ids::TextIds;
 pub use tokens::{TokenDataset, TokenExtras, TokenMode};
 pub use windows::{Anchor, PartEnd, Short, Weights, WindowCounts, WindowDataset, WindowShape, borders};
 
 use crate::batching::Sizes;
-pub use crate::tensor::Sequences;
+pub use crate::tensor::{Sequences, SparseLayout, SparseRows};
 use crate::{Error, Result, Tensor};
 
 /// Any kind of data, behind one door. Cheap to clone: arrays are shared.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::kind::{CollateOptions, Collation, EpochKey, Index, Kind};
 use crate::batching::Rule;
-use crate::collate::{Form, Stack};
+use crate::collate::{ColIndices, CrowIndices, Densify, Entries, Form, Stack};
+use crate::tensor::{SparseLayout, SparseRows};
 use crate::{Error, Result, Tensor};
 
 /// Arrays that share their first dimension. Sample `k` is row `k` of each.
@@ -25,21 +26,108 @@ use crate::{Error, Result, Tensor};
 #[derive(Debug, Clone)]
 pub struct TensorDataset {
     names: Vec<String>,
-    fields: Vec<Tensor>,
+    fields: Vec<TensorField>,
+    /// The arrays of the fields, by name: one for each dense field, two for each sparse one.
+    arrays: Vec<(String, Tensor)>,
     samples: usize,
 }
 
+/// One field of a [`TensorDataset`].
+#[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "a dataset has a few fields")]
+pub enum TensorField {
+    /// An array whose first dimension counts the samples.
+    Dense(Tensor),
+    /// Rows of which only some columns are stored.
+    Sparse(SparseRows),
+}
+
+impl From<Tensor> for TensorField {
+    fn from(array: Tensor) -> Self {
+        Self::Dense(array)
+    }
+}
+
+impl From<SparseRows> for TensorField {
+    fn from(rows: SparseRows) -> Self {
+        Self::Sparse(rows)
+    }
+}
+
+impl TensorField {
+    /// The number of samples; `None` for a scalar.
+    fn len(&self) -> Option<usize> {
+        match self {
+            Self::Dense(array) => array.shape().first().copied(),
+            Self::Sparse(rows) => Some(rows.len()),
+        }
+    }
+
+    /// The arrays that samples are taken from, by the name of a field of batches.
+    fn arrays(&self, name: &str) -> Vec<(String, Tensor)> {
+        match self {
+            Self::Dense(array) => vec![(name.to_owned(), array.clone())],
+            Self::Sparse(rows) => vec![
+                (format!("{name}.col_indices"), rows.columns().clone()),
+                (format!("{name}.values"), rows.values().clone()),
+            ],
+        }
+    }
+
+    /// The rows of each array that the samples `samples` are taken from.
+    fn rows(&self, samples: &Range<usize>) -> Vec<Range<usize>> {
+        match self {
+            Self::Dense(_) => vec![samples.clone()],
+            Self::Sparse(_) if samples.is_empty() => vec![0..0; 2],
+            Self::Sparse(rows) => {
+                vec![rows.entries(samples.start).start..rows.entries(samples.end - 1).end; 2]
+            }
+        }
+    }
+
+    /// The most rows of each array that any `samples` neighbouring samples need.
+    fn most_rows(&self, samples: usize) -> Vec<usize> {
+        match self {
+            Self::Dense(_) => vec![samples],
+            Self::Sparse(rows) => vec![rows.most_entries(samples); 2],
+        }
+    }
+
+    /// The fields of batches, and their forms. Compressed rows are noted, and forms know their place among them.
+    fn forms(&self, name: &str, compressed: &mut Vec<SparseRows>) -> Result<Vec<(String, Arc<dyn Form>)>> {
+        Ok(match self {
+            Self::Dense(array) => vec![(name.to_owned(), Arc::new(Stack::new(name, array)?))],
+            Self::Sparse(rows) if rows.batch_layout() == SparseLayout::Dense => {
+                vec![(name.to_owned(), Arc::new(Densify(rows.clone())))]
+            }
+            Self::Sparse(rows) => {
+                let place = compressed.len();
+                compressed.push(rows.clone());
+                vec![
+                    (format!("{name}.crow_indices"), Arc::new(CrowIndices { rows: rows.clone(), place })),
+                    (format!("{name}.col_indices"), Arc::new(ColIndices { rows: rows.clone(), place })),
+                    (format!("{name}.values"), Arc::new(Entries { rows: rows.clone(), place })),
+                ]
+            }
+        })
+    }
+}
+
 impl TensorDataset {
-    /// A dataset of named fields.
+    /// A dataset of named fields, dense or sparse. Batches hold a sparse field of layout [`SparseLayout::Csr`] as three
+    /// fields: its name followed by `.crow_indices`, `.col_indices` and `.values`.
     ///
     /// # Errors
     /// [`Error::NoFields`], [`Error::DuplicateField`], [`Error::ScalarField`], and [`Error::FieldLength`] if the first
     /// dimensions differ.
-    pub fn new<N: Into<String>>(fields: impl IntoIterator<Item = (N, Tensor)>) -> Result<Self> {
-        let (names, fields): (Vec<String>, Vec<Tensor>) =
-            fields.into_iter().map(|(name, tensor)| (name.into(), tensor)).unzip();
-        let samples = common_length(&names, fields.iter().map(|field| field.shape().first().copied()))?;
-        Ok(Self { samples, names, fields })
+    pub fn new<N: Into<String>, F: Into<TensorField>>(
+        fields: impl IntoIterator<Item = (N, F)>,
+    ) -> Result<Self> {
+        let (names, fields): (Vec<String>, Vec<TensorField>) =
+            fields.into_iter().map(|(name, field)| (name.into(), field.into())).unzip();
+        let samples = common_length(&names, fields.iter().map(TensorField::len))?;
+        let arrays = names.iter().zip(&fields).flat_map(|(name, field)| field.arrays(name)).collect();
+        Ok(Self { samples, names, fields, arrays })
     }
 
     /// The number of samples.
@@ -58,7 +146,7 @@ impl TensorDataset {
     }
 
     /// The fields, in order.
-    pub fn fields(&self) -> &[Tensor] {
+    pub fn fields(&self) -> &[TensorField] {
         &self.fields
     }
 }
@@ -69,21 +157,23 @@ impl Kind for TensorDataset {
     }
 
     fn arrays(&self) -> Vec<(&str, &Tensor)> {
-        self.names.iter().map(String::as_str).zip(&self.fields).collect()
+        self.arrays.iter().map(|(name, array)| (name.as_str(), array)).collect()
     }
 
     fn collation(&self, _: &Rule, _: &CollateOptions, _: EpochKey) -> Result<Collation> {
-        let form =
-            |(name, array)| Ok((String::from(name), Arc::new(Stack::new(name, array)?) as Arc<dyn Form>));
-        Collation::new(self.arrays().into_iter().map(form).collect::<Result<_>>()?, Index::Rows)
+        let (mut forms, mut compressed) = (Vec::new(), Vec::new());
+        for (name, field) in self.names.iter().zip(&self.fields) {
+            forms.extend(field.forms(name, &mut compressed)?);
+        }
+        Ok(Collation { compressed, ..Collation::new(forms, Index::Rows)? })
     }
 
     fn rows(&self, samples: Range<usize>) -> Vec<Range<usize>> {
-        vec![samples; self.fields.len()]
+        self.fields.iter().flat_map(|field| field.rows(&samples)).collect()
     }
 
     fn most_rows(&self, samples: usize) -> Vec<usize> {
-        vec![samples; self.fields.len()]
+        self.fields.iter().flat_map(|field| field.most_rows(samples)).collect()
     }
 }
 

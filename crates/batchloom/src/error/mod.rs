@@ -8,6 +8,8 @@ mod reading;
 
 pub use reading::{Cause, ReadError};
 
+use crate::DType;
+
 /// The result of fallible functions in this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -377,6 +379,43 @@ pub enum Error {
         /// The shape of the values.
         found: Vec<usize>,
     },
+    /// Offsets or columns of sparse rows are no integers of the usual widths.
+    #[error("field {field}: its {what} are {found}; expected int32 or int64")]
+    SparseType {
+        /// The field.
+        field: String,
+        /// The array: offsets or columns.
+        what: &'static str,
+        /// The type of its elements.
+        found: DType,
+    },
+    /// A sparse row has an entry outside the matrix.
+    #[error("field {field}: row {row} has an entry in column {column}; expected 0 <= column < {columns}")]
+    SparseColumn {
+        /// The field.
+        field: String,
+        /// The row.
+        row: u64,
+        /// The column.
+        column: i64,
+        /// The number of columns.
+        columns: u64,
+    },
+    /// A sparse row holds a column twice, and its values are of a type that the engine does not add.
+    #[error(
+        "field {field}: row {row} holds column {column} twice, and {dtype} is not added; expected each column once, or \
+         float32"
+    )]
+    SparseRepeat {
+        /// The field.
+        field: String,
+        /// The row.
+        row: u64,
+        /// The column.
+        column: i64,
+        /// The type of the values.
+        dtype: DType,
+    },
     /// No field of a dataset of sequences varies in length.
     #[error(
         "no field varies in length; expected sequences in at least one (use TensorDataset for rows of one shape)"
@@ -428,9 +467,9 @@ pub enum Error {
         /// The value as it is stored.
         value: String,
         /// The type of the data.
-        from: crate::DType,
+        from: DType,
         /// The type in batches.
-        to: crate::DType,
+        to: DType,
     },
     /// The lengths that describe a window are not valid.
     #[error("{reason}")]
@@ -871,7 +910,7 @@ impl Error {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Part { error, .. } => error.kind(),
-            Self::ArrowType { .. } => Kind::Type,
+            Self::ArrowType { .. } | Self::SparseType { .. } => Kind::Type,
             Self::BatchSize { .. }
             | Self::World { .. }
             | Self::Rank { .. }
@@ -938,6 +977,8 @@ impl Error {
             | Self::Offsets { .. }
             | Self::Ragged { .. }
             | Self::NotCompact { .. }
+            | Self::SparseColumn { .. }
+            | Self::SparseRepeat { .. }
             | Self::NotVariable
             | Self::SeriesTooShort { .. }
             | Self::EmptyPart { .. }

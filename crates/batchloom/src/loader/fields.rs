@@ -73,9 +73,9 @@ impl Fields {
         self.is_marked
     }
 
-    /// Returns true if samples differ in size.
+    /// Returns true if batches of as many samples may differ in shape.
     pub(super) fn is_ragged(&self) -> bool {
-        self.collation.ragged.is_some()
+        self.collation.ragged.is_some() || !self.collation.compressed.is_empty()
     }
 
     /// The members of the batch that `rank` takes at `step`, and their samples, whether these differ in size or not.
@@ -90,7 +90,7 @@ impl Fields {
         })
     }
 
-    /// The members of the batch that `rank` takes at `step`: in full if samples differ in size, otherwise only their
+    /// The members of the batch that `rank` takes at `step`: in full if batches may differ in shape, otherwise only their
     /// number and that of the fillers.
     ///
     /// # Errors
@@ -98,6 +98,10 @@ impl Fields {
     pub(super) fn members(&self, plan: &Plan, step: u64, rank: u32) -> Result<Members> {
         let fillers = number(plan.fillers(step, rank)?);
         let Some(ragged) = &self.collation.ragged else {
+            if self.is_ragged() {
+                let samples = plan.indices(step, rank)?;
+                return Ok(Members::listed(samples, fillers, &self.collation.compressed));
+            }
             return Ok(Members::uniform(number(plan.batch_len(step, rank)?), fillers));
         };
         let parts = plan.parts(step, rank)?;

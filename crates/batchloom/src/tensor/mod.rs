@@ -7,6 +7,7 @@ pub(crate) mod buffer;
 mod dtype;
 mod layout;
 mod sequences;
+mod sparse_rows;
 #[expect(clippy::module_inception, reason = "the file of the type that the folder is named for")]
 mod tensor;
 
@@ -14,4 +15,6 @@ pub use dtype::{DType, Element};
 pub use layout::Layout;
 pub(crate) use layout::{Rows, moved};
 pub use sequences::Sequences;
+pub(crate) use sparse_rows::{Column, is_ascending};
+pub use sparse_rows::{SparseLayout, SparseRows};
 pub use tensor::Tensor;

@@ -1,0 +1,198 @@
+"""Rows of a sparse matrix as a field: of each row, only some columns are stored."""
+
+from __future__ import annotations
+
+import sys
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import batchloom._native as _native
+import numpy
+from batchloom.arguments import choice
+from batchloom.arrays.field import Field, lend
+from batchloom.batch import Compressed
+from batchloom.errors import DataError, DeviceError, DTypeError
+
+if TYPE_CHECKING:
+    from batchloom.device.collate import sparse
+    from batchloom.device.resident import Resident
+
+LAYOUTS = ("csr", "dense")
+
+
+class SparseRows:
+    """Rows of a sparse matrix, as a field of a :class:`TensorDataset`, and the layout that batches hold them in.
+
+    ``TensorDataset(X, y)`` takes a SciPy or torch matrix as it is, in layout ``"csr"``. This class chooses the other
+    layout, or takes the three arrays of a matrix that neither of them holds::
+
+        bl.TensorDataset(bl.SparseRows(X, layout="dense"), y)
+        bl.TensorDataset(bl.SparseRows((data, indices, indptr), shape=(n, m)), y)
+
+    The matrix is shared, never copied, and never made dense as a whole. Its columns may come in any order. A column
+    that a row holds twice stands for the sum: batches in layout ``"dense"`` add, those in layout ``"csr"`` hold both.
+
+    Args:
+        rows: A SciPy matrix or array in CSR format; a torch tensor of layout ``torch.sparse_csr`` on the CPU; or
+            ``(data, indices, indptr)``, in SciPy's order: arrays of one dimension, memory maps among them, where row
+            ``k`` has the entries ``indptr[k]`` to ``indptr[k + 1]``. Indices and ``indptr`` are int32 or int64.
+        shape: The numbers of rows and columns, for three arrays.
+        layout: ``"csr"``: a batch holds a sparse matrix (``torch.sparse_csr_tensor``, or SciPy's for
+            ``output="numpy"``). ``"dense"``: a batch holds an array ``[batch, columns]``, whose zeros are written as it
+            is formed.
+
+    Raises:
+        ArgumentError: There is no such layout; ``shape`` is missing, or was given for a matrix.
+        DataError: The format is another one; the arrays do not fit each other; offsets decrease.
+        DeviceError: The matrix is not in memory of the CPU.
+        DTypeError: Indices or ``indptr`` are neither int32 nor int64.
+    """
+
+    def __init__(self, rows: Any, *, shape: tuple[int, int] | None = None, layout: str = "csr") -> None:
+        self.layout = choice("layout", layout, LAYOUTS)
+        self.rows, self.shape = rows, shape
+
+    def __repr__(self) -> str:
+        return f"SparseRows({type(self.rows).__name__}, layout={self.layout!r})"
+
+
+class SparseField:
+    """One sparse field of a dataset: the arrays of the matrix, and its rows as the engine sees them.
+
+    Attributes:
+        label: The name of the field.
+        array: The matrix, as it was given.
+        arrays: The columns of all entries, and their values.
+        offsets: The first entry of each row, and the end of the last one.
+        width: The number of columns.
+        layout: The layout of batches.
+    """
+
+    def __init__(self, label: str, given: Any) -> None:
+        self.label, self.array = label, given
+        rows = given if isinstance(given, SparseRows) else SparseRows(given)
+        self.layout = rows.layout
+        values, columns, offsets, shape = _parts(label, rows)
+        self._is_matrix = type(rows.rows).__name__ == "csr_matrix"
+        self.arrays = Field(label, columns), Field(label, values)
+        self.offsets, self.width = Field(label, offsets), shape[1]
+        for what, field in (("data", self.arrays[1]), ("indices", self.arrays[0]), ("indptr", self.offsets)):
+            if len(field.tensor.shape) != 1:
+                raise DataError(f"field {label}: {what} has shape {tuple(field.tensor.shape)}; expected one dimension")
+        for what, field in (("indices", self.arrays[0]), ("indptr", self.offsets)):
+            if field.dtype not in ("int32", "int64"):
+                raise DTypeError(f"field {label}: {what} is {field.dtype}; expected int32 or int64")
+        if len(self.offsets) != shape[0] + 1:
+            raise DataError(
+                f"field {label}: indptr has {len(self.offsets)} numbers for {shape[0]} rows; expected one more than "
+                "rows"
+            )
+        tensors = self.offsets.tensor, self.arrays[0].tensor, self.arrays[1].tensor
+        self.rows = _native.SparseRows(label, *tensors, self.width, self.layout)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.rows)
+
+    @property
+    def framework(self) -> str:
+        """The framework of the values."""
+        return self.arrays[1].framework
+
+    def row(self, sample: int) -> Any:
+        """Return one row, with all its columns."""
+        return lend(self.rows.row(sample % len(self)), self.framework)
+
+    def columns(self, place: int) -> Compressed | None:
+        """Return how batches hold the field, whose first column is at ``place``; ``None`` for a dense array."""
+        if self.layout == "dense":
+            return None
+        return Compressed(self.label, place, self.width, self.framework, self._is_matrix)
+
+    @cached_property
+    def repeats(self) -> bool:
+        """``True`` if a row holds a column twice. One pass over all columns, which raises if one is outside."""
+        return self.rows.check()
+
+    def on(self, resident: Resident) -> sparse.SparseSource:
+        """Return the field for a collator on a device."""
+        from batchloom.device.collate import sparse
+
+        columns, values = (partial(resident.rows_of, field) for field in self.arrays)
+        offsets = numpy.from_dlpack(self.offsets.tensor)
+        return sparse.SparseSource(columns, values, offsets, self.width, self.layout == "dense", self.repeats)
+
+    def __repr__(self) -> str:
+        values = self.arrays[1]
+        return f"{self.label}: {values.dtype}({len(self)}, {self.width}) in {len(values.tensor)} entries"
+
+
+def is_sparse(given: Any) -> bool:
+    """Return whether a field is a sparse matrix, in any format."""
+    if isinstance(given, SparseRows):
+        return True
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(given, torch.Tensor):
+        return given.layout in (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_coo)
+    scipy = sys.modules.get("scipy.sparse")
+    return (scipy is not None and scipy.issparse(given)) or _is_in_file(given)
+
+
+def _is_in_file(given: Any) -> bool:
+    """Return whether a sparse matrix is backed by a file, as those of AnnData may be."""
+    return hasattr(given, "to_memory") and isinstance(getattr(given, "format", None), str)
+
+
+def _parts(label: str, given: SparseRows) -> tuple[Any, Any, Any, tuple[int, ...]]:
+    """Return values, columns, offsets and shape of a matrix."""
+    rows = given.rows
+    if isinstance(rows, tuple):
+        if given.shape is None or len(given.shape) != 2:
+            raise DataError(f"field {label}: shape is {given.shape}; expected the numbers of rows and columns")
+        if len(rows) != 3:
+            raise DataError(f"field {label} has {len(rows)} arrays; expected three: data, indices and indptr")
+        return (*rows, tuple(given.shape))
+    if given.shape is not None:
+        raise DataError(f"field {label}: shape is {given.shape}, and the matrix has one; expected shape for arrays")
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(rows, torch.Tensor):
+        return _of_torch(label, rows)
+    return _of_scipy(label, rows)
+
+
+def _of_torch(label: str, rows: Any) -> tuple[Any, Any, Any, tuple[int, ...]]:
+    import torch
+
+    if rows.layout != torch.sparse_csr:
+        raise DataError(
+            f"field {label} has layout {rows.layout}; expected torch.sparse_csr: use .to_sparse_csr(), or .to_dense()"
+        )
+    if rows.device.type != "cpu":
+        raise DeviceError(
+            f"field {label} is a sparse matrix on {rows.device}; expected it in memory of the CPU: use .cpu(), and "
+            "device= moves its rows"
+        )
+    rows = rows.detach()
+    if rows.ndim != 2 or rows.values().ndim != 1:
+        raise DataError(
+            f"field {label} has shape {tuple(rows.shape)} and values of shape {tuple(rows.values().shape)}; expected "
+            "one matrix of numbers"
+        )
+    return rows.values(), rows.col_indices(), rows.crow_indices(), tuple(rows.shape)
+
+
+def _of_scipy(label: str, rows: Any) -> tuple[Any, Any, Any, tuple[int, ...]]:
+    found, kind = getattr(rows, "format", None), type(rows).__name__
+    if _is_in_file(rows):
+        raise DataError(
+            f"field {label} is a {kind} in a file; expected a matrix in memory: use .to_memory(), or a memory map of "
+            "its three arrays"
+        )
+    if found != "csr":
+        has = kind if found is None else f"{kind} in format {found!r}"
+        raise DataError(
+            f"field {label} is a {has}; expected a matrix in format 'csr', whose rows lie together: use .tocsr()"
+        )
+    if len(rows.shape) != 2:
+        raise DataError(f"field {label} has shape {rows.shape}; expected rows and columns")
+    return rows.data, rows.indices, rows.indptr, tuple(rows.shape)
