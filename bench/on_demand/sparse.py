@@ -116,8 +116,8 @@ def _case(
     name: str, ways: dict[str, Epoch], size: int, bounds: dict[str, float], rows: int, rounds: int
 ) -> dict[str, Any]:
     """Check and time the ways of one layout."""
-    for way, epoch in ways.items():
-        check(way, epoch(), ways[LOOM]())
+    for way in ways.keys() - {LOOM}:
+        check(way, ways[way](), ways[LOOM]())
     candidates = [Candidate(way, lambda epoch=epoch: exhaust(epoch())) for way, epoch in ways.items()]
     timings = interleave(name, [copying(size), *candidates], rounds)
     claims = all_slower(name, timings, bounds)
