@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import batchloom._native as _native
 from batchloom.arrays.frameworks import load, require
 from batchloom.errors import ArgumentError
 
@@ -88,15 +90,20 @@ class Schema:
     @property
     def keys(self) -> list[str] | None:
         """The keys of batches that are dicts; ``None`` for tuples."""
-        return self._keys if self.named else None
+        return self.all_keys if self.named else None
+
+    def is_compressed(self, place: int) -> bool:
+        """Return whether the column at a place is a part of a sparse matrix."""
+        return any(held.place <= place < held.place + held.COLUMNS for held in self.compressed)
 
     @property
     def longest(self) -> int | None:
         """The place of the size of the longest sample among the keys; ``None`` where batches do not hold it."""
-        return self._keys.index(LONGEST) if LONGEST in self._keys else None
+        return self.all_keys.index(LONGEST) if LONGEST in self.all_keys else None
 
     @property
-    def _keys(self) -> list[str]:
+    def all_keys(self) -> list[str]:
+        """The name of each part of a batch, whether batches are dicts or tuples."""
         keys = [column.name for column in self.columns]
         for held in reversed(self.compressed):
             keys[held.place : held.place + held.COLUMNS] = [held.name]
@@ -213,6 +220,7 @@ class CollateOptions:
         left: ``True`` if padding goes before the data.
         labels: The field whose next tokens are labels, if any.
         marked: ``True`` if batches hold marks of the places that only fill up.
+        conversions: The conversions that are left to a device, by field.
     """
 
     names: Sequence[str]
@@ -220,3 +228,8 @@ class CollateOptions:
     left: bool
     labels: str | None
     marked: bool
+    conversions: dict[str, _native.Conversion] = dataclasses.field(default_factory=dict)
+
+    def dtype(self, name: str, stored: str) -> str:
+        """Return the type of a field in batches, given that of the data."""
+        return self.conversions[name].dtype if name in self.conversions else stored

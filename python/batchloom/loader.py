@@ -21,6 +21,7 @@ from batchloom.arguments import (
 )
 from batchloom.batch import CollateOptions
 from batchloom.batching import Listed, Rule, rule
+from batchloom.conversions import FieldArguments, conversions
 from batchloom.dataset.base import Batch, Dataset, Dicts, Tuples
 from batchloom.dataset.torch_datasets import taken
 from batchloom.delivery.choose import choose
@@ -113,13 +114,27 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             ``shard_size`` samples or of as many as fit twice: samples are then shuffled within shards. (Windows of
             neighbours keep their order: the rows of as many batches as fit move at a time.)
         output: ``"torch"``, ``"numpy"`` or ``"jax"``; ``None`` for the framework of each field.
-        pad_value: The value that pads sequences: one for all variable fields, or a dict of values by field.
+        pad_value: The value that pads sequences: one for all variable fields, or a dict of values by field. Batches
+            hold it as it is: in their type, and not scaled.
         pad_side: ``"right"`` for padding after the data, ``"left"`` for padding before it.
         labels: The field whose next tokens each batch holds as ``labels`` (int64): shifted by one, -100 at the last
             token of each sample and at padding.
         label_counts: The labels of each sample that losses do not ignore, for ``plan.step(k).labels``: numbers, or the
             result of ``dataset.count_labels()``. ``None`` for labels that the loader makes, whose number follows from
             sizes.
+        dtype: The types of fields in batches, as ``{"input_ids": "int64", "image": "float32"}``: names of types, or
+            those of torch or NumPy, by the name of the field, or by its place where batches are tuples. They are
+            converted as batches are formed, or on the device. A value that the type cannot hold is an error: one out
+            of its range, or a fraction or NaN as an integer; floats may be rounded. A single floating type is for all
+            fields of floats, a single type of integers for all fields of integers (booleans are neither). Masks,
+            lengths and marks keep their types. Windows in other types are no views: they are formed.
+        scale: The numbers that values are multiplied by, by field, or one number where there is one field. Values come
+            out as ``(x * scale - mean) / std``, computed in float32 (in float64 where that is the type in batches);
+            integers come out as float32, unless ``dtype`` names another floating type. Padding is not scaled.
+        mean: The numbers that are taken off then, by field: one, or one for each channel. Channels are the last
+            dimension of a sample, or the first, whichever has as many elements; where both have, numbers of shape
+            ``[3, 1, 1]`` or ``[1, 1, 3]`` say which.
+        std: The numbers that values are divided by in the end, given as ``mean`` is.
         copy: If ``True``, batches of windows always own their memory and are never views on the series.
         static_buffers: If ``True``, every batch is written into the same torch tensors, one set for each shape, as
             CUDA graphs need: the next batch overwrites it.
@@ -134,7 +149,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
     Raises:
         ArgumentError: An argument makes no sense, ``drop_last`` would leave no step, or data that must be resident
             exceeds ``memory_limit``.
-        DataError: The dataset has no samples.
+        DataError: The dataset has no samples, or data on a device holds values that ``dtype`` cannot hold. (Where
+            batches are formed in memory, such a value is an error of its batch.)
         DeviceError: The device does not exist, fields are on several devices, data that must be resident takes more
             than the free memory, or two shards of ``memory_limit`` would.
         DTypeError: The type of a field does not exist in ``output``.
@@ -215,6 +231,10 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         pad_side: PadSide = "right",
         labels: str | None = None,
         label_counts: Any = None,
+        dtype: Any = None,
+        scale: Any = None,
+        mean: Any = None,
+        std: Any = None,
         num_threads: int | None = None,
         prefetch: int = 2,
         **torch: Unpack[TorchOptions],
@@ -238,10 +258,12 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             shard_size=shard_size,
         )
         order, documents = dataset._shuffled(shuffle)
-        self._delivery = choose(dataset, self._batching, order, documents, request)
+        types = conversions(dataset, self._batching, FieldArguments(dtype, scale, mean, std))
+        self._delivery = choose(dataset, self._batching, order, documents, request, types.each)
         labels, counts = dataset._labels(labels), counted(label_counts)
-        pad_values, side = dataset._pad_values(pad_value), choice("pad_side", pad_side, PAD_SIDE)
+        pad_values, side = dataset._pad_values(pad_value, types.dtypes), choice("pad_side", pad_side, PAD_SIDE)
         blocks = self._delivery.blocks
+        left = types.left(blocks, pad_values, lambda: dataset._pad_values(pad_value, {}))
         # Other ranks than given ones are found when something asks for them.
         makes_jax = request.device is None and "jax" in request.frameworks
         self._ranks = RankFinder(rank, world_size, jax=makes_jax, mesh=None if mesh is None else Mesh(mesh))
@@ -249,12 +271,13 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         self._native = _native.Loader(
             dataset._native_dataset(),
             self._batching._native(),
+            fields=left.formed,
             shuffle=order,
             shuffle_documents=documents,
             **planned,
             rank=first_rank,
             world_size=first_world_size,
-            pad_values=pad_values,
+            pad_values=left.pad_values,
             pad_side=side,
             labels=labels,
             num_threads=_threads(num_threads),
@@ -266,11 +289,11 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             index_table=blocks.index_table,
             label_counts=None if counts is None else counts._native(),
         )
-        columns = self._native.columns
+        columns = [(name, types.dtypes.get(name, stored)) for name, stored in self._native.columns]
         names, marked = [name for name, _ in columns], uneven == "mask"
         # Marks come beside the array.
         self._is_bare = dataset._is_bare and not marked
-        options = CollateOptions(names, dict(pad_values), side == "left", labels, marked)
+        options = CollateOptions(names, dict(pad_values), side == "left", labels, marked, left.conversions)
         self._delivery.prepare(dataset._schema(columns), options)
         # Arguments that were refused, or have no effect, are no part of it.
         self._recipe: dict[str, Any] = recipe | vars(asked)

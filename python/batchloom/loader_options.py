@@ -32,5 +32,9 @@ class LoaderOptions(TorchOptions, total=False):
     pad_side: PadSide
     labels: str | None
     label_counts: Any
+    dtype: Any
+    scale: Any
+    mean: Any
+    std: Any
     num_threads: int | None
     prefetch: int

@@ -6,6 +6,7 @@
 
 mod arrow;
 mod batching;
+mod conversion;
 mod dataset;
 mod dlpack;
 mod error;
@@ -22,6 +23,8 @@ mod _native {
     use crate::arrow::{are_numbers, borrow_lists};
     #[pymodule_export]
     use crate::batching::{Rule, check_shapes, fit_cost};
+    #[pymodule_export]
+    use crate::conversion::{Conversion, conversions};
     #[pymodule_export]
     use crate::dataset::groups::{Groups, text_ids};
     #[pymodule_export]

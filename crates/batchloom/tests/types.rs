@@ -411,3 +411,26 @@ fn batches_or_error(
 ) -> Result<Vec<Batch>, Error> {
     options(Loader::builder(dataset).batch_size(1)).build()?.iter().collect()
 }
+
+#[test]
+fn types_alone_tell_which_conversions_hold_every_value() {
+    let is_total = |from: DType, to: DType, scale: Option<f64>| {
+        let array = tensor(from, &[vec![0; from.size()]], &[1]);
+        let builder = Loader::builder(TensorDataset::new([("x", array)]).unwrap()).dtype("x", to);
+        let builder = scale.into_iter().fold(builder, |builder, scale| builder.scale("x", scale));
+        builder.conversions().unwrap().first().is_none_or(|conversion| conversion.is_total)
+    };
+    use DType::{BF16, Bool, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
+    for (from, to) in
+        [(U16, I64), (U32, I64), (Bool, F16), (U8, BF16), (I64, F32), (F16, F32), (F32, F64), (I16, F16)]
+    {
+        assert!(is_total(from, to, None), "{from} to {to}");
+    }
+    for (from, to) in
+        [(I64, U64), (U64, I64), (I32, I8), (F64, F32), (F32, I64), (U8, Bool), (U16, F16), (F32, BF16)]
+    {
+        assert!(!is_total(from, to, None), "{from} to {to}");
+    }
+    assert!(is_total(F16, F32, Some(1.0 / 255.0)) && is_total(U8, F16, Some(250.0)));
+    assert!(!is_total(F32, F32, Some(2.0)) && !is_total(U8, F16, Some(260.0)));
+}

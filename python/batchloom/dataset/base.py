@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -92,8 +92,13 @@ class Dataset(ABC, Generic[Form]):
         """Return the dataset as the engine sees it."""
 
     @abstractmethod
-    def _pad_values(self, pad_value: Any) -> list[tuple[str, bytes]]:
-        """Return the bytes of one element of padding, for each field whose padding is not zeros."""
+    def _pad_values(self, pad_value: Any, dtypes: Mapping[str, str]) -> list[tuple[str, bytes]]:
+        """Return the bytes of one element of padding, for each field whose padding is not zeros.
+
+        Args:
+            pad_value: One value for all fields, or values by field.
+            dtypes: The types of fields in batches, where these are not those of the data.
+        """
 
     @abstractmethod
     def _schema(self, columns: Columns) -> Schema:
@@ -102,6 +107,18 @@ class Dataset(ABC, Generic[Form]):
     @abstractmethod
     def _arrays(self) -> tuple[Field, ...]:
         """Return the arrays of the dataset, each once: batches are made where they are."""
+
+    def _ungathered(self, conversions: Mapping[str, _native.Conversion]) -> str | None:
+        """Return why a device cannot gather fields and convert them; ``None`` where it can."""
+        in_parts = self._in_parts()
+        for name, conversion in conversions.items():
+            if conversion.is_first and name in in_parts:
+                return f"means of field {name} are those of the first dimension, and samples are gathered in parts"
+        return None
+
+    def _in_parts(self) -> frozenset[str]:
+        """Return the fields whose samples a device gathers in parts, not whole."""
+        return frozenset()
 
     def _beside(self) -> tuple[Field, ...]:
         """Return further arrays that a device needs, wherever they are now."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from numbers import Real
@@ -209,8 +209,8 @@ class GroupDataset(Dataset[Form]):
     def _native_dataset(self) -> _native.Dataset:
         return self._engine
 
-    def _pad_values(self, pad_value: Any) -> list[tuple[str, bytes]]:
-        return pad_values({field.label: field.dtype for field in self._fields}, pad_value)
+    def _pad_values(self, pad_value: Any, dtypes: Mapping[str, str]) -> list[tuple[str, bytes]]:
+        return pad_values({field.label: dtypes.get(field.label, field.dtype) for field in self._fields}, pad_value)
 
     def _arrays(self) -> tuple[Field, ...]:
         return self._fields or (self._ids,)
@@ -236,6 +236,9 @@ class GroupDataset(Dataset[Form]):
         padded = self._options["layout"] == "padded"
         return [(self._ids, samples if padded else rows), *((field, rows) for field in self._fields)]
 
+    def _in_parts(self) -> frozenset[str]:
+        return frozenset((IDS, *(field.label for field in self._fields)))
+
     def _schema(self, columns: Columns) -> Schema:
         known = {field.label: field for field in (self._ids, *self._fields)}
         first = self._arrays()[0]
@@ -244,16 +247,20 @@ class GroupDataset(Dataset[Form]):
 
     def _collator(self, resident: Resident, options: CollateOptions) -> Collator:
         from batchloom.device.collate.ragged import Fixed, Ragged, Variable, padding
+        from batchloom.device.conversion import converted
 
         # Shards are moved in the order of their groups, so that only whole data needs the order.
         places = partial(resident.rows_of, self._places) if self._places is not None and resident.is_whole else None
         fields: dict[str, Fixed | Variable] = {
             field.label: Variable(
-                partial(resident.rows_of, field), (None,), padding(options, field.label, field.dtype), places
+                converted(options, field.label, partial(resident.rows_of, field)),
+                (None,),
+                padding(options, field.label, options.dtype(field.label, field.dtype)),
+                places,
             )
             for field in self._fields
         }
-        ids = partial(resident.rows_of, self._ids)
+        ids = converted(options, IDS, partial(resident.rows_of, self._ids))
         padded = self._options["layout"] == "padded"
         fields = {IDS: Fixed(ids) if padded else Variable(ids, (None,), 0, places)} | fields
         return Ragged(fields, options, not padded)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -121,9 +123,9 @@ class SequenceDataset(Dataset[Dicts]):
     def _native_dataset(self) -> _native.Dataset:
         return self._engine
 
-    def _pad_values(self, pad_value: Any) -> list[tuple[str, bytes]]:
+    def _pad_values(self, pad_value: Any, dtypes: Mapping[str, str]) -> list[tuple[str, bytes]]:
         variable = {name: field.dtype for name, field in self._fields.items() if isinstance(field, Variable)}
-        return pad_values(variable, pad_value)
+        return pad_values(variable | {name: dtypes[name] for name in variable if name in dtypes}, pad_value)
 
     def _arrays(self) -> tuple[Field, ...]:
         return tuple(field.values if isinstance(field, Variable) else field for field in self._fields.values())
@@ -155,6 +157,9 @@ class SequenceDataset(Dataset[Dicts]):
 
         return [most(field) for field in self._fields.values()]
 
+    def _in_parts(self) -> frozenset[str]:
+        return frozenset(name for name, field in self._fields.items() if isinstance(field, Variable))
+
     def _schema(self, columns: Columns) -> Schema:
         first = next(field for field in self._fields.values() if isinstance(field, Variable))
         found = (Column(name, dtype, self._fields.get(name, first).framework) for name, dtype in columns)
@@ -162,13 +167,15 @@ class SequenceDataset(Dataset[Dicts]):
 
     def _collator(self, resident: Resident, options: CollateOptions) -> Collator:
         from batchloom.device.collate import ragged
+        from batchloom.device.conversion import converted
 
         fields: dict[str, ragged.Fixed | ragged.Variable] = {}
         for name, field in self._fields.items():
             if isinstance(field, Variable):
-                fields[name] = field._on(resident, ragged.padding(options, name, field.dtype))
+                found = field._on(resident, ragged.padding(options, name, options.dtype(name, field.dtype)))
+                fields[name] = replace(found, fetch=converted(options, name, found.fetch))
             else:
-                fields[name] = ragged.Fixed(partial(resident.rows_of, field))
+                fields[name] = ragged.Fixed(converted(options, name, partial(resident.rows_of, field)))
         return ragged.Ragged(fields, options, BOUNDARIES in options.names)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
@@ -98,7 +99,7 @@ class TensorDataset(Dataset[Form]):
             [(field.label, field.rows if isinstance(field, SparseField) else field.tensor) for field in self._fields]
         )
 
-    def _pad_values(self, pad_value: Any) -> list[tuple[str, bytes]]:
+    def _pad_values(self, pad_value: Any, dtypes: Mapping[str, str]) -> list[tuple[str, bytes]]:
         return unpadded(pad_value, "rows of one shape are not padded")
 
     def _arrays(self) -> tuple[Field, ...]:
@@ -121,6 +122,7 @@ class TensorDataset(Dataset[Form]):
 
     def _collator(self, resident: Resident, options: CollateOptions) -> Collator:
         from batchloom.device.collate.rows import Rows
+        from batchloom.device.conversion import converted
 
         if any(isinstance(field, SparseField) for field in self._fields):
             from batchloom.device.collate.sparse import SparseAndDense
@@ -131,7 +133,12 @@ class TensorDataset(Dataset[Form]):
                     for field in self._fields
                 ]
             )
-        return Rows(lambda: [resident.rows_of(field) for field in self._arrays()])
+        fetches = [converted(options, field.label, partial(resident.rows_of, field)) for field in self._arrays()]
+        return Rows(lambda: [fetch() for fetch in fetches])
+
+    def _ungathered(self, conversions: Mapping[str, _native.Conversion]) -> str | None:
+        sparse = [field.label for field in self._fields if isinstance(field, SparseField)]
+        return f"field {sparse[0]} is sparse, and fields come in other types" if sparse and conversions else None
 
 
 def _field(label: str, array: Any) -> Field | SparseField:

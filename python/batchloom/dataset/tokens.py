@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -200,7 +201,7 @@ class TokenDataset(Dataset[Tuples]):
         self._field.check()
         release(self._field)
 
-    def _pad_values(self, pad_value: Any) -> list[tuple[str, bytes]]:
+    def _pad_values(self, pad_value: Any, dtypes: Mapping[str, str]) -> list[tuple[str, bytes]]:
         return unpadded(pad_value, "pieces of a stream are not padded")
 
     def _arrays(self) -> tuple[Field, ...]:
@@ -208,6 +209,10 @@ class TokenDataset(Dataset[Tuples]):
 
     def _element_bytes(self) -> int:
         return 16  # inputs and labels, each int64
+
+    def _ungathered(self, conversions: Mapping[str, _native.Conversion]) -> str | None:
+        name = next(iter(conversions), None)
+        return None if name is None else f"field {name} comes in another type than int64"
 
     def _schema(self, columns: Columns) -> Schema:
         framework = self._field.framework

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack, overload
@@ -393,7 +393,7 @@ class WindowDataset(Dataset[Form]):
     def _native_dataset(self) -> _native.Dataset:
         return self._windows.dataset()
 
-    def _pad_values(self, pad_value: Any) -> list[tuple[str, bytes]]:
+    def _pad_values(self, pad_value: Any, dtypes: Mapping[str, str]) -> list[tuple[str, bytes]]:
         return unpadded(pad_value, "short series are padded with zeros")
 
     def _arrays(self) -> tuple[Field, ...]:
@@ -408,16 +408,24 @@ class WindowDataset(Dataset[Form]):
         return Schema(tuple(found), named=self._named, patches=self._patches)
 
     def _collator(self, resident: Resident, options: CollateOptions) -> Collator:
-        return self._gatherer(resident)
+        return self._gatherer(resident, options)
 
-    def _gatherer(self, resident: Resident) -> Gatherer:
+    def _gatherer(self, resident: Resident, options: CollateOptions | None = None) -> Gatherer:
         from batchloom.device.collate.windows import StepRange
         from batchloom.device.collate.windows import Windows as Gatherer
+        from batchloom.device.conversion import converted
 
         arrays = {id(field.array): partial(resident.rows_of, field) for field in self._arrays()}
-        spans = self._spans.values()
-        step_ranges = [StepRange(arrays[id(span.field.array)], span.start, span.steps) for span in spans]
+
+        def step_range(name: str, span: Span) -> StepRange:
+            fetch = arrays[id(span.field.array)]
+            return StepRange(fetch if options is None else converted(options, name, fetch), span.start, span.steps)
+
+        step_ranges = [step_range(name, span) for name, span in self._spans.items()]
         return Gatherer(step_ranges, self._mask_steps, self._padded)
+
+    def _in_parts(self) -> frozenset[str]:
+        return frozenset(self._spans)
 
     @property
     def _mask_steps(self) -> int | None:

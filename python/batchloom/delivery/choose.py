@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import batchloom._native as _native
@@ -35,7 +35,14 @@ class Delivery(Protocol):
         """Return the batches of the next epoch, which calls ``begin`` before it begins."""
 
 
-def choose(dataset: Dataset, rule: Rule, order: str, documents: bool, request: PlacementRequest) -> Delivery:
+def choose(
+    dataset: Dataset,
+    rule: Rule,
+    order: str,
+    documents: bool,
+    request: PlacementRequest,
+    conversions: Mapping[str, _native.Conversion],
+) -> Delivery:
     """Return the delivery that suits a dataset, a rule and the request of the user.
 
     Args:
@@ -44,14 +51,27 @@ def choose(dataset: Dataset, rule: Rule, order: str, documents: bool, request: P
         order: The random order of samples, as the engine names it.
         documents: ``True`` if documents are shuffled.
         request: The arguments of the user.
+        conversions: The conversions of fields. Views are none of the data in another type.
     """
     if request.target is not None:
         return OnJax(dataset, request, request.target)
-    found = views(dataset, rule, order, documents, request)
+    found = views(dataset, rule, order, documents, request) if not conversions else None
     if found is not None:
         return found
     unit = getattr(rule, "batch_size", 1) if dataset._lies_together(documents) else None
     placement = request.decide(dataset, unit)
+    reason = _ungathered(dataset, placement, conversions)
+    if reason is not None:
+        placement = request.streamed(placement, reason)
     if placement.mode == "host":
         return Host(dataset, request, placement)
     return OnDevice(dataset, request, placement)
+
+
+def _ungathered(dataset: Dataset, placement: Placement, conversions: Mapping[str, _native.Conversion]) -> str | None:
+    """Return why a device cannot gather batches of its data and convert them; ``None`` where it can, or need not."""
+    if placement.mode == "sharded":
+        for name, conversion in conversions.items():
+            if not conversion.is_total:
+                return f"field {name} may hold values that are no {conversion.dtype}, which are looked for on the host"
+    return dataset._ungathered(conversions) if placement.mode in ("resident", "sharded") else None

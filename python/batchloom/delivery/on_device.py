@@ -42,7 +42,7 @@ class OnDevice:
         """Options for the blocks of the engine: bytes to copy, or numbers of rows to gather."""
         allocate = self._transfer.allocate
         if self.placement.mode == "streamed":
-            return BlockOptions(STREAMED, (STREAMED, allocate))
+            return BlockOptions(STREAMED, (STREAMED, allocate), converts=True)
         element = self._dataset._element_bytes()
         gathered = GATHERED if element is None else max(GATHERED * element // (element + SOUGHT), 1)
         return BlockOptions(gathered, (TABLE, allocate), index_table=True)
@@ -91,7 +91,7 @@ def _source(
 
     resident, size = Resident(transfer.device), placement.shard_size
     if placement.mode == "streamed":
-        return lambda loader: (resident, Formed(schema))
+        return lambda loader: (resident, Formed(schema, options.conversions))
     if placement.mode == "sharded" and size is not None:
         buffers = ShardBuffers(transfer.beside(), dataset._most_rows(min(size, len(dataset))))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -216,6 +216,17 @@ class PlacementRequest:
         placement = Placement(mode, str(device), self.needed, limit, reason, shard_size)
         _log.info("batches on %s: %s, %s", placement.device, placement.mode, placement.reason)
         return placement
+
+    def streamed(self, placement: Placement, reason: str) -> Placement:
+        """Return the placement of data that a device cannot gather, whatever its size.
+
+        Raises:
+            ArgumentError: The data is on the device, or must be.
+        """
+        if self.is_there or self.resident is True:
+            remedy = "data on the CPU" if self.is_there else "resident=False"
+            raise ArgumentError(f"batches cannot be gathered on {placement.device}: {reason}; expected {remedy}")
+        return replace(placement, mode="streamed", reason=reason, shard_size=self.shard_size)
 
     def _of_others(self) -> ArgumentError:
         """Return the error for options that only torch has, if batches are of another framework."""

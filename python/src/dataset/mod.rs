@@ -151,6 +151,12 @@ impl Dataset {
         self.0.len()
     }
 
+    /// The name and the element type of each field that batches of a rule take from samples.
+    fn fields(&self, rule: &Rule) -> PyResult<Vec<(String, &'static str)>> {
+        let fields = self.0.fields(&rule.0).map_err(|error| raise(&error))?;
+        Ok(fields.into_iter().map(|(name, dtype)| (name, dtype.name())).collect())
+    }
+
     /// The size of each sample, as uint32. `None` if samples do not differ in size.
     fn sizes(&self) -> PyResult<Option<Tensor>> {
         let Some(sizes) = self.0.sizes() else { return Ok(None) };

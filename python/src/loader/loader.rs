@@ -8,6 +8,7 @@ use super::assembly::{Assembly, HostViews, Pipeline};
 use super::batches::Batches;
 use super::steps::Steps;
 use crate::batching::{Rule, parse};
+use crate::conversion::{FieldOptions, with_fields};
 use crate::dataset::Dataset;
 use crate::dataset::windows::Windows;
 use crate::dlpack::Tensor;
@@ -25,9 +26,9 @@ pub(crate) struct Loader(batchloom::Loader);
 impl Loader {
     #[new]
     #[pyo3(signature = (
-        dataset, rule, *, shuffle, drop_last, seed, uneven, balance, largest_first, rank, world_size, pad_values, pad_side,
-        labels, num_threads, prefetch, block_bytes=None, poison=false, shuffle_documents=false, index_table=false,
-        memory=None, shard_size=None, label_counts=None
+        dataset, rule, *, shuffle, drop_last, seed, uneven, balance, largest_first, rank, world_size, pad_values,
+        pad_side, labels, num_threads, prefetch, block_bytes=None, poison=false, shuffle_documents=false, index_table=false,
+        memory=None, shard_size=None, label_counts=None, fields=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
     fn new(
@@ -54,6 +55,7 @@ impl Loader {
         memory: Option<(usize, Py<PyAny>)>,
         shard_size: Option<u64>,
         label_counts: Option<(PyRef<'_, Tensor>, Option<u32>)>,
+        fields: Option<Vec<FieldOptions>>,
     ) -> PyResult<Self> {
         let mut builder = batchloom::Loader::builder(dataset.0.clone())
             .rule(rule.0.clone())
@@ -70,6 +72,7 @@ impl Loader {
             .prefetch(prefetch)
             .index_table(index_table)
             .poison(poison);
+        builder = with_fields(builder, fields.unwrap_or_default())?;
         for (field, element) in pad_values {
             builder = builder.pad_value(field, &element);
         }

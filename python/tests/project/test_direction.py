@@ -17,7 +17,16 @@ LAYERS = (
     ("device",),
     ("dataset",),
     ("delivery",),
-    ("epoch_lists", "loader", "loader_options", "sampler", "torch_attributes", "torch_options", "watchers"),
+    (
+        "conversions",
+        "epoch_lists",
+        "loader",
+        "loader_options",
+        "sampler",
+        "torch_attributes",
+        "torch_options",
+        "watchers",
+    ),
     ("integrations",),
 )
 

@@ -10,6 +10,8 @@
     reason = "each cast stands beside the test that its value is held"
 )]
 
+use std::str::FromStr;
+
 use half::{bf16, f16};
 
 use crate::DType;
@@ -27,6 +29,18 @@ pub enum Channels {
     First,
     /// The last dimension, as of images `[height, width, channels]` or of rows of features.
     Last,
+}
+
+impl FromStr for Channels {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "first" => Ok(Self::First),
+            "last" => Ok(Self::Last),
+            other => Err(format!("channels are {other:?}; expected \"first\" or \"last\"")),
+        }
+    }
 }
 
 /// A conversion of elements of one type to another.
@@ -185,6 +199,24 @@ impl Conversion {
             done = end;
         }
         Ok(())
+    }
+
+    /// Returns true if the types alone prove that every value is held, given the numbers that they are scaled by.
+    pub(crate) fn is_total(&self) -> bool {
+        let floats = |dtype| matches!(dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64);
+        if floats(self.from) && !floats(self.to) {
+            return false;
+        }
+        // Every conversion but those is monotonous, so the extremes of the type tell.
+        let channels = match &self.kernel {
+            Kernel::Plain(_) => 1,
+            Kernel::Affine(_, affine) => affine.count,
+        };
+        let mut target = [0; 16];
+        let target = &mut target[..self.to.size()];
+        let extremes = extremes(self.from);
+        (0..channels)
+            .all(|channel| extremes.iter().all(|extreme| self.convert(extreme, target, channel, 1).is_ok()))
     }
 
     fn phase(&self, first: usize, stretch: usize) -> (Phase, usize) {
@@ -491,6 +523,17 @@ fn plain(from: DType, to: DType) -> Option<Plain> {
 /// The loop that converts from one type to a floating one, and scales.
 fn scaled(from: DType, to: DType) -> Option<Scaled> {
     with_type!(from, Source => with_type!(float to, Target => Some(scale::<Source, Target>)))
+}
+
+/// The least and the largest value of a type, as bytes.
+fn extremes(dtype: DType) -> Vec<Vec<u8>> {
+    if dtype == DType::Bool {
+        return vec![vec![0], vec![1]];
+    }
+    let found: Option<Vec<Vec<u8>>> = with_type!(dtype, Type => Some(
+        [Type::MIN, Type::MAX].iter().map(|&value| bytemuck::bytes_of(&value.bytes()).to_vec()).collect()
+    ); U8: u8, I8: i8, U16: u16, I16: i16, U32: u32, I32: i32, U64: u64, I64: i64, F16: f16, BF16: bf16, F32: f32, F64: f64);
+    found.unwrap_or_default()
 }
 
 /// The value of one element, in words.

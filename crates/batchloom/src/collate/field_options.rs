@@ -1,4 +1,5 @@
-//! `FieldOptions`: the type that a field of batches is wanted in, and the numbers that it is scaled by.
+//! `FieldOptions`: the type that a field of batches is wanted in, and the numbers that it is scaled by; and what becomes
+//! of them once the field is known, a `FieldConversion`.
 
 use std::sync::Arc;
 
@@ -18,6 +19,30 @@ pub(crate) struct FieldOptions {
     pub(crate) std: Vec<f64>,
     /// The dimension of a sample that `mean` and `std` are given for. Default: that which has as many elements.
     pub(crate) channels: Option<Channels>,
+}
+
+/// The conversion of one field, for those who convert what a loader leaves as it is stored.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct FieldConversion {
+    /// The name of the field.
+    pub field: String,
+    /// The type of the data.
+    pub from: DType,
+    /// The type in batches.
+    pub to: DType,
+    /// The number that values are multiplied by first, if they are scaled at all.
+    pub scale: Option<f64>,
+    /// The numbers that are taken off then: none, one, or one for each channel.
+    pub mean: Vec<f64>,
+    /// The numbers that are divided by in the end: none, one, or one for each channel.
+    pub std: Vec<f64>,
+    /// The dimension of a sample that the numbers are given for.
+    pub channels: Channels,
+    /// True if the types alone prove that every value is held.
+    pub is_total: bool,
+    /// True if the field is padded, with elements of the new type.
+    pub is_padded: bool,
 }
 
 impl FieldOptions {
@@ -51,6 +76,28 @@ impl FieldOptions {
             return Err(Error::PadValue { field: name.to_owned(), found: pad_value.len(), expected });
         }
         Ok(Arc::new(Cast { name: name.to_owned(), inner, conversion, pad_value }))
+    }
+
+    /// The conversion of field `name` that `form` makes, or `None` if it comes out as it is.
+    ///
+    /// # Errors
+    /// [`Error::FieldOption`].
+    pub(crate) fn field_conversion(&self, name: &str, form: &dyn Form) -> Result<Option<FieldConversion>> {
+        if !self.changes(form.dtype()) {
+            return Ok(None);
+        }
+        let (conversion, numbers) = (self.conversion(name, form)?, self.mean.len().max(self.std.len()));
+        Ok(Some(FieldConversion {
+            field: name.to_owned(),
+            from: conversion.from,
+            to: conversion.to,
+            scale: self.scales().then(|| self.scale.unwrap_or(1.0)),
+            mean: self.mean.clone(),
+            std: self.std.clone(),
+            channels: self.channels(numbers, &form.sample()).unwrap_or(Channels::Last),
+            is_total: conversion.is_total(),
+            is_padded: form.padding().is_some(),
+        }))
     }
 
     /// The conversion of the elements of a field.

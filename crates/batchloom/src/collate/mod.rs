@@ -21,6 +21,7 @@ mod tokens;
 mod window;
 
 pub use convert::Channels;
+pub use field_options::FieldConversion;
 pub(crate) use field_options::FieldOptions;
 pub(crate) use form::{Form, Padding, Slots};
 pub(crate) use index::{FILLER, Index, Lengths, Weight};

@@ -12,7 +12,8 @@ use bytes::Bytes;
 use super::map::{BatchRead, Reader, SampleLayout, Skipped};
 use crate::batching::{FixedSize, Labels, Rule, Sizes};
 use crate::collate::{
-    FieldOptions, Form, Index as SampleIndex, Members, PadSide, Passages, Places, Slot, Weight,
+    FieldConversion, FieldOptions, Form, Index as SampleIndex, Members, PadSide, Passages, Places, Slot,
+    Weight,
 };
 use crate::order::Shuffle;
 use crate::tensor::{Layout, Sequences, SparseRows};
@@ -229,20 +230,35 @@ impl Collation {
     /// [`Error::FieldOption`] and [`Error::PadValue`].
     pub(crate) fn cast(mut self, options: &CollateOptions) -> Result<Self> {
         for (name, field) in &options.fields {
-            let place = self.names.iter().position(|other| other == name);
-            let place = place.filter(|&place| place < self.own).ok_or_else(|| {
-                let reason = match place {
-                    Some(_) => "it describes the batch, and its type is fixed".to_owned(),
-                    None => format!(
-                        "the data has no such field; expected one of {}",
-                        self.names[..self.own].join(", ")
-                    ),
-                };
-                Error::FieldOption { field: name.clone(), reason }
-            })?;
+            let place = self.place(name)?;
             self.forms[place] = field.cast(name, Arc::clone(&self.forms[place]), options.pad_value(name))?;
         }
         Ok(self)
+    }
+
+    /// The conversions of fields that come in other types.
+    ///
+    /// # Errors
+    /// [`Error::FieldOption`].
+    pub(crate) fn conversions(&self, options: &CollateOptions) -> Result<Vec<FieldConversion>> {
+        let mut found = Vec::new();
+        for (name, field) in &options.fields {
+            found.extend(field.field_conversion(name, &*self.forms[self.place(name)?])?);
+        }
+        Ok(found)
+    }
+
+    /// The place of a field that is taken from samples.
+    fn place(&self, name: &str) -> Result<usize> {
+        let place = self.names.iter().position(|other| other == name);
+        place.filter(|&place| place < self.own).ok_or_else(|| {
+            let known = self.names[..self.own].join(", ");
+            let reason = match place {
+                Some(_) => "it describes the batch, and its type is fixed".to_owned(),
+                None => format!("the data has no such field; expected one of {known}"),
+            };
+            Error::FieldOption { field: name.to_owned(), reason }
+        })
     }
 
     /// The members of a batch that holds one sample, whole.

@@ -20,7 +20,7 @@ use std::sync::Arc;
 pub use arrow::arrow_lists;
 pub use counts::{GroupCounts, SequenceCounts, TokenCounts};
 pub use groups::{GroupDataset, GroupDatasetBuilder, GroupLayout, GroupOversize, Groups};
-use kind::Kind;
+use kind::{CollateOptions, Kind};
 pub(crate) use map::BatchRead;
 pub use map::{
     Held, MapDataset, MapDatasetBuilder, OnError, ReadPart, ReadRequest, Reader, Sample, SampleLayout,
@@ -32,9 +32,9 @@ pub use text_ids::TextIds;
 pub use tokens::{TokenDataset, TokenExtras, TokenMode};
 pub use windows::{Anchor, PartEnd, Short, Weights, WindowCounts, WindowDataset, WindowShape, borders};
 
-use crate::batching::Sizes;
+use crate::batching::{Rule, Sizes};
 pub use crate::tensor::{Sequences, SparseLayout, SparseRows};
-use crate::{Error, Result, Tensor};
+use crate::{DType, Error, Result, Tensor};
 
 /// Any kind of data, behind one door. Cheap to clone: arrays are shared.
 ///
@@ -95,6 +95,16 @@ impl Dataset {
         }
         self.require_readable()?;
         self.0.sample(sample)
+    }
+
+    /// The name and the element type of each field that batches of `rule` take from samples, as they are stored.
+    ///
+    /// # Errors
+    /// Errors that say which rule does not go with this kind of data.
+    pub fn fields(&self, rule: &Rule) -> Result<Vec<(String, DType)>> {
+        let collation = self.0.collation(rule, &CollateOptions::default(), (0, 0))?;
+        let dtypes = collation.forms.iter().map(|form| form.dtype());
+        Ok(collation.names.iter().cloned().zip(dtypes).take(collation.own).collect())
     }
 
     /// The rows of each array that the samples `samples` are taken from, by the name of its field: the smallest range

@@ -12,7 +12,7 @@ use super::job::Probe;
 use super::layout::{BlockLayout, Limits};
 use super::workers::Workers;
 use crate::batching::{LabelCounts, Labels, Rule};
-use crate::collate::{Channels, PadSide, Slot};
+use crate::collate::{Channels, FieldConversion, PadSide, Slot};
 use crate::dataset::Dataset;
 use crate::dataset::kind::CollateOptions;
 use crate::order::Shuffle;
@@ -156,6 +156,27 @@ impl LoaderBuilder {
     pub fn channels(mut self, field: impl Into<String>, channels: Channels) -> Self {
         self.collate.field(field.into()).channels = Some(channels);
         self
+    }
+
+    /// The conversions of fields that come in other types than they are stored in, for those who convert what a loader
+    /// of the same options without these leaves as it is.
+    ///
+    /// ```
+    /// use batchloom::{DType, Loader, Tensor, TensorDataset};
+    ///
+    /// let pixels = Tensor::from_vec(vec![0_u8; 2 * 5 * 3], &[2, 5, 3])?;
+    /// let loader = Loader::builder(TensorDataset::new([("image", pixels)])?).scale("image", 1.0 / 255.0);
+    /// let conversions = loader.mean("image", [0.5, 0.4, 0.3]).conversions()?;
+    /// assert_eq!(conversions[0].to, DType::F32);
+    /// assert!(conversions[0].is_total); // no value of a byte is too large
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::FieldOption`], and errors that say which option or rule does not go with the kind of data.
+    pub fn conversions(&self) -> Result<Vec<FieldConversion>> {
+        let collation = self.dataset.kind().collation(&self.plan.chosen_rule()?, &self.collate, (0, 0))?;
+        collation.conversions(&self.collate)
     }
 
     /// Sets the bytes of the element that pads `field`, in the type that it has in batches. Default: zeros.

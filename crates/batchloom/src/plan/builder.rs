@@ -95,6 +95,14 @@ impl PlanBuilder {
         self
     }
 
+    /// The rule by which samples share a batch.
+    ///
+    /// # Errors
+    /// [`Error::BatchSize`].
+    pub(crate) fn chosen_rule(&self) -> Result<Rule> {
+        self.rule.clone()
+    }
+
     /// Sets the sizes of the samples, by which rules sort, count and budget. Default: every sample counts as one
     /// element.
     pub fn sizes(mut self, sizes: Sizes) -> Self {

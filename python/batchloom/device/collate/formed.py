@@ -9,13 +9,21 @@ import batchloom._native as _native
 import torch
 from batchloom.arrays.torch import cut
 from batchloom.batch import Schema
+from batchloom.device.conversion import DeviceConversion
 
 
 class Formed:
-    """Cuts blocks, which have the same layout on the device as in memory."""
+    """Cuts blocks, which have the same layout on the device as in memory.
 
-    def __init__(self, schema: Schema) -> None:
-        self._dtypes = [getattr(torch, column.dtype) for column in schema.columns]
+    Args:
+        schema: The fields of a batch.
+        conversions: The conversions of fields that come as they are stored.
+    """
+
+    def __init__(self, schema: Schema, conversions: dict[str, _native.Conversion]) -> None:
+        found = [(column, conversions.get(column.name)) for column in schema.columns]
+        self._dtypes = [getattr(torch, column.dtype if left is None else left.stored) for column, left in found]
+        self._conversions = [None if left is None else DeviceConversion(left) for _, left in found]
         self._longest = schema.longest
 
     def inputs(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
@@ -37,8 +45,14 @@ class Formed:
         pieces = iter(_pieces(arrived[0], arrays))
         fields: list[list[Any]] = [[] for _ in self._dtypes]
         for run in layouts:
-            for field, (shape, strides, _), dtype in zip(fields, run, self._dtypes, strict=True):
-                field.extend(_cut(next(pieces).view(dtype), shape, strides))
+            for field, (shape, strides, _), dtype, convert in zip(
+                fields, run, self._dtypes, self._conversions, strict=True
+            ):
+                piece = next(pieces).view(dtype)
+                if convert is None:
+                    field.extend(_cut(piece, shape, strides))
+                else:
+                    field.extend(cut(convert(piece.as_strided(shape, strides), before=2).contiguous()))
         columns: list[Sequence[Any]] = [*fields]
         if self._longest is not None:
             columns.insert(self._longest, longest)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -29,10 +29,15 @@ def integer_view(values: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class ResidentRows:
-    """Rows of an array that are on a device, beginning with row ``first``."""
+    """Rows of an array that are on a device, beginning with row ``first``.
+
+    Attributes:
+        convert: Converts rows that were taken; ``None`` where batches hold them as they are stored.
+    """
 
     values: torch.Tensor
     first: int = 0
+    convert: Callable[[torch.Tensor], torch.Tensor] | None = None
 
     @property
     def inner(self) -> tuple[int, ...]:
@@ -43,10 +48,19 @@ class ResidentRows:
         """Return the places of rows of the array in ``values``."""
         return rows - self.first if self.first else rows
 
+    def taken(self, found: torch.Tensor) -> torch.Tensor:
+        """Return rows that were taken in the type of :func:`integer_view`, as batches hold them."""
+        stored = found.view(self.values.dtype)
+        return stored if self.convert is None else self.convert(stored)
+
+    def empty(self, *shape: int) -> torch.Tensor:
+        """Return an array without elements."""
+        return self.taken(integer_view(self.values).new_empty(shape))
+
 
 def gather(source: ResidentRows, rows: torch.Tensor) -> torch.Tensor:
     """Return rows of an array as a new array, ``[len(rows), ...]``."""
-    return integer_view(source.values).index_select(0, source.places(rows)).view(source.values.dtype)
+    return source.taken(integer_view(source.values).index_select(0, source.places(rows)))
 
 
 def padded(source: ResidentRows, rows: torch.Tensor, exists: torch.Tensor | None, padding: float = 0) -> torch.Tensor:
@@ -56,18 +70,19 @@ def padded(source: ResidentRows, rows: torch.Tensor, exists: torch.Tensor | None
         source: The rows on the device.
         rows: The rows to take.
         exists: The mask of rows that are data; ``None`` if all are.
-        padding: The value of padding, in the type of :func:`integer_view`.
+        padding: The value of padding, in the type of :func:`integer_view` for batches.
     """
     if exists is None:
         return gather(source, rows)
     if not prod(source.inner):
-        return source.values.new_empty((len(rows), *source.inner))
+        return source.empty(len(rows), *source.inner)
     values = integer_view(source.values)
     if not len(values):
         values = values.new_zeros((1, *source.inner))  # All is padding, but index_select needs a row to read.
-    found = values.index_select(0, torch.where(exists, source.places(rows), 0))
+    found = source.taken(values.index_select(0, torch.where(exists, source.places(rows), 0)))
     absent = exists.logical_not().view(-1, *(1,) * len(source.inner))
-    return found.masked_fill_(absent, padding).view(source.values.dtype)
+    integer_view(found).masked_fill_(absent, padding)
+    return found
 
 
 def to_int64(tokens: torch.Tensor) -> torch.Tensor:

@@ -72,6 +72,6 @@ class Windows:
 def _stored(step_range: StepRange, rows: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
     source = step_range.fetch()
     if not step_range.steps:
-        return source.values.new_empty((len(rows), 0, *source.inner))
+        return source.empty(len(rows), 0, *source.inner)
     template = windows(integer_view(source.values), step_range.steps)
-    return template.index_select(0, source.places(rows + step_range.start)).view(source.values.dtype)
+    return source.taken(template.index_select(0, source.places(rows + step_range.start)))
