@@ -21,6 +21,7 @@ mod lists;
 mod map;
 mod messages;
 mod order;
+mod own_lengths;
 mod placement;
 mod plan;
 mod prose;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -59,9 +59,20 @@ class SequenceDataset(Dataset[Dicts]):
 
     The samples of a batch come longest first (with ``FixedSize``, in order); ``index`` holds their numbers.
 
+    Fields in ``own_lengths`` differ in size from the others, as the two sides of a translation do. Each is padded to
+    its own longest, and batches also hold ``{field}_mask`` and ``{field}_lengths`` for it; ``attention_mask`` and
+    ``lengths`` are those of the fields that share their sizes. Such samples are padded whole: ``Packing``, and rules
+    that truncate, are refused.
+
     Args:
         fields: The fields by name.
         sizes: Numbers to sort, count and budget by instead of the sizes, one for each sample.
+        own_lengths: The names of variable fields with sizes of their own.
+        of: The size of a sample whose fields have sizes of their own, by which rules sort, count and budget. ``"max"``
+            is the largest of its fields: a budget bounds the padded elements of each field. ``"sum"`` is all of them
+            together: a budget bounds the longest sum times the number of samples, and a batch may hold more, where one
+            sample has the longest source and another the longest target. The name of a field stands for its size: a
+            budget bounds its padded elements, and no other.
 
     Raises:
         ArgumentError: A name that batches use themselves.
@@ -71,11 +82,21 @@ class SequenceDataset(Dataset[Dicts]):
         DeviceError: An array that is neither on the CPU nor of torch.
     """
 
-    def __init__(self, /, *, sizes: Any = None, **fields: Any) -> None:
+    def __init__(
+        self, /, *, sizes: Any = None, own_lengths: Sequence[str] = (), of: str = "max", **fields: Any
+    ) -> None:
         if not fields:
             raise DataError("the dataset has no fields; expected at least one sequence field, by name")
+        self._own_lengths, self._of = _names(own_lengths), of
+        if not isinstance(of, str):
+            raise ArgumentError(f'of is {of!r}; expected "max", "sum" or the name of a field')
+        if of != "max" and not self._own_lengths:
+            raise ArgumentError(
+                f"of is {of!r}, without fields in own_lengths: all have one size; expected both or none"
+            )
+        extra = (*EXTRA, *(f"{name}_{what}" for name in self._own_lengths for what in ("mask", "lengths")))
         for name in fields:
-            if name in EXTRA:
+            if name in extra or (self._own_lengths and name in ("max", "sum")):
                 raise ArgumentError(f"a field is named {name}, which batches use themselves; expected another name")
         self._own = None if sizes is None else numpy.array(checked(sizes, "sizes"))
         self._fields: dict[str, Variable | Field] = {
@@ -84,7 +105,7 @@ class SequenceDataset(Dataset[Dicts]):
         }
         native = [(name, field._native()) for name, field in self._fields.items()]
         own = None if self._own is None else _native.borrow(self._own, "sizes")
-        self._engine = _native.Dataset.sequences(native, own)
+        self._engine = _native.Dataset.sequences(native, own, self._own_lengths, of)
         self._sizes = read(self._engine.sizes())
 
     @property
@@ -114,7 +135,7 @@ class SequenceDataset(Dataset[Dicts]):
         return {name: field.row(sample % len(self)) for name, field in self._fields.items()}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.fields, self._own)
+        return _rebuild, (type(self), self.fields, self._own, self._own_lengths, self._of)
 
     def __repr__(self) -> str:
         fields = ", ".join(repr(field) for field in self._fields.values())
@@ -157,6 +178,11 @@ class SequenceDataset(Dataset[Dicts]):
 
         return [most(field) for field in self._fields.values()]
 
+    def _ungathered(self, conversions: Mapping[str, _native.Conversion]) -> str | None:
+        if self._own_lengths:
+            return f"field {self._own_lengths[0]} has lengths of its own"
+        return super()._ungathered(conversions)
+
     def _in_parts(self) -> frozenset[str]:
         return frozenset(name for name, field in self._fields.items() if isinstance(field, Variable))
 
@@ -184,5 +210,14 @@ def _fixed(data: Any) -> Any:
     return numpy.asarray(data) if is_arrow(data) and not hasattr(data, "__dlpack__") else data
 
 
-def _rebuild(kind: type[SequenceDataset], fields: dict[str, Any], sizes: Any) -> SequenceDataset:
-    return kind(sizes=sizes, **fields)
+def _names(own_lengths: Any) -> list[str]:
+    """Return the names of fields, of which a single string is none."""
+    if isinstance(own_lengths, str) or not all(isinstance(name, str) for name in own_lengths):
+        raise ArgumentError(f"own_lengths is {own_lengths!r}; expected names of fields, as ('target',)")
+    return list(own_lengths)
+
+
+def _rebuild(
+    kind: type[SequenceDataset], fields: dict[str, Any], sizes: Any, own_lengths: Sequence[str] = (), of: str = "max"
+) -> SequenceDataset:
+    return kind(sizes=sizes, own_lengths=own_lengths, of=of, **fields)

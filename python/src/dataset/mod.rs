@@ -5,8 +5,8 @@ pub(crate) mod tokens;
 pub(crate) mod windows;
 
 use batchloom::dataset::{
-    Dataset as EngineDataset, Sequences as EngineSequences, SparseLayout, SparseRows as EngineSparseRows,
-    TensorField,
+    Dataset as EngineDataset, Sequences as EngineSequences, SizeOf, SparseLayout,
+    SparseRows as EngineSparseRows, TensorField,
 };
 use batchloom::{SequenceDataset, TensorDataset};
 use pyo3::prelude::*;
@@ -133,8 +133,13 @@ impl Dataset {
 
     /// Sequences of any length, and the fields that belong to each.
     #[staticmethod]
-    fn sequences(fields: Vec<(String, Field<'_>)>, own: Option<&Tensor>) -> PyResult<Self> {
-        let mut dataset = SequenceDataset::new();
+    fn sequences(
+        fields: Vec<(String, Field<'_>)>,
+        own: Option<&Tensor>,
+        own_lengths: Vec<String>,
+        size_of: &str,
+    ) -> PyResult<Self> {
+        let mut dataset = SequenceDataset::new().own_lengths(own_lengths).size_of(SizeOf::from(size_of));
         for (name, field) in fields {
             dataset = match field {
                 Field::Variable(sequences) => dataset.variable(name, sequences.0.clone()),

@@ -25,6 +25,8 @@ pub(crate) struct Members {
     pub(crate) ends: Vec<usize>,
     /// For each field of compressed rows, the entry with which each sample begins, and the number of all.
     pub(crate) entry_ends: Vec<Vec<usize>>,
+    /// The members as each field with lengths of its own has them.
+    pub(crate) own: Vec<Self>,
 }
 
 impl Members {
@@ -48,6 +50,19 @@ impl Members {
         });
         let ends = std::iter::once(0).chain(ends).collect();
         Self { count: samples.len(), samples, starts, extents, union, ends, ..Self::default() }
+    }
+
+    /// The same members, and what fields with lengths of their own take of them: all.
+    pub(crate) fn with_own(mut self, fields: &[Sequences], multiple_of: u32) -> Self {
+        let own = |sequences: &Sequences| {
+            let extents =
+                (0..self.count).flat_map(|member| sequences.sizes_of(self.sample(member))).collect();
+            let (samples, starts) = (self.samples.clone(), vec![0; self.count]);
+            let members = Self::new(samples, starts, extents, sequences.varying().len(), multiple_of);
+            Self { fillers: self.fillers, ..members }
+        };
+        self.own = fields.iter().map(own).collect();
+        self
     }
 
     /// The rows of values that some members take, if these do not lie one after the other.

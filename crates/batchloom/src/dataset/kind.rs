@@ -180,6 +180,8 @@ pub(crate) struct Collation {
     pub(crate) ragged: Option<Ragged>,
     /// The sparse rows that batches hold compressed, so that their shape depends on which samples they hold.
     pub(crate) compressed: Vec<SparseRows>,
+    /// The fields whose samples have lengths of their own, beside those of the others.
+    pub(crate) own_lengths: Vec<Sequences>,
     /// The rows of an index table.
     pub(crate) index: Index,
 }
@@ -196,7 +198,15 @@ impl Collation {
             Some((_, name)) => Err(Error::DuplicateField { name: name.clone() }),
             None => {
                 let (own, names) = (forms.len(), names.into());
-                Ok(Self { own, names, forms, ragged: None, compressed: Vec::new(), index })
+                Ok(Self {
+                    own,
+                    names,
+                    forms,
+                    ragged: None,
+                    compressed: Vec::new(),
+                    own_lengths: Vec::new(),
+                    index,
+                })
             }
         }
     }
@@ -220,8 +230,8 @@ impl Collation {
                 None => fields.push((name.to_owned(), form)),
             }
         }
-        let Self { own, ragged, compressed, index, .. } = self;
-        Ok(Self { own, ragged, compressed, ..Self::new(fields, index)? })
+        let Self { own, ragged, compressed, own_lengths, index, .. } = self;
+        Ok(Self { own, ragged, compressed, own_lengths, ..Self::new(fields, index)? })
     }
 
     /// The same fields, some of them in other types.
@@ -267,7 +277,8 @@ impl Collation {
             return Members::listed(vec![sample], 0, &self.compressed);
         };
         let extents = guide.sizes_of(usize::try_from(sample).unwrap_or(usize::MAX)).collect();
-        Members::new(vec![sample], vec![0], extents, guide.varying().len(), 1)
+        let members = Members::new(vec![sample], vec![0], extents, guide.varying().len(), 1);
+        members.with_own(&self.own_lengths, 1)
     }
 }
 

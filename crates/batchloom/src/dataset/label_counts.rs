@@ -76,7 +76,8 @@ fn parts(collation: &Collation, sample: u64, limit: Option<u32>, field: &str) ->
     let (number, dimensions) = (usize::try_from(sample).unwrap_or(usize::MAX), guide.varying().len());
     if !own_sizes || dimensions != 1 {
         let extents = guide.sizes_of(number).collect();
-        return Ok(vec![Members::new(vec![sample], vec![0], extents, dimensions, 1)]);
+        let members = Members::new(vec![sample], vec![0], extents, dimensions, 1);
+        return Ok(vec![members.with_own(&collation.own_lengths, 1)]);
     }
     let (size, stored) = (sizes.as_slice()[number], guide.extents(number)[0]);
     if *subsamples && stored > size {

@@ -26,7 +26,7 @@ pub use map::{
     Held, MapDataset, MapDatasetBuilder, OnError, ReadPart, ReadRequest, Reader, Sample, SampleLayout,
     SampleStructure, Skipped, Source, SourceError,
 };
-pub use sequences::{SequenceDataset, SequenceDatasetBuilder};
+pub use sequences::{SequenceDataset, SequenceDatasetBuilder, SizeOf};
 pub use tensors::{TensorDataset, TensorField};
 pub use text_ids::TextIds;
 pub use tokens::{TokenDataset, TokenExtras, TokenMode};

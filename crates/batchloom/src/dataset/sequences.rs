@@ -7,8 +7,8 @@ use super::kind::{CollateOptions, Collation, EpochKey, Index, Kind, Ragged};
 use super::tensors::common_length;
 use crate::batching::{LabelCounts, Labels as NextTokens, Rule, Sizes};
 use crate::collate::{
-    Boundaries, Form, Index as SampleIndex, Labels, Lengths, Mask, Pack, Pad, Positions, Segments, Stack,
-    is_integer,
+    Boundaries, Form, Index as SampleIndex, Labels, Lengths, Mask, OwnLengths, Pack, Pad, Positions,
+    Segments, Stack, is_integer,
 };
 use crate::tensor::Sequences;
 use crate::{Error, Result, Tensor};
@@ -46,6 +46,31 @@ pub struct SequenceDataset {
     own_sizes: bool,
     /// True if samples that are longer than their size are subsampled.
     subsamples: bool,
+    /// The names of the fields with lengths of their own.
+    own_lengths: Vec<String>,
+}
+
+/// The size of a sample whose fields have lengths of their own: what rules sort, count and budget by.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum SizeOf {
+    /// The largest of its fields: no field of a batch exceeds a budget, padding included.
+    #[default]
+    Max,
+    /// All of its fields together: a budget bounds the longest such sum, times the number of samples.
+    Sum,
+    /// One field, by its name.
+    Field(String),
+}
+
+impl From<&str> for SizeOf {
+    /// The size that `"max"`, `"sum"` or the name of a field stands for.
+    fn from(name: &str) -> Self {
+        match name {
+            "max" => Self::Max,
+            "sum" => Self::Sum,
+            field => Self::Field(field.to_owned()),
+        }
+    }
 }
 
 /// The fields of a [`SequenceDataset`].
@@ -54,6 +79,8 @@ pub struct SequenceDatasetBuilder {
     names: Vec<String>,
     fields: Vec<Field>,
     sizes: Option<Vec<u32>>,
+    own_lengths: Vec<String>,
+    size_of: SizeOf,
 }
 
 impl Field {
@@ -106,10 +133,78 @@ impl SequenceDatasetBuilder {
         self
     }
 
+    /// Gives some variable fields lengths of their own: those of the targets of translation differ from those of the
+    /// sources. Batches hold a mask and the lengths of each, named for it: `target_mask` and `target_lengths`.
+    ///
+    /// ```
+    /// use batchloom::dataset::Sequences;
+    /// use batchloom::{Loader, SequenceDataset, Tensor};
+    ///
+    /// let tokens = |count: i64| Tensor::from_vec((0..count).collect(), &[usize::try_from(count).unwrap_or(0)]);
+    /// let dataset = SequenceDataset::new()
+    ///     .variable("source", Sequences::new("source", tokens(5)?, &[0, 2, 5])?)
+    ///     .variable("target", Sequences::new("target", tokens(9)?, &[0, 8, 9])?)
+    ///     .own_lengths(["target"])
+    ///     .build()?;
+    /// assert_eq!(dataset.sizes().as_slice(), [8, 3]);
+    /// let batch = Loader::builder(dataset).batch_size(2).build()?.iter().next().expect("a batch")?;
+    /// assert_eq!(batch.field("source").map(Tensor::shape), Some(&[2, 3][..]));
+    /// assert_eq!(batch.field("target_mask").map(Tensor::shape), Some(&[2, 8][..]));
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    #[must_use]
+    pub fn own_lengths<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.own_lengths = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets what the size of a sample is whose fields have lengths of their own. Default: [`SizeOf::Max`].
+    #[must_use]
+    pub fn size_of(self, size_of: SizeOf) -> Self {
+        Self { size_of, ..self }
+    }
+
+    /// The sizes of samples whose fields have lengths of their own.
+    ///
+    /// # Errors
+    /// [`Error::OwnLengths`] and [`Error::SizeTooLarge`].
+    fn sizes_of_own(&self, guide: usize, samples: usize) -> Result<Vec<u32>> {
+        let refused = |reason: String| Error::OwnLengths { reason };
+        let fields: Vec<(&String, &Sequences)> =
+            self.names.iter().zip(&self.fields).filter_map(variable).collect();
+        let counted: Vec<&Sequences> = match &self.size_of {
+            SizeOf::Field(wanted) => {
+                let found = fields.iter().find(|(name, _)| *name == wanted);
+                let known = fields.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
+                let none = || {
+                    refused(format!(
+                        "the size of a sample is of {wanted}; expected max, sum or one of {known}"
+                    ))
+                };
+                vec![found.ok_or_else(none)?.1]
+            }
+            // Fields that share their lengths count once.
+            SizeOf::Max | SizeOf::Sum => fields
+                .iter()
+                .filter(|(name, _)| **name == self.names[guide] || self.own_lengths.contains(name))
+                .map(|(_, sequences)| *sequences)
+                .collect(),
+        };
+        let size = |sample: usize| {
+            let sizes =
+                counted.iter().map(|sequences| sequences.sizes_of(sample).map(u64::from).product::<u64>());
+            let size: u64 = if self.size_of == SizeOf::Sum { sizes.sum() } else { sizes.max().unwrap_or(0) };
+            u32::try_from(size).map_err(|_| {
+                refused(format!("sample {sample} has {size} elements; expected fewer than 2^32"))
+            })
+        };
+        (0..samples).map(size).collect()
+    }
+
     /// Builds the dataset.
     ///
     /// # Errors
-    /// [`Error::NoFields`], [`Error::NotVariable`], [`Error::DuplicateField`], [`Error::ScalarField`],
+    /// [`Error::OwnLengths`], [`Error::NoFields`], [`Error::NotVariable`], [`Error::DuplicateField`], [`Error::ScalarField`],
     /// [`Error::FieldLength`], [`Error::Ragged`], [`Error::SizesLength`], [`Error::SizeTooLarge`].
     pub fn build(self) -> Result<SequenceDataset> {
         let lengths = self.fields.iter().map(|field| match field {
@@ -117,11 +212,18 @@ impl SequenceDatasetBuilder {
             Field::Variable(sequences) => Some(sequences.len()),
         });
         let samples = common_length(&self.names, lengths)?;
-        let variable = |field: &Field| matches!(field, Field::Variable(_));
-        let guide = self.fields.iter().position(variable).ok_or(Error::NotVariable)?;
-        check_extents(&self.names, &self.fields, guide, samples)?;
-        let own_sizes = self.sizes.is_none();
-        let sizes = match (self.sizes, &self.fields[guide]) {
+        let own = &self.own_lengths;
+        let shares =
+            |(name, field): (&String, &Field)| matches!(field, Field::Variable(_)) && !own.contains(name);
+        let guide = self.names.iter().zip(&self.fields).position(shares).ok_or(Error::NotVariable)?;
+        check_own(&self.names, &self.fields, own)?;
+        check_extents(&self.names, &self.fields, guide, own, samples)?;
+        let given = match own.is_empty() || self.sizes.is_some() {
+            true => self.sizes,
+            false => Some(self.sizes_of_own(guide, samples)?),
+        };
+        let own_sizes = given.is_none();
+        let sizes = match (given, &self.fields[guide]) {
             (Some(sizes), _) if sizes.len() != samples => {
                 return Err(Error::SizesLength { found: sizes.len() as u64, samples: samples as u64 });
             }
@@ -139,6 +241,7 @@ impl SequenceDatasetBuilder {
             sizes,
             own_sizes,
             subsamples: false,
+            own_lengths: self.own_lengths,
         })
     }
 }
@@ -195,10 +298,17 @@ impl SequenceDataset {
         described: impl IntoIterator<Item = (&'static str, Arc<dyn Form>)>,
     ) -> Result<Collation> {
         let fields = self.names.iter().zip(&*self.fields);
-        let form = |(name, field): (&String, &Field)| Ok((name.clone(), form(name, field, packs, options)?));
+        let form = |(name, field): (&String, &Field)| {
+            Ok((name.clone(), self.placed(name, form(name, field, packs, options)?)))
+        };
         let mut forms = fields.map(form).collect::<Result<Vec<_>>>()?;
         let own = forms.len();
         forms.extend(described.into_iter().map(|(name, form)| (name.to_owned(), form)));
+        for name in &self.own_lengths {
+            let describing: [(&str, Arc<dyn Form>); 2] =
+                [("mask", Arc::new(Mask(options.pad_side))), ("lengths", Arc::new(Lengths))];
+            forms.extend(describing.map(|(what, form)| (format!("{name}_{what}"), self.placed(name, form))));
+        }
         let variable = self.fields.iter().filter_map(|field| match field {
             Field::Variable(sequences) => Some(sequences.clone()),
             Field::Fixed(_) => None,
@@ -208,7 +318,24 @@ impl SequenceDataset {
         let (sizes, own_sizes, subsamples) = (self.sizes.clone(), self.own_sizes, self.subsamples);
         let ragged =
             Ragged { guide: Some(guide), sizes, own_sizes, subsamples, multiple_of: rule.multiple_of() };
-        Ok(Collation { own, ragged: Some(ragged), ..Collation::new(forms, index)? })
+        let own_lengths = self.own_lengths.iter().filter_map(|name| self.sequences(name)).cloned().collect();
+        Ok(Collation { own, ragged: Some(ragged), own_lengths, ..Collation::new(forms, index)? })
+    }
+
+    /// The variable field with this name.
+    fn sequences(&self, name: &str) -> Option<&Sequences> {
+        match &self.fields[self.names.iter().position(|other| other == name)?] {
+            Field::Variable(sequences) => Some(sequences),
+            Field::Fixed(_) => None,
+        }
+    }
+
+    /// A form that field `name` has lengths for: those of its own, if it has some.
+    fn placed(&self, name: &str, inner: Arc<dyn Form>) -> Arc<dyn Form> {
+        match self.own_lengths.iter().position(|own| own == name) {
+            Some(place) => Arc::new(OwnLengths { inner, place }),
+            None => inner,
+        }
     }
 
     /// The sequences of tokens that a field holds.
@@ -267,6 +394,13 @@ impl Kind for SequenceDataset {
             return Err(Error::ForeignSizes { rule: rule.name() });
         }
         let packs = rule.packs();
+        if let (true, Some(name)) = (packs, self.own_lengths.first()) {
+            let reason = format!(
+                "Packing concatenates fields that share their lengths, which {name} does not; expected a rule that pads, \
+                 or a dataset for each field"
+            );
+            return Err(Error::OwnLengths { reason });
+        }
         let mut described: Vec<(&str, Arc<dyn Form>)> = match packs {
             true => vec![
                 ("cu_seqlens", Arc::new(Boundaries)),
@@ -280,13 +414,15 @@ impl Kind for SequenceDataset {
         described.push(("index", Arc::new(SampleIndex)));
         if let Some(field) = &options.labels {
             let labels = Labels { sequences: self.tokens(field)?, side: options.pad_side, packed: packs };
-            described.push(("labels", Arc::new(labels)));
+            described.push(("labels", self.placed(field, Arc::new(labels))));
         }
         self.collate(packs, rule, options, described)
     }
 
     fn labels(&self, options: &CollateOptions) -> Option<NextTokens> {
-        let (_, guide) = options.labels.as_ref().zip(self.guide().ok())?;
+        let field = options.labels.as_ref()?;
+        let of_own = self.own_lengths.contains(field).then(|| self.sequences(field)).flatten();
+        let guide = of_own.or_else(|| self.guide().ok())?;
         if self.own_sizes {
             return Some(NextTokens::Next);
         }
@@ -304,11 +440,44 @@ impl Kind for SequenceDataset {
     }
 }
 
-/// Refuses variable fields whose samples differ in size from those of the first one.
-fn check_extents(names: &[String], fields: &[Field], guide: usize, samples: usize) -> Result<()> {
+/// A field, if its samples differ in size.
+fn variable<'a>((name, field): (&'a String, &'a Field)) -> Option<(&'a String, &'a Sequences)> {
+    match field {
+        Field::Variable(sequences) => Some((name, sequences)),
+        Field::Fixed(_) => None,
+    }
+}
+
+/// Refuses fields with lengths of their own that are none of the variable fields.
+fn check_own(names: &[String], fields: &[Field], own: &[String]) -> Result<()> {
+    let known: Vec<&String> = names.iter().zip(fields).filter_map(variable).map(|(name, _)| name).collect();
+    let refused = |reason: String| Err(Error::OwnLengths { reason });
+    for (place, name) in own.iter().enumerate() {
+        if !known.contains(&name) {
+            return refused(format!("there is no variable field {name}; expected some of {known:?}"));
+        }
+        if own[..place].contains(name) {
+            return refused(format!("{name} is given twice"));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses variable fields whose samples differ in size from those of the first one, but for those with lengths of their
+/// own.
+fn check_extents(
+    names: &[String],
+    fields: &[Field],
+    guide: usize,
+    own: &[String],
+    samples: usize,
+) -> Result<()> {
     let Field::Variable(first) = &fields[guide] else { return Ok(()) };
     for (name, field) in names.iter().zip(fields).skip(guide + 1) {
         let Field::Variable(sequences) = field else { continue };
+        if own.contains(name) {
+            continue;
+        }
         let differs = |sample: &usize| !sequences.sizes_of(*sample).eq(first.sizes_of(*sample));
         if let Some(sample) = (0..samples).find(differs) {
             return Err(Error::Ragged {

@@ -421,6 +421,12 @@ pub enum Error {
         "no field varies in length; expected sequences in at least one (use TensorDataset for rows of one shape)"
     )]
     NotVariable,
+    /// Fields with lengths of their own are not what a dataset needs them to be.
+    #[error("own_lengths: {reason}")]
+    OwnLengths {
+        /// The values found and expected, in words.
+        reason: String,
+    },
     /// A field cannot be concatenated.
     #[error(
         "Packing concatenates along the first dimension; field {field} varies in others: use another rule"
@@ -943,6 +949,7 @@ impl Error {
             | Self::ForeignSizes { .. }
             | Self::PoolTooLarge { .. }
             | Self::NotPackable { .. }
+            | Self::OwnLengths { .. }
             | Self::Labels { .. }
             | Self::LabelCountsLength { .. }
             | Self::LabelCountsWhole { .. }

@@ -306,6 +306,9 @@ impl LoaderBuilder {
         // The fields of an epoch in stored order: shuffling does not change whether they can be made.
         let collate = CollateOptions { shuffles_documents: false, ..self.collate.clone() };
         let fields = Fields::new(&self.dataset, &plan, &collate)?;
+        if self.index_table {
+            fields.require_indexed()?;
+        }
         let reads = self.dataset.kind().reader().is_some();
         if !reads {
             // A block that cannot be laid out is an error now, not in the first iteration.

@@ -12,7 +12,7 @@ use crate::order::{Key, Permutation, Purpose};
 use crate::plan::Parts;
 use crate::ranks::Uneven;
 use crate::tensor::Sequences;
-use crate::{Plan, Result};
+use crate::{Error, Plan, Result};
 
 /// The fields of every batch.
 #[derive(Debug)]
@@ -61,6 +61,21 @@ impl Fields {
     /// The form of each field.
     pub(super) fn forms(&self) -> &[Arc<dyn Form>] {
         &self.collation.forms
+    }
+
+    /// Refuses samples whose places an index table does not tell.
+    ///
+    /// # Errors
+    /// [`Error::OwnLengths`].
+    pub(super) fn require_indexed(&self) -> Result<()> {
+        match self.collation.own_lengths.is_empty() {
+            true => Ok(()),
+            false => {
+                let reason =
+                    "index tables have one length for each sample; expected blocks of samples".to_owned();
+                Err(Error::OwnLengths { reason })
+            }
+        }
     }
 
     /// The rows of an index table.
@@ -113,7 +128,8 @@ impl Fields {
             Some(guide) => parts.samples.iter().flat_map(|&sample| guide.sizes_of(number(sample))).collect(),
         };
         let members = Members::new(parts.samples, parts.starts, extents, dimensions, ragged.multiple_of);
-        Ok(Members { picks, fillers, ..members })
+        let members = Members { picks, fillers, ..members };
+        Ok(members.with_own(&self.collation.own_lengths, ragged.multiple_of))
     }
 }
 

@@ -1,0 +1,55 @@
+//! Fields with lengths of their own: another form's field, made of the members as that field has them.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::{Form, Members, Padding};
+use crate::{DType, Result};
+
+/// The field of another form, whose samples differ in size from those of other fields.
+#[derive(Debug, Clone)]
+pub(crate) struct OwnLengths {
+    pub(crate) inner: Arc<dyn Form>,
+    /// The place of the field among those with lengths of their own.
+    pub(crate) place: usize,
+}
+
+impl OwnLengths {
+    fn members<'a>(&self, members: &'a Members) -> &'a Members {
+        members.own.get(self.place).unwrap_or(members)
+    }
+}
+
+impl Form for OwnLengths {
+    fn dtype(&self) -> DType {
+        self.inner.dtype()
+    }
+
+    fn shape(&self, members: &Members) -> Vec<usize> {
+        self.inner.shape(self.members(members))
+    }
+
+    fn start(&self, members: &Members, member: usize) -> usize {
+        self.inner.start(self.members(members), member)
+    }
+
+    fn sample(&self) -> Vec<Option<usize>> {
+        self.inner.sample()
+    }
+
+    fn padding(&self) -> Option<&dyn Padding> {
+        self.inner.padding().map(|_| self as &dyn Padding)
+    }
+
+    fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
+        self.inner.fill(self.members(members), range, target)
+    }
+}
+
+impl Padding for OwnLengths {
+    fn data(&self, members: &Members, member: usize, each: &mut dyn FnMut(Range<usize>)) {
+        if let Some(padding) = self.inner.padding() {
+            padding.data(self.members(members), member, each);
+        }
+    }
+}
