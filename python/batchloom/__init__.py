@@ -16,6 +16,7 @@ from batchloom._native import __version__
 from batchloom.batching import CostModel, CostOptimal, FixedSize, LengthBuckets, Listed, Packing, Rule, TokenBudget
 from batchloom.calibrate import calibrate
 from batchloom.dataset.groups import GroupDataset, GroupStats
+from batchloom.dataset.map import MapDataset
 from batchloom.dataset.sequences import SequenceDataset
 from batchloom.dataset.sparse_rows import SparseRows
 from batchloom.dataset.tensors import TensorDataset
@@ -30,6 +31,7 @@ from batchloom.errors import (
     Error,
     LoaderError,
     RangeError,
+    SampleError,
     StateError,
 )
 from batchloom.label_counts import LabelCounts
@@ -37,12 +39,14 @@ from batchloom.loader import DataLoader
 from batchloom.plan import Place, Plan, Step
 from batchloom.restore_order import restore_order
 from batchloom.sampler import BatchSampler
+from batchloom.slots import Crop, Pad, Slot, Stack
 
 __all__ = [
     "ArgumentError",
     "BatchSampler",
     "CostModel",
     "CostOptimal",
+    "Crop",
     "DTypeError",
     "DataError",
     "DataLoader",
@@ -55,14 +59,19 @@ __all__ = [
     "LengthBuckets",
     "Listed",
     "LoaderError",
+    "MapDataset",
     "Packing",
+    "Pad",
     "Place",
     "Placement",
     "Plan",
     "RangeError",
     "Rule",
+    "SampleError",
     "SequenceDataset",
+    "Slot",
     "SparseRows",
+    "Stack",
     "StateError",
     "Step",
     "TensorDataset",

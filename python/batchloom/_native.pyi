@@ -17,9 +17,12 @@ __all__ = [
     "Plan",
     "Rule",
     "Sequences",
+    "SlotPlan",
+    "Slots",
     "SparseRows",
     "StepIterator",
     "Steps",
+    "StopSign",
     "Tensor",
     "Tokens",
     "Windows",
@@ -32,8 +35,10 @@ __all__ = [
     "fit_cost",
     "forked",
     "restore_order",
+    "sample_key",
     "settle",
     "text_ids",
+    "write_slots",
 ]
 
 __version__: str
@@ -48,6 +53,14 @@ def fit_cost(
 def forked() -> None: ...
 def restore_order(samples: Tensor, results: int) -> Tensor: ...
 def settle() -> None: ...
+def write_slots(
+    writer: str,
+    concatenates: bool,
+    places: list[tuple[int | None, tuple[int, int] | None]],
+    arrays: list[Tensor | None],
+    memory: Any,
+) -> None: ...
+def sample_key(seed: int, epoch: int, sample: int) -> tuple[int, int]: ...
 def text_ids(values: bytes, offsets: Tensor) -> tuple[Tensor, Tensor]: ...
 
 @final
@@ -111,6 +124,15 @@ class Dataset:
         own: Tensor | None,
         own_lengths: list[str],
         size_of: str,
+    ) -> Dataset: ...
+    @staticmethod
+    def on_demand(
+        reader: Any,
+        remote: bool,
+        samples: int,
+        sizes: Tensor | None,
+        variable: list[str] | None,
+        skips: bool,
     ) -> Dataset: ...
     def __len__(self) -> int: ...
     def fields(self, rule: Rule) -> list[tuple[str, str]]: ...
@@ -285,8 +307,27 @@ class _Pipeline(Protocol):
 @final
 class HostViews:
     def __new__(
-        cls, fields: Sequence[_FieldViews], keys: list[str] | None, joins: Sequence[_Join], longest: int | None
+        cls,
+        fields: Sequence[_FieldViews],
+        keys: list[str] | None,
+        joins: Sequence[_Join],
+        longest: int | None,
+        build: Callable[[tuple[Any, ...]], Any] | None = None,
     ) -> HostViews: ...
+
+@final
+class StopSign:
+    def __bool__(self) -> bool: ...
+
+@final
+class SlotPlan:
+    def __new__(cls, structure: Any, fields: list[tuple[str, list[int]]]) -> SlotPlan: ...
+
+@final
+class Slots:
+    def __new__(cls, plan: SlotPlan, memory: list[Any]) -> Slots: ...
+    def put(self, place: int, sample: Any) -> bool: ...
+    def put_arrays(self, place: int, arrays: list[Tensor]) -> bool: ...
 
 @final
 class Loader:
@@ -316,6 +357,8 @@ class Loader:
         shard_size: int | None = None,
         label_counts: tuple[Tensor, int | None] | None = None,
         fields: list[_FieldOptions] | None = None,
+        slots: list[tuple[str, str]] = ...,
+        pad_numbers: list[tuple[str | None, float]] = ...,
     ) -> Loader: ...
     def __len__(self) -> int: ...
     @property
@@ -336,6 +379,14 @@ class Loader:
     def set_lists(self, lists: Rule) -> None: ...
     def set_seed(self, seed: int) -> None: ...
     def batches(self, views: HostViews, begin: Callable[[], None], check: Callable[[], None]) -> Batches: ...
+    def late_batches(
+        self,
+        views: Callable[[list[tuple[str, str]]], HostViews],
+        begin: Callable[[], None],
+        check: Callable[[], None],
+    ) -> Batches: ...
+    @property
+    def skipped(self) -> list[tuple[int, str]]: ...
     def device_batches(
         self, pipeline: _Pipeline, keys: list[str] | None, begin: Callable[[], None], check: Callable[[], None]
     ) -> Batches: ...
@@ -345,6 +396,8 @@ class Loader:
 class Block:
     @property
     def memory(self) -> Tensor: ...
+    @property
+    def columns(self) -> list[tuple[str, str]]: ...
     @property
     def runs(self) -> list[tuple[int, int, list[int], int]]: ...
     @property

@@ -79,6 +79,7 @@ class Schema:
         ragged: ``True`` if samples differ in size.
         patches: The length of the patches that ``x`` is cut into, and the steps from one to the next, if it is.
         compressed: The columns that are sparse matrices in a batch.
+        build: Makes a batch of a tuple of its arrays, if batches are neither plain dicts nor plain tuples.
     """
 
     columns: tuple[Column, ...]
@@ -86,11 +87,12 @@ class Schema:
     ragged: bool = False
     patches: tuple[int, int] | None = None
     compressed: tuple[Compressed, ...] = ()
+    build: Callable[[tuple[Any, ...]], Any] | None = None
 
     @property
     def keys(self) -> list[str] | None:
-        """The keys of batches that are dicts; ``None`` for tuples."""
-        return self.all_keys if self.named else None
+        """The keys of batches that are dicts; ``None`` for others."""
+        return self.all_keys if self.named and self.build is None else None
 
     def is_compressed(self, place: int) -> bool:
         """Return whether the column at a place is a part of a sparse matrix."""

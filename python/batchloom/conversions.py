@@ -129,18 +129,46 @@ def conversions(dataset: Dataset, rule: Rule, arguments: FieldArguments) -> Conv
     """
     if not arguments.are_given:
         return Conversions()
+    if dataset._is_on_demand:
+        return _late(arguments)
     native, native_rule = dataset._native_dataset(), rule._native()
     columns = native.fields(native_rule)
     schema = dataset._schema(columns)
     fields = {name: stored for place, (name, stored) in enumerate(columns) if not schema.is_compressed(place)}
     keys = Keys({} if schema.named else dict(enumerate(schema.all_keys)), tuple(fields))
-    dtypes = keys.by_field("dtype", arguments.dtype, lambda value: _every(fields, _dtype(value)))
+    options = _options(keys, arguments, lambda value: _every(fields, _dtype(value)))
+    found = _native.conversions(native, native_rule, options)
+    return Conversions(options, {conversion.field: conversion for conversion in found})
+
+
+def _late(arguments: FieldArguments) -> Conversions:
+    """Return the conversions of samples that are made on demand: the engine looks at them with the first batch."""
+    given: dict[str, dict[str, Any] | None] = {}
+    for label, value in vars(arguments).items():
+        if value is not None and not isinstance(value, Mapping):
+            raise ArgumentError(
+                f"{label} is {value!r}, and fields of samples that are made on demand are not known yet; expected a "
+                "dict of values by field"
+            )
+        given[label] = None if value is None else {str(key): each for key, each in value.items()}
+    names = dict.fromkeys(name for values in given.values() for name in values or ())
+    return Conversions(_options(Keys({}, tuple(names)), FieldArguments(**given)))
+
+
+def _options(
+    keys: Keys, arguments: FieldArguments, every: Callable[[Any], dict[str, Any]] | None = None
+) -> list[FieldOptions]:
+    """Return the options of each field that arguments name.
+
+    ``every`` returns the values by field that a single type stands for.
+    """
+    dtypes = keys.by_field("dtype", arguments.dtype, every)
     scales, means, stds = (
         keys.by_field(label, values)
         for label, values in (("scale", arguments.scale), ("mean", arguments.mean), ("std", arguments.std))
     )
     options: list[FieldOptions] = []
-    for name in fields:
+    for name in keys.names:
         if not any(name in given for given in (dtypes, scales, means, stds)):
             continue
         dtype = _dtype(dtypes[name]) if name in dtypes else None
@@ -153,8 +181,7 @@ def conversions(dataset: Dataset, rule: Rule, arguments: FieldArguments) -> Conv
                 "them"
             )
         options.append((name, dtype, scale, mean, std, of_means or of_stds))
-    found = _native.conversions(native, native_rule, options)
-    return Conversions(options, {conversion.field: conversion for conversion in found})
+    return options
 
 
 @dataclass(frozen=True)

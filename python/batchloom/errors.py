@@ -28,6 +28,19 @@ class RangeError(Error, IndexError):
     """An index out of range."""
 
 
+class SampleError(Error, RuntimeError):
+    """A sample that could not be made on demand. The error of the function that makes it is the cause.
+
+    Attributes:
+        sample: The number of the sample.
+        item: The item that the function was given; ``None`` where it cannot be had.
+    """
+
+    def __init__(self, message: str, sample: int = -1, item: object = None) -> None:
+        super().__init__(message)
+        self.sample, self.item = sample, item
+
+
 class StateError(Error, ValueError):
     """A saved state that does not belong to this loader, or is damaged."""
 

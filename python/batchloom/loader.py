@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, Literal, Unpack, overload
 
@@ -34,6 +34,7 @@ from batchloom.mesh import Mesh
 from batchloom.plan import Plan, table
 from batchloom.plan_options import plan_options
 from batchloom.ranks import RankFinder, is_worker
+from batchloom.slots import Slot, pad_numbers, slots
 from batchloom.torch_attributes import TorchAttributes
 from batchloom.torch_options import TorchOptions, accepted
 from batchloom.watchers import watchers
@@ -117,6 +118,9 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         pad_value: The value that pads sequences: one for all variable fields, or a dict of values by field. Batches
             hold it as it is: in their type, and not scaled.
         pad_side: ``"right"`` for padding after the data, ``"left"`` for padding before it.
+        collate: The way from samples to their slots in a batch, for some fields of samples that are made on demand: a
+            dict with :class:`batchloom.Pad`, :class:`batchloom.Crop` or :class:`batchloom.Stack` by the name of a
+            field, or by its place in a tuple.
         labels: The field whose next tokens each batch holds as ``labels`` (int64): shifted by one, -100 at the last
             token of each sample and at padding.
         label_counts: The labels of each sample that losses do not ignore, for ``plan.step(k).labels``: numbers, or the
@@ -229,6 +233,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         static_buffers: bool = False,
         pad_value: Any = 0,
         pad_side: PadSide = "right",
+        collate: Mapping[Any, Slot] | None = None,
         labels: str | None = None,
         label_counts: Any = None,
         dtype: Any = None,
@@ -261,6 +266,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         types = conversions(dataset, self._batching, FieldArguments(dtype, scale, mean, std))
         self._delivery = choose(dataset, self._batching, order, documents, request, types.each)
         labels, counts = dataset._labels(labels), counted(label_counts)
+        on_demand = dataset._is_on_demand
         pad_values, side = dataset._pad_values(pad_value, types.dtypes), choice("pad_side", pad_side, PAD_SIDE)
         blocks = self._delivery.blocks
         left = types.left(blocks, pad_values, lambda: dataset._pad_values(pad_value, {}))
@@ -268,8 +274,10 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         makes_jax = request.device is None and "jax" in request.frameworks
         self._ranks = RankFinder(rank, world_size, jax=makes_jax, mesh=None if mesh is None else Mesh(mesh))
         first_rank, first_world_size = self._ranks.given or (0, 1)
+        threads = _threads(num_threads)
+        engine, memory = dataset._for_loader(threads)
         self._native = _native.Loader(
-            dataset._native_dataset(),
+            engine,
             self._batching._native(),
             fields=left.formed,
             shuffle=order,
@@ -280,14 +288,16 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             pad_values=left.pad_values,
             pad_side=side,
             labels=labels,
-            num_threads=_threads(num_threads),
+            num_threads=threads,
             prefetch=integer("prefetch", prefetch, least=1, most=MOST),
             shard_size=self._delivery.placement.shard_size,
             poison=bool(os.environ.get("BATCHLOOM_POISON")),
             block_bytes=blocks.block_bytes,
-            memory=blocks.memory,
+            memory=blocks.memory if memory is None else memory,
             index_table=blocks.index_table,
             label_counts=None if counts is None else counts._native(),
+            slots=slots(collate),
+            pad_numbers=pad_numbers(pad_value) if on_demand else [],
         )
         columns = [(name, types.dtypes.get(name, stored)) for name, stored in self._native.columns]
         names, marked = [name for name, _ in columns], uneven == "mask"
@@ -403,6 +413,14 @@ class DataLoader(TorchAttributes, Generic[Batch]):
     def placement(self) -> Placement:
         """The device that makes batches, the way that data takes there, and the reason."""
         return self._delivery.placement
+
+    @property
+    def skipped(self) -> list[tuple[int, str]]:
+        """The samples that could not be read and were left out, with the reasons, since the loader was made.
+
+        A sample is listed each time that it is left out: see ``on_error`` of :class:`batchloom.MapDataset`.
+        """
+        return self._native.skipped
 
     def plan(self, epoch: int | None = None) -> Plan:
         """Return the plan of a whole epoch, or of the one that begins next (after a state was loaded, its rest)."""

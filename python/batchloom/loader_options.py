@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from batchloom.arguments import PadSide, Resident, Uneven
 from batchloom.batching import Rule
+from batchloom.slots import Slot
 from batchloom.torch_options import TorchOptions
 
 
@@ -30,6 +32,7 @@ class LoaderOptions(TorchOptions, total=False):
     static_buffers: bool
     pad_value: Any
     pad_side: PadSide
+    collate: Mapping[Any, Slot] | None
     labels: str | None
     label_counts: Any
     dtype: Any

@@ -16,6 +16,7 @@ use dlpark::metadata::Dynamic;
 use dlpark::python::{DlpackExporter, ExportRequest, ImportRequest, ImportedDlpack, export_dlpack};
 use dlpark::tensor::TensorRef;
 use dlpark::{DlpackFlags, Managed, ManagedTensorBase};
+use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
 
@@ -279,6 +280,62 @@ pub(crate) fn borrow(object: &Bound<'_, PyAny>, field: &str) -> PyResult<Tensor>
     let Description { dtype, shape, strides, offset, len } = tensor;
     let bytes = Bytes::from_owner(Borrowed { start, len, _producer: Producer::new(imported) });
     batchloom::Tensor::new(bytes, dtype, &shape, &strides, offset).map(Tensor).map_err(|error| raise(&error))
+}
+
+/// Copies an array with the buffer protocol, if it has this type and shape and lies in row-major order without gaps.
+/// Returns false if not.
+pub(crate) fn copied(
+    py: Python<'_>,
+    array: &Bound<'_, PyAny>,
+    dtype: DType,
+    shape: &[usize],
+    target: &mut [u8],
+) -> bool {
+    let Ok(buffer) = PyUntypedBuffer::get(array) else { return false };
+    let fits = buffer.shape() == shape
+        && buffer.is_c_contiguous()
+        && format_of(dtype).contains(&buffer.format().to_bytes())
+        && buffer.item_size() == dtype.size()
+        && buffer.len_bytes() == target.len();
+    if !fits {
+        return false;
+    }
+    if target.is_empty() {
+        return true;
+    }
+    // SAFETY: the exporter describes `len_bytes` readable bytes in one piece, as it is contiguous, and keeps them as long
+    // as `buffer` lives. The target is the caller's alone. A thread that writes to the array meanwhile breaks the promise
+    // that samples have memory of their own, as with borrowed arrays.
+    let source = unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast::<u8>(), target.len()) };
+    match target.len() {
+        0..DETACHED => target.copy_from_slice(source),
+        _ => py.detach(|| target.copy_from_slice(source)),
+    }
+    true
+}
+
+/// The number of bytes from which on a copy lets other threads into the interpreter.
+const DETACHED: usize = 1 << 16;
+
+/// The formats of the buffer protocol that stand for a type.
+fn format_of(dtype: DType) -> &'static [&'static [u8]] {
+    match dtype {
+        DType::Bool => &[b"?"],
+        DType::U8 => &[b"B"],
+        DType::U16 => &[b"H"],
+        DType::U32 => &[b"I", b"L"],
+        DType::U64 => &[b"Q", b"L"],
+        DType::I8 => &[b"b"],
+        DType::I16 => &[b"h"],
+        DType::I32 => &[b"i", b"l"],
+        DType::I64 => &[b"q", b"l"],
+        DType::F16 => &[b"e"],
+        DType::F32 => &[b"f"],
+        DType::F64 => &[b"d"],
+        DType::C64 => &[b"Zf"],
+        DType::C128 => &[b"Zd"],
+        _ => &[],
+    }
 }
 
 /// Imports from a producer that is older than version negotiation and refused its arguments.

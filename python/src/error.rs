@@ -1,7 +1,8 @@
 //! The engine's errors as Python exceptions, one class for each kind. The classes are written in Python.
 
+use batchloom::error::ReadError;
 use batchloom::{Error, Kind};
-use pyo3::PyErr;
+use pyo3::prelude::*;
 
 // They are written in batchloom/errors.py.
 mod class {
@@ -20,6 +21,12 @@ pub(crate) use class::{
 
 /// The exception for an error of the engine.
 pub(crate) fn raise(error: &Error) -> PyErr {
+    if let Error::Read(ReadError::Failed { cause, .. } | ReadError::NoneRead { cause, .. }) = error
+        && let Some(found) = cause.get().downcast_ref::<PyErr>()
+    {
+        // An error of the user's function, which names the sample.
+        return Python::attach(|py| found.clone_ref(py));
+    }
     let message = error.to_string();
     match error.kind() {
         Kind::Argument => ArgumentError::new_err(message),

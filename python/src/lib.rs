@@ -28,6 +28,10 @@ mod _native {
     #[pymodule_export]
     use crate::dataset::groups::{Groups, text_ids};
     #[pymodule_export]
+    use crate::dataset::map::{StopSign, key_of_sample};
+    #[pymodule_export]
+    use crate::dataset::slots::{SlotPlan, Slots, write_slots};
+    #[pymodule_export]
     use crate::dataset::tokens::Tokens;
     #[pymodule_export]
     use crate::dataset::windows::{PartEnd, Windows};

@@ -110,6 +110,16 @@ class Field:
         return f"{self.label}: {self.tensor.dtype}{self.tensor.shape}"
 
 
+def share(array: Any, label: str) -> Tensor:
+    """Share the memory of an array with the engine.
+
+    Raises:
+        DataError: It is no array, or has too many dimensions.
+        DTypeError: The engine does not know its type.
+    """
+    return _borrow(load(framework_of(label, array)), array, label)
+
+
 def _borrow(framework: Any, array: Any, label: str) -> Tensor:
     """Share the memory of an array; turn errors of a framework into errors of one line."""
     try:

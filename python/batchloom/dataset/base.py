@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from batchloom.device.shards import RowRange
 
 
+Memory = tuple[int, Callable[[int], Any]]
+"""The least bytes of memory for blocks to ask for, and the function that allocates it."""
+
+
 class Tuples:
     """A word for annotations: batches are tuples."""
 
@@ -90,6 +94,14 @@ class Dataset(ABC, Generic[Form]):
     @abstractmethod
     def _native_dataset(self) -> _native.Dataset:
         """Return the dataset as the engine sees it."""
+
+    def _for_loader(self, threads: int | None) -> tuple[_native.Dataset, Memory | None]:
+        """Return the dataset for one loader, and where blocks have to lie, if that matters.
+
+        Args:
+            threads: The threads of the loader; ``None`` for as many as it takes by itself.
+        """
+        return self._native_dataset(), None
 
     @abstractmethod
     def _pad_values(self, pad_value: Any, dtypes: Mapping[str, str]) -> list[tuple[str, bytes]]:
@@ -209,6 +221,11 @@ class Dataset(ABC, Generic[Form]):
     @property
     def _is_bare(self) -> bool:
         """``True`` if a batch is one array, and not a tuple of one."""
+        return False
+
+    @property
+    def _is_on_demand(self) -> bool:
+        """``True`` if samples are made when their batch is formed, so that fields are known with the first block."""
         return False
 
     def _current(self) -> Dataset:

@@ -11,7 +11,7 @@ from batchloom.batching import Rule
 from batchloom.dataset.base import Dataset
 from batchloom.delivery.blocks import BlockOptions
 from batchloom.delivery.host import Host
-from batchloom.delivery.on_device import OnDevice
+from batchloom.delivery.on_device import LateOnDevice, OnDevice
 from batchloom.delivery.on_jax import OnJax
 from batchloom.delivery.placement import Placement, PlacementRequest
 from batchloom.delivery.window_views import views
@@ -29,7 +29,10 @@ class Delivery(Protocol):
         """Options for the blocks of the engine."""
 
     def prepare(self, schema: Schema, options: CollateOptions) -> None:
-        """Prepare for batches of a schema; raise if they cannot be made."""
+        """Prepare for batches of a schema; raise if they cannot be made.
+
+        The schema is empty if samples are made on demand: their first block tells it.
+        """
 
     def begin(self, loader: _native.Loader, begin: Callable[[], None]) -> Any:
         """Return the batches of the next epoch, which calls ``begin`` before it begins."""
@@ -55,6 +58,11 @@ def choose(
     """
     if request.target is not None:
         return OnJax(dataset, request, request.target)
+    if dataset._is_on_demand:
+        placement = request.on_demand()
+        if placement.mode == "host":
+            return Host(dataset, request, placement)
+        return LateOnDevice(dataset, request, placement)
     found = views(dataset, rule, order, documents, request) if not conversions else None
     if found is not None:
         return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import batchloom._native as _native
-from batchloom.batch import CollateOptions, FieldViews, Schema, field_views
+from batchloom.batch import CollateOptions, Columns, FieldViews, Schema, field_views
 from batchloom.dataset.base import Dataset
 from batchloom.delivery.blocks import BlockOptions
 from batchloom.delivery.placement import Placement, PlacementRequest
@@ -20,8 +20,16 @@ class Host:
 
     def prepare(self, schema: Schema, options: CollateOptions) -> None:
         """Prepare for batches of a schema; raise if a framework lacks a type."""
+        self._views = None if self._dataset._is_on_demand else self._views_of(schema)
+
+    def _views_of(self, schema: Schema) -> _native.HostViews:
+        """Return the functions that make batches of blocks."""
         views = self._field_views(schema, self._request.copy)
-        self._views = _native.HostViews(views, schema.keys, schema.joins(self._request.output), schema.longest)
+        return _native.HostViews(views, schema.keys, schema.joins(self._request.output), schema.longest, schema.build)
+
+    def _late_views(self, columns: Columns) -> _native.HostViews:
+        """Return the functions that make batches of blocks, given the names and types of the first block."""
+        return self._views_of(self._dataset._schema(columns))
 
     def _field_views(self, schema: Schema, copies: bool) -> list[FieldViews]:
         """Return the functions that take each field of a block as arrays."""
@@ -29,4 +37,6 @@ class Host:
 
     def begin(self, loader: _native.Loader, begin: Callable[[], None]) -> _native.Batches:
         """Return the batches of the next epoch, which calls ``begin`` before it begins."""
+        if self._views is None:
+            return loader.late_batches(self._late_views, begin, self._dataset._check)
         return loader.batches(self._views, begin, self._dataset._check)

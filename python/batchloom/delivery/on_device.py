@@ -78,6 +78,39 @@ class OnDevice:
         return batches
 
 
+class LateOnDevice(OnDevice):
+    """Batches on a device of samples that are made on demand: their fields are known with the first block."""
+
+    def prepare(self, schema: Schema, options: CollateOptions) -> None:
+        """Prepare for batches whose schema the first block tells."""
+
+    @property
+    def blocks(self) -> BlockOptions:
+        """Options for the blocks of the engine: each is one batch."""
+        return BlockOptions(memory=(TABLE, self._transfer.allocate))
+
+    def begin(self, loader: _native.Loader, begin: Callable[[], None]) -> _native.Batches:
+        """Return the batches of the next epoch, which calls ``begin`` before it begins."""
+        from batchloom.device.late_pipeline import LatePipeline
+
+        pipeline = LatePipeline(self._dataset._schema, self._pipeline_of)
+        batches = loader.device_batches(pipeline, None, begin, self._dataset._check)
+        _under_way.add(batches)
+        return batches
+
+    def _pipeline_of(self, schema: Schema) -> Pipeline:
+        """Return the pipeline for batches of a schema."""
+        from batchloom.device.collate.formed import Formed
+        from batchloom.device.pipeline import Pipeline
+        from batchloom.device.resident import Resident
+        from batchloom.device.static_buffers import StaticBuffers
+
+        schema.modules("torch")  # raises where torch lacks a type
+        static = StaticBuffers() if self._request.static_buffers else None
+        resident = Resident(self._transfer.device)
+        return Pipeline(self._transfer, resident, Formed(schema, {}), schema, self._request.copy, static)
+
+
 def _source(
     dataset: Dataset, transfer: Transfer, placement: Placement, schema: Schema, options: CollateOptions
 ) -> Callable[[_native.Loader], tuple[Resident, Collator]]:

@@ -99,7 +99,8 @@ class PlacementRequest:
         self.resident, self.copy, self.static_buffers, self.output = resident, bool(copy), bool(static_buffers), output
         self.shard_size = None if shard_size is None else integer("shard_size", shard_size, least=1)
         self.memory_limit = None if memory_limit is None else integer("memory_limit", memory_limit, least=1)
-        self.frameworks = {output or field.framework for field in dataset._arrays()}
+        # Samples that are made on demand tell theirs later.
+        self.frameworks = {output or field.framework for field in dataset._arrays()} or {output or "torch"}
         self._fields = (*dataset._arrays(), *dataset._beside())
         self.needed = sum(field.tensor.nbytes for field in self._fields)
         there = _there(dataset._arrays())
@@ -171,6 +172,25 @@ class PlacementRequest:
             resident=self.resident if isinstance(self.resident, bool) else None,
             shard_size=self.shard_size,
         )
+
+    def on_demand(self) -> Placement:
+        """Return the placement of batches of samples that are made on demand.
+
+        Raises:
+            ArgumentError: An option needs data that is there.
+        """
+        asked = {
+            "resident=True": self.resident is True,
+            f"memory_limit={self.memory_limit}": self.memory_limit is not None,
+        }
+        for name in (name for name, is_asked in asked.items() if is_asked):
+            raise ArgumentError(f"{name} is for data in memory, and samples of this dataset are made on demand")
+        device = self.on_device()
+        if device is None:
+            reason = "samples are made on demand, and the engine forms batches in memory"
+            return Placement("host", "cpu", 0, None, reason, self.shard_size)
+        reason = "samples are made on demand, and their batches are formed in memory and copied"
+        return Placement("streamed", str(device), 0, None, reason, self.shard_size)
 
     def limit(self) -> int | None:
         """Return the bytes that data may take on the device; ``None`` for no limit."""
@@ -248,6 +268,8 @@ def _there(fields: tuple[Field, ...]) -> Any:
     Raises:
         DeviceError: Fields are on several devices.
     """
+    if not fields:
+        return None
     first = fields[0]
     for field in fields:
         if field.device != first.device:

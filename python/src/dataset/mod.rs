@@ -1,6 +1,8 @@
 //! Datasets, as Python makes them.
 
 pub(crate) mod groups;
+pub(crate) mod map;
+pub(crate) mod slots;
 pub(crate) mod tokens;
 pub(crate) mod windows;
 
@@ -150,6 +152,20 @@ impl Dataset {
             dataset = dataset.sizes(sizes(own)?.to_vec());
         }
         dataset.build().map(|dataset| Self(dataset.into())).map_err(|error| raise(&error))
+    }
+
+    /// Samples that an object of Python makes on demand, in threads of the engine or (`remote`) in processes: see
+    /// batchloom/dataset/map.py.
+    #[staticmethod]
+    fn on_demand(
+        reader: Py<PyAny>,
+        remote: bool,
+        samples: u64,
+        sizes: Option<&Tensor>,
+        variable: Option<Vec<String>>,
+        skips: bool,
+    ) -> PyResult<Self> {
+        map::on_demand(reader, remote, samples, sizes, variable, skips)
     }
 
     fn __len__(&self) -> usize {

@@ -32,6 +32,8 @@ pub(super) type Columns = Vec<Py<PyAny>>;
 pub(super) enum Assembly {
     /// Frameworks, which view the memory of blocks.
     Host(Py<HostViews>),
+    /// The same, for fields that are known once the first block is there: a function of their names and types.
+    Late(Py<PyAny>),
     /// Operations on a device, and the containers of their batches.
     Device(Pipeline, Container),
 }
@@ -40,6 +42,7 @@ impl Assembly {
     pub(super) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         match self {
             Self::Host(views) => visit.call(views),
+            Self::Late(views) => visit.call(views),
             Self::Device(pipeline, _) => {
                 visit.call(&pipeline.start)?;
                 visit.call(&pipeline.finish)?;
@@ -85,17 +88,23 @@ pub(crate) struct HostViews {
 #[pymethods]
 impl HostViews {
     #[new]
+    #[pyo3(signature = (fields, keys, joins, longest, build=None))]
     fn new(
         fields: Vec<FieldViews>,
         keys: Option<Vec<Py<PyString>>>,
         joins: Vec<Join>,
         longest: Option<usize>,
+        build: Option<Py<PyAny>>,
     ) -> Self {
-        Self { fields, container: keys.into(), joins, longest }
+        let container = build.map_or_else(|| keys.into(), Container::Built);
+        Self { fields, container, joins, longest }
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.joins.iter().try_for_each(|join| visit.call(&join.make))?;
+        if let Container::Built(build) = &self.container {
+            visit.call(build)?;
+        }
         self.fields.iter().try_for_each(|field| {
             visit.call(&field.many)?;
             visit.call(&field.one)
@@ -227,6 +236,8 @@ pub(super) enum Container {
     Tuple,
     /// A dict with these keys.
     Dict(Vec<Py<PyString>>),
+    /// The result of a function of the arrays.
+    Built(Py<PyAny>),
 }
 
 impl From<Option<Vec<Py<PyString>>>> for Container {
@@ -238,7 +249,11 @@ impl From<Option<Vec<Py<PyString>>>> for Container {
 impl Container {
     /// The batch of these arrays.
     pub(super) fn batch(&self, py: Python<'_>, arrays: Vec<Py<PyAny>>) -> PyResult<Py<PyAny>> {
-        let Self::Dict(keys) = self else { return Ok(PyTuple::new(py, arrays)?.into_any().unbind()) };
+        let keys = match self {
+            Self::Tuple => return Ok(PyTuple::new(py, arrays)?.into_any().unbind()),
+            Self::Built(build) => return build.call1(py, (PyTuple::new(py, arrays)?,)),
+            Self::Dict(keys) => keys,
+        };
         let batch = PyDict::new(py);
         for (key, array) in keys.iter().zip(arrays) {
             batch.set_item(key, array)?;
@@ -256,8 +271,11 @@ impl Container {
         let Self::Dict(keys) = self else {
             // Python's own `zip` makes a tuple in less time than a call from here to there takes.
             let zip = py.import(intern!(py, "builtins"))?.getattr(intern!(py, "zip"))?;
-            let tuples = zip.call1(PyTuple::new(py, columns)?)?;
-            return tuples.try_iter()?.map(|batch| Ok(batch?.unbind())).collect();
+            let tuples = zip.call1(PyTuple::new(py, columns)?)?.try_iter()?;
+            return match self {
+                Self::Built(build) => tuples.map(|arrays| build.call1(py, (arrays?,))).collect(),
+                _ => tuples.map(|batch| Ok(batch?.unbind())).collect(),
+            };
         };
         let batches: Vec<_> = (0..count).map(|_| PyDict::new(py)).collect();
         for (key, column) in keys.iter().zip(&columns) {

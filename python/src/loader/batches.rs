@@ -8,12 +8,12 @@
 use std::collections::VecDeque;
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 use std::vec::IntoIter;
 
 use batchloom::Error;
-use batchloom::loader::{Block, Blocks, Polled};
+use batchloom::loader::{self, Block, Blocks, Polled};
 use pyo3::exceptions::PyTypeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -63,6 +63,23 @@ struct Inner {
     begin: Option<Py<PyAny>>,
     /// The maker of batches, and the function that checks the data before each block. `None` once collected.
     callables: Option<(Assembly, Py<PyAny>)>,
+    skipped: Skipped,
+}
+
+/// The samples that could not be read and were left out, with the reasons, of all epochs of a loader.
+pub(super) type Skipped = Arc<Mutex<Vec<(u64, String)>>>;
+
+pub(super) fn lock(skipped: &Skipped) -> MutexGuard<'_, Vec<(u64, String)>> {
+    skipped.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The name and the element type of each field of a block.
+pub(super) fn columns(block: &Block) -> Vec<(String, &'static str)> {
+    let types = |run: &loader::ShapeRun| {
+        let dtypes = run.fields().iter().map(|field| field.dtype().name());
+        run.names().iter().cloned().zip(dtypes).collect()
+    };
+    block.runs().first().map(types).unwrap_or_default()
 }
 
 #[pymethods]
@@ -124,10 +141,16 @@ impl Batches {
 }
 
 impl Batches {
-    pub(super) fn new(blocks: Blocks, assembly: Assembly, begin: Py<PyAny>, check: Py<PyAny>) -> Self {
+    pub(super) fn new(
+        blocks: Blocks,
+        assembly: Assembly,
+        begin: Py<PyAny>,
+        check: Py<PyAny>,
+        skipped: Skipped,
+    ) -> Self {
         let (portions, ready) = (VecDeque::new(), IntoIter::default());
         let (blocks, begin, callables) = (Some(blocks), Some(begin), Some((assembly, check)));
-        let inner = Inner { blocks, portions, pending: None, begun: None, ready, begin, callables };
+        let inner = Inner { blocks, portions, pending: None, begun: None, ready, begin, callables, skipped };
         Self { inner: Mutex::new(inner), began: OnceLock::new() }
     }
 
@@ -198,6 +221,8 @@ impl Inner {
                 self.ready = container.batches(py, columns)?.into_iter();
                 self.begun = None;
             }
+            // Views of late fields were made with the first block.
+            Assembly::Late(_) => return Ok(false),
             Assembly::Host(views) => {
                 let Some(portion) = self.portions.front() else { return Ok(false) };
                 self.ready = views.get().batches(py, portion)?.into_iter();
@@ -240,9 +265,16 @@ impl Inner {
             self.close(py);
             return Ok(false);
         };
-        match self.pipeline() {
-            Some(_) => self.pending = Some(block),
-            None => self.portions = portions(&block),
+        lock(&self.skipped)
+            .extend(block.skipped().iter().map(|(sample, cause)| (*sample, cause.to_string())));
+        match &self.callables {
+            Some((Assembly::Device(..), _)) => self.pending = Some(block),
+            Some((Assembly::Late(make), check)) => {
+                let views = make.call1(py, (columns(&block),))?.extract(py)?;
+                self.callables = Some((Assembly::Host(views), check.clone_ref(py)));
+                self.portions = portions(&block);
+            }
+            _ => self.portions = portions(&block),
         }
         Ok(true)
     }

@@ -5,6 +5,7 @@ use batchloom::loader;
 use batchloom::tensor::Layout;
 use pyo3::prelude::*;
 
+use super::batches::columns;
 use crate::dlpack::Tensor;
 use crate::error::raise;
 
@@ -32,6 +33,12 @@ impl Block {
         batchloom::Tensor::new(bytes.clone(), DType::U8, &[bytes.len()], &[1], 0)
             .map(Tensor)
             .map_err(|error| raise(&error))
+    }
+
+    /// The name and the element type of each field.
+    #[getter]
+    fn columns(&self) -> Vec<(String, &'static str)> {
+        columns(&self.0)
     }
 
     /// The runs of batches of one shape.

@@ -1,18 +1,21 @@
 //! The loader.
 
+use std::sync::Arc;
+
+use batchloom::loader::Slot;
 use batchloom::order::Shuffle;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use super::assembly::{Assembly, HostViews, Pipeline};
-use super::batches::Batches;
+use super::batches::{Batches, Skipped, lock};
 use super::steps::Steps;
 use crate::batching::{Rule, parse};
 use crate::conversion::{FieldOptions, with_fields};
 use crate::dataset::Dataset;
 use crate::dataset::windows::Windows;
 use crate::dlpack::Tensor;
-use crate::error::raise;
+use crate::error::{LoaderError, raise};
 use crate::labels::label_counts as counts;
 use crate::memory::allocated;
 use crate::plan::{Plan, read_state, write_state};
@@ -20,7 +23,7 @@ use crate::plan::{Plan, read_state, write_state};
 /// The engine's loader. It is documented in batchloom/loader.py.
 #[pyclass(frozen, module = "batchloom._native")]
 #[derive(Debug)]
-pub(crate) struct Loader(batchloom::Loader);
+pub(crate) struct Loader(batchloom::Loader, Skipped);
 
 #[pymethods]
 impl Loader {
@@ -28,7 +31,7 @@ impl Loader {
     #[pyo3(signature = (
         dataset, rule, *, shuffle, drop_last, seed, uneven, balance, largest_first, rank, world_size, pad_values,
         pad_side, labels, num_threads, prefetch, block_bytes=None, poison=false, shuffle_documents=false, index_table=false,
-        memory=None, shard_size=None, label_counts=None, fields=None
+        memory=None, shard_size=None, label_counts=None, fields=None, slots=Vec::new(), pad_numbers=Vec::new()
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
     fn new(
@@ -56,6 +59,8 @@ impl Loader {
         shard_size: Option<u64>,
         label_counts: Option<(PyRef<'_, Tensor>, Option<u32>)>,
         fields: Option<Vec<FieldOptions>>,
+        slots: Vec<(String, String)>,
+        pad_numbers: Vec<(Option<String>, f64)>,
     ) -> PyResult<Self> {
         let mut builder = batchloom::Loader::builder(dataset.0.clone())
             .rule(rule.0.clone())
@@ -79,6 +84,15 @@ impl Loader {
         if let Some(field) = labels {
             builder = builder.labels(field);
         }
+        for (field, text) in slots {
+            let slot = Slot::from_text(&text);
+            let slot =
+                slot.ok_or_else(|| LoaderError::new_err(format!("{text} is no slot; please report this")))?;
+            builder = builder.collate(field, slot);
+        }
+        for (field, number) in pad_numbers {
+            builder = builder.pad_number(field, number);
+        }
         if let Some((numbers, piece)) = label_counts {
             builder = builder.label_counts(counts(&numbers, piece)?);
         }
@@ -91,7 +105,8 @@ impl Loader {
         if let Some((least, allocate)) = memory {
             builder = builder.memory(least, move |bytes| allocated(&allocate, bytes));
         }
-        py.detach(|| builder.build()).map(Self).map_err(|error| raise(&error))
+        let built = py.detach(|| builder.build());
+        built.map(|loader| Self(loader, Skipped::default())).map_err(|error| raise(&error))
     }
 
     /// The name and the element type of each field of a batch, in order.
@@ -173,7 +188,19 @@ impl Loader {
     /// The batches of the next epoch, made of blocks in memory, which frameworks view. The epoch begins with the first.
     /// `begin` is called before the epoch begins; `check` is called before each block and raises if the data has moved.
     fn batches(&self, views: Py<HostViews>, begin: Py<PyAny>, check: Py<PyAny>) -> Batches {
-        Batches::new(self.0.blocks(), Assembly::Host(views), begin, check)
+        Batches::new(self.0.blocks(), Assembly::Host(views), begin, check, Arc::clone(&self.1))
+    }
+
+    /// The batches of the next epoch, whose fields are known with the first block: `views` then makes views of a list of
+    /// their names and types.
+    fn late_batches(&self, views: Py<PyAny>, begin: Py<PyAny>, check: Py<PyAny>) -> Batches {
+        Batches::new(self.0.blocks(), Assembly::Late(views), begin, check, Arc::clone(&self.1))
+    }
+
+    /// The samples that could not be read and were left out, with the reasons, since the loader was made.
+    #[getter]
+    fn skipped(&self) -> Vec<(u64, String)> {
+        lock(&self.1).clone()
     }
 
     /// The batches of the next epoch, which a pipeline makes on a device: dicts with these keys, or tuples.
@@ -184,7 +211,8 @@ impl Loader {
         begin: Py<PyAny>,
         check: Py<PyAny>,
     ) -> Batches {
-        Batches::new(self.0.blocks(), Assembly::Device(pipeline, keys.into()), begin, check)
+        let assembly = Assembly::Device(pipeline, keys.into());
+        Batches::new(self.0.blocks(), assembly, begin, check, Arc::clone(&self.1))
     }
 
     /// The steps of the next epoch, for callers that take batches of windows from the series themselves. The epoch

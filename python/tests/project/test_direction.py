@@ -12,7 +12,7 @@ PACKAGE = Path(batchloom.__file__).parent
 LAYERS = (
     ("_native", "errors"),
     ("arguments", "arrays", "sizes"),
-    ("batch", "batching", "label_counts"),
+    ("batch", "batching", "label_counts", "slots"),
     ("calibrate", "mesh", "plan", "plan_attributes", "plan_options", "ranks", "restore_order"),
     ("device",),
     ("dataset",),

@@ -100,11 +100,19 @@ impl FieldOptions {
         }))
     }
 
+    /// The type of a field in a batch, whose elements are stored as `from`.
+    pub(crate) fn target(&self, from: DType) -> DType {
+        match self.changes(from) {
+            true => self.dtype.unwrap_or(if is_float(from) { from } else { DType::F32 }),
+            false => from,
+        }
+    }
+
     /// The conversion of the elements of a field.
     fn conversion(&self, name: &str, form: &dyn Form) -> Result<Conversion> {
         let refused = |reason: String| Error::FieldOption { field: name.to_owned(), reason };
         let (from, scales) = (form.dtype(), self.scales());
-        let to = self.dtype.unwrap_or(if is_float(from) { from } else { DType::F32 });
+        let to = self.target(from);
         if scales && !is_float(to) {
             return Err(refused(format!(
                 "scaled values are no {to}; expected dtype float16, bfloat16, float32 or float64"

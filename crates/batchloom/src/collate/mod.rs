@@ -22,6 +22,7 @@ mod tokens;
 mod window;
 
 pub use convert::Channels;
+pub(crate) use convert::Conversion;
 pub use field_options::FieldConversion;
 pub(crate) use field_options::FieldOptions;
 pub(crate) use form::{Form, Padding, Slots};
@@ -32,7 +33,7 @@ pub(crate) use own_lengths::OwnLengths;
 pub(crate) use pack::{Boundaries, Offsets, Pack, Positions, Segments};
 pub use pad::PadSide;
 pub(crate) use pad::{Mask, Pad};
-pub(crate) use read::{ReadField, ReadParts};
+pub(crate) use read::{DirectSlots, ReadField, ReadParts};
 pub use read::{ReadSamples, SlotTarget};
 pub use slot::{Crop, Keep, Pad as PadSlot, Slot, SlotPlace, SlotWriter};
 pub(crate) use sparse::{ColIndices, CrowIndices, Densify, Entries};

@@ -17,7 +17,7 @@ use crate::{DType, Result};
 const AHEAD: usize = 4;
 
 /// The side on which padding goes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum PadSide {
     /// After the data.
     #[default]

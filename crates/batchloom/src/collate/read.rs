@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::form::Padding;
 use super::{Form, Members, SlotPlace, SlotWriter};
 use crate::{DType, Result, Tensor};
 
@@ -44,8 +45,8 @@ pub(crate) struct ReadField {
     pub(crate) concatenates: bool,
     /// True if members say which elements are taken of each sample along its first dimension.
     pub(crate) is_variable: bool,
-    /// True for each member that could not be read. Empty if all could.
-    pub(crate) skipped: Arc<[bool]>,
+    /// The shape of the sample of each member, or `None` for one that could not be read.
+    pub(crate) shapes: Arc<[Option<Vec<usize>>]>,
 }
 
 impl ReadField {
@@ -86,6 +87,19 @@ impl Form for ReadField {
         self.concatenates
     }
 
+    fn sample(&self) -> Vec<Option<usize>> {
+        let mut shape: Vec<_> = self.writer.shape.iter().copied().map(Some).collect();
+        if let (true, Some(first)) = (self.is_variable, shape.first_mut()) {
+            *first = None;
+        }
+        shape
+    }
+
+    fn padding(&self) -> Option<&dyn Padding> {
+        let pads = !self.concatenates && (self.is_variable || self.writer.slot.takes_any_extents());
+        pads.then_some(self)
+    }
+
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         let begin = self.start(members, range.start);
         let writer = SlotWriter { shape: self.slot(members), ..self.writer.clone() };
@@ -96,8 +110,7 @@ impl Form for ReadField {
                 continue;
             }
             let place = |member: usize| SlotPlace {
-                sample: (!self.skipped.get(member).is_some_and(|&skipped| skipped))
-                    .then(|| member - held.start),
+                sample: self.shapes[member].as_ref().map(|_| member - held.start),
                 part: self.is_variable.then(|| (members.start(member), members.length(member))),
             };
             let places: Vec<SlotPlace> = (first..end).map(place).collect();
@@ -105,6 +118,29 @@ impl Form for ReadField {
             samples.write(self.field, &places, &slots, &mut target[bytes])?;
         }
         Ok(())
+    }
+}
+
+impl Padding for ReadField {
+    fn data(&self, members: &Members, member: usize, each: &mut dyn FnMut(Range<usize>)) {
+        let Some(mut extents) = self.shapes[member].clone() else { return };
+        if let (true, Some(first)) = (self.is_variable, extents.first_mut()) {
+            *first = members.length(member);
+        }
+        let slot = self.slot(members);
+        runs(&self.writer.slot.boxes(&extents, &slot).1, &slot, 0, each);
+    }
+}
+
+/// Visits the elements of a box in a slot, run by run; the slot begins with element `start`.
+fn runs(within: &[Range<usize>], slot: &[usize], start: usize, each: &mut dyn FnMut(Range<usize>)) {
+    let (Some((range, rest)), Some((_, inner))) = (within.split_first(), slot.split_first()) else {
+        return each(start..start + 1);
+    };
+    let part: usize = inner.iter().product();
+    match rest.iter().zip(inner).all(|(range, &extent)| *range == (0..extent)) {
+        true => each(start + range.start * part..start + range.end * part),
+        false => range.clone().for_each(|place| runs(rest, inner, start + place * part, each)),
     }
 }
 
@@ -129,6 +165,29 @@ impl SlotTarget<'_> {
             }
             target = rest;
         }
+        Ok(())
+    }
+}
+
+/// A field whose slots have one shape that is known beforehand, and which a reader fills while it reads: `[samples,
+/// ..slot]`.
+#[derive(Debug, Clone)]
+pub(crate) struct DirectSlots {
+    pub(crate) dtype: DType,
+    pub(crate) shape: Vec<usize>,
+}
+
+impl Form for DirectSlots {
+    fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    fn shape(&self, members: &Members) -> Vec<usize> {
+        [&[members.count], self.shape.as_slice()].concat()
+    }
+
+    /// Leaves the slots to the reader.
+    fn fill(&self, _: &Members, _: Range<usize>, _: &mut [u8]) -> Result<()> {
         Ok(())
     }
 }

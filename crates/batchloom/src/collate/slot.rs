@@ -6,13 +6,15 @@
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use super::pad::{PadSide, repeat};
 use crate::error::ReadError;
 use crate::tensor::moved;
 use crate::{DType, Result, Tensor};
 
 /// The way from a sample to its slot in a batch.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Slot {
     /// Samples have one shape, which is that of the slot.
@@ -25,7 +27,7 @@ pub enum Slot {
 }
 
 /// Padding to the largest extents of a batch.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pad {
     /// The numbers that padded extents are multiples of, for the leading dimensions.
     pub multiple_of: Vec<usize>,
@@ -40,7 +42,7 @@ impl Default for Pad {
 }
 
 /// A shape that samples are cut or padded to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Crop {
     /// The extent of the slot in each leading dimension; further dimensions stay as they are.
     pub shape: Vec<usize>,
@@ -50,7 +52,7 @@ pub struct Crop {
 
 /// The part of a sample that is kept where it is larger than its slot. Where it is smaller, it lies at the same place
 /// of the slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum Keep {
     /// The first elements.
     Start,
@@ -84,6 +86,12 @@ impl From<PadSide> for Keep {
 }
 
 impl Slot {
+    /// The slot that a text stands for, as a front end writes it, or `None` if there is none.
+    #[doc(hidden)]
+    pub fn from_text(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
     /// Returns true if samples of other extents than the first are welcome.
     pub(crate) fn takes_any_extents(&self) -> bool {
         !matches!(self, Self::Same)
@@ -120,6 +128,17 @@ impl Slot {
         }
     }
 
+    /// The elements of a sample of these extents that go into a slot, and the elements of the slot, in each dimension.
+    pub(super) fn boxes(&self, extents: &[usize], slot: &[usize]) -> (Vec<Range<usize>>, Vec<Range<usize>>) {
+        let keep = self.keep();
+        let pair = |(&extent, &wanted): (&usize, &usize)| {
+            let taken = extent.min(wanted);
+            let (source, target) = (keep.offset(extent, taken), keep.offset(wanted, taken));
+            (source..source + taken, target..target + taken)
+        };
+        extents.iter().zip(slot).map(pair).unzip()
+    }
+
     /// The place of a sample where its extents differ from those of its slot.
     fn keep(&self) -> Keep {
         match self {
@@ -131,13 +150,14 @@ impl Slot {
 }
 
 /// The maker of the slots of one field in one batch.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SlotWriter {
     /// The way from a sample to its slot.
     pub slot: Slot,
     /// The shape of a slot. Of concatenated samples, the first extent is that of each [`SlotPlace`].
     pub shape: Vec<usize>,
     /// The type of an element.
+    #[serde(with = "dtype_name")]
     pub dtype: DType,
     /// The bytes of one element of padding.
     pub padding: Vec<u8>,
@@ -152,7 +172,34 @@ pub struct SlotPlace {
     pub part: Option<(usize, usize)>,
 }
 
+impl SlotPlace {
+    /// The whole of a sample.
+    pub(crate) fn whole(sample: usize) -> Self {
+        Self { sample: Some(sample), part: None }
+    }
+}
+
 impl SlotWriter {
+    /// The maker of slots that have the type and the shape of their samples.
+    pub(crate) fn same(dtype: DType, shape: Vec<usize>) -> Self {
+        Self { slot: Slot::Same, shape, dtype, padding: vec![0; dtype.size()] }
+    }
+
+    /// The maker of slots as text, for another process.
+    pub fn to_text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// The maker of slots that a text stands for, or `None` if the text is of another version.
+    pub fn from_text(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
+    /// The number of bytes of a slot.
+    pub(crate) fn bytes(&self) -> usize {
+        self.shape.iter().product::<usize>() * self.dtype.size()
+    }
+
     /// The shape of the slot of a part of a sample that is concatenated with others, or of any sample.
     pub fn shape_of(&self, place: &SlotPlace, concatenates: bool) -> Vec<usize> {
         let mut shape = self.shape.clone();
@@ -165,9 +212,9 @@ impl SlotWriter {
     /// Fills a slot of the shape `shape` with a sample.
     pub fn write(&self, sample: &Tensor, part: Option<(usize, usize)>, shape: &[usize], slot: &mut [u8]) {
         let size = self.dtype.size();
-        let (mut extents, mut skipped) = (sample.shape().to_vec(), vec![0; sample.shape().len()]);
+        let (mut extents, mut skipped) = (sample.shape().to_vec(), 0);
         if let (Some((start, taken)), Some(extent)) = (part, extents.first_mut()) {
-            (*extent, skipped[0]) = (taken, start);
+            (*extent, skipped) = (taken, start);
         }
         if slot.is_empty() {
             return;
@@ -182,13 +229,9 @@ impl SlotWriter {
         if extents.contains(&0) {
             return;
         }
-        let keep = self.slot.keep();
-        let (mut from, mut into) = (Vec::new(), Vec::new());
-        for ((&extent, &wanted), &skipped) in extents.iter().zip(shape).zip(&skipped) {
-            let taken = extent.min(wanted);
-            let (source, target) = (keep.offset(extent, taken), keep.offset(wanted, taken));
-            from.push(skipped + source..skipped + source + taken);
-            into.push(target..target + taken);
+        let (mut from, into) = self.slot.boxes(&extents, shape);
+        if let Some(first) = from.first_mut() {
+            *first = first.start + skipped..first.end + skipped;
         }
         let copy = BoxCopy { source: sample.bytes(), strides: sample.strides(), shape, size };
         copy.run(&from, &into, sample.layout().offset(), slot);
@@ -221,5 +264,22 @@ impl BoxCopy<'_> {
         for (index, slot) in source.clone().zip(slot.chunks_exact_mut(part.max(1))) {
             self.run(from, into, moved(start, stride, index), slot);
         }
+    }
+}
+
+/// Types of elements as text, by their names.
+mod dtype_name {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use crate::DType;
+
+    pub(super) fn serialize<S: Serializer>(dtype: &DType, serializer: S) -> Result<S::Ok, S::Error> {
+        dtype.name().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DType, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        DType::named(&name).ok_or_else(|| D::Error::custom(format!("{name} is no type of elements")))
     }
 }

@@ -12,8 +12,8 @@ use bytes::Bytes;
 use super::map::{BatchRead, Reader, SampleLayout, Skipped};
 use crate::batching::{FixedSize, Labels, Rule, Sizes};
 use crate::collate::{
-    FieldConversion, FieldOptions, Form, Index as SampleIndex, Members, PadSide, Passages, Places, Slot,
-    Weight,
+    Conversion, FieldConversion, FieldOptions, Form, Index as SampleIndex, Members, PadSide, Passages,
+    Places, Slot, Weight,
 };
 use crate::order::Shuffle;
 use crate::tensor::{Layout, Sequences, SparseRows};
@@ -82,7 +82,26 @@ pub(crate) trait Kind: Debug + Send + Sync {
     /// Errors that say which sample does not fit the others, or could not be read.
     fn collate(&self, rule: &Rule, options: &CollateOptions, _read: BatchRead) -> Result<Collated> {
         let collation = self.collation(rule, options, (0, 0))?;
-        Ok(Collated { collation, marks: None, skipped: Vec::new(), first: None })
+        Ok(Collated { collation, options: options.clone(), marks: None, skipped: Vec::new(), first: None })
+    }
+
+    /// The fields of batches whose samples have an expected layout and go into their slots as they are, or `None` if
+    /// batches can be laid out only after reading.
+    ///
+    /// # Errors
+    /// As [`collate`](Self::collate).
+    fn collate_ahead(
+        &self,
+        _rule: &Rule,
+        _options: &CollateOptions,
+        _expected: &SampleLayout,
+    ) -> Result<Option<Collated>> {
+        Ok(None)
+    }
+
+    /// Returns true if samples that cannot be read are left out.
+    fn skips(&self) -> bool {
+        false
     }
 
     /// The facts that a plan needs besides numbers and sizes of samples.
@@ -127,6 +146,8 @@ pub(crate) struct CollateOptions {
     pub(crate) pad_values: Vec<(String, Vec<u8>)>,
     /// The types and the scales of some fields, by name.
     pub(crate) fields: Vec<(String, FieldOptions)>,
+    /// The numbers that pad fields whose types are not known yet, by name, or all of them.
+    pub(crate) pad_numbers: Vec<(Option<String>, f64)>,
     /// The way of samples to their slots, for some fields by name.
     pub(crate) slots: Vec<(String, Slot)>,
     /// The field whose next tokens are labels.
@@ -162,6 +183,37 @@ impl CollateOptions {
             found if found == expected => Ok(value),
             found => Err(Error::PadValue { field: name.to_owned(), found, expected }),
         }
+    }
+
+    /// The same options, with numbers for padding as bytes of the types that the fields of a batch have, given those of
+    /// its samples.
+    ///
+    /// # Errors
+    /// [`Error::FieldOption`] if a type does not hold the number.
+    pub(super) fn with_types(&self, names: &[String], dtypes: &[DType]) -> Result<Self> {
+        let mut options = self.clone();
+        for (field, number) in &self.pad_numbers {
+            for (name, &dtype) in names.iter().zip(dtypes) {
+                if field.as_ref().is_some_and(|field| field != name) {
+                    continue;
+                }
+                let set = self.fields.iter().find(|(other, _)| other == name);
+                let dtype = set.map_or(dtype, |(_, options)| options.target(dtype));
+                let mut element = vec![0; dtype.size()];
+                let held = Conversion::new(DType::F64, dtype, None)
+                    .is_some_and(|to| to.convert(&number.to_ne_bytes(), &mut element, 0, 1).is_ok());
+                match held {
+                    true => options.pad_values.push((name.clone(), element)),
+                    // A number for all fields is for those that have it.
+                    false if field.is_none() => {}
+                    false => {
+                        let reason = format!("padding is {number}, which {dtype} does not hold");
+                        return Err(Error::FieldOption { field: name.clone(), reason });
+                    }
+                }
+            }
+        }
+        Ok(options)
     }
 
     fn pad_value(&self, name: &str) -> Option<&[u8]> {
@@ -271,6 +323,11 @@ impl Collation {
         })
     }
 
+    /// The number of fields, from the first on, that are taken from samples.
+    pub(crate) fn own(&self) -> usize {
+        self.own
+    }
+
     /// The members of a batch that holds one sample, whole.
     fn one(&self, sample: u64) -> Members {
         let Some(guide) = self.ragged.as_ref().and_then(|ragged| ragged.guide.as_ref()) else {
@@ -301,6 +358,8 @@ pub(super) fn formed(form: &dyn Form, members: &Members) -> Result<Tensor> {
 #[derive(Debug)]
 pub(crate) struct Collated {
     pub(crate) collation: Collation,
+    /// The options, with what depends on the types of samples.
+    pub(crate) options: CollateOptions,
     /// True for each member that is left out, if batches mark these.
     pub(crate) marks: Option<Arc<[bool]>>,
     pub(crate) skipped: Skipped,

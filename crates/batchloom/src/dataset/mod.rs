@@ -23,8 +23,8 @@ pub use groups::{GroupDataset, GroupDatasetBuilder, GroupLayout, GroupOversize, 
 use kind::{CollateOptions, Kind};
 pub(crate) use map::BatchRead;
 pub use map::{
-    Held, MapDataset, MapDatasetBuilder, OnError, ReadPart, ReadRequest, Reader, Sample, SampleLayout,
-    SampleStructure, Skipped, Source, SourceError,
+    Held, MapDataset, MapDatasetBuilder, OnError, ReadPart, ReadRequest, Reader, Refusal, Sample,
+    SampleLayout, SampleStructure, Skipped, Source, SourceError, Stop, sample_key,
 };
 pub use sequences::{SequenceDataset, SequenceDatasetBuilder, SizeOf};
 pub use tensors::{TensorDataset, TensorField};

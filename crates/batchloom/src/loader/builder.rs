@@ -185,6 +185,13 @@ impl LoaderBuilder {
         self
     }
 
+    /// Sets the number that pads `field`, or all fields, of samples that are made on demand, whose types are not known
+    /// yet. Default: zero.
+    pub fn pad_number(mut self, field: Option<String>, number: f64) -> Self {
+        self.collate.pad_numbers.push((field, number));
+        self
+    }
+
     /// Sets the side on which padding goes. Default: after the data.
     pub fn pad_side(mut self, side: PadSide) -> Self {
         self.collate.pad_side = side;
@@ -310,6 +317,11 @@ impl LoaderBuilder {
             fields.require_indexed()?;
         }
         let reads = self.dataset.kind().reader().is_some();
+        if let Some((field, _)) = self.collate.slots.first().filter(|_| !reads) {
+            let reason =
+                "slots are for samples that are made on demand, and this dataset holds arrays".to_owned();
+            return Err(Error::FieldOption { field: field.clone(), reason });
+        }
         if !reads {
             // A block that cannot be laid out is an error now, not in the first iteration.
             BlockLayout::new(&fields, &plan, self.rank, 0, self.block_bytes, Limits::FORMED, None)?;

@@ -1,23 +1,24 @@
-//! Samples that are made on demand: which a block needs, reading them in parts, and laying the block out once they are
-//! read.
+//! Samples that are made on demand: which a block needs, reading them in parts, and laying the block out.
 //!
 //! A block is one batch, so `prefetch` counts batches. Its samples are read in parts, by all threads. Nothing is read
 //! for a block that may not be opened yet, and nothing after the iteration has stopped.
+//!
+//! The first block is laid out once its samples are read. Where all samples have to be like the first, later blocks are
+//! laid out and opened before, and samples are read straight into their slots; otherwise each block waits for its samples.
 
 use std::mem;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::fields::Fields;
 use super::layout::BlockLayout;
 use super::planned::PlannedBlock;
 use crate::collate::Members;
 use crate::dataset::kind::CollateOptions;
-use crate::dataset::{BatchRead, Dataset, ReadPart, ReadRequest, Reader, SampleLayout};
-use crate::{Plan, Result};
-
-/// The number of parts that a batch is read in, for each thread: with several, a slow sample holds up fewer others.
-const PARTS: usize = 4;
+use crate::dataset::{BatchRead, Dataset, ReadPart, ReadRequest, Reader, Refusal, SampleLayout, Stop};
+use crate::error::{Cause, ReadError};
+use crate::tensor::buffer::Region;
+use crate::{Error, Plan, Result};
 
 /// The samples of a dataset that are made on demand, in one iteration.
 pub(super) struct Demand {
@@ -27,6 +28,8 @@ pub(super) struct Demand {
     pub(super) threads: usize,
     /// The first sample of the iteration, and its layout, to which others are compared.
     pub(super) first: Mutex<Option<(u64, SampleLayout)>>,
+    /// The fields of later batches, if these can be laid out before their samples are read, once that is known.
+    pub(super) direct: OnceLock<Option<Arc<Direct>>>,
 }
 
 /// A block whose samples are not read yet.
@@ -70,13 +73,119 @@ impl Demand {
         let members = Arc::new(fields.members_to_read(plan, step, rank)?);
         Ok(Some(ToRead { demand: Arc::clone(self), step, members }))
     }
+
+    /// The fields of batches of samples that are like the first, if they can be laid out before they are read.
+    ///
+    /// # Errors
+    /// Those of [`Fields::of_batch`].
+    fn direct(&self, plan: &Plan) -> Result<Option<Arc<Direct>>> {
+        if let Some(known) = self.direct.get() {
+            return Ok(known.clone());
+        }
+        let Some((first, expected)) = lock(&self.first).clone() else { return Ok(None) };
+        let collated = self.dataset.kind().collate_ahead(plan.rule(), &self.collate, &expected)?;
+        let fields = collated.map(|collated| Fields::of_batch(collated, plan)).transpose()?;
+        let direct = fields.map(|fields| Arc::new(Direct { fields: Arc::new(fields), first, expected }));
+        Ok(self.direct.get_or_init(|| direct).clone())
+    }
+}
+
+/// The fields of batches whose samples are read straight into their slots.
+pub(super) struct Direct {
+    fields: Arc<Fields>,
+    /// The first sample of the iteration, and its layout.
+    first: u64,
+    expected: SampleLayout,
+}
+
+/// A member that could not be read and is left out: its place, its number, and the reason.
+pub(super) type SkippedMember = (usize, (u64, Cause));
+
+/// Some members of a block to be read straight into their slots.
+pub(super) struct DirectTask {
+    task: ReadTask,
+    direct: Arc<Direct>,
+}
+
+impl DirectTask {
+    /// The members.
+    pub(super) fn range(&self) -> Range<usize> {
+        self.task.range.clone()
+    }
+
+    /// Reads the members into `regions`, one for each field. Returns those that are left out.
+    ///
+    /// # Errors
+    /// The place of a member, and an error that says why it cannot be batched.
+    pub(super) fn run(
+        &self,
+        plan: &Plan,
+        regions: Vec<Region>,
+        stop: &Stop,
+    ) -> Result<Vec<SkippedMember>, (usize, Error)> {
+        let Self { task: ReadTask { demand, members, range }, direct } = self;
+        let (own, mut slots) = (direct.fields.own(), regions);
+        let mut described = slots.split_off(own);
+        let request = self.task.request(plan, stop);
+        let outcomes = demand.reader.read_into(&request, &direct.expected, &mut slots);
+        let outcomes = outcomes.map_err(|error| (range.start, error))?;
+        for (form, region) in direct.fields.forms()[own..].iter().zip(&mut described) {
+            form.fill(members, range.clone(), region).map_err(|error| (range.start, error))?;
+        }
+        let mut skipped = Vec::new();
+        for (member, outcome) in range.clone().zip(outcomes) {
+            let sample = members.samples[member];
+            match outcome {
+                Ok(()) => {}
+                Err(Refusal::Failed(cause)) if demand.dataset.kind().skips() => {
+                    slots.iter_mut().for_each(|slots| clear(slots, member - range.start, range.len()));
+                    let weights = direct.fields.names()[own..].iter().position(|name| name == "weight");
+                    weights
+                        .into_iter()
+                        .for_each(|place| clear(&mut described[place], member - range.start, range.len()));
+                    skipped.push((member, (sample, cause)));
+                }
+                Err(Refusal::Failed(cause)) => {
+                    return Err((member, ReadError::Failed { sample, cause }.into()));
+                }
+                Err(Refusal::Differs(found)) => {
+                    return Err((member, direct.expected.differs(direct.first, &found, sample).into()));
+                }
+            }
+        }
+        Ok(skipped)
+    }
+}
+
+/// Clears one of `count` equal parts of some memory.
+fn clear(memory: &mut [u8], place: usize, count: usize) {
+    let bytes = memory.len() / count;
+    memory[place * bytes..(place + 1) * bytes].fill(0);
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl ToRead {
+    /// The layout of the block, if that is known before its samples are read, and the tasks of reading these.
+    ///
+    /// # Errors
+    /// [`Error::BatchTooLarge`].
+    pub(super) fn lay_out_ahead(&self, plan: &Plan) -> Result<Option<(Box<PlannedBlock>, Vec<DirectTask>)>> {
+        let Some(direct) = self.demand.direct(plan)? else { return Ok(None) };
+        let layout = BlockLayout::of_one(&direct.fields, self.step, Arc::clone(&self.members))?;
+        let task = |task: ReadTask| DirectTask { task, direct: Arc::clone(&direct) };
+        let tasks = self.tasks().map(task).collect();
+        let fields = Arc::clone(&direct.fields);
+        let planned = PlannedBlock { fields, layout, table: None, skipped: Vec::new() };
+        Ok(Some((Box::new(planned), tasks)))
+    }
+
     /// The parts in which the samples are read.
     pub(super) fn tasks(&self) -> impl Iterator<Item = ReadTask> + use<> {
         let (demand, members) = (Arc::clone(&self.demand), Arc::clone(&self.members));
-        let part = members.count.div_ceil(demand.threads * PARTS).max(1);
+        let part = members.count.div_ceil(demand.threads * demand.reader.parts()).max(1);
         (0..members.count).step_by(part).map(move |start| {
             let range = start..(start + part).min(members.count);
             ReadTask { demand: Arc::clone(&demand), members: Arc::clone(&members), range }
@@ -89,9 +198,13 @@ impl ReadTask {
     ///
     /// # Errors
     /// Failures of the machinery. A sample that cannot be read is an outcome.
-    pub(super) fn read(&self, plan: &Plan, is_stopped: &(dyn Fn() -> bool + Sync)) -> Result<ReadPart> {
+    pub(super) fn read(&self, plan: &Plan, stop: &Stop) -> Result<ReadPart> {
+        self.demand.reader.read(&self.request(plan, stop))
+    }
+
+    fn request<'a>(&'a self, plan: &Plan, stop: &'a Stop) -> ReadRequest<'a> {
         let samples = &self.members.samples[self.range.clone()];
-        self.demand.reader.read(&ReadRequest { samples, seed: plan.seed(), epoch: plan.epoch(), is_stopped })
+        ReadRequest { samples, seed: plan.seed(), epoch: plan.epoch(), stop }
     }
 }
 
@@ -116,18 +229,18 @@ impl Reading {
     ///
     /// # Errors
     /// Errors that say which sample does not fit the others, or could not be read.
-    pub(super) fn lay_out(self, plan: &Plan) -> Result<Box<PlannedBlock>> {
+    pub(super) fn lay_out(self, plan: &Plan) -> Result<PlannedBlock> {
         let Self { to_read: ToRead { demand, step, members }, mut parts, .. } = self;
         parts.sort_unstable_by_key(|(range, _)| range.start);
-        let mut first = demand.first.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut first = lock(&demand.first);
         let read = BatchRead { samples: members.samples.clone(), parts, first: first.clone() };
         let mut collated = demand.dataset.kind().collate(plan.rule(), &demand.collate, read)?;
         if first.is_none() {
             *first = collated.first.take();
         }
         let skipped = mem::take(&mut collated.skipped);
-        let fields = Arc::new(Fields::of_batch(collated, plan, &demand.collate)?);
+        let fields = Arc::new(Fields::of_batch(collated, plan)?);
         let layout = BlockLayout::of_one(&fields, step, members)?;
-        Ok(Box::new(PlannedBlock { fields, layout, table: None, skipped }))
+        Ok(PlannedBlock { fields, layout, table: None, skipped })
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! An iterator begins its epoch as its first batch is asked for. Until then it owns nothing but a reference to this.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::buffers::Buffers;
 use super::cursor::{Cursor, Delivery};
@@ -65,7 +65,14 @@ impl Epochs {
     fn demand(&self) -> Option<Arc<Demand>> {
         let reader = Arc::clone(self.dataset.kind().reader()?);
         let (dataset, collate, first) = (self.dataset.clone(), self.collate.clone(), Mutex::default());
-        Some(Arc::new(Demand { dataset, reader, collate, threads: self.threads, first }))
+        Some(Arc::new(Demand {
+            dataset,
+            reader,
+            collate,
+            threads: self.threads,
+            first,
+            direct: OnceLock::new(),
+        }))
     }
 
     /// Serves `rank` of `world_size` from the next epoch on. What is left of a loaded one is shared among these ranks.

@@ -39,8 +39,8 @@ impl Fields {
     ///
     /// # Errors
     /// [`Error::MarkField`](crate::Error::MarkField), and errors of options for fields.
-    pub(super) fn of_batch(collated: Collated, plan: &Plan, options: &CollateOptions) -> Result<Self> {
-        Self::marked(collated.collation.cast(options)?, plan, collated.marks)
+    pub(super) fn of_batch(collated: Collated, plan: &Plan) -> Result<Self> {
+        Self::marked(collated.collation.cast(&collated.options)?, plan, collated.marks)
     }
 
     /// The fields with the marks that batches need.
@@ -76,6 +76,11 @@ impl Fields {
                 Err(Error::OwnLengths { reason })
             }
         }
+    }
+
+    /// The number of fields, from the first on, that are taken from samples.
+    pub(super) fn own(&self) -> usize {
+        self.collation.own()
     }
 
     /// The rows of an index table.

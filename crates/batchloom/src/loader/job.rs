@@ -2,18 +2,19 @@
 //!
 //! A job is shared by all workers of an iteration. Progress is not part of it; the queue keeps that.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::buffers::Buffers;
-use super::demand::{Demand, ReadTask, Reading, ToRead};
+use super::demand::{Demand, DirectTask, ReadTask, Reading, SkippedMember, ToRead};
 use super::fields::Fields;
 use super::index_table::{IndexTable, Table};
 use super::layout::{BlockLayout, Limits, Piece, RunLayout};
 use super::planned::PlannedBlock;
 use crate::collate::Slots;
-use crate::dataset::ReadPart;
+use crate::dataset::{ReadPart, Stop};
 use crate::tensor::buffer::{Region, SplitBuffer};
-use crate::{Plan, Result};
+use crate::{Error, Plan, Result};
 
 /// A function that a worker calls before each piece, with the number of its block, so that tests can delay or fail.
 pub(super) type Probe = Arc<dyn Fn(u64) + Send + Sync>;
@@ -36,9 +37,22 @@ pub(super) struct Job {
 /// The block to open next.
 pub(super) enum NextBlock {
     /// A block that is laid out.
-    LaidOut(Box<PlannedBlock>),
+    LaidOut(LaidOut),
     /// A block whose samples are to be read first.
     ToRead(ToRead),
+}
+
+/// A block that is laid out, and the work that fills it.
+pub(super) struct LaidOut {
+    pub(super) planned: Box<PlannedBlock>,
+    /// The tasks of reading its samples straight into their slots, if they are read that way.
+    pub(super) reads: Option<Vec<DirectTask>>,
+}
+
+impl From<PlannedBlock> for LaidOut {
+    fn from(planned: PlannedBlock) -> Self {
+        Self { planned: Box::new(planned), reads: None }
+    }
 }
 
 /// A part of one block, and the memory that it fills.
@@ -52,6 +66,8 @@ pub(super) struct Task {
 enum Part {
     /// Some samples to read.
     Read(ReadTask),
+    /// Some samples to read into their slots.
+    Direct(DirectTask),
     /// A piece of a run, with a region for each field.
     Piece(Arc<Fields>, RunLayout, Piece),
     /// The index table of all runs, with one region.
@@ -67,7 +83,12 @@ impl Job {
     pub(super) fn lay_out(&self, step: u64, first: Option<RunLayout>) -> Result<Option<NextBlock>> {
         if let Some(demand) = &self.demand {
             let to_read = demand.to_read(&self.fields, &self.plan, self.rank, step)?;
-            return Ok(to_read.map(NextBlock::ToRead));
+            let Some(to_read) = to_read else { return Ok(None) };
+            let ahead = to_read.lay_out_ahead(&self.plan)?;
+            return Ok(Some(match ahead {
+                Some((planned, reads)) => NextBlock::LaidOut(LaidOut { planned, reads: Some(reads) }),
+                None => NextBlock::ToRead(to_read),
+            }));
         }
         let limits = if self.index_table.is_some() { Limits::INDEXED } else { Limits::FORMED };
         let layout =
@@ -75,32 +96,33 @@ impl Job {
         let Some(layout) = layout else { return Ok(None) };
         let table = self.index_table.as_ref().map(|index| index.table(&self.plan, self.rank, &layout.runs));
         let (fields, table) = (Arc::clone(&self.fields), table.transpose()?);
-        Ok(Some(NextBlock::LaidOut(Box::new(PlannedBlock { fields, layout, table, skipped: Vec::new() }))))
+        let planned = PlannedBlock { fields, layout, table, skipped: Vec::new() };
+        Ok(Some(NextBlock::LaidOut(planned.into())))
     }
 
     /// The block to open, laid out, after this thread has read its samples if these are made on demand.
     ///
     /// # Errors
     /// Errors of the samples.
-    pub(super) fn read(&self, next: NextBlock) -> Result<Box<PlannedBlock>> {
+    pub(super) fn read(&self, next: NextBlock) -> Result<LaidOut> {
         let to_read = match next {
-            NextBlock::LaidOut(planned) => return Ok(planned),
+            NextBlock::LaidOut(laid_out) => return Ok(laid_out),
             NextBlock::ToRead(to_read) => to_read,
         };
         let tasks = to_read.tasks();
         let mut reading = Reading::new(to_read);
         for task in tasks {
-            let part = task.read(&self.plan, &|| false)?;
+            let part = task.read(&self.plan, &Stop::default())?;
             reading.add(task.range, part);
         }
-        reading.lay_out(&self.plan)
+        reading.lay_out(&self.plan).map(LaidOut::from)
     }
 
     /// Takes memory for a block and lists its pieces.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
-    pub(super) fn open(&self, block: u64, planned: Box<PlannedBlock>) -> Result<Opened> {
+    pub(super) fn open(&self, block: u64, LaidOut { planned, reads }: LaidOut) -> Result<Opened> {
         // Memory comes first: without memory for the block, there may be none for the list of its pieces.
         let buffer = self.buffers.take(planned.memory())?;
         if let Some(table) = planned.table {
@@ -109,7 +131,12 @@ impl Job {
             return Ok(Opened { planned, whole, tasks: vec![Task { block, part, regions }] });
         }
         let layout = &planned.layout;
-        let pieces = layout.pieces();
+        let pieces = match &reads {
+            Some(reads) => {
+                vec![reads.iter().map(|read| Piece { batches: 0..1, rows: read.range() }).collect()]
+            }
+            None => layout.pieces(),
+        };
         let (whole, regions) = buffer.split(&layout.cuts(&planned.fields, &pieces));
         let mut regions = regions.into_iter();
         // A task takes its piece of every field.
@@ -117,6 +144,11 @@ impl Job {
         let mut taken: Vec<Vec<Vec<Region>>> = pieces.iter().map(none).collect();
         for (run, _) in layout.arrays() {
             taken[run].iter_mut().zip(&mut regions).for_each(|(taken, region)| taken.push(region));
+        }
+        if let Some(reads) = reads {
+            let task = |(read, regions)| Task { block, part: Part::Direct(read), regions };
+            let tasks = reads.into_iter().zip(taken.into_iter().flatten()).map(task).collect();
+            return Ok(Opened { planned, whole, tasks });
         }
         let mut tasks = Vec::new();
         for ((run, pieces), taken) in layout.runs.iter().zip(pieces).zip(taken) {
@@ -127,40 +159,47 @@ impl Job {
         Ok(Opened { planned, whole, tasks })
     }
 
-    /// Reads or fills one part. Returns what was read.
+    /// Reads or fills one part.
     ///
     /// # Errors
-    /// Those of forms and readers.
+    /// Those of forms and readers, with the first member that they concern.
     pub(super) fn run(
         &self,
         task: Task,
         indices: &mut Vec<u64>,
-        is_stopped: &(dyn Fn() -> bool + Sync),
-    ) -> Result<Option<(ReadTask, ReadPart)>> {
+        stop: &Stop,
+    ) -> Result<Done, (usize, Error)> {
         if let Some(probe) = &self.probe {
             probe(task.block);
         }
         let Task { part, regions, .. } = task;
-        match (part, &self.index_table) {
-            (Part::Read(task), _) => {
-                let part = task.read(&self.plan, is_stopped)?;
-                return Ok(Some((task, part)));
+        let first = part.first();
+        let filled = |()| Done::Filled(Vec::new());
+        let done = match (part, &self.index_table) {
+            (Part::Read(task), _) => task.read(&self.plan, stop).map(|part| Done::Read(task.range, part)),
+            (Part::Direct(task), _) => {
+                return task.run(&self.plan, regions, stop).map(Done::Filled);
             }
             (Part::Table(runs, table), Some(index_table)) => {
                 let mut regions = regions.into_iter();
-                regions.try_for_each(|mut region| {
-                    index_table.fill(&self.plan, self.rank, &runs, table, &mut region)
-                })?;
+                regions
+                    .try_for_each(|mut region| {
+                        index_table.fill(&self.plan, self.rank, &runs, table, &mut region)
+                    })
+                    .map(filled)
             }
             (Part::Piece(fields, run, piece), _) if run.members.are_listed() => {
-                for (form, mut region) in fields.forms().iter().zip(regions) {
-                    form.fill(&run.members, piece.rows.clone(), &mut region)?;
-                }
+                let mut fields = fields.forms().iter().zip(regions);
+                fields
+                    .try_for_each(|(form, mut region)| {
+                        form.fill(&run.members, piece.rows.clone(), &mut region)
+                    })
+                    .map(filled)
             }
-            (Part::Piece(_, run, piece), _) => self.fill_uniform(&run, &piece, regions, indices)?,
-            (Part::Table(..), None) => {}
-        }
-        Ok(None)
+            (Part::Piece(_, run, piece), _) => self.fill_uniform(&run, &piece, regions, indices).map(filled),
+            (Part::Table(..), None) => Ok(filled(())),
+        };
+        done.map_err(|error| (first, error))
     }
 
     /// Fills one piece of batches whose samples do not differ in size. The plan gives their numbers here and now.
@@ -181,6 +220,26 @@ impl Job {
             form.gather(indices, &mut region, Slots { batch: rows, stride, fillers })?;
         }
         Ok(())
+    }
+}
+
+/// The result of a task.
+pub(super) enum Done {
+    /// A part of the block is filled, but for these members, which are left out.
+    Filled(Vec<SkippedMember>),
+    /// Some members are read.
+    Read(Range<usize>, ReadPart),
+}
+
+impl Part {
+    /// The first member that it concerns.
+    fn first(&self) -> usize {
+        match self {
+            Self::Read(task) => task.range.start,
+            Self::Direct(task) => task.range().start,
+            Self::Piece(_, _, piece) => piece.rows.start,
+            Self::Table(..) => 0,
+        }
     }
 }
 

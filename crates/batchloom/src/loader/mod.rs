@@ -35,4 +35,4 @@ pub use crate::collate::{
     Channels, Crop, FieldConversion, Keep, PadSide, PadSlot, ReadSamples, Slot, SlotPlace, SlotTarget,
     SlotWriter,
 };
-pub use crate::tensor::buffer::Memory;
+pub use crate::tensor::buffer::{Memory, Region};

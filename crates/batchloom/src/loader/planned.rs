@@ -8,7 +8,6 @@ use super::layout::BlockLayout;
 use crate::dataset::Skipped;
 
 /// A block that is laid out and has no memory yet.
-#[derive(Debug)]
 pub(super) struct PlannedBlock {
     pub(super) fields: Arc<Fields>,
     pub(super) layout: BlockLayout,

@@ -7,15 +7,14 @@
 use std::collections::VecDeque;
 use std::mem;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::demand::{Reading, ToRead};
-use super::job::{Job, NextBlock, Opened, Task};
+use super::demand::{Reading, SkippedMember, ToRead};
+use super::job::{Job, LaidOut, NextBlock, Opened, Task};
 use super::layout::RunLayout;
 use super::planned::PlannedBlock;
-use crate::dataset::ReadPart;
+use crate::dataset::{ReadPart, Stop};
 use crate::tensor::buffer::SplitBuffer;
 use crate::{Error, Result};
 
@@ -31,9 +30,20 @@ enum QueuedBlock {
         whole: SplitBuffer,
         /// The number of pieces that are not filled yet.
         left: usize,
+        /// The members that are left out.
+        skipped: Vec<SkippedMember>,
+        /// The first member that failed, and its error.
+        failure: Option<(usize, Error)>,
     },
     /// It cannot be made.
     Failed(Error),
+}
+
+impl QueuedBlock {
+    /// An open block with so many pieces to fill.
+    fn filling(planned: Box<PlannedBlock>, whole: SplitBuffer, left: usize) -> Self {
+        Self::Filling { planned, whole, left, skipped: Vec::new(), failure: None }
+    }
 }
 
 /// The answer to a consumer.
@@ -81,6 +91,16 @@ impl Inner {
         self.blocks.iter().any(|block| matches!(block, QueuedBlock::Reading(_) | QueuedBlock::Read))
     }
 
+    /// Returns true if a block may be opened: as many bytes may wait as `prefetch` blocks take, and of samples that are
+    /// read on demand as many blocks.
+    fn has_room(&self, next: &LaidOut, prefetch: usize) -> bool {
+        let room = self.largest.saturating_mul(prefetch);
+        match next.reads {
+            Some(_) => self.blocks.len() < prefetch,
+            None => self.blocks.is_empty() || self.bytes.saturating_add(next.planned.layout.bytes) <= room,
+        }
+    }
+
     /// The block of a number, if it is open.
     fn block(&mut self, number: u64) -> Option<&mut QueuedBlock> {
         let place = usize::try_from(number.checked_sub(self.delivered)?).ok()?;
@@ -100,7 +120,7 @@ impl Inner {
 pub(super) struct Queue {
     inner: Mutex<Inner>,
     /// The same as `stopped` there, for threads that are reading.
-    stopped: AtomicBool,
+    stop: Stop,
     /// Signals that there may be work, or the end.
     work: Condvar,
     /// Signals that the front block may be ready, or that there may be work for the consumer, or the end.
@@ -129,8 +149,8 @@ impl Queue {
             stopped: false,
             failure: None,
         };
-        let (inner, stopped) = (Mutex::new(inner), AtomicBool::new(false));
-        Self { inner, stopped, work: Condvar::new(), ready: Condvar::new(), prefetch }
+        let (inner, stop) = (Mutex::new(inner), Stop::default());
+        Self { inner, stop, work: Condvar::new(), ready: Condvar::new(), prefetch }
     }
 
     /// A worker's next task, from a block that is opened for it if that is allowed. `None` when there will be no more.
@@ -186,7 +206,7 @@ impl Queue {
         let mut inner = self.lock();
         inner.lay_out(job)?;
         let planned = match &inner.next {
-            Some(NextBlock::LaidOut(planned)) => planned,
+            Some(NextBlock::LaidOut(laid_out)) => &laid_out.planned,
             Some(NextBlock::ToRead(_)) => return Ok(false),
             None => {
                 // No worker is called for such an epoch, and a consumer opens no lent memory: its end has to be known
@@ -200,20 +220,17 @@ impl Queue {
     }
 
     /// The layout of the block to open now, if there is one, it may be opened, and no other thread is opening one.
-    fn reserve(&self, inner: &mut Inner, job: &Job) -> Result<Option<Box<PlannedBlock>>> {
+    fn reserve(&self, inner: &mut Inner, job: &Job) -> Result<Option<LaidOut>> {
         if inner.opening || inner.exhausted {
             return Ok(None);
         }
         inner.lay_out(job)?;
-        let room = inner.largest.saturating_mul(self.prefetch);
         match inner.next.take() {
             None => self.exhaust(inner),
-            Some(NextBlock::LaidOut(mut planned))
-                if inner.blocks.is_empty() || inner.bytes.saturating_add(planned.layout.bytes) <= room =>
-            {
-                (inner.step, inner.first) = (planned.layout.end, planned.layout.next.take());
+            Some(NextBlock::LaidOut(mut next)) if inner.has_room(&next, self.prefetch) => {
+                (inner.step, inner.first) = (next.planned.layout.end, next.planned.layout.next.take());
                 inner.opening = true;
-                return Ok(Some(planned));
+                return Ok(Some(next));
             }
             Some(NextBlock::ToRead(to_read)) if inner.blocks.len() < self.prefetch => {
                 inner.step = to_read.step + 1;
@@ -238,11 +255,11 @@ impl Queue {
         &'a self,
         inner: MutexGuard<'a, Inner>,
         job: &Job,
-        planned: Box<PlannedBlock>,
+        next: LaidOut,
     ) -> Result<MutexGuard<'a, Inner>> {
         let number = inner.opened;
         drop(inner);
-        let opened = job.open(number, planned)?;
+        let opened = job.open(number, next)?;
         let mut inner = self.lock();
         inner.opening = false;
         self.admit(&mut inner, opened);
@@ -261,7 +278,7 @@ impl Queue {
         inner.opened += 1;
         inner.bytes += bytes;
         inner.largest = inner.largest.max(bytes);
-        inner.blocks.push_back(QueuedBlock::Filling { planned, whole, left: tasks.len() });
+        inner.blocks.push_back(QueuedBlock::filling(planned, whole, tasks.len()));
         inner.tasks.extend(tasks);
         self.notify(inner);
     }
@@ -299,7 +316,7 @@ impl Queue {
         inner.bytes += planned.layout.bytes;
         let left = tasks.len();
         if let Some(block) = inner.block(block) {
-            *block = QueuedBlock::Filling { planned, whole, left };
+            *block = QueuedBlock::filling(planned, whole, left);
         }
         tasks.into_iter().rev().for_each(|task| inner.tasks.push_front(task));
         self.notify(&inner);
@@ -317,19 +334,36 @@ impl Queue {
     }
 
     /// Counts one piece of `block` as filled, its memory let go.
-    pub(super) fn finish(&self, block: u64) {
+    /// Members that could not be read are left out.
+    pub(super) fn finish(&self, block: u64, skipped: Vec<SkippedMember>) {
         let mut inner = self.lock();
-        if let Some(QueuedBlock::Filling { left, .. }) = inner.block(block) {
+        if let Some(QueuedBlock::Filling { left, skipped: all, .. }) = inner.block(block) {
             *left -= 1;
+            all.extend(skipped);
         }
         if block == inner.delivered && inner.waits && inner.is_ready() {
             self.ready.notify_all();
         }
     }
 
-    /// Returns true if the iteration has stopped.
-    pub(super) fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Relaxed)
+    /// Notes that a part of a block failed, at `member`. Of several failures the first in the batch counts.
+    pub(super) fn fail_part(&self, number: u64, member: usize, error: Error) {
+        let mut inner = self.lock();
+        if let Some(QueuedBlock::Filling { left, failure, .. }) = inner.block(number) {
+            *left -= 1;
+            if failure.as_ref().is_none_or(|(first, _)| member < *first) {
+                *failure = Some((member, error));
+            }
+            self.notify(&inner);
+        } else {
+            drop(inner);
+            self.fail_block(number, error);
+        }
+    }
+
+    /// The sign that the iteration has stopped.
+    pub(super) fn stop_sign(&self) -> &Stop {
+        &self.stop
     }
 
     /// The next block if it is ready before `deadline`. A consumer that `helps` is told as soon as there is work.
@@ -360,14 +394,18 @@ impl Queue {
 
     /// Takes the front block, which is ready. One that cannot be made stays there, and is an error each time.
     fn deliver(&self, inner: &mut Inner) -> Result<Next> {
-        let (planned, whole) = match inner.blocks.pop_front() {
-            Some(QueuedBlock::Filling { planned, whole, .. }) => (planned, whole),
-            Some(QueuedBlock::Failed(error)) => {
+        let (mut planned, whole, mut skipped) = match inner.blocks.pop_front() {
+            Some(QueuedBlock::Filling { planned, whole, skipped, failure: None, .. }) => {
+                (planned, whole, skipped)
+            }
+            Some(QueuedBlock::Filling { failure: Some((_, error)), .. } | QueuedBlock::Failed(error)) => {
                 inner.blocks.push_front(QueuedBlock::Failed(error.clone()));
                 return Err(error);
             }
             _ => return Ok(Next::Pending),
         };
+        skipped.sort_unstable_by_key(|(member, _)| *member);
+        planned.skipped.extend(skipped.into_iter().map(|(_, skipped)| skipped));
         inner.delivered += 1;
         inner.bytes -= planned.layout.bytes;
         if inner.idle > 0 {
@@ -380,7 +418,7 @@ impl Queue {
     pub(super) fn stop(&self) {
         let mut inner = self.lock();
         inner.stopped = true;
-        self.stopped.store(true, Ordering::Relaxed);
+        self.stop.set();
         self.notify(&inner);
     }
 

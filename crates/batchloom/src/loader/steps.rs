@@ -15,6 +15,7 @@ use super::cursor::Delivery;
 use super::epochs::Epochs;
 use super::job::Job;
 use crate::collate::FILLER;
+use crate::dataset::Stop;
 use crate::{Error, Result};
 
 /// The steps of one epoch, on one rank. The next one is the first that was not counted by [`advance`](Self::advance).
@@ -137,7 +138,8 @@ impl BegunSteps {
         let opened = self.job.open(step, self.job.read(next)?)?;
         let mut indices = Vec::new();
         let mut tasks = opened.tasks.into_iter();
-        tasks.try_for_each(|task| self.job.run(task, &mut indices, &|| false).map(drop))?;
+        let mut run = |task| self.job.run(task, &mut indices, &Stop::default());
+        tasks.try_for_each(|task| run(task).map(drop).map_err(|(_, error)| error))?;
         let buffer = opened.whole.join().ok_or_else(|| Error::Worker {
             block: step,
             message: "a delivered batch is still being written".to_owned(),

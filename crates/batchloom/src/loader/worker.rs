@@ -4,7 +4,7 @@ use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::job::{Job, Task};
+use super::job::{Done, Job, Task};
 use super::queue::Queue;
 use crate::{Error, Result};
 
@@ -32,12 +32,13 @@ fn fill_one(
         let Some(task) = take()? else { return Ok(false) };
         let block = task.block;
         current.set(Some(block));
-        match job.run(task, indices, &|| queue.is_stopped())? {
-            None => queue.finish(block),
-            Some((task, part)) => {
-                queue.finish_reading(block, task.range, part);
+        match job.run(task, indices, queue.stop_sign()) {
+            Ok(Done::Filled(skipped)) => queue.finish(block, skipped),
+            Ok(Done::Read(range, part)) => {
+                queue.finish_reading(block, range, part);
                 lay_out(job, queue, &current)?;
             }
+            Err((member, error)) => queue.fail_part(block, member, error),
         }
         Ok(true)
     }));
@@ -63,7 +64,7 @@ fn fill_one(
 fn lay_out(job: &Job, queue: &Queue, current: &Cell<Option<u64>>) -> Result<()> {
     while let Some((block, reading)) = queue.take_read() {
         current.set(Some(block));
-        queue.admit_read(block, job.open(block, reading.lay_out(&job.plan)?)?);
+        queue.admit_read(block, job.open(block, reading.lay_out(&job.plan)?.into())?);
     }
     Ok(())
 }

@@ -114,7 +114,7 @@ impl SplitBuffer {
 
 /// One of the disjoint regions of a split buffer, and the only handle on its bytes.
 #[derive(Debug)]
-pub(crate) struct Region {
+pub struct Region {
     start: *mut u8,
     len: usize,
     _whole: Arc<Buffer>,

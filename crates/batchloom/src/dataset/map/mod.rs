@@ -13,17 +13,17 @@ use std::sync::Arc;
 
 pub(crate) use reading::BatchRead;
 use reading::Local;
-pub use reading::{Held, ReadPart, ReadRequest, Reader, SampleLayout, Skipped};
-pub use source::{Sample, SampleStructure, Source, SourceError};
+pub use reading::{Held, ReadPart, ReadRequest, Reader, Refusal, SampleLayout, Skipped, Stop};
+pub use source::{Sample, SampleStructure, Source, SourceError, sample_key};
 
 use super::kind::{CollateOptions, Collated, Collation, EpochKey, Index, Kind, Ragged, formed};
 use crate::batching::{FixedSize, Rule, Sizes};
 use crate::collate::{
-    Boundaries, Form, Index as SampleIndex, Lengths, Mask, Members, PadSlot, Positions, ReadField, ReadParts,
-    Segments, Slot, SlotWriter,
+    Boundaries, DirectSlots, Form, Index as SampleIndex, Lengths, Mask, Members, PadSlot, Positions,
+    ReadField, ReadParts, Segments, Slot, SlotWriter,
 };
 use crate::error::ReadError;
-use crate::{Error, Result, Tensor};
+use crate::{DType, Error, Result, Tensor};
 
 /// The treatment of a sample that cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -100,6 +100,15 @@ impl MapDataset {
     }
 }
 
+impl MapDataset {
+    /// Returns true if a field is as long as the size of its sample, given the shape of one.
+    fn is_variable(&self, options: &CollateOptions, name: &str, shape: &[usize]) -> bool {
+        let has_slot = options.slots.iter().any(|(field, _)| field == name);
+        let named = self.variable.as_ref().is_none_or(|names| names.iter().any(|other| other == name));
+        !has_slot && named && self.sizes.is_some() && !shape.is_empty()
+    }
+}
+
 impl MapDatasetBuilder {
     /// Sets the size of each sample, for sources that do not know it.
     #[must_use]
@@ -171,7 +180,7 @@ impl Kind for MapDataset {
     }
 
     fn sample(&self, sample: u64) -> Result<Vec<(String, Tensor)>> {
-        let request = ReadRequest { samples: &[sample], seed: 0, epoch: 0, is_stopped: &|| false };
+        let request = ReadRequest { samples: &[sample], seed: 0, epoch: 0, stop: &Stop::default() };
         let read = BatchRead {
             samples: vec![sample],
             parts: vec![(0..1, self.reader.read(&request)?)],
@@ -190,6 +199,44 @@ impl Kind for MapDataset {
 
     fn collate(&self, rule: &Rule, options: &CollateOptions, read: BatchRead) -> Result<Collated> {
         ReadBatch::new(self, read)?.collated(self, rule, options)
+    }
+
+    fn collate_ahead(
+        &self,
+        rule: &Rule,
+        options: &CollateOptions,
+        expected: &SampleLayout,
+    ) -> Result<Option<Collated>> {
+        let names = &expected.structure.names;
+        let plain = |(name, (dtype, shape)): (&String, &(DType, Vec<usize>))| {
+            let slot = options.slots.iter().find(|(field, _)| field == name);
+            let changes =
+                options.fields.iter().any(|(field, options)| field == name && options.changes(*dtype));
+            let is_same = slot.is_none_or(|(_, slot)| *slot == Slot::Same);
+            is_same && !changes && !self.is_variable(options, name, shape)
+        };
+        if !names.iter().zip(&expected.fields).all(plain) {
+            return Ok(None);
+        }
+        let own = names.iter().zip(&expected.fields);
+        let mut fields: Vec<(String, Arc<dyn Form>)> = own
+            .map(|(name, (dtype, shape))| {
+                let slots = DirectSlots { dtype: *dtype, shape: shape.clone() };
+                (name.clone(), Arc::new(slots) as Arc<dyn Form>)
+            })
+            .collect();
+        let own = fields.len();
+        let described = described(self, rule, options, false);
+        fields.extend(described.into_iter().map(|(name, form)| (name.to_owned(), form)));
+        let ragged = self.collation(rule, options, (0, 0))?.ragged;
+        let collation = Collation { own, ragged, ..Collation::new(fields, Index::Rows)? };
+        let marks = self.skips().then(Arc::default);
+        let options = options.clone();
+        Ok(Some(Collated { collation, options, marks, skipped: Vec::new(), first: None }))
+    }
+
+    fn skips(&self) -> bool {
+        self.on_error == OnError::Skip
     }
 }
 
@@ -243,12 +290,15 @@ impl ReadBatch {
     fn collated(self, dataset: &MapDataset, rule: &Rule, options: &CollateOptions) -> Result<Collated> {
         let names = Arc::clone(&self.first.1.structure.names);
         self.check_structure()?;
+        let dtypes: Vec<_> = self.first.1.fields.iter().map(|(dtype, _)| *dtype).collect();
+        let options = options.with_types(&names, &dtypes)?;
         check_names("collate", options.slots.iter().map(|(name, _)| name), &names)?;
         check_names("fields", dataset.variable.iter().flatten(), &names)?;
+        check_names("pad_value", options.pad_numbers.iter().filter_map(|(name, _)| name.as_ref()), &names)?;
         let mut variable = false;
         let mut fields = Vec::new();
         for (place, name) in names.iter().enumerate() {
-            let field = self.field(dataset, rule, options, place, name)?;
+            let field = self.field(dataset, rule, &options, place, name)?;
             variable |= field.is_variable;
             fields.push((name.clone(), Arc::new(field) as Arc<dyn Form>));
         }
@@ -256,12 +306,12 @@ impl ReadBatch {
             return Err(ReadError::NothingToPack { rule: rule.name(), sample: self.first.0 }.into());
         }
         let own = fields.len();
-        let described = described(dataset, rule, options, variable);
+        let described = described(dataset, rule, &options, variable);
         fields.extend(described.into_iter().map(|(name, form)| (name.to_owned(), form)));
-        let ragged = dataset.collation(rule, options, (0, 0))?.ragged;
+        let ragged = dataset.collation(rule, &options, (0, 0))?.ragged;
         let collation = Collation { own, ragged, ..Collation::new(fields, Index::Rows)? };
-        let marks = (dataset.on_error == OnError::Skip).then(|| self.marks());
-        Ok(Collated { collation, marks, skipped: self.skipped, first: Some(self.first) })
+        let marks = dataset.skips().then(|| self.marks());
+        Ok(Collated { collation, options, marks, skipped: self.skipped, first: Some(self.first) })
     }
 
     /// True for each sample that could not be read.
@@ -296,8 +346,7 @@ impl ReadBatch {
     ) -> Result<ReadField> {
         let (dtype, first) = &self.first.1.fields[place];
         let slot = options.slots.iter().find(|(field, _)| field == name).map(|(_, slot)| slot.clone());
-        let named = dataset.variable.as_ref().is_none_or(|names| names.iter().any(|other| other == name));
-        let is_variable = slot.is_none() && named && dataset.sizes.is_some() && !first.is_empty();
+        let is_variable = dataset.is_variable(options, name, first);
         self.check_layouts(dataset, place, name, is_variable, slot.as_ref())?;
         let side = options.pad_side;
         let slot = slot.unwrap_or(if is_variable {
@@ -320,10 +369,12 @@ impl ReadBatch {
         };
         let padding = options.stored_pad_value(name, *dtype)?;
         let writer = SlotWriter { slot, shape, dtype: *dtype, padding };
-        let skipped = self.marks();
+        let shape_of =
+            |layout: &Option<SampleLayout>| layout.as_ref().map(|layout| layout.fields[place].1.clone());
+        let shapes = self.layouts.iter().map(shape_of).collect();
         let concatenates = is_variable && rule.packs();
         let parts = Arc::clone(&self.parts);
-        Ok(ReadField { parts, field: place, writer, concatenates, is_variable, skipped })
+        Ok(ReadField { parts, field: place, writer, concatenates, is_variable, shapes })
     }
 
     /// Refuses arrays of other types and shapes than those of the first sample, and lengths that are not the sizes.

@@ -3,13 +3,16 @@
 use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::source::{Sample, SampleStructure, Source, generator};
-use crate::collate::{ReadSamples, SlotPlace, SlotTarget};
-use crate::error::Cause;
+use crate::collate::{ReadSamples, SlotPlace, SlotTarget, SlotWriter};
+use crate::error::{Cause, ReadError};
+use crate::tensor::buffer::Region;
 use crate::{DType, Result, Tensor};
 
 /// The samples to read together, and the numbers that random augmentation depends on.
+#[derive(Debug)]
 pub struct ReadRequest<'a> {
     /// The samples, in the order of their places in the batch.
     pub samples: &'a [u64],
@@ -17,8 +20,24 @@ pub struct ReadRequest<'a> {
     pub seed: u64,
     /// The epoch.
     pub epoch: u64,
-    /// Returns true once nobody waits for the samples any more.
-    pub is_stopped: &'a (dyn Fn() -> bool + Sync),
+    /// Tells that the samples are of no use any more.
+    pub stop: &'a Stop,
+}
+
+/// The sign of an iteration that has stopped, shared by its threads.
+#[derive(Debug, Clone, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Gives the sign.
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns true if the sign was given.
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// The result of reading: the layout of each sample, or the reason that it could not be read, and the samples.
@@ -59,6 +78,83 @@ pub trait Reader: Debug + Send + Sync {
     /// # Errors
     /// Failures of the machinery. A sample that cannot be read is an outcome.
     fn read(&self, request: &ReadRequest<'_>) -> Result<ReadPart>;
+
+    /// The number of parts that a batch is read in, for each thread. With several, a slow sample holds up fewer others;
+    /// with one, fewer requests are made.
+    fn parts(&self) -> usize {
+        4
+    }
+
+    /// Reads samples whose layout is expected, straight into their slots: `slots` has the memory of all of them for each
+    /// field, and has it again afterwards. Returns the outcome for each sample, fewer if the iteration was stopped. The slots of samples that were
+    /// not read hold anything.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    fn read_into(
+        &self,
+        request: &ReadRequest<'_>,
+        expected: &SampleLayout,
+        slots: &mut Vec<Region>,
+    ) -> Result<Vec<Result<(), Refusal>>> {
+        let ReadPart { outcomes, samples } = self.read(request)?;
+        let places: Vec<_> = (0..outcomes.len()).map(SlotPlace::whole).collect();
+        let outcomes: Vec<_> = outcomes.into_iter().map(|outcome| expected.checked(outcome)).collect();
+        let fits = |place: &&SlotPlace| place.sample.is_some_and(|sample| outcomes[sample].is_ok());
+        let places: Vec<SlotPlace> = places.iter().filter(fits).copied().collect();
+        for (field, ((dtype, shape), slots)) in expected.fields.iter().zip(slots).enumerate() {
+            let writer = SlotWriter::same(*dtype, shape.clone());
+            let target = SlotTarget { writer: &writer, concatenates: false };
+            let bytes = writer.bytes();
+            for place in &places {
+                let start = place.sample.unwrap_or(0) * bytes;
+                samples.write(field, &[*place], &target, &mut slots[start..start + bytes])?;
+            }
+        }
+        Ok(outcomes)
+    }
+}
+
+/// The reason that a sample was not read into its slot.
+#[derive(Debug)]
+pub enum Refusal {
+    /// It could not be read.
+    Failed(Cause),
+    /// It has another layout.
+    Differs(SampleLayout),
+}
+
+impl SampleLayout {
+    /// The error for a sample whose layout `found` differs from this one, that of sample `first`.
+    pub(crate) fn differs(&self, first: u64, found: &Self, sample: u64) -> ReadError {
+        if found.structure != self.structure {
+            let (found, expected) = (found.structure.to_string(), self.structure.to_string());
+            return ReadError::Structure { sample, found, first, expected };
+        }
+        let mut fields = self.fields.iter().zip(&found.fields).zip(self.structure.names.iter());
+        let different = fields.find(|((expected, found), _)| expected != found);
+        match different {
+            Some((((expected, expected_shape), (found, shape)), field)) => ReadError::Layout {
+                field: field.clone(),
+                sample,
+                found: *found,
+                shape: shape.clone(),
+                first,
+                expected: *expected,
+                expected_shape: expected_shape.clone(),
+            },
+            None => ReadError::Structure { sample, found: String::new(), first, expected: String::new() },
+        }
+    }
+
+    /// The outcome for a sample that should have this layout.
+    pub fn checked(&self, outcome: Result<Self, Cause>) -> Result<(), Refusal> {
+        match outcome {
+            Err(cause) => Err(Refusal::Failed(cause)),
+            Ok(found) if found != *self => Err(Refusal::Differs(found)),
+            Ok(_) => Ok(()),
+        }
+    }
 }
 
 /// A source that the thread which asks for samples reads itself.
@@ -68,7 +164,7 @@ impl<S: Source> Reader for Local<S> {
     fn read(&self, request: &ReadRequest<'_>) -> Result<ReadPart> {
         let (mut outcomes, mut samples) = (Vec::new(), Vec::new());
         for &number in request.samples {
-            if (request.is_stopped)() {
+            if request.stop.is_set() {
                 break;
             }
             let mut rng = generator(request.seed, request.epoch, number);
@@ -80,13 +176,6 @@ impl<S: Source> Reader for Local<S> {
             samples.push(sample.map(|sample| sample.fields).unwrap_or_default());
         }
         Ok(ReadPart { outcomes, samples: Arc::new(Held(samples)) })
-    }
-}
-
-impl Debug for ReadRequest<'_> {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { samples, seed, epoch, .. } = self;
-        write!(formatter, "ReadRequest(samples {samples:?} of epoch {epoch}, seed {seed})")
     }
 }
 

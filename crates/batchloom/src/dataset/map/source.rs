@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use rand::Rng;
 use rand::rngs::ChaCha8Rng;
 
 use crate::Tensor;
@@ -88,11 +89,23 @@ impl Sample {
         Self { structure: SampleStructure { names: names.into(), nesting: "".into() }, fields }
     }
 
+    /// The fields, in order.
+    pub fn into_fields(self) -> Vec<Tensor> {
+        self.fields
+    }
+
     /// A sample whose fields are nested in a way that a front end knows.
     #[doc(hidden)]
     pub fn nested(structure: SampleStructure, fields: Vec<Tensor>) -> Self {
         Self { structure, fields }
     }
+}
+
+/// The numbers that a front end's generator for a sample starts from, in an epoch of a run: the first two of the
+/// [generator](Source::read) of this crate.
+pub fn sample_key(seed: u64, epoch: u64, sample: u64) -> [u64; 2] {
+    let mut rng = generator(seed, epoch, sample);
+    [rng.next_u64(), rng.next_u64()]
 }
 
 /// The generator for a sample in an epoch of a run.

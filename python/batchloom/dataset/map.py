@@ -1,0 +1,194 @@
+"""Samples made on demand: read, decoded or computed when their batch is formed."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import batchloom._native as _native
+import numpy
+from batchloom.arguments import choice
+from batchloom.batch import BOUNDARIES, Column, Columns, Schema
+from batchloom.dataset.base import Dataset, Memory
+from batchloom.dataset.sample_processes import SampleProcesses, require_picklable
+from batchloom.dataset.sample_reader import SampleReader
+from batchloom.errors import ArgumentError, DataError, RangeError
+from batchloom.sizes import Sizes, checked
+
+if TYPE_CHECKING:
+    from batchloom.arrays.field import Field
+    from batchloom.batch import CollateOptions
+    from batchloom.device.pipeline import Collator
+    from batchloom.device.resident import Resident
+
+ON_ERROR = ("raise", "skip")
+WORKERS = ("threads", "processes")
+
+# Least bytes of a block that processes write to, and the most processes that a loader starts by itself.
+LEAST, MOST = 1 << 16, 8
+
+
+class MapDataset(Dataset[Any]):
+    """Samples that a function makes when their batch is formed, and never before.
+
+        dataset = bl.MapDataset(paths, read)  # read(path) returns an array, a tuple or a dict
+        loader = bl.DataLoader(dataset, batch_size=64, shuffle=True)
+
+    A sample is an array or a number, or a tuple, dict or list of them, nested at will; a batch has the same structure,
+    with a first dimension that counts samples. (A list of numbers is an array.) Arrays are of NumPy, torch or JAX, and
+    so are those of a batch; numbers are of the framework of the first array.
+
+    All samples have the same structure, types and shapes, unless
+
+    - ``sizes`` or ``key`` gives sizes: arrays with at least one dimension are then as long as the size of their sample,
+      and every rule works as for :class:`batchloom.SequenceDataset`. Batches hold the same further fields:
+      ``attention_mask``, ``lengths`` and ``index``, or ``cu_seqlens``, ``max_seqlen``, ``position_ids``,
+      ``segment_ids`` and ``index``; or
+    - the loader gives a field a slot: ``collate={"image": bl.Pad()}``.
+
+    Threads of the loader call the function, several at a time. A block is one batch: ``prefetch=2`` reads at most two
+    batches ahead of the one in use, and nothing is read after the iterator is gone. If the function has a parameter
+    ``rng``, it gets a ``numpy.random.Generator`` whose numbers follow from the seed, the epoch and the sample: so
+    augmentation is the same after a resume, and for any number of threads and ranks. What it draws from generators that
+    threads share (``random``, ``numpy.random``, ``torch.rand``) is not.
+
+    Args:
+        items: Anything with ``len()`` and ``[]``: a list of paths, a dataset of torch, a table of h5py, zarr or
+            ``datasets``.
+        fn: Makes a sample of an item; ``None`` if items are samples. Its result must have memory of its own, as it is
+            kept until its batch is formed.
+        sizes: The size of each sample: numbers to sort, count and budget by.
+        key: A function that returns the size of an item, instead of ``sizes``. It is called for each item once, when
+            the dataset is made.
+        fields: The names of the fields that are as long as the size of their sample; places, for samples that are
+            tuples. ``None`` for all with at least one dimension.
+        on_error: ``"raise"`` makes the batch of a sample that cannot be read an error. ``"skip"`` puts zeros in its
+            place, and every batch then holds a ``weight`` (float32), which is 0 there and 1 elsewhere: no other sample
+            moves. ``loader.skipped`` lists such samples.
+        workers: ``"threads"``, which suit functions that let go of the interpreter, as decoders and NumPy do. Or
+            ``"processes"``, for functions that are bound by the interpreter: they start with the first batch and end
+            with the loader, and write arrays straight into the memory of batches. ``items`` and ``fn`` are pickled once
+            for each process, so the function stands at the top level of a module, and a script that makes loaders does
+            so under ``if __name__ == "__main__":``. There, generators of ``random``, ``numpy.random`` and torch are
+            seeded for each sample, by what ``rng`` is made of.
+
+    Raises:
+        ArgumentError: ``items`` have no length, ``sizes`` and ``key`` are both given, or an option is unknown.
+        DataError: ``sizes`` are not as many as items, or no numbers from 0 to 2**32 - 1.
+    """
+
+    def __init__(
+        self,
+        items: Any,
+        fn: Callable[..., Any] | None = None,
+        *,
+        sizes: Any = None,
+        key: Callable[[Any], int] | None = None,
+        fields: Sequence[str | int] | None = None,
+        on_error: str = "raise",
+        workers: str = "threads",
+    ) -> None:
+        if not (hasattr(items, "__len__") and hasattr(items, "__getitem__")):
+            raise ArgumentError(
+                f"items is a {type(items).__name__}; expected something with len() and []: make a list of it"
+            )
+        if fn is not None and not callable(fn):
+            raise ArgumentError(f"fn is a {type(fn).__name__}; expected a function of an item, or None")
+        if sizes is not None and key is not None:
+            raise ArgumentError("sizes and key are both given; expected one of them")
+        self._items, self._fn = items, fn
+        self._on_error = choice("on_error", on_error, ON_ERROR)
+        self._workers = choice("workers", workers, WORKERS)
+        self._fields = None if fields is None else tuple(map(str, [fields] if isinstance(fields, str) else fields))
+        if key is not None:
+            sizes = [key(items[number]) for number in range(len(items))]
+        self._own = None if sizes is None else numpy.array(checked(sizes, "sizes"))
+        if self._own is None and self._fields is not None:
+            raise ArgumentError("fields names fields that are as long as sizes say, but there are no sizes")
+        if self._own is not None and len(self._own) != len(items):
+            raise DataError(f"there are {len(self._own)} sizes for {len(items)} items; expected one for each")
+        self._reader = SampleReader(items, fn)
+        if self._workers == "processes":
+            require_picklable(self._reader)
+
+    @property
+    def items(self) -> Any:
+        """The items, as they were given."""
+        return self._items
+
+    @property
+    def sizes(self) -> Sizes | None:
+        """The size of each sample; ``None`` if all count the same."""
+        return self._own
+
+    def __len__(self) -> int:
+        """Return the number of samples."""
+        return len(self._items)
+
+    def __getitem__(self, sample: int) -> Any:
+        """Return one sample, which is made now: with the random numbers of epoch 0 of seed 0."""
+        number = operator.index(sample)
+        if not -len(self) <= number < len(self):
+            raise RangeError(f"sample {sample} is outside the dataset; expected 0 <= sample < {len(self)}")
+        return self._reader.sample(number % len(self), 0, 0)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        options = {"sizes": self._own, "fields": self._fields, "on_error": self._on_error, "workers": self._workers}
+        return _rebuild, (type(self), self._items, self._fn, options)
+
+    def __repr__(self) -> str:
+        named = "" if self._fn is None else f", {getattr(self._fn, '__name__', self._fn)}"
+        return f"MapDataset({type(self._items).__name__}{named}; {len(self)} samples)"
+
+    def _native_dataset(self) -> _native.Dataset:
+        return self._engine(self._reader, remote=False)
+
+    def _pad_values(self, pad_value: Any, dtypes: Mapping[str, str]) -> list[tuple[str, bytes]]:
+        return []  # the types of fields are not known yet: the loader gives the engine numbers
+
+    @property
+    def _is_on_demand(self) -> bool:
+        return True
+
+    def _for_loader(self, threads: int | None) -> tuple[_native.Dataset, Memory | None]:
+        if self._workers == "threads":
+            return self._engine(self._reader, remote=False), None
+        # As many as the loader has threads: each waits for one.
+        processes = SampleProcesses(self._reader, threads or min(_cores(), MOST))
+        return self._engine(processes, remote=True), (LEAST, processes.allocate)
+
+    def _engine(self, reader: Any, *, remote: bool) -> _native.Dataset:
+        """Return the dataset as the engine sees it, whose samples ``reader`` reads."""
+        sizes = None if self._own is None else _native.borrow(self._own, "sizes")
+        fields = None if self._fields is None else list(self._fields)
+        return _native.Dataset.on_demand(reader, remote, len(self), sizes, fields, self._on_error == "skip")
+
+    def _schema(self, columns: Columns) -> Schema:
+        if not columns:
+            return Schema((), named=False)  # no sample was read yet
+        structure = self._reader.structures.of_names([name for name, _ in columns])
+        own = len(structure.names)
+        frameworks = [*structure.frameworks, *structure.frameworks[:1] * (len(columns) - own)]
+        found = tuple(Column(*column, framework) for column, framework in zip(columns, frameworks, strict=True))
+        further = [name for name, _ in columns[own:]]
+        if BOUNDARIES in further:
+            further.insert(further.index(BOUNDARIES) + 1, "max_seqlen")
+        build = None if structure.is_flat else structure.builder(further)
+        return Schema(found, named=structure.is_named, ragged=self._own is not None, build=build)
+
+    def _arrays(self) -> tuple[Field, ...]:
+        return ()
+
+    def _collator(self, resident: Resident, options: CollateOptions) -> Collator:
+        raise ArgumentError("samples are made on demand; expected resident=False")
+
+
+def _cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _rebuild(kind: type[MapDataset], items: Any, fn: Any, options: dict[str, Any]) -> MapDataset:
+    return kind(items, fn, **options)

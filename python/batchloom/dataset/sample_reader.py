@@ -1,0 +1,154 @@
+"""Reading of samples: calls the function of the user, and takes apart what it returns."""
+
+from __future__ import annotations
+
+import inspect
+import reprlib
+from collections.abc import Callable
+from typing import Any
+
+import batchloom._native as _native
+import numpy
+from batchloom.dataset.sample_structure import Structure, Structures
+from batchloom.errors import Error, SampleError
+
+# Items in messages are cut to this many characters.
+_short = reprlib.Repr()
+_short.maxstring = _short.maxother = 200
+
+
+class SampleReader:
+    """Makes samples of items with a function of the user.
+
+    Args:
+        items: The items, by number.
+        fn: The function that makes a sample of an item; ``None`` if items are samples.
+    """
+
+    def __init__(self, items: Any, fn: Callable[..., Any] | None) -> None:
+        self.items, self.fn = items, fn
+        self.structures = Structures()
+        self._draws = fn is not None and takes_rng(fn)
+
+    def sample(self, number: int, seed: int, epoch: int) -> Any:
+        """Return a sample as the function makes it, in an epoch of a run.
+
+        Raises:
+            SampleError: The item cannot be had, or the function fails.
+        """
+        item = None
+        try:
+            item = self.items[number]
+            if self.fn is None:
+                return item
+            if self._draws:
+                return self.fn(item, rng=generator(seed, epoch, number))
+            return self.fn(item)
+        except Exception as error:
+            raise _failed(number, item, f"{type(error).__name__}: {error}") from error
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self.items, self.fn
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.__init__(*state)  # type: ignore[misc]
+
+    def __call__(self, number: int, seed: int, epoch: int) -> tuple[Structure, list[_native.Tensor]]:
+        """Return the structure of a sample, and its arrays.
+
+        Raises:
+            SampleError: The sample cannot be made, or a part of it is neither an array nor a number.
+        """
+        return self._taken(number, self.sample(number, seed, epoch))
+
+    def _taken(self, number: int, sample: Any) -> tuple[Structure, list[_native.Tensor]]:
+        try:
+            return self.structures.taken(sample)
+        except Error as error:
+            item = None if self.fn is None else self.items[number]
+            raise _failed(number, item, str(error)) from error
+
+    def attempt(self, number: int, seed: int, epoch: int) -> Any:
+        """Return the structure of a sample and its arrays, or the error."""
+        try:
+            return self(number, seed, epoch)
+        except Exception as error:
+            return error
+
+    def _attempt_sample(self, number: int, seed: int, epoch: int) -> Any:
+        """Return a sample, or the reason that there is none."""
+        try:
+            return self.sample(number, seed, epoch)
+        except SampleError as error:
+            return _Refused(error)
+
+    def structure(self, text: str) -> Structure:
+        """Return the structure that a text stands for."""
+        return self.structures.of_text(text)
+
+    def fill(
+        self,
+        slots: _native.Slots,
+        text: str,
+        numbers: list[int],
+        seed: int,
+        epoch: int,
+        stop: Any,
+        begin: Callable[[int, int, int], None] | None = None,
+    ) -> list[Any]:
+        """Read samples into their slots; return ``None`` for each, or its error, or its layout if that is another.
+
+        ``text`` stands for the structure that they should have. ``begin`` is called before each sample. The list is
+        shorter if ``stop`` becomes true.
+        """
+        outcomes: list[Any] = []
+        sample, expected = self._attempt_sample, self.structures.of_text(text)
+        for place, number in enumerate(numbers):
+            if stop:
+                break
+            if begin is not None:
+                begin(number, seed, epoch)
+            found = sample(number, seed, epoch)
+            if type(found) is _Refused:
+                outcomes.append(found.error)
+            elif slots.put(place, found):
+                outcomes.append(None)
+            else:
+                outcomes.append(self._put(slots, expected, place, number, found))
+        return outcomes
+
+    def _put(self, slots: _native.Slots, expected: Structure, place: int, number: int, sample: Any) -> Any:
+        """Take a sample apart and put it into its slots; return its error, or its layout if that is another."""
+        try:
+            structure, arrays = self._taken(number, sample)
+        except SampleError as error:
+            return error
+        if structure is expected and slots.put_arrays(place, arrays):
+            return None
+        return structure, [(array.dtype, array.shape) for array in arrays]
+
+
+class _Refused:
+    """The error of a sample, told apart from anything that a function returns."""
+
+    def __init__(self, error: SampleError) -> None:
+        self.error = error
+
+
+def _failed(number: int, item: Any, reason: str) -> SampleError:
+    named = "" if item is None else f" (item {_short.repr(item)})"
+    return SampleError(f"sample {number}{named} could not be read: {reason}", number, item)
+
+
+def takes_rng(function: Callable[..., Any]) -> bool:
+    """Return whether a function has a parameter named ``rng``."""
+    try:
+        return "rng" in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def generator(seed: int, epoch: int, sample: int) -> numpy.random.Generator:
+    """Return the generator of a sample: its numbers follow from the seed, the epoch and the sample alone."""
+    first, second = _native.sample_key(seed, epoch, sample)
+    return numpy.random.Generator(numpy.random.Philox(key=first | second << 64))

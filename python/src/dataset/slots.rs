@@ -1,0 +1,233 @@
+//! Slots of samples whose layout is expected: Python puts samples there without making objects of the engine of them.
+
+use std::sync::{Mutex, PoisonError};
+
+use batchloom::DType;
+use batchloom::dataset::SampleLayout;
+use batchloom::loader::{Region, Slot, SlotPlace, SlotTarget, SlotWriter};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString, PyTuple};
+
+use crate::dlpack::{Lent, Tensor, copied, lent};
+use crate::error::{DTypeError, LoaderError, raise};
+
+/// The expected layout of samples, and the way to their parts.
+#[pyclass(frozen, module = "batchloom._native")]
+#[derive(Debug)]
+pub(crate) struct SlotPlan {
+    parts: Parts,
+    writers: Vec<SlotWriter>,
+    /// True for each array that is of NumPy, whose memory is seen by the buffer protocol.
+    of_numpy: Vec<bool>,
+}
+
+/// The way from a sample to its arrays.
+#[derive(Debug)]
+enum Parts {
+    /// The sample is the array.
+    Bare,
+    /// It is a tuple of so many.
+    Tuple(usize),
+    /// It is a dict with these keys.
+    Dict(Vec<Py<PyString>>),
+    /// It holds them otherwise.
+    Nested,
+}
+
+#[pymethods]
+impl SlotPlan {
+    /// The layout of samples, given the name of the type and the shape of each array, and the structure of samples in
+    /// Python: see batchloom/dataset/sample_structure.py.
+    #[new]
+    fn new(structure: &Bound<'_, PyAny>, fields: Vec<(String, Vec<usize>)>) -> PyResult<Self> {
+        let parts = structure.getattr("parts")?;
+        let frameworks: Vec<String> = structure.getattr("frameworks")?.extract()?;
+        let of_numpy = frameworks.iter().map(|framework| framework == "numpy").collect();
+        let parts = match parts.extract::<usize>() {
+            Ok(0) => Parts::Bare,
+            Ok(length) => Parts::Tuple(length),
+            Err(_) if parts.is_none() => Parts::Nested,
+            Err(_) => Parts::Dict(parts.extract()?),
+        };
+        let writer = |(name, shape): (String, Vec<usize>)| {
+            let dtype = DType::named(&name);
+            let dtype = dtype.ok_or_else(|| DTypeError::new_err(format!("{name} is no element type")))?;
+            Ok(SlotWriter { slot: Slot::Same, shape, dtype, padding: vec![0; dtype.size()] })
+        };
+        Ok(Self { parts, writers: fields.into_iter().map(writer).collect::<PyResult<_>>()?, of_numpy })
+    }
+}
+
+impl SlotPlan {
+    /// The plan for a layout.
+    pub(super) fn of(
+        py: Python<'_>,
+        structure: &Bound<'_, PyAny>,
+        layout: &SampleLayout,
+    ) -> PyResult<Py<Self>> {
+        let fields = layout.fields.iter().map(|(dtype, shape)| (dtype.name().to_owned(), shape.clone()));
+        Py::new(py, Self::new(structure, fields.collect())?)
+    }
+
+    /// The types and shapes of the arrays.
+    pub(super) fn fields(&self) -> Vec<(&'static str, Vec<usize>)> {
+        self.writers.iter().map(|writer| (writer.dtype.name(), writer.shape.clone())).collect()
+    }
+
+    /// The arrays of a sample that is taken apart as expected, or `None`.
+    fn arrays<'py>(&self, sample: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
+        match &self.parts {
+            Parts::Bare => Some(vec![sample.clone()]),
+            Parts::Tuple(length) => {
+                let tuple = sample.cast_exact::<PyTuple>().ok().filter(|tuple| tuple.len() == *length)?;
+                Some(tuple.iter().collect())
+            }
+            Parts::Dict(keys) => {
+                let dict = sample.cast_exact::<PyDict>().ok().filter(|dict| dict.len() == keys.len())?;
+                keys.iter().map(|key| dict.get_item(key).ok().flatten()).collect()
+            }
+            Parts::Nested => None,
+        }
+    }
+}
+
+/// The memory of the slots of some samples, an array `[samples, ..slot]` for each field, as long as they are being filled.
+#[pyclass(frozen, module = "batchloom._native")]
+#[derive(Debug)]
+pub(crate) struct Slots {
+    plan: Py<SlotPlan>,
+    memory: Mutex<Memory>,
+}
+
+/// Memory of slots, of this process's engine or of a block that another process lends.
+enum Memory {
+    Own(Vec<Region>),
+    Lent(Vec<Lent>),
+}
+
+impl Memory {
+    fn field(&mut self, field: usize) -> Option<&mut [u8]> {
+        match self {
+            Self::Own(regions) => regions.get_mut(field).map(|region| &mut **region),
+            Self::Lent(lent) => lent.get_mut(field).map(AsMut::as_mut),
+        }
+    }
+
+    /// The slot of a sample in a field.
+    fn slot(&mut self, field: usize, place: usize, bytes: usize) -> Option<&mut [u8]> {
+        let start = place.checked_mul(bytes)?;
+        self.field(field)?.get_mut(start..start.checked_add(bytes)?)
+    }
+}
+
+impl std::fmt::Debug for Memory {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Memory")
+    }
+}
+
+#[pymethods]
+impl Slots {
+    /// Slots in memory that another process lends: an array of bytes for each field.
+    #[new]
+    #[expect(clippy::needless_pass_by_value, reason = "what PyO3 makes of a sequence")]
+    fn lent(plan: Py<SlotPlan>, memory: Vec<Bound<'_, PyAny>>) -> PyResult<Self> {
+        let lent = memory.iter().map(lent).collect::<PyResult<_>>()?;
+        Ok(Self { plan, memory: Mutex::new(Memory::Lent(lent)) })
+    }
+
+    /// Puts a sample into its slots. Returns false if that takes more than copying arrays of the expected types and
+    /// shapes.
+    fn put(&self, py: Python<'_>, place: usize, sample: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let plan = self.plan.get();
+        let Some(arrays) = plan.arrays(sample) else { return Ok(false) };
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        for ((field, writer), array) in plan.writers.iter().enumerate().zip(&arrays) {
+            let bytes = writer.shape.iter().product::<usize>() * writer.dtype.size();
+            let Some(slot) = memory.slot(field, place, bytes) else { return Ok(false) };
+            if !put(py, array, writer, plan.of_numpy[field], slot)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Puts the arrays of a sample into its slots. Returns false if their types or shapes are not as expected.
+    #[expect(clippy::needless_pass_by_value, reason = "what PyO3 makes of a sequence")]
+    fn put_arrays(&self, place: usize, arrays: Vec<PyRef<'_, Tensor>>) -> bool {
+        let plan = self.plan.get();
+        let same = |(writer, array): (&SlotWriter, &PyRef<'_, Tensor>)| {
+            writer.dtype == array.0.dtype() && writer.shape == array.0.shape()
+        };
+        if arrays.len() != plan.writers.len() || !plan.writers.iter().zip(&arrays).all(same) {
+            return false;
+        }
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        for ((field, writer), array) in plan.writers.iter().enumerate().zip(&arrays) {
+            let bytes = writer.shape.iter().product::<usize>() * writer.dtype.size();
+            let Some(slot) = memory.slot(field, place, bytes) else { return false };
+            writer.write(&array.0, None, &writer.shape, slot);
+        }
+        true
+    }
+}
+
+impl Slots {
+    /// Slots in regions of a block of this process.
+    pub(super) fn own(plan: Py<SlotPlan>, regions: Vec<Region>) -> Self {
+        Self { plan, memory: Mutex::new(Memory::Own(regions)) }
+    }
+
+    /// The regions again. Nothing can be put there afterwards.
+    pub(super) fn take(&self) -> Vec<Region> {
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(&mut *memory, Memory::Own(Vec::new())) {
+            Memory::Own(regions) => regions,
+            Memory::Lent(_) => Vec::new(),
+        }
+    }
+}
+
+/// Copies an array, or a number, into a slot. Returns false if it is not of the expected type and shape, or of a kind
+/// that takes more than a copy.
+fn put(
+    py: Python<'_>,
+    array: &Bound<'_, PyAny>,
+    writer: &SlotWriter,
+    of_numpy: bool,
+    slot: &mut [u8],
+) -> PyResult<bool> {
+    let number = match writer.dtype {
+        DType::I64 if array.is_exact_instance_of::<PyInt>() => array.extract::<i64>()?.to_ne_bytes(),
+        DType::F64 if array.is_exact_instance_of::<PyFloat>() => array.extract::<f64>()?.to_ne_bytes(),
+        DType::Bool if array.is_exact_instance_of::<PyBool>() => [u8::from(array.extract::<bool>()?); 8],
+        _ => return Ok(of_numpy && copied(py, array, writer.dtype, &writer.shape, slot)),
+    };
+    if !writer.shape.is_empty() {
+        return Ok(false);
+    }
+    slot.copy_from_slice(&number[..slot.len()]);
+    Ok(true)
+}
+
+/// The number of a sample, and the first element and the number of elements that are taken of it.
+type Place = (Option<usize>, Option<(usize, usize)>);
+
+/// Fills consecutive slots of one field, in memory that another process lends, with the arrays of samples: zeros where
+/// there is none. `writer` is the text of a slot writer.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "what PyO3 makes of a sequence")]
+pub(crate) fn write_slots(
+    writer: &str,
+    concatenates: bool,
+    places: Vec<Place>,
+    arrays: Vec<Option<PyRef<'_, Tensor>>>,
+    memory: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let writer =
+        SlotWriter::from_text(writer).ok_or_else(|| LoaderError::new_err("a slot writer is damaged"))?;
+    let places: Vec<_> = places.into_iter().map(|(sample, part)| SlotPlace { sample, part }).collect();
+    let target = SlotTarget { writer: &writer, concatenates };
+    let array = |sample: usize| arrays.get(sample)?.as_ref().map(|tensor| &tensor.0);
+    target.fill(&places, lent(memory)?.as_mut(), array).map_err(|error| raise(&error))
+}
