@@ -6,6 +6,7 @@ them into the slots of a block, which lies in memory that both map. Only request
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import os
 import random
@@ -15,6 +16,7 @@ import tempfile
 import threading
 import traceback
 import weakref
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import get_context, reduction
@@ -72,25 +74,23 @@ class SampleProcesses:
         self._free = threading.Semaphore(0)
         self._lock = threading.Lock()
         self._segments: dict[int, tuple[int, Segment]] = {}
-        self._made = 0
+        self._numbers = itertools.count()
 
     def allocate(self, size: int) -> Any:
         """Return memory for a block, as an array of bytes."""
         segment = Segment(size)
         array = numpy.frombuffer(segment.memory, numpy.uint8)
         address = array.__array_interface__["data"][0]
-        with self._lock:
-            self._made += 1
-            self._segments[address] = (self._made, segment)
+        self._segments[address] = (next(self._numbers), segment)
         weakref.finalize(array, _forget, self._segments, address, segment)
         return array
 
     def _place(self, address: int) -> tuple[int, int, Segment]:
         """Return the number of the segment that an address lies in, and the offset in it."""
-        with self._lock:
-            for start, (number, segment) in self._segments.items():
-                if start <= address < start + segment.size:
-                    return number, address - start, segment
+        # A list of its own: a segment may go at any time.
+        for start, (number, segment) in list(self._segments.items()):
+            if start <= address < start + segment.size:
+                return number, address - start, segment
         raise LoaderError("a block lies in no memory that processes share; please report this")
 
     @contextmanager
@@ -188,7 +188,7 @@ class Worker:
     def __init__(self, reader: SampleReader) -> None:
         self._reader = reader
         self.is_lent = False
-        self.done: list[int] = []
+        self.done: deque[int] = deque()
         self._lock = threading.Lock()
         self._start()
 
@@ -233,7 +233,7 @@ class Worker:
             SampleError: The process ended.
         """
         with self._lock:
-            done, self.done = self.done, []
+            done = [self.done.popleft() for _ in range(len(self.done))]
             try:
                 STATUS.pack_into(self._status.memory, 0, -1, 0)
                 self._connection.send_bytes(_pickled((*request, done)))

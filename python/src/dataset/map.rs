@@ -76,7 +76,9 @@ impl PythonReader {
         let visit = Visit::begin();
         let visited = visit.and_then(|_visit| {
             Python::try_attach(|py| {
-                drop(mem::take(&mut *lock(&self.done)));
+                // Letting go may let another thread into Python, which may ask for this lock: it is open by then.
+                let done = mem::take(&mut *lock(&self.done));
+                drop(done);
                 read(py).map_err(|error| failed(Box::new(error)))
             })
         });
@@ -144,7 +146,8 @@ impl PythonReader {
         let names: Vec<String> = found.getattr("names")?.extract()?;
         let nesting: String = found.getattr("text")?.extract()?;
         let structure = SampleStructure { names: names.into(), nesting: nesting.into() };
-        *lock(&self.seen) = Some((found.clone().unbind(), structure.clone()));
+        let before = lock(&self.seen).replace((found.clone().unbind(), structure.clone()));
+        drop(before);
         Ok(structure)
     }
 
@@ -157,7 +160,8 @@ impl PythonReader {
         }
         let structure = self.object.bind(py).call_method1("structure", (&*expected.structure.nesting,))?;
         let plan = SlotPlan::of(py, &structure, expected)?;
-        *lock(&self.planned) = Some((expected.clone(), plan.clone_ref(py)));
+        let before = lock(&self.planned).replace((expected.clone(), plan.clone_ref(py)));
+        drop(before);
         Ok(plan)
     }
 

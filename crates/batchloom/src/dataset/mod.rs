@@ -24,7 +24,7 @@ use kind::{CollateOptions, Kind};
 pub(crate) use map::BatchRead;
 pub use map::{
     Held, MapDataset, MapDatasetBuilder, OnError, ReadPart, ReadRequest, Reader, Refusal, Sample,
-    SampleLayout, SampleStructure, Skipped, Source, SourceError, Stop, sample_key,
+    SampleLayout, SampleRng, SampleStructure, Skipped, Source, SourceError, Stop, sample_key,
 };
 pub use sequences::{SequenceDataset, SequenceDatasetBuilder, SizeOf};
 pub use tensors::{TensorDataset, TensorField};

@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub(crate) use reading::BatchRead;
 use reading::Local;
 pub use reading::{Held, ReadPart, ReadRequest, Reader, Refusal, SampleLayout, Skipped, Stop};
-pub use source::{Sample, SampleStructure, Source, SourceError, sample_key};
+pub use source::{Sample, SampleRng, SampleStructure, Source, SourceError, sample_key};
 
 use super::kind::{CollateOptions, Collated, Collation, EpochKey, Index, Kind, Ragged, formed};
 use crate::batching::{FixedSize, Rule, Sizes};

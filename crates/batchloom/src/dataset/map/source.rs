@@ -9,6 +9,9 @@ use rand::rngs::ChaCha8Rng;
 use crate::Tensor;
 use crate::order::{Key, Purpose};
 
+/// The generator of a sample.
+pub type SampleRng = ChaCha8Rng;
+
 /// Any error of a source.
 pub type SourceError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -49,18 +52,18 @@ pub trait Source: Send + Sync + 'static {
     ///
     /// # Errors
     /// Any error; the consumer gets it with the number of the sample.
-    fn read(&self, sample: u64, rng: &mut ChaCha8Rng) -> Result<Sample, SourceError>;
+    fn read(&self, sample: u64, rng: &mut SampleRng) -> Result<Sample, SourceError>;
 }
 
 impl<F> Source for (u64, F)
 where
-    F: Fn(u64, &mut ChaCha8Rng) -> Result<Sample, SourceError> + Send + Sync + 'static,
+    F: Fn(u64, &mut SampleRng) -> Result<Sample, SourceError> + Send + Sync + 'static,
 {
     fn len(&self) -> u64 {
         self.0
     }
 
-    fn read(&self, sample: u64, rng: &mut ChaCha8Rng) -> Result<Sample, SourceError> {
+    fn read(&self, sample: u64, rng: &mut SampleRng) -> Result<Sample, SourceError> {
         self.1(sample, rng)
     }
 }
@@ -109,6 +112,6 @@ pub fn sample_key(seed: u64, epoch: u64, sample: u64) -> [u64; 2] {
 }
 
 /// The generator for a sample in an epoch of a run.
-pub(super) fn generator(seed: u64, epoch: u64, sample: u64) -> ChaCha8Rng {
+pub(super) fn generator(seed: u64, epoch: u64, sample: u64) -> SampleRng {
     Key::new(seed, epoch, Purpose::Sample { number: sample }).stream()
 }
