@@ -29,13 +29,13 @@ def taken(dataset: Any) -> Dataset:
         return found
     kind = f"{type(dataset).__module__}.{type(dataset).__qualname__}"
     remedy = (
-        "make a TensorDataset of its arrays, or keep torch's DataLoader with batch_sampler=BatchSampler(dataset, ...)"
+        "MapDataset(dataset) reads its samples on demand, and a TensorDataset of its arrays is faster"
         if hasattr(dataset, "__getitem__")
         else "make one of its arrays"
     )
     raise ArgumentError(
         f"dataset is a {kind}; expected a batchloom dataset (a TensorDataset, SequenceDataset, WindowDataset, "
-        f"GroupDataset or TokenDataset), an array, or a TensorDataset of torch's: {remedy}"
+        f"GroupDataset, TokenDataset or MapDataset), an array, or a TensorDataset of torch's: {remedy}"
     )
 
 

@@ -90,7 +90,7 @@ def test_arguments_of_nobody_are_type_errors():
 
 
 def test_functions_of_samples_are_refused_with_what_to_use():
-    with refused(bl.ArgumentError, "collate_fn", "values", "SequenceDataset", "map", "BatchSampler"):
+    with refused(bl.ArgumentError, "collate_fn", "values", "SequenceDataset", "map", "MapDataset"):
         bl.DataLoader(DATASET, collate_fn=values)
 
 
