@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import operator
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import batchloom._native as _native
 import numpy
-from batchloom.arguments import choice
+from batchloom.arguments import caller, choice
 from batchloom.batch import BOUNDARIES, Column, Columns, Schema
 from batchloom.dataset.base import Dataset, Memory
 from batchloom.dataset.sample_processes import SampleProcesses, require_picklable
 from batchloom.dataset.sample_reader import SampleReader
+from batchloom.dataset.shared_generators import shared_draw
 from batchloom.errors import ArgumentError, DataError, RangeError
 from batchloom.sizes import Sizes, checked
 
@@ -112,6 +114,12 @@ class MapDataset(Dataset[Any]):
         self._reader = SampleReader(items, fn)
         if self._workers == "processes":
             require_picklable(self._reader)
+        elif (drawing := shared_draw(fn, items)) is not None:
+            warnings.warn(
+                f"{drawing} draws from a generator that threads share, so its numbers depend on timing and do not "
+                'resume; use the parameter rng of fn, or workers="processes", where they are seeded for each sample',
+                stacklevel=caller(),
+            )
 
     @property
     def items(self) -> Any:
