@@ -39,7 +39,7 @@ from batchloom.loader import DataLoader
 from batchloom.plan import Place, Plan, Step
 from batchloom.restore_order import restore_order
 from batchloom.sampler import BatchSampler
-from batchloom.slots import Crop, Pad, Slot, Stack
+from batchloom.slots import Crop, Pad, Resize, Slot, Stack
 
 __all__ = [
     "ArgumentError",
@@ -66,6 +66,7 @@ __all__ = [
     "Placement",
     "Plan",
     "RangeError",
+    "Resize",
     "Rule",
     "SampleError",
     "SequenceDataset",

@@ -119,8 +119,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             hold it as it is: in their type, and not scaled.
         pad_side: ``"right"`` for padding after the data, ``"left"`` for padding before it.
         collate: The way from samples to their slots in a batch, for some fields of samples that are made on demand: a
-            dict with :class:`batchloom.Pad`, :class:`batchloom.Crop` or :class:`batchloom.Stack` by the name of a
-            field, or by its place in a tuple.
+            dict with :class:`batchloom.Pad`, :class:`batchloom.Crop`, :class:`batchloom.Resize` or
+            :class:`batchloom.Stack` by the name of a field, or by its place in a tuple.
         labels: The field whose next tokens each batch holds as ``labels`` (int64): shifted by one, -100 at the last
             token of each sample and at padding.
         label_counts: The labels of each sample that losses do not ignore, for ``plan.step(k).labels``: numbers, or the

@@ -13,6 +13,10 @@ from batchloom.errors import ArgumentError
 
 Keep = Literal["start", "center", "end"]
 KEEP = ("start", "center", "end")
+Filter = Literal["nearest", "bilinear", "bicubic"]
+FILTER = ("nearest", "bilinear", "bicubic")
+Channels = Literal["first", "last"]
+CHANNELS = ("first", "last")
 
 
 class Slot(ABC):
@@ -80,6 +84,63 @@ class Crop(Slot):
         return json.dumps({"Crop": {"shape": self.shape, "keep": self.keep.capitalize()}})
 
 
+class Resize(Slot):
+    """Resizes images to one size.
+
+        loader = bl.DataLoader(dataset, batch_size=8, collate={"image": bl.Resize(224, 224, to="first")})
+
+    Images are of uint8 or float32. Their shape is ``[height, width]``, or has 1 to 4 channels besides. Each channel is
+    resized by itself: a fourth one is no opacity. Bytes are within one level of Pillow's, except where ``"bicubic"`` is
+    cut off at 0 or 255. Their type stays; ``dtype=``, ``scale=``, ``mean=`` and ``std=`` of
+    the loader come afterwards.
+
+    Args:
+        height: The height of images in a batch.
+        width: The width of images in a batch.
+        filter: ``"nearest"`` for the nearest pixel, ``"bilinear"`` for a mean of neighbours, or ``"bicubic"`` for a
+            cubic curve through more of them, which may go beyond the values of the image.
+        antialias: ``True`` for a filter that grows with the scale, so that all pixels count where images become
+            smaller, as in Pillow. ``False`` for one that does not, as in OpenCV.
+        channels: The dimension of channels in samples: ``"last"`` for ``[height, width, channels]``, ``"first"`` for
+            ``[channels, height, width]``.
+        to: The dimension of channels in batches: ``"last"`` or ``"first"``; ``None`` for that of samples.
+
+    Raises:
+        ArgumentError: A number is not at least 1, there is no such filter or dimension, or ``antialias`` is no bool.
+    """
+
+    def __init__(
+        self,
+        height: int,
+        width: int,
+        *,
+        filter: Filter = "bilinear",
+        antialias: bool = True,
+        channels: Channels = "last",
+        to: Channels | None = None,
+    ) -> None:
+        self.height = integer("height", height, least=1, most=2**31 - 1)
+        self.width = integer("width", width, least=1, most=2**31 - 1)
+        self.filter = choice("filter", filter, FILTER)
+        if not isinstance(antialias, bool):
+            raise ArgumentError(f"antialias is {antialias!r}; expected True or False")
+        self.antialias = antialias
+        self.channels = choice("channels", channels, CHANNELS)
+        self.to = self.channels if to is None else choice("to", to, CHANNELS)
+
+    def __repr__(self) -> str:
+        return (
+            f"Resize({self.height}, {self.width}, filter={self.filter!r}, antialias={self.antialias}, "
+            f"channels={self.channels!r}, to={self.to!r})"
+        )
+
+    def _text(self) -> str:
+        names = {name: getattr(self, name).capitalize() for name in ("filter", "channels", "to")}
+        return json.dumps(
+            {"Resize": {"height": self.height, "width": self.width, "antialias": self.antialias, **names}}
+        )
+
+
 @dataclass(frozen=True)
 class Stack(Slot):
     """Stacks samples of one shape, whatever their sizes say: the default of fields that do not vary in length."""
@@ -102,7 +163,8 @@ def slots(collate: Any) -> list[tuple[str, str]]:
         )
     for field, slot in collate.items():
         if not isinstance(slot, Slot):
-            raise ArgumentError(f"collate has {slot!r} for field {field}; expected bl.Pad(), bl.Crop() or bl.Stack()")
+            expected = "bl.Pad(), bl.Crop(), bl.Resize() or bl.Stack()"
+            raise ArgumentError(f"collate has {slot!r} for field {field}; expected {expected}")
     return [(str(field), slot._text()) for field, slot in collate.items()]
 
 

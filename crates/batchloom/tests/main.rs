@@ -26,6 +26,8 @@ mod placement;
 mod plan;
 mod prose;
 mod report;
+#[cfg(feature = "image")]
+mod resize;
 mod restore_order;
 mod resume;
 mod rules;

@@ -166,7 +166,9 @@ impl Slots {
         for ((field, writer), array) in plan.writers.iter().enumerate().zip(&arrays) {
             let bytes = writer.shape.iter().product::<usize>() * writer.dtype.size();
             let Some(slot) = memory.slot(field, place, bytes) else { return false };
-            writer.write(&array.0, None, &writer.shape, slot);
+            if writer.write(&array.0, None, &writer.shape, slot).is_err() {
+                return false;
+            }
         }
         true
     }

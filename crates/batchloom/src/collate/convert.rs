@@ -13,6 +13,7 @@
 use std::str::FromStr;
 
 use half::{bf16, f16};
+use serde::{Deserialize, Serialize};
 
 use crate::DType;
 
@@ -23,7 +24,7 @@ const RUN: usize = 4096;
 const TILE: usize = 64;
 
 /// The dimension of a sample that means and deviations are given for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Channels {
     /// The first dimension, as of images `[channels, height, width]`.
     First,

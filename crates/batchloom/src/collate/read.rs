@@ -96,7 +96,7 @@ impl Form for ReadField {
     }
 
     fn padding(&self) -> Option<&dyn Padding> {
-        let pads = !self.concatenates && (self.is_variable || self.writer.slot.takes_any_extents());
+        let pads = !self.concatenates && (self.is_variable || self.writer.slot.pads());
         pads.then_some(self)
     }
 
@@ -148,7 +148,7 @@ impl SlotTarget<'_> {
     /// Fills consecutive slots with arrays: zeros where there is none.
     ///
     /// # Errors
-    /// Those of a function that fills slots.
+    /// Those of [`SlotWriter::write`].
     pub fn fill<'a>(
         &self,
         places: &[SlotPlace],
@@ -160,7 +160,7 @@ impl SlotTarget<'_> {
             let bytes = shape.iter().product::<usize>() * self.writer.dtype.size();
             let (slot, rest) = target.split_at_mut(bytes);
             match place.sample.and_then(&array) {
-                Some(array) => self.writer.write(array, place.part, &shape, slot),
+                Some(array) => self.writer.write(array, place.part, &shape, slot)?,
                 None => slot.fill(0),
             }
             target = rest;

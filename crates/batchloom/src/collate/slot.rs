@@ -9,6 +9,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::pad::{PadSide, repeat};
+use super::resize::Resize;
 use crate::error::ReadError;
 use crate::tensor::moved;
 use crate::{DType, Result, Tensor};
@@ -24,6 +25,8 @@ pub enum Slot {
     Pad(Pad),
     /// Samples are cut, or padded, to a shape.
     Crop(Crop),
+    /// Samples are images, which are resized.
+    Resize(Resize),
 }
 
 /// Padding to the largest extents of a batch.
@@ -92,9 +95,42 @@ impl Slot {
         serde_json::from_str(text).ok()
     }
 
-    /// Returns true if samples of other extents than the first are welcome.
-    pub(crate) fn takes_any_extents(&self) -> bool {
-        !matches!(self, Self::Same)
+    /// Returns true if elements of a slot may be padding.
+    pub(super) fn pads(&self) -> bool {
+        matches!(self, Self::Pad(_) | Self::Crop(_))
+    }
+
+    /// Refuses, in words, a slot that cannot be filled with any sample.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        match self {
+            Self::Resize(resize) => resize.check(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses an array, named in words, that does not go into a slot because of its type or extents.
+    ///
+    /// # Errors
+    /// [`ReadError::Image`].
+    pub(crate) fn check_array(
+        &self,
+        array: impl FnOnce() -> String,
+        dtype: DType,
+        shape: &[usize],
+    ) -> Result<()> {
+        match self {
+            Self::Resize(resize) => resize.check_image(array, dtype, shape),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns true if samples of these shapes may share a batch.
+    pub(crate) fn takes_both(&self, one: &[usize], other: &[usize]) -> bool {
+        match self {
+            Self::Same => one == other,
+            Self::Pad(_) | Self::Crop(_) => one.len() == other.len(),
+            Self::Resize(resize) => one.len() == other.len() && resize.same_channels(one, other),
+        }
     }
 
     /// The shape of a slot, given those of the samples of its batch, which have as many dimensions as the first.
@@ -125,6 +161,7 @@ impl Slot {
                 }
                 Ok([&crop.shape[..], &first[expected..]].concat())
             }
+            Self::Resize(resize) => Ok(resize.shape(&first)),
         }
     }
 
@@ -142,7 +179,7 @@ impl Slot {
     /// The place of a sample where its extents differ from those of its slot.
     fn keep(&self) -> Keep {
         match self {
-            Self::Same => Keep::Start,
+            Self::Same | Self::Resize(_) => Keep::Start,
             Self::Pad(pad) => pad.side.into(),
             Self::Crop(crop) => crop.keep,
         }
@@ -210,7 +247,52 @@ impl SlotWriter {
     }
 
     /// Fills a slot of the shape `shape` with a sample.
-    pub fn write(&self, sample: &Tensor, part: Option<(usize, usize)>, shape: &[usize], slot: &mut [u8]) {
+    ///
+    /// # Errors
+    /// [`ReadError::Image`] if it is no image and the slot is for one.
+    pub fn write(
+        &self,
+        sample: &Tensor,
+        part: Option<(usize, usize)>,
+        shape: &[usize],
+        slot: &mut [u8],
+    ) -> Result<()> {
+        match &self.slot {
+            Slot::Resize(resize) => self.resize(resize, sample, slot),
+            _ => {
+                self.copy(sample, part, shape, slot);
+                Ok(())
+            }
+        }
+    }
+
+    /// Fills a slot with an image that is resized.
+    #[cfg(feature = "image")]
+    fn resize(&self, resize: &Resize, sample: &Tensor, slot: &mut [u8]) -> Result<()> {
+        let (dtype, shape) = (sample.dtype(), sample.shape());
+        let refused = || resize.no_image("an array".to_owned(), dtype, shape);
+        let extents = resize.extents(dtype, shape).ok_or_else(refused)?;
+        let (start, bytes) = (sample.layout().offset(), sample.layout().elements() * dtype.size());
+        let mut compact = Vec::new();
+        let source = match sample.layout().is_compact(dtype.size()) {
+            true => &sample.bytes()[start..start + bytes],
+            false => {
+                compact.resize(bytes, 0);
+                Self::same(dtype, shape.to_vec()).copy(sample, None, shape, &mut compact);
+                &compact
+            }
+        };
+        super::image::resize(resize, dtype, extents, source, slot).ok_or_else(refused)
+    }
+
+    /// Refuses every image, as loaders do when they are built.
+    #[cfg(not(feature = "image"))]
+    fn resize(&self, resize: &Resize, sample: &Tensor, _: &mut [u8]) -> Result<()> {
+        Err(resize.no_image("an array".to_owned(), sample.dtype(), sample.shape()))
+    }
+
+    /// Copies a sample into a slot of the shape `shape`.
+    fn copy(&self, sample: &Tensor, part: Option<(usize, usize)>, shape: &[usize], slot: &mut [u8]) {
         let size = self.dtype.size();
         let (mut extents, mut skipped) = (sample.shape().to_vec(), 0);
         if let (Some((start, taken)), Some(extent)) = (part, extents.first_mut()) {

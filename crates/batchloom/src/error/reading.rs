@@ -141,6 +141,22 @@ pub enum ReadError {
         /// The number of dimensions of the slot.
         expected: usize,
     },
+    /// An array that is to be resized is no image.
+    #[error(
+        "{name} is {}, and its slot resizes images; expected uint8 or float32 of the shape [height, width] or \
+         {expected}, with 1 to 4 channels and no extent of 0",
+        array(*.found, .shape)
+    )]
+    Image {
+        /// The array, in words.
+        name: String,
+        /// The type of the array.
+        found: DType,
+        /// Its shape.
+        shape: Vec<usize>,
+        /// The shape of images with channels.
+        expected: &'static str,
+    },
     /// A function that fills a slot failed, or a process that does.
     #[error("the slot of field {field} could not be filled: {cause}")]
     Slot {

@@ -322,6 +322,10 @@ impl LoaderBuilder {
                 "slots are for samples that are made on demand, and this dataset holds arrays".to_owned();
             return Err(Error::FieldOption { field: field.clone(), reason });
         }
+        for (field, slot) in &self.collate.slots {
+            let field = || field.clone();
+            slot.check().map_err(|reason| Error::FieldOption { field: field(), reason })?;
+        }
         if !reads {
             // A block that cannot be laid out is an error now, not in the first iteration.
             BlockLayout::new(&fields, &plan, self.rank, 0, self.block_bytes, Limits::FORMED, None)?;

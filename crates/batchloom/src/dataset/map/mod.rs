@@ -387,13 +387,14 @@ impl ReadBatch {
         slot: Option<&Slot>,
     ) -> Result<()> {
         let (first, (expected, expected_shape)) = (self.first.0, &self.first.1.fields[place]);
-        let any_extents = slot.is_some_and(Slot::takes_any_extents);
+        let slot = slot.unwrap_or(&Slot::Same);
         for (sample, layout) in self.layouts() {
             let (found, shape) = &layout.fields[place];
-            let fits = match (is_variable, any_extents) {
-                (true, _) => shape.len() == expected_shape.len() && shape[1..] == expected_shape[1..],
-                (_, true) => shape.len() == expected_shape.len(),
-                _ => shape == expected_shape,
+            let array = || format!("field {name} of sample {sample}");
+            slot.check_array(array, *found, shape)?;
+            let fits = match is_variable {
+                true => shape.len() == expected_shape.len() && shape[1..] == expected_shape[1..],
+                false => slot.takes_both(shape, expected_shape),
             };
             if found != expected || !fits {
                 let (field, shape) = (name.to_owned(), shape.clone());
