@@ -304,7 +304,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         # Marks come beside the array.
         self._is_bare = dataset._is_bare and not marked
         options = CollateOptions(names, dict(pad_values), side == "left", labels, marked, left.conversions)
-        self._delivery.prepare(dataset._schema(columns), options)
+        # Fields of samples on demand are known with the first block.
+        self._delivery.prepare(dataset._schema([] if on_demand else columns), options)
         # Arguments that were refused, or have no effect, are no part of it.
         self._recipe: dict[str, Any] = recipe | vars(asked)
         self._is_compared = False

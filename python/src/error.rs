@@ -21,10 +21,12 @@ pub(crate) use class::{
 
 /// The exception for an error of the engine.
 pub(crate) fn raise(error: &Error) -> PyErr {
-    if let Error::Read(ReadError::Failed { cause, .. } | ReadError::NoneRead { cause, .. }) = error
+    if let Error::Read(
+        ReadError::Failed { cause, .. } | ReadError::NoneRead { cause, .. } | ReadError::Slot { cause, .. },
+    ) = error
         && let Some(found) = cause.get().downcast_ref::<PyErr>()
     {
-        // An error of the user's function, which names the sample.
+        // An error of the user's function or its process, which names the sample.
         return Python::attach(|py| found.clone_ref(py));
     }
     let message = error.to_string();

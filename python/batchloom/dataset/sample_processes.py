@@ -128,7 +128,7 @@ class SampleProcesses:
         """Let a process read samples and hold them; return a handle, and the layout or the error of each."""
         with self._worker() as worker:
             part, found = worker.ask(("read", numbers, seed, epoch), stop)
-            return Handle(worker, part), [self._outcome(outcome) for outcome in found]
+            return Handle(worker, part, worker.starts), [self._outcome(outcome) for outcome in found]
 
     def fill(
         self,
@@ -152,7 +152,7 @@ class SampleProcesses:
         """Let the process that holds samples write one field of them into slots."""
         worker = handle.worker
         place = worker.sent(*self._place(memory[0]), memory[1])
-        worker.ask(("write", handle.part, field, places, writer, concatenates, place), None)
+        worker.ask(("write", handle.part, field, places, writer, concatenates, place), None, handle.starts)
 
     def close(self) -> None:
         """End the processes."""
@@ -173,13 +173,20 @@ def _forget(segments: dict[int, tuple[int, Segment]], address: int, segment: Seg
 
 
 class Handle:
-    """Samples that a process holds, until this is gone."""
+    """Samples that a process holds, until this is gone.
 
-    def __init__(self, worker: Worker, part: int) -> None:
-        self.worker, self.part = worker, part
+    Attributes:
+        worker: The process.
+        part: The number of the samples there.
+        starts: The number of times that it had been started when it read them.
+    """
+
+    def __init__(self, worker: Worker, part: int, starts: int) -> None:
+        self.worker, self.part, self.starts = worker, part, starts
 
     def __del__(self) -> None:
-        self.worker.done.append(self.part)
+        if self.starts == self.worker.starts:
+            self.worker.done.append(self.part)
 
 
 class Worker:
@@ -187,12 +194,14 @@ class Worker:
 
     def __init__(self, reader: SampleReader) -> None:
         self._reader = reader
-        self.is_lent = False
+        self.is_lent, self.starts = False, 0
+        self.end: SampleError | None = None
         self.done: deque[int] = deque()
         self._lock = threading.Lock()
         self._start()
 
     def _start(self) -> None:
+        self.starts += 1
         context = get_context("spawn")
         self._status = Segment(mmap.PAGESIZE)
         self._known: dict[int, weakref.ref[Segment]] = {}
@@ -222,17 +231,27 @@ class Worker:
         return number, offset, length
 
     def _require_alive(self) -> None:
+        """Start the process again if it has ended."""
         if not self._process.is_alive():
+            self.end = self._ended()
             self.close()
             self._start()
 
-    def ask(self, request: tuple[Any, ...], stop: Any) -> Any:
+    def ask(self, request: tuple[Any, ...], stop: Any, starts: int | None = None) -> Any:
         """Return the answer to a request.
+
+        Args:
+            request: The request.
+            stop: Becomes true if the answer is of no use any more.
+            starts: The number of times that the process had been started when it read samples that the request is
+                about; ``None`` if it is about no such samples.
 
         Raises:
             SampleError: The process ended.
         """
         with self._lock:
+            if starts not in (None, self.starts) and self.end is not None:
+                raise self.end
             done = [self.done.popleft() for _ in range(len(self.done))]
             try:
                 STATUS.pack_into(self._status.memory, 0, -1, 0)
@@ -244,24 +263,26 @@ class Worker:
                         raise EOFError
                 answer = reduction.ForkingPickler.loads(self._connection.recv_bytes())
             except (EOFError, OSError) as error:
-                raise self._ended(error) from error
+                self._process.join(1)
+                self._process.kill()  # nothing may write to a block from here on
+                self._process.join(5)
+                self._require_alive()
+                raise self.end or self._ended() from error
         if isinstance(answer, BaseException):
             raise answer
         return answer
 
-    def _ended(self, error: BaseException) -> SampleError:
-        """Return the error for a process that has ended, and forget it."""
+    def _ended(self) -> SampleError:
+        """Return the error for a process that has ended."""
         number = STATUS.unpack_from(self._status.memory, 0)[0]
-        self._process.join(1)
         code = self._process.exitcode
         how = f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
         named = f"sample {number}" if number >= 0 else "a batch"
-        message = (
+        return SampleError(
             f"process {self._process.pid} ended {how} while it read {named}; look for a crash in the function, or for "
-            "the system's out-of-memory killer"
+            "the system's out-of-memory killer",
+            number,
         )
-        self._require_alive()
-        return SampleError(message, number)
 
     def close(self) -> None:
         """End the process."""

@@ -1,0 +1,159 @@
+"""Samples that processes make: the same batches as of threads, failures that name the sample, and ends in time."""
+
+import gc
+import os
+import pickle
+import time
+
+import batchloom as bl
+import pytest
+from oracles.samples import LENGTHS, drawn, failing, killed, process, row, sequence
+from refusals import refused
+
+PLAIN = {"fn": row, "options": {"batch_size": 7}}
+PADDED = {"fn": sequence, "options": {"batching": bl.TokenBudget(25)}}
+PACKED = {"fn": sequence, "options": {"batching": bl.Packing(25)}}
+
+
+def loader(fn, workers, samples=60, *, threads=2, **options):
+    dataset = {name: options.pop(name) for name in ("sizes", "on_error") if name in options}
+    return bl.DataLoader(bl.MapDataset(range(samples), fn, workers=workers, **dataset), num_threads=threads, **options)
+
+
+def plain(batch):
+    arrays = batch.values() if isinstance(batch, dict) else batch
+    return [array.tolist() if hasattr(array, "tolist") else array for array in arrays]
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+@pytest.mark.parametrize("case", [PLAIN, PADDED, PACKED])
+def test_batches_are_those_of_threads(case, processes):
+    sizes = {} if case is PLAIN else {"sizes": LENGTHS}
+    options = case["options"] | sizes | {"shuffle": True, "seed": 3}
+    ours = loader(case["fn"], "processes", threads=processes, **options)
+    others = loader(case["fn"], "threads", **options)
+    for _ in range(2):
+        assert list(map(plain, ours)) == list(map(plain, others))
+
+
+def test_processes_live_as_long_as_the_loader():
+    ours = loader(process, "processes", batch_size=4)
+    first, second = ({pid for batch in ours for pid in batch.tolist()} for _ in range(2))
+    assert first == second
+    assert os.getpid() not in first
+    assert len(first) == 2
+    del ours
+    gc.collect()
+    deadline = time.monotonic() + 10
+    while any(os.path.exists(f"/proc/{pid}/fd/0") for pid in first) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(os.path.exists(f"/proc/{pid}/fd/0") for pid in first)
+
+
+def test_shared_generators_are_seeded_for_each_sample():
+    first, second = (
+        {
+            n: plain(dict(own=own, shared=shared))
+            for batch in loader(drawn, "processes", threads=t, batch_size=b)
+            for own, shared, n in zip(batch["own"], batch["shared"], batch["number"].tolist(), strict=True)
+        }
+        for t, b in ((1, 5), (3, 16))
+    )
+    assert first == second
+    assert len({tuple(shared) for _, shared in first.values()}) == 60
+    threads = {
+        n: own.tolist()
+        for batch in loader(drawn, "threads", batch_size=9)
+        for own, n in zip(batch["own"], batch["number"].tolist(), strict=True)
+    }
+    assert threads == {n: own for n, (own, _) in first.items()}
+
+
+def test_an_error_comes_with_its_traceback():
+    ours, taken = loader(failing, "processes", batch_size=4), []
+    for _ in range(2):
+        with refused(bl.SampleError, "13", "KeyError", "thirteen") as caught:
+            taken.extend(ours)
+        assert caught.value.sample == caught.value.item == 13
+        assert 'raise KeyError("thirteen")' in "".join(caught.value.__notes__)
+    assert len(taken) == 6
+
+
+def test_skipped_samples_weigh_nothing():
+    ours = loader(failing, "processes", batch_size=4, on_error="skip")
+    x, weight = list(ours)[3]
+    assert (x[:, 0].tolist(), weight.tolist()) == ([12, 0, 14, 15], [1, 0, 1, 1])
+    assert [sample for sample, _ in ours.skipped] == [13]
+
+
+def test_a_process_that_is_killed_is_an_error_that_names_the_sample():
+    ours = loader(killed, "processes", batch_size=4)
+    for _ in range(2):
+        taken = []
+        with refused(bl.SampleError, "13", "9"):
+            taken.extend(ours)
+        assert len(taken) <= 3  # what the process had read ends with it
+
+
+def test_an_epoch_left_in_the_middle():
+    ours = loader(row, "processes", batch_size=4)
+    for taken in (1, 5):
+        for _ in zip(range(taken), ours, strict=False):
+            pass
+    assert len(list(ours)) == 15
+    again = pickle.loads(pickle.dumps(ours))
+    assert list(map(plain, again)) == list(map(plain, ours))
+
+
+def test_kept_batches_never_change():
+    ours = loader(row, "processes", batch_size=4, shuffle=True)
+    kept = [(batch, plain(batch)) for _ in range(3) for batch in ours]
+    del ours
+    gc.collect()
+    assert all(plain(batch) == before for batch, before in kept)
+
+
+def test_files_do_not_pile_up():
+    def files():
+        return len(os.listdir("/proc/self/fd"))
+
+    list(loader(row, "processes", batch_size=4))
+    gc.collect()
+    before = files()
+    for _ in range(2):
+        list(loader(row, "processes", batch_size=4))
+        gc.collect()
+    assert files() <= before
+
+
+def test_functions_that_do_not_pickle():
+    with refused(bl.ArgumentError, "pickle", "threads"):
+        bl.MapDataset(range(3), lambda number: number, workers="processes")
+
+
+def test_exit_and_interrupts_in_the_middle(script):
+    code = """
+        import os, signal, sys, threading, time
+        import batchloom as bl
+
+        def slow(number):
+            time.sleep(0.2)
+            return number
+
+        loader = bl.DataLoader(bl.MapDataset(range(1000), slow), batch_size=100, num_threads=2)
+        batches = iter(loader)
+        if sys.argv[1] == "interrupt":
+            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+            try:
+                next(batches)
+            except KeyboardInterrupt:
+                print("interrupted")
+        else:
+            threading.Thread(target=lambda: next(batches), daemon=True).start()
+            time.sleep(0.3)
+            print("exit")
+    """
+    for way, word in (("interrupt", "interrupted"), ("exit", "exit")):
+        before = time.monotonic()
+        assert script(code, way).strip() == word
+        assert time.monotonic() - before < 20
