@@ -85,13 +85,20 @@ class SampleProcesses:
         weakref.finalize(array, _forget, self._segments, address, segment)
         return array
 
-    def _place(self, address: int) -> tuple[int, int, Segment]:
-        """Return the number of the segment that an address lies in, and the offset in it."""
+    def _find(self, address: int) -> tuple[int, int, Segment] | None:
+        """Return the number of the segment that an address lies in, the offset, and the segment, if there is one."""
         # A list of its own: a segment may go at any time.
         for start, (number, segment) in list(self._segments.items()):
             if start <= address < start + segment.size:
                 return number, address - start, segment
-        raise LoaderError("a block lies in no memory that processes share; please report this")
+        return None
+
+    def _place(self, address: int) -> tuple[int, int, Segment]:
+        """Return the place of an address that lies in a segment."""
+        found = self._find(address)
+        if found is None:
+            raise LoaderError("a block lies in no memory that processes share; please report this")
+        return found
 
     @contextmanager
     def _worker(self) -> Iterator[Worker]:
@@ -148,11 +155,21 @@ class SampleProcesses:
 
     def write(
         self, handle: Handle, field: int, places: list[Any], writer: str, concatenates: bool, memory: tuple[int, int]
-    ) -> None:
-        """Let the process that holds samples write one field of them into slots."""
-        worker = handle.worker
-        place = worker.sent(*self._place(memory[0]), memory[1])
-        worker.ask(("write", handle.part, field, places, writer, concatenates, place), None, handle.starts)
+    ) -> Any:
+        """Let the process that holds samples write one field of them into slots.
+
+        Return an array of their bytes, if they lie in memory that processes do not share.
+        """
+        worker, (address, length) = handle.worker, memory
+        place = self._find(address)
+        shared = None
+        if place is None:
+            # What is converted afterwards is written to memory of a thread, which processes do not share.
+            shared = self.allocate(length)
+            place = self._place(shared.__array_interface__["data"][0])
+        request = ("write", handle.part, field, places, writer, concatenates, worker.sent(*place, length))
+        worker.ask(request, None, handle.starts)
+        return shared
 
     def close(self) -> None:
         """End the processes."""

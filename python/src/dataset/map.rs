@@ -20,8 +20,8 @@ use pyo3::prelude::*;
 use super::Dataset;
 use super::slots::{SlotPlan, Slots};
 use crate::batching::sizes;
-use crate::dlpack::Tensor;
-use crate::error::{DTypeError, raise};
+use crate::dlpack::{Tensor, copied};
+use crate::error::{DTypeError, LoaderError, raise};
 use crate::interpreter::Visit;
 
 /// The numbers that a generator for one sample starts from.
@@ -288,9 +288,16 @@ impl ReadSamples for HeldThere {
         let writer = slots.writer.to_text();
         let places: Vec<_> = places.iter().map(|place| (place.sample, place.part)).collect();
         let memory = (target.as_mut_ptr() as usize, target.len());
-        let write = |py: Python<'_>| {
+        let write = |py: Python<'_>| -> PyResult<()> {
             let arguments = (&self.handle, field, places, writer, slots.concatenates, memory);
-            self.object.bind(py).call_method1("write", arguments).map(drop)
+            let written = self.object.bind(py).call_method1("write", arguments)?;
+            let length = target.len();
+            if !written.is_none() && !copied(py, &written, DType::U8, &[length], target) {
+                return Err(LoaderError::new_err(
+                    "a process wrote slots of another size; please report this",
+                ));
+            }
+            Ok(())
         };
         let failed = |cause: SourceError| Error::from(ReadError::Slot { field, cause: Cause::from(cause) });
         let visit = Visit::begin();

@@ -36,6 +36,13 @@ def test_batches_are_those_of_threads(case, processes):
         assert list(map(plain, ours)) == list(map(plain, others))
 
 
+@pytest.mark.parametrize("slot", [{"collate": {0: bl.Crop(4)}}, {"collate": {0: bl.Pad(3)}, "pad_value": -1}])
+def test_slots_and_types_are_those_of_threads(slot):
+    options = slot | {"batch_size": 7, "dtype": {0: "float32", 1: "float64"}, "scale": {0: 0.5}}
+    ours, others = (loader(sequence, workers, **options) for workers in ("processes", "threads"))
+    assert list(map(plain, ours)) == list(map(plain, others))
+
+
 def test_processes_live_as_long_as_the_loader():
     ours = loader(process, "processes", batch_size=4)
     first, second = ({pid for batch in ours for pid in batch.tolist()} for _ in range(2))
