@@ -212,7 +212,8 @@ class Worker:
     def __init__(self, reader: SampleReader) -> None:
         self._reader = reader
         self.is_lent, self.starts = False, 0
-        self.end: SampleError | None = None
+        # Why the process ended, as the arguments of an error: one that was raised would hold what its traceback sees.
+        self._end: tuple[str, int] | None = None
         self.done: deque[int] = deque()
         self._lock = threading.Lock()
         self._start()
@@ -250,7 +251,7 @@ class Worker:
     def _require_alive(self) -> None:
         """Start the process again if it has ended."""
         if not self._process.is_alive():
-            self.end = self._ended()
+            self._end = self._ended()
             self.close()
             self._start()
 
@@ -267,8 +268,8 @@ class Worker:
             SampleError: The process ended.
         """
         with self._lock:
-            if starts not in (None, self.starts) and self.end is not None:
-                raise self.end
+            if starts not in (None, self.starts) and self._end is not None:
+                raise SampleError(*self._end)
             done = [self.done.popleft() for _ in range(len(self.done))]
             try:
                 STATUS.pack_into(self._status.memory, 0, -1, 0)
@@ -284,22 +285,22 @@ class Worker:
                 self._process.kill()  # nothing may write to a block from here on
                 self._process.join(5)
                 self._require_alive()
-                raise self.end or self._ended() from error
+                raise SampleError(*(self._end or self._ended())) from error
         if isinstance(answer, BaseException):
             raise answer
         return answer
 
-    def _ended(self) -> SampleError:
-        """Return the error for a process that has ended."""
+    def _ended(self) -> tuple[str, int]:
+        """Return the message for a process that has ended, and the sample that it read."""
         number = STATUS.unpack_from(self._status.memory, 0)[0]
         code = self._process.exitcode
         how = f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
         named = f"sample {number}" if number >= 0 else "a batch"
-        return SampleError(
+        message = (
             f"process {self._process.pid} ended {how} while it read {named}; look for a crash in the function, or for "
-            "the system's out-of-memory killer",
-            number,
+            "the system's out-of-memory killer"
         )
+        return message, number
 
     def close(self) -> None:
         """End the process."""
