@@ -54,10 +54,9 @@ def assert_no_processes():
 
 def test_processes_live_as_long_as_the_loader():
     ours = loader(process, "processes", batch_size=4)
-    first, second = ({pid for batch in ours for pid in batch.tolist()} for _ in range(2))
-    assert first == second
-    assert os.getpid() not in first
-    assert len(first) == 2
+    seen = {pid for _ in range(3) for batch in ours for pid in batch.tolist()}
+    assert os.getpid() not in seen
+    assert len(seen) <= 2
     del ours
     gc.collect()
     assert_no_processes()
