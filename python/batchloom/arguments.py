@@ -19,12 +19,15 @@ U64 = 2**64 - 1
 Uneven = Literal["pad", "mask", "short"]
 Shuffle = bool | Literal["runs", "documents", "chunks"]
 PadSide = Literal["right", "left"]
+PadTo = int | Literal["longest"] | Sequence[int]
+Truncate = Literal["error", "left", "right"]
 Resident = bool | Literal["auto"]
 Output = Literal["torch", "numpy", "jax"]
 
 UNEVEN = ("pad", "mask", "short")
 RUNS = "runs"
 PAD_SIDE = ("right", "left")
+TRUNCATE = ("error", "left", "right")
 
 
 def choice(name: str, value: object, allowed: Sequence[str]) -> str:

@@ -12,8 +12,10 @@ from batchloom.arguments import (
     PAD_SIDE,
     Output,
     PadSide,
+    PadTo,
     Resident,
     Shuffle,
+    Truncate,
     Uneven,
     choice,
     integer,
@@ -32,7 +34,7 @@ from batchloom.label_counts import label_counts as counted
 from batchloom.loader_options import LoaderOptions
 from batchloom.mesh import Mesh
 from batchloom.plan import Plan, table
-from batchloom.plan_options import plan_options
+from batchloom.plan_options import padded_to, plan_options
 from batchloom.ranks import RankFinder, is_worker
 from batchloom.slots import Slot, pad_numbers, slots
 from batchloom.torch_attributes import TorchAttributes
@@ -118,6 +120,12 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         pad_value: The value that pads sequences: one for all variable fields, or a dict of values by field. Batches
             hold it as it is: in their type, and not scaled.
         pad_side: ``"right"`` for padding after the data, ``"left"`` for padding before it.
+        pad_to: The length that samples which differ in length are padded to, or several, of which each batch takes the
+            smallest that holds its samples. Rules sort, count and budget by these lengths. ``"longest"`` pads to the
+            longest sample of the batch (as the rule rounds it up).
+        truncate: The treatment of samples that are longer than every length of ``pad_to``: ``"error"`` names the first
+            one, ``"left"`` takes off their first elements, and ``"right"`` their last. ``plan.stats()`` counts what
+            that costs.
         collate: The way from samples to their slots in a batch, for some fields of samples that are made on demand: a
             dict with :class:`batchloom.Pad`, :class:`batchloom.Crop`, :class:`batchloom.Resize` or
             :class:`batchloom.Stack` by the name of a field, or by its place in a tuple.
@@ -233,6 +241,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         static_buffers: bool = False,
         pad_value: Any = 0,
         pad_side: PadSide = "right",
+        pad_to: PadTo = "longest",
+        truncate: Truncate = "error",
         collate: Mapping[Any, Slot] | None = None,
         labels: str | None = None,
         label_counts: Any = None,
@@ -298,6 +308,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             label_counts=None if counts is None else counts._native(),
             slots=slots(collate),
             pad_numbers=pad_numbers(pad_value) if on_demand else [],
+            pad_to=padded_to(pad_to, truncate),
         )
         columns = [(name, types.dtypes.get(name, stored)) for name, stored in self._native.columns]
         names, marked = [name for name, _ in columns], uneven == "mask"

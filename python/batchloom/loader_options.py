@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from batchloom.arguments import PadSide, Resident, Uneven
+from batchloom.arguments import PadSide, PadTo, Resident, Truncate, Uneven
 from batchloom.batching import Rule
 from batchloom.slots import Slot
 from batchloom.torch_options import TorchOptions
@@ -32,6 +32,8 @@ class LoaderOptions(TorchOptions, total=False):
     static_buffers: bool
     pad_value: Any
     pad_side: PadSide
+    pad_to: PadTo
+    truncate: Truncate
     collate: Mapping[Any, Slot] | None
     labels: str | None
     label_counts: Any

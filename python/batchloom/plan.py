@@ -14,12 +14,12 @@ from typing import Any, SupportsIndex, overload
 
 import batchloom._native as engine
 import numpy
-from batchloom.arguments import RUNS, U32, Shuffle, Uneven, caller, integer, renamed, shuffled
+from batchloom.arguments import RUNS, U32, PadTo, Shuffle, Truncate, Uneven, caller, integer, renamed, shuffled
 from batchloom.batching import Rule, rule
 from batchloom.errors import ArgumentError, RangeError
 from batchloom.label_counts import LabelCounts
 from batchloom.label_counts import label_counts as counted
-from batchloom.plan_options import plan_options
+from batchloom.plan_options import padded_to, plan_options
 from batchloom.sizes import Sizes, checked, read
 
 # Modules whose loaders read a batch sampler once an epoch.
@@ -114,6 +114,12 @@ class Plan:
         balance: If ``True``, batches of similar cost form a step, so that ranks do not wait for each other.
         largest_first: If ``True``, the largest batch that the rule makes comes first, so that memory is allocated once,
             and an out-of-memory error shows up in the first step.
+        pad_to: The length that samples which differ in length are padded to, or several, of which each batch takes the
+            smallest that holds its samples. Rules sort, count and budget by these lengths. ``"longest"`` pads to the
+            longest sample of the batch (as the rule rounds it up).
+        truncate: The treatment of samples that are longer than every length of ``pad_to``: ``"error"`` names the first
+            one, ``"left"`` takes off their first elements, and ``"right"`` their last. ``plan.stats()`` counts what
+            that costs.
         label_counts: The labels of each sample that losses do not ignore, for ``plan.step(k).labels``: numbers, or the
             result of ``dataset.count_labels()``.
         epoch: The epoch, from 0.
@@ -141,6 +147,8 @@ class Plan:
         uneven: Uneven = "pad",
         balance: bool = False,
         largest_first: bool = False,
+        pad_to: PadTo = "longest",
+        truncate: Truncate = "error",
         label_counts: Any = None,
         epoch: int = 0,
         rank: int = 0,
@@ -163,6 +171,7 @@ class Plan:
             world_size=integer("world_size", world_size, most=U32),
             shard_size=None if shard_size is None else integer("shard_size", shard_size, least=1),
             labels=None if counts is None else counts._native(),
+            pad_to=padded_to(pad_to, truncate),
         )
 
     @classmethod
@@ -373,6 +382,7 @@ class Plan:
             "concatenated": native.concatenated,
             "content": native.content,
             "shard_size": native.shard_size,
+            "pad_to": native.pad_to,
         }
         return native.samples, self._batching, options, native.state(0)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypedDict
 
-from batchloom.arguments import UNEVEN, Uneven, choice, integer
+from batchloom.arguments import TRUNCATE, U32, UNEVEN, PadTo, Truncate, Uneven, choice, integer
+from batchloom.errors import ArgumentError
 
 
 class PlanOptions(TypedDict):
@@ -30,3 +32,23 @@ def plan_options(drop_last: bool, seed: int, uneven: Uneven, balance: bool, larg
         "balance": bool(balance),
         "largest_first": bool(largest_first),
     }
+
+
+def padded_to(pad_to: PadTo, truncate: Truncate) -> tuple[list[int], str] | None:
+    """Return the lengths that batches are padded to, and the treatment of longer samples; ``None`` for the longest.
+
+    Raises:
+        ArgumentError: A length is no integer from 1 to 2**32 - 1, or samples are truncated and no length is given.
+    """
+    choice("truncate", truncate, TRUNCATE)
+    if isinstance(pad_to, str):
+        choice("pad_to", pad_to, ("longest",))
+        if truncate != "error":
+            raise ArgumentError(
+                f"truncate is {truncate!r}, and pad_to is 'longest'; expected a length, as in pad_to=512"
+            )
+        return None
+    lengths = list(pad_to) if isinstance(pad_to, Iterable) else [pad_to]
+    if not lengths:
+        raise ArgumentError("pad_to is empty; expected at least one length, as in pad_to=[64, 128, 256]")
+    return [integer("pad_to", length, least=1, most=U32) for length in lengths], truncate

@@ -1,8 +1,8 @@
 //! The rules, as Python makes them.
 
 use batchloom::batching::{
-    CostModel, CostOptimal, FixedSize, LengthBuckets, Listed, Measurement, Packing, Rule as EngineRule,
-    Sizes, TokenBudget,
+    CostModel, CostOptimal, FixedSize, LengthBuckets, Listed, Measurement, Packing, PadTo,
+    Rule as EngineRule, Sizes, TokenBudget,
 };
 use pyo3::prelude::*;
 
@@ -121,6 +121,13 @@ pub(crate) fn fit_cost(shapes: Vec<(u64, u64)>, seconds: Vec<f64>) -> PyResult<(
 /// The policy with this name.
 pub(crate) fn parse<T: std::str::FromStr<Err = String>>(name: &str) -> PyResult<T> {
     name.parse().map_err(ArgumentError::new_err)
+}
+
+/// The lengths that batches are padded to, and the treatment of samples that are longer.
+pub(crate) fn padded_to(given: Option<(Vec<u32>, String)>) -> PyResult<Option<PadTo>> {
+    let Some((lengths, truncate)) = given else { return Ok(None) };
+    let pad_to = PadTo::new(lengths).map_err(|error| raise(&error))?;
+    Ok(Some(pad_to.truncate(parse(&truncate)?)))
 }
 
 /// Sizes from an array of uint32.

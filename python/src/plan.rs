@@ -4,7 +4,7 @@ use batchloom::order::Shuffle;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::batching::{Rule, known, parse};
+use crate::batching::{Rule, known, padded_to, parse};
 use crate::dlpack::Tensor;
 use crate::error::{DataError, StateError, raise};
 use crate::labels::{Labels, given};
@@ -28,7 +28,7 @@ impl Plan {
     #[new]
     #[pyo3(signature = (
         samples, rule, sizes, *, shuffle, drop_last, seed, uneven, balance, largest_first, epoch, rank, world_size,
-        concatenated=false, content=None, shard_size=None, labels=None
+        concatenated=false, content=None, shard_size=None, labels=None, pad_to=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
     fn new(
@@ -49,6 +49,7 @@ impl Plan {
         content: Option<String>,
         shard_size: Option<u64>,
         labels: Option<Labels<'_>>,
+        pad_to: Option<(Vec<u32>, String)>,
     ) -> PyResult<Self> {
         let builder = batchloom::Plan::builder(samples)
             .rule(rule.0.clone())
@@ -60,6 +61,7 @@ impl Plan {
             .largest_first(largest_first)
             .concatenated(concatenated)
             .shard_size(shard_size)
+            .pad_to(padded_to(pad_to)?)
             .epoch(epoch)
             .world_size(world_size);
         let builder = content.into_iter().fold(builder, batchloom::plan::PlanBuilder::content);
@@ -239,6 +241,13 @@ impl Plan {
     #[getter]
     fn shard_size(&self) -> Option<u64> {
         self.plan.shard_size()
+    }
+
+    /// The lengths that batches are padded to, and the treatment of samples that are longer.
+    #[getter]
+    fn pad_to(&self) -> Option<(Vec<u32>, &'static str)> {
+        let pad_to = self.plan.pad_to()?;
+        Some((pad_to.lengths().to_vec(), pad_to.truncation().name()))
     }
 
     #[getter]

@@ -22,6 +22,7 @@ mod map;
 mod messages;
 mod order;
 mod own_lengths;
+mod pad_to;
 mod placement;
 mod plan;
 mod prose;

@@ -10,7 +10,7 @@ use pyo3::types::{PyDict, PyString};
 use super::assembly::{Assembly, HostViews, Pipeline};
 use super::batches::{Batches, Skipped, lock};
 use super::steps::Steps;
-use crate::batching::{Rule, parse};
+use crate::batching::{Rule, padded_to, parse};
 use crate::conversion::{FieldOptions, with_fields};
 use crate::dataset::Dataset;
 use crate::dataset::windows::Windows;
@@ -31,7 +31,8 @@ impl Loader {
     #[pyo3(signature = (
         dataset, rule, *, shuffle, drop_last, seed, uneven, balance, largest_first, rank, world_size, pad_values,
         pad_side, labels, num_threads, prefetch, block_bytes=None, poison=false, shuffle_documents=false, index_table=false,
-        memory=None, shard_size=None, label_counts=None, fields=None, slots=Vec::new(), pad_numbers=Vec::new()
+        memory=None, shard_size=None, label_counts=None, fields=None, slots=Vec::new(),
+        pad_numbers=Vec::new(), pad_to=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
     fn new(
@@ -61,6 +62,7 @@ impl Loader {
         fields: Option<Vec<FieldOptions>>,
         slots: Vec<(String, String)>,
         pad_numbers: Vec<(Option<String>, f64)>,
+        pad_to: Option<(Vec<u32>, String)>,
     ) -> PyResult<Self> {
         let mut builder = batchloom::Loader::builder(dataset.0.clone())
             .rule(rule.0.clone())
@@ -74,6 +76,7 @@ impl Loader {
             .shard_size(shard_size)
             .rank(rank, world_size)
             .pad_side(parse(pad_side)?)
+            .pad_to(padded_to(pad_to)?)
             .prefetch(prefetch)
             .index_table(index_table)
             .poison(poison);

@@ -65,20 +65,27 @@ pub(crate) struct SampleLabels {
 }
 
 impl SampleLabels {
-    /// Checks that counts, if labels were counted, are those of `samples` samples of these sizes, as `rule` takes them.
+    /// Checks that counts, if labels were counted, are those of `samples` samples of these sizes, as `rule` takes them: at
+    /// most `most` elements of each.
     ///
     /// # Errors
     /// [`Error::LabelCountsLength`], [`Error::LabelCountsWhole`] and [`Error::LabelCountsPiece`].
-    pub(crate) fn new(labels: Labels, samples: u64, sizes: Option<&Sizes>, rule: &Rule) -> Result<Self> {
+    pub(crate) fn new(
+        labels: Labels,
+        samples: u64,
+        sizes: Option<&Sizes>,
+        rule: &Rule,
+        most: Option<u32>,
+    ) -> Result<Self> {
         let Labels::Counted(counts) = &labels else { return Ok(Self { labels, first: None }) };
-        let (sizes, limit) = (sizes.map_or(&[][..], Sizes::as_slice), rule.limit());
+        let sizes = sizes.map_or(&[][..], Sizes::as_slice);
         let found = counts.as_slice().len() as u64;
         let (first, expected) = match counts.piece() {
             None => {
-                check_whole(sizes, rule)?;
+                check_whole(sizes, rule, most)?;
                 (None, samples)
             }
-            Some(piece) if limit == Some(piece) => {
+            Some(piece) if rule.limit() == Some(piece) => {
                 let mut pieces_before = 0;
                 let starts = sizes.iter().map(|&size| {
                     let start = pieces_before;
@@ -87,7 +94,9 @@ impl SampleLabels {
                 });
                 (Some(starts.collect()), pieces_before)
             }
-            Some(found) => return Err(Error::LabelCountsPiece { found, limit, rule: rule.name() }),
+            Some(found) => {
+                return Err(Error::LabelCountsPiece { found, limit: rule.limit(), rule: rule.name() });
+            }
         };
         match found == expected {
             true => Ok(Self { labels, first }),
@@ -124,10 +133,17 @@ impl SampleLabels {
     }
 }
 
-/// Refuses counts of whole samples if the rule truncates or splits some of these sizes.
-fn check_whole(sizes: &[u32], rule: &Rule) -> Result<()> {
-    let Some(limit) = rule.limit() else { return Ok(()) };
+/// Refuses counts of whole samples if some of these sizes are truncated or split.
+fn check_whole(sizes: &[u32], rule: &Rule, most: Option<u32>) -> Result<()> {
+    let Some(limit) = most else { return Ok(()) };
     match (0..).zip(sizes).find(|(_, size)| **size > limit) {
+        Some((sample, &size)) if rule.limit().is_none() => {
+            let reason = format!(
+                "label_counts are those of whole samples, and sample {sample} has {size} elements, of which {limit} are \
+                 taken; truncate samples beforehand, or leave label_counts out"
+            );
+            Err(Error::PadTo { reason })
+        }
         Some((sample, &size)) => Err(Error::LabelCountsWhole { sample, size, limit, rule: rule.name() }),
         None => Ok(()),
     }

@@ -30,20 +30,21 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    /// The members of a batch, given its samples and the elements taken of each in `dimensions` dimensions, padded to
-    /// multiples.
+    /// The members of a batch, given its samples and the elements taken of each in `dimensions` dimensions, and the
+    /// way in which padded extents are rounded.
     pub(crate) fn new(
         samples: Vec<u64>,
         starts: Vec<u32>,
         extents: Vec<u32>,
         dimensions: usize,
-        multiple_of: u32,
+        rounded: impl Fn(u32) -> u64 + Copy,
     ) -> Self {
         let mut union = vec![0; dimensions];
         for extents in extents.chunks(dimensions) {
-            union.iter_mut().zip(extents).for_each(|(most, &extent)| *most = number(extent).max(*most));
+            union.iter_mut().zip(extents).for_each(|(most, &extent)| *most = extent.max(*most));
         }
-        union.iter_mut().for_each(|most| *most = most.next_multiple_of(number(multiple_of)));
+        let index = |most: u32| usize::try_from(rounded(most)).unwrap_or(usize::MAX);
+        let union = union.into_iter().map(index).collect();
         let ends = extents.chunks(dimensions).scan(0, |end: &mut usize, extents| {
             *end = end.saturating_add(number(extents[0]));
             Some(*end)
@@ -53,12 +54,12 @@ impl Members {
     }
 
     /// The same members, and what fields with lengths of their own take of them: all.
-    pub(crate) fn with_own(mut self, fields: &[Sequences], multiple_of: u32) -> Self {
+    pub(crate) fn with_own(mut self, fields: &[Sequences], rounded: impl Fn(u32) -> u64 + Copy) -> Self {
         let own = |sequences: &Sequences| {
             let extents =
                 (0..self.count).flat_map(|member| sequences.sizes_of(self.sample(member))).collect();
             let (samples, starts) = (self.samples.clone(), vec![0; self.count]);
-            let members = Self::new(samples, starts, extents, sequences.varying().len(), multiple_of);
+            let members = Self::new(samples, starts, extents, sequences.varying().len(), rounded);
             Self { fillers: self.fillers, ..members }
         };
         self.own = fields.iter().map(own).collect();

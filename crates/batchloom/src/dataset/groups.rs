@@ -319,7 +319,7 @@ impl Kind for GroupDataset {
             true => None,
             false => Some(("mask", Arc::new(Mask(options.pad_side)))),
         };
-        self.sequences.collate(packs, rule, options, described)
+        self.sequences.collate(packs, options, described)
     }
 
     fn rows(&self, samples: Range<usize>) -> Vec<Range<usize>> {

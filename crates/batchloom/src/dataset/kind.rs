@@ -310,6 +310,21 @@ impl Collation {
         Ok(found)
     }
 
+    /// Refuses samples whose sizes are not the lengths of all their fields.
+    ///
+    /// # Errors
+    /// [`Error::PadTo`].
+    pub(crate) fn require_own_sizes(&self) -> Result<()> {
+        let reason = match &self.ragged {
+            _ if !self.own_lengths.is_empty() => {
+                "fields have lengths of their own; expected a slot for each field"
+            }
+            Some(ragged) if ragged.own_sizes => return Ok(()),
+            _ => "sizes of your own do not tell the lengths of samples; leave one of them out",
+        };
+        Err(Error::PadTo { reason: reason.to_owned() })
+    }
+
     /// The place of a field that is taken from samples.
     fn place(&self, name: &str) -> Result<usize> {
         let place = self.names.iter().position(|other| other == name);
@@ -334,8 +349,8 @@ impl Collation {
             return Members::listed(vec![sample], 0, &self.compressed);
         };
         let extents = guide.sizes_of(usize::try_from(sample).unwrap_or(usize::MAX)).collect();
-        let members = Members::new(vec![sample], vec![0], extents, guide.varying().len(), 1);
-        members.with_own(&self.own_lengths, 1)
+        let members = Members::new(vec![sample], vec![0], extents, guide.varying().len(), u64::from);
+        members.with_own(&self.own_lengths, u64::from)
     }
 }
 
@@ -379,8 +394,6 @@ pub(crate) struct Ragged {
     pub(crate) own_sizes: bool,
     /// True if samples that are longer than their size are subsampled.
     pub(crate) subsamples: bool,
-    /// The number that padded extents are multiples of.
-    pub(crate) multiple_of: u32,
 }
 
 /// The numbers in an index table, which give the places of samples for data that this process does not read.

@@ -76,8 +76,8 @@ fn parts(collation: &Collation, sample: u64, limit: Option<u32>, field: &str) ->
     let (number, dimensions) = (usize::try_from(sample).unwrap_or(usize::MAX), guide.varying().len());
     if !own_sizes || dimensions != 1 {
         let extents = guide.sizes_of(number).collect();
-        let members = Members::new(vec![sample], vec![0], extents, dimensions, 1);
-        return Ok(vec![members.with_own(&collation.own_lengths, 1)]);
+        let members = Members::new(vec![sample], vec![0], extents, dimensions, u64::from);
+        return Ok(vec![members.with_own(&collation.own_lengths, u64::from)]);
     }
     let (size, stored) = (sizes.as_slice()[number], guide.extents(number)[0]);
     if *subsamples && stored > size {
@@ -90,7 +90,7 @@ fn parts(collation: &Collation, sample: u64, limit: Option<u32>, field: &str) ->
     let piece = limit.unwrap_or(u32::MAX);
     let part = |number: u32| {
         let start = number * piece;
-        Members::new(vec![sample], vec![start], vec![(size - start).min(piece)], 1, 1)
+        Members::new(vec![sample], vec![start], vec![(size - start).min(piece)], 1, u64::from)
     };
     Ok((0..pieces(size, piece)).map(part).collect())
 }

@@ -293,7 +293,6 @@ impl SequenceDataset {
     pub(super) fn collate(
         &self,
         packs: bool,
-        rule: &Rule,
         options: &CollateOptions,
         described: impl IntoIterator<Item = (&'static str, Arc<dyn Form>)>,
     ) -> Result<Collation> {
@@ -316,8 +315,7 @@ impl SequenceDataset {
         let guide = self.guide()?.clone();
         let index = Index::Ragged { fields: variable.collect(), dimensions: guide.varying().len(), packs };
         let (sizes, own_sizes, subsamples) = (self.sizes.clone(), self.own_sizes, self.subsamples);
-        let ragged =
-            Ragged { guide: Some(guide), sizes, own_sizes, subsamples, multiple_of: rule.multiple_of() };
+        let ragged = Ragged { guide: Some(guide), sizes, own_sizes, subsamples };
         let own_lengths = self.own_lengths.iter().filter_map(|name| self.sequences(name)).cloned().collect();
         Ok(Collation { own, ragged: Some(ragged), own_lengths, ..Collation::new(forms, index)? })
     }
@@ -416,7 +414,7 @@ impl Kind for SequenceDataset {
             let labels = Labels { sequences: self.tokens(field)?, side: options.pad_side, packed: packs };
             described.push(("labels", self.placed(field, Arc::new(labels))));
         }
-        self.collate(packs, rule, options, described)
+        self.collate(packs, options, described)
     }
 
     fn labels(&self, options: &CollateOptions) -> Option<NextTokens> {

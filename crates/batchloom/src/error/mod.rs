@@ -260,6 +260,25 @@ pub enum Error {
         /// The name of the rule.
         rule: &'static str,
     },
+    /// Batches cannot be padded to given lengths.
+    #[error("pad_to does not go with this: {reason}")]
+    PadTo {
+        /// The reason, and what is expected.
+        reason: String,
+    },
+    /// A sample is longer than all lengths that batches are padded to.
+    #[error(
+        "sample {sample} has {size} elements, and the largest length of pad_to is {most}; raise it, or set truncate to \
+         \"left\" or \"right\""
+    )]
+    TooLong {
+        /// The first such sample.
+        sample: u64,
+        /// Its size.
+        size: u32,
+        /// The largest length.
+        most: u32,
+    },
     /// A sample exceeds the budget.
     #[error(
         "sample {sample} has size {size}, which{} exceeds max_tokens ({max_tokens}); raise max_tokens, or set \
@@ -950,6 +969,7 @@ impl Error {
             | Self::PoolTooLarge { .. }
             | Self::NotPackable { .. }
             | Self::OwnLengths { .. }
+            | Self::PadTo { .. }
             | Self::Labels { .. }
             | Self::LabelCountsLength { .. }
             | Self::LabelCountsWhole { .. }
@@ -979,6 +999,7 @@ impl Error {
             | Self::FieldLength { .. }
             | Self::TooManySamples { .. }
             | Self::Oversize { .. }
+            | Self::TooLong { .. }
             | Self::SizesLength { .. }
             | Self::SizeTooLarge { .. }
             | Self::Offsets { .. }

@@ -11,7 +11,7 @@ use super::fields::Fields;
 use super::job::Probe;
 use super::layout::{BlockLayout, Limits};
 use super::workers::Workers;
-use crate::batching::{LabelCounts, Labels, Rule};
+use crate::batching::{LabelCounts, Labels, PadTo, Rule};
 use crate::collate::{Channels, FieldConversion, PadSide, Slot};
 use crate::dataset::Dataset;
 use crate::dataset::kind::CollateOptions;
@@ -192,6 +192,11 @@ impl LoaderBuilder {
         self
     }
 
+    /// Sets the lengths that batches are padded to: see [`PlanBuilder::pad_to`].
+    pub fn pad_to(self, pad_to: impl Into<Option<PadTo>>) -> Self {
+        self.plan(|plan| plan.pad_to(pad_to))
+    }
+
     /// Sets the side on which padding goes. Default: after the data.
     pub fn pad_side(mut self, side: PadSide) -> Self {
         self.collate.pad_side = side;
@@ -285,7 +290,7 @@ impl LoaderBuilder {
     ///
     /// # Errors
     /// Those of [`PlanBuilder::build`], and [`Error::Rank`], [`Error::Threads`], [`Error::Prefetch`] and
-    /// [`Error::BatchTooLarge`]; for sequences, [`Error::ForeignSizes`], [`Error::NotPackable`], [`Error::Labels`],
+    /// [`Error::BatchTooLarge`]; for sequences, [`Error::ForeignSizes`], [`Error::PadTo`], [`Error::NotPackable`], [`Error::Labels`],
     /// [`Error::PadValue`] and [`Error::DuplicateField`]; [`Error::FieldOption`]; for streams, [`Error::Continuous`]; and
     /// [`Error::MarkField`] with [`Uneven::Mask`].
     pub fn build(mut self) -> Result<Loader> {

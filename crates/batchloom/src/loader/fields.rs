@@ -28,6 +28,9 @@ impl Fields {
     /// Errors that say which option or rule does not go with the kind of dataset.
     pub(super) fn new(dataset: &Dataset, plan: &Plan, options: &CollateOptions) -> Result<Self> {
         let collation = dataset.kind().collation(plan.rule(), options, (plan.seed(), plan.epoch()))?;
+        if plan.pad_to().is_some() {
+            collation.require_own_sizes()?;
+        }
         if dataset.kind().reader().is_some() {
             // Fields are known, and options for them looked at, once samples are read.
             return Self::marked(collation, plan, None);
@@ -132,9 +135,10 @@ impl Fields {
             None => parts.sizes,
             Some(guide) => parts.samples.iter().flat_map(|&sample| guide.sizes_of(number(sample))).collect(),
         };
-        let members = Members::new(parts.samples, parts.starts, extents, dimensions, ragged.multiple_of);
+        let rounded = |size: u32| plan.rounding().up(size);
+        let members = Members::new(parts.samples, parts.starts, extents, dimensions, rounded);
         let members = Members { picks, fillers, ..members };
-        Ok(members.with_own(&self.collation.own_lengths, ragged.multiple_of))
+        Ok(members.with_own(&self.collation.own_lengths, rounded))
     }
 }
 
@@ -144,14 +148,14 @@ fn picks(ragged: &Ragged, guide: &Sequences, plan: &Plan, parts: &Parts) -> Vec<
     let stored = |sample: u64| length(guide, sample);
     let thinned = |sample: u64| stored(sample) > ragged.sizes.as_slice()[number(sample)];
     let mut samples = parts.samples.iter().zip(&parts.sizes);
-    if !samples.clone().any(|(&sample, _)| thinned(sample)) {
+    if !samples.any(|(&sample, _)| thinned(sample)) {
         return Vec::new();
     }
     let mut picks = Vec::new();
-    for (&sample, &taken) in &mut samples {
+    for ((&sample, &taken), &first) in parts.samples.iter().zip(&parts.sizes).zip(&parts.starts) {
         let (start, all) = (picks.len(), stored(sample));
         if !thinned(sample) {
-            picks.extend(0..taken);
+            picks.extend(first..first + taken);
             continue;
         }
         let key = Key::new(plan.seed(), plan.epoch(), Purpose::Rows { group: sample });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Plan;
 use super::epoch::Epoch;
 use super::recipe::Recipe;
-use crate::batching::{FixedSize, Labels, Rule, SampleLabels, Sizes};
+use crate::batching::{FixedSize, Labels, PadTo, Rule, SampleLabels, Sizes};
 use crate::order::{LIMIT, Shuffle};
 use crate::ranks::{MOST_RANKS, Uneven};
 use crate::{Error, Result};
@@ -25,6 +25,7 @@ pub struct PlanBuilder {
     concatenated: bool,
     content: Option<String>,
     shard_size: Option<u64>,
+    pad_to: Option<PadTo>,
     labels: Option<Labels>,
     epoch: u64,
     world_size: u32,
@@ -52,6 +53,7 @@ impl PlanBuilder {
             concatenated: false,
             content: None,
             shard_size: None,
+            pad_to: None,
             labels: None,
             epoch: 0,
             world_size: 1,
@@ -145,6 +147,13 @@ impl PlanBuilder {
         self
     }
 
+    /// Sets the lengths that batches are padded to, and so the sizes that rules sort, count and budget by. Default: the
+    /// length of the longest sample of the batch, as the rule rounds it up.
+    pub fn pad_to(mut self, pad_to: impl Into<Option<PadTo>>) -> Self {
+        self.pad_to = pad_to.into();
+        self
+    }
+
     /// Sets the labels of samples that losses do not ignore, for [`Step::labels`](super::Step::labels). It changes neither
     /// the plan nor its fingerprint. Default: labels are not known.
     pub fn labels(mut self, labels: impl Into<Labels>) -> Self {
@@ -188,7 +197,7 @@ impl PlanBuilder {
     /// # Errors
     /// [`Error::NoSamples`] and [`Error::TooManySamples`]; [`Error::BatchSize`], [`Error::World`],
     /// [`Error::NotPositive`] and [`Error::ShardSize`]; [`Error::NoSizes`], [`Error::SizesLength`],
-    /// [`Error::RunsOfSizes`], [`Error::Oversize`], [`Error::Dimensions`] and [`Error::PoolTooLarge`];
+    /// [`Error::RunsOfSizes`], [`Error::PadTo`], [`Error::TooLong`], [`Error::Oversize`], [`Error::Dimensions`] and [`Error::PoolTooLarge`];
     /// [`Error::LabelCountsLength`], [`Error::LabelCountsWhole`] and [`Error::LabelCountsPiece`]; and
     /// [`Error::NothingLeft`] or [`Error::AllDropped`] if no step would be left.
     pub fn build(self) -> Result<Plan> {
@@ -215,12 +224,17 @@ impl PlanBuilder {
             content: self.content,
             shard_size: self.shard_size,
             sizes: self.sizes,
+            pad_to: self.pad_to,
+            counted: None,
             labels: None,
         };
         check_lists(&recipe)?;
         check_shards(&recipe)?;
+        recipe.counted = counted(&recipe)?;
         check_sizes(&recipe)?;
-        let known = |labels| SampleLabels::new(labels, recipe.samples, recipe.sizes.as_ref(), &recipe.rule);
+        let known = |labels| {
+            SampleLabels::new(labels, recipe.samples, recipe.sizes.as_ref(), &recipe.rule, recipe.most())
+        };
         recipe.labels = self.labels.map(known).transpose()?;
         let plan = Plan::new(Arc::new(Epoch::new(Arc::new(recipe), self.epoch)), self.world_size, Vec::new());
         plan.require_steps()?;
@@ -253,6 +267,38 @@ fn check_shards(recipe: &Recipe) -> Result<()> {
     }
 }
 
+/// The sizes that the rule is given, if batches are padded to given lengths.
+fn counted(recipe: &Recipe) -> Result<Option<Sizes>> {
+    let Some(pad_to) = &recipe.pad_to else { return Ok(None) };
+    let refused = |reason: String| Error::PadTo { reason };
+    let Some(sizes) = &recipe.sizes else {
+        return Err(refused("these samples do not differ in size; leave it out".to_owned()));
+    };
+    let (dimensions, multiple_of) = (sizes.dimensions(), recipe.rule.multiple_of());
+    if dimensions > 1 {
+        return Err(refused(format!(
+            "these samples differ in {dimensions} dimensions; expected one, or a slot for each field"
+        )));
+    }
+    if recipe.packs() {
+        return Err(refused(
+            "these batches are concatenations, which have no padding; leave it out".to_owned(),
+        ));
+    }
+    if recipe.rule.limit().is_some() {
+        let rule = recipe.rule.name();
+        return Err(refused(format!(
+            "{rule} truncates samples itself; expected oversize \"error\" beside pad_to"
+        )));
+    }
+    if let Some(length) = pad_to.lengths().iter().find(|length| !length.is_multiple_of(multiple_of)) {
+        return Err(refused(format!(
+            "{length} is no multiple of multiple_of ({multiple_of}); leave one of them out"
+        )));
+    }
+    pad_to.sizes(sizes, recipe.rule.counts_real()).map(Some)
+}
+
 fn check_sizes(recipe: &Recipe) -> Result<()> {
     if recipe.shuffle == Shuffle::Runs && recipe.uniform().is_none() {
         return Err(Error::RunsOfSizes { rule: recipe.rule.name() });
@@ -264,6 +310,6 @@ fn check_sizes(recipe: &Recipe) -> Result<()> {
         Some(sizes) if sizes.len() != recipe.samples => {
             Err(Error::SizesLength { found: sizes.len(), samples: recipe.samples })
         }
-        Some(sizes) => recipe.rule.check(sizes, recipe.in_pool()),
+        Some(sizes) => recipe.rule.check(recipe.counted().unwrap_or(sizes), recipe.in_pool()),
     }
 }

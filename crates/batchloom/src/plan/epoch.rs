@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use super::recipe::Recipe;
-use crate::batching::{FixedSize, PoolBatches, PoolSizes, Sizes, Union, padded};
+use crate::batching::{FixedSize, PoolBatches, PoolSizes, Sizes, Union};
 use crate::order::{Key, Order, Purpose, Shards, Shuffle};
 use crate::ranks::BatchOrder;
 
@@ -63,7 +63,7 @@ enum PoolSamples {
 pub struct Parts {
     /// The samples.
     pub samples: Vec<u64>,
-    /// The first element that is taken of each sample: 0 unless the rule splits samples.
+    /// The first element that is taken of each sample: 0 unless samples are split, or truncated before their start.
     pub starts: Vec<u32>,
     /// The number of elements that are taken of each sample: its size, unless the rule truncates or splits samples.
     pub sizes: Vec<u32>,
@@ -244,7 +244,7 @@ impl Epoch {
         if let Some(listed) = recipe.rule.listed() {
             return BatchedPool { samples: PoolSamples::Run(0), batches: listed.cut() };
         }
-        let Some(sizes) = &recipe.sizes else {
+        let Some(sizes) = recipe.counted() else {
             return BatchedPool { samples: PoolSamples::Run(0), batches: PoolBatches::default() };
         };
         let start = recipe.start_of(pool);
@@ -280,7 +280,7 @@ impl Epoch {
         let splits = self.recipe.rule.splits();
         for ((&sample, &start), &taken) in parts.samples.iter().zip(&parts.starts).zip(&parts.sizes) {
             measure.real += u64::from(taken);
-            measure.samples += u64::from(start == 0);
+            measure.samples += u64::from(start == 0 || !splits);
             let missing = sizes.as_slice()[length(sample)] - taken;
             if missing > 0 && !splits {
                 measure.truncated += 1;
@@ -294,13 +294,13 @@ impl Epoch {
 
     /// The number of elements of a batch with padding, and a number that identifies its shape.
     fn shape(&self, sizes: &Sizes, parts: &Parts, measure: &Measure) -> (u64, u64) {
-        let multiple_of = self.recipe.rule.multiple_of();
         if self.recipe.packs() {
             return (measure.real, measure.real);
         }
         let each = match sizes.dimensions() {
-            1 => padded(parts.sizes.iter().copied().max().unwrap_or(0), multiple_of),
+            1 => self.recipe.rounding().up(parts.sizes.iter().copied().max().unwrap_or(0)),
             _ => {
+                let multiple_of = self.recipe.rule.multiple_of();
                 let mut union = Union::default();
                 parts.samples.iter().for_each(|&sample| union.add(sizes.extents(length(sample))));
                 let elements = union.elements(multiple_of).saturating_mul(measure.parts);
@@ -408,14 +408,17 @@ impl BatchedPool {
 
     fn parts(&self, batch: usize, recipe: &Recipe) -> Parts {
         let samples = self.samples(batch);
-        let starts = match self.batches.starts.get(self.range(batch)) {
-            Some(starts) => starts.to_vec(),
-            None => vec![0; samples.len()],
-        };
-        let limit = recipe.rule.limit().unwrap_or(u32::MAX);
+        let limit = recipe.most().unwrap_or(u32::MAX);
         // Without sizes, every sample counts as one element.
         let all = recipe.sizes.as_ref().map(Sizes::as_slice);
         let size = |sample| all.map_or(1, |sizes| sizes[length(sample)]);
+        let first = |&sample: &u64| {
+            recipe.pad_to.as_ref().map_or(0, |pad_to| pad_to.start(size(sample), size(sample).min(limit)))
+        };
+        let starts = match self.batches.starts.get(self.range(batch)) {
+            Some(starts) => starts.to_vec(),
+            None => samples.iter().map(first).collect(),
+        };
         let taken = |(&sample, start): (&u64, &u32)| (size(sample) - start).min(limit);
         let sizes = samples.iter().zip(&starts).map(taken).collect();
         Parts { samples, starts, sizes }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::epoch::{DealtPool, Epoch, Parts, fitted};
 use super::recipe::Recipe;
-use crate::batching::{Labels, Rule, SampleLabels, Sizes};
+use crate::batching::{Labels, PadTo, Rounding, Rule, SampleLabels, Sizes};
 use crate::order::Shuffle;
 use crate::ranks::{Deal, Uneven};
 use crate::{Error, Result};
@@ -122,6 +122,16 @@ impl Plan {
     pub(crate) fn with_seed(&self, seed: u64) -> Self {
         let recipe = Recipe { seed, ..self.recipe().clone() };
         Self::new(Arc::new(Epoch::new(Arc::new(recipe), self.epoch())), self.world_size, Vec::new())
+    }
+
+    /// The lengths that batches are padded to, if these are given.
+    pub fn pad_to(&self) -> Option<&PadTo> {
+        self.recipe().pad_to.as_ref()
+    }
+
+    /// The way in which padded lengths are rounded.
+    pub(crate) fn rounding(&self) -> Rounding<'_> {
+        self.recipe().rounding()
     }
 
     pub(super) fn recipe(&self) -> &Recipe {

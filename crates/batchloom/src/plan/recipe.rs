@@ -3,7 +3,7 @@
 use serde::{Serialize, Serializer};
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::batching::{FixedSize, Rule, SampleLabels, Sizes};
+use crate::batching::{FixedSize, PadTo, Rounding, Rule, SampleLabels, Sizes};
 use crate::order::{self, Shuffle};
 use crate::ranks::Uneven;
 
@@ -29,6 +29,11 @@ pub(super) struct Recipe {
     pub(super) content: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) shard_size: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) pad_to: Option<PadTo>,
+    /// The sizes that the rule is given, if samples do not have their own in a batch.
+    #[serde(skip)]
+    pub(super) counted: Option<Sizes>,
     /// The labels of batches, which change no plan.
     #[serde(skip)]
     pub(super) labels: Option<SampleLabels>,
@@ -48,6 +53,21 @@ impl Recipe {
             Rule::FixedSize(rule) if self.sizes.is_none() => Some(rule),
             _ => None,
         }
+    }
+
+    /// The sizes that the rule is given.
+    pub(super) fn counted(&self) -> Option<&Sizes> {
+        self.counted.as_ref().or(self.sizes.as_ref())
+    }
+
+    /// The largest number of elements that a batch takes of a sample.
+    pub(super) fn most(&self) -> Option<u32> {
+        self.pad_to.as_ref().map(PadTo::most).or_else(|| self.rule.limit())
+    }
+
+    /// The way in which padded lengths are rounded.
+    pub(super) fn rounding(&self) -> Rounding<'_> {
+        self.pad_to.as_ref().map_or(Rounding::Multiple(self.rule.multiple_of()), Rounding::To)
     }
 
     /// Returns true if batches are concatenations of samples, without padding.

@@ -160,14 +160,9 @@ impl Kind for MapDataset {
     }
 
     /// The facts about samples; fields are known once samples were read.
-    fn collation(&self, rule: &Rule, _: &CollateOptions, _: EpochKey) -> Result<Collation> {
-        let ragged = self.sizes.clone().map(|sizes| Ragged {
-            guide: None,
-            sizes,
-            own_sizes: true,
-            subsamples: false,
-            multiple_of: rule.multiple_of(),
-        });
+    fn collation(&self, _: &Rule, _: &CollateOptions, _: EpochKey) -> Result<Collation> {
+        let ragged =
+            self.sizes.clone().map(|sizes| Ragged { guide: None, sizes, own_sizes: true, subsamples: false });
         Ok(Collation { ragged, ..Collation::new(Vec::new(), Index::Rows)? })
     }
 

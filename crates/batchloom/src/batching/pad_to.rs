@@ -1,0 +1,143 @@
+//! `PadTo`: the lengths that batches are padded to, and the treatment of samples that are longer than all of them.
+//!
+//! A rule is given the sizes that samples have in a batch, so that budgets count what is delivered.
+
+use std::str::FromStr;
+
+use serde::Serialize;
+
+use super::{Sizes, padded, positive};
+use crate::{Error, Result};
+
+/// Lengths that batches are padded to: each to the smallest that holds its samples.
+///
+/// ```
+/// use batchloom::batching::{PadTo, Truncate};
+///
+/// let pad_to = PadTo::new([512, 64, 128])?.truncate(Truncate::Right);
+/// assert_eq!(pad_to.lengths(), [64, 128, 512]);
+/// # Ok::<(), batchloom::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PadTo {
+    lengths: Vec<u32>,
+    truncate: Truncate,
+}
+
+/// The treatment of a sample that is longer than all lengths that batches are padded to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Truncate {
+    /// No plan is made, and the error names the sample.
+    #[default]
+    Error,
+    /// The sample loses its first elements, which are counted.
+    Left,
+    /// The sample loses its last elements, which are counted.
+    Right,
+}
+
+impl Truncate {
+    /// The name: `"error"`, `"left"` or `"right"`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Left => "left",
+            Self::Right => "right",
+        }
+    }
+}
+
+impl FromStr for Truncate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "error" => Ok(Self::Error),
+            "left" => Ok(Self::Left),
+            "right" => Ok(Self::Right),
+            other => Err(format!("truncate is {other:?}; expected \"error\", \"left\" or \"right\"")),
+        }
+    }
+}
+
+impl PadTo {
+    /// Pads to `lengths`, in any order. Samples that are longer than all of them are an error.
+    ///
+    /// # Errors
+    /// [`Error::NotPositive`] if there is no length, or one is 0.
+    pub fn new(lengths: impl IntoIterator<Item = u32>) -> Result<Self> {
+        let mut lengths =
+            lengths.into_iter().map(|length| positive("pad_to", length)).collect::<Result<Vec<_>>>()?;
+        if lengths.is_empty() {
+            return Err(Error::NotPositive { name: "pad_to" });
+        }
+        lengths.sort_unstable();
+        lengths.dedup();
+        Ok(Self { lengths, truncate: Truncate::Error })
+    }
+
+    /// Sets the treatment of samples that are longer than all lengths.
+    #[must_use]
+    pub fn truncate(self, truncate: Truncate) -> Self {
+        Self { truncate, ..self }
+    }
+
+    /// The lengths, the smallest first.
+    pub fn lengths(&self) -> &[u32] {
+        &self.lengths
+    }
+
+    /// The treatment of samples that are longer than all lengths.
+    pub fn truncation(&self) -> Truncate {
+        self.truncate
+    }
+
+    /// The largest length.
+    pub(crate) fn most(&self) -> u32 {
+        self.lengths.last().copied().unwrap_or(u32::MAX)
+    }
+
+    /// The length that a batch is padded to whose longest sample has `size` elements.
+    pub(crate) fn length(&self, size: u32) -> u32 {
+        let place = self.lengths.partition_point(|&length| length < size);
+        self.lengths.get(place).copied().unwrap_or(self.most())
+    }
+
+    /// The first element that is taken of a sample of which `taken` elements are taken.
+    pub(crate) fn start(&self, size: u32, taken: u32) -> u32 {
+        if self.truncate == Truncate::Left { size - taken } else { 0 }
+    }
+
+    /// The sizes that samples have in a batch, for a rule that counts padding or (`real`) does not.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`] with the first sample that is longer than all lengths, unless those are truncated.
+    pub(crate) fn sizes(&self, sizes: &Sizes, real: bool) -> Result<Sizes> {
+        let (most, own) = (self.most(), sizes.as_slice());
+        if let (Truncate::Error, Some(sample)) = (self.truncate, own.iter().position(|&size| size > most)) {
+            return Err(Error::TooLong { sample: sample as u64, size: own[sample], most });
+        }
+        let counted = |&size: &u32| if real { size.min(most) } else { self.length(size) };
+        Ok(Sizes::new(own.iter().map(counted).collect::<Vec<_>>()))
+    }
+}
+
+/// The way in which the longest sample of a batch decides how long all of them are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Rounding<'a> {
+    /// To a multiple of a number.
+    Multiple(u32),
+    /// To one of the lengths that are given.
+    To(&'a PadTo),
+}
+
+impl Rounding<'_> {
+    /// The length of a batch whose longest sample has `size` elements.
+    pub(crate) fn up(self, size: u32) -> u64 {
+        match self {
+            Self::Multiple(multiple_of) => padded(size, multiple_of),
+            Self::To(pad_to) => u64::from(pad_to.length(size)),
+        }
+    }
+}
