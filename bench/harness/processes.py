@@ -1,19 +1,32 @@
-"""Run work in a process of its own, and read the memory of this one, as Linux counts it, in bytes."""
+"""Run work in a process of its own, and read the memory of this one and of its descendants, in bytes, from Linux."""
 
 from __future__ import annotations
 
 import multiprocessing
+import os
 import re
+import threading
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from bench.harness.quiet import family
+
+# The time between two looks at the memory of processes, in seconds.
+LOOK = 0.01
+
 
 def elsewhere(work: Callable[..., Any], *arguments: Any) -> Any:
     """Do the work in a fresh process."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context, initializer=_forget_start_method) as pool:
         return pool.submit(work, *arguments).result()
+
+
+def _forget_start_method() -> None:
+    """Let processes of this one start as those of a script do: else they would start as it was started itself."""
+    multiprocessing.set_start_method(None, force=True)
 
 
 def resident() -> int:
@@ -32,6 +45,60 @@ def reset_peak() -> int:
     return resident()
 
 
+class FamilyWatch:
+    """A watch over the memory of this process and its descendants, while it is entered.
+
+    What they share counts once. It differs from the kernel's proportional shares (PSS) in two ways. The share of a
+    library would depend on processes that are none of theirs, so the process that maps most of them counts. And memory
+    in ``/dev/shm`` on its way from one process to another would be in no share, so all that the machine has counts.
+
+    Attributes:
+        before: The bytes when it was entered.
+        peak: The most bytes since.
+    """
+
+    def __init__(self) -> None:
+        self.before = self.peak = family_memory()
+        self._left = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> FamilyWatch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._left.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._left.wait(LOOK):
+            self.peak = max(self.peak, family_memory())
+
+
+def family_memory() -> int:
+    """Return the bytes of this process and its descendants now, what they share counted once."""
+    private, files = 0, 0
+    for process in family(os.getpid()):
+        try:
+            shares, status = (Path(f"/proc/{process}/{name}").read_text() for name in ("smaps_rollup", "status"))
+            own, mapped = _field(shares, "Pss_Anon"), _field(status, "RssFile")
+        except (OSError, LookupError):
+            continue  # it has just ended
+        private, files = private + own, max(files, mapped)
+    return private + files + _field(Path("/proc/meminfo").read_text(), "Shmem")
+
+
 def _status(name: str) -> int:
-    found = re.search(rf"^{name}:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    return _field(Path("/proc/self/status").read_text(), name)
+
+
+def _field(text: str, name: str) -> int:
+    """Return a size from a file of the kernel.
+
+    Raises:
+        LookupError: It is not there.
+    """
+    found = re.search(rf"^{name}:\s+(\d+) kB$", text, re.MULTILINE)
+    if found is None:
+        raise LookupError(name)
     return int(found[1]) * 1024

@@ -29,7 +29,7 @@ class Watch:
 
 def _others() -> int:
     """Return the ticks that went to others since the machine started."""
-    return _busy() - sum(_ticks(process) for process in _family(os.getpid()))
+    return _busy() - sum(_ticks(process) for process in family(os.getpid()))
 
 
 def _busy() -> int:
@@ -44,11 +44,11 @@ def _ticks(process: int) -> int:
     return sum(map(int, fields[11:15]))
 
 
-def _family(process: int) -> list[int]:
+def family(process: int) -> list[int]:
     """Return a process and its living descendants."""
     tasks = Path(f"/proc/{process}/task").glob("*/children")
     children = [int(child) for task in tasks for child in _read(str(task)).split()]
-    return [process, *(member for child in children for member in _family(child))]
+    return [process, *(member for child in children for member in family(child))]
 
 
 def _read(path: str) -> str:

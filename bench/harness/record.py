@@ -20,6 +20,7 @@ import torch
 BENCH = Path(__file__).parents[1]
 PACKAGES = (
     *("batchloom", "torch", "numpy", "batch-iter", "grain"),
+    *("scipy", "pillow", "torchvision", "spdl-core"),
     *("transformers", "tokenizers", "trl", "datasets", "pyarrow", "lhotse", "numba"),
     *("lightning", "accelerate", "ray", "torchdata", "litdata", "jax"),
 )

@@ -8,6 +8,10 @@ from typing import Any
 from bench.harness.claims import Claim, stated
 from bench.harness.measure import COPY, LOOM, Timing, progress
 
+# A candidate that others are compared with: a short name for heads and the JSON, and its name.
+Bar = tuple[str, str]
+COPYING: Bar = ("copy", COPY)
+
 
 def table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table: the first column flush left, the others flush right."""
@@ -34,20 +38,21 @@ def print_not_measured(reasons: Mapping[str, str]) -> None:
         print(f"not measured: {name}: {reason}")
 
 
-def print_timings(title: str, timings: dict[str, Timing], facts: Mapping[str, str]) -> None:
+def print_timings(title: str, timings: dict[str, Timing], facts: Mapping[str, str], bar: Bar = COPYING) -> None:
     """Print one line for each candidate, the fastest first; ``facts``: further columns, head and name of the fact."""
+    short, name = bar
     rows = [
         (
             timing.name,
             f"{timing.median:.4f}",
             f"{timing.minimum:.4f}",
-            f"{timing.ratio(timings[COPY]):.2f}",
+            f"{timing.ratio(timings[name]):.2f}",
             f"{timing.ratio(timings[LOOM]):.2f}",
             *(str(timing.candidate.facts.get(fact, "-")) for fact in facts.values()),
         )
         for timing in fastest_first(timings)
     ]
-    table(title, ("candidate", "median s", "min s", "x copy", "x batchloom", *facts), rows)
+    table(title, ("candidate", "median s", "min s", f"x {short}", "x batchloom", *facts), rows)
     print_disturbed(title, timings)
 
 
@@ -67,8 +72,9 @@ def report(
     claims: Sequence[Claim],
     facts: Mapping[str, str],
     not_measured: Mapping[str, str] | None = None,
+    bar: Bar = COPYING,
 ) -> dict[str, Any]:
-    """Print timings beside the copy and batchloom; return them for the JSON.
+    """Print timings beside a bar and batchloom; return them for the JSON.
 
     Args:
         title: The work that was timed.
@@ -76,10 +82,12 @@ def report(
         claims: The numbers to reach.
         facts: Further columns of the table: head and name of the fact.
         not_measured: The peers that were not measured, and why.
+        bar: The candidate that others are compared with, besides batchloom.
     """
-    print_timings(title, timings, facts)
+    print_timings(title, timings, facts, bar)
     print_not_measured(not_measured or {})
-    against = {"copy": timings[COPY], "batchloom": timings[LOOM]}
+    short, name = bar
+    against = {short: timings[name], "batchloom": timings[LOOM]}
     return {
         "candidates": [timing.record(against) for timing in timings.values()],
         "not_measured": not_measured or {},

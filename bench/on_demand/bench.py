@@ -9,9 +9,15 @@ from __future__ import annotations
 
 from bench.harness.command import arguments, is_whole, wanted
 from bench.harness.record import write
-from bench.on_demand import sparse
+from bench.on_demand import cast, functions, images, resize, sparse
 
-PARTS = {"sparse": sparse.measure}
+PARTS = {
+    "images": images.measure,
+    "functions": functions.measure,
+    "resize": resize.measure,
+    "cast": cast.measure,
+    "sparse": sparse.measure,
+}
 
 
 def main() -> None:
