@@ -56,9 +56,10 @@ def settle() -> None: ...
 def write_slots(
     writer: str,
     concatenates: bool,
-    places: list[tuple[int | None, tuple[int, int] | None]],
+    places: list[tuple[int, int | None, tuple[int, int] | None]],
     arrays: list[Tensor | None],
     memory: Any,
+    functions: dict[str, Any],
 ) -> None: ...
 def sample_key(seed: int, epoch: int, sample: int) -> tuple[int, int]: ...
 def text_ids(values: bytes, offsets: Tensor) -> tuple[Tensor, Tensor]: ...
@@ -141,6 +142,8 @@ class Dataset:
     def rows(self, first: int, end: int) -> list[tuple[int, int]]: ...
     def most_rows(self, samples: int) -> list[int]: ...
 
+_FieldSlot = tuple[str, str, Any]
+
 _FieldOptions = tuple[str, str | None, float | None, list[float], list[float], str | None]
 
 @final
@@ -166,7 +169,9 @@ class Conversion:
     @property
     def is_padded(self) -> bool: ...
 
-def conversions(dataset: Dataset, rule: Rule, fields: list[_FieldOptions]) -> list[Conversion]: ...
+def conversions(
+    dataset: Dataset, rule: Rule, fields: list[_FieldOptions], slots: Sequence[_FieldSlot]
+) -> list[Conversion]: ...
 
 @final
 class Groups:
@@ -360,7 +365,7 @@ class Loader:
         shard_size: int | None = None,
         label_counts: tuple[Tensor, int | None] | None = None,
         fields: list[_FieldOptions] | None = None,
-        slots: list[tuple[str, str]] = ...,
+        slots: Sequence[_FieldSlot] = ...,
         pad_numbers: list[tuple[str | None, float]] = ...,
         pad_to: tuple[list[int], str] | None = None,
     ) -> Loader: ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from numbers import Real
@@ -11,10 +11,12 @@ from typing import Any
 
 import batchloom._native as _native
 import numpy
+from batchloom.arrays.dtypes import dtype_name
 from batchloom.batching import Rule
 from batchloom.dataset.base import Dataset
 from batchloom.delivery.blocks import BlockOptions
 from batchloom.errors import ArgumentError
+from batchloom.slots import FieldSlot
 
 INTEGERS = ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -121,7 +123,9 @@ def _travels(conversion: _native.Conversion, is_padded: bool, is_stored: bool) -
     return is_stored and conversion.scale is None and conversion.stored in INTEGERS
 
 
-def conversions(dataset: Dataset, rule: Rule, arguments: FieldArguments) -> Conversions:
+def conversions(
+    dataset: Dataset, rule: Rule, arguments: FieldArguments, slots: Sequence[FieldSlot] = ()
+) -> Conversions:
     """Return the conversions that the arguments of a loader ask for.
 
     Raises:
@@ -132,13 +136,32 @@ def conversions(dataset: Dataset, rule: Rule, arguments: FieldArguments) -> Conv
     if dataset._is_on_demand:
         return _late(arguments)
     native, native_rule = dataset._native_dataset(), rule._native()
-    columns = native.fields(native_rule)
+    fields, keys = _fields(dataset, native, native_rule)
+    options = _options(keys, arguments, lambda value: _every(fields, dtype_name(value)))
+    found = _native.conversions(native, native_rule, options, slots)
+    return Conversions(options, {conversion.field: conversion for conversion in found})
+
+
+def _fields(dataset: Dataset, native: _native.Dataset, rule: _native.Rule) -> tuple[dict[str, str], Keys]:
+    """Return the types of the fields of batches that are stored as such, by name, and the keys of fields."""
+    columns = native.fields(rule)
     schema = dataset._schema(columns)
     fields = {name: stored for place, (name, stored) in enumerate(columns) if not schema.is_compressed(place)}
-    keys = Keys({} if schema.named else dict(enumerate(schema.all_keys)), tuple(fields))
-    options = _options(keys, arguments, lambda value: _every(fields, _dtype(value)))
-    found = _native.conversions(native, native_rule, options)
-    return Conversions(options, {conversion.field: conversion for conversion in found})
+    return fields, Keys({} if schema.named else dict(enumerate(schema.all_keys)), tuple(fields))
+
+
+def namer(dataset: Dataset, rule: Rule, label: str) -> Callable[[Any], str]:
+    """Return the function that gives the name of a field by a key of an argument.
+
+    Args:
+        dataset: The dataset.
+        rule: The rule by which samples share a batch.
+        label: The name of the argument.
+    """
+    if dataset._is_on_demand:
+        return str
+    _, keys = _fields(dataset, dataset._native_dataset(), rule._native())
+    return lambda key: keys.name(label, key)
 
 
 def _late(arguments: FieldArguments) -> Conversions:
@@ -171,7 +194,7 @@ def _options(
     for name in keys.names:
         if not any(name in given for given in (dtypes, scales, means, stds)):
             continue
-        dtype = _dtype(dtypes[name]) if name in dtypes else None
+        dtype = dtype_name(dtypes[name]) if name in dtypes else None
         scale = _number("scale", name, scales[name]) if name in scales else None
         mean, of_means = _numbers("mean", name, means[name]) if name in means else ([], None)
         std, of_stds = _numbers("std", name, stds[name]) if name in stds else ([], None)
@@ -207,7 +230,7 @@ class Keys:
         if value is None:
             return {}
         if isinstance(value, Mapping):
-            return {self._name(label, key): each for key, each in value.items()}
+            return {self.name(label, key): each for key, each in value.items()}
         if every is not None:
             return every(value)
         if len(self.names) > 1:
@@ -216,7 +239,12 @@ class Keys:
             )
         return {self.names[0]: value}
 
-    def _name(self, label: str, key: Any) -> str:
+    def name(self, label: str, key: Any) -> str:
+        """Return the name of the field that a key of an argument stands for.
+
+        Raises:
+            ArgumentError: There is no such field.
+        """
         name = key if isinstance(key, str) else None
         if self.places and not isinstance(key, str | bool):
             with suppress(TypeError):
@@ -244,21 +272,6 @@ def _every(fields: dict[str, str], dtype: str) -> dict[str, str]:
                 f"names fields: they are {fields}"
             )
     raise ArgumentError(f"dtype is {dtype!r}; expected a dict that names its fields: they are {fields}")
-
-
-def _dtype(value: Any) -> str:
-    """Return the name of an element type."""
-    if isinstance(value, str):
-        return value.removeprefix("torch.")
-    name = str(value)
-    if name.startswith("torch."):
-        return name.removeprefix("torch.")
-    if isinstance(value, type) and value in (bool, int, float, complex):
-        raise ArgumentError(f"dtype is {value.__name__}, which does not say how many bits; expected as 'float32'")
-    try:
-        return str(numpy.dtype(value).name)
-    except TypeError:
-        raise ArgumentError(f"dtype is {value!r}; expected the name of an element type, as 'float32'") from None
 
 
 def _number(label: str, name: str, value: Any) -> float:

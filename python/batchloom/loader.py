@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, Literal, Unpack, overload
 
@@ -23,7 +23,7 @@ from batchloom.arguments import (
 )
 from batchloom.batch import CollateOptions
 from batchloom.batching import Listed, Rule, rule
-from batchloom.conversions import FieldArguments, conversions
+from batchloom.conversions import FieldArguments, conversions, namer
 from batchloom.dataset.base import Batch, Dataset, Dicts, Tuples
 from batchloom.dataset.torch_datasets import taken
 from batchloom.delivery.choose import choose
@@ -36,7 +36,7 @@ from batchloom.mesh import Mesh
 from batchloom.plan import Plan, table
 from batchloom.plan_options import padded_to, plan_options
 from batchloom.ranks import RankFinder, is_worker
-from batchloom.slots import Slot, pad_numbers, slots
+from batchloom.slots import SlotWay, collated, pad_numbers
 from batchloom.torch_attributes import TorchAttributes
 from batchloom.torch_options import TorchOptions, accepted
 from batchloom.watchers import watchers
@@ -126,9 +126,11 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         truncate: The treatment of samples that are longer than every length of ``pad_to``: ``"error"`` names the first
             one, ``"left"`` takes off their first elements, and ``"right"`` their last. ``plan.stats()`` counts what
             that costs.
-        collate: The way from samples to their slots in a batch, for some fields of samples that are made on demand: a
-            dict with :class:`batchloom.Pad`, :class:`batchloom.Crop`, :class:`batchloom.Resize` or
-            :class:`batchloom.Stack` by the name of a field, or by its place in a tuple.
+        collate: The way from samples to their slots in a batch, for some fields: a dict with :class:`batchloom.Pad`,
+            :class:`batchloom.Crop`, :class:`batchloom.Resize`, :class:`batchloom.Stack` or :class:`batchloom.Slot`, or
+            a function ``f(sample, slot)``, by the name of a field, or by its place in a tuple. The slot of a field goes
+            before ``pad_side`` and what a rule rounds lengths to; masks and lengths are those of samples, as without
+            it. Slots are filled in memory, so a device does not gather such data.
         labels: The field whose next tokens each batch holds as ``labels`` (int64): shifted by one, -100 at the last
             token of each sample and at padding.
         label_counts: The labels of each sample that losses do not ignore, for ``plan.step(k).labels``: numbers, or the
@@ -243,7 +245,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         pad_side: PadSide = "right",
         pad_to: PadTo = "longest",
         truncate: Truncate = "error",
-        collate: Mapping[Any, Slot] | None = None,
+        collate: Mapping[Any, SlotWay | Callable[[Any, Any], None]] | None = None,
         labels: str | None = None,
         label_counts: Any = None,
         dtype: Any = None,
@@ -273,19 +275,22 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             shard_size=shard_size,
         )
         order, documents = dataset._shuffled(shuffle)
-        types = conversions(dataset, self._batching, FieldArguments(dtype, scale, mean, std))
-        self._delivery = choose(dataset, self._batching, order, documents, request, types.each)
+        collation = collated(collate, namer(dataset, self._batching, "collate") if collate else str)
+        types = conversions(dataset, self._batching, FieldArguments(dtype, scale, mean, std), collation.slots)
+        self._delivery = choose(dataset, self._batching, order, documents, request, types.each, collation)
         labels, counts = dataset._labels(labels), counted(label_counts)
         on_demand = dataset._is_on_demand
-        pad_values, side = dataset._pad_values(pad_value, types.dtypes), choice("pad_side", pad_side, PAD_SIDE)
+        padding, numbers = collation.padding(pad_value)
+        pad_values = collation.without(dataset._pad_values(padding, types.dtypes))
+        side = choice("pad_side", pad_side, PAD_SIDE)
         blocks = self._delivery.blocks
-        left = types.left(blocks, pad_values, lambda: dataset._pad_values(pad_value, {}))
+        left = types.left(blocks, pad_values, lambda: collation.without(dataset._pad_values(padding, {})))
         # Other ranks than given ones are found when something asks for them.
         makes_jax = request.device is None and "jax" in request.frameworks
         self._ranks = RankFinder(rank, world_size, jax=makes_jax, mesh=None if mesh is None else Mesh(mesh))
         first_rank, first_world_size = self._ranks.given or (0, 1)
         threads = _threads(num_threads)
-        engine, memory = dataset._for_loader(threads)
+        engine, memory = dataset._for_loader(threads, collation)
         self._native = _native.Loader(
             engine,
             self._batching._native(),
@@ -306,8 +311,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             memory=blocks.memory if memory is None else memory,
             index_table=blocks.index_table,
             label_counts=None if counts is None else counts._native(),
-            slots=slots(collate),
-            pad_numbers=pad_numbers(pad_value) if on_demand else [],
+            slots=collation.slots,
+            pad_numbers=pad_numbers(pad_value) if on_demand else numbers,
             pad_to=padded_to(pad_to, truncate),
         )
         columns = [(name, types.dtypes.get(name, stored)) for name, stored in self._native.columns]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from batchloom.arguments import PadSide, PadTo, Resident, Truncate, Uneven
 from batchloom.batching import Rule
-from batchloom.slots import Slot
+from batchloom.slots import SlotWay
 from batchloom.torch_options import TorchOptions
 
 
@@ -34,7 +34,7 @@ class LoaderOptions(TorchOptions, total=False):
     pad_side: PadSide
     pad_to: PadTo
     truncate: Truncate
-    collate: Mapping[Any, Slot] | None
+    collate: Mapping[Any, SlotWay | Callable[[Any, Any], None]] | None
     labels: str | None
     label_counts: Any
     dtype: Any

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy
 from batchloom.arguments import PAD_SIDE, PadSide, choice, integer
-from batchloom.errors import ArgumentError
+from batchloom.arrays.dtypes import dtype_name
+from batchloom.errors import ArgumentError, SampleError
 
 Keep = Literal["start", "center", "end"]
 KEEP = ("start", "center", "end")
@@ -19,16 +21,20 @@ Channels = Literal["first", "last"]
 CHANNELS = ("first", "last")
 
 
-class Slot(ABC):
+class SlotWay(ABC):
     """The way from a sample to its slot in a batch, for ``collate=`` of a loader."""
 
     @abstractmethod
-    def _text(self) -> str:
-        """Return the slot as the engine reads it."""
+    def _text(self, field: str) -> str:
+        """Return the slot of a field as the engine reads it."""
+
+    def _function(self, field: str) -> SlotFunction | None:
+        """Return the function that fills the slots of a field; ``None`` if the engine does."""
+        return None
 
 
 @dataclass(frozen=True)
-class Pad(Slot):
+class Pad(SlotWay):
     """Pads samples to the largest extent of the batch, in each dimension.
 
         loader = bl.DataLoader(dataset, batch_size=8, collate={"audio": bl.Pad(multiple_of=160)})
@@ -53,11 +59,11 @@ class Pad(Slot):
         numbers = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
         return [integer("multiple_of", number, least=1, most=2**62) for number in numbers]
 
-    def _text(self) -> str:
+    def _text(self, field: str) -> str:
         return json.dumps({"Pad": {"multiple_of": self._multiples(), "side": self.side.capitalize()}})
 
 
-class Crop(Slot):
+class Crop(SlotWay):
     """Cuts samples to a shape, and pads those that are smaller.
 
         loader = bl.DataLoader(dataset, batch_size=8, collate={"image": bl.Crop(224, 224)})
@@ -80,11 +86,11 @@ class Crop(Slot):
     def __repr__(self) -> str:
         return f"Crop({', '.join(map(str, self.shape))}, keep={self.keep!r})"
 
-    def _text(self) -> str:
+    def _text(self, field: str) -> str:
         return json.dumps({"Crop": {"shape": self.shape, "keep": self.keep.capitalize()}})
 
 
-class Resize(Slot):
+class Resize(SlotWay):
     """Resizes images to one size.
 
         loader = bl.DataLoader(dataset, batch_size=8, collate={"image": bl.Resize(224, 224, to="first")})
@@ -134,7 +140,7 @@ class Resize(Slot):
             f"channels={self.channels!r}, to={self.to!r})"
         )
 
-    def _text(self) -> str:
+    def _text(self, field: str) -> str:
         names = {name: getattr(self, name).capitalize() for name in ("filter", "channels", "to")}
         return json.dumps(
             {"Resize": {"height": self.height, "width": self.width, "antialias": self.antialias, **names}}
@@ -142,30 +148,165 @@ class Resize(Slot):
 
 
 @dataclass(frozen=True)
-class Stack(Slot):
+class Stack(SlotWay):
     """Stacks samples of one shape, whatever their sizes say: the default of fields that do not vary in length."""
 
-    def _text(self) -> str:
+    def _text(self, field: str) -> str:
         return json.dumps("Same")
 
 
-def slots(collate: Any) -> list[tuple[str, str]]:
-    """Return the slots of fields by name, as the engine reads them.
+class Slot(SlotWay):
+    """Slots that a function of your own fills.
+
+        def spectrum(sample, slot):
+            slot[...] = numpy.abs(numpy.fft.rfft(sample))[: len(slot)]
+
+        loader = bl.DataLoader(dataset, batch_size=8, collate={"audio": bl.Slot((128,), spectrum, dtype="float32")})
+
+    The function is given the sample and its slot, both arrays of NumPy, and writes into the slot, whose elements are
+    padding until then. Threads of the loader call it, several at a time; for samples that processes make, the processes
+    do. The slot is memory of its own, which is copied into the batch afterwards.
+
+    Args:
+        shape: The shape of a slot; ``None`` for the largest extents of the batch, as :class:`Pad` gives.
+        function: Fills a slot: ``function(sample, slot)``. A bare function in ``collate`` stands for
+            ``Slot(None, function)``.
+        dtype: The type of the elements of a slot; ``None`` for that of samples.
+
+    Raises:
+        ArgumentError: An extent is no integer of at least 0, the function cannot be called, or there is no such type.
+    """
+
+    def __init__(
+        self,
+        shape: Sequence[int] | int | None,
+        function: Callable[[Any, Any], None],
+        dtype: Any = None,
+    ) -> None:
+        extents = [shape] if isinstance(shape, int) else shape
+        self.shape = None if extents is None else tuple(integer("shape", extent, most=2**62) for extent in extents)
+        if not callable(function):
+            raise ArgumentError(f"function is a {type(function).__name__}; expected a function of a sample and a slot")
+        self.function = function
+        self.dtype = None if dtype is None else _numpy_name(dtype)
+
+    def __repr__(self) -> str:
+        dtype = "" if self.dtype is None else f", dtype={self.dtype!r}"
+        return f"Slot({self.shape}, {getattr(self.function, '__name__', self.function)}{dtype})"
+
+    def _text(self, field: str) -> str:
+        return json.dumps({"Function": {"name": field, "shape": self.shape, "dtype": self.dtype}})
+
+    def _function(self, field: str) -> SlotFunction:
+        return SlotFunction(field, self.function)
+
+
+def _numpy_name(dtype: Any) -> str:
+    """Return the name of a type that NumPy has."""
+    name = dtype_name(dtype)
+    try:
+        return numpy.dtype(name).name
+    except TypeError:
+        raise ArgumentError(f"dtype is {dtype!r}; expected a type that NumPy has, as 'float32'") from None
+
+
+class SlotFunction:
+    """A function that fills slots, as the engine calls it.
+
+    Args:
+        field: The name of the field.
+        function: The function of the user.
+    """
+
+    def __init__(self, field: str, function: Callable[[Any, Any], None]) -> None:
+        self.field, self.function = field, function
+
+    def __call__(self, sample: Any, number: int, shape: list[int], dtype: str, memory: bytearray) -> None:
+        """Fill the slot of a sample, which lies in ``memory``.
+
+        Raises:
+            SampleError: The function fails, or returns something.
+        """
+        try:
+            returned = self.function(numpy.from_dlpack(sample), numpy.ndarray(shape, dtype, memory))
+        except Exception as error:
+            raise self._failed(number, f"{type(error).__name__}: {error}") from error
+        if returned is not None:
+            found = type(returned).__name__
+            raise self._failed(number, f"the function returned a {found}; expected it to write: slot[...] = values")
+
+    def _failed(self, number: int, reason: str) -> SampleError:
+        return SampleError(f"field {self.field} of sample {number} could not be put into its slot: {reason}", number)
+
+
+FieldSlot = tuple[str, str, SlotFunction | None]
+"""The name of a field, its slot as the engine reads it, and the function that fills it, if there is one."""
+
+
+@dataclass(frozen=True)
+class Collate:
+    """The argument ``collate`` of a loader.
+
+    Attributes:
+        slots: The slots of fields.
+        name: Returns the name of a field by its key.
+    """
+
+    slots: list[FieldSlot]
+    name: Callable[[Any], str]
+
+    def padding(self, pad_value: Any) -> tuple[Any, list[tuple[str | None, float]]]:
+        """Return the values that pad fields without slots, and the numbers that pad those with slots.
+
+        Raises:
+            ArgumentError: These are no numbers.
+        """
+        fields = {field for field, _, _ in self.slots}
+        if not isinstance(pad_value, Mapping) or not fields:
+            return pad_value, pad_numbers(dict.fromkeys(fields, pad_value)) if fields else []
+        own = {name: value for key, value in pad_value.items() if (name := self.name(key)) in fields}
+        others = {key: value for key, value in pad_value.items() if self.name(key) not in fields}
+        return others or 0, pad_numbers(own)
+
+    def without(self, pad_values: list[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
+        """Return elements that pad fields less those of fields with slots, which have numbers."""
+        fields = {field for field, _, _ in self.slots}
+        return [(field, element) for field, element in pad_values if field not in fields]
+
+    @property
+    def functions(self) -> dict[str, SlotFunction]:
+        """The functions that fill slots, by field."""
+        return {field: function for field, _, function in self.slots if function is not None}
+
+
+def collated(collate: Any, name: Callable[[Any], str]) -> Collate:
+    """Return the argument ``collate`` of a loader.
+
+    Args:
+        collate: The argument.
+        name: Returns the name of a field by its key.
 
     Raises:
         ArgumentError: ``collate`` is no dict of slots.
     """
     if collate is None:
-        return []
+        return Collate([], name)
     if not isinstance(collate, Mapping):
         raise ArgumentError(
             f"collate is {collate!r}; expected a dict of slots by field, as in {{'audio': bl.Pad(multiple_of=160)}}"
         )
-    for field, slot in collate.items():
-        if not isinstance(slot, Slot):
-            expected = "bl.Pad(), bl.Crop(), bl.Resize() or bl.Stack()"
-            raise ArgumentError(f"collate has {slot!r} for field {field}; expected {expected}")
-    return [(str(field), slot._text()) for field, slot in collate.items()]
+    ways = {name(field): _way(field, slot) for field, slot in collate.items()}
+    return Collate([(field, way._text(field), way._function(field)) for field, way in ways.items()], name)
+
+
+def _way(field: Any, slot: Any) -> SlotWay:
+    if isinstance(slot, SlotWay):
+        return slot
+    # A class is a function that makes objects, and bl.Pad without parentheses one of them.
+    if callable(slot) and not isinstance(slot, type):
+        return Slot(None, slot)
+    expected = "bl.Pad(), bl.Crop(), bl.Resize(), bl.Stack(), or a function of a sample and its slot"
+    raise ArgumentError(f"collate has {slot!r} for field {field}; expected {expected}")
 
 
 def pad_numbers(pad_value: Any) -> list[tuple[str | None, float]]:

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use crate::batching::{Rule, parse};
 use crate::dataset::Dataset;
 use crate::error::{ArgumentError, raise};
+use crate::slot_function::{FieldSlot, with_slots};
 
 /// The options of one field: its name, its type, scale, means and deviations, and the dimension that these are of.
 pub(crate) type FieldOptions = (String, Option<String>, Option<f64>, Vec<f64>, Vec<f64>, Option<String>);
@@ -81,8 +82,10 @@ pub(crate) fn conversions(
     dataset: &Dataset,
     rule: &Rule,
     fields: Vec<FieldOptions>,
+    slots: Vec<FieldSlot>,
 ) -> PyResult<Vec<Conversion>> {
     let builder = batchloom::Loader::builder(dataset.0.clone()).rule(rule.0.clone());
+    let builder = with_slots(builder, slots)?;
     let found = with_fields(builder, fields)?.conversions().map_err(|error| raise(&error))?;
     Ok(found.into_iter().map(Conversion).collect())
 }

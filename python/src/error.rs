@@ -22,7 +22,10 @@ pub(crate) use class::{
 /// The exception for an error of the engine.
 pub(crate) fn raise(error: &Error) -> PyErr {
     if let Error::Read(
-        ReadError::Failed { cause, .. } | ReadError::NoneRead { cause, .. } | ReadError::Slot { cause, .. },
+        ReadError::Failed { cause, .. }
+        | ReadError::SlotFunction { cause, .. }
+        | ReadError::NoneRead { cause, .. }
+        | ReadError::Slot { cause, .. },
     ) = error
         && let Some(found) = cause.get().downcast_ref::<PyErr>()
     {

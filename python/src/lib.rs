@@ -2,7 +2,7 @@
 //!
 //! One file a concept: `dlpack` borrows and lends arrays, `arrow` borrows Arrow lists, `batching`, `dataset`, `plan`
 //! and `loader` wrap the engine's types, `error` turns its errors into exceptions, `interpreter` guards visits of the
-//! engine's threads. The package that users see is written in Python, beside this folder.
+//! engine's threads, `slot_function` calls functions that fill slots. The package that users see is written in Python, beside this folder.
 
 mod arrow;
 mod batching;
@@ -15,6 +15,7 @@ mod labels;
 mod loader;
 mod memory;
 mod plan;
+mod slot_function;
 
 /// The extension module.
 #[pyo3::pymodule(gil_used = false)]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from batchloom.device.pipeline import Collator
     from batchloom.device.resident import Resident
     from batchloom.device.shards import RowRange
+    from batchloom.slots import Collate
 
 
 Memory = tuple[int, Callable[[int], Any]]
@@ -95,11 +96,12 @@ class Dataset(ABC, Generic[Form]):
     def _native_dataset(self) -> _native.Dataset:
         """Return the dataset as the engine sees it."""
 
-    def _for_loader(self, threads: int | None) -> tuple[_native.Dataset, Memory | None]:
+    def _for_loader(self, threads: int | None, collation: Collate) -> tuple[_native.Dataset, Memory | None]:
         """Return the dataset for one loader, and where blocks have to lie, if that matters.
 
         Args:
             threads: The threads of the loader; ``None`` for as many as it takes by itself.
+            collation: The slots of fields.
         """
         return self._native_dataset(), None
 

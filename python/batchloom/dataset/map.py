@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from batchloom.batch import CollateOptions
     from batchloom.device.pipeline import Collator
     from batchloom.device.resident import Resident
+    from batchloom.slots import Collate
 
 ON_ERROR = ("raise", "skip")
 WORKERS = ("threads", "processes")
@@ -160,11 +161,13 @@ class MapDataset(Dataset[Any]):
     def _is_on_demand(self) -> bool:
         return True
 
-    def _for_loader(self, threads: int | None) -> tuple[_native.Dataset, Memory | None]:
+    def _for_loader(self, threads: int | None, collation: Collate) -> tuple[_native.Dataset, Memory | None]:
         if self._workers == "threads":
             return self._engine(self._reader, remote=False), None
         # As many as the loader has threads: each waits for one.
-        processes = SampleProcesses(self._reader, threads or min(_cores(), MOST))
+        reader = self._reader.beside(collation.functions)
+        require_picklable(reader)
+        processes = SampleProcesses(reader, threads or min(_cores(), MOST))
         return self._engine(processes, remote=True), (LEAST, processes.allocate)
 
     def _engine(self, reader: Any, *, remote: bool) -> _native.Dataset:

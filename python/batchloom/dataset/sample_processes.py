@@ -328,7 +328,7 @@ def require_picklable(reader: SampleReader) -> None:
         _pickled(reader)
     except Exception as error:
         raise ArgumentError(
-            f'workers is "processes", and the items or the function do not pickle: {type(error).__name__}: {error}; '
+            f'workers is "processes", and the items or a function do not pickle: {type(error).__name__}: {error}; '
             'expected a function at the top level of a module (no lambda), or workers="threads"'
         ) from error
 
@@ -348,6 +348,8 @@ def work(connection: Connection) -> None:
             try:
                 answer = answers.to(request)
                 data = _pickled(answer)
+            except SampleError as error:
+                data = _pickled(_portable(error))
             except Exception as error:
                 data = _pickled(LoaderError(f"a process failed: {type(error).__name__}: {error}"))
             connection.send_bytes(data)
@@ -428,7 +430,7 @@ class Answers:
         self, part: int, field: int, places: list[Any], writer: str, concatenates: bool, place: tuple[int, int, int]
     ) -> None:
         arrays = [None if held is None else held[field] for held in self._held[part]]
-        _native.write_slots(writer, concatenates, places, arrays, self._memory(place))
+        _native.write_slots(writer, concatenates, places, arrays, self._memory(place), self._reader.functions)
 
 
 class CalledOff:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import reprlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import batchloom._native as _native
@@ -23,10 +23,13 @@ class SampleReader:
     Args:
         items: The items, by number.
         fn: The function that makes a sample of an item; ``None`` if items are samples.
+        functions: The functions that fill slots, by field.
     """
 
-    def __init__(self, items: Any, fn: Callable[..., Any] | None) -> None:
-        self.items, self.fn = items, fn
+    def __init__(
+        self, items: Any, fn: Callable[..., Any] | None, functions: Mapping[str, Callable[..., None]] | None = None
+    ) -> None:
+        self.items, self.fn, self.functions = items, fn, dict(functions or {})
         self.structures = Structures()
         self._draws = fn is not None and takes_rng(fn)
 
@@ -47,8 +50,14 @@ class SampleReader:
         except Exception as error:
             raise _failed(number, item, f"{type(error).__name__}: {error}") from error
 
+    def beside(self, functions: Mapping[str, Callable[..., None]]) -> SampleReader:
+        """Return the same reader beside functions that fill slots."""
+        reader = SampleReader(self.items, self.fn, functions)
+        reader.structures = self.structures
+        return reader
+
     def __getstate__(self) -> tuple[Any, ...]:
-        return self.items, self.fn
+        return self.items, self.fn, self.functions
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.__init__(*state)  # type: ignore[misc]

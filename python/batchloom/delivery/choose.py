@@ -15,6 +15,7 @@ from batchloom.delivery.on_device import LateOnDevice, OnDevice
 from batchloom.delivery.on_jax import OnJax
 from batchloom.delivery.placement import Placement, PlacementRequest
 from batchloom.delivery.window_views import views
+from batchloom.slots import Collate
 
 
 class Delivery(Protocol):
@@ -45,6 +46,7 @@ def choose(
     documents: bool,
     request: PlacementRequest,
     conversions: Mapping[str, _native.Conversion],
+    collation: Collate,
 ) -> Delivery:
     """Return the delivery that suits a dataset, a rule and the request of the user.
 
@@ -55,6 +57,7 @@ def choose(
         documents: ``True`` if documents are shuffled.
         request: The arguments of the user.
         conversions: The conversions of fields. Views are none of the data in another type.
+        collation: The slots of fields, which are filled in memory.
     """
     if request.target is not None:
         return OnJax(dataset, request, request.target)
@@ -63,12 +66,12 @@ def choose(
         if placement.mode == "host":
             return Host(dataset, request, placement)
         return LateOnDevice(dataset, request, placement)
-    found = views(dataset, rule, order, documents, request) if not conversions else None
+    found = views(dataset, rule, order, documents, request) if not (conversions or collation.slots) else None
     if found is not None:
         return found
     unit = getattr(rule, "batch_size", 1) if dataset._lies_together(documents) else None
     placement = request.decide(dataset, unit)
-    reason = _ungathered(dataset, placement, conversions)
+    reason = _ungathered(dataset, placement, conversions, collation)
     if reason is not None:
         placement = request.streamed(placement, reason)
     if placement.mode == "host":
@@ -76,8 +79,12 @@ def choose(
     return OnDevice(dataset, request, placement)
 
 
-def _ungathered(dataset: Dataset, placement: Placement, conversions: Mapping[str, _native.Conversion]) -> str | None:
+def _ungathered(
+    dataset: Dataset, placement: Placement, conversions: Mapping[str, _native.Conversion], collation: Collate
+) -> str | None:
     """Return why a device cannot gather batches of its data and convert them; ``None`` where it can, or need not."""
+    if collation.slots and placement.mode in ("resident", "sharded"):
+        return f"slots of field {collation.slots[0][0]} are filled in memory"
     if placement.mode == "sharded":
         for name, conversion in conversions.items():
             if not conversion.is_total:

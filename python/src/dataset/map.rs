@@ -286,7 +286,7 @@ impl ReadSamples for HeldThere {
             return Ok(());
         }
         let writer = slots.writer.to_text();
-        let places: Vec<_> = places.iter().map(|place| (place.sample, place.part)).collect();
+        let places: Vec<_> = places.iter().map(|place| (place.number, place.sample, place.part)).collect();
         let memory = (target.as_mut_ptr() as usize, target.len());
         let write = |py: Python<'_>| -> PyResult<()> {
             let arguments = (&self.handle, field, places, writer, slots.concatenates, memory);

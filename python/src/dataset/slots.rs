@@ -1,5 +1,6 @@
 //! Slots of samples whose layout is expected: Python puts samples there without making objects of the engine of them.
 
+use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use batchloom::DType;
@@ -10,6 +11,7 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString, PyTuple};
 
 use crate::dlpack::{Lent, Tensor, copied, lent};
 use crate::error::{DTypeError, LoaderError, raise};
+use crate::slot_function::with_function;
 
 /// The expected layout of samples, and the way to their parts.
 #[pyclass(frozen, module = "batchloom._native")]
@@ -166,7 +168,8 @@ impl Slots {
         for ((field, writer), array) in plan.writers.iter().enumerate().zip(&arrays) {
             let bytes = writer.shape.iter().product::<usize>() * writer.dtype.size();
             let Some(slot) = memory.slot(field, place, bytes) else { return false };
-            if writer.write(&array.0, None, &writer.shape, slot).is_err() {
+            let whole = SlotPlace { number: 0, sample: Some(0), part: None };
+            if writer.write(&array.0, &whole, &writer.shape, slot).is_err() {
                 return false;
             }
         }
@@ -212,11 +215,11 @@ fn put(
     Ok(true)
 }
 
-/// The number of a sample, and the first element and the number of elements that are taken of it.
-type Place = (Option<usize>, Option<(usize, usize)>);
+/// The number of a sample in its dataset, and among those that were read, and the first element and the number of elements that are taken of it.
+type Place = (u64, Option<usize>, Option<(usize, usize)>);
 
 /// Fills consecutive slots of one field, in memory that another process lends, with the arrays of samples: zeros where
-/// there is none. `writer` is the text of a slot writer.
+/// there is none. `writer` is the text of a slot writer; `functions` are those of slots, by name.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "what PyO3 makes of a sequence")]
 pub(crate) fn write_slots(
@@ -225,10 +228,14 @@ pub(crate) fn write_slots(
     places: Vec<Place>,
     arrays: Vec<Option<PyRef<'_, Tensor>>>,
     memory: &Bound<'_, PyAny>,
+    functions: HashMap<String, Py<PyAny>>,
 ) -> PyResult<()> {
+    let mut functions = functions;
     let writer =
         SlotWriter::from_text(writer).ok_or_else(|| LoaderError::new_err("a slot writer is damaged"))?;
-    let places: Vec<_> = places.into_iter().map(|(sample, part)| SlotPlace { sample, part }).collect();
+    let writer = SlotWriter { slot: with_function(writer.slot, |name| functions.remove(name)), ..writer };
+    let places: Vec<_> =
+        places.into_iter().map(|(number, sample, part)| SlotPlace { number, sample, part }).collect();
     let target = SlotTarget { writer: &writer, concatenates };
     let array = |sample: usize| arrays.get(sample)?.as_ref().map(|tensor| &tensor.0);
     target.fill(&places, lent(memory)?.as_mut(), array).map_err(|error| raise(&error))

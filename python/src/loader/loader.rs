@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use batchloom::loader::Slot;
 use batchloom::order::Shuffle;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -15,10 +14,11 @@ use crate::conversion::{FieldOptions, with_fields};
 use crate::dataset::Dataset;
 use crate::dataset::windows::Windows;
 use crate::dlpack::Tensor;
-use crate::error::{LoaderError, raise};
+use crate::error::raise;
 use crate::labels::label_counts as counts;
 use crate::memory::allocated;
 use crate::plan::{Plan, read_state, write_state};
+use crate::slot_function::{FieldSlot, with_slots};
 
 /// The engine's loader. It is documented in batchloom/loader.py.
 #[pyclass(frozen, module = "batchloom._native")]
@@ -60,7 +60,7 @@ impl Loader {
         shard_size: Option<u64>,
         label_counts: Option<(PyRef<'_, Tensor>, Option<u32>)>,
         fields: Option<Vec<FieldOptions>>,
-        slots: Vec<(String, String)>,
+        slots: Vec<FieldSlot>,
         pad_numbers: Vec<(Option<String>, f64)>,
         pad_to: Option<(Vec<u32>, String)>,
     ) -> PyResult<Self> {
@@ -87,12 +87,7 @@ impl Loader {
         if let Some(field) = labels {
             builder = builder.labels(field);
         }
-        for (field, text) in slots {
-            let slot = Slot::from_text(&text);
-            let slot =
-                slot.ok_or_else(|| LoaderError::new_err(format!("{text} is no slot; please report this")))?;
-            builder = builder.collate(field, slot);
-        }
+        builder = with_slots(builder, slots)?;
         for (field, number) in pad_numbers {
             builder = builder.pad_number(field, number);
         }

@@ -107,8 +107,6 @@ def test_slots_that_make_no_sense():
         loaded({0: bl.Pad()}, pad_value={0: 300_000})
     with refused(bl.ArgumentError, "pad_value"):
         loaded({0: bl.Pad()}, pad_value="zero")
-    with refused(bl.ArgumentError, "on demand"):
-        bl.DataLoader(numpy.zeros((3, 3)), collate={0: bl.Pad()})
     for make in (
         lambda: bl.Pad(0),
         lambda: bl.Crop(),

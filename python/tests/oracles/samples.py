@@ -4,6 +4,7 @@ import os
 import random
 import signal
 
+import batchloom as bl
 import numpy
 import torch
 
@@ -43,3 +44,16 @@ def killed(number):
 def process(number):
     """The process that makes the sample."""
     return os.getpid()
+
+
+def fill_reversed(sample, slot):
+    """Write a sample from its end to its start."""
+    slot[: len(sample)] = sample[::-1]
+
+
+def fill_sums(sample, slot):
+    """Write the sum of a sample, and its length."""
+    slot[:] = sample.sum(), len(sample)
+
+
+SLOT = bl.Slot((2,), fill_sums, dtype="float32")

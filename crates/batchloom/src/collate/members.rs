@@ -66,6 +66,28 @@ impl Members {
         self
     }
 
+    /// The members of a batch that holds one of these, as long as it is.
+    pub(super) fn only(&self, member: usize) -> Self {
+        let extents = match self.extents.is_empty() {
+            true => Vec::new(),
+            false => self.extents(member).to_vec(),
+        };
+        let own = |values: &[u32]| values.get(member..=member).map(<[u32]>::to_vec).unwrap_or_default();
+        let (start, end) = self.ends.get(member).zip(self.ends.get(member + 1)).unwrap_or((&0, &0));
+        Self {
+            count: 1,
+            fillers: usize::from(self.is_filler(member)),
+            samples: self.samples.get(member..=member).map(<[u64]>::to_vec).unwrap_or_default(),
+            starts: own(&self.starts),
+            picks: self.picks.get(*start..*end).map(<[u32]>::to_vec).unwrap_or_default(),
+            union: extents.iter().map(|&extent| number(extent)).collect(),
+            extents,
+            ends: vec![0, end - start],
+            entry_ends: Vec::new(),
+            own: self.own.iter().map(|own| own.only(member)).collect(),
+        }
+    }
+
     /// The rows of values that some members take, if these do not lie one after the other.
     pub(super) fn scattered(&self, sequences: &Sequences, range: Range<usize>) -> Option<Vec<u64>> {
         let order = sequences.order();

@@ -110,6 +110,7 @@ impl Form for ReadField {
                 continue;
             }
             let place = |member: usize| SlotPlace {
+                number: members.samples[member],
                 sample: self.shapes[member].as_ref().map(|_| member - held.start),
                 part: self.is_variable.then(|| (members.start(member), members.length(member))),
             };
@@ -128,19 +129,7 @@ impl Padding for ReadField {
             *first = members.length(member);
         }
         let slot = self.slot(members);
-        runs(&self.writer.slot.boxes(&extents, &slot).1, &slot, 0, each);
-    }
-}
-
-/// Visits the elements of a box in a slot, run by run; the slot begins with element `start`.
-fn runs(within: &[Range<usize>], slot: &[usize], start: usize, each: &mut dyn FnMut(Range<usize>)) {
-    let (Some((range, rest)), Some((_, inner))) = (within.split_first(), slot.split_first()) else {
-        return each(start..start + 1);
-    };
-    let part: usize = inner.iter().product();
-    match rest.iter().zip(inner).all(|(range, &extent)| *range == (0..extent)) {
-        true => each(start + range.start * part..start + range.end * part),
-        false => range.clone().for_each(|place| runs(rest, inner, start + place * part, each)),
+        self.writer.slot.data(&extents, &slot, each);
     }
 }
 
@@ -160,7 +149,7 @@ impl SlotTarget<'_> {
             let bytes = shape.iter().product::<usize>() * self.writer.dtype.size();
             let (slot, rest) = target.split_at_mut(bytes);
             match place.sample.and_then(&array) {
-                Some(array) => self.writer.write(array, place.part, &shape, slot)?,
+                Some(array) => self.writer.write(array, place, &shape, slot)?,
                 None => slot.fill(0),
             }
             target = rest;

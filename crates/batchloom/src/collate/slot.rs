@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use super::function_slot::{FunctionSlot, SlotMut};
 use super::pad::{PadSide, repeat};
 use super::resize::Resize;
 use crate::error::ReadError;
@@ -15,7 +16,7 @@ use crate::tensor::moved;
 use crate::{DType, Result, Tensor};
 
 /// The way from a sample to its slot in a batch.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Slot {
     /// Samples have one shape, which is that of the slot.
@@ -27,6 +28,8 @@ pub enum Slot {
     Crop(Crop),
     /// Samples are images, which are resized.
     Resize(Resize),
+    /// A function fills the slot of each sample.
+    Function(FunctionSlot),
 }
 
 /// Padding to the largest extents of a batch.
@@ -88,6 +91,12 @@ impl From<PadSide> for Keep {
     }
 }
 
+impl From<FunctionSlot> for Slot {
+    fn from(slot: FunctionSlot) -> Self {
+        Self::Function(slot)
+    }
+}
+
 impl Slot {
     /// The slot that a text stands for, as a front end writes it, or `None` if there is none.
     #[doc(hidden)]
@@ -98,6 +107,14 @@ impl Slot {
     /// Returns true if elements of a slot may be padding.
     pub(super) fn pads(&self) -> bool {
         matches!(self, Self::Pad(_) | Self::Crop(_))
+    }
+
+    /// The type of the elements of a slot, given that of samples.
+    pub(crate) fn dtype(&self, dtype: DType) -> DType {
+        match self {
+            Self::Function(function) => function.dtype.unwrap_or(dtype),
+            _ => dtype,
+        }
     }
 
     /// Refuses, in words, a slot that cannot be filled with any sample.
@@ -128,7 +145,8 @@ impl Slot {
     pub(crate) fn takes_both(&self, one: &[usize], other: &[usize]) -> bool {
         match self {
             Self::Same => one == other,
-            Self::Pad(_) | Self::Crop(_) => one.len() == other.len(),
+            Self::Function(FunctionSlot { shape: Some(_), .. }) => true,
+            Self::Pad(_) | Self::Crop(_) | Self::Function(_) => one.len() == other.len(),
             Self::Resize(resize) => one.len() == other.len() && resize.same_channels(one, other),
         }
     }
@@ -145,11 +163,10 @@ impl Slot {
         let first = shapes.next().unwrap_or(&[]).to_vec();
         match self {
             Self::Same => Ok(first),
+            Self::Function(FunctionSlot { shape: Some(shape), .. }) => Ok(shape.clone()),
+            Self::Function(_) => Ok(largest(first, shapes)),
             Self::Pad(pad) => {
-                let mut most = first;
-                for shape in shapes {
-                    most.iter_mut().zip(shape).for_each(|(most, &extent)| *most = extent.max(*most));
-                }
+                let mut most = largest(first, shapes);
                 let grains = most.iter_mut().zip(&pad.multiple_of);
                 grains.for_each(|(most, &grain)| *most = most.next_multiple_of(grain.max(1)));
                 Ok(most)
@@ -166,7 +183,7 @@ impl Slot {
     }
 
     /// The elements of a sample of these extents that go into a slot, and the elements of the slot, in each dimension.
-    pub(super) fn boxes(&self, extents: &[usize], slot: &[usize]) -> (Vec<Range<usize>>, Vec<Range<usize>>) {
+    fn boxes(&self, extents: &[usize], slot: &[usize]) -> (Vec<Range<usize>>, Vec<Range<usize>>) {
         let keep = self.keep();
         let pair = |(&extent, &wanted): (&usize, &usize)| {
             let taken = extent.min(wanted);
@@ -176,13 +193,43 @@ impl Slot {
         extents.iter().zip(slot).map(pair).unzip()
     }
 
+    /// Returns true if a slot has the largest extents of its batch.
+    pub(super) fn grows(&self) -> bool {
+        matches!(self, Self::Pad(_) | Self::Function(FunctionSlot { shape: None, .. }))
+    }
+
+    /// Visits the elements of a slot that are data, run by run.
+    pub(super) fn data(&self, extents: &[usize], slot: &[usize], each: &mut dyn FnMut(Range<usize>)) {
+        runs(&self.boxes(extents, slot).1, slot, 0, each);
+    }
+
     /// The place of a sample where its extents differ from those of its slot.
     fn keep(&self) -> Keep {
         match self {
-            Self::Same | Self::Resize(_) => Keep::Start,
+            Self::Same | Self::Resize(_) | Self::Function(_) => Keep::Start,
             Self::Pad(pad) => pad.side.into(),
             Self::Crop(crop) => crop.keep,
         }
+    }
+}
+
+/// The largest extent of several shapes in each dimension.
+fn largest<'a>(mut most: Vec<usize>, shapes: impl Iterator<Item = &'a [usize]>) -> Vec<usize> {
+    for shape in shapes {
+        most.iter_mut().zip(shape).for_each(|(most, &extent)| *most = extent.max(*most));
+    }
+    most
+}
+
+/// Visits the elements of a box in a slot, run by run; the slot begins with element `start`.
+fn runs(within: &[Range<usize>], slot: &[usize], start: usize, each: &mut dyn FnMut(Range<usize>)) {
+    let (Some((range, rest)), Some((_, inner))) = (within.split_first(), slot.split_first()) else {
+        return each(start..start + 1);
+    };
+    let part: usize = inner.iter().product();
+    match rest.iter().zip(inner).all(|(range, &extent)| *range == (0..extent)) {
+        true => each(start + range.start * part..start + range.end * part),
+        false => range.clone().for_each(|place| runs(rest, inner, start + place * part, each)),
     }
 }
 
@@ -194,7 +241,6 @@ pub struct SlotWriter {
     /// The shape of a slot. Of concatenated samples, the first extent is that of each [`SlotPlace`].
     pub shape: Vec<usize>,
     /// The type of an element.
-    #[serde(with = "dtype_name")]
     pub dtype: DType,
     /// The bytes of one element of padding.
     pub padding: Vec<u8>,
@@ -203,6 +249,8 @@ pub struct SlotWriter {
 /// A sample among those that were read together, and the part of it that goes into the next slot.
 #[derive(Debug, Clone, Copy)]
 pub struct SlotPlace {
+    /// The number of the sample in its dataset.
+    pub number: u64,
     /// The number of the sample among those that were read together, or `None` for a slot of zeros.
     pub sample: Option<usize>,
     /// The elements along the first dimension that are taken, or `None` for all.
@@ -211,8 +259,8 @@ pub struct SlotPlace {
 
 impl SlotPlace {
     /// The whole of a sample.
-    pub(crate) fn whole(sample: usize) -> Self {
-        Self { sample: Some(sample), part: None }
+    pub(crate) fn whole(number: u64, sample: usize) -> Self {
+        Self { number, sample: Some(sample), part: None }
     }
 }
 
@@ -249,18 +297,16 @@ impl SlotWriter {
     /// Fills a slot of the shape `shape` with a sample.
     ///
     /// # Errors
-    /// [`ReadError::Image`] if it is no image and the slot is for one.
-    pub fn write(
-        &self,
-        sample: &Tensor,
-        part: Option<(usize, usize)>,
-        shape: &[usize],
-        slot: &mut [u8],
-    ) -> Result<()> {
+    /// [`ReadError::Image`] if it is no image and the slot is for one, and [`ReadError::SlotFunction`].
+    pub fn write(&self, sample: &Tensor, place: &SlotPlace, shape: &[usize], slot: &mut [u8]) -> Result<()> {
         match &self.slot {
             Slot::Resize(resize) => self.resize(resize, sample, slot),
+            Slot::Function(function) => {
+                repeat(&self.padding, slot);
+                function.fill(sample, place.number, SlotMut { dtype: self.dtype, shape, bytes: slot })
+            }
             _ => {
-                self.copy(sample, part, shape, slot);
+                self.copy(sample, place.part, shape, slot);
                 Ok(())
             }
         }
@@ -346,22 +392,5 @@ impl BoxCopy<'_> {
         for (index, slot) in source.clone().zip(slot.chunks_exact_mut(part.max(1))) {
             self.run(from, into, moved(start, stride, index), slot);
         }
-    }
-}
-
-/// Types of elements as text, by their names.
-mod dtype_name {
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    use crate::DType;
-
-    pub(super) fn serialize<S: Serializer>(dtype: &DType, serializer: S) -> Result<S::Ok, S::Error> {
-        dtype.name().serialize(serializer)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DType, D::Error> {
-        let name = String::deserialize(deserializer)?;
-        DType::named(&name).ok_or_else(|| D::Error::custom(format!("{name} is no type of elements")))
     }
 }

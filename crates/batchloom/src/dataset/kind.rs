@@ -13,7 +13,7 @@ use super::map::{BatchRead, Reader, SampleLayout, Skipped};
 use crate::batching::{FixedSize, Labels, Rule, Sizes};
 use crate::collate::{
     Conversion, FieldConversion, FieldOptions, Form, Index as SampleIndex, Members, PadSide, Passages,
-    Places, Slot, Weight,
+    Places, Slot, Slotted, Weight,
 };
 use crate::order::Shuffle;
 use crate::tensor::{Layout, Sequences, SparseRows};
@@ -185,6 +185,19 @@ impl CollateOptions {
         }
     }
 
+    /// The bytes of the element with which the slots of a field are padded. What a function leaves of them is converted
+    /// along with what it writes.
+    ///
+    /// # Errors
+    /// [`Error::FieldOption`] and [`Error::PadValue`].
+    pub(super) fn slot_padding(&self, name: &str, slot: &Slot, dtype: DType) -> Result<Vec<u8>> {
+        if !matches!(slot, Slot::Function(_)) {
+            return self.stored_pad_value(name, dtype);
+        }
+        let stored = Self { pad_numbers: self.pad_numbers.clone(), ..Self::default() };
+        stored.with_types(&[name.to_owned()], &[dtype])?.stored_pad_value(name, dtype)
+    }
+
     /// The same options, with numbers for padding as bytes of the types that the fields of a batch have, given those of
     /// its samples.
     ///
@@ -284,6 +297,31 @@ impl Collation {
         }
         let Self { own, ragged, compressed, own_lengths, index, .. } = self;
         Ok(Self { own, ragged, compressed, own_lengths, ..Self::new(fields, index)? })
+    }
+
+    /// The same options, with numbers for the padding of slots as bytes of the types that fields have in batches.
+    ///
+    /// # Errors
+    /// [`Error::FieldOption`].
+    pub(crate) fn typed(&self, options: &CollateOptions) -> Result<CollateOptions> {
+        let dtype = |(name, slot): &(String, Slot)| Ok(slot.dtype(self.forms[self.place(name)?].dtype()));
+        let dtypes = options.slots.iter().map(dtype).collect::<Result<Vec<_>>>()?;
+        let names: Vec<String> = options.slots.iter().map(|(name, _)| name.clone()).collect();
+        options.with_types(&names, &dtypes)
+    }
+
+    /// The same fields, some of them in slots.
+    ///
+    /// # Errors
+    /// [`Error::FieldOption`] and [`Error::PadValue`].
+    pub(crate) fn slotted(mut self, options: &CollateOptions) -> Result<Self> {
+        for (name, slot) in &options.slots {
+            let place = self.place(name)?;
+            let inner = Arc::clone(&self.forms[place]);
+            let padding = options.slot_padding(name, slot, slot.dtype(inner.dtype()))?;
+            self.forms[place] = Arc::new(Slotted::new(name, inner, slot, padding)?);
+        }
+        Ok(self)
     }
 
     /// The same fields, some of them in other types.

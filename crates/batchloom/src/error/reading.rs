@@ -58,6 +58,14 @@ pub enum ReadError {
         /// The error of its source.
         cause: Cause,
     },
+    /// The function of a slot failed.
+    #[error("sample {sample} could not be put into its slot: {cause}")]
+    SlotFunction {
+        /// The number of the sample.
+        sample: u64,
+        /// The error of the function.
+        cause: Cause,
+    },
     /// A sample has other fields than the first one.
     #[error(
         "sample {sample} is {found}; sample {first} was {expected}: expected one structure for all samples"

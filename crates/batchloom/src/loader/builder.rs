@@ -176,7 +176,7 @@ impl LoaderBuilder {
     /// [`Error::FieldOption`], and errors that say which option or rule does not go with the kind of data.
     pub fn conversions(&self) -> Result<Vec<FieldConversion>> {
         let collation = self.dataset.kind().collation(&self.plan.chosen_rule()?, &self.collate, (0, 0))?;
-        collation.conversions(&self.collate)
+        collation.slotted(&self.collate)?.conversions(&self.collate)
     }
 
     /// Sets the bytes of the element that pads `field`, in the type that it has in batches. Default: zeros.
@@ -204,8 +204,8 @@ impl LoaderBuilder {
     }
 
     /// Sets the way of samples to their slots in `field`: see [`Slot`]. Default: samples have one shape.
-    pub fn collate(mut self, field: impl Into<String>, slot: Slot) -> Self {
-        self.collate.slots.push((field.into(), slot));
+    pub fn collate(mut self, field: impl Into<String>, slot: impl Into<Slot>) -> Self {
+        self.collate.slots.push((field.into(), slot.into()));
         self
     }
 
@@ -315,22 +315,21 @@ impl LoaderBuilder {
         if !self.index_table {
             self.dataset.require_readable()?;
         }
-        // The fields of an epoch in stored order: shuffling does not change whether they can be made.
-        let collate = CollateOptions { shuffles_documents: false, ..self.collate.clone() };
-        let fields = Fields::new(&self.dataset, &plan, &collate)?;
-        if self.index_table {
-            fields.require_indexed()?;
-        }
-        let reads = self.dataset.kind().reader().is_some();
-        if let Some((field, _)) = self.collate.slots.first().filter(|_| !reads) {
-            let reason =
-                "slots are for samples that are made on demand, and this dataset holds arrays".to_owned();
-            return Err(Error::FieldOption { field: field.clone(), reason });
-        }
         for (field, slot) in &self.collate.slots {
             let field = || field.clone();
             slot.check().map_err(|reason| Error::FieldOption { field: field(), reason })?;
         }
+        // The fields of an epoch in stored order: shuffling does not change whether they can be made.
+        let collate = CollateOptions { shuffles_documents: false, ..self.collate.clone() };
+        let fields = Fields::new(&self.dataset, &plan, &collate)?;
+        if self.index_table {
+            if let Some((field, _)) = self.collate.slots.first() {
+                let reason = "index tables have no slots; expected blocks of samples".to_owned();
+                return Err(Error::FieldOption { field: field.clone(), reason });
+            }
+            fields.require_indexed()?;
+        }
+        let reads = self.dataset.kind().reader().is_some();
         if !reads {
             // A block that cannot be laid out is an error now, not in the first iteration.
             BlockLayout::new(&fields, &plan, self.rank, 0, self.block_bytes, Limits::FORMED, None)?;

@@ -35,7 +35,8 @@ impl Fields {
             // Fields are known, and options for them looked at, once samples are read.
             return Self::marked(collation, plan, None);
         }
-        Self::marked(collation.cast(options)?, plan, None)
+        let options = collation.typed(options)?;
+        Self::marked(collation.slotted(&options)?.cast(&options)?, plan, None)
     }
 
     /// The fields of a batch whose samples were read.

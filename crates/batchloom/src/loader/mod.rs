@@ -32,7 +32,7 @@ pub use placement::{Limit, LimitSource, Placement, PlacementMode, PlacementReque
 pub use steps::Steps;
 
 pub use crate::collate::{
-    Channels, Crop, FieldConversion, Filter, Keep, PadSide, PadSlot, ReadSamples, Resize, Slot, SlotPlace,
-    SlotTarget, SlotWriter,
+    Channels, Crop, FieldConversion, FillSlot, Filter, FunctionSlot, Keep, PadSide, PadSlot, ReadSamples,
+    Resize, Slot, SlotError, SlotMut, SlotPlace, SlotTarget, SlotWriter,
 };
 pub use crate::tensor::buffer::{Memory, Region};

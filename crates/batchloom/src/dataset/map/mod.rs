@@ -207,7 +207,7 @@ impl Kind for MapDataset {
             let slot = options.slots.iter().find(|(field, _)| field == name);
             let changes =
                 options.fields.iter().any(|(field, options)| field == name && options.changes(*dtype));
-            let is_same = slot.is_none_or(|(_, slot)| *slot == Slot::Same);
+            let is_same = slot.is_none_or(|(_, slot)| matches!(slot, Slot::Same));
             is_same && !changes && !self.is_variable(options, name, shape)
         };
         if !names.iter().zip(&expected.fields).all(plain) {
@@ -285,7 +285,11 @@ impl ReadBatch {
     fn collated(self, dataset: &MapDataset, rule: &Rule, options: &CollateOptions) -> Result<Collated> {
         let names = Arc::clone(&self.first.1.structure.names);
         self.check_structure()?;
-        let dtypes: Vec<_> = self.first.1.fields.iter().map(|(dtype, _)| *dtype).collect();
+        let slot = |name: &String| options.slots.iter().find(|(field, _)| field == name);
+        let of = |(name, (dtype, _)): (&String, &(DType, _))| {
+            slot(name).map_or(*dtype, |(_, slot)| slot.dtype(*dtype))
+        };
+        let dtypes: Vec<_> = names.iter().zip(&self.first.1.fields).map(of).collect();
         let options = options.with_types(&names, &dtypes)?;
         check_names("collate", options.slots.iter().map(|(name, _)| name), &names)?;
         check_names("fields", dataset.variable.iter().flatten(), &names)?;
@@ -362,8 +366,9 @@ impl ReadBatch {
                 slot.shape(name, shapes.into_iter())?
             }
         };
-        let padding = options.stored_pad_value(name, *dtype)?;
-        let writer = SlotWriter { slot, shape, dtype: *dtype, padding };
+        let dtype = slot.dtype(*dtype);
+        let padding = options.slot_padding(name, &slot, dtype)?;
+        let writer = SlotWriter { slot, shape, dtype, padding };
         let shape_of =
             |layout: &Option<SampleLayout>| layout.as_ref().map(|layout| layout.fields[place].1.clone());
         let shapes = self.layouts.iter().map(shape_of).collect();

@@ -98,7 +98,12 @@ pub trait Reader: Debug + Send + Sync {
         slots: &mut Vec<Region>,
     ) -> Result<Vec<Result<(), Refusal>>> {
         let ReadPart { outcomes, samples } = self.read(request)?;
-        let places: Vec<_> = (0..outcomes.len()).map(SlotPlace::whole).collect();
+        let place = |(sample, number): (usize, &u64)| SlotPlace::whole(*number, sample);
+        let places: Vec<_> = request.samples[..outcomes.len()]
+            .iter()
+            .enumerate()
+            .map(|(sample, number)| place((sample, number)))
+            .collect();
         let outcomes: Vec<_> = outcomes.into_iter().map(|outcome| expected.checked(outcome)).collect();
         let fits = |place: &&SlotPlace| place.sample.is_some_and(|sample| outcomes[sample].is_ok());
         let places: Vec<SlotPlace> = places.iter().filter(fits).copied().collect();

@@ -1,0 +1,108 @@
+//! `Slotted`: the field of another form, each sample of which goes into a slot.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::form::Padding;
+use super::{Form, Members, Slot, SlotPlace, SlotWriter};
+use crate::tensor::Layout;
+use crate::{DType, Error, Result, Tensor};
+
+/// The field of another form, each sample of which goes into a slot: `[samples, ..slot]`.
+#[derive(Debug)]
+pub(crate) struct Slotted {
+    inner: Arc<dyn Form>,
+    writer: SlotWriter,
+}
+
+impl Slotted {
+    /// The field `name` of `inner` in slots, whose padding is `padding`.
+    ///
+    /// # Errors
+    /// [`Error::FieldOption`], and those of the slot, if samples do not go into it.
+    pub(crate) fn new(name: &str, inner: Arc<dyn Form>, slot: &Slot, padding: Vec<u8>) -> Result<Self> {
+        let refused = |reason: &str| Error::FieldOption { field: name.to_owned(), reason: reason.to_owned() };
+        if inner.is_concatenated() {
+            return Err(refused(
+                "its samples are concatenated, and slots are for samples of their own; leave collate out",
+            ));
+        }
+        let sample = inner.sample();
+        if matches!(slot, Slot::Same) && sample.contains(&None) {
+            return Err(refused("its samples differ in shape, so they do not stack; expected another slot"));
+        }
+        // Extents that vary are those of some sample.
+        let shape: Vec<usize> = sample.iter().map(|extent| extent.unwrap_or(1)).collect();
+        slot.check_array(|| format!("field {name}"), inner.dtype(), &shape)?;
+        let shape = slot.shape(name, std::iter::once(shape.as_slice()))?;
+        let dtype = slot.dtype(inner.dtype());
+        Ok(Self { inner, writer: SlotWriter { slot: slot.clone(), shape, dtype, padding } })
+    }
+
+    /// The shape of a slot. That of samples of one shape is known.
+    fn slot(&self, members: &Members) -> Vec<usize> {
+        if !self.inner.sample().contains(&None) {
+            return self.writer.shape.clone();
+        }
+        let shapes: Vec<_> = (0..members.count).map(|member| self.extents(members, member)).collect();
+        let shape = self.writer.slot.shape("", shapes.iter().map(Vec::as_slice));
+        shape.unwrap_or_else(|_| self.writer.shape.clone())
+    }
+
+    /// The shape of a sample.
+    fn extents(&self, members: &Members, member: usize) -> Vec<usize> {
+        self.inner.shape(&members.only(member)).split_off(1)
+    }
+}
+
+impl Form for Slotted {
+    fn dtype(&self) -> DType {
+        self.writer.dtype
+    }
+
+    fn shape(&self, members: &Members) -> Vec<usize> {
+        [&[members.count], self.slot(members).as_slice()].concat()
+    }
+
+    fn sample(&self) -> Vec<Option<usize>> {
+        let known = |extent: usize| Some(extent);
+        let inner = self.inner.sample();
+        let shape: Vec<Option<usize>> = self.writer.shape.iter().copied().map(known).collect();
+        match self.writer.slot.grows() {
+            // A slot of the largest extents has those that samples share.
+            true => shape.into_iter().zip(inner).map(|(extent, inner)| inner.and(extent)).collect(),
+            false => shape,
+        }
+    }
+
+    fn padding(&self) -> Option<&dyn Padding> {
+        self.writer.slot.pads().then_some(self)
+    }
+
+    fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
+        let shape = self.slot(members);
+        let bytes = shape.iter().product::<usize>() * self.writer.dtype.size();
+        for (slot, member) in target.chunks_exact_mut(bytes.max(1)).zip(range) {
+            let one = members.only(member);
+            let extents = self.extents(members, member);
+            let dtype = self.inner.dtype();
+            let too_large = || Error::BatchTooLarge { samples: 1, row: usize::MAX };
+            let layout = Layout::compact(&extents, dtype.size()).ok_or_else(too_large)?;
+            let mut values = vec![0; layout.elements() * dtype.size()];
+            self.inner.fill(&one, 0..1, &mut values)?;
+            let sample = Tensor::new(Bytes::from(values), dtype, &extents, layout.strides(), 0)?;
+            let number = one.samples.first().copied().unwrap_or(0);
+            self.writer.write(&sample, &SlotPlace::whole(number, 0), &shape, slot)?;
+        }
+        Ok(())
+    }
+}
+
+impl Padding for Slotted {
+    fn data(&self, members: &Members, member: usize, each: &mut dyn FnMut(Range<usize>)) {
+        let slot = self.slot(members);
+        self.writer.slot.data(&self.extents(members, member), &slot, each);
+    }
+}
