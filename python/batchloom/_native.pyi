@@ -130,6 +130,7 @@ class Dataset:
     def on_demand(
         reader: Any,
         remote: bool,
+        whole: bool,
         samples: int,
         sizes: Tensor | None,
         variable: list[str] | None,

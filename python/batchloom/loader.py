@@ -25,6 +25,7 @@ from batchloom.batch import CollateOptions
 from batchloom.batching import Listed, Rule, rule
 from batchloom.conversions import FieldArguments, conversions, namer
 from batchloom.dataset.base import Batch, Dataset, Dicts, Tuples
+from batchloom.dataset.map import samples_of
 from batchloom.dataset.torch_datasets import taken
 from batchloom.delivery.choose import choose
 from batchloom.delivery.placement import Placement, PlacementRequest
@@ -130,7 +131,10 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             :class:`batchloom.Crop`, :class:`batchloom.Resize`, :class:`batchloom.Stack` or :class:`batchloom.Slot`, or
             a function ``f(sample, slot)``, by the name of a field, or by its place in a tuple. The slot of a field goes
             before ``pad_side`` and what a rule rounds lengths to; masks and lengths are those of samples, as without
-            it. Slots are filled in memory, so a device does not gather such data.
+            it. Slots are filled in memory, so a device does not gather such data. Or a function that makes a batch of
+            a list of samples: arrays of any shapes, in a structure that is the same for all batches. Threads call it,
+            or processes, as they do the function of a :class:`batchloom.MapDataset`; ``shuffle`` and rules decide
+            which samples it gets.
         labels: The field whose next tokens each batch holds as ``labels`` (int64): shifted by one, -100 at the last
             token of each sample and at padding.
         label_counts: The labels of each sample that losses do not ignore, for ``plan.step(k).labels``: numbers, or the
@@ -245,7 +249,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         pad_side: PadSide = "right",
         pad_to: PadTo = "longest",
         truncate: Truncate = "error",
-        collate: Mapping[Any, SlotWay | Callable[[Any, Any], None]] | None = None,
+        collate: Mapping[Any, SlotWay | Callable[[Any, Any], None]] | Callable[[list[Any]], Any] | None = None,
         labels: str | None = None,
         label_counts: Any = None,
         dtype: Any = None,
@@ -258,7 +262,10 @@ class DataLoader(TorchAttributes, Generic[Batch]):
     ) -> None:
         recipe = {name: value for name, value in locals().items() if name not in ("self", "torch")}
         asked = accepted(torch)
-        dataset = self._dataset = taken(dataset)._current()
+        dataset = taken(dataset)._current()
+        if callable(collate) and not dataset._is_on_demand:
+            dataset = samples_of(dataset)
+        self._dataset: Dataset = dataset
         planned = plan_options(drop_last, seed, uneven, balance, largest_first)
         self._lists = asked.lists(len(dataset), batch_size, batching, shuffle, drop_last)
         self.generator, self._draw_seed = asked.generator, asked.seed_source(planned["seed"])
@@ -275,7 +282,16 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             shard_size=shard_size,
         )
         order, documents = dataset._shuffled(shuffle)
-        collation = collated(collate, namer(dataset, self._batching, "collate") if collate else str)
+        by_field = bool(collate) and not callable(collate)
+        collation = collated(collate, namer(dataset, self._batching, "collate") if by_field else str)
+        collation.require_alone(
+            self._batching,
+            dtype=(dtype, None),
+            scale=(scale, None),
+            mean=(mean, None),
+            std=(std, None),
+            pad_to=(pad_to, "longest"),
+        )
         types = conversions(dataset, self._batching, FieldArguments(dtype, scale, mean, std), collation.slots)
         self._delivery = choose(dataset, self._batching, order, documents, request, types.each, collation)
         labels, counts = dataset._labels(labels), counted(label_counts)

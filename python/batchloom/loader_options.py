@@ -34,7 +34,7 @@ class LoaderOptions(TorchOptions, total=False):
     pad_side: PadSide
     pad_to: PadTo
     truncate: Truncate
-    collate: Mapping[Any, SlotWay | Callable[[Any, Any], None]] | None
+    collate: Mapping[Any, SlotWay | Callable[[Any, Any], None]] | Callable[[list[Any]], Any] | None
     labels: str | None
     label_counts: Any
     dtype: Any

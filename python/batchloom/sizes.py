@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy
 from batchloom.arguments import U32
+from batchloom.arrays.numpy import is_masked
 from batchloom.errors import DataError, DTypeError
 
 Sizes = numpy.ndarray[Any, numpy.dtype[numpy.uint32]]
@@ -37,7 +38,7 @@ def checked(sizes: Any, name: str, most_dimensions: int = 1) -> Sizes:
 
 def _array(sizes: Any, name: str, most_dimensions: int) -> numpy.ndarray[Any, Any]:
     """Return an array of numbers."""
-    if isinstance(sizes, numpy.ma.MaskedArray):
+    if is_masked(sizes):
         raise DataError(f"{name} are a masked array; expected plain numbers: use .filled(value)")
     try:
         array = numpy.asarray(sizes)

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy
 from batchloom.arguments import PAD_SIDE, PadSide, choice, integer
 from batchloom.arrays.dtypes import dtype_name
+from batchloom.batching import Rule
 from batchloom.errors import ArgumentError, SampleError
 
 Keep = Literal["start", "center", "end"]
@@ -250,10 +251,30 @@ class Collate:
     Attributes:
         slots: The slots of fields.
         name: Returns the name of a field by its key.
+        whole: Makes a batch of a list of samples; ``None`` if the engine does.
     """
 
     slots: list[FieldSlot]
-    name: Callable[[Any], str]
+    name: Callable[[Any], str] = str
+    whole: Callable[[list[Any]], Any] | None = None
+
+    def require_alone(self, rule: Rule, **options: tuple[Any, Any]) -> None:
+        """Refuse options that a function of whole batches leaves no room for: values, and what they are by themselves.
+
+        Raises:
+            ArgumentError: An option is another, or the rule truncates or splits samples.
+        """
+        if self.whole is None:
+            return
+        oversize = getattr(rule, "oversize", None)
+        if oversize in ("truncate", "split"):
+            raise ArgumentError(f"{rule} has oversize {oversize!r}, and collate is a function of whole samples")
+        for name, (value, usual) in options.items():
+            if value is not usual and value != usual:
+                raise ArgumentError(
+                    f"{name} is {value!r}, and collate is a function that makes whole batches; do it there, or give "
+                    "collate slots by field"
+                )
 
     def padding(self, pad_value: Any) -> tuple[Any, list[tuple[str | None, float]]]:
         """Return the values that pad fields without slots, and the numbers that pad those with slots.
@@ -290,10 +311,13 @@ def collated(collate: Any, name: Callable[[Any], str]) -> Collate:
         ArgumentError: ``collate`` is no dict of slots.
     """
     if collate is None:
-        return Collate([], name)
+        return Collate([])
+    if callable(collate) and not isinstance(collate, type):
+        return Collate([], whole=collate)
     if not isinstance(collate, Mapping):
         raise ArgumentError(
-            f"collate is {collate!r}; expected a dict of slots by field, as in {{'audio': bl.Pad(multiple_of=160)}}"
+            f"collate is {collate!r}; expected a dict of slots by field, as in {{'audio': bl.Pad(multiple_of=160)}}, "
+            "or a function of a list of samples"
         )
     ways = {name(field): _way(field, slot) for field, slot in collate.items()}
     return Collate([(field, way._text(field), way._function(field)) for field, way in ways.items()], name)

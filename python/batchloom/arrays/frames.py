@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy
+from batchloom.arrays.numpy import is_masked
 from batchloom.errors import ArgumentError, DataError, DTypeError
 
 Array = numpy.ndarray[Any, Any]
@@ -109,7 +110,7 @@ def to_numpy(column: Any, label: str) -> Array:
     if is_frame(column):
         frame = Frame(column)
         return frame.numbers(frame.names, label)
-    if isinstance(column, numpy.ma.MaskedArray):
+    if is_masked(column):
         raise DataError(f"{label} is a masked array; expected plain values: use .filled(value)")
     nulls = getattr(column, "null_count", 0)
     if nulls() if callable(nulls) else nulls:

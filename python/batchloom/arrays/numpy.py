@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import sys
 from collections.abc import Callable, Sequence
 from numbers import Integral, Number, Real
 from typing import Any
@@ -28,11 +29,17 @@ FOREIGN = {
 }
 
 
+def is_masked(array: Any) -> bool:
+    """Return whether an array has masked elements. An import of ``numpy.ma`` takes several milliseconds."""
+    masked = sys.modules.get("numpy.ma")
+    return masked is not None and isinstance(array, masked.MaskedArray)
+
+
 def borrow(array: Any, label: str) -> _native.Tensor:
     """Share the memory of an array."""
     if not isinstance(array, numpy.ndarray):
         return _native.borrow(array, label)
-    if isinstance(array, numpy.ma.MaskedArray):
+    if is_masked(array):
         raise DataError(f"field {label} is a masked array; expected plain values: use .filled(value)")
     if array.dtype.name in FOREIGN:
         integers = array.view(FOREIGN[array.dtype.name])

@@ -15,6 +15,7 @@ from batchloom.arguments import U32, choice, integer, renamed
 from batchloom.arrays import frames
 from batchloom.arrays.field import Field, host, owned
 from batchloom.arrays.frameworks import is_arrow
+from batchloom.arrays.numpy import is_masked
 from batchloom.arrays.padding import pad_values
 from batchloom.batch import Column, Columns, Schema
 from batchloom.dataset.base import Dataset, Dicts, Form, Tuples
@@ -272,7 +273,7 @@ def _ids(group_ids: Any) -> tuple[Any, list[Any] | None]:
     if isinstance(group_ids, list | tuple):
         # An array of objects: in a list that mixes both, NumPy would turn numbers into texts.
         group_ids = numpy.fromiter(group_ids, object, len(group_ids))
-    elif not hasattr(group_ids, "__dlpack__") or is_arrow(group_ids) or isinstance(group_ids, numpy.ma.MaskedArray):
+    elif not hasattr(group_ids, "__dlpack__") or is_arrow(group_ids) or is_masked(group_ids):
         group_ids = frames.to_numpy(group_ids, IDS)
     array = _to_numpy(group_ids)
     if array.ndim != 1:

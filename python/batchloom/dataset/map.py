@@ -15,7 +15,10 @@ from batchloom.batch import BOUNDARIES, Column, Columns, Schema
 from batchloom.dataset.base import Dataset, Memory
 from batchloom.dataset.sample_processes import SampleProcesses, require_picklable
 from batchloom.dataset.sample_reader import SampleReader
+from batchloom.dataset.sequences import SequenceDataset
 from batchloom.dataset.shared_generators import shared_draw
+from batchloom.dataset.tensors import TensorDataset
+from batchloom.dataset.windows import WindowDataset
 from batchloom.errors import ArgumentError, DataError, RangeError
 from batchloom.sizes import Sizes, checked
 
@@ -162,19 +165,25 @@ class MapDataset(Dataset[Any]):
         return True
 
     def _for_loader(self, threads: int | None, collation: Collate) -> tuple[_native.Dataset, Memory | None]:
+        reader = self._reader.beside(collation)
+        if collation.whole is not None and self._on_error == "skip":
+            raise ArgumentError(
+                'on_error is "skip", and collate is a function of whole batches, which have no places for samples; '
+                'expected on_error="raise", or slots by field'
+            )
         if self._workers == "threads":
-            return self._engine(self._reader, remote=False), None
+            return self._engine(reader, remote=False, whole=collation.whole is not None), None
         # As many as the loader has threads: each waits for one.
-        reader = self._reader.beside(collation.functions)
         require_picklable(reader)
         processes = SampleProcesses(reader, threads or min(_cores(), MOST))
-        return self._engine(processes, remote=True), (LEAST, processes.allocate)
+        whole = collation.whole is not None
+        return self._engine(processes, remote=True, whole=whole), (LEAST, processes.allocate)
 
-    def _engine(self, reader: Any, *, remote: bool) -> _native.Dataset:
+    def _engine(self, reader: Any, *, remote: bool, whole: bool = False) -> _native.Dataset:
         """Return the dataset as the engine sees it, whose samples ``reader`` reads."""
         sizes = None if self._own is None else _native.borrow(self._own, "sizes")
         fields = None if self._fields is None else list(self._fields)
-        return _native.Dataset.on_demand(reader, remote, len(self), sizes, fields, self._on_error == "skip")
+        return _native.Dataset.on_demand(reader, remote, whole, len(self), sizes, fields, self._on_error == "skip")
 
     def _schema(self, columns: Columns) -> Schema:
         if not columns:
@@ -194,6 +203,21 @@ class MapDataset(Dataset[Any]):
 
     def _collator(self, resident: Resident, options: CollateOptions) -> Collator:
         raise ArgumentError("samples are made on demand; expected resident=False")
+
+
+def samples_of(dataset: Dataset[Any]) -> MapDataset:
+    """Return the samples of a dataset in memory one by one, for functions that make batches of them.
+
+    Raises:
+        ArgumentError: Batches of the dataset are more than lists of its samples.
+    """
+    if not isinstance(dataset, TensorDataset | SequenceDataset | WindowDataset):
+        raise ArgumentError(
+            f"collate is a function of a list of samples, and {type(dataset).__name__} makes batches of its own; "
+            "expected slots by field, or a MapDataset"
+        )
+    sizes = dataset.sizes if isinstance(dataset, SequenceDataset) else None
+    return MapDataset(dataset, sizes=sizes)
 
 
 def _cores() -> int:

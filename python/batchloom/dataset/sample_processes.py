@@ -19,6 +19,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from multiprocessing import get_context, reduction
 from multiprocessing.connection import Connection
 from typing import Any
@@ -393,18 +394,18 @@ class Answers:
         self._parts += 1
         held: list[Any] = []
         outcomes: list[Any] = []
+        add = partial(_add, held, outcomes)
+        if self._reader.whole is not None:
+            try:
+                add(self._reader.batch(numbers, seed, epoch, self._stop, self._begin))
+            except SampleError as error:
+                add(error)
+            numbers = []
         for number in numbers:
             if self._stop:
                 break
             self._begin(number, seed, epoch)
-            found = self._reader.attempt(number, seed, epoch)
-            if isinstance(found, BaseException):
-                held.append(None)
-                outcomes.append(_portable(found))
-            else:
-                structure, arrays = found
-                held.append(arrays)
-                outcomes.append((structure, [(array.dtype, array.shape) for array in arrays]))
+            add(self._reader.attempt(number, seed, epoch))
         self._held[self._parts] = held
         return self._parts, outcomes
 
@@ -431,6 +432,17 @@ class Answers:
     ) -> None:
         arrays = [None if held is None else held[field] for held in self._held[part]]
         _native.write_slots(writer, concatenates, places, arrays, self._memory(place), self._reader.functions)
+
+
+def _add(held: list[Any], outcomes: list[Any], found: Any) -> None:
+    """Hold arrays that were read, and add their layout to the outcomes; or add the error."""
+    if isinstance(found, BaseException):
+        held.append(None)
+        outcomes.append(_portable(found))
+    elif found is not None:
+        structure, arrays = found
+        held.append(arrays)
+        outcomes.append((structure, [(array.dtype, array.shape) for array in arrays]))
 
 
 class CalledOff:

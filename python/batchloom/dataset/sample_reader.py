@@ -5,12 +5,15 @@ from __future__ import annotations
 import inspect
 import reprlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import batchloom._native as _native
 import numpy
 from batchloom.dataset.sample_structure import Structure, Structures
 from batchloom.errors import Error, SampleError
+
+if TYPE_CHECKING:
+    from batchloom.slots import Collate
 
 # Items in messages are cut to this many characters.
 _short = reprlib.Repr()
@@ -24,12 +27,17 @@ class SampleReader:
         items: The items, by number.
         fn: The function that makes a sample of an item; ``None`` if items are samples.
         functions: The functions that fill slots, by field.
+        whole: The function that makes a batch of a list of samples; ``None`` if the engine makes batches.
     """
 
     def __init__(
-        self, items: Any, fn: Callable[..., Any] | None, functions: Mapping[str, Callable[..., None]] | None = None
+        self,
+        items: Any,
+        fn: Callable[..., Any] | None,
+        functions: Mapping[str, Callable[..., None]] | None = None,
+        whole: Callable[[list[Any]], Any] | None = None,
     ) -> None:
-        self.items, self.fn, self.functions = items, fn, dict(functions or {})
+        self.items, self.fn, self.functions, self.whole = items, fn, dict(functions or {}), whole
         self.structures = Structures()
         self._draws = fn is not None and takes_rng(fn)
 
@@ -50,14 +58,14 @@ class SampleReader:
         except Exception as error:
             raise _failed(number, item, f"{type(error).__name__}: {error}") from error
 
-    def beside(self, functions: Mapping[str, Callable[..., None]]) -> SampleReader:
-        """Return the same reader beside functions that fill slots."""
-        reader = SampleReader(self.items, self.fn, functions)
+    def beside(self, collation: Collate) -> SampleReader:
+        """Return the same reader beside the functions that fill slots, or make batches."""
+        reader = SampleReader(self.items, self.fn, collation.functions, collation.whole)
         reader.structures = self.structures
         return reader
 
     def __getstate__(self) -> tuple[Any, ...]:
-        return self.items, self.fn, self.functions
+        return self.items, self.fn, self.functions, self.whole
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.__init__(*state)  # type: ignore[misc]
@@ -76,6 +84,35 @@ class SampleReader:
         except Error as error:
             item = None if self.fn is None else self.items[number]
             raise _failed(number, item, str(error)) from error
+
+    def batch(
+        self,
+        numbers: list[int],
+        seed: int,
+        epoch: int,
+        stop: Any,
+        begin: Callable[[int, int, int], None] | None = None,
+    ) -> tuple[Structure, list[_native.Tensor]] | None:
+        """Return the structure and the arrays of a batch that a function makes of samples; ``None`` if it stops.
+
+        ``begin`` is called before each sample.
+
+        Raises:
+            SampleError: A sample cannot be made, or the batch, or a part of it is neither an array nor a number.
+        """
+        samples = []
+        for number in numbers:
+            if stop:
+                return None
+            if begin is not None:
+                begin(number, seed, epoch)
+            samples.append(self.sample(number, seed, epoch))
+        try:
+            return self.structures.taken(self.whole(samples) if self.whole is not None else samples)
+        except Exception as error:
+            named = f"{', '.join(map(str, numbers[:3]))}{', ...' if len(numbers) > 3 else ''}"
+            reason = f"{type(error).__name__}: {error}"
+            raise SampleError(f"the batch of samples {named} could not be made: {reason}", numbers[0]) from error
 
     def attempt(self, number: int, seed: int, epoch: int) -> Any:
         """Return the structure of a sample and its arrays, or the error."""

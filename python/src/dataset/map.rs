@@ -49,6 +49,8 @@ struct PythonReader {
     object: Arc<Py<PyAny>>,
     /// True if samples are made, and held, in other processes.
     remote: bool,
+    /// True if a function makes whole batches of samples.
+    whole: bool,
     /// The structure that was seen last, as an object of Python and of the engine.
     seen: Mutex<Option<(Py<PyAny>, SampleStructure)>>,
     /// The layout that was expected last, and the plan for its slots.
@@ -88,17 +90,24 @@ impl PythonReader {
     /// Reads samples here, one after the other.
     fn read_here(&self, py: Python<'_>, request: &ReadRequest<'_>) -> ReadPart {
         let (mut outcomes, mut samples) = (Vec::new(), Vec::new());
-        for &number in request.samples {
-            if request.stop.is_set() {
-                break;
-            }
-            let found = self.object.bind(py).call1((number, request.seed, request.epoch));
+        let mut add = |found: PyResult<Bound<'_, PyAny>>| {
             let (outcome, fields) = match found.and_then(|found| self.sample(&found)) {
                 Ok(sample) => (Ok(sample.layout()), sample.into_fields()),
                 Err(error) => (Err(cause(error)), Vec::new()),
             };
             outcomes.push(outcome);
             samples.push(fields);
+        };
+        let object = self.object.bind(py);
+        if self.whole {
+            let stop = StopSign(request.stop.clone());
+            add(object.call_method1("batch", (request.samples.to_vec(), request.seed, request.epoch, stop)));
+        }
+        for &number in request.samples.iter().filter(|_| !self.whole) {
+            if request.stop.is_set() {
+                break;
+            }
+            add(object.call1((number, request.seed, request.epoch)));
         }
         let samples = Arc::new(HeldHere { samples: Some(Held(samples)), done: Arc::clone(&self.done) });
         ReadPart { outcomes, samples }
@@ -211,6 +220,10 @@ impl Reader for PythonReader {
         })
     }
 
+    fn makes_batches(&self) -> bool {
+        self.whole
+    }
+
     fn parts(&self) -> usize {
         // A request to another process takes as long as several samples of a cheap function.
         if self.remote { 1 } else { 4 }
@@ -315,13 +328,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(super) fn on_demand(
     object: Py<PyAny>,
     remote: bool,
+    whole: bool,
     samples: u64,
     own_sizes: Option<&Tensor>,
     variable: Option<Vec<String>>,
     skips: bool,
 ) -> PyResult<Dataset> {
     let (seen, planned) = (Mutex::default(), Mutex::default());
-    let reader = PythonReader { object: Arc::new(object), remote, seen, planned, done: Arc::default() };
+    let reader =
+        PythonReader { object: Arc::new(object), remote, whole, seen, planned, done: Arc::default() };
     let mut dataset = MapDataset::with_reader(Arc::new(reader), samples);
     if let Some(own) = own_sizes {
         dataset = dataset.sizes(sizes(own)?.to_vec());

@@ -160,12 +160,13 @@ impl Dataset {
     fn on_demand(
         reader: Py<PyAny>,
         remote: bool,
+        whole: bool,
         samples: u64,
         sizes: Option<&Tensor>,
         variable: Option<Vec<String>>,
         skips: bool,
     ) -> PyResult<Self> {
-        map::on_demand(reader, remote, samples, sizes, variable, skips)
+        map::on_demand(reader, remote, whole, samples, sizes, variable, skips)
     }
 
     fn __len__(&self) -> usize {

@@ -57,3 +57,13 @@ def fill_sums(sample, slot):
 
 
 SLOT = bl.Slot((2,), fill_sums, dtype="float32")
+
+
+def ragged_batch(samples):
+    """A batch of sequences one after the other, their lengths, and their numbers."""
+    sequences, numbers = zip(*samples, strict=True)
+    return {
+        "x": numpy.concatenate(sequences),
+        "lengths": numpy.array([len(sequence) for sequence in sequences]),
+        "number": numpy.array(numbers),
+    }

@@ -24,6 +24,7 @@ mod slotted;
 mod sparse;
 mod stack;
 mod tokens;
+mod whole;
 mod window;
 
 pub use convert::Channels;
@@ -47,4 +48,5 @@ pub(crate) use slotted::Slotted;
 pub(crate) use sparse::{ColIndices, CrowIndices, Densify, Entries};
 pub(crate) use stack::Stack;
 pub(crate) use tokens::{Passage, Passages, Pieces, TokenField, Tokens};
+pub(crate) use whole::WholeField;
 pub(crate) use window::{Place, Places, Span, Window, WindowMask};

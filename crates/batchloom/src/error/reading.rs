@@ -80,6 +80,21 @@ pub enum ReadError {
         /// The fields of that one.
         expected: String,
     },
+    /// A batch that is made as a whole has other fields than the first one.
+    #[error(
+        "the batch of sample {sample} is {found}; that of sample {first} was {expected}: expected one structure and one \
+         type of each field for all batches"
+    )]
+    Batch {
+        /// The first sample of the batch.
+        sample: u64,
+        /// Its fields.
+        found: String,
+        /// The first sample of the batch to which it is compared.
+        first: u64,
+        /// The fields of that one.
+        expected: String,
+    },
     /// A field of a sample has another type or shape than that of the first sample.
     #[error(
         "field {field} of sample {sample} is {}; that of sample {first} was {}: expected one type and {} for all \

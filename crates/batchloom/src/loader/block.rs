@@ -106,7 +106,7 @@ impl ShapeRun {
             let size = slot.dtype.size();
             let compact = Layout::compact(&slot.shape, size).ok_or(Error::BatchTooLarge {
                 samples: run.samples as u64,
-                row: slot.shape[1..].iter().product::<usize>().saturating_mul(size),
+                row: slot.shape.iter().skip(1).product::<usize>().saturating_mul(size),
             })?;
             let shape = [&[run.batches], slot.shape.as_slice()].concat();
             let strides = [&[slot.stride.cast_signed()], compact.strides()].concat();

@@ -185,7 +185,8 @@ impl ToRead {
     /// The parts in which the samples are read.
     pub(super) fn tasks(&self) -> impl Iterator<Item = ReadTask> + use<> {
         let (demand, members) = (Arc::clone(&self.demand), Arc::clone(&self.members));
-        let part = members.count.div_ceil(demand.threads * demand.reader.parts()).max(1);
+        let parts = if demand.reader.makes_batches() { 1 } else { demand.threads * demand.reader.parts() };
+        let part = members.count.div_ceil(parts).max(1);
         (0..members.count).step_by(part).map(move |start| {
             let range = start..(start + part).min(members.count);
             ReadTask { demand: Arc::clone(&demand), members: Arc::clone(&members), range }

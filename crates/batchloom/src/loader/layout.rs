@@ -248,8 +248,9 @@ impl RunLayout {
             let bytes = shape.iter().try_fold(dtype.size(), |bytes: usize, &len| bytes.checked_mul(len));
             let stride = bytes.and_then(|bytes| bytes.checked_next_multiple_of(ALIGN));
             let stride = stride.filter(|&stride| isize::try_from(stride).is_ok());
-            let row = shape[1..].iter().product::<usize>().saturating_mul(dtype.size());
-            let stride = stride.ok_or(Error::BatchTooLarge { samples: shape[0] as u64, row })?;
+            let row = shape.iter().skip(1).product::<usize>().saturating_mul(dtype.size());
+            let samples = shape.first().map_or(1, |&samples| samples as u64);
+            let stride = stride.ok_or(Error::BatchTooLarge { samples, row })?;
             run.slots.push(FieldLayout { offset: 0, stride, dtype, shape });
         }
         Ok(run)

@@ -20,7 +20,7 @@ use super::kind::{CollateOptions, Collated, Collation, EpochKey, Index, Kind, Ra
 use crate::batching::{FixedSize, Rule, Sizes};
 use crate::collate::{
     Boundaries, DirectSlots, Form, Index as SampleIndex, Lengths, Mask, Members, PadSlot, Positions,
-    ReadField, ReadParts, Segments, Slot, SlotWriter,
+    ReadField, ReadParts, Segments, Slot, SlotWriter, WholeField,
 };
 use crate::error::ReadError;
 use crate::{DType, Error, Result, Tensor};
@@ -193,6 +193,9 @@ impl Kind for MapDataset {
     }
 
     fn collate(&self, rule: &Rule, options: &CollateOptions, read: BatchRead) -> Result<Collated> {
+        if self.reader.makes_batches() {
+            return whole(self, rule, options, read);
+        }
         ReadBatch::new(self, read)?.collated(self, rule, options)
     }
 
@@ -202,6 +205,9 @@ impl Kind for MapDataset {
         options: &CollateOptions,
         expected: &SampleLayout,
     ) -> Result<Option<Collated>> {
+        if self.reader.makes_batches() {
+            return Ok(None);
+        }
         let names = &expected.structure.names;
         let plain = |(name, (dtype, shape)): (&String, &(DType, Vec<usize>))| {
             let slot = options.slots.iter().find(|(field, _)| field == name);
@@ -423,6 +429,32 @@ impl ReadBatch {
     }
 }
 
+/// The fields of a batch that was made as a whole.
+fn whole(dataset: &MapDataset, rule: &Rule, options: &CollateOptions, read: BatchRead) -> Result<Collated> {
+    let sample = read.samples.first().copied().unwrap_or(0);
+    let part = read.parts.into_iter().next().map(|(_, part)| part);
+    let missing = || ReadError::Failed { sample, cause: SourceError::from("its batch was not made").into() };
+    let ReadPart { outcomes, samples: batch } = part.ok_or_else(missing)?;
+    let layout = outcomes.into_iter().next().ok_or_else(missing)?;
+    let layout = layout.map_err(|cause| ReadError::Failed { sample, cause })?;
+    let (first, expected) = read.first.unwrap_or_else(|| (sample, layout.clone()));
+    let dtypes = |layout: &SampleLayout| layout.fields.iter().map(|(dtype, _)| *dtype).collect::<Vec<_>>();
+    if layout.structure != expected.structure || dtypes(&layout) != dtypes(&expected) {
+        let (found, expected) = (layout.to_string(), expected.to_string());
+        return Err(ReadError::Batch { sample, found, first, expected }.into());
+    }
+    let field = |(field, (dtype, shape)): (usize, &(DType, Vec<usize>))| {
+        let writer = SlotWriter::same(*dtype, shape.clone());
+        let name = layout.structure.names[field].clone();
+        (name, Arc::new(WholeField { batch: Arc::clone(&batch), field, writer }) as Arc<dyn Form>)
+    };
+    let fields = layout.fields.iter().enumerate().map(field).collect();
+    let ragged = dataset.collation(rule, options, (0, 0))?.ragged;
+    let collation = Collation { ragged, ..Collation::new(fields, Index::Rows)? };
+    let first = Some((first, expected));
+    Ok(Collated { collation, options: options.clone(), marks: None, skipped: Vec::new(), first })
+}
+
 /// Refuses options for fields that samples do not have.
 fn check_names<'a>(
     option: &'static str,
@@ -459,6 +491,13 @@ fn described(
         fields.push(("index", Arc::new(SampleIndex)));
     }
     fields
+}
+
+impl std::fmt::Display for SampleLayout {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let dtypes: Vec<_> = self.fields.iter().map(|(dtype, _)| dtype.name()).collect();
+        write!(formatter, "{} of {}", self.structure, dtypes.join(", "))
+    }
 }
 
 impl std::fmt::Display for SampleStructure {

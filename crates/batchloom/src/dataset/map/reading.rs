@@ -85,6 +85,12 @@ pub trait Reader: Debug + Send + Sync {
         4
     }
 
+    /// Returns true if a batch is read in one part and made of it as a whole: the only outcome is then the layout of the
+    /// batch, and fields of any shape are its own.
+    fn makes_batches(&self) -> bool {
+        false
+    }
+
     /// Reads samples whose layout is expected, straight into their slots: `slots` has the memory of all of them for each
     /// field, and has it again afterwards. Returns the outcome for each sample, fewer if the iteration was stopped. The slots of samples that were
     /// not read hold anything.
