@@ -24,8 +24,8 @@ TESTS, DIGITS, EPOCHS = 1000, 15, 5
 BATCH, TOKENS = 64, 1300  # samples, or digits and words with padding: about as many steps
 WIDTH, LEARNING_RATE = 64, 5e-3
 UNITS = (
-    "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen "
-    "nineteen"
+    "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen"
 )
 TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
 POWERS = {10**12: "trillion", 10**9: "billion", 10**6: "million", 1000: "thousand", 100: "hundred"}
