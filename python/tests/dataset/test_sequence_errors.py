@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from named import named
 from refusals import refused
 
 
@@ -100,7 +101,7 @@ def test_sequences_too_large_to_be_sized():
         ([torch.ones(2).to_sparse(), torch.ones(3).to_sparse()], bl.DataError, ("torch.sparse_coo", "to_dense")),
         ([numpy.ma.array([1, 2], mask=[0, 1]), numpy.ma.array([1])], bl.DataError, ("masked", "filled")),
     ],
-    ids=str,
+    ids=named,
 )
 def test_lists_that_are_no_sequences(samples, kind, parts):
     with refused(kind, "field tokens", *parts):

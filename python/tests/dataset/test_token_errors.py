@@ -6,6 +6,7 @@ import polars
 import pyarrow
 import pytest
 import torch
+from named import named
 from refusals import refused
 
 X = numpy.arange(20, dtype=numpy.uint16)
@@ -109,7 +110,7 @@ ARGUMENTS = [
 ]
 
 
-@pytest.mark.parametrize(("dataset", "loader", "values"), ARGUMENTS, ids=str)
+@pytest.mark.parametrize(("dataset", "loader", "values"), ARGUMENTS, ids=named)
 def test_arguments_that_make_no_sense(dataset, loader, values):
     with refused((bl.ArgumentError, bl.DeviceError), *values):
         bl.DataLoader(

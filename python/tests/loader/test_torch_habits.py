@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from named import named
 from refusals import refused
 from torch.utils.data import ConcatDataset, Subset
 from torch.utils.data import TensorDataset as Rows
@@ -286,7 +287,7 @@ def test_samplers_that_come_in_another_order_do_not_resume():
         ({"generator": 3}, ("generator", "int")),
         ({"generator": generator(), "seed": 4}, ("generator", "seed=4")),
     ],
-    ids=str,
+    ids=named,
 )
 def test_samplers_and_generators_that_make_no_sense(options, named):
     with refused(bl.ArgumentError, *named):

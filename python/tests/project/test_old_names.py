@@ -6,6 +6,7 @@ import pickle
 import batchloom as bl
 import numpy
 import pytest
+from named import named
 
 DATASET = bl.TensorDataset(numpy.arange(8))
 
@@ -18,7 +19,7 @@ ARGUMENTS = [
 ]
 
 
-@pytest.mark.parametrize(("make", "kind", "old", "new"), ARGUMENTS, ids=lambda value: str(value))
+@pytest.mark.parametrize(("make", "kind", "old", "new"), ARGUMENTS, ids=named)
 def test_an_old_argument_gives_the_new_one(make, kind, old, new):
     with pytest.raises(TypeError, match=rf"^{kind}\(\) has no argument '{old}'; it is called '{new}' now$"):
         make()
