@@ -68,23 +68,30 @@ impl Members {
 
     /// The members of a batch that holds one of these, as long as it is.
     pub(super) fn only(&self, member: usize) -> Self {
-        let extents = match self.extents.is_empty() {
-            true => Vec::new(),
-            false => self.extents(member).to_vec(),
-        };
-        let own = |values: &[u32]| values.get(member..=member).map(<[u32]>::to_vec).unwrap_or_default();
-        let (start, end) = self.ends.get(member).zip(self.ends.get(member + 1)).unwrap_or((&0, &0));
+        let one = self.part(member..member + 1);
+        let union = one.extents.iter().map(|&extent| number(extent)).collect();
+        Self { union, own: self.own.iter().map(|own| own.only(member)).collect(), ..one }
+    }
+
+    /// The members of a batch that holds some of these, padded as these are.
+    pub(crate) fn part(&self, range: Range<usize>) -> Self {
+        fn some<T: Copy>(values: &[T], range: Range<usize>) -> Vec<T> {
+            values.get(range).map(<[T]>::to_vec).unwrap_or_default()
+        }
+        let dimensions = self.union.len();
+        let ends = some(&self.ends, range.start..range.end + 1);
+        let (start, end) = (ends.first().copied().unwrap_or(0), ends.last().copied().unwrap_or(0));
         Self {
-            count: 1,
-            fillers: usize::from(self.is_filler(member)),
-            samples: self.samples.get(member..=member).map(<[u64]>::to_vec).unwrap_or_default(),
-            starts: own(&self.starts),
-            picks: self.picks.get(*start..*end).map(<[u32]>::to_vec).unwrap_or_default(),
-            union: extents.iter().map(|&extent| number(extent)).collect(),
-            extents,
-            ends: vec![0, end - start],
+            count: range.len(),
+            fillers: self.fillers_in(&range),
+            samples: some(&self.samples, range.clone()),
+            starts: some(&self.starts, range.clone()),
+            extents: some(&self.extents, range.start * dimensions..range.end * dimensions),
+            picks: some(&self.picks, start..end),
+            union: self.union.clone(),
+            ends: ends.iter().map(|end| end - start).collect(),
             entry_ends: Vec::new(),
-            own: self.own.iter().map(|own| own.only(member)).collect(),
+            own: self.own.iter().map(|own| own.part(range.clone())).collect(),
         }
     }
 

@@ -182,6 +182,14 @@ impl Slot {
         }
     }
 
+    /// The shape of a slot for samples of which one is of shape `sample`, if it is the same in every batch.
+    pub(crate) fn fixed_shape(&self, sample: &[usize]) -> Option<Vec<usize>> {
+        match self {
+            Self::Pad(_) | Self::Function(FunctionSlot { shape: None, .. }) => None,
+            _ => self.shape("", std::iter::once(sample)).ok(),
+        }
+    }
+
     /// The elements of a sample of these extents that go into a slot, and the elements of the slot, in each dimension.
     fn boxes(&self, extents: &[usize], slot: &[usize]) -> (Vec<Range<usize>>, Vec<Range<usize>>) {
         let keep = self.keep();

@@ -85,8 +85,8 @@ pub(crate) trait Kind: Debug + Send + Sync {
         Ok(Collated { collation, options: options.clone(), marks: None, skipped: Vec::new(), first: None })
     }
 
-    /// The fields of batches whose samples have an expected layout and go into their slots as they are, or `None` if
-    /// batches can be laid out only after reading.
+    /// The fields of batches whose samples have an expected layout, or `None` if batches can be laid out only after
+    /// reading.
     ///
     /// # Errors
     /// As [`collate`](Self::collate).
@@ -95,7 +95,7 @@ pub(crate) trait Kind: Debug + Send + Sync {
         _rule: &Rule,
         _options: &CollateOptions,
         _expected: &SampleLayout,
-    ) -> Result<Option<Collated>> {
+    ) -> Result<Option<CollatedAhead>> {
         Ok(None)
     }
 
@@ -418,6 +418,14 @@ pub(crate) struct Collated {
     pub(crate) skipped: Skipped,
     /// The sample that others are compared to, and its layout.
     pub(crate) first: Option<(u64, SampleLayout)>,
+}
+
+/// The fields of batches that are laid out before their samples are read.
+#[derive(Debug)]
+pub(crate) struct CollatedAhead {
+    pub(crate) collated: Collated,
+    /// True if samples go into their slots as they are, so that a reader puts them there.
+    pub(crate) as_read: bool,
 }
 
 /// The facts about samples that differ in size.

@@ -3,8 +3,9 @@
 //! A block is one batch, so `prefetch` counts batches. Its samples are read in parts, by all threads. Nothing is read
 //! for a block that may not be opened yet, and nothing after the iteration has stopped.
 //!
-//! The first block is laid out once its samples are read. Where all samples have to be like the first, later blocks are
-//! laid out and opened before, and samples are read straight into their slots; otherwise each block waits for its samples.
+//! The first block is laid out once its samples are read. Where the shapes of slots follow from the first sample, later
+//! blocks are laid out and opened before, and each part is formed by the thread that read it: straight into its slots, if
+//! samples go there as they are. Otherwise each block waits for its samples.
 
 use std::mem;
 use std::ops::Range;
@@ -14,7 +15,7 @@ use super::fields::Fields;
 use super::layout::BlockLayout;
 use super::planned::PlannedBlock;
 use crate::collate::Members;
-use crate::dataset::kind::CollateOptions;
+use crate::dataset::kind::{CollateOptions, CollatedAhead};
 use crate::dataset::{BatchRead, Dataset, ReadPart, ReadRequest, Reader, Refusal, SampleLayout, Stop};
 use crate::error::{Cause, ReadError};
 use crate::tensor::buffer::Region;
@@ -84,8 +85,11 @@ impl Demand {
         }
         let Some((first, expected)) = lock(&self.first).clone() else { return Ok(None) };
         let collated = self.dataset.kind().collate_ahead(plan.rule(), &self.collate, &expected)?;
-        let fields = collated.map(|collated| Fields::of_batch(collated, plan)).transpose()?;
-        let direct = fields.map(|fields| Arc::new(Direct { fields: Arc::new(fields), first, expected }));
+        let direct = |ahead: CollatedAhead| -> Result<_> {
+            let fields = Arc::new(Fields::of_batch(ahead.collated, plan)?);
+            Ok(Arc::new(Direct { fields, first, expected, as_read: ahead.as_read }))
+        };
+        let direct = collated.map(direct).transpose()?;
         Ok(self.direct.get_or_init(|| direct).clone())
     }
 }
@@ -96,6 +100,8 @@ pub(super) struct Direct {
     /// The first sample of the iteration, and its layout.
     first: u64,
     expected: SampleLayout,
+    /// True if the reader puts samples into their slots.
+    as_read: bool,
 }
 
 /// A member that could not be read and is left out: its place, its number, and the reason.
@@ -123,6 +129,9 @@ impl DirectTask {
         regions: Vec<Region>,
         stop: &Stop,
     ) -> Result<Vec<SkippedMember>, (usize, Error)> {
+        if !self.direct.as_read {
+            return self.form(plan, regions, stop);
+        }
         let Self { task: ReadTask { demand, members, range }, direct } = self;
         let (own, mut slots) = (direct.fields.own(), regions);
         let mut described = slots.split_off(own);
@@ -152,6 +161,37 @@ impl DirectTask {
                     return Err((member, direct.expected.differs(direct.first, &found, sample).into()));
                 }
             }
+        }
+        Ok(skipped)
+    }
+}
+
+impl DirectTask {
+    /// Reads the members, and forms them in `regions` as if they were a batch. Returns those that are left out.
+    fn form(
+        &self,
+        plan: &Plan,
+        mut regions: Vec<Region>,
+        stop: &Stop,
+    ) -> Result<Vec<SkippedMember>, (usize, Error)> {
+        let Self { task: ReadTask { demand, members, range }, direct } = self;
+        let failed = |error| (range.start, error);
+        let part = self.task.read(plan, stop).map_err(failed)?;
+        if part.outcomes.len() < range.len() {
+            // The iteration has stopped.
+            return Ok(Vec::new());
+        }
+        let places = range.clone().zip(&part.outcomes).filter(|(_, outcome)| outcome.is_err());
+        let places: Vec<usize> = places.map(|(member, _)| member).collect();
+        let own = members.part(range.clone());
+        let first = Some((direct.first, direct.expected.clone()));
+        let read = BatchRead { samples: own.samples.clone(), parts: vec![(0..own.count, part)], first };
+        let collated = demand.dataset.kind().collate(plan.rule(), &demand.collate, read);
+        let mut collated = collated.map_err(failed)?;
+        let skipped = places.into_iter().zip(mem::take(&mut collated.skipped)).collect();
+        let fields = Fields::of_batch(collated, plan).map_err(failed)?;
+        for (form, region) in fields.forms().iter().zip(&mut regions) {
+            form.fill(&own, 0..own.count, region).map_err(failed)?;
         }
         Ok(skipped)
     }

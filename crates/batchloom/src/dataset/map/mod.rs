@@ -16,7 +16,9 @@ use reading::Local;
 pub use reading::{Held, ReadPart, ReadRequest, Reader, Refusal, SampleLayout, Skipped, Stop};
 pub use source::{Sample, SampleRng, SampleStructure, Source, SourceError, sample_key};
 
-use super::kind::{CollateOptions, Collated, Collation, EpochKey, Index, Kind, Ragged, formed};
+use super::kind::{
+    CollateOptions, Collated, CollatedAhead, Collation, EpochKey, Index, Kind, Ragged, formed,
+};
 use crate::batching::{FixedSize, Rule, Sizes};
 use crate::collate::{
     Boundaries, DirectSlots, Form, Index as SampleIndex, Lengths, Mask, Members, PadSlot, Positions,
@@ -204,36 +206,36 @@ impl Kind for MapDataset {
         rule: &Rule,
         options: &CollateOptions,
         expected: &SampleLayout,
-    ) -> Result<Option<Collated>> {
+    ) -> Result<Option<CollatedAhead>> {
         if self.reader.makes_batches() {
             return Ok(None);
         }
-        let names = &expected.structure.names;
-        let plain = |(name, (dtype, shape)): (&String, &(DType, Vec<usize>))| {
+        let mut fields: Vec<(String, Arc<dyn Form>)> = Vec::new();
+        let mut as_read = true;
+        for (name, (dtype, shape)) in expected.structure.names.iter().zip(&expected.fields) {
             let slot = options.slots.iter().find(|(field, _)| field == name);
-            let changes =
-                options.fields.iter().any(|(field, options)| field == name && options.changes(*dtype));
-            let is_same = slot.is_none_or(|(_, slot)| matches!(slot, Slot::Same));
-            is_same && !changes && !self.is_variable(options, name, shape)
-        };
-        if !names.iter().zip(&expected.fields).all(plain) {
-            return Ok(None);
+            let slot = slot.map_or(&Slot::Same, |(_, slot)| slot);
+            let Some(fixed) = slot.fixed_shape(shape).filter(|_| !self.is_variable(options, name, shape))
+            else {
+                return Ok(None);
+            };
+            let stored = slot.dtype(*dtype);
+            let set = options.fields.iter().find(|(field, _)| field == name);
+            let dtype = set.map_or(stored, |(_, options)| options.target(stored));
+            let changes = set.is_some_and(|(_, options)| options.changes(stored));
+            as_read &= matches!(slot, Slot::Same) && !changes;
+            fields.push((name.clone(), Arc::new(DirectSlots { dtype, shape: fixed })));
         }
-        let own = names.iter().zip(&expected.fields);
-        let mut fields: Vec<(String, Arc<dyn Form>)> = own
-            .map(|(name, (dtype, shape))| {
-                let slots = DirectSlots { dtype: *dtype, shape: shape.clone() };
-                (name.clone(), Arc::new(slots) as Arc<dyn Form>)
-            })
-            .collect();
         let own = fields.len();
         let described = described(self, rule, options, false);
         fields.extend(described.into_iter().map(|(name, form)| (name.to_owned(), form)));
         let ragged = self.collation(rule, options, (0, 0))?.ragged;
         let collation = Collation { own, ragged, ..Collation::new(fields, Index::Rows)? };
         let marks = self.skips().then(Arc::default);
-        let options = options.clone();
-        Ok(Some(Collated { collation, options, marks, skipped: Vec::new(), first: None }))
+        // The types of fields are those in batches.
+        let options = CollateOptions { fields: Vec::new(), ..options.clone() };
+        let collated = Collated { collation, options, marks, skipped: Vec::new(), first: None };
+        Ok(Some(CollatedAhead { collated, as_read }))
     }
 
     fn skips(&self) -> bool {
