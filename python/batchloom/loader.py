@@ -455,6 +455,14 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         """
         return self._native.skipped
 
+    def stats(self) -> dict[str, Any]:
+        """Return the costs of the epoch under way, or else of the next one: :meth:`batchloom.Plan.stats`.
+
+        ``skipped`` besides is the number of places in batches, since the loader was made, whose sample could not be
+        read.
+        """
+        return {**self.plan(self.epoch).stats(), "skipped": len(self.skipped)}
+
     def plan(self, epoch: int | None = None) -> Plan:
         """Return the plan of a whole epoch, or of the one that begins next (after a state was loaded, its rest)."""
         self._follow()

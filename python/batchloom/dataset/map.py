@@ -72,7 +72,7 @@ class MapDataset(Dataset[Any]):
             tuples. ``None`` for all with at least one dimension.
         on_error: ``"raise"`` makes the batch of a sample that cannot be read an error. ``"skip"`` puts zeros in its
             place, and every batch then holds a ``weight`` (float32), which is 0 there and 1 elsewhere: no other sample
-            moves. ``loader.skipped`` lists such samples.
+            moves. ``loader.skipped`` lists such samples, and ``loader.stats()`` counts them.
         workers: ``"threads"``, which suit functions that let go of the interpreter, as decoders and NumPy do. Or
             ``"processes"``, for functions that are bound by the interpreter: they start with the first batch and end
             with the loader, and write arrays straight into the memory of batches. ``items`` and ``fn`` are pickled once

@@ -158,6 +158,8 @@ def test_skipped_samples_weigh_nothing():
         assert found[3] == ([[12] * 3, [0] * 3, [14] * 3, [15] * 3], [1, 0, 1, 1])
         assert all(weight == [1] * 4 for _, weight in found[:3])
     assert [sample for sample, _ in loader.skipped] == [13, 13]
+    assert loader.stats()["skipped"] == 2
+    assert loader.stats()["samples"] == loader.plan().stats()["samples"]
     assert "thirteen" in loader.skipped[0][1]
     with refused(bl.SampleError, "13"):
         list(bl.DataLoader(bl.MapDataset([13], failing, on_error="skip")))
@@ -174,7 +176,7 @@ def test_sizes_that_are_no_lengths():
         bl.MapDataset(range(3), sequence, sizes=[1, 2, 3], key=len)
     with refused(bl.ArgumentError, "fields"):
         bl.MapDataset(range(3), sequence, fields=["x"])
-    with refused(bl.DataError, "fields", "nothing"):
+    with refused(bl.ArgumentError, "fields", "nothing"):
         batches(sequence, 3, dataset={"sizes": [0, 7, 3], "fields": ["nothing"]})
 
 

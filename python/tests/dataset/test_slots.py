@@ -96,7 +96,7 @@ def test_slots_that_make_no_sense():
     def loaded(collate, **options):
         return list(bl.DataLoader(bl.MapDataset(range(4), images([(2, 2)] * 4, False)), collate=collate, **options))
 
-    with refused(bl.DataError, "collate", "7", "0"):
+    with refused(bl.ArgumentError, "collate", "7", "0"):
         loaded({7: bl.Pad()})
     for wrong in (5, {0: "pad"}, [bl.Pad()]):
         with refused(bl.ArgumentError, "collate"):

@@ -969,6 +969,7 @@ impl Error {
             | Self::PoolTooLarge { .. }
             | Self::NotPackable { .. }
             | Self::OwnLengths { .. }
+            | Self::Read(ReadError::UnknownField { .. })
             | Self::PadTo { .. }
             | Self::Labels { .. }
             | Self::LabelCountsLength { .. }

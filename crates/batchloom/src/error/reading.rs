@@ -98,7 +98,8 @@ pub enum ReadError {
     /// A field of a sample has another type or shape than that of the first sample.
     #[error(
         "field {field} of sample {sample} is {}; that of sample {first} was {}: expected one type and {} for all \
-         samples (samples of several shapes need sizes, or a slot in collate, such as Pad or Resize)",
+         samples (samples of several shapes need sizes, or a slot in collate, such as Pad or Resize; images also need \
+         one number of channels, as convert(\"RGB\") makes it)",
         array(*.found, .shape), array(*.expected, .expected_shape),
         if found == expected && shape.len() == expected_shape.len() { "shape" } else { "number of dimensions" }
     )]
