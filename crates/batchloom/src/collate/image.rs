@@ -2,8 +2,9 @@
 
 use std::cell::RefCell;
 
-use fast_image_resize::images::{Image, ImageRef};
-use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
+use fast_image_resize::images::{TypedImage, TypedImageRef};
+use fast_image_resize::pixels;
+use fast_image_resize::{FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resizer};
 
 use super::Channels;
 use super::resize::{Extents, Filter, Resize};
@@ -91,32 +92,41 @@ fn planes(
         Channels::First => (extents.channels, 1),
         Channels::Last => (1, extents.channels),
     };
-    let kind = pixel(dtype, channels)?;
-    let size = |extent: usize| u32::try_from(extent).ok();
-    let (width, height) = (size(extents.width)?, size(extents.height)?);
-    let (to_width, to_height) = (size(to.width)?, size(to.height)?);
+    let size = |height: usize, width: usize| Some((u32::try_from(width).ok()?, u32::try_from(height).ok()?));
+    let (from, to_size) = (size(extents.height, extents.width)?, size(to.height, to.width)?);
     let options = ResizeOptions::new().resize_alg(algorithm(to)).use_alpha(false);
+    // Types of pixels that are not named here are not compiled.
+    let plane = match (dtype, channels) {
+        (DType::U8, 1) => plane::<pixels::U8>,
+        (DType::U8, 2) => plane::<pixels::U8x2>,
+        (DType::U8, 3) => plane::<pixels::U8x3>,
+        (DType::U8, 4) => plane::<pixels::U8x4>,
+        (DType::F32, 1) => plane::<pixels::F32>,
+        (DType::F32, 2) => plane::<pixels::F32x2>,
+        (DType::F32, 3) => plane::<pixels::F32x3>,
+        (DType::F32, 4) => plane::<pixels::F32x4>,
+        _ => return None,
+    };
     let targets = target.chunks_exact_mut(target.len() / planes);
     for (source, target) in source.chunks_exact(source.len() / planes).zip(targets) {
-        let source = ImageRef::new(width, height, source, kind).ok()?;
-        let mut target = Image::from_slice_u8(to_width, to_height, target, kind).ok()?;
-        resizer.resize(&source, &mut target, &options).ok()?;
+        plane(resizer, &options, (from, source), (to_size, target))?;
     }
     Some(())
 }
 
-fn pixel(dtype: DType, channels: usize) -> Option<PixelType> {
-    Some(match (dtype, channels) {
-        (DType::U8, 1) => PixelType::U8,
-        (DType::U8, 2) => PixelType::U8x2,
-        (DType::U8, 3) => PixelType::U8x3,
-        (DType::U8, 4) => PixelType::U8x4,
-        (DType::F32, 1) => PixelType::F32,
-        (DType::F32, 2) => PixelType::F32x2,
-        (DType::F32, 3) => PixelType::F32x3,
-        (DType::F32, 4) => PixelType::F32x4,
-        _ => return None,
-    })
+/// The width and the height of an image, and its bytes.
+type Plane<T> = ((u32, u32), T);
+
+/// Resizes an image whose pixels are of one type.
+fn plane<P: PixelTrait>(
+    resizer: &mut Resizer,
+    options: &ResizeOptions,
+    ((width, height), source): Plane<&[u8]>,
+    ((to_width, to_height), target): Plane<&mut [u8]>,
+) -> Option<()> {
+    let source = TypedImageRef::<P>::from_buffer(width, height, source).ok()?;
+    let mut target = TypedImage::<P>::from_buffer(to_width, to_height, target).ok()?;
+    resizer.resize_typed(&source, &mut target, options).ok()
 }
 
 fn algorithm(to: &Resize) -> ResizeAlg {
