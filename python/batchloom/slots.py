@@ -97,9 +97,9 @@ class Resize(SlotWay):
         loader = bl.DataLoader(dataset, batch_size=8, collate={"image": bl.Resize(224, 224, to="first")})
 
     Images are of uint8 or float32. Their shape is ``[height, width]``, or has 1 to 4 channels besides. Each channel is
-    resized by itself: a fourth one is no opacity. Nearly all bytes are within one level of Pillow's, and all within two,
-    except where ``"bicubic"`` is cut off at 0 or 255. Their type stays; ``dtype=``, ``scale=``, ``mean=`` and ``std=``
-    of the loader come afterwards.
+    resized by itself: a fourth one is no opacity. Nearly all bytes are within one level of Pillow's, the others within
+    two, except where ``"bicubic"`` is cut off at 0 or 255. Their type stays; ``dtype=``, ``scale=``, ``mean=`` and
+    ``std=`` of the loader come afterwards.
 
     Args:
         height: The height of images in a batch.
