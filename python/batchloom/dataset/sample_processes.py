@@ -9,31 +9,23 @@ from __future__ import annotations
 import itertools
 import mmap
 import os
-import random
-import struct
-import sys
 import tempfile
 import threading
-import traceback
 import weakref
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from multiprocessing import get_context, reduction
 from multiprocessing.connection import Connection
 from typing import Any
 
-import batchloom._native as _native
 import numpy
+from batchloom.dataset.sample_answers import CALLED_OFF, SAMPLE, pickled, status_of, work
 from batchloom.dataset.sample_reader import SampleReader
 from batchloom.dataset.sample_structure import Structure
 from batchloom.errors import ArgumentError, LoaderError, SampleError
 
 Layout = tuple[Structure, list[tuple[str, list[int]]]]
-
-# The number of the sample that a process reads, and whether its request was called off.
-STATUS = struct.Struct("qq")
 
 # The time, in seconds, after which a wait for a process looks whether the iteration has stopped.
 PATIENCE = 0.05
@@ -147,12 +139,13 @@ class SampleProcesses:
         epoch: int,
         memory: list[tuple[int, int]],
         stop: Any,
-    ) -> list[Any]:
-        """Let a process read samples into their slots; return ``None`` for each, or its error or other layout."""
+    ) -> list[Any] | None:
+        """Let a process read samples into their slots; return as ``SampleReader.fill`` does."""
         with self._worker() as worker:
             places = [worker.sent(*self._place(address), length) for address, length in memory]
             request = ("fill", self.structure(text), fields, places, numbers, seed, epoch)
-            return [self._outcome(outcome) for outcome in worker.ask(request, stop)]
+            outcomes = worker.ask(request, stop)
+            return None if outcomes is None else [self._outcome(outcome) for outcome in outcomes]
 
     def write(
         self, handle: Handle, field: int, places: list[Any], writer: str, concatenates: bool, memory: tuple[int, int]
@@ -222,7 +215,8 @@ class Worker:
     def _start(self) -> None:
         self.starts += 1
         context = get_context("spawn")
-        self._status = Segment(mmap.PAGESIZE)
+        status = Segment(mmap.PAGESIZE)
+        self._status = status_of(status.memory)
         self._known: dict[int, weakref.ref[Segment]] = {}
         self.done.clear()
         self._connection, other = context.Pipe()
@@ -230,11 +224,13 @@ class Worker:
         try:
             self._process.start()
             other.close()
-            self._connection.send_bytes(_pickled(self._reader))
-            reduction.send_handle(self._connection, self._status.file, self._process.pid)
+            self._connection.send_bytes(pickled(self._reader))
+            reduction.send_handle(self._connection, status.file, self._process.pid)
         except BaseException:
             self.close()
             raise
+        finally:
+            status.close()
 
     def sent(self, number: int, offset: int, segment: Segment, length: int) -> tuple[int, int, int]:
         """Return the place of some memory for a request; send the segment that it lies in, the first time."""
@@ -244,7 +240,7 @@ class Worker:
                 gone = [known for known, place in self._known.items() if place() is None]
                 for known in gone:
                     del self._known[known]
-                self._connection.send_bytes(_pickled(("segment", number, segment.size, gone)))
+                self._connection.send_bytes(pickled(("segment", number, segment.size, gone)))
                 reduction.send_handle(self._connection, segment.file, self._process.pid)
                 self._known[number] = weakref.ref(segment)
         return number, offset, length
@@ -273,11 +269,11 @@ class Worker:
                 raise SampleError(*self._end)
             done = [self.done.popleft() for _ in range(len(self.done))]
             try:
-                STATUS.pack_into(self._status.memory, 0, -1, 0)
-                self._connection.send_bytes(_pickled((*request, done)))
+                self._status[SAMPLE], self._status[CALLED_OFF] = -1, 0
+                self._connection.send_bytes(pickled((*request, done)))
                 while not self._connection.poll(PATIENCE):
                     if stop:
-                        STATUS.pack_into(self._status.memory, 0, -1, 1)
+                        self._status[CALLED_OFF] = 1
                     if not self._process.is_alive() and not self._connection.poll(0):
                         raise EOFError
                 answer = reduction.ForkingPickler.loads(self._connection.recv_bytes())
@@ -293,7 +289,7 @@ class Worker:
 
     def _ended(self) -> tuple[str, int]:
         """Return the message for a process that has ended, and the sample that it read."""
-        number = STATUS.unpack_from(self._status.memory, 0)[0]
+        number = self._status[SAMPLE]
         code = self._process.exitcode
         how = f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
         named = f"sample {number}" if number >= 0 else "a batch"
@@ -310,13 +306,6 @@ class Worker:
         with suppress(Exception):
             self._process.terminate()
             self._process.join(5)
-        with suppress(OSError):
-            self._status.close()
-
-
-def _pickled(value: Any) -> bytes:
-    """Return the bytes of a value, as processes of ``multiprocessing`` exchange them."""
-    return bytes(reduction.ForkingPickler.dumps(value))
 
 
 def require_picklable(reader: SampleReader) -> None:
@@ -326,161 +315,9 @@ def require_picklable(reader: SampleReader) -> None:
         ArgumentError: They do not pickle.
     """
     try:
-        _pickled(reader)
+        pickled(reader)
     except Exception as error:
         raise ArgumentError(
             f'workers is "processes", and the items or a function do not pickle: {type(error).__name__}: {error}; '
             'expected a function at the top level of a module (no lambda), or workers="threads"'
         ) from error
-
-
-def work(connection: Connection) -> None:
-    """Answer requests until the connection ends. This is what a process does."""
-    with suppress(EOFError, OSError, KeyboardInterrupt):
-        reader = reduction.ForkingPickler.loads(connection.recv_bytes())
-        status = mmap.mmap(reduction.recv_handle(connection), mmap.PAGESIZE)
-        answers = Answers(reader, status)
-        while True:
-            request = reduction.ForkingPickler.loads(connection.recv_bytes())
-            if request[0] == "segment":
-                _, number, size, gone = request
-                answers.add_segment(number, size, gone, reduction.recv_handle(connection))
-                continue
-            try:
-                answer = answers.to(request)
-                data = _pickled(answer)
-            except SampleError as error:
-                data = _pickled(_portable(error))
-            except Exception as error:
-                data = _pickled(LoaderError(f"a process failed: {type(error).__name__}: {error}"))
-            connection.send_bytes(data)
-
-
-class Answers:
-    """The answers of a process to requests."""
-
-    def __init__(self, reader: SampleReader, status: mmap.mmap) -> None:
-        self._reader, self._status = reader, status
-        self._segments: dict[int, mmap.mmap] = {}
-        self._held: dict[int, list[Any]] = {}
-        self._parts = 0
-        self._stop = CalledOff(status)
-        self._plans: dict[Any, _native.SlotPlan] = {}
-
-    def add_segment(self, number: int, size: int, gone: list[int], file: int) -> None:
-        """Map a segment, and forget those that are gone."""
-        for known in gone:
-            self._segments.pop(known, None)
-        self._segments[number] = mmap.mmap(file, size)
-        os.close(file)
-
-    def _memory(self, place: tuple[int, int, int]) -> Any:
-        number, offset, length = place
-        return numpy.frombuffer(self._segments[number], numpy.uint8, length, offset)
-
-    def to(self, request: tuple[Any, ...]) -> Any:
-        """Return the answer to a request."""
-        kind, *arguments, done = request
-        for part in done:
-            self._held.pop(part, None)
-        return getattr(self, f"_{kind}")(*arguments)
-
-    def _begin(self, number: int, seed: int, epoch: int) -> None:
-        """Note the sample that is read next, and seed the generators that the process has."""
-        STATUS.pack_into(self._status, 0, number, self._stop.flag)
-        seed_globals(seed, epoch, number)
-
-    def _read(self, numbers: list[int], seed: int, epoch: int) -> tuple[int, list[Any]]:
-        self._parts += 1
-        held: list[Any] = []
-        outcomes: list[Any] = []
-        add = partial(_add, held, outcomes)
-        if self._reader.whole is not None:
-            try:
-                add(self._reader.batch(numbers, seed, epoch, self._stop, self._begin))
-            except SampleError as error:
-                add(error)
-            numbers = []
-        for number in numbers:
-            if self._stop:
-                break
-            self._begin(number, seed, epoch)
-            add(self._reader.attempt(number, seed, epoch))
-        self._held[self._parts] = held
-        return self._parts, outcomes
-
-    def _fill(
-        self,
-        structure: Structure,
-        fields: list[tuple[str, list[int]]],
-        places: list[tuple[int, int, int]],
-        numbers: list[int],
-        seed: int,
-        epoch: int,
-    ) -> list[Any]:
-        structure = self._reader.structures.add(structure)
-        key = structure.text, tuple((dtype, tuple(shape)) for dtype, shape in fields)
-        plan = self._plans.get(key)
-        if plan is None:
-            plan = self._plans[key] = _native.SlotPlan(structure, fields)
-        slots = _native.Slots(plan, [self._memory(place) for place in places])
-        outcomes = self._reader.fill(slots, structure.text, numbers, seed, epoch, self._stop, self._begin)
-        return [_portable(outcome) if isinstance(outcome, BaseException) else outcome for outcome in outcomes]
-
-    def _write(
-        self, part: int, field: int, places: list[Any], writer: str, concatenates: bool, place: tuple[int, int, int]
-    ) -> None:
-        arrays = [None if held is None else held[field] for held in self._held[part]]
-        _native.write_slots(writer, concatenates, places, arrays, self._memory(place), self._reader.functions)
-
-
-def _add(held: list[Any], outcomes: list[Any], found: Any) -> None:
-    """Hold arrays that were read, and add their layout to the outcomes; or add the error."""
-    if isinstance(found, BaseException):
-        held.append(None)
-        outcomes.append(_portable(found))
-    elif found is not None:
-        structure, arrays = found
-        held.append(arrays)
-        outcomes.append((structure, [(array.dtype, array.shape) for array in arrays]))
-
-
-class CalledOff:
-    """The sign that a request was called off, as the process that asked writes it."""
-
-    def __init__(self, status: mmap.mmap) -> None:
-        self._status = status
-
-    @property
-    def flag(self) -> int:
-        """1 if the request was called off, else 0."""
-        return int(STATUS.unpack_from(self._status, 0)[1])
-
-    def __bool__(self) -> bool:
-        return self.flag != 0
-
-
-def _portable(error: BaseException) -> BaseException:
-    """Return an error that pickles, with its traceback as text."""
-    cause = error.__cause__
-    text = "".join(traceback.format_exception(cause if cause is not None else error))
-    portable = SampleError(str(error), getattr(error, "sample", -1), None)
-    try:
-        item = getattr(error, "item", None)
-        _pickled(item)
-        portable.item = item
-    except Exception:
-        portable.item = None
-    portable.add_note(f"In the process that read it:\n{text}")
-    return portable
-
-
-def seed_globals(seed: int, epoch: int, sample: int) -> None:
-    """Seed the generators that a function may share with others, by the seed, the epoch and the sample."""
-    first, second = _native.sample_key(seed, epoch, sample)
-    random.seed(first)
-    numpy.random.seed(second & 0xFFFFFFFF)
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        # Generators of accelerators are left alone: to seed them takes longer than many functions.
-        torch.default_generator.manual_seed(first & 0x7FFFFFFFFFFFFFFF)

@@ -86,16 +86,9 @@ class SampleReader:
             raise _failed(number, item, str(error)) from error
 
     def batch(
-        self,
-        numbers: list[int],
-        seed: int,
-        epoch: int,
-        stop: Any,
-        begin: Callable[[int, int, int], None] | None = None,
+        self, numbers: list[int], seed: int, epoch: int, stop: Any
     ) -> tuple[Structure, list[_native.Tensor]] | None:
         """Return the structure and the arrays of a batch that a function makes of samples; ``None`` if it stops.
-
-        ``begin`` is called before each sample.
 
         Raises:
             SampleError: A sample cannot be made, or the batch, or a part of it is neither an array nor a number.
@@ -104,8 +97,6 @@ class SampleReader:
         for number in numbers:
             if stop:
                 return None
-            if begin is not None:
-                begin(number, seed, epoch)
             samples.append(self.sample(number, seed, epoch))
         try:
             return self.structures.taken(self.whole(samples) if self.whole is not None else samples)
@@ -140,20 +131,17 @@ class SampleReader:
         seed: int,
         epoch: int,
         stop: Any,
-        begin: Callable[[int, int, int], None] | None = None,
-    ) -> list[Any]:
-        """Read samples into their slots; return ``None`` for each, or its error, or its layout if that is another.
+    ) -> list[Any] | None:
+        """Read samples into their slots; return ``None`` if all are there.
 
-        ``text`` stands for the structure that they should have. ``begin`` is called before each sample. The list is
-        shorter if ``stop`` becomes true.
+        Otherwise return a list: ``None`` for each sample, or its error, or its layout if that is another. It is shorter
+        if ``stop`` becomes true. ``text`` stands for the structure that samples should have.
         """
         outcomes: list[Any] = []
         sample, expected = self._attempt_sample, self.structures.of_text(text)
         for place, number in enumerate(numbers):
             if stop:
                 break
-            if begin is not None:
-                begin(number, seed, epoch)
             found = sample(number, seed, epoch)
             if type(found) is _Refused:
                 outcomes.append(found.error)
@@ -161,7 +149,8 @@ class SampleReader:
                 outcomes.append(None)
             else:
                 outcomes.append(self._put(slots, expected, place, number, found))
-        return outcomes
+        are_there = len(outcomes) == len(numbers) and not any(outcomes)
+        return None if are_there else outcomes
 
     def _put(self, slots: _native.Slots, expected: Structure, place: int, number: int, sample: Any) -> Any:
         """Take a sample apart and put it into its slots; return its error, or its layout if that is another."""

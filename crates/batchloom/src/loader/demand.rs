@@ -9,7 +9,9 @@
 
 use std::mem;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::fields::Fields;
 use super::layout::BlockLayout;
@@ -31,6 +33,38 @@ pub(super) struct Demand {
     pub(super) first: Mutex<Option<(u64, SampleLayout)>>,
     /// The fields of later batches, if these can be laid out before their samples are read, once that is known.
     pub(super) direct: OnceLock<Option<Arc<Direct>>>,
+    pub(super) pace: Pace,
+}
+
+/// The most parts that a batch is read in, for each thread: with several, a slow sample holds up fewer others.
+const MOST_PARTS: usize = 4;
+
+/// The least time that a part should take: threads that take turns in an interpreter, and requests to other processes,
+/// cost as much as several samples of a fast function.
+const LEAST: Duration = Duration::from_millis(1);
+
+/// The time that a sample takes, as the latest part took it.
+#[derive(Default)]
+pub(super) struct Pace {
+    nanoseconds: AtomicU64,
+}
+
+impl Pace {
+    /// Reads some samples with `read`, and notes the time.
+    fn of<T>(&self, samples: usize, read: impl FnOnce() -> T) -> T {
+        let start = Instant::now();
+        let found = read();
+        let each = start.elapsed().as_nanos() / samples.max(1) as u128;
+        self.nanoseconds.store(u64::try_from(each).unwrap_or(u64::MAX), Ordering::Relaxed);
+        found
+    }
+
+    /// The least number of samples to read together; 1 as long as the time of a sample is not known.
+    fn least(&self) -> usize {
+        let each = u128::from(self.nanoseconds.load(Ordering::Relaxed));
+        let samples = LEAST.as_nanos().checked_div(each).unwrap_or(1);
+        usize::try_from(samples).unwrap_or(usize::MAX).max(1)
+    }
 }
 
 /// A block whose samples are not read yet.
@@ -136,7 +170,8 @@ impl DirectTask {
         let (own, mut slots) = (direct.fields.own(), regions);
         let mut described = slots.split_off(own);
         let request = self.task.request(plan, stop);
-        let outcomes = demand.reader.read_into(&request, &direct.expected, &mut slots);
+        let read = || demand.reader.read_into(&request, &direct.expected, &mut slots);
+        let outcomes = demand.pace.of(range.len(), read);
         let outcomes = outcomes.map_err(|error| (range.start, error))?;
         for (form, region) in direct.fields.forms()[own..].iter().zip(&mut described) {
             form.fill(members, range.clone(), region).map_err(|error| (range.start, error))?;
@@ -225,8 +260,9 @@ impl ToRead {
     /// The parts in which the samples are read.
     pub(super) fn tasks(&self) -> impl Iterator<Item = ReadTask> + use<> {
         let (demand, members) = (Arc::clone(&self.demand), Arc::clone(&self.members));
-        let parts = if demand.reader.makes_batches() { 1 } else { demand.threads * demand.reader.parts() };
-        let part = members.count.div_ceil(parts).max(1);
+        let threads = if demand.reader.makes_batches() { 1 } else { demand.threads };
+        let (least, most) = (members.count.div_ceil(threads * MOST_PARTS), members.count.div_ceil(threads).max(1));
+        let part = demand.pace.least().clamp(least.max(1), most);
         (0..members.count).step_by(part).map(move |start| {
             let range = start..(start + part).min(members.count);
             ReadTask { demand: Arc::clone(&demand), members: Arc::clone(&members), range }
@@ -240,7 +276,8 @@ impl ReadTask {
     /// # Errors
     /// Failures of the machinery. A sample that cannot be read is an outcome.
     pub(super) fn read(&self, plan: &Plan, stop: &Stop) -> Result<ReadPart> {
-        self.demand.reader.read(&self.request(plan, stop))
+        let read = || self.demand.reader.read(&self.request(plan, stop));
+        self.demand.pace.of(self.range.len(), read)
     }
 
     fn request<'a>(&'a self, plan: &Plan, stop: &'a Stop) -> ReadRequest<'a> {

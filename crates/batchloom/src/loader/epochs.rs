@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::buffers::Buffers;
 use super::cursor::{Cursor, Delivery};
-use super::demand::Demand;
+use super::demand::{Demand, Pace};
 use super::fields::Fields;
 use super::index_table::IndexTable;
 use super::job::{Job, Probe};
@@ -72,6 +72,7 @@ impl Epochs {
             threads: self.threads,
             first,
             direct: OnceLock::new(),
+            pace: Pace::default(),
         }))
     }
 

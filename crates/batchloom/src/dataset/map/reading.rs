@@ -79,12 +79,6 @@ pub trait Reader: Debug + Send + Sync {
     /// Failures of the machinery. A sample that cannot be read is an outcome.
     fn read(&self, request: &ReadRequest<'_>) -> Result<ReadPart>;
 
-    /// The number of parts that a batch is read in, for each thread. With several, a slow sample holds up fewer others;
-    /// with one, fewer requests are made.
-    fn parts(&self) -> usize {
-        4
-    }
-
     /// Returns true if a batch is read in one part and made of it as a whole: the only outcome is then the layout of the
     /// batch, and fields of any shape are its own.
     fn makes_batches(&self) -> bool {

@@ -1,0 +1,190 @@
+"""Answers of a process to requests for samples: the work of one of the processes that ``sample_processes.py`` starts.
+
+Promises:
+
+- Requests are answered one after the other, until the connection ends.
+- The status, which both sides map, says which sample is being read, so that one that ends the process is named.
+- Any failure is an answer. Errors travel with their traceback as text.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import traceback
+from contextlib import suppress
+from functools import partial
+from multiprocessing import reduction
+from multiprocessing.connection import Connection
+from typing import Any
+
+import batchloom._native as _native
+import numpy
+from batchloom.dataset.sample_reader import SampleReader
+from batchloom.dataset.sample_structure import Structure
+from batchloom.dataset.seeded_generators import SeededGenerators
+from batchloom.errors import LoaderError, SampleError
+
+# Places in the status: the number of the sample that is being read, and whether the request was called off.
+SAMPLE, CALLED_OFF = 0, 1
+
+
+def status_of(memory: mmap.mmap) -> memoryview:
+    """Return the status that lies in memory that both sides map."""
+    return memoryview(memory).cast("q")
+
+
+def pickled(value: Any) -> bytes:
+    """Return the bytes of a value, as processes of ``multiprocessing`` exchange them."""
+    return bytes(reduction.ForkingPickler.dumps(value))
+
+
+def work(connection: Connection) -> None:
+    """Answer requests until the connection ends. This is what a process does."""
+    with suppress(EOFError, OSError, KeyboardInterrupt):
+        reader = reduction.ForkingPickler.loads(connection.recv_bytes())
+        status = mmap.mmap(reduction.recv_handle(connection), mmap.PAGESIZE)
+        answers = Answers(reader, status_of(status))
+        while True:
+            request = reduction.ForkingPickler.loads(connection.recv_bytes())
+            if request[0] == "segment":
+                _, number, size, gone = request
+                answers.add_segment(number, size, gone, reduction.recv_handle(connection))
+                continue
+            try:
+                answer = answers.to(request)
+                data = pickled(answer)
+            except SampleError as error:
+                data = pickled(_portable(error))
+            except Exception as error:
+                data = pickled(LoaderError(f"a process failed: {type(error).__name__}: {error}"))
+            connection.send_bytes(data)
+
+
+class Answers:
+    """The answers of a process to requests."""
+
+    def __init__(self, reader: SampleReader, status: memoryview) -> None:
+        self._generators = SeededGenerators()
+        self._reader = ProcessReader(reader, self._generators, status)
+        self._segments: dict[int, mmap.mmap] = {}
+        self._held: dict[int, list[Any]] = {}
+        self._parts = 0
+        self._stop = CalledOff(status)
+        self._plans: dict[Any, _native.SlotPlan] = {}
+
+    def add_segment(self, number: int, size: int, gone: list[int], file: int) -> None:
+        """Map a segment, and forget those that are gone."""
+        for known in gone:
+            self._segments.pop(known, None)
+        self._segments[number] = mmap.mmap(file, size)
+        os.close(file)
+
+    def _memory(self, place: tuple[int, int, int]) -> Any:
+        number, offset, length = place
+        return numpy.frombuffer(self._segments[number], numpy.uint8, length, offset)
+
+    def to(self, request: tuple[Any, ...]) -> Any:
+        """Return the answer to a request."""
+        kind, *arguments, done = request
+        for part in done:
+            self._held.pop(part, None)
+        return getattr(self, f"_{kind}")(*arguments)
+
+    def _read(self, numbers: list[int], seed: int, epoch: int) -> tuple[int, list[Any]]:
+        self._parts += 1
+        self._held[self._parts], outcomes = self._generators.request(lambda: self._attempted(numbers, seed, epoch))
+        return self._parts, outcomes
+
+    def _attempted(self, numbers: list[int], seed: int, epoch: int) -> tuple[list[Any], list[Any]]:
+        """Return the arrays of each sample, and its layout or its error."""
+        held: list[Any] = []
+        outcomes: list[Any] = []
+        add = partial(_add, held, outcomes)
+        if self._reader.whole is not None:
+            try:
+                add(self._reader.batch(numbers, seed, epoch, self._stop))
+            except SampleError as error:
+                add(error)
+            numbers = []
+        for number in numbers:
+            if self._stop:
+                break
+            add(self._reader.attempt(number, seed, epoch))
+        return held, outcomes
+
+    def _fill(
+        self,
+        structure: Structure,
+        fields: list[tuple[str, list[int]]],
+        places: list[tuple[int, int, int]],
+        numbers: list[int],
+        seed: int,
+        epoch: int,
+    ) -> list[Any] | None:
+        structure = self._reader.structures.add(structure)
+        key = structure.text, tuple((dtype, tuple(shape)) for dtype, shape in fields)
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans[key] = _native.SlotPlan(structure, fields)
+        slots = _native.Slots(plan, [self._memory(place) for place in places])
+        fill = partial(self._reader.fill, slots, structure.text, numbers, seed, epoch, self._stop)
+        outcomes = self._generators.request(fill)
+        if outcomes is None:
+            return None
+        return [_portable(outcome) if isinstance(outcome, BaseException) else outcome for outcome in outcomes]
+
+    def _write(
+        self, part: int, field: int, places: list[Any], writer: str, concatenates: bool, place: tuple[int, int, int]
+    ) -> None:
+        arrays = [None if held is None else held[field] for held in self._held[part]]
+        _native.write_slots(writer, concatenates, places, arrays, self._memory(place), self._reader.functions)
+
+
+def _add(held: list[Any], outcomes: list[Any], found: Any) -> None:
+    """Hold arrays that were read, and add their layout to the outcomes; or add the error."""
+    if isinstance(found, BaseException):
+        held.append(None)
+        outcomes.append(_portable(found))
+    elif found is not None:
+        structure, arrays = found
+        held.append(arrays)
+        outcomes.append((structure, [(array.dtype, array.shape) for array in arrays]))
+
+
+class ProcessReader(SampleReader):
+    """Makes samples as ``reader`` does, beside the generators and the status of a process."""
+
+    def __init__(self, reader: SampleReader, generators: SeededGenerators, status: memoryview) -> None:
+        super().__init__(reader.items, reader.fn, reader.functions, reader.whole)
+        self._generators, self._status, self._made = generators, status, super().sample
+
+    def sample(self, number: int, seed: int, epoch: int) -> Any:
+        """Return a sample; the status names it, and the generators that it draws from are seeded for it."""
+        self._status[SAMPLE] = number
+        return self._generators.sample(self._made, number, seed, epoch)
+
+
+class CalledOff:
+    """The sign that a request was called off, as the process that asked writes it."""
+
+    def __init__(self, status: memoryview) -> None:
+        self._status = status
+
+    def __bool__(self) -> bool:
+        return self._status[CALLED_OFF] != 0
+
+
+def _portable(error: BaseException) -> BaseException:
+    """Return an error that pickles, with its traceback as text."""
+    cause = error.__cause__
+    text = "".join(traceback.format_exception(cause if cause is not None else error))
+    portable = SampleError(str(error), getattr(error, "sample", -1), None)
+    try:
+        item = getattr(error, "item", None)
+        pickled(item)
+        portable.item = item
+    except Exception:
+        portable.item = None
+    portable.add_note(f"In the process that read it:\n{text}")
+    return portable
