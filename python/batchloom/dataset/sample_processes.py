@@ -9,6 +9,8 @@ from __future__ import annotations
 import itertools
 import mmap
 import os
+import pickle
+import select
 import tempfile
 import threading
 import weakref
@@ -27,8 +29,8 @@ from batchloom.errors import ArgumentError, LoaderError, SampleError
 
 Layout = tuple[Structure, list[tuple[str, list[int]]]]
 
-# The time, in seconds, after which a wait for a process looks whether the iteration has stopped.
-PATIENCE = 0.05
+# The time, in milliseconds, after which a wait for a process looks whether the iteration has stopped.
+PATIENCE = 50
 
 
 class Segment:
@@ -226,6 +228,9 @@ class Worker:
             other.close()
             self._connection.send_bytes(pickled(self._reader))
             reduction.send_handle(self._connection, status.file, self._process.pid)
+            # Made once: the connection's own poll makes another each time.
+            self._answers = select.poll()
+            self._answers.register(self._connection.fileno(), select.POLLIN)
         except BaseException:
             self.close()
             raise
@@ -270,8 +275,8 @@ class Worker:
             done = [self.done.popleft() for _ in range(len(self.done))]
             try:
                 self._status[SAMPLE], self._status[CALLED_OFF] = -1, 0
-                self._connection.send_bytes(pickled((*request, done)))
-                while not self._connection.poll(PATIENCE):
+                self._connection.send_bytes(pickle.dumps((*request, done)))
+                while not self._answers.poll(PATIENCE):
                     if stop:
                         self._status[CALLED_OFF] = 1
                     if not self._process.is_alive() and not self._connection.poll(0):
