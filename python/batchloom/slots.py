@@ -164,8 +164,8 @@ class Slot(SlotWay):
 
         loader = bl.DataLoader(dataset, batch_size=8, collate={"audio": bl.Slot((128,), spectrum, dtype="float32")})
 
-    The function is given the sample and its slot, both arrays of NumPy, and writes into the slot, whose elements are
-    padding until then. Threads of the loader call it, several at a time; for samples that processes make, the processes
+    The function is given the sample, which is read-only, and its slot, both arrays of NumPy. It writes into the slot,
+    whose elements are padding until then; a type or a scale for the field is applied to all of the slot afterwards. Threads of the loader call it, several at a time; for samples that processes make, the processes
     do. The slot is memory of its own, which is copied into the batch afterwards.
 
     Args:
@@ -228,8 +228,10 @@ class SlotFunction:
         Raises:
             SampleError: The function fails, or returns something.
         """
+        given = numpy.from_dlpack(sample)
+        given.setflags(write=False)  # it is the array of the item, which may be mapped, or read again
         try:
-            returned = self.function(numpy.from_dlpack(sample), numpy.ndarray(shape, dtype, memory))
+            returned = self.function(given, numpy.ndarray(shape, dtype, memory))
         except Exception as error:
             raise self._failed(number, f"{type(error).__name__}: {error}") from error
         if returned is not None:

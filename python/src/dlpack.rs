@@ -241,10 +241,13 @@ unsafe impl Sync for Lent {}
 
 impl AsMut<[u8]> for Lent {
     fn as_mut(&mut self) -> &mut [u8] {
-        // SAFETY: `lent` checked that this is the extent of the memory that the producer described, and `_producer`
-        // keeps it. `lent` asks its caller that nothing else reads or writes it; fresh memory of a framework is
-        // initialised as far as the kernel is concerned, and bytes of any value are bytes.
-        unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
+        match self.len {
+            0 => &mut [],
+            // SAFETY: `lent` checked that this is the extent of the memory that the producer described, and `_producer`
+            // keeps it. `lent` asks its caller that nothing else reads or writes it; fresh memory of a framework is
+            // initialised as far as the kernel is concerned, and bytes of any value are bytes.
+            len => unsafe { std::slice::from_raw_parts_mut(self.start, len) },
+        }
     }
 }
 
@@ -259,7 +262,7 @@ pub(crate) fn lent(object: &Bound<'_, PyAny>) -> PyResult<Lent> {
         describe(&described, "memory")?
     };
     match (dtype, strides.as_slice()) {
-        (DType::U8, [1]) if len > 0 => {
+        (DType::U8, [stride]) if len == 0 || *stride == 1 => {
             Ok(Lent { start: start.cast_mut(), len, _producer: Producer::new(imported) })
         }
         _ => Err(DataError::new_err(format!("memory is {dtype} {shape:?}; expected one dimension of bytes"))),

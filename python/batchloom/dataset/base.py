@@ -114,6 +114,15 @@ class Dataset(ABC, Generic[Form]):
             dtypes: The types of fields in batches, where these are not those of the data.
         """
 
+    def _late_schema(self, columns: Columns, nesting: str) -> Schema:
+        """Return the schema of batches whose fields are known with the first block, which tells them.
+
+        Args:
+            columns: The names and types of its fields.
+            nesting: The text of the structure of its samples.
+        """
+        return self._schema(columns)
+
     @abstractmethod
     def _schema(self, columns: Columns) -> Schema:
         """Return the schema of batches, given the names and types of the fields that the engine makes."""

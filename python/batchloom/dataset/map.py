@@ -14,12 +14,12 @@ from batchloom.arguments import caller, choice
 from batchloom.batch import BOUNDARIES, Column, Columns, Schema
 from batchloom.dataset.base import Dataset, Memory
 from batchloom.dataset.sample_processes import SampleProcesses, require_picklable
-from batchloom.dataset.sample_reader import SampleReader
+from batchloom.dataset.sample_reader import SampleReader, described, short
 from batchloom.dataset.sequences import SequenceDataset
 from batchloom.dataset.shared_generators import shared_draw
 from batchloom.dataset.tensors import TensorDataset
 from batchloom.dataset.windows import WindowDataset
-from batchloom.errors import ArgumentError, DataError, RangeError
+from batchloom.errors import ArgumentError, DataError, RangeError, SampleError
 from batchloom.sizes import Sizes, checked
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class MapDataset(Dataset[Any]):
         self._workers = choice("workers", workers, WORKERS)
         self._fields = None if fields is None else tuple(map(str, [fields] if isinstance(fields, str) else fields))
         if key is not None:
-            sizes = [key(items[number]) for number in range(len(items))]
+            sizes = [_size(key, number, items[number]) for number in range(len(items))]
         self._own = None if sizes is None else numpy.array(checked(sizes, "sizes"))
         if self._own is None and self._fields is not None:
             raise ArgumentError("fields names fields that are as long as sizes say, but there are no sizes")
@@ -186,16 +186,17 @@ class MapDataset(Dataset[Any]):
         return _native.Dataset.on_demand(reader, remote, whole, len(self), sizes, fields, self._on_error == "skip")
 
     def _schema(self, columns: Columns) -> Schema:
-        if not columns:
-            return Schema((), named=False)  # no sample was read yet
-        structure = self._reader.structures.of_names([name for name, _ in columns])
+        return Schema((), named=False)  # no sample was read yet
+
+    def _late_schema(self, columns: Columns, nesting: str) -> Schema:
+        structure = self._reader.structures.of_text(nesting)
         own = len(structure.names)
         frameworks = [*structure.frameworks, *structure.frameworks[:1] * (len(columns) - own)]
         found = tuple(Column(*column, framework) for column, framework in zip(columns, frameworks, strict=True))
         further = [name for name, _ in columns[own:]]
         if BOUNDARIES in further:
             further.insert(further.index(BOUNDARIES) + 1, "max_seqlen")
-        build = None if structure.is_flat else structure.builder(further)
+        build = None if structure.is_flat and structure.is_sorted else structure.builder(further)
         return Schema(found, named=structure.is_named, ragged=self._own is not None, build=build)
 
     def _arrays(self) -> tuple[Field, ...]:
@@ -223,6 +224,16 @@ def samples_of(dataset: Dataset[Any]) -> MapDataset:
 def _cores() -> int:
     """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _size(key: Callable[[Any], int], number: int, item: Any) -> int:
+    """Return the size of an item by ``key``."""
+    try:
+        return key(item)
+    except Exception as error:
+        raise SampleError(
+            f"the size of item {number} ({short(item)}) could not be had: {described(error)}", number, item
+        ) from error
 
 
 def _rebuild(kind: type[MapDataset], items: Any, fn: Any, options: dict[str, Any]) -> MapDataset:

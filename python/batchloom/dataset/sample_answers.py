@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import mmap
 import os
+import signal
+import threading
 import traceback
 from contextlib import suppress
 from functools import partial
-from multiprocessing import reduction
-from multiprocessing.connection import Connection
+from multiprocessing import parent_process, reduction
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
 import batchloom._native as _native
 import numpy
-from batchloom.dataset.sample_reader import SampleReader
+from batchloom.dataset.sample_reader import SampleReader, described
 from batchloom.dataset.sample_structure import Structure
 from batchloom.dataset.seeded_generators import SeededGenerators
 from batchloom.errors import LoaderError, SampleError
@@ -41,10 +43,13 @@ def pickled(value: Any) -> bytes:
 
 def work(connection: Connection) -> None:
     """Answer requests until the connection ends. This is what a process does."""
-    with suppress(EOFError, OSError, KeyboardInterrupt):
-        reader = reduction.ForkingPickler.loads(connection.recv_bytes())
-        status = mmap.mmap(reduction.recv_handle(connection), mmap.PAGESIZE)
-        answers = Answers(reader, status_of(status))
+    # Ctrl-C goes to all processes of a terminal: the one that reads batches says what comes of it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    with suppress(EOFError, OSError):
+        reader = connection.recv_bytes()
+        status = status_of(mmap.mmap(reduction.recv_handle(connection), mmap.PAGESIZE))
+        answers = _answers(reader, status)
         while True:
             request = reduction.ForkingPickler.loads(connection.recv_bytes())
             if request[0] == "segment":
@@ -56,9 +61,46 @@ def work(connection: Connection) -> None:
                 data = pickled(answer)
             except SampleError as error:
                 data = pickled(_portable(error))
+            except LoaderError as error:
+                data = pickled(error)
             except Exception as error:
-                data = pickled(LoaderError(f"a process failed: {type(error).__name__}: {error}"))
+                data = pickled(LoaderError(f"a process failed: {described(error)}"))
             connection.send_bytes(data)
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent has ended, even in the middle of a function."""
+    parent = parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
+def _answers(reader: bytes, status: memoryview) -> Answers | Failure:
+    """Return the answers of a reader that was pickled, or the reason that there is none."""
+    try:
+        return Answers(reduction.ForkingPickler.loads(reader), status)
+    except Exception as error:
+        return Failure(f"the items or a function cannot be made in another process: {described(error)}")
+
+
+class Failure:
+    """The answer to any request if there is no reader."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def add_segment(self, number: int, size: int, gone: list[int], file: int) -> None:
+        """Close a segment."""
+        os.close(file)
+
+    def to(self, request: tuple[Any, ...]) -> Any:
+        """Raise the reason.
+
+        Raises:
+            LoaderError: Always.
+        """
+        raise LoaderError(self._reason)
 
 
 class Answers:

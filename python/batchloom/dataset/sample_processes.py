@@ -13,6 +13,7 @@ import pickle
 import select
 import tempfile
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Iterator
@@ -31,6 +32,9 @@ Layout = tuple[Structure, list[tuple[str, list[int]]]]
 
 # The time, in milliseconds, after which a wait for a process looks whether the iteration has stopped.
 PATIENCE = 50
+
+# The time, in seconds, that a function may go on when its sample is of no use any more.
+GRACE = 5.0
 
 
 class Segment:
@@ -276,14 +280,18 @@ class Worker:
             try:
                 self._status[SAMPLE], self._status[CALLED_OFF] = -1, 0
                 self._connection.send_bytes(pickle.dumps((*request, done)))
+                called_off = None
                 while not self._answers.poll(PATIENCE):
                     if stop:
                         self._status[CALLED_OFF] = 1
+                        called_off = called_off or time.monotonic()
+                        if time.monotonic() > called_off + GRACE:
+                            raise EOFError
                     if not self._process.is_alive() and not self._connection.poll(0):
                         raise EOFError
                 answer = reduction.ForkingPickler.loads(self._connection.recv_bytes())
             except (EOFError, OSError) as error:
-                self._process.join(1)
+                self._process.join(0 if stop else 1)
                 self._process.kill()  # nothing may write to a block from here on
                 self._process.join(5)
                 self._require_alive()

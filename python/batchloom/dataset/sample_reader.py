@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import reprlib
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import batchloom._native as _native
@@ -18,6 +19,14 @@ if TYPE_CHECKING:
 # Items in messages are cut to this many characters.
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = 200
+
+
+def short(item: Any) -> str:
+    """Return the text of an item for a message, cut."""
+    try:
+        return _short.repr(item)
+    except Exception:
+        return f"a {type(item).__name__}"
 
 
 class SampleReader:
@@ -56,7 +65,7 @@ class SampleReader:
                 return self.fn(item, rng=generator(seed, epoch, number))
             return self.fn(item)
         except Exception as error:
-            raise _failed(number, item, f"{type(error).__name__}: {error}") from error
+            raise _failed(number, item, described(error)) from error
 
     def beside(self, collation: Collate) -> SampleReader:
         """Return the same reader beside the functions that fill slots, or make batches."""
@@ -102,8 +111,8 @@ class SampleReader:
             return self.structures.taken(self.whole(samples) if self.whole is not None else samples)
         except Exception as error:
             named = f"{', '.join(map(str, numbers[:3]))}{', ...' if len(numbers) > 3 else ''}"
-            reason = f"{type(error).__name__}: {error}"
-            raise SampleError(f"the batch of samples {named} could not be made: {reason}", numbers[0]) from error
+            message = f"the batch of samples {named} could not be made: {described(error)}"
+            raise SampleError(message, numbers[0]) from error
 
     def attempt(self, number: int, seed: int, epoch: int) -> Any:
         """Return the structure of a sample and its arrays, or the error."""
@@ -171,12 +180,22 @@ class _Refused:
 
 
 def _failed(number: int, item: Any, reason: str) -> SampleError:
-    named = "" if item is None else f" (item {_short.repr(item)})"
+    named = "" if item is None else f" (item {short(item)})"
     return SampleError(f"sample {number}{named} could not be read: {reason}", number, item)
 
 
+def described(error: BaseException) -> str:
+    """Return the type and the message of any error, even of one that cannot be turned into text."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return f"{type(error).__name__}, which has no message: its __str__ fails"
+
+
 def takes_rng(function: Callable[..., Any]) -> bool:
-    """Return whether a function has a parameter named ``rng``."""
+    """Return whether a function has a parameter named ``rng`` that is not bound yet."""
+    if isinstance(function, partial) and "rng" in function.keywords:
+        return False
     try:
         return "rng" in inspect.signature(function).parameters
     except (TypeError, ValueError):

@@ -1,10 +1,16 @@
-"""The structure of samples: how dicts and tuples hold their arrays, so that a batch holds its arrays alike."""
+"""The structure of samples: how dicts and tuples hold their arrays, so that a batch holds its arrays alike.
+
+Promises:
+
+- Dicts with the same keys have one structure, in whatever order they list them. The engine has fields in the order of
+  keys as text; a batch lists them as the first sample did that was seen.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Number
 from typing import Any
 
@@ -24,13 +30,15 @@ class Node:
 
     Attributes:
         kind: ``dict``, ``tuple``, ``list`` or a class of named tuples.
-        keys: The keys of a dict, or the names of a named tuple's fields; places of other kinds.
-        children: The parts, in order: nodes, and the frameworks of arrays.
+        keys: The keys of a dict, sorted as text, or the names of a named tuple's fields; places of other kinds.
+        children: The parts, in the order of ``keys``: nodes, and the frameworks of arrays.
+        listed: The keys of a dict in the order in which a batch lists them.
     """
 
     kind: type
     keys: tuple[Any, ...]
     children: tuple[Node | str, ...]
+    listed: tuple[Any, ...] = field(default=(), compare=False)
 
     def __str__(self) -> str:
         if self.kind is dict:
@@ -42,7 +50,8 @@ class Node:
         """Return the arrays of an iterator in this structure."""
         parts = [child.built(arrays) if isinstance(child, Node) else next(arrays) for child in self.children]
         if self.kind is dict:
-            return dict(zip(self.keys, parts, strict=True))
+            by_key = dict(zip(self.keys, parts, strict=True))
+            return {key: by_key[key] for key in self.listed}
         return self.kind(*parts) if hasattr(self.kind, "_fields") else self.kind(parts)
 
 
@@ -84,6 +93,11 @@ class Structure:
         )
 
     @property
+    def is_sorted(self) -> bool:
+        """``True`` if a batch lists its fields in the order of the engine."""
+        return not isinstance(self.root, Node) or self.root.kind is not dict or self.root.keys == self.root.listed
+
+    @property
     def is_named(self) -> bool:
         """``True`` if a batch is a dict."""
         return isinstance(self.root, Node) and self.root.kind is dict
@@ -107,7 +121,7 @@ class Structures:
     """Takes samples apart, and remembers the structures that it has seen."""
 
     def __init__(self) -> None:
-        self._of_types: dict[Any, Structure] = {}
+        self._of_types: dict[Any, tuple[Structure, list[int]]] = {}
         self._of_text: dict[str, Structure] = {}
 
     def taken(self, sample: Any) -> tuple[Structure, list[_native.Tensor]]:
@@ -119,9 +133,10 @@ class Structures:
             DTypeError: The engine does not know the type of an array.
         """
         parts, types = _types(sample)
-        structure = self._of_types.get(types)
-        if structure is not None:
-            arrays = [_array(name, part) for name, part in zip(structure.names, parts, strict=True)]
+        known = self._of_types.get(types)
+        if known is not None:
+            structure, places = known
+            arrays = [_array(name, parts[place]) for name, place in zip(structure.names, places, strict=True)]
         else:
             found: list[tuple[str, Any]] = []
             _collect(sample, "", found)
@@ -140,19 +155,14 @@ class Structures:
         structure = Structure(_node(sample, iter(frameworks)), names, frameworks)
         structure = self._of_text.setdefault(structure.text, structure)
         if types is not None:
-            self._of_types[types] = structure
+            keys = [str(key) for key in sample] if isinstance(sample, dict) else None
+            places = range(len(names)) if keys is None else sorted(range(len(keys)), key=keys.__getitem__)
+            self._of_types[types] = structure, list(places)
         return structure
 
     def of_text(self, text: str) -> Structure:
         """Return the structure that a text stands for."""
         return self._of_text[text]
-
-    def of_names(self, names: Sequence[str]) -> Structure:
-        """Return the structure whose arrays come first among ``names``."""
-        fits = (
-            structure for structure in self._of_text.values() if structure.names == (*names[: len(structure.names)],)
-        )
-        return max(fits, key=lambda structure: len(structure.names))
 
     def add(self, structure: Structure) -> Structure:
         """Remember a structure that another process has seen; return the one that is known."""
@@ -176,14 +186,14 @@ def _types(sample: Any) -> tuple[list[Any], Any]:
 
 
 def _is_array(value: list[Any]) -> bool:
-    """Return whether a list holds numbers, and so is an array, or lists of them."""
-    return bool(value) and (isinstance(value[0], Number) or (isinstance(value[0], list) and _is_array(value[0])))
+    """Return whether a list holds numbers alone, and so is an array, or lists of them."""
+    return bool(value) and all(isinstance(part, Number) or (isinstance(part, list) and _is_array(part)) for part in value)
 
 
 def _children(value: Any) -> list[tuple[Any, Any]] | None:
     """Return the keys and the parts of a dict, a tuple or a list; ``None`` for an array."""
     if isinstance(value, dict):
-        return list(value.items())
+        return sorted(value.items(), key=lambda item: str(item[0]))
     if isinstance(value, tuple):
         return list(zip(getattr(value, "_fields", range(len(value))), value, strict=True))
     if isinstance(value, list) and not _is_array(value):
@@ -207,7 +217,8 @@ def _node(value: Any, frameworks: Any) -> Node | str:
     if children is None:
         return str(next(frameworks))
     kind = type(value) if hasattr(value, "_fields") else next(k for k in (dict, tuple, list) if isinstance(value, k))
-    return Node(kind, tuple(key for key, _ in children), tuple(_node(child, frameworks) for _, child in children))
+    nodes = tuple(_node(child, frameworks) for _, child in children)
+    return Node(kind, tuple(key for key, _ in children), nodes, tuple(value) if kind is dict else ())
 
 
 def _framework(name: str, value: Any) -> str | None:

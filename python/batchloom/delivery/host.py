@@ -27,9 +27,9 @@ class Host:
         views = self._field_views(schema, self._request.copy)
         return _native.HostViews(views, schema.keys, schema.joins(self._request.output), schema.longest, schema.build)
 
-    def _late_views(self, columns: Columns) -> _native.HostViews:
-        """Return the functions that make batches of blocks, given the names and types of the first block."""
-        return self._views_of(self._dataset._schema(columns))
+    def _late_views(self, columns: Columns, nesting: str) -> _native.HostViews:
+        """Return the functions that make batches of blocks, given what the first block tells."""
+        return self._views_of(self._dataset._late_schema(columns, nesting))
 
     def _field_views(self, schema: Schema, copies: bool) -> list[FieldViews]:
         """Return the functions that take each field of a block as arrays."""

@@ -93,7 +93,7 @@ class LateOnDevice(OnDevice):
         """Return the batches of the next epoch, which calls ``begin`` before it begins."""
         from batchloom.device.late_pipeline import LatePipeline
 
-        pipeline = LatePipeline(self._dataset._schema, self._pipeline_of)
+        pipeline = LatePipeline(self._dataset._late_schema, self._pipeline_of)
         batches = loader.device_batches(pipeline, None, begin, self._dataset._check)
         _under_way.add(batches)
         return batches

@@ -14,18 +14,18 @@ class LatePipeline:
     """Makes the batches of one iteration on a device; called by the engine's iterator, which makes tuples of them.
 
     Args:
-        schema_of: Returns the schema of batches, given the names and types of their fields.
+        schema_of: Returns the schema of batches, given the names and types of their fields and their nesting.
         pipeline_of: Returns the pipeline for a schema.
     """
 
-    def __init__(self, schema_of: Callable[[Columns], Schema], pipeline_of: Callable[[Schema], Pipeline]) -> None:
+    def __init__(self, schema_of: Callable[[Columns, str], Schema], pipeline_of: Callable[[Schema], Pipeline]) -> None:
         self._schema_of, self._pipeline_of = schema_of, pipeline_of
         self._pipeline: Pipeline | None = None
 
     def start(self, block: _native.Block) -> Begun:
         """Start copying a block to the device."""
         if self._pipeline is None:
-            self._schema = self._schema_of(block.columns)
+            self._schema = self._schema_of(block.columns, block.nesting)
             self._pipeline = self._pipeline_of(self._schema)
         return self._pipeline.start(block)
 

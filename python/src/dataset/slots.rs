@@ -203,7 +203,11 @@ fn put(
     slot: &mut [u8],
 ) -> PyResult<bool> {
     let number = match writer.dtype {
-        DType::I64 if array.is_exact_instance_of::<PyInt>() => array.extract::<i64>()?.to_ne_bytes(),
+        DType::I64 if array.is_exact_instance_of::<PyInt>() => match array.extract::<i64>() {
+            Ok(number) => number.to_ne_bytes(),
+            // The number is taken as an array, which says what is wrong with it.
+            Err(_) => return Ok(false),
+        },
         DType::F64 if array.is_exact_instance_of::<PyFloat>() => array.extract::<f64>()?.to_ne_bytes(),
         DType::Bool if array.is_exact_instance_of::<PyBool>() => [u8::from(array.extract::<bool>()?); 8],
         _ => return Ok(of_numpy && copied(py, array, writer.dtype, &writer.shape, slot)),

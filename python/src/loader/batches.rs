@@ -270,7 +270,7 @@ impl Inner {
         match &self.callables {
             Some((Assembly::Device(..), _)) => self.pending = Some(block),
             Some((Assembly::Late(make), check)) => {
-                let views = make.call1(py, (columns(&block),))?.extract(py)?;
+                let views = make.call1(py, (columns(&block), block.nesting()))?.extract(py)?;
                 self.callables = Some((Assembly::Host(views), check.clone_ref(py)));
                 self.portions = portions(&block);
             }

@@ -41,6 +41,12 @@ impl Block {
         columns(&self.0)
     }
 
+    /// The nesting of samples that are made on demand.
+    #[getter]
+    fn nesting(&self) -> &str {
+        self.0.nesting()
+    }
+
     /// The runs of batches of one shape.
     #[getter]
     fn runs(&self) -> Vec<ShapeRun> {

@@ -105,7 +105,7 @@ impl Slot {
     }
 
     /// Returns true if elements of a slot may be padding.
-    pub(super) fn pads(&self) -> bool {
+    pub(crate) fn pads(&self) -> bool {
         matches!(self, Self::Pad(_) | Self::Crop(_))
     }
 

@@ -148,6 +148,9 @@ pub(crate) struct CollateOptions {
     pub(crate) fields: Vec<(String, FieldOptions)>,
     /// The numbers that pad fields whose types are not known yet, by name, or all of them.
     pub(crate) pad_numbers: Vec<(Option<String>, f64)>,
+    /// The fields, by name, whose types do not hold the number that pads all fields, and the reason: these must not be
+    /// padded.
+    pub(crate) unpadded: Vec<(String, String)>,
     /// The way of samples to their slots, for some fields by name.
     pub(crate) slots: Vec<(String, Slot)>,
     /// The field whose next tokens are labels.
@@ -191,11 +194,19 @@ impl CollateOptions {
     /// # Errors
     /// [`Error::FieldOption`] and [`Error::PadValue`].
     pub(super) fn slot_padding(&self, name: &str, slot: &Slot, dtype: DType) -> Result<Vec<u8>> {
-        if !matches!(slot, Slot::Function(_)) {
-            return self.stored_pad_value(name, dtype);
+        let stored = match slot {
+            Slot::Function(_) => {
+                let stored = Self { pad_numbers: self.pad_numbers.clone(), ..Self::default() };
+                &stored.with_types(&[name.to_owned()], &[dtype])?
+            }
+            _ => self,
+        };
+        match stored.unpadded.iter().find(|(field, _)| field == name && (slot.pads() || matches!(slot, Slot::Function(_)))) {
+            Some((field, reason)) => {
+                Err(Error::FieldOption { field: field.clone(), reason: reason.clone() })
+            }
+            None => stored.stored_pad_value(name, dtype),
         }
-        let stored = Self { pad_numbers: self.pad_numbers.clone(), ..Self::default() };
-        stored.with_types(&[name.to_owned()], &[dtype])?.stored_pad_value(name, dtype)
     }
 
     /// The same options, with numbers for padding as bytes of the types that the fields of a batch have, given those of
@@ -213,16 +224,13 @@ impl CollateOptions {
                 let set = self.fields.iter().find(|(other, _)| other == name);
                 let dtype = set.map_or(dtype, |(_, options)| options.target(dtype));
                 let mut element = vec![0; dtype.size()];
+                let reason = || format!("padding is {number}, which {dtype} does not hold");
                 let held = Conversion::new(DType::F64, dtype, None)
                     .is_some_and(|to| to.convert(&number.to_ne_bytes(), &mut element, 0, 1).is_ok());
                 match held {
                     true => options.pad_values.push((name.clone(), element)),
-                    // A number for all fields is for those that have it.
-                    false if field.is_none() => {}
-                    false => {
-                        let reason = format!("padding is {number}, which {dtype} does not hold");
-                        return Err(Error::FieldOption { field: name.clone(), reason });
-                    }
+                    false if field.is_none() => options.unpadded.push((name.clone(), reason())),
+                    false => return Err(Error::FieldOption { field: name.clone(), reason: reason() }),
                 }
             }
         }

@@ -22,6 +22,7 @@ pub struct Block {
     table: Option<Box<[Tensor; 3]>>,
     shards: Option<Shards>,
     skipped: Skipped,
+    nesting: Arc<str>,
 }
 
 /// Consecutive batches of one shape, field by field.
@@ -43,7 +44,8 @@ impl Block {
         let table = table.map(|table| tables(table, bytes)).transpose()?.map(Box::new);
         let (bytes, shards, skipped) =
             (bytes.slice(..planned.memory()), layout.shards.clone(), skipped.clone());
-        Ok(Self { runs, bytes, table, shards, skipped })
+        let nesting = Arc::clone(fields.nesting());
+        Ok(Self { runs, bytes, table, shards, skipped, nesting })
     }
 
     /// The memory of the whole block.
@@ -74,6 +76,12 @@ impl Block {
     /// [`OnError::Skip`](crate::dataset::OnError::Skip).
     pub fn skipped(&self) -> &[(u64, Cause)] {
         &self.skipped
+    }
+
+    /// The nesting of samples that are made on demand, as their reader told it:
+    /// [`SampleStructure::nesting`](crate::dataset::SampleStructure). Empty for other data.
+    pub fn nesting(&self) -> &str {
+        &self.nesting
     }
 
     /// The runs of batches of one shape, in order: mostly one run, or one for each batch if samples differ in size.

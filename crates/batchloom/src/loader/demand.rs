@@ -109,6 +109,24 @@ impl Demand {
         Ok(Some(ToRead { demand: Arc::clone(self), step, members }))
     }
 
+    /// The first sample of the dataset that can be read, and its layout: for a batch whose samples are all left out, when
+    /// no other was read before.
+    ///
+    /// # Errors
+    /// Failures of the machinery.
+    fn any_readable(&self, plan: &Plan, stop: &Stop) -> Result<Option<(u64, SampleLayout)>> {
+        for sample in 0..self.dataset.len() as u64 {
+            if stop.is_set() {
+                break;
+            }
+            let request = ReadRequest { samples: &[sample], seed: plan.seed(), epoch: plan.epoch(), stop };
+            if let Some(Ok(layout)) = self.reader.read(&request)?.outcomes.into_iter().next() {
+                return Ok(Some((sample, layout)));
+            }
+        }
+        Ok(None)
+    }
+
     /// The fields of batches of samples that are like the first, if they can be laid out before they are read.
     ///
     /// # Errors
@@ -120,7 +138,8 @@ impl Demand {
         let Some((first, expected)) = lock(&self.first).clone() else { return Ok(None) };
         let collated = self.dataset.kind().collate_ahead(plan.rule(), &self.collate, &expected)?;
         let direct = |ahead: CollatedAhead| -> Result<_> {
-            let fields = Arc::new(Fields::of_batch(ahead.collated, plan)?);
+            let nesting = Arc::clone(&expected.structure.nesting);
+            let fields = Arc::new(Fields::of_batch(ahead.collated, plan, nesting)?);
             Ok(Arc::new(Direct { fields, first, expected, as_read: ahead.as_read }))
         };
         let direct = collated.map(direct).transpose()?;
@@ -224,7 +243,8 @@ impl DirectTask {
         let collated = demand.dataset.kind().collate(plan.rule(), &demand.collate, read);
         let mut collated = collated.map_err(failed)?;
         let skipped = places.into_iter().zip(mem::take(&mut collated.skipped)).collect();
-        let fields = Fields::of_batch(collated, plan).map_err(failed)?;
+        let nesting = Arc::clone(&direct.expected.structure.nesting);
+        let fields = Fields::of_batch(collated, plan, nesting).map_err(failed)?;
         for (form, region) in fields.forms().iter().zip(&mut regions) {
             form.fill(&own, 0..own.count, region).map_err(failed)?;
         }
@@ -260,9 +280,12 @@ impl ToRead {
     /// The parts in which the samples are read.
     pub(super) fn tasks(&self) -> impl Iterator<Item = ReadTask> + use<> {
         let (demand, members) = (Arc::clone(&self.demand), Arc::clone(&self.members));
-        let threads = if demand.reader.makes_batches() { 1 } else { demand.threads };
-        let (least, most) = (members.count.div_ceil(threads * MOST_PARTS), members.count.div_ceil(threads).max(1));
-        let part = demand.pace.least().clamp(least.max(1), most);
+        let parts = if demand.reader.makes_batches() { 1 } else { demand.threads };
+        let most = members.count.div_ceil(parts).max(1);
+        let part = match demand.reader.makes_batches() {
+            true => most,
+            false => demand.pace.least().clamp(most.div_ceil(MOST_PARTS), most),
+        };
         (0..members.count).step_by(part).map(move |start| {
             let range = start..(start + part).min(members.count);
             ReadTask { demand: Arc::clone(&demand), members: Arc::clone(&members), range }
@@ -307,17 +330,22 @@ impl Reading {
     ///
     /// # Errors
     /// Errors that say which sample does not fit the others, or could not be read.
-    pub(super) fn lay_out(self, plan: &Plan) -> Result<PlannedBlock> {
+    pub(super) fn lay_out(self, plan: &Plan, stop: &Stop) -> Result<PlannedBlock> {
         let Self { to_read: ToRead { demand, step, members }, mut parts, .. } = self;
         parts.sort_unstable_by_key(|(range, _)| range.start);
         let mut first = lock(&demand.first);
+        let is_lost = parts.iter().all(|(_, part)| part.outcomes.iter().all(Result::is_err));
+        if first.is_none() && is_lost && demand.dataset.kind().skips() {
+            *first = demand.any_readable(plan, stop)?;
+        }
         let read = BatchRead { samples: members.samples.clone(), parts, first: first.clone() };
         let mut collated = demand.dataset.kind().collate(plan.rule(), &demand.collate, read)?;
         if first.is_none() {
             *first = collated.first.take();
         }
         let skipped = mem::take(&mut collated.skipped);
-        let fields = Arc::new(Fields::of_batch(collated, plan)?);
+        let nesting = first.as_ref().map_or_else(|| "".into(), |(_, layout)| Arc::clone(&layout.structure.nesting));
+        let fields = Arc::new(Fields::of_batch(collated, plan, nesting)?);
         let layout = BlockLayout::of_one(&fields, step, members)?;
         Ok(PlannedBlock { fields, layout, table: None, skipped })
     }

@@ -19,6 +19,8 @@ use crate::{Error, Plan, Result};
 pub(super) struct Fields {
     collation: Collation,
     is_marked: bool,
+    /// The nesting of samples that are made on demand, in the words of a front end; empty otherwise.
+    nesting: Arc<str>,
 }
 
 impl Fields {
@@ -43,8 +45,9 @@ impl Fields {
     ///
     /// # Errors
     /// [`Error::MarkField`](crate::Error::MarkField), and errors of options for fields.
-    pub(super) fn of_batch(collated: Collated, plan: &Plan) -> Result<Self> {
-        Self::marked(collated.collation.cast(&collated.options)?, plan, collated.marks)
+    pub(super) fn of_batch(collated: Collated, plan: &Plan, nesting: Arc<str>) -> Result<Self> {
+        let fields = Self::marked(collated.collation.cast(&collated.options)?, plan, collated.marks)?;
+        Ok(Self { nesting, ..fields })
     }
 
     /// The fields with the marks that batches need.
@@ -54,12 +57,17 @@ impl Fields {
             (false, None) => collation,
             (_, skipped) => collation.marked(fills_up, skipped.unwrap_or_default())?,
         };
-        Ok(Self { collation, is_marked: fills_up })
+        Ok(Self { collation, is_marked: fills_up, nesting: "".into() })
     }
 
     /// The names of the fields, in order.
     pub(super) fn names(&self) -> &Arc<[String]> {
         &self.collation.names
+    }
+
+    /// The nesting of samples that are made on demand.
+    pub(super) fn nesting(&self) -> &Arc<str> {
+        &self.nesting
     }
 
     /// The form of each field.

@@ -115,7 +115,7 @@ impl Job {
             let part = task.read(&self.plan, &Stop::default())?;
             reading.add(task.range, part);
         }
-        reading.lay_out(&self.plan).map(LaidOut::from)
+        reading.lay_out(&self.plan, &Stop::default()).map(LaidOut::from)
     }
 
     /// Takes memory for a block and lists its pieces.

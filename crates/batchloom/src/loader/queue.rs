@@ -86,6 +86,12 @@ impl Inner {
         matches!(self.blocks.front(), Some(QueuedBlock::Filling { left: 0, .. } | QueuedBlock::Failed(_)))
     }
 
+    /// Returns true as long as the first block is not formed. Samples of others are not read before: those of the first
+    /// tell how others are laid out, and a slow sample, or one that ends its process, must not hold up the batches before.
+    fn awaits_first(&self) -> bool {
+        self.delivered == 0 && !self.blocks.is_empty() && !self.is_ready()
+    }
+
     /// Returns true if samples are being read, so that there will be pieces to fill.
     fn is_reading(&self) -> bool {
         self.blocks.iter().any(|block| matches!(block, QueuedBlock::Reading(_) | QueuedBlock::Read))
@@ -221,7 +227,7 @@ impl Queue {
 
     /// The layout of the block to open now, if there is one, it may be opened, and no other thread is opening one.
     fn reserve(&self, inner: &mut Inner, job: &Job) -> Result<Option<LaidOut>> {
-        if inner.opening || inner.exhausted {
+        if inner.opening || inner.exhausted || (inner.awaits_first() && job.demand.is_some()) {
             return Ok(None);
         }
         inner.lay_out(job)?;
@@ -341,8 +347,13 @@ impl Queue {
             *left -= 1;
             all.extend(skipped);
         }
-        if block == inner.delivered && inner.waits && inner.is_ready() {
-            self.ready.notify_all();
+        if block == inner.delivered && inner.is_ready() {
+            if inner.waits {
+                self.ready.notify_all();
+            }
+            if block == 0 && inner.idle > 0 {
+                self.work.notify_all();
+            }
         }
     }
 

@@ -64,7 +64,7 @@ fn fill_one(
 fn lay_out(job: &Job, queue: &Queue, current: &Cell<Option<u64>>) -> Result<()> {
     while let Some((block, reading)) = queue.take_read() {
         current.set(Some(block));
-        queue.admit_read(block, job.open(block, reading.lay_out(&job.plan)?.into())?);
+        queue.admit_read(block, job.open(block, reading.lay_out(&job.plan, queue.stop_sign())?.into())?);
     }
     Ok(())
 }
