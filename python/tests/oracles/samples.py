@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import time
 
 import batchloom as bl
 import numpy
@@ -67,3 +68,72 @@ def ragged_batch(samples):
         "lengths": numpy.array([len(sequence) for sequence in sequences]),
         "number": numpy.array(numbers),
     }
+
+
+def turned(number):
+    """A sample whose keys come in an order of its own."""
+    inner = {"y": 2 * number, "z": number}
+    if number % 3 == 1:
+        inner = dict(reversed(inner.items()))
+    sample = {"a": numpy.full(2, -number), "b": inner}
+    return dict(reversed(sample.items())) if number % 2 else sample
+
+
+def failing_eight_to_twelve(number):
+    """A sample, but for numbers 8 to 11."""
+    if 8 <= number < 12:
+        raise ValueError("a bad shard")
+    return numpy.full(2, number)
+
+
+def ends_early(at, number):
+    """A sample that ends its process for number `at`."""
+    if number == at:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return numpy.full(3, number)
+
+
+def empty(number):
+    """An array without elements, and a number."""
+    return numpy.zeros((0, 3)), number
+
+
+def draws_late(number, at=30):
+    """Numbers that samples from `at` on draw from the generators that a process shares; -1 for others."""
+    if number < at:
+        return numpy.array([number, -1.0, -1.0, -1.0])
+    return numpy.array([number, random.random(), numpy.random.random(), float(torch.rand(()))])
+
+
+def joins_drawn(samples):
+    """A batch of numbers that the function itself draws."""
+    return {"x": numpy.random.random(len(samples))}
+
+
+def keeps_state(folder, number):
+    """A sample whose calls are files of a folder."""
+    with open(f"{folder}/{number}-{os.getpid()}-{len(os.listdir(folder))}-{random.SystemRandom().random()}", "x"):
+        return number
+
+
+def ends_slowly(number):
+    """A sample that takes an hour from number 8 on."""
+    if number >= 8:
+        time.sleep(3600)
+    return number
+
+
+class Unmakeable:
+    """Items that pickle, and cannot be made of that."""
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, number):
+        return number
+
+    def __setstate__(self, state):
+        raise OSError("the file is gone")
+
+    def __getstate__(self):
+        return {"path": "gone"}
