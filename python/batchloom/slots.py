@@ -165,8 +165,9 @@ class Slot(SlotWay):
         loader = bl.DataLoader(dataset, batch_size=8, collate={"audio": bl.Slot((128,), spectrum, dtype="float32")})
 
     The function is given the sample, which is read-only, and its slot, both arrays of NumPy. It writes into the slot,
-    whose elements are padding until then; a type or a scale for the field is applied to all of the slot afterwards. Threads of the loader call it, several at a time; for samples that processes make, the processes
-    do. The slot is memory of its own, which is copied into the batch afterwards.
+    whose elements are padding until then; a type or a scale for the field is applied to all of the slot afterwards.
+    Threads of the loader call it, several at a time; for samples that processes make, the processes do. The slot is
+    memory of its own, which is copied into the batch.
 
     Args:
         shape: The shape of a slot; ``None`` for the largest extents of the batch, as :class:`Pad` gives.

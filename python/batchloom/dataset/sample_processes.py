@@ -19,7 +19,6 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import get_context, reduction
-from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy

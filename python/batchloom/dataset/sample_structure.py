@@ -187,7 +187,9 @@ def _types(sample: Any) -> tuple[list[Any], Any]:
 
 def _is_array(value: list[Any]) -> bool:
     """Return whether a list holds numbers alone, and so is an array, or lists of them."""
-    return bool(value) and all(isinstance(part, Number) or (isinstance(part, list) and _is_array(part)) for part in value)
+    return bool(value) and all(
+        isinstance(part, Number) or (isinstance(part, list) and _is_array(part)) for part in value
+    )
 
 
 def _children(value: Any) -> list[tuple[Any, Any]] | None:

@@ -1,4 +1,4 @@
-"""The generators that functions of a process share, Python's, NumPy's and torch's, seeded for samples that draw from them.
+"""The generators that functions of a process share, Python's, NumPy's and torch's, seeded for samples that draw.
 
 To seed them takes as long as many functions do, and most functions draw nothing from them. So a process seeds them for
 each sample only once a sample has drawn. Promises:

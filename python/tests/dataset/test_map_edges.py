@@ -36,11 +36,13 @@ def loaded(fn, samples=24, *, workers="threads", threads=2, collate=None, **opti
 def test_loaders_of_one_dataset_have_structures_of_their_own():
     dataset = bl.MapDataset(range(8), lambda number: (numpy.full(2, number), number))
     first = next(iter(bl.DataLoader(dataset, batch_size=4)))
-    assert isinstance(first, tuple) and isinstance(first[0], numpy.ndarray)
+    assert isinstance(first, tuple)
+    assert isinstance(first[0], numpy.ndarray)
     joined = next(
         iter(bl.DataLoader(dataset, batch_size=4, collate=lambda samples: {"0": torch.ones(3), "1": torch.ones(2)}))
     )
-    assert isinstance(joined, dict) and isinstance(joined["0"], torch.Tensor)
+    assert isinstance(joined, dict)
+    assert isinstance(joined["0"], torch.Tensor)
     bare = next(iter(bl.DataLoader(dataset, batch_size=4, collate=lambda samples: [numpy.ones(3), numpy.ones(2)])))
     assert isinstance(bare, list)
 
@@ -55,7 +57,8 @@ def test_keys_come_in_any_order(workers, threads):
 
 def test_batches_list_keys_as_samples_do():
     batch = next(iter(loaded(lambda number: {"tokens": numpy.ones(2), "label": number, "extra": {"b": 1, "a": 2}})))
-    assert list(batch) == ["tokens", "label", "extra"] and list(batch["extra"]) == ["b", "a"]
+    assert list(batch) == ["tokens", "label", "extra"]
+    assert list(batch["extra"]) == ["b", "a"]
 
 
 @pytest.mark.parametrize("workers", WORKERS)
@@ -117,7 +120,8 @@ def test_a_number_for_all_fields_leaves_alone_those_without_padding():
         return numpy.ones(1 + number % 2, numpy.float32), numpy.uint8(number)
 
     x, y = next(iter(loaded(sample, pad_value=-1, collate={0: bl.Pad()})))
-    assert x.tolist() == [[1, -1], [1, 1]] * 2 and y.tolist() == [0, 1, 2, 3]
+    assert x.tolist() == [[1, -1], [1, 1]] * 2
+    assert y.tolist() == [0, 1, 2, 3]
 
 
 def test_a_slot_function_may_not_write_to_the_sample(tmp_path):
@@ -134,18 +138,18 @@ def test_a_slot_function_may_not_write_to_the_sample(tmp_path):
 
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
 def test_errors_without_a_message_name_the_sample(on_error):
-    class Mute(Exception):
+    class MuteError(Exception):
         def __str__(self):
             raise RuntimeError("no text")
 
     def fails(number):
         if number == 2:
-            raise Mute
+            raise MuteError
         return number
 
     loader = loaded(fails, on_error=on_error)
     if on_error == "raise":
-        with refused(bl.SampleError, "sample 2", "Mute"):
+        with refused(bl.SampleError, "sample 2", "MuteError"):
             next(iter(loader))
     else:
         assert next(iter(loader))[1].tolist() == [1, 1, 0, 1]
@@ -172,7 +176,8 @@ def test_a_bound_generator_is_kept():
 
 def test_lists_of_a_number_and_an_array():
     number, array = next(iter(loaded(lambda number: [number, {"a": torch.full((2,), float(number))}])))
-    assert number.tolist() == [0, 1, 2, 3] and array["a"].shape == (4, 2)
+    assert number.tolist() == [0, 1, 2, 3]
+    assert array["a"].shape == (4, 2)
 
 
 def test_items_that_cannot_be_made_in_a_process():
@@ -195,7 +200,8 @@ def test_draws_that_come_late_follow_from_the_sample(fn):
         return [batch.tolist() for batch in loader]
 
     whole = found(1)
-    assert found(3) == whole and found(2, 7) == whole[7:]
+    assert found(3) == whole
+    assert found(2, 7) == whole[7:]
     drawn = [number for batch in whole for _, *numbers in batch for number in numbers if number >= 0]
     assert len(drawn) == len(set(drawn)) > 0
 
@@ -205,7 +211,8 @@ def test_whole_batches_that_draw_follow_from_their_samples():
         [batch["x"].tolist() for batch in loaded(int, workers="processes", threads=threads, collate=joins_drawn)]
         for threads in (1, 2)
     )
-    assert one == two and len({tuple(batch) for batch in one}) == len(one)
+    assert one == two
+    assert len({tuple(batch) for batch in one}) == len(one)
 
 
 def test_a_function_that_draws_nothing_is_called_once(tmp_path):
@@ -249,8 +256,10 @@ def test_ctrl_c_reaches_the_loop(tmp_path):
     command = [sys.executable, tmp_path / "script.py"]
     environment = os.environ | {"PYTHONPATH": paths}
     run = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True, start_new_session=True)
-    assert run.stdout is not None and run.stdout.readline() == "begun\n"
+    assert run.stdout is not None
+    assert run.stdout.readline() == "begun\n"
     time.sleep(0.5)
     os.killpg(run.pid, signal.SIGINT)
     output, _ = run.communicate(timeout=60)
-    assert output == "interrupted\n" and run.returncode == 0
+    assert output == "interrupted\n"
+    assert run.returncode == 0

@@ -145,7 +145,7 @@ def test_data_that_has_no_lengths():
     x = numpy.zeros((4, 3))
     images = [numpy.zeros((height, 3 + height)) for height in range(1, 4)]
     refusals = [
-        (bl.TensorDataset(x), ["do not differ in size"]),
+        (bl.TensorDataset(x), ["have no sizes"]),
         (bl.SequenceDataset(x=images), ["2 dimensions", "slot"]),
         (bl.SequenceDataset(x=samples_of([1, 2]), sizes=[5, 6]), ["sizes of your own"]),
         (bl.SequenceDataset(x=samples_of([1, 2]), y=samples_of([2, 3]), own_lengths=("y",)), ["lengths of their own"]),

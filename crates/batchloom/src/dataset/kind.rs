@@ -201,10 +201,12 @@ impl CollateOptions {
             }
             _ => self,
         };
-        match stored.unpadded.iter().find(|(field, _)| field == name && (slot.pads() || matches!(slot, Slot::Function(_)))) {
-            Some((field, reason)) => {
-                Err(Error::FieldOption { field: field.clone(), reason: reason.clone() })
-            }
+        match stored
+            .unpadded
+            .iter()
+            .find(|(field, _)| field == name && (slot.pads() || matches!(slot, Slot::Function(_))))
+        {
+            Some((field, reason)) => Err(Error::FieldOption { field: field.clone(), reason: reason.clone() }),
             None => stored.stored_pad_value(name, dtype),
         }
     }

@@ -344,7 +344,8 @@ impl Reading {
             *first = collated.first.take();
         }
         let skipped = mem::take(&mut collated.skipped);
-        let nesting = first.as_ref().map_or_else(|| "".into(), |(_, layout)| Arc::clone(&layout.structure.nesting));
+        let nesting =
+            first.as_ref().map_or_else(|| "".into(), |(_, layout)| Arc::clone(&layout.structure.nesting));
         let fields = Arc::new(Fields::of_batch(collated, plan, nesting)?);
         let layout = BlockLayout::of_one(&fields, step, members)?;
         Ok(PlannedBlock { fields, layout, table: None, skipped })

@@ -272,7 +272,9 @@ fn counted(recipe: &Recipe) -> Result<Option<Sizes>> {
     let Some(pad_to) = &recipe.pad_to else { return Ok(None) };
     let refused = |reason: String| Error::PadTo { reason };
     let Some(sizes) = &recipe.sizes else {
-        return Err(refused("samples have no sizes here; give sizes if they differ in size, or leave it out".to_owned()));
+        return Err(refused(
+            "samples have no sizes here; give sizes if they differ in size, or leave it out".to_owned(),
+        ));
     };
     let (dimensions, multiple_of) = (sizes.dimensions(), recipe.rule.multiple_of());
     if dimensions > 1 {
