@@ -201,11 +201,14 @@ impl DirectTask {
             match outcome {
                 Ok(()) => {}
                 Err(Refusal::Failed(cause)) if demand.dataset.kind().skips() => {
-                    slots.iter_mut().for_each(|slots| clear(slots, member - range.start, range.len()));
+                    let place = member - range.start;
+                    for ((dtype, shape), slots) in direct.expected.fields.iter().zip(&mut slots) {
+                        clear(slots, place, dtype.size() * shape.iter().product::<usize>());
+                    }
                     let weights = direct.fields.names()[own..].iter().position(|name| name == "weight");
                     weights
                         .into_iter()
-                        .for_each(|place| clear(&mut described[place], member - range.start, range.len()));
+                        .for_each(|field| clear(&mut described[field], place, size_of::<f32>()));
                     skipped.push((member, (sample, cause)));
                 }
                 Err(Refusal::Failed(cause)) => {
@@ -252,9 +255,8 @@ impl DirectTask {
     }
 }
 
-/// Clears one of `count` equal parts of some memory.
-fn clear(memory: &mut [u8], place: usize, count: usize) {
-    let bytes = memory.len() / count;
+/// Clears one of several parts of so many bytes. The memory may be longer than all of them.
+fn clear(memory: &mut [u8], place: usize, bytes: usize) {
     memory[place * bytes..(place + 1) * bytes].fill(0);
 }
 
