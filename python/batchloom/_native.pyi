@@ -15,6 +15,7 @@ __all__ = [
     "PartEnd",
     "PlacementRequest",
     "Plan",
+    "Processes",
     "Rule",
     "Sequences",
     "SlotPlan",
@@ -129,7 +130,7 @@ class Dataset:
     @staticmethod
     def on_demand(
         reader: Any,
-        remote: bool,
+        processes: Processes | None,
         whole: bool,
         samples: int,
         sizes: Tensor | None,
@@ -327,6 +328,12 @@ class HostViews:
 @final
 class StopSign:
     def __bool__(self) -> bool: ...
+
+@final
+class Processes:
+    def __new__(cls, make: Callable[[int, int], Any], count: int) -> Processes: ...
+    def add_segment(self, number: int, address: int, size: int) -> None: ...
+    def remove_segment(self, number: int, address: int) -> None: ...
 
 @final
 class SlotPlan:

@@ -12,11 +12,12 @@ mod class {
     pyo3::import_exception!(batchloom.errors, DTypeError);
     pyo3::import_exception!(batchloom.errors, LoaderError);
     pyo3::import_exception!(batchloom.errors, RangeError);
+    pyo3::import_exception!(batchloom.errors, SampleError);
     pyo3::import_exception!(batchloom.errors, StateError);
 }
 
 pub(crate) use class::{
-    ArgumentError, DTypeError, DataError, DeviceError, LoaderError, RangeError, StateError,
+    ArgumentError, DTypeError, DataError, DeviceError, LoaderError, RangeError, SampleError, StateError,
 };
 
 /// The exception for an error of the engine.

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 
+use crate::error::LoaderError;
+
 /// The longest that the end of the interpreter waits for visits.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -40,6 +42,13 @@ impl Drop for Visit {
     fn drop(&mut self) {
         VISITS.fetch_sub(1, Ordering::SeqCst);
     }
+}
+
+/// Runs a function in Python, unless the interpreter ends.
+pub(crate) fn enter<T>(run: impl FnOnce(Python<'_>) -> PyResult<T>) -> PyResult<T> {
+    let visit = Visit::begin();
+    let found = visit.and_then(|_visit| Python::try_attach(run));
+    found.unwrap_or_else(|| Err(LoaderError::new_err("the interpreter is ending")))
 }
 
 /// Waits, for at most ten seconds, for visits under way, and lets no other thread begin one. The thread that ends the

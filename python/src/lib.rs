@@ -31,6 +31,8 @@ mod _native {
     #[pymodule_export]
     use crate::dataset::map::{StopSign, key_of_sample};
     #[pymodule_export]
+    use crate::dataset::processes::Processes;
+    #[pymodule_export]
     use crate::dataset::slots::{SlotPlan, Slots, write_slots};
     #[pymodule_export]
     use crate::dataset::tokens::Tokens;

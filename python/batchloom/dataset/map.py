@@ -155,7 +155,7 @@ class MapDataset(Dataset[Any]):
         return f"MapDataset({type(self._items).__name__}{named}; {len(self)} samples)"
 
     def _native_dataset(self) -> _native.Dataset:
-        return self._engine(self._reader, remote=False)
+        return self._engine(self._reader)
 
     def _pad_values(self, pad_value: Any, dtypes: Mapping[str, str]) -> list[tuple[str, bytes]]:
         return []  # the types of fields are not known yet: the loader gives the engine numbers
@@ -172,18 +172,20 @@ class MapDataset(Dataset[Any]):
                 'expected on_error="raise", or slots by field'
             )
         if self._workers == "threads":
-            return self._engine(reader, remote=False, whole=collation.whole is not None), None
+            return self._engine(reader, whole=collation.whole is not None), None
         # As many as the loader has threads: each waits for one.
         require_picklable(reader)
         processes = SampleProcesses(reader, threads or min(_cores(), MOST))
         whole = collation.whole is not None
-        return self._engine(processes, remote=True, whole=whole), (LEAST, processes.allocate)
+        return self._engine(processes, processes.lines, whole=whole), (LEAST, processes.allocate)
 
-    def _engine(self, reader: Any, *, remote: bool, whole: bool = False) -> _native.Dataset:
-        """Return the dataset as the engine sees it, whose samples ``reader`` reads."""
+    def _engine(
+        self, reader: Any, processes: _native.Processes | None = None, *, whole: bool = False
+    ) -> _native.Dataset:
+        """Return the dataset as the engine sees it, whose samples ``reader`` reads, here or in processes."""
         sizes = None if self._own is None else _native.borrow(self._own, "sizes")
         fields = None if self._fields is None else list(self._fields)
-        return _native.Dataset.on_demand(reader, remote, whole, len(self), sizes, fields, self._on_error == "skip")
+        return _native.Dataset.on_demand(reader, processes, whole, len(self), sizes, fields, self._on_error == "skip")
 
     def _schema(self, columns: Columns) -> Schema:
         return Schema((), named=False)  # no sample was read yet

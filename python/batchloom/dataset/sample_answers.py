@@ -12,6 +12,7 @@ from __future__ import annotations
 import mmap
 import os
 import signal
+import sys
 import threading
 import traceback
 from contextlib import suppress
@@ -29,6 +30,13 @@ from batchloom.errors import LoaderError, SampleError
 
 # Places in the status: the number of the sample that is being read, and whether the request was called off.
 SAMPLE, CALLED_OFF = 0, 1
+
+# The first byte of a message: what the parent tells, pickled, or what the engine asks for, in numbers.
+SEGMENT, LAYOUT = b"S", b"L"
+READ, FILL, WRITE = b"R", b"F", b"W"
+
+# The number of a sample, or of an element, where there is none.
+ABSENT = 2**64 - 1
 
 
 def status_of(memory: mmap.mmap) -> memoryview:
@@ -49,23 +57,36 @@ def work(connection: Connection) -> None:
     with suppress(EOFError, OSError):
         reader = connection.recv_bytes()
         status = status_of(mmap.mmap(reduction.recv_handle(connection), mmap.PAGESIZE))
+        status[SAMPLE] = -1
         answers = _answers(reader, status)
         while True:
-            request = reduction.ForkingPickler.loads(connection.recv_bytes())
-            if request[0] == "segment":
-                _, number, size, gone = request
+            message = connection.recv_bytes()
+            kind = message[:1]
+            if kind == SEGMENT:
+                number, size, gone = reduction.ForkingPickler.loads(message[1:])
                 answers.add_segment(number, size, gone, reduction.recv_handle(connection))
-                continue
-            try:
-                answer = answers.to(request)
-                data = pickled(answer)
-            except SampleError as error:
-                data = pickled(_portable(error))
-            except LoaderError as error:
-                data = pickled(error)
-            except Exception as error:
-                data = pickled(LoaderError(f"a process failed: {described(error)}"))
-            connection.send_bytes(data)
+            elif kind == LAYOUT:
+                answers.add_layout(*reduction.ForkingPickler.loads(message[1:]))
+            else:
+                status[CALLED_OFF] = 0
+                answer = _answer(answers, kind, message)
+                status[SAMPLE] = -1
+                connection.send_bytes(answer)
+
+
+def _answer(answers: Answers | Failure, kind: bytes, message: bytes) -> bytes:
+    """Return the answer to a request, without bytes if all went well."""
+    count = int.from_bytes(message[1:9], sys.byteorder)
+    numbers = memoryview(message)[9 : 9 + 8 * count].cast("Q").tolist()
+    try:
+        answer = answers.to(kind, numbers, message[9 + 8 * count :].decode())
+        return b"" if answer is None else pickled(answer)
+    except SampleError as error:
+        return pickled(_portable(error))
+    except LoaderError as error:
+        return pickled(error)
+    except Exception as error:
+        return pickled(LoaderError(f"a process failed: {described(error)}"))
 
 
 def _end_with_parent() -> None:
@@ -94,7 +115,10 @@ class Failure:
         """Close a segment."""
         os.close(file)
 
-    def to(self, request: tuple[Any, ...]) -> Any:
+    def add_layout(self, number: int, structure: Structure, fields: Any) -> None:
+        """Do nothing."""
+
+    def to(self, kind: bytes, numbers: list[int], text: str) -> Any:
         """Raise the reason.
 
         Raises:
@@ -113,7 +137,7 @@ class Answers:
         self._held: dict[int, list[Any]] = {}
         self._parts = 0
         self._stop = CalledOff(status)
-        self._plans: dict[Any, _native.SlotPlan] = {}
+        self._layouts: dict[int, tuple[Structure, _native.SlotPlan]] = {}
 
     def add_segment(self, number: int, size: int, gone: list[int], file: int) -> None:
         """Map a segment, and forget those that are gone."""
@@ -122,20 +146,28 @@ class Answers:
         self._segments[number] = mmap.mmap(file, size)
         os.close(file)
 
-    def _memory(self, place: tuple[int, int, int]) -> Any:
-        number, offset, length = place
-        return numpy.frombuffer(self._segments[number], numpy.uint8, length, offset)
+    def add_layout(self, number: int, structure: Structure, fields: list[tuple[str, list[int]]]) -> None:
+        """Remember the layout of samples that go straight into their slots."""
+        structure = self._reader.structures.add(structure)
+        self._layouts[number] = structure, _native.SlotPlan(structure, fields)
 
-    def to(self, request: tuple[Any, ...]) -> Any:
-        """Return the answer to a request."""
-        kind, *arguments, done = request
-        for part in done:
+    def _memory(self, segment: int, offset: int, length: int) -> Any:
+        return numpy.frombuffer(self._segments[segment], numpy.uint8, length, offset)
+
+    def to(self, kind: bytes, numbers: list[int], text: str) -> Any:
+        """Return the answer to a request, which begins with the requests whose samples are not needed any more."""
+        done = numbers[0]
+        for part in numbers[1 : 1 + done]:
             self._held.pop(part, None)
-        return getattr(self, f"_{kind}")(*arguments)
+        numbers = numbers[1 + done :]
+        if kind == FILL:
+            return self._fill(numbers)
+        return self._read(numbers) if kind == READ else self._write(numbers, text)
 
-    def _read(self, numbers: list[int], seed: int, epoch: int) -> tuple[int, list[Any]]:
+    def _read(self, numbers: list[int]) -> tuple[int, list[Any]]:
+        seed, epoch, *samples = numbers
         self._parts += 1
-        self._held[self._parts], outcomes = self._generators.request(lambda: self._attempted(numbers, seed, epoch))
+        self._held[self._parts], outcomes = self._generators.request(lambda: self._attempted(samples, seed, epoch))
         return self._parts, outcomes
 
     def _attempted(self, numbers: list[int], seed: int, epoch: int) -> tuple[list[Any], list[Any]]:
@@ -155,32 +187,28 @@ class Answers:
             add(self._reader.attempt(number, seed, epoch))
         return held, outcomes
 
-    def _fill(
-        self,
-        structure: Structure,
-        fields: list[tuple[str, list[int]]],
-        places: list[tuple[int, int, int]],
-        numbers: list[int],
-        seed: int,
-        epoch: int,
-    ) -> list[Any] | None:
-        structure = self._reader.structures.add(structure)
-        key = structure.text, tuple((dtype, tuple(shape)) for dtype, shape in fields)
-        plan = self._plans.get(key)
-        if plan is None:
-            plan = self._plans[key] = _native.SlotPlan(structure, fields)
-        slots = _native.Slots(plan, [self._memory(place) for place in places])
-        fill = partial(self._reader.fill, slots, structure.text, numbers, seed, epoch, self._stop)
+    def _fill(self, numbers: list[int]) -> list[Any] | None:
+        layout, seed, epoch, places = numbers[:4]
+        first = 4 + 3 * places
+        structure, plan = self._layouts[layout]
+        memory = [self._memory(*numbers[place : place + 3]) for place in range(4, first, 3)]
+        fill = partial(
+            self._reader.fill, _native.Slots(plan, memory), structure.text, numbers[first:], seed, epoch, self._stop
+        )
         outcomes = self._generators.request(fill)
         if outcomes is None:
             return None
         return [_portable(outcome) if isinstance(outcome, BaseException) else outcome for outcome in outcomes]
 
-    def _write(
-        self, part: int, field: int, places: list[Any], writer: str, concatenates: bool, place: tuple[int, int, int]
-    ) -> None:
+    def _write(self, numbers: list[int], writer: str) -> None:
+        part, field, concatenates = numbers[:3]
+        memory, places = self._memory(*numbers[3:6]), iter(numbers[6:])
         arrays = [None if held is None else held[field] for held in self._held[part]]
-        _native.write_slots(writer, concatenates, places, arrays, self._memory(place), self._reader.functions)
+        found = [
+            (number, None if sample == ABSENT else sample, None if start == ABSENT else (start, count))
+            for number, sample, start, count in zip(places, places, places, places, strict=True)
+        ]
+        _native.write_slots(writer, bool(concatenates), found, arrays, memory, self._reader.functions)
 
 
 def _add(held: list[Any], outcomes: list[Any], found: Any) -> None:

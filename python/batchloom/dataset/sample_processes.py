@@ -1,7 +1,8 @@
 """Processes that read samples: for functions that are bound by the interpreter.
 
-Each process has a connection, and answers its requests one after the other. Arrays do not travel: a process writes
-them into the slots of a block, which lies in memory that both map. Only requests, layouts and errors are pickled.
+Threads of the engine ask them, without the interpreter (``python/src/dataset/processes.rs``). Here they are started,
+told of what is not a number, and ended. Arrays do not travel: a process writes them into the slots of a block, which
+lies in memory that both map. Only layouts and errors are pickled.
 """
 
 from __future__ import annotations
@@ -9,31 +10,18 @@ from __future__ import annotations
 import itertools
 import mmap
 import os
-import pickle
-import select
 import tempfile
-import threading
-import time
 import weakref
-from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from multiprocessing import get_context, reduction
+from multiprocessing.connection import Connection
 from typing import Any
 
+import batchloom._native as _native
 import numpy
-from batchloom.dataset.sample_answers import CALLED_OFF, SAMPLE, pickled, status_of, work
+from batchloom.dataset.sample_answers import CALLED_OFF, LAYOUT, SAMPLE, SEGMENT, pickled, status_of, work
 from batchloom.dataset.sample_reader import SampleReader
-from batchloom.dataset.sample_structure import Structure
-from batchloom.errors import ArgumentError, LoaderError, SampleError
-
-Layout = tuple[Structure, list[tuple[str, list[int]]]]
-
-# The time, in milliseconds, after which a wait for a process looks whether the iteration has stopped.
-PATIENCE = 50
-
-# The time, in seconds, that a function may go on when its sample is of no use any more.
-GRACE = 5.0
+from batchloom.errors import ArgumentError
 
 
 class Segment:
@@ -55,260 +43,153 @@ class Segment:
 
 
 class SampleProcesses:
-    """The processes of one loader. They start with the first request, and end with the loader.
+    """The processes of one loader. They start with the first requests, and end with the loader.
 
     Args:
         reader: Reads samples; it is pickled once for each process.
         count: The number of processes.
+
+    Attributes:
+        lines: The way of the engine to them.
     """
 
     def __init__(self, reader: SampleReader, count: int) -> None:
-        self._reader, self._count = reader, count
-        self._reset()
-
-    def _reset(self) -> None:
-        self._process = os.getpid()
-        self._workers: list[Worker] = []
-        self._free = threading.Semaphore(0)
-        self._lock = threading.Lock()
-        self._segments: dict[int, tuple[int, Segment]] = {}
+        self._structures = reader.structures
+        self._starter = Starter(reader)
         self._numbers = itertools.count()
+        self.lines = _native.Processes(self._starter, count)
 
     def allocate(self, size: int) -> Any:
         """Return memory for a block, as an array of bytes."""
-        segment = Segment(size)
+        segment, number = Segment(size), next(self._numbers)
         array = numpy.frombuffer(segment.memory, numpy.uint8)
         address = array.__array_interface__["data"][0]
-        self._segments[address] = (next(self._numbers), segment)
-        weakref.finalize(array, _forget, self._segments, address, segment)
+        self._starter.segments[number] = segment
+        self.lines.add_segment(number, address, size)
+        weakref.finalize(array, _forget, self._starter.segments, self.lines, number, address)
         return array
 
-    def _find(self, address: int) -> tuple[int, int, Segment] | None:
-        """Return the number of the segment that an address lies in, the offset, and the segment, if there is one."""
-        # A list of its own: a segment may go at any time.
-        for start, (number, segment) in list(self._segments.items()):
-            if start <= address < start + segment.size:
-                return number, address - start, segment
-        return None
+    def answer(self, data: bytes) -> Any:
+        """Return the answer of a process, with the structures of samples as this process knows them.
 
-    def _place(self, address: int) -> tuple[int, int, Segment]:
-        """Return the place of an address that lies in a segment."""
-        found = self._find(address)
-        if found is None:
-            raise LoaderError("a block lies in no memory that processes share; please report this")
-        return found
-
-    @contextmanager
-    def _worker(self) -> Iterator[Worker]:
-        """Lend a process that is free; start it if need be."""
-        if self._process != os.getpid():
-            self._reset()
-        with self._lock:
-            if not self._workers:
-                self._workers = [Worker(self._reader) for _ in range(self._count)]
-                for _ in self._workers:
-                    self._free.release()
-        self._free.acquire()
-        with self._lock:
-            worker = next(worker for worker in self._workers if not worker.is_lent)
-            worker.is_lent = True
-        try:
-            yield worker
-        finally:
-            with self._lock:
-                worker.is_lent = False
-            self._free.release()
-
-    def structure(self, text: str) -> Structure:
-        """Return the structure that a text stands for."""
-        return self._reader.structures.of_text(text)
+        Raises:
+            SampleError: The answer is an error.
+            LoaderError: The answer is an error.
+        """
+        answer = reduction.ForkingPickler.loads(data)
+        if isinstance(answer, BaseException):
+            raise answer
+        if isinstance(answer, tuple):
+            request, outcomes = answer
+            return request, [self._outcome(outcome) for outcome in outcomes]
+        return [self._outcome(outcome) for outcome in answer]
 
     def _outcome(self, found: Any) -> Any:
-        """Return an outcome of a process with structures and errors as this process knows them."""
-        if isinstance(found, tuple) and isinstance(found[0], Structure):
-            return self._reader.structures.add(found[0]), found[1]
+        if isinstance(found, tuple):
+            structure, fields = found
+            return self._structures.add(structure), fields
         return found
 
-    def read(self, numbers: list[int], seed: int, epoch: int, stop: Any) -> tuple[Handle, list[Any]]:
-        """Let a process read samples and hold them; return a handle, and the layout or the error of each."""
-        with self._worker() as worker:
-            part, found = worker.ask(("read", numbers, seed, epoch), stop)
-            return Handle(worker, part, worker.starts), [self._outcome(outcome) for outcome in found]
+    def __del__(self) -> None:
+        with suppress(Exception):
+            self._starter.close()
 
-    def fill(
-        self,
-        fields: list[tuple[str, list[int]]],
-        text: str,
-        numbers: list[int],
-        seed: int,
-        epoch: int,
-        memory: list[tuple[int, int]],
-        stop: Any,
-    ) -> list[Any] | None:
-        """Let a process read samples into their slots; return as ``SampleReader.fill`` does."""
-        with self._worker() as worker:
-            places = [worker.sent(*self._place(address), length) for address, length in memory]
-            request = ("fill", self.structure(text), fields, places, numbers, seed, epoch)
-            outcomes = worker.ask(request, stop)
-            return None if outcomes is None else [self._outcome(outcome) for outcome in outcomes]
 
-    def write(
-        self, handle: Handle, field: int, places: list[Any], writer: str, concatenates: bool, memory: tuple[int, int]
-    ) -> Any:
-        """Let the process that holds samples write one field of them into slots.
+def _forget(segments: dict[int, Segment], lines: _native.Processes, number: int, address: int) -> None:
+    lines.remove_segment(number, address)
+    with suppress(KeyError, OSError):
+        segments.pop(number).close()
 
-        Return an array of their bytes, if they lie in memory that processes do not share.
-        """
-        worker, (address, length) = handle.worker, memory
-        place = self._find(address)
-        shared = None
-        if place is None:
-            # What is converted afterwards is written to memory of a thread, which processes do not share.
-            shared = self.allocate(length)
-            place = self._place(shared.__array_interface__["data"][0])
-        request = ("write", handle.part, field, places, writer, concatenates, worker.sent(*place, length))
-        worker.ask(request, None, handle.starts)
-        return shared
+
+class Starter:
+    """Starts processes, and ends those that it has started in this process.
+
+    Attributes:
+        reader: The reader of samples there.
+        segments: The memory that processes may map, by number.
+    """
+
+    def __init__(self, reader: SampleReader) -> None:
+        self.reader = reader
+        self.segments: dict[int, Segment] = {}
+        self._process = os.getpid()
+        self._workers: list[Worker] = []
+
+    def __call__(self, ours: int, other: int) -> Worker:
+        """Start a process, given the files of the two ends of its connection, of which the other becomes its own."""
+        if self._process != os.getpid():
+            self._process, self._workers = os.getpid(), []
+        worker = Worker(self, ours, other)
+        self._workers = [*(known for known in self._workers if known.is_alive()), worker]
+        return worker
 
     def close(self) -> None:
         """End the processes."""
         if self._process == os.getpid():
             for worker in self._workers:
                 worker.close()
-        self._workers = []
-
-    def __del__(self) -> None:
-        with suppress(Exception):
-            self.close()
-
-
-def _forget(segments: dict[int, tuple[int, Segment]], address: int, segment: Segment) -> None:
-    segments.pop(address, None)
-    with suppress(OSError):
-        segment.close()
-
-
-class Handle:
-    """Samples that a process holds, until this is gone.
-
-    Attributes:
-        worker: The process.
-        part: The number of the samples there.
-        starts: The number of times that it had been started when it read them.
-    """
-
-    def __init__(self, worker: Worker, part: int, starts: int) -> None:
-        self.worker, self.part, self.starts = worker, part, starts
-
-    def __del__(self) -> None:
-        if self.starts == self.worker.starts:
-            self.worker.done.append(self.part)
 
 
 class Worker:
-    """One process, and the connection to it."""
+    """One process."""
 
-    def __init__(self, reader: SampleReader) -> None:
-        self._reader = reader
-        self.is_lent, self.starts = False, 0
-        # Why the process ended, as the arguments of an error: one that was raised would hold what its traceback sees.
-        self._end: tuple[str, int] | None = None
-        self.done: deque[int] = deque()
-        self._lock = threading.Lock()
-        self._start()
-
-    def _start(self) -> None:
-        self.starts += 1
-        context = get_context("spawn")
+    def __init__(self, starter: Starter, ours: int, other: int) -> None:
+        self._structures, self._segments = starter.reader.structures, starter.segments
+        self._known: set[int] = set()
+        self._connection, end = Connection(os.dup(ours)), Connection(other)
         status = Segment(mmap.PAGESIZE)
         self._status = status_of(status.memory)
-        self._known: dict[int, weakref.ref[Segment]] = {}
-        self.done.clear()
-        self._connection, other = context.Pipe()
-        self._process = context.Process(target=work, args=(other,), name="batchloom", daemon=True)
+        self._process = get_context("spawn").Process(target=work, args=(end,), name="batchloom", daemon=True)
         try:
             self._process.start()
-            other.close()
-            self._connection.send_bytes(pickled(self._reader))
+            end.close()
+            self._connection.send_bytes(pickled(starter.reader))
             reduction.send_handle(self._connection, status.file, self._process.pid)
-            # Made once: the connection's own poll makes another each time.
-            self._answers = select.poll()
-            self._answers.register(self._connection.fileno(), select.POLLIN)
         except BaseException:
             self.close()
             raise
         finally:
             status.close()
 
-    def sent(self, number: int, offset: int, segment: Segment, length: int) -> tuple[int, int, int]:
-        """Return the place of some memory for a request; send the segment that it lies in, the first time."""
-        with self._lock:
-            if number not in self._known:
-                self._require_alive()
-                gone = [known for known, place in self._known.items() if place() is None]
-                for known in gone:
-                    del self._known[known]
-                self._connection.send_bytes(pickled(("segment", number, segment.size, gone)))
-                reduction.send_handle(self._connection, segment.file, self._process.pid)
-                self._known[number] = weakref.ref(segment)
-        return number, offset, length
+    def introduce_segment(self, number: int) -> list[int]:
+        """Send a segment, and return the numbers of those that are gone. The engine does so between two requests."""
+        segment = self._segments[number]
+        gone = [known for known in self._known if known not in self._segments]
+        self._known = {*self._known.difference(gone), number}
+        # If the process has ended, the next request says so.
+        with suppress(OSError):
+            self._connection.send_bytes(SEGMENT + pickled((number, segment.size, gone)))
+            reduction.send_handle(self._connection, segment.file, self._process.pid)
+        return gone
 
-    def _require_alive(self) -> None:
-        """Start the process again if it has ended."""
-        if not self._process.is_alive():
-            self._end = self._ended()
-            self.close()
-            self._start()
+    def introduce_layout(self, number: int, text: str, fields: list[tuple[str, list[int]]]) -> None:
+        """Send the structure that a text stands for, and the types and shapes of arrays."""
+        with suppress(OSError):
+            self._connection.send_bytes(LAYOUT + pickled((number, self._structures.of_text(text), fields)))
 
-    def ask(self, request: tuple[Any, ...], stop: Any, starts: int | None = None) -> Any:
-        """Return the answer to a request.
+    def look(self, is_called_off: bool) -> bool:
+        """Return whether the process is alive; say that its request was called off."""
+        if is_called_off:
+            self._status[CALLED_OFF] = 1
+        return self.is_alive()
 
-        Args:
-            request: The request.
-            stop: Becomes true if the answer is of no use any more.
-            starts: The number of times that the process had been started when it read samples that the request is
-                about; ``None`` if it is about no such samples.
+    def is_alive(self) -> bool:
+        """Return whether the process is alive."""
+        return bool(self._process.is_alive())
 
-        Raises:
-            SampleError: The process ended.
-        """
-        with self._lock:
-            if starts not in (None, self.starts) and self._end is not None:
-                raise SampleError(*self._end)
-            done = [self.done.popleft() for _ in range(len(self.done))]
-            try:
-                self._status[SAMPLE], self._status[CALLED_OFF] = -1, 0
-                self._connection.send_bytes(pickle.dumps((*request, done)))
-                called_off = None
-                while not self._answers.poll(PATIENCE):
-                    if stop:
-                        self._status[CALLED_OFF] = 1
-                        called_off = called_off or time.monotonic()
-                        if time.monotonic() > called_off + GRACE:
-                            raise EOFError
-                    if not self._process.is_alive() and not self._connection.poll(0):
-                        raise EOFError
-                answer = reduction.ForkingPickler.loads(self._connection.recv_bytes())
-            except (EOFError, OSError) as error:
-                self._process.join(0 if stop else 1)
-                self._process.kill()  # nothing may write to a block from here on
-                self._process.join(5)
-                self._require_alive()
-                raise SampleError(*(self._end or self._ended())) from error
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer
-
-    def _ended(self) -> tuple[str, int]:
-        """Return the message for a process that has ended, and the sample that it read."""
-        number = self._status[SAMPLE]
-        code = self._process.exitcode
+    def end(self, is_patient: bool) -> tuple[str, int]:
+        """End a process that does not answer; return the message for its end, and the sample that it read."""
+        self._process.join(1 if is_patient else 0)
+        self._process.kill()  # nothing may write to a block from here on
+        self._process.join(5)
+        number, code = self._status[SAMPLE], self._process.exitcode
         how = f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
         named = f"sample {number}" if number >= 0 else "a batch"
         message = (
             f"process {self._process.pid} ended {how} while it read {named}; look for a crash in the function, or for "
             "the system's out-of-memory killer"
         )
+        self.close()
         return message, number
 
     def close(self) -> None:

@@ -16,13 +16,15 @@ use batchloom::error::{Cause, Error, ReadError};
 use batchloom::loader::{ReadSamples, Region, SlotPlace, SlotTarget};
 use pyo3::exceptions::PyBaseException;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use super::Dataset;
+use super::processes::{ABSENT, Line, Place, Processes, Request};
 use super::slots::{SlotPlan, Slots};
 use crate::batching::sizes;
-use crate::dlpack::{Tensor, copied};
+use crate::dlpack::{Tensor, lent};
 use crate::error::{DTypeError, LoaderError, raise};
-use crate::interpreter::Visit;
+use crate::interpreter::{Visit, enter};
 
 /// The numbers that a generator for one sample starts from.
 #[pyfunction]
@@ -43,12 +45,12 @@ impl StopSign {
     }
 }
 
-/// Reads samples with an object of Python. It is documented in batchloom/dataset/sample_reader.py, and for other processes
-/// in batchloom/dataset/sample_processes.py.
+/// Reads samples with an object of Python: of batchloom/dataset/sample_reader.py, or for other processes, of
+/// batchloom/dataset/sample_processes.py.
 struct PythonReader {
     object: Arc<Py<PyAny>>,
-    /// True if samples are made, and held, in other processes.
-    remote: bool,
+    /// The processes that make samples, and hold them; `None` if they are made here.
+    processes: Option<Arc<Py<Processes>>>,
     /// True if a function makes whole batches of samples.
     whole: bool,
     /// The structure that was seen last, as an object of Python and of the engine.
@@ -72,19 +74,16 @@ impl PythonReader {
         request: &ReadRequest<'_>,
         read: impl FnOnce(Python<'_>) -> PyResult<T>,
     ) -> batchloom::Result<T> {
-        let sample = request.samples.first().copied().unwrap_or(0);
-        let failed =
-            |cause: SourceError| Error::from(ReadError::Failed { sample, cause: Cause::from(cause) });
         let visit = Visit::begin();
         let visited = visit.and_then(|_visit| {
             Python::try_attach(|py| {
                 // Letting go may let another thread into Python, which may ask for this lock: it is open by then.
                 let done = mem::take(&mut *lock(&self.done));
                 drop(done);
-                read(py).map_err(|error| failed(Box::new(error)))
+                read(py).map_err(|error| failed(request, Box::new(error)))
             })
         });
-        visited.unwrap_or_else(|| Err(failed("the interpreter is ending".into())))
+        visited.unwrap_or_else(|| Err(failed(request, "the interpreter is ending".into())))
     }
 
     /// Reads samples here, one after the other.
@@ -114,18 +113,35 @@ impl PythonReader {
     }
 
     /// Lets another process read samples, which holds them.
-    fn read_there(&self, py: Python<'_>, request: &ReadRequest<'_>) -> PyResult<ReadPart> {
-        let stop = StopSign(request.stop.clone());
-        let arguments = (request.samples.to_vec(), request.seed, request.epoch, stop);
-        let read = self.object.bind(py).call_method1("read", arguments)?;
-        let (handle, found): (Py<PyAny>, Vec<Bound<'_, PyAny>>) = read.extract()?;
-        let outcome = |found: Bound<'_, PyAny>| match found.cast::<PyBaseException>() {
-            Ok(error) => Ok(Err(cause(PyErr::from_value(error.clone().into_any())))),
-            Err(_) => self.layout(&found).map(Ok),
+    fn read_there(
+        &self,
+        processes: &Arc<Py<Processes>>,
+        request: &ReadRequest<'_>,
+    ) -> batchloom::Result<ReadPart> {
+        let line = processes.get().lend();
+        let write = |message: &mut Request<'_>| {
+            message.kind(b'R').numbers(&[request.seed, request.epoch]).numbers(request.samples);
+            Ok(())
         };
-        let outcomes = found.into_iter().map(outcome).collect::<PyResult<_>>()?;
-        let samples = Arc::new(HeldThere { object: Arc::clone(&self.object), handle });
-        Ok(ReadPart { outcomes, samples })
+        let answer = processes.get().ask(&line, Some(request.stop), None, write);
+        let answer = answer.map_err(|error| failed(request, Box::new(error)))?;
+        self.visit(request, |py| {
+            let (part, found): (u64, Vec<Bound<'_, PyAny>>) = self.answer(py, &answer.bytes)?.extract()?;
+            let outcome = |found: Bound<'_, PyAny>| match found.cast::<PyBaseException>() {
+                Ok(error) => Ok(Err(cause(PyErr::from_value(error.clone().into_any())))),
+                Err(_) => self.layout(&found).map(Ok),
+            };
+            let outcomes = found.into_iter().map(outcome).collect::<PyResult<_>>()?;
+            let (object, processes) = (Arc::clone(&self.object), Arc::clone(processes));
+            let samples =
+                HeldThere { object, processes, starts: answer.starts, line: Arc::clone(&line), part };
+            Ok(ReadPart { outcomes, samples: Arc::new(samples) })
+        })
+    }
+
+    /// The object that an answer of a process stands for.
+    fn answer<'py>(&self, py: Python<'py>, answer: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+        self.object.bind(py).call_method1("answer", (PyBytes::new(py, answer),))
     }
 
     fn sample(&self, found: &Bound<'_, PyAny>) -> PyResult<Sample> {
@@ -174,8 +190,8 @@ impl PythonReader {
         Ok(plan)
     }
 
-    /// Reads samples into their slots.
-    fn fill(
+    /// Reads samples into their slots, here.
+    fn fill_here(
         &self,
         py: Python<'_>,
         request: &ReadRequest<'_>,
@@ -184,23 +200,43 @@ impl PythonReader {
     ) -> PyResult<Vec<Result<(), Refusal>>> {
         let plan = self.plan(py, expected)?;
         let stop = StopSign(request.stop.clone());
-        let numbers = request.samples.to_vec();
-        let object = self.object.bind(py);
-        let found: Option<Vec<Bound<'_, PyAny>>> = if self.remote {
-            let places: Vec<_> =
-                memory.iter().map(|region| (region.as_ptr() as usize, region.len())).collect();
-            let nesting = &*expected.structure.nesting;
-            let arguments =
-                (plan.get().fields(), nesting, numbers, request.seed, request.epoch, places, stop);
-            object.call_method1("fill", arguments)?.extract()?
-        } else {
-            let slots = Py::new(py, Slots::own(plan, mem::take(memory)))?;
-            let nesting = &*expected.structure.nesting;
-            let arguments = (slots.clone_ref(py), nesting, numbers, request.seed, request.epoch, stop);
-            let found = object.call_method1("fill", arguments);
-            *memory = slots.get().take();
-            found?.extract()?
+        let slots = Py::new(py, Slots::own(plan, mem::take(memory)))?;
+        let (nesting, numbers) = (&*expected.structure.nesting, request.samples.to_vec());
+        let arguments = (slots.clone_ref(py), nesting, numbers, request.seed, request.epoch, stop);
+        let found = self.object.bind(py).call_method1("fill", arguments);
+        *memory = slots.get().take();
+        let found = found?;
+        if found.is_none() { Ok(all_there(request)) } else { self.outcomes(&found) }
+    }
+
+    /// Lets another process read samples into their slots. That all are there is known without the interpreter.
+    fn fill_there(
+        &self,
+        processes: &Processes,
+        request: &ReadRequest<'_>,
+        expected: &SampleLayout,
+        memory: &[Region],
+    ) -> batchloom::Result<Vec<Result<(), Refusal>>> {
+        let places: Option<Vec<_>> = memory.iter().map(|region| processes.place(region)).collect();
+        let places = places.ok_or_else(|| {
+            failed(request, "a block lies in no memory that processes share; please report this".into())
+        })?;
+        let write = |message: &mut Request<'_>| {
+            message.kind(b'F').layout(expected)?;
+            message.numbers(&[request.seed, request.epoch, places.len() as u64]);
+            places.iter().try_for_each(|&place| message.place(place))?;
+            message.numbers(request.samples);
+            Ok(())
         };
+        let answer = processes.ask(&processes.lend(), Some(request.stop), None, write);
+        match answer.map_err(|error| failed(request, Box::new(error)))? {
+            answer if answer.bytes.is_empty() => Ok(all_there(request)),
+            answer => self.visit(request, |py| self.outcomes(&self.answer(py, &answer.bytes)?)),
+        }
+    }
+
+    /// The outcomes that a list of Python stands for: `None`, an error, or the layout of another kind of sample.
+    fn outcomes(&self, found: &Bound<'_, PyAny>) -> PyResult<Vec<Result<(), Refusal>>> {
         let outcome = |found: Bound<'_, PyAny>| {
             Ok(match found.cast::<PyBaseException>() {
                 _ if found.is_none() => Ok(()),
@@ -208,19 +244,26 @@ impl PythonReader {
                 Err(_) => Err(Refusal::Differs(self.layout(&found)?)),
             })
         };
-        found.map_or_else(
-            || Ok(request.samples.iter().map(|_| Ok(())).collect()),
-            |found| found.into_iter().map(outcome).collect(),
-        )
+        found.extract::<Vec<Bound<'_, PyAny>>>()?.into_iter().map(outcome).collect()
     }
+}
+
+fn all_there(request: &ReadRequest<'_>) -> Vec<Result<(), Refusal>> {
+    request.samples.iter().map(|_| Ok(())).collect()
+}
+
+/// The error for a failure that no one sample is to blame for.
+fn failed(request: &ReadRequest<'_>, cause: SourceError) -> Error {
+    let sample = request.samples.first().copied().unwrap_or(0);
+    ReadError::Failed { sample, cause: Cause::from(cause) }.into()
 }
 
 impl Reader for PythonReader {
     fn read(&self, request: &ReadRequest<'_>) -> batchloom::Result<ReadPart> {
-        self.visit(request, |py| match self.remote {
-            true => self.read_there(py, request),
-            false => Ok(self.read_here(py, request)),
-        })
+        match &self.processes {
+            Some(processes) => self.read_there(processes, request),
+            None => self.visit(request, |py| Ok(self.read_here(py, request))),
+        }
     }
 
     fn makes_batches(&self) -> bool {
@@ -233,13 +276,19 @@ impl Reader for PythonReader {
         expected: &SampleLayout,
         slots: &mut Vec<Region>,
     ) -> batchloom::Result<Vec<Result<(), Refusal>>> {
-        self.visit(request, |py| self.fill(py, request, expected, slots))
+        match &self.processes {
+            Some(processes) => self.fill_there(processes.get(), request, expected, slots),
+            None => self.visit(request, |py| self.fill_here(py, request, expected, slots)),
+        }
     }
 }
 
 impl Debug for PythonReader {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("PythonReader").field("remote", &self.remote).finish_non_exhaustive()
+        formatter
+            .debug_struct("PythonReader")
+            .field("remote", &self.processes.is_some())
+            .finish_non_exhaustive()
     }
 }
 
@@ -272,11 +321,69 @@ impl Drop for HeldHere {
     }
 }
 
-/// Samples that another process holds.
+/// Samples that another process holds, until this is gone.
 struct HeldThere {
     object: Arc<Py<PyAny>>,
-    /// Lets the process forget them when it is gone.
-    handle: Py<PyAny>,
+    processes: Arc<Py<Processes>>,
+    line: Arc<Line>,
+    /// The number of times that the process had been started when it read them.
+    starts: u64,
+    part: u64,
+}
+
+impl HeldThere {
+    /// Lets the process that holds samples write one field of them into memory that it maps.
+    fn write_there(
+        &self,
+        field: usize,
+        places: &[SlotPlace],
+        slots: &SlotTarget<'_>,
+        target: Place,
+    ) -> PyResult<()> {
+        let write = |message: &mut Request<'_>| {
+            message.kind(b'W').numbers(&[self.part, field as u64, slots.concatenates.into()]);
+            message.place(target)?;
+            for place in places {
+                let sample = place.sample.map_or(ABSENT, |sample| sample as u64);
+                let (start, count) = place.part.unwrap_or((usize::MAX, 0));
+                message.numbers(&[place.number, sample, start as u64, count as u64]);
+            }
+            message.text(&slots.writer.to_text());
+            Ok(())
+        };
+        let answer = self.processes.get().ask(&self.line, None, Some(self.starts), write)?;
+        if answer.bytes.is_empty() {
+            return Ok(());
+        }
+        enter(|py| {
+            let arguments = (PyBytes::new(py, &answer.bytes),);
+            self.object.bind(py).call_method1("answer", arguments).map(drop)
+        })
+    }
+
+    /// Writes one field into memory of this process alone.
+    fn write_here(
+        &self,
+        field: usize,
+        places: &[SlotPlace],
+        slots: &SlotTarget<'_>,
+        target: &mut [u8],
+    ) -> PyResult<()> {
+        let object = &self.object;
+        let lend = |py: Python<'_>| lent(object.bind(py).call_method1("allocate", (target.len(),))?.as_any());
+        let mut shared = enter(lend)?;
+        let place = self.processes.get().place(shared.as_mut());
+        let place = place.ok_or_else(|| LoaderError::new_err("memory was not noted; please report this"))?;
+        self.write_there(field, places, slots, place)?;
+        target.copy_from_slice(shared.as_mut());
+        Ok(())
+    }
+}
+
+impl Drop for HeldThere {
+    fn drop(&mut self) {
+        self.line.forget(self.starts, self.part);
+    }
 }
 
 impl Debug for HeldThere {
@@ -296,25 +403,14 @@ impl ReadSamples for HeldThere {
         if target.is_empty() {
             return Ok(());
         }
-        let writer = slots.writer.to_text();
-        let places: Vec<_> = places.iter().map(|place| (place.number, place.sample, place.part)).collect();
-        let memory = (target.as_mut_ptr() as usize, target.len());
-        let write = |py: Python<'_>| -> PyResult<()> {
-            let arguments = (&self.handle, field, places, writer, slots.concatenates, memory);
-            let written = self.object.bind(py).call_method1("write", arguments)?;
-            let length = target.len();
-            if !written.is_none() && !copied(py, &written, DType::U8, &[length], target) {
-                return Err(LoaderError::new_err(
-                    "a process wrote slots of another size; please report this",
-                ));
-            }
-            Ok(())
+        let written = match self.processes.get().place(target) {
+            Some(place) => self.write_there(field, places, slots, place),
+            // What is converted afterwards is written to memory of a thread, which processes do not share.
+            None => self.write_here(field, places, slots, target),
         };
-        let failed = |cause: SourceError| Error::from(ReadError::Slot { field, cause: Cause::from(cause) });
-        let visit = Visit::begin();
-        let written = visit
-            .and_then(|_visit| Python::try_attach(|py| write(py).map_err(|error| failed(Box::new(error)))));
-        written.unwrap_or_else(|| Err(failed("the interpreter is ending".into())))
+        let failed =
+            |error: PyErr| ReadError::Slot { field, cause: Cause::from(Box::new(error) as SourceError) };
+        Ok(written.map_err(failed)?)
     }
 }
 
@@ -322,10 +418,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A dataset of `samples` samples that `object` makes, in threads of the engine or in other processes.
+/// A dataset of `samples` samples that `object` makes, in threads of the engine, or in `processes`.
 pub(super) fn on_demand(
     object: Py<PyAny>,
-    remote: bool,
+    processes: Option<Py<Processes>>,
     whole: bool,
     samples: u64,
     own_sizes: Option<&Tensor>,
@@ -333,8 +429,14 @@ pub(super) fn on_demand(
     skips: bool,
 ) -> PyResult<Dataset> {
     let (seen, planned) = (Mutex::default(), Mutex::default());
-    let reader =
-        PythonReader { object: Arc::new(object), remote, whole, seen, planned, done: Arc::default() };
+    let reader = PythonReader {
+        object: Arc::new(object),
+        processes: processes.map(Arc::new),
+        whole,
+        seen,
+        planned,
+        done: Arc::default(),
+    };
     let mut dataset = MapDataset::with_reader(Arc::new(reader), samples);
     if let Some(own) = own_sizes {
         dataset = dataset.sizes(sizes(own)?.to_vec());

@@ -2,6 +2,7 @@
 
 pub(crate) mod groups;
 pub(crate) mod map;
+pub(crate) mod processes;
 pub(crate) mod slots;
 pub(crate) mod tokens;
 pub(crate) mod windows;
@@ -13,6 +14,7 @@ use batchloom::dataset::{
 use batchloom::{SequenceDataset, TensorDataset};
 use pyo3::prelude::*;
 
+use self::processes::Processes;
 use crate::batching::{Rule, sizes};
 use crate::dlpack::Tensor;
 use crate::error::{ArgumentError, DataError, raise};
@@ -159,14 +161,14 @@ impl Dataset {
     #[staticmethod]
     fn on_demand(
         reader: Py<PyAny>,
-        remote: bool,
+        processes: Option<Py<Processes>>,
         whole: bool,
         samples: u64,
         sizes: Option<&Tensor>,
         variable: Option<Vec<String>>,
         skips: bool,
     ) -> PyResult<Self> {
-        map::on_demand(reader, remote, whole, samples, sizes, variable, skips)
+        map::on_demand(reader, processes, whole, samples, sizes, variable, skips)
     }
 
     fn __len__(&self) -> usize {

@@ -71,11 +71,6 @@ impl SlotPlan {
         Py::new(py, Self::new(structure, fields.collect())?)
     }
 
-    /// The types and shapes of the arrays.
-    pub(super) fn fields(&self) -> Vec<(&'static str, Vec<usize>)> {
-        self.writers.iter().map(|writer| (writer.dtype.name(), writer.shape.clone())).collect()
-    }
-
     /// The arrays of a sample that is taken apart as expected, or `None`.
     fn arrays<'py>(&self, sample: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
         match &self.parts {
