@@ -364,7 +364,7 @@ class Loader:
         pad_side: str,
         labels: str | None,
         num_threads: int | None,
-        prefetch: int,
+        prefetch: int | None,
         block_bytes: int | None = None,
         poison: bool = False,
         shuffle_documents: bool = False,

@@ -159,7 +159,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         num_threads: The number of threads that form blocks, including the consumer while it waits; ``None`` for one on
             each core, at most 8, or for one in a worker of a torch ``DataLoader``. With one, a separate thread forms
             blocks. An epoch of less than 512 KiB is formed by the consumer alone.
-        prefetch: The number of blocks that are formed ahead of the one in use.
+        prefetch: The number of blocks that are formed ahead of the one in use; ``None`` for 2, or 1 where blocks are
+            larger than 32 MiB.
         torch: Arguments of torch's ``DataLoader``: see :class:`batchloom.torch_options.TorchOptions`. ``sampler`` and
             ``batch_sampler`` give the samples and the batches of each epoch, of which each rank takes its share;
             ``generator`` draws the seed. Those that are of no use here have no effect, with a warning.
@@ -257,7 +258,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         mean: Any = None,
         std: Any = None,
         num_threads: int | None = None,
-        prefetch: int = 2,
+        prefetch: int | None = None,
         **torch: Unpack[TorchOptions],
     ) -> None:
         recipe = {name: value for name, value in locals().items() if name not in ("self", "torch")}
@@ -320,7 +321,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             pad_side=side,
             labels=labels,
             num_threads=threads,
-            prefetch=integer("prefetch", prefetch, least=1, most=MOST),
+            prefetch=None if prefetch is None else integer("prefetch", prefetch, least=1, most=MOST),
             shard_size=self._delivery.placement.shard_size,
             poison=bool(os.environ.get("BATCHLOOM_POISON")),
             block_bytes=blocks.block_bytes,

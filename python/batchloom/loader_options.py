@@ -42,4 +42,4 @@ class LoaderOptions(TorchOptions, total=False):
     mean: Any
     std: Any
     num_threads: int | None
-    prefetch: int
+    prefetch: int | None

@@ -208,7 +208,7 @@ struct LineState {
     connection: Option<Connection>,
     /// The number of times that the process was started.
     starts: u64,
-    /// How it ended last.
+    /// The latest end, if there was one.
     end: Option<End>,
 }
 

@@ -51,7 +51,7 @@ impl Loader {
         pad_side: &str,
         labels: Option<String>,
         num_threads: Option<usize>,
-        prefetch: usize,
+        prefetch: Option<usize>,
         block_bytes: Option<usize>,
         poison: bool,
         shuffle_documents: bool,
@@ -77,9 +77,11 @@ impl Loader {
             .rank(rank, world_size)
             .pad_side(parse(pad_side)?)
             .pad_to(padded_to(pad_to)?)
-            .prefetch(prefetch)
             .index_table(index_table)
             .poison(poison);
+        if let Some(prefetch) = prefetch {
+            builder = builder.prefetch(prefetch);
+        }
         builder = with_fields(builder, fields.unwrap_or_default())?;
         for (field, element) in pad_values {
             builder = builder.pad_value(field, &element);

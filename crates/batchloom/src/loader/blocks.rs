@@ -126,7 +126,7 @@ impl BegunBlocks {
         delivery: Arc<Delivery>,
         workers: Arc<Workers>,
         helps: bool,
-        prefetch: usize,
+        prefetch: Option<usize>,
     ) -> Result<Self> {
         let queue = Arc::new(Queue::new(job.block_bytes, prefetch));
         let (job, process) = (Arc::new(job), process::id());
@@ -166,15 +166,15 @@ impl BegunBlocks {
 
     fn take(&mut self, deadline: Instant) -> Result<Polled> {
         self.check_process()?;
-        Ok(match self.queue.next(deadline, self.helps)? {
-            Next::Block(planned, whole) => {
+        Ok(match self.queue.next(deadline, self.helps, &self.job.buffers)? {
+            Next::Block(planned, whole, delivered) => {
                 // Every region was let go before its piece was counted as filled.
                 let buffer = whole.join().ok_or_else(|| Error::Worker {
                     block: self.delivered,
                     message: "a delivered block is still being written".to_owned(),
                 })?;
                 self.delivered += 1;
-                let bytes = Bytes::from_owner(Loan::new(buffer, &self.job.buffers));
+                let bytes = Bytes::from_owner(Loan::new(buffer, delivered));
                 Polled::Block(Block::new(&planned, &bytes)?)
             }
             Next::Pending => Polled::Pending,

@@ -2,15 +2,23 @@
 //!
 //! Fresh memory costs a page fault for every page, which is more than the copy into it. So a buffer comes back when its
 //! last view is gone, from any thread that drops it, and is handed out again.
+//!
+//! A loop lets go of a batch just after it has taken the next. Where blocks are large, a thread that is about to open one
+//! waits a moment for that: otherwise there would be one block more than the loop and `prefetch` ask for.
 
 use std::process;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use crate::tensor::buffer::Buffer;
 use crate::{Error, Result};
 
 /// The byte that recycled buffers are filled with if poisoning is on.
 const POISON: u8 = 0xA5;
+
+/// The least bytes of a block for which memory is waited for, and the longest wait.
+const LARGE: usize = 8 << 20;
+const PATIENCE: Duration = Duration::from_millis(5);
 
 /// A function that allocates at least as many bytes as it is given.
 pub(super) type Allocate = Arc<dyn Fn(usize) -> Result<Buffer> + Send + Sync>;
@@ -29,15 +37,35 @@ pub(super) struct BufferOptions {
 
 /// The buffers of one loader.
 pub(super) struct Buffers {
-    free: Mutex<Vec<Buffer>>,
+    pool: Mutex<Pool>,
+    /// Signals that a buffer has come back, or was dropped.
+    given: Condvar,
     options: BufferOptions,
     process: u32,
+}
+
+#[derive(Default)]
+struct Pool {
+    free: Vec<Buffer>,
+    /// The number of buffers that hold blocks which were delivered.
+    delivered: usize,
+    /// The number of them that the consumer keeps, as far as is known.
+    kept: usize,
+}
+
+impl Pool {
+    /// The place of the smallest free buffer of at least `bytes` bytes.
+    fn best(&self, bytes: usize) -> Option<usize> {
+        let fits = self.free.iter().enumerate().filter(|(_, buffer)| buffer.len() >= bytes);
+        fits.min_by_key(|(_, buffer)| buffer.len()).map(|(place, _)| place)
+    }
 }
 
 impl Buffers {
     /// An empty pool.
     pub(super) fn new(options: BufferOptions) -> Arc<Self> {
-        Arc::new(Self { free: Mutex::default(), options, process: process::id() })
+        let (pool, given) = (Mutex::default(), Condvar::new());
+        Arc::new(Self { pool, given, options, process: process::id() })
     }
 
     /// An empty pool with the same options.
@@ -57,15 +85,35 @@ impl Buffers {
 
     /// Takes a buffer of at least `bytes` bytes, its contents unspecified.
     pub(super) fn take(&self, bytes: usize) -> Result<Buffer> {
-        let mut free = self.lock();
-        let best =
-            free.iter().enumerate().filter(|(_, buffer)| buffer.len() >= bytes).min_by_key(|(_, b)| b.len());
-        match best.map(|(place, _)| place) {
-            Some(place) => Ok(free.swap_remove(place)),
+        let mut pool = self.lock();
+        match pool.best(bytes) {
+            Some(place) => Ok(pool.free.swap_remove(place)),
             None => {
-                drop(free);
+                drop(pool);
                 self.allocate(bytes)
             }
+        }
+    }
+
+    /// Counts a buffer whose block is delivered.
+    pub(super) fn deliver(self: &Arc<Self>) -> Delivered {
+        self.lock().delivered += 1;
+        Delivered(Arc::downgrade(self))
+    }
+
+    /// Waits a moment for a buffer of at least `bytes` bytes, if that is much and the consumer has more blocks than it
+    /// keeps. One that keeps all its batches is waited for ever more rarely.
+    pub(super) fn wait(&self, bytes: usize) {
+        if bytes < LARGE {
+            return;
+        }
+        let is_due = |pool: &mut Pool| pool.delivered > pool.kept.max(1) && pool.best(bytes).is_none();
+        let (mut pool, waited) = self
+            .given
+            .wait_timeout_while(self.lock(), PATIENCE, is_due)
+            .unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() {
+            pool.kept = pool.delivered.saturating_mul(2);
         }
     }
 
@@ -92,19 +140,20 @@ impl Buffers {
         if self.options.poison {
             buffer.poison(POISON);
         }
-        let mut free = self.lock();
-        free.push(buffer);
-        if free.len() > self.options.keep {
+        let mut pool = self.lock();
+        pool.free.push(buffer);
+        self.given.notify_one();
+        if pool.free.len() > self.options.keep {
             // The smallest buffer serves the fewest blocks.
-            free.sort_unstable_by_key(|buffer| std::cmp::Reverse(buffer.len()));
-            let surplus = free.pop();
-            drop(free);
+            pool.free.sort_unstable_by_key(|buffer| std::cmp::Reverse(buffer.len()));
+            let surplus = pool.free.pop();
+            drop(pool);
             drop(surplus);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Buffer>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -114,16 +163,31 @@ fn rounded(bytes: usize) -> usize {
     grain.and_then(|grain| bytes.checked_next_multiple_of(grain / 2)).unwrap_or(bytes)
 }
 
+/// A buffer that holds a block which was delivered, counted as long as this lives.
+pub(super) struct Delivered(Weak<Buffers>);
+
+impl Drop for Delivered {
+    fn drop(&mut self) {
+        if let Some(buffers) = self.0.upgrade().filter(|buffers| !buffers.is_foreign()) {
+            let mut pool = buffers.lock();
+            pool.delivered -= 1;
+            pool.kept = pool.kept.min(pool.delivered);
+            buffers.given.notify_one();
+        }
+    }
+}
+
 /// A buffer in use, as the owner of a block's bytes. It returns to its pool when dropped, if the pool still exists. It
 /// does not keep the pool: a batch that outlives its loader keeps one block, not all that wait.
 pub(super) struct Loan {
     buffer: Option<Buffer>,
-    buffers: Weak<Buffers>,
+    // Dropped after the buffer was given back.
+    delivered: Delivered,
 }
 
 impl Loan {
-    pub(super) fn new(buffer: Buffer, buffers: &Arc<Buffers>) -> Self {
-        Self { buffer: Some(buffer), buffers: Arc::downgrade(buffers) }
+    pub(super) fn new(buffer: Buffer, delivered: Delivered) -> Self {
+        Self { buffer: Some(buffer), delivered }
     }
 }
 
@@ -135,7 +199,7 @@ impl AsRef<[u8]> for Loan {
 
 impl Drop for Loan {
     fn drop(&mut self) {
-        if let (Some(buffer), Some(buffers)) = (self.buffer.take(), self.buffers.upgrade()) {
+        if let (Some(buffer), Some(buffers)) = (self.buffer.take(), self.delivered.0.upgrade()) {
             buffers.give(buffer);
         }
     }

@@ -10,6 +10,7 @@ use super::epochs::{Epochs, with_content};
 use super::fields::Fields;
 use super::job::Probe;
 use super::layout::{BlockLayout, Limits};
+use super::queue::PREFETCH;
 use super::workers::Workers;
 use crate::batching::{LabelCounts, Labels, PadTo, Rule};
 use crate::collate::{Channels, FieldConversion, PadSide, Slot};
@@ -41,7 +42,7 @@ pub struct LoaderBuilder {
     memory: Option<(Allocate, usize)>,
     rank: u32,
     threads: Option<usize>,
-    prefetch: usize,
+    prefetch: Option<usize>,
     block_bytes: usize,
     poison: bool,
     probe: Option<Probe>,
@@ -68,7 +69,7 @@ impl LoaderBuilder {
             memory: None,
             rank: 0,
             threads: None,
-            prefetch: 2,
+            prefetch: None,
             block_bytes: BLOCK_BYTES,
             poison: false,
             probe: None,
@@ -260,9 +261,10 @@ impl LoaderBuilder {
         self
     }
 
-    /// Sets the number of blocks that may be made ahead of the one in use. Default: 2.
+    /// Sets the number of blocks that may be made ahead of the one in use. Default: 2, or 1 if they are larger than
+    /// 32 MiB.
     pub fn prefetch(mut self, prefetch: usize) -> Self {
-        self.prefetch = prefetch;
+        self.prefetch = Some(prefetch);
         self
     }
 
@@ -309,7 +311,7 @@ impl LoaderBuilder {
         if threads == 0 {
             return Err(Error::Threads);
         }
-        if self.prefetch == 0 {
+        if self.prefetch == Some(0) {
             return Err(Error::Prefetch);
         }
         if !self.index_table {
@@ -341,7 +343,11 @@ impl LoaderBuilder {
             collate: self.collate,
             buffers: Mutex::new(Buffers::new(BufferOptions {
                 // A caller that allocates memory also keeps blocks for a while, as they are copied.
-                keep: self.prefetch.saturating_add(if self.memory.is_some() { 3 } else { 1 }),
+                keep: self.prefetch.unwrap_or(PREFETCH).saturating_add(if self.memory.is_some() {
+                    3
+                } else {
+                    1
+                }),
                 poison: self.poison,
                 memory: self.memory,
             })),

@@ -26,7 +26,7 @@ pub(super) struct Epochs {
     /// True if blocks are index tables.
     pub(super) index_table: bool,
     pub(super) threads: usize,
-    pub(super) prefetch: usize,
+    pub(super) prefetch: Option<usize>,
     pub(super) block_bytes: usize,
     pub(super) probe: Option<Probe>,
     pub(super) buffers: Mutex<Arc<Buffers>>,

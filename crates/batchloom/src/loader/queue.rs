@@ -1,15 +1,17 @@
 //! The queue between workers and consumer: it hands out tasks, waits for pieces, and delivers blocks in order.
 //!
 //! Promises, whatever the timing: blocks are delivered by number; the blocks that wait here take at most `prefetch`
-//! times the bytes of the largest block so far, or are a single block; `stop` and `fail` end every wait. The protocol
+//! times the bytes of the largest block so far, or are a single block, as they are where blocks are large and no number was
+//! chosen; `stop` and `fail` end every wait. The protocol
 //! is in `README.md` beside this file.
 
 use std::collections::VecDeque;
 use std::mem;
 use std::ops::Range;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use super::buffers::{Buffers, Delivered};
 use super::demand::{Reading, SkippedMember, ToRead};
 use super::job::{Job, LaidOut, NextBlock, Opened, Task};
 use super::layout::RunLayout;
@@ -17,6 +19,10 @@ use super::planned::PlannedBlock;
 use crate::dataset::{ReadPart, Stop};
 use crate::tensor::buffer::SplitBuffer;
 use crate::{Error, Result};
+
+/// The number of blocks that may wait unless another was chosen; a single one, where blocks are larger than `LARGE`.
+pub(super) const PREFETCH: usize = 2;
+const LARGE: usize = 32 << 20;
 
 /// A block in the queue.
 enum QueuedBlock {
@@ -49,7 +55,7 @@ impl QueuedBlock {
 /// The answer to a consumer.
 pub(super) enum Next {
     /// The next block, in order.
-    Block(Box<PlannedBlock>, SplitBuffer),
+    Block(Box<PlannedBlock>, SplitBuffer, Delivered),
     /// No block is ready yet.
     Pending,
     /// All blocks have been delivered.
@@ -99,11 +105,16 @@ impl Inner {
 
     /// Returns true if a block may be opened: as many bytes may wait as `prefetch` blocks take, and of samples that are
     /// read on demand as many blocks.
-    fn has_room(&self, next: &LaidOut, prefetch: usize) -> bool {
-        let room = self.largest.saturating_mul(prefetch);
+    fn has_room(&self, next: &LaidOut, prefetch: Option<usize>) -> bool {
+        let bytes = next.planned.layout.bytes;
+        let largest = self.largest.max(bytes);
+        let prefetch = prefetch.unwrap_or(if largest > LARGE { 1 } else { PREFETCH });
         match next.reads {
             Some(_) => self.blocks.len() < prefetch,
-            None => self.blocks.is_empty() || self.bytes.saturating_add(next.planned.layout.bytes) <= room,
+            None => {
+                self.blocks.is_empty()
+                    || self.bytes.saturating_add(bytes) <= self.largest.saturating_mul(prefetch)
+            }
         }
     }
 
@@ -131,13 +142,13 @@ pub(super) struct Queue {
     work: Condvar,
     /// Signals that the front block may be ready, or that there may be work for the consumer, or the end.
     ready: Condvar,
-    /// The number of blocks that may wait.
-    prefetch: usize,
+    /// The number of blocks that may wait, if that was chosen.
+    prefetch: Option<usize>,
 }
 
 impl Queue {
     /// A queue in which at most `prefetch` blocks of about `largest` bytes wait.
-    pub(super) fn new(largest: usize, prefetch: usize) -> Self {
+    pub(super) fn new(largest: usize, prefetch: Option<usize>) -> Self {
         let inner = Inner {
             blocks: VecDeque::new(),
             tasks: VecDeque::new(),
@@ -170,7 +181,10 @@ impl Queue {
                 return Ok(Some(task));
             }
             inner = match self.reserve(&mut inner, job)? {
-                Some(planned) => self.open(inner, job, planned)?,
+                Some(planned) => {
+                    let is_patient = !inner.waits;
+                    self.open(inner, job, planned, is_patient)?
+                }
                 None if !inner.tasks.is_empty() => inner,
                 None if inner.exhausted && !inner.is_reading() => break,
                 None => {
@@ -199,7 +213,7 @@ impl Queue {
             && !job.buffers.is_lent()
             && let Some(planned) = self.reserve(&mut inner, job)?
         {
-            inner = self.open(inner, job, planned)?;
+            inner = self.open(inner, job, planned, false)?;
         }
         Ok(inner.tasks.pop_front())
     }
@@ -238,7 +252,7 @@ impl Queue {
                 inner.opening = true;
                 return Ok(Some(next));
             }
-            Some(NextBlock::ToRead(to_read)) if inner.blocks.len() < self.prefetch => {
+            Some(NextBlock::ToRead(to_read)) if inner.blocks.len() < self.prefetch.unwrap_or(PREFETCH) => {
                 inner.step = to_read.step + 1;
                 self.admit_reading(inner, to_read);
             }
@@ -256,15 +270,20 @@ impl Queue {
         self.notify(inner);
     }
 
-    /// Opens a block, without the lock: an allocation may take long, and may come back to this queue.
+    /// Opens a block, without the lock: an allocation may take long, and may come back to this queue. A thread that is
+    /// patient waits a moment for the memory of a batch that is about to be let go of.
     fn open<'a>(
         &'a self,
         inner: MutexGuard<'a, Inner>,
         job: &Job,
         next: LaidOut,
+        is_patient: bool,
     ) -> Result<MutexGuard<'a, Inner>> {
         let number = inner.opened;
         drop(inner);
+        if is_patient {
+            job.buffers.wait(next.planned.memory());
+        }
         let opened = job.open(number, next)?;
         let mut inner = self.lock();
         inner.opening = false;
@@ -381,7 +400,7 @@ impl Queue {
     ///
     /// # Errors
     /// The error that a worker reported.
-    pub(super) fn next(&self, deadline: Instant, helps: bool) -> Result<Next> {
+    pub(super) fn next(&self, deadline: Instant, helps: bool, buffers: &Arc<Buffers>) -> Result<Next> {
         let mut inner = self.lock();
         loop {
             if let Some(error) = &inner.failure {
@@ -391,7 +410,7 @@ impl Queue {
                 return Ok(Next::End);
             }
             if inner.is_ready() {
-                return self.deliver(&mut inner);
+                return self.deliver(&mut inner, buffers);
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() || (helps && !inner.tasks.is_empty()) {
@@ -404,7 +423,7 @@ impl Queue {
     }
 
     /// Takes the front block, which is ready. One that cannot be made stays there, and is an error each time.
-    fn deliver(&self, inner: &mut Inner) -> Result<Next> {
+    fn deliver(&self, inner: &mut Inner, buffers: &Arc<Buffers>) -> Result<Next> {
         let (mut planned, whole, mut skipped) = match inner.blocks.pop_front() {
             Some(QueuedBlock::Filling { planned, whole, skipped, failure: None, .. }) => {
                 (planned, whole, skipped)
@@ -419,10 +438,12 @@ impl Queue {
         planned.skipped.extend(skipped.into_iter().map(|(_, skipped)| skipped));
         inner.delivered += 1;
         inner.bytes -= planned.layout.bytes;
+        // Counted before a thread can open the next block, which may wait for this one's memory.
+        let delivered = buffers.deliver();
         if inner.idle > 0 {
             self.work.notify_all();
         }
-        Ok(Next::Block(planned, whole))
+        Ok(Next::Block(planned, whole, delivered))
     }
 
     /// Ends every wait, now and later.

@@ -144,7 +144,7 @@ impl BegunSteps {
             block: step,
             message: "a delivered batch is still being written".to_owned(),
         })?;
-        Block::new(&opened.planned, &Bytes::from_owner(Loan::new(buffer, &self.job.buffers)))
+        Block::new(&opened.planned, &Bytes::from_owner(Loan::new(buffer, self.job.buffers.deliver())))
     }
 
     /// The step `ahead` steps after the next one.
