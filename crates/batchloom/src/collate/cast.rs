@@ -17,14 +17,26 @@ thread_local! {
     static MEMORY: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// The field of another form, converted. Padding is an element of the batch: it is not converted.
+/// The field of another form, converted. Padding is an element of the batch: it is not converted, unless that makes the
+/// same of it.
 #[derive(Debug, Clone)]
 pub(crate) struct Cast {
-    pub(super) name: String,
-    pub(super) inner: Arc<dyn Form>,
-    pub(super) conversion: Conversion,
+    name: String,
+    inner: Arc<dyn Form>,
+    conversion: Conversion,
     /// The bytes of one element of padding.
-    pub(super) pad_value: Vec<u8>,
+    pad_value: Vec<u8>,
+    /// True if padding is to be told from data.
+    pads: bool,
+}
+
+impl Cast {
+    pub(super) fn new(name: &str, inner: Arc<dyn Form>, conversion: Conversion, pad_value: Vec<u8>) -> Self {
+        let is_made = inner
+            .padding()
+            .is_none_or(|padding| padding.value().is_some_and(|value| conversion.makes(value, &pad_value)));
+        Self { name: name.to_owned(), inner, conversion, pad_value, pads: !is_made }
+    }
 }
 
 impl Form for Cast {
@@ -94,7 +106,7 @@ impl Cast {
     ) -> Result<()> {
         let shape = self.inner.shape(members);
         let stretch = self.conversion.stretch(&shape[1..]);
-        let Some(padding) = self.inner.padding() else {
+        let Some(padding) = self.inner.padding().filter(|_| self.pads) else {
             return self.conversion.convert(source, target, 0, stretch).map_err(|refused| {
                 let byte =
                     refused.place * self.conversion.from.size() + self.inner.start(members, range.start);

@@ -202,6 +202,14 @@ impl Conversion {
         Ok(())
     }
 
+    /// Returns true if `source`, an element, becomes `target` wherever in a sample it lies.
+    pub(crate) fn makes(&self, source: &[u8], target: &[u8]) -> bool {
+        let mut found = vec![0; target.len()];
+        matches!(self.kernel, Kernel::Plain(_))
+            && self.convert(source, &mut found, 0, 1).is_ok()
+            && found == target
+    }
+
     /// Returns true if the types alone prove that every value is held, given the numbers that they are scaled by.
     pub(crate) fn is_total(&self) -> bool {
         let floats = |dtype| matches!(dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64);

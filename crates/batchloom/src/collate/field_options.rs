@@ -75,7 +75,7 @@ impl FieldOptions {
         if pad_value.len() != expected {
             return Err(Error::PadValue { field: name.to_owned(), found: pad_value.len(), expected });
         }
-        Ok(Arc::new(Cast { name: name.to_owned(), inner, conversion, pad_value }))
+        Ok(Arc::new(Cast::new(name, inner, conversion, pad_value)))
     }
 
     /// The conversion of field `name` that `form` makes, or `None` if it comes out as it is.

@@ -74,6 +74,11 @@ pub(crate) trait Form: Debug + Send + Sync {
 pub(crate) trait Padding {
     /// Visits the elements of the part of member `member` that are data, in order. The others are padding.
     fn data(&self, members: &Members, member: usize, each: &mut dyn FnMut(Range<usize>));
+
+    /// The bytes of the element that the form itself writes where padding is, if it writes one there.
+    fn value(&self) -> Option<&[u8]> {
+        None
+    }
 }
 
 /// The places for the rows of consecutive batches: batch `k` starts at `k * stride` and holds `batch` rows.

@@ -52,4 +52,8 @@ impl Padding for OwnLengths {
             padding.data(self.members(members), member, each);
         }
     }
+
+    fn value(&self) -> Option<&[u8]> {
+        self.inner.padding()?.value()
+    }
 }

@@ -98,6 +98,10 @@ impl Padding for Pad {
         let row = self.sequences.values().shape()[1..].iter().product();
         lines(self.side, &leading, &taken, row, 0, each);
     }
+
+    fn value(&self) -> Option<&[u8]> {
+        Some(&self.value)
+    }
 }
 
 /// Visits the lines of data of a slot of extents `slot`, of which `taken` are data, in elements: `row` for each place of
