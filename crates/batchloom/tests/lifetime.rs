@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use batchloom::loader::Polled;
-use batchloom::{Loader, Tensor, TensorDataset};
+use batchloom::batching::PadTo;
+use batchloom::dataset::Sequences;
+use batchloom::loader::{Batch, Polled};
+use batchloom::{Loader, SequenceDataset, Tensor, TensorDataset};
 
 const ROWS: usize = 4000;
 
@@ -83,4 +85,37 @@ fn nothing_is_read_before_its_block_is_due() {
             assert!(ahead <= prefetch as u64, "{ahead} blocks ahead of {delivered}, prefetch {prefetch}");
         }
     }
+}
+
+/// One large batch is made ahead of the one in use, mostly in the memory of the one before. Three are there if a loop takes
+/// more than a moment to let go of that. A consumer that keeps all batches gets them all.
+#[test]
+fn large_batches_are_made_one_ahead() {
+    let values = Tensor::from_vec((0..8).collect::<Vec<u8>>(), &[8]).unwrap();
+    let sequences = Sequences::new("x", values, &(0..9).collect::<Vec<i64>>()).unwrap();
+    let dataset = SequenceDataset::new().variable("x", sequences).build().unwrap();
+    let allocated = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&allocated);
+    let loader = Loader::builder(dataset)
+        .batch_size(1)
+        .num_threads(2)
+        .pad_to(PadTo::new([33 << 20]).unwrap())
+        .memory(64, move |bytes| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            Ok(vec![0; bytes])
+        })
+        .build()
+        .unwrap();
+    let firsts = |batch: &batchloom::Result<Batch>| {
+        batch.as_ref().unwrap().field("x").unwrap().as_slice::<u8>().unwrap()[0]
+    };
+    let mut held = None;
+    for (number, batch) in (0..).zip(loader.iter()) {
+        held = Some(batch);
+        assert_eq!(held.as_ref().map(firsts), Some(number));
+    }
+    drop(held);
+    assert!((1..=3).contains(&allocated.load(Ordering::SeqCst)));
+    let kept: Vec<_> = loader.iter().collect();
+    assert!(kept.iter().map(firsts).eq(0..8));
 }
