@@ -128,7 +128,7 @@ impl BegunBlocks {
         helps: bool,
         prefetch: Option<usize>,
     ) -> Result<Self> {
-        let queue = Arc::new(Queue::new(job.block_bytes, prefetch));
+        let queue = Arc::new(Queue::new(job.block_bytes, prefetch, job.demand.is_some()));
         let (job, process) = (Arc::new(job), process::id());
         // An error of the layout is left to the consumer of that block.
         let is_small = queue.is_small(&job).unwrap_or(false);

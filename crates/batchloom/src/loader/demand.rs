@@ -29,6 +29,8 @@ pub(super) struct Demand {
     pub(super) reader: Arc<dyn Reader>,
     pub(super) collate: CollateOptions,
     pub(super) threads: usize,
+    /// The number of batches that may be read at the same time.
+    pub(super) prefetch: usize,
     /// The first sample of the iteration, and its layout, to which others are compared.
     pub(super) first: Mutex<Option<(u64, SampleLayout)>>,
     /// The fields of later batches, if these can be laid out before their samples are read, once that is known.
@@ -107,6 +109,13 @@ impl Demand {
         }
         let members = Arc::new(fields.members_to_read(plan, step, rank)?);
         Ok(Some(ToRead { demand: Arc::clone(self), step, members }))
+    }
+
+    /// The number of parts that a batch of so many samples is read in. Threads that read several batches at the same time
+    /// need not share one of a fast function.
+    fn parts(&self, samples: usize) -> usize {
+        let (fewest, most) = (self.threads.div_ceil(self.prefetch), self.threads * MOST_PARTS);
+        (samples / self.pace.least()).clamp(fewest, most)
     }
 
     /// The first sample of the dataset that can be read, and its layout: for a batch whose samples are all left out, when
@@ -282,12 +291,8 @@ impl ToRead {
     /// The parts in which the samples are read.
     pub(super) fn tasks(&self) -> impl Iterator<Item = ReadTask> + use<> {
         let (demand, members) = (Arc::clone(&self.demand), Arc::clone(&self.members));
-        let parts = if demand.reader.makes_batches() { 1 } else { demand.threads };
-        let most = members.count.div_ceil(parts).max(1);
-        let part = match demand.reader.makes_batches() {
-            true => most,
-            false => demand.pace.least().clamp(most.div_ceil(MOST_PARTS), most),
-        };
+        let parts = if demand.reader.makes_batches() { 1 } else { demand.parts(members.count) };
+        let part = members.count.div_ceil(parts).max(1);
         (0..members.count).step_by(part).map(move |start| {
             let range = start..(start + part).min(members.count);
             ReadTask { demand: Arc::clone(&demand), members: Arc::clone(&members), range }

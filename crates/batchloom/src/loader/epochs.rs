@@ -10,6 +10,7 @@ use super::demand::{Demand, Pace};
 use super::fields::Fields;
 use super::index_table::IndexTable;
 use super::job::{Job, Probe};
+use super::queue::PREFETCH;
 use super::workers::Workers;
 use crate::dataset::Dataset;
 use crate::dataset::kind::{CollateOptions, ContentRequest};
@@ -70,6 +71,7 @@ impl Epochs {
             reader,
             collate,
             threads: self.threads,
+            prefetch: self.prefetch.unwrap_or(PREFETCH).max(1),
             first,
             direct: OnceLock::new(),
             pace: Pace::default(),

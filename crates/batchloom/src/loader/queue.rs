@@ -2,8 +2,8 @@
 //!
 //! Promises, whatever the timing: blocks are delivered by number; the blocks that wait here take at most `prefetch`
 //! times the bytes of the largest block so far, or are a single block, as they are where blocks are large and no number was
-//! chosen; `stop` and `fail` end every wait. The protocol
-//! is in `README.md` beside this file.
+//! chosen, beside a block of samples on demand that the consumer waits for; `stop` and `fail` end every wait. The
+//! protocol is in `README.md` beside this file.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -110,12 +110,19 @@ impl Inner {
         let largest = self.largest.max(bytes);
         let prefetch = prefetch.unwrap_or(if largest > LARGE { 1 } else { PREFETCH });
         match next.reads {
-            Some(_) => self.blocks.len() < prefetch,
+            Some(_) => self.may_read(prefetch, largest),
             None => {
                 self.blocks.is_empty()
                     || self.bytes.saturating_add(bytes) <= self.largest.saturating_mul(prefetch)
             }
         }
+    }
+
+    /// Returns true if one more batch may be read on demand: `prefetch` of them ahead of the one in use. That is the batch
+    /// that a consumer waits for, except of large batches, whose memory it may still hold.
+    fn may_read(&self, prefetch: usize, largest: usize) -> bool {
+        let awaited = self.waits && largest <= LARGE;
+        self.blocks.len() < prefetch.saturating_add(awaited.into())
     }
 
     /// The block of a number, if it is open.
@@ -144,11 +151,13 @@ pub(super) struct Queue {
     ready: Condvar,
     /// The number of blocks that may wait, if that was chosen.
     prefetch: Option<usize>,
+    /// True if samples are made on demand, so that one more block may be opened while the consumer waits.
+    on_demand: bool,
 }
 
 impl Queue {
     /// A queue in which at most `prefetch` blocks of about `largest` bytes wait.
-    pub(super) fn new(largest: usize, prefetch: Option<usize>) -> Self {
+    pub(super) fn new(largest: usize, prefetch: Option<usize>, on_demand: bool) -> Self {
         let inner = Inner {
             blocks: VecDeque::new(),
             tasks: VecDeque::new(),
@@ -167,7 +176,7 @@ impl Queue {
             failure: None,
         };
         let (inner, stop) = (Mutex::new(inner), Stop::default());
-        Self { inner, stop, work: Condvar::new(), ready: Condvar::new(), prefetch }
+        Self { inner, stop, work: Condvar::new(), ready: Condvar::new(), prefetch, on_demand }
     }
 
     /// A worker's next task, from a block that is opened for it if that is allowed. `None` when there will be no more.
@@ -252,7 +261,9 @@ impl Queue {
                 inner.opening = true;
                 return Ok(Some(next));
             }
-            Some(NextBlock::ToRead(to_read)) if inner.blocks.len() < self.prefetch.unwrap_or(PREFETCH) => {
+            Some(NextBlock::ToRead(to_read))
+                if inner.may_read(self.prefetch.unwrap_or(PREFETCH), inner.largest) =>
+            {
                 inner.step = to_read.step + 1;
                 self.admit_reading(inner, to_read);
             }
@@ -417,6 +428,9 @@ impl Queue {
                 return Ok(Next::Pending);
             }
             inner.waits = true;
+            if self.on_demand && inner.idle > 0 && !inner.exhausted {
+                self.work.notify_all();
+            }
             inner = self.ready.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0;
             inner.waits = false;
         }
