@@ -15,8 +15,10 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
+from itertools import takewhile
 from multiprocessing import parent_process, reduction
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -25,7 +27,7 @@ import batchloom._native as _native
 import numpy
 from batchloom.dataset.sample_reader import SampleReader, described
 from batchloom.dataset.sample_structure import Structure
-from batchloom.dataset.seeded_generators import SeededGenerators
+from batchloom.dataset.seeded_generators import SeededGenerators, seed_generators
 from batchloom.errors import LoaderError, SampleError
 
 # Places in the status: the number of the sample that is being read, and whether the request was called off.
@@ -227,12 +229,27 @@ class ProcessReader(SampleReader):
 
     def __init__(self, reader: SampleReader, generators: SeededGenerators, status: memoryview) -> None:
         super().__init__(reader.items, reader.fn, reader.functions, reader.whole)
-        self._generators, self._status, self._made = generators, status, super().sample
+        self._generators, self._status = generators, status
 
-    def sample(self, number: int, seed: int, epoch: int) -> Any:
-        """Return a sample; the status names it, and the generators that it draws from are seeded for it."""
-        self._status[SAMPLE] = number
-        return self._generators.sample(self._made, number, seed, epoch)
+    def samples(self, numbers: Iterable[int], seed: int, epoch: int, stop: Any = False) -> Iterator[Any]:
+        """Yield samples; the status names each, and the generators that it draws from are seeded for it."""
+        read, first = super().samples, self._generators.first
+        if not self._generators.is_first:
+            return read(self._announced(numbers, seed, epoch), seed, epoch, stop)
+
+        def one(number: int) -> Any:
+            return next(read(self._announced((number,), seed, epoch), seed, epoch))
+
+        wanted = takewhile(lambda _: not stop, numbers)
+        return (first(partial(one, number)) for number in wanted)
+
+    def _announced(self, numbers: Iterable[int], seed: int, epoch: int) -> Iterator[int]:
+        status, generators = self._status, self._generators
+        for number in numbers:
+            status[SAMPLE] = number
+            if generators.are_drawn:
+                seed_generators(seed, epoch, number)
+            yield number
 
 
 class CalledOff:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -56,16 +56,32 @@ class SampleReader:
         Raises:
             SampleError: The item cannot be had, or the function fails.
         """
-        item = None
-        try:
-            item = self.items[number]
-            if self.fn is None:
-                return item
-            if self._draws:
-                return self.fn(item, rng=generator(seed, epoch, number))
-            return self.fn(item)
-        except Exception as error:
-            raise _failed(number, item, described(error)) from error
+        for found in self.samples((number,), seed, epoch):
+            if type(found) is Refused:
+                raise found.error from found.error.__cause__
+        return found
+
+    def samples(self, numbers: Iterable[int], seed: int, epoch: int, stop: Any = False) -> Iterator[Any]:
+        """Yield samples as the function makes them, and for one that cannot be had, the reason, until ``stop`` is true.
+
+        The function is called in this loop itself: a call in between would cost a cheap function some of its time.
+        """
+        items, fn, draws = self.items, self.fn, self._draws
+        for number in numbers:
+            if stop:
+                break
+            item = None
+            try:
+                item = items[number]
+                if fn is None:
+                    found = item
+                elif draws:
+                    found = fn(item, rng=generator(seed, epoch, number))
+                else:
+                    found = fn(item)
+            except Exception as error:
+                found = Refused(_failed(number, item, described(error)), error)
+            yield found
 
     def beside(self, collation: Collate) -> SampleReader:
         """Return the same reader beside the functions that fill slots, or make batches."""
@@ -121,13 +137,6 @@ class SampleReader:
         except Exception as error:
             return error
 
-    def _attempt_sample(self, number: int, seed: int, epoch: int) -> Any:
-        """Return a sample, or the reason that there is none."""
-        try:
-            return self.sample(number, seed, epoch)
-        except SampleError as error:
-            return _Refused(error)
-
     def structure(self, text: str) -> Structure:
         """Return the structure that a text stands for."""
         return self.structures.of_text(text)
@@ -147,17 +156,14 @@ class SampleReader:
         if ``stop`` becomes true. ``text`` stands for the structure that samples should have.
         """
         outcomes: list[Any] = []
-        sample, expected = self._attempt_sample, self.structures.of_text(text)
-        for place, number in enumerate(numbers):
-            if stop:
-                break
-            found = sample(number, seed, epoch)
-            if type(found) is _Refused:
+        expected = self.structures.of_text(text)
+        for place, found in enumerate(self.samples(numbers, seed, epoch, stop)):
+            if type(found) is Refused:
                 outcomes.append(found.error)
             elif slots.put(place, found):
                 outcomes.append(None)
             else:
-                outcomes.append(self._put(slots, expected, place, number, found))
+                outcomes.append(self._put(slots, expected, place, numbers[place], found))
         are_there = len(outcomes) == len(numbers) and not any(outcomes)
         return None if are_there else outcomes
 
@@ -172,11 +178,12 @@ class SampleReader:
         return structure, [(array.dtype, array.shape) for array in arrays]
 
 
-class _Refused:
+class Refused:
     """The error of a sample, told apart from anything that a function returns."""
 
-    def __init__(self, error: SampleError) -> None:
+    def __init__(self, error: SampleError, cause: Exception) -> None:
         self.error = error
+        error.__cause__ = cause
 
 
 def _failed(number: int, item: Any, reason: str) -> SampleError:

@@ -24,46 +24,39 @@ T = TypeVar("T")
 
 
 class SeededGenerators:
-    """The generators of a process that reads samples."""
+    """The generators of a process that reads samples.
+
+    Attributes:
+        are_drawn: True once a sample has drawn from them, so that they are seeded for each.
+        is_first: True as long as no request was answered, so that each sample is looked at.
+    """
 
     def __init__(self) -> None:
-        self._draw = False
-        self._is_first = True
+        self.are_drawn = False
+        self.is_first = True
 
     def request(self, answer: Callable[[], T]) -> T:
         """Return the answer to a request, given again if it turns out that its samples draw."""
-        if self._draw:
+        if self.are_drawn:
             return answer()
         _watch()
         found = answer()
-        self._is_first = False
-        if self._draw or not _have_moved():
+        self.is_first = False
+        if self.are_drawn or not _have_moved():
             return found
-        self._draw = True
+        self.are_drawn = True
         return answer()
 
-    def sample(self, read: Callable[[int, int, int], T], number: int, seed: int, epoch: int) -> T:
-        """Return a sample that a function reads in answer to a request."""
-        if self._draw:
-            seed_generators(seed, epoch, number)
-        elif self._is_first:
-            return self._first(read, number, seed, epoch)
-        return read(number, seed, epoch)
-
-    def _first(self, read: Callable[[int, int, int], T], number: int, seed: int, epoch: int) -> T:
+    def first(self, read: Callable[[], T]) -> T:
         """Return a sample of the first request, read again if it draws."""
-        try:
-            found = read(number, seed, epoch)
-        except Exception:
-            if not _have_moved():
-                _watch()
-                raise
-        else:
-            if not _have_moved():
-                _watch()
-                return found
-        self._draw = True
-        return self.sample(read, number, seed, epoch)
+        found = read()
+        if self.are_drawn:
+            return found
+        if not _have_moved():
+            _watch()
+            return found
+        self.are_drawn = True
+        return read()
 
 
 def seed_generators(seed: int, epoch: int, sample: int) -> None:
