@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import takewhile
@@ -58,7 +58,7 @@ def work(connection: Connection) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with suppress(EOFError, OSError):
         reader = connection.recv_bytes()
-        status = status_of(mmap.mmap(reduction.recv_handle(connection), mmap.PAGESIZE))
+        status = status_of(mmap.mmap(_file(connection), mmap.PAGESIZE))
         status[SAMPLE] = -1
         answers = _answers(reader, status)
         while True:
@@ -66,7 +66,7 @@ def work(connection: Connection) -> None:
             kind = message[:1]
             if kind == SEGMENT:
                 number, size, gone = reduction.ForkingPickler.loads(message[1:])
-                answers.add_segment(number, size, gone, reduction.recv_handle(connection))
+                answers.add_segment(number, size, gone, _file(connection))
             elif kind == LAYOUT:
                 answers.add_layout(*reduction.ForkingPickler.loads(message[1:]))
             else:
@@ -74,6 +74,14 @@ def work(connection: Connection) -> None:
                 answer = _answer(answers, kind, message)
                 status[SAMPLE] = -1
                 connection.send_bytes(answer)
+
+
+def _file(connection: Connection) -> int:
+    """Receive a file."""
+    file = int(reduction.recv_handle(connection))
+    # With a default timeout of sockets, to receive it makes the connection one that does not block.
+    os.set_blocking(connection.fileno(), True)
+    return file
 
 
 def _answer(answers: Answers | Failure, kind: bytes, message: bytes) -> bytes:
@@ -136,7 +144,7 @@ class Answers:
         self._generators = SeededGenerators()
         self._reader = ProcessReader(reader, self._generators, status)
         self._segments: dict[int, mmap.mmap] = {}
-        self._held: dict[int, list[Any]] = {}
+        self._held: dict[int, tuple[int, int, list[Any]]] = {}
         self._parts = 0
         self._stop = CalledOff(status)
         self._layouts: dict[int, tuple[Structure, _native.SlotPlan]] = {}
@@ -169,7 +177,8 @@ class Answers:
     def _read(self, numbers: list[int]) -> tuple[int, list[Any]]:
         seed, epoch, *samples = numbers
         self._parts += 1
-        self._held[self._parts], outcomes = self._generators.request(lambda: self._attempted(samples, seed, epoch))
+        held, outcomes = self._generators.request(lambda: self._attempted(samples, seed, epoch))
+        self._held[self._parts] = seed, epoch, held
         return self._parts, outcomes
 
     def _attempted(self, numbers: list[int], seed: int, epoch: int) -> tuple[list[Any], list[Any]]:
@@ -205,12 +214,23 @@ class Answers:
     def _write(self, numbers: list[int], writer: str) -> None:
         part, field, concatenates = numbers[:3]
         memory, places = self._memory(*numbers[3:6]), iter(numbers[6:])
-        arrays = [None if held is None else held[field] for held in self._held[part]]
+        seed, epoch, samples = self._held[part]
+        arrays = [None if held is None else held[field] for held in samples]
         found = [
             (number, None if sample == ABSENT else sample, None if start == ABSENT else (start, count))
             for number, sample, start, count in zip(places, places, places, places, strict=True)
         ]
-        _native.write_slots(writer, bool(concatenates), found, arrays, memory, self._reader.functions)
+        functions = {name: partial(_seeded, fill, seed, epoch) for name, fill in self._reader.functions.items()}
+        _native.write_slots(writer, bool(concatenates), found, arrays, memory, functions)
+
+
+def _seeded(fill: Callable[..., None], seed: int, epoch: int, sample: Any, number: int, *slot: Any) -> None:
+    """Fill the slot of a sample; the generators that the function draws from are seeded for it.
+
+    They are seeded before each call: a slot function cannot be called again for a slot that it has written to.
+    """
+    seed_generators(seed, epoch, number)
+    fill(sample, number, *slot)
 
 
 def _add(held: list[Any], outcomes: list[Any], found: Any) -> None:

@@ -144,7 +144,7 @@ class Worker:
             self._process.start()
             end.close()
             self._connection.send_bytes(pickled(starter.reader))
-            reduction.send_handle(self._connection, status.file, self._process.pid)
+            self._send_file(status.file)
         except BaseException:
             self.close()
             raise
@@ -159,8 +159,13 @@ class Worker:
         # If the process has ended, the next request says so.
         with suppress(OSError):
             self._connection.send_bytes(SEGMENT + pickled((number, segment.size, gone)))
-            reduction.send_handle(self._connection, segment.file, self._process.pid)
+            self._send_file(segment.file)
         return gone
+
+    def _send_file(self, file: int) -> None:
+        reduction.send_handle(self._connection, file, self._process.pid)
+        # With a default timeout of sockets, sending makes the connection one that does not block, for both its users.
+        os.set_blocking(self._connection.fileno(), True)
 
     def introduce_layout(self, number: int, text: str, fields: list[tuple[str, list[int]]]) -> None:
         """Send the structure that a text stands for, and the types and shapes of arrays."""

@@ -4,11 +4,12 @@ import gc
 import multiprocessing
 import os
 import pickle
+import socket
 import time
 
 import batchloom as bl
 import pytest
-from oracles.samples import LENGTHS, drawn, failing, killed, process, row, sequence
+from oracles.samples import LENGTHS, drawn, failing, fill_drawn, killed, process, rests, row, sequence
 from refusals import refused
 
 PLAIN = {"fn": row, "options": {"batch_size": 7}}
@@ -42,6 +43,30 @@ def test_slots_and_types_are_those_of_threads(slot):
     options = slot | {"batch_size": 7, "dtype": {0: "float32", 1: "float64"}, "scale": {0: 0.5}}
     ours, others = (loader(sequence, workers, **options) for workers in ("processes", "threads"))
     assert list(map(plain, ours)) == list(map(plain, others))
+
+
+def test_slot_functions_that_draw_are_seeded_for_each_sample():
+    def filled(epoch, **options):
+        ours = loader(sequence, "processes", sizes=LENGTHS, collate={0: bl.Slot((), fill_drawn)}, **options)
+        ours.set_epoch(epoch)
+        return dict(sorted((n, value) for x, y, *_ in ours for n, value in zip(y.tolist(), x.tolist(), strict=True)))
+
+    first = filled(0, threads=1, batch_size=5)
+    assert first == filled(0, threads=3, batch_size=16, shuffle=True)
+    assert len(set(first.values())) > 50
+    assert first != filled(1, threads=1, batch_size=5)
+
+
+def test_a_default_timeout_of_sockets_changes_nothing():
+    socket.setdefaulttimeout(5)
+    try:
+        ours = loader(row, "processes", batch_size=7)
+        assert list(map(plain, ours)) == list(map(plain, loader(row, "threads", batch_size=7)))
+        started = time.process_time()
+        assert len(list(loader(rests, "processes", samples=2, batch_size=1, threads=1))) == 2
+        assert time.process_time() - started < 1, "a connection that does not block is asked all the time"
+    finally:
+        socket.setdefaulttimeout(None)
 
 
 def assert_no_processes():

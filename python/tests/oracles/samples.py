@@ -52,6 +52,11 @@ def fill_reversed(sample, slot):
     slot[: len(sample)] = sample[::-1]
 
 
+def fill_drawn(sample, slot):
+    """Fill a slot with a number of a generator that threads share."""
+    slot[...] = random.randrange(10**9)
+
+
 def fill_sums(sample, slot):
     """Write the sum of a sample, and its length."""
     slot[:] = sample.sum(), len(sample)
@@ -114,6 +119,12 @@ def keeps_state(folder, number):
     """A sample whose calls are files of a folder."""
     with open(f"{folder}/{number}-{os.getpid()}-{len(os.listdir(folder))}-{random.SystemRandom().random()}", "x"):
         return number
+
+
+def rests(number):
+    """A sample that takes a second."""
+    time.sleep(1)
+    return number
 
 
 def ends_slowly(number):
