@@ -2,7 +2,7 @@
 //! early, too late or twice; failures in their place.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -306,6 +306,51 @@ fn samples_are_read_when_their_block_is_formed() {
         assert_eq!(rest, 20);
         let _whole: Vec<_> = loader.iter().map(|batch| batch.unwrap()).collect();
         assert_eq!(read.lock().unwrap().len(), after + 200);
+    }
+}
+
+/// A consumer that waits for a batch has none in use, so beside that one `prefetch` others are read.
+#[test]
+fn the_batch_after_the_awaited_one_is_read() {
+    for prefetch in [1, 2] {
+        let rows = Rows { samples: 100, ..Rows::default() };
+        let read = Arc::clone(&rows.read);
+        let (open, gate) = mpsc::channel::<()>();
+        let dataset = MapDataset::new(Gated { rows, gate: Mutex::new(gate) }).build().unwrap();
+        let builder = Loader::builder(dataset).batch_size(5).shuffle(false).num_threads(20);
+        let mut batches = builder.prefetch(prefetch).build().unwrap().iter();
+        let _taken = [batches.next().unwrap().unwrap(), batches.next().unwrap().unwrap()];
+        thread::sleep(Duration::from_millis(50));
+        assert_eq!(read.lock().unwrap().len(), 5 * (2 + prefetch), "of those ahead of the batch in use");
+        thread::scope(|scope| {
+            let awaited = scope.spawn(|| batches.next().unwrap().unwrap());
+            thread::sleep(Duration::from_millis(50));
+            let found = read.lock().unwrap().len();
+            drop(open);
+            awaited.join().unwrap();
+            assert_eq!(found, 5 * (3 + prefetch), "of those ahead of the batch that is awaited");
+        });
+    }
+}
+
+/// Rows of which those from number 10 on are read once a gate is open.
+struct Gated {
+    rows: Rows,
+    gate: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Source for Gated {
+    fn len(&self) -> u64 {
+        self.rows.len()
+    }
+
+    fn read(&self, sample: u64, rng: &mut rand::rngs::ChaCha8Rng) -> Result<Sample, SourceError> {
+        let row = self.rows.read(sample, rng);
+        if sample >= 10 {
+            // An error says that the gate was opened, by dropping its other side.
+            let _opened = self.gate.lock().unwrap().recv();
+        }
+        row
     }
 }
 

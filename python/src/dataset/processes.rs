@@ -5,6 +5,7 @@
 //! batchloom/dataset/sample_processes.py, and batchloom/dataset/sample_answers.py for the other end. Promises:
 //!
 //! - A process has one request at a time. A thread that finds no process free starts one, until there are enough.
+//! - A process that ended between two requests is started anew with the next, unless that is about samples it held.
 //! - A wait ends when the process ends, and soon after the iteration has stopped, whatever the function does.
 //! - A forked child has processes of its own, and touches no lock that another thread may have held.
 
@@ -138,32 +139,41 @@ impl Processes {
         line: &Line,
         stop: Option<&Stop>,
         starts: Option<u64>,
-        write: impl FnOnce(&mut Request<'_>) -> PyResult<()>,
+        write: impl Fn(&mut Request<'_>) -> PyResult<()>,
     ) -> PyResult<Answer> {
         let mut state = lock(&line.state);
         let is_gone = |then: u64| then != state.starts || state.connection.is_none();
         if let Some(end) = state.end.as_ref().filter(|_| starts.is_some_and(is_gone)) {
             return Err(end.raise());
         }
-        if state.connection.is_none() {
-            state.connection = Some(Connection::start(&self.make)?);
-            state.starts += 1;
+        loop {
+            let is_new = state.connection.is_none();
+            if is_new {
+                state.connection = Some(Connection::start(&self.make)?);
+                state.starts += 1;
+            }
+            let LineState { connection: Some(connection), starts: started, .. } = &mut *state else {
+                return Err(LoaderError::new_err("a process was not started; please report this"));
+            };
+            let mut request = Request { connection, kind: 0, numbers: Vec::new(), text: String::new() };
+            request.list(&line.take_done(*started));
+            write(&mut request)?;
+            let message = request.message();
+            if let Ok(bytes) = connection.exchange(&message, stop) {
+                return Ok(Answer { bytes, starts: *started });
+            }
+            let is_patient = stop.is_none_or(|stop| !stop.is_set());
+            let ended = enter(|py| connection.object.bind(py).call_method1("end", (is_patient,))?.extract());
+            state.connection = None;
+            let end: End = ended.map(|(message, sample)| End { message, sample })?;
+            // A process that was killed in a pause between two requests is to blame for nothing, and holds nothing that
+            // this request is about: another one answers it.
+            let was_at_rest = end.sample < 0 && !is_new && starts.is_none() && is_patient;
+            let end = state.end.insert(end);
+            if !was_at_rest {
+                return Err(end.raise());
+            }
         }
-        let LineState { connection: Some(connection), starts, .. } = &mut *state else {
-            return Err(LoaderError::new_err("a process was not started; please report this"));
-        };
-        let mut request = Request { connection, kind: 0, numbers: Vec::new(), text: String::new() };
-        request.list(&line.take_done(*starts));
-        write(&mut request)?;
-        let message = request.message();
-        if let Ok(bytes) = connection.exchange(&message, stop) {
-            return Ok(Answer { bytes, starts: *starts });
-        }
-        let is_patient = stop.is_none_or(|stop| !stop.is_set());
-        let ended = enter(|py| connection.object.bind(py).call_method1("end", (is_patient,))?.extract());
-        state.connection = None;
-        let (message, sample) = ended?;
-        Err(state.end.insert(End { message, sample }).raise())
     }
 }
 

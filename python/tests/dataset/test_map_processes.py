@@ -69,6 +69,15 @@ def test_a_default_timeout_of_sockets_changes_nothing():
         socket.setdefaulttimeout(None)
 
 
+def test_processes_that_were_killed_in_a_pause_start_anew():
+    ours, expected = loader(row, "processes", batch_size=7), list(map(plain, loader(row, "threads", batch_size=7)))
+    for _ in range(3):
+        assert list(map(plain, ours)) == expected
+        for child in multiprocessing.active_children():
+            child.kill()
+            child.join()
+
+
 def assert_no_processes():
     """Processes take a moment to end."""
     deadline = time.monotonic() + 10
