@@ -289,7 +289,7 @@ def _portable(error: BaseException) -> BaseException:
     portable = SampleError(str(error), getattr(error, "sample", -1), None)
     try:
         item = getattr(error, "item", None)
-        pickled(item)
+        reduction.ForkingPickler.loads(pickled(item))  # some items pickle, and cannot be made of that
         portable.item = item
     except Exception:
         portable.item = None

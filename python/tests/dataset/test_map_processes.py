@@ -9,7 +9,8 @@ import time
 
 import batchloom as bl
 import pytest
-from oracles.samples import LENGTHS, drawn, failing, fill_drawn, killed, process, rests, row, sequence
+from oracles.samples import LENGTHS, Handles, drawn, failing, fill_drawn, killed, process, refuses, rests, row, sequence
+from oracles.samples import draws_of_another_generator as of_another
 from refusals import refused
 
 PLAIN = {"fn": row, "options": {"batch_size": 7}}
@@ -55,6 +56,22 @@ def test_slot_functions_that_draw_are_seeded_for_each_sample():
     assert first == filled(0, threads=3, batch_size=16, shuffle=True)
     assert len(set(first.values())) > 50
     assert first != filled(1, threads=1, batch_size=5)
+
+
+def test_another_bit_generator_is_seeded_for_each_sample():
+    def numbers(**options):
+        return sorted(tuple(row.tolist()) for batch in loader(of_another, "processes", **options) for row in batch)
+
+    found = numbers(threads=1, batch_size=5)
+    assert found == numbers(threads=3, batch_size=16)
+    assert len({row[1:] for row in found}) == 60
+
+
+def test_an_item_that_cannot_be_made_again_is_left_out_of_the_error():
+    ours = bl.DataLoader(bl.MapDataset(Handles(), refuses, workers="processes"), batch_size=4, num_threads=2)
+    with refused(bl.SampleError, "sample 0", "no such handle") as caught:
+        next(iter(ours))
+    assert (caught.value.sample, caught.value.item) == (0, None)
 
 
 def test_a_default_timeout_of_sockets_changes_nothing():

@@ -148,3 +148,25 @@ class Unmakeable:
 
     def __getstate__(self):
         return {"path": "gone"}
+
+
+class Handles:
+    """Items that are handles: they pickle, and cannot be made of that."""
+
+    def __len__(self):
+        return 60
+
+    def __getitem__(self, number):
+        return Unmakeable()
+
+
+def refuses(handle):
+    """An error instead of a sample."""
+    raise ValueError("no such handle")
+
+
+def draws_of_another_generator(number):
+    """Numbers of the bit generator that stands in the place of NumPy's own."""
+    if type(numpy.random.get_bit_generator()) is not numpy.random.PCG64:
+        numpy.random.set_bit_generator(numpy.random.PCG64())
+    return numpy.array([number, *numpy.random.random(2)])
