@@ -167,10 +167,9 @@ class Worker:
         # With a default timeout of sockets, sending makes the connection one that does not block, for both its users.
         os.set_blocking(self._connection.fileno(), True)
 
-    def introduce_layout(self, number: int, text: str, fields: list[tuple[str, list[int]]]) -> None:
-        """Send the structure that a text stands for, and the types and shapes of arrays."""
-        with suppress(OSError):
-            self._connection.send_bytes(LAYOUT + pickled((number, self._structures.of_text(text), fields)))
+    def layout_message(self, number: int, text: str, fields: list[tuple[str, list[int]]]) -> bytes:
+        """Return the message of the structure that a text stands for, and of the types and shapes of arrays."""
+        return LAYOUT + pickled((number, self._structures.of_text(text), fields))
 
     def look(self, is_called_off: bool) -> bool:
         """Return whether the process is alive; say that its request was called off."""

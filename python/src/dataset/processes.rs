@@ -267,19 +267,32 @@ impl Connection {
 
     /// Sends a message, and waits for the answer.
     fn exchange(&self, message: &[u8], stop: Option<&Stop>) -> io::Result<Vec<u8>> {
-        let length = i32::try_from(message.len()).map_err(|_| io::Error::from(ErrorKind::InvalidInput))?;
-        let message = [&length.to_be_bytes(), message].concat();
         let mut wait = Wait { object: &self.object, stop, called_off: None, has_ended: false };
-        let mut sent = 0;
-        while sent < message.len() {
-            sent += wait.patiently(|| (&self.stream).write(&message[sent..]))?;
-        }
+        self.send(message, &mut wait)?;
         let mut header = [0; HEADER];
         self.receive(&mut header, &mut wait)?;
         let length = usize::try_from(i32::from_be_bytes(header));
         let mut answer = vec![0; length.map_err(|_| io::Error::from(ErrorKind::InvalidData))?];
         self.receive(&mut answer, &mut wait)?;
         Ok(answer)
+    }
+
+    /// Sends a message without an answer. If the process has ended, the next request says so.
+    fn tell(&self, message: &[u8]) {
+        let _ended = self.send(
+            message,
+            &mut Wait { object: &self.object, stop: None, called_off: None, has_ended: false },
+        );
+    }
+
+    fn send(&self, message: &[u8], wait: &mut Wait<'_>) -> io::Result<()> {
+        let length = i32::try_from(message.len()).map_err(|_| io::Error::from(ErrorKind::InvalidInput))?;
+        let message = [&length.to_be_bytes(), message].concat();
+        let mut sent = 0;
+        while sent < message.len() {
+            sent += wait.patiently(|| (&self.stream).write(&message[sent..]))?;
+        }
+        Ok(())
     }
 
     fn receive(&self, bytes: &mut [u8], wait: &mut Wait<'_>) -> io::Result<()> {
@@ -391,15 +404,18 @@ impl Request<'_> {
 
     /// Adds the number of a layout, of which the process is told the first time.
     pub(super) fn layout(&mut self, layout: &SampleLayout) -> PyResult<()> {
-        let Connection { layouts, object, .. } = &mut *self.connection;
+        let Connection { layouts, object, .. } = &*self.connection;
         let known = layouts.iter().position(|known| known == layout);
         let number = known.unwrap_or(layouts.len());
         if known.is_none() {
             let field = |(dtype, shape): &(DType, Vec<usize>)| (dtype.name(), shape.clone());
             let fields: Vec<_> = layout.fields.iter().map(field).collect();
             let arguments = (number, &*layout.structure.nesting, fields);
-            enter(|py| object.call_method1(py, "introduce_layout", arguments))?;
-            layouts.push(layout.clone());
+            let message: Vec<u8> =
+                enter(|py| object.bind(py).call_method1("layout_message", arguments)?.extract())?;
+            // A layout of many arrays is a long message, for which a busy process takes longer than a write waits.
+            self.connection.tell(&message);
+            self.connection.layouts.push(layout.clone());
         }
         self.numbers(&[number as u64]);
         Ok(())

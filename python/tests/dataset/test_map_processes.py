@@ -9,7 +9,20 @@ import time
 
 import batchloom as bl
 import pytest
-from oracles.samples import LENGTHS, Handles, drawn, failing, fill_drawn, killed, process, refuses, rests, row, sequence
+from oracles.samples import (
+    LENGTHS,
+    Handles,
+    drawn,
+    failing,
+    fill_drawn,
+    killed,
+    many_arrays,
+    process,
+    refuses,
+    rests,
+    row,
+    sequence,
+)
 from oracles.samples import draws_of_another_generator as of_another
 from refusals import refused
 
@@ -72,6 +85,11 @@ def test_an_item_that_cannot_be_made_again_is_left_out_of_the_error():
     with refused(bl.SampleError, "sample 0", "no such handle") as caught:
         next(iter(ours))
     assert (caught.value.sample, caught.value.item) == (0, None)
+
+
+def test_samples_of_thousands_of_arrays():
+    for first, batch in zip((0, 2), loader(many_arrays, "processes", samples=4, batch_size=2), strict=True):
+        assert [array[:, 0].tolist() for array in batch] == [[first + n, first + 1 + n] for n in range(3000)]
 
 
 def test_a_default_timeout_of_sockets_changes_nothing():

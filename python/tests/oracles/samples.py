@@ -170,3 +170,8 @@ def draws_of_another_generator(number):
     if type(numpy.random.get_bit_generator()) is not numpy.random.PCG64:
         numpy.random.set_bit_generator(numpy.random.PCG64())
     return numpy.array([number, *numpy.random.random(2)])
+
+
+def many_arrays(number):
+    """A sample of thousands of arrays."""
+    return tuple(numpy.full(1, number + place) for place in range(3000))
