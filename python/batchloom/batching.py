@@ -4,6 +4,10 @@ With ``shuffle``, rules that sort by size do so pool by pool. A pool is a run of
 smaller it is, the more random are the batches; the larger it is, the less padding they need. The batches of a pool come
 in random order. Without ``shuffle``, the whole dataset is one pool, and batches come from the longest samples to the
 shortest.
+
+By default, ``pool=None``, batches are new in every epoch: at most about a quarter of the pairs of samples that share a
+batch share one again in the next epoch (``plan.stats()["mates_kept"]``). ``pool="all"`` makes one pool of all samples,
+for the least padding, and batches that are much the same in every epoch.
 """
 
 from __future__ import annotations
@@ -19,15 +23,16 @@ import numpy
 from batchloom.arguments import U32, choice, integer, renamed
 from batchloom.errors import ArgumentError
 
-POOL = 16_384
-
 Count = Literal["padded", "real"]
 Oversize = Literal["error", "alone", "drop", "truncate"]
 PackedOversize = Literal["error", "truncate", "split"]
+PackingOrder = Literal["random", "decreasing"]
+Pool = int | Literal["all"] | None
 
 COUNT = ("padded", "real")
 OVERSIZE = ("error", "alone", "drop", "truncate")
 PACKED_OVERSIZE = ("error", "truncate", "split")
+PACKING_ORDER = ("random", "decreasing")
 
 
 class Rule(Protocol):
@@ -61,7 +66,8 @@ class LengthBuckets:
 
     Args:
         batch_size: Samples in a batch.
-        pool: The number of batches that a pool makes, when shuffled.
+        pool: The number of batches that a pool makes, when shuffled; ``"all"`` for one pool. ``None`` takes up to
+            16 384 samples, and mixes samples of similar size so that batches are new in every epoch.
         multiple_of: The number that padded lengths are a multiple of, so that compilers see few distinct shapes.
 
     Raises:
@@ -69,11 +75,12 @@ class LengthBuckets:
     """
 
     batch_size: int
-    pool: int = 100
+    pool: Pool = None
     multiple_of: int = 1
 
     def __post_init__(self) -> None:
-        _integers(self, "batch_size", "pool")
+        _integers(self, "batch_size")
+        _pool(self)
         _integers(self, "multiple_of", most=U32)
 
     def _native(self) -> _native.Rule:
@@ -93,7 +100,8 @@ class TokenBudget:
             (``plan.stats()`` counts them as ``shapes``).
         oversize: Treatment of a sample that alone exceeds the budget: ``"error"``; ``"alone"``, a batch of its own
             that exceeds the budget; ``"drop"``; or ``"truncate"``. ``plan.stats()`` counts the losses.
-        pool: Samples in a pool, when shuffled.
+        pool: Samples in a pool, when shuffled; ``"all"`` for one pool. ``None`` takes a quarter of the samples, at most
+            16 384 and at least two batches.
 
     Raises:
         ArgumentError: A number is too small, or a name is unknown.
@@ -105,10 +113,11 @@ class TokenBudget:
     max_samples: int | None = None
     multiple_of: int = 1
     oversize: Oversize = "error"
-    pool: int = POOL
+    pool: Pool = None
 
     def __post_init__(self) -> None:
-        _integers(self, "max_tokens", "max_samples", "pool")
+        _integers(self, "max_tokens", "max_samples")
+        _pool(self)
         _integers(self, "multiple_of", most=U32)
         _integers(self, "max_length_spread", least=0, most=U32)
         choice("count", self.count, COUNT)
@@ -195,7 +204,8 @@ class CostOptimal:
         max_samples: The most samples in a batch; ``None`` for any number.
         multiple_of: The number that padded lengths are a multiple of.
         oversize: Treatment of a sample that alone exceeds ``max_tokens``, as for :class:`TokenBudget`.
-        pool: Samples in a pool, when shuffled.
+        pool: Samples in a pool, when shuffled; ``"all"`` for one pool. ``None`` takes a quarter of the samples, at most
+            16 384 and at least two batches.
 
     Raises:
         ArgumentError: A number is too small, a name is unknown, or ``cost`` is not a :class:`CostModel`.
@@ -206,12 +216,13 @@ class CostOptimal:
     max_samples: int | None = None
     multiple_of: int = 1
     oversize: Oversize = "error"
-    pool: int = POOL
+    pool: Pool = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.cost, CostModel):
             raise ArgumentError(f"cost is {self.cost!r}; expected a CostModel")
-        _integers(self, "max_tokens", "max_samples", "pool")
+        _integers(self, "max_tokens", "max_samples")
+        _pool(self)
         _integers(self, "multiple_of", most=U32)
         choice("oversize", self.oversize, OVERSIZE)
         self._native()
@@ -226,14 +237,18 @@ class CostOptimal:
 class Packing:
     """Batches of concatenated samples, without padding, as full as possible.
 
-    Each pool is packed by best fit, the longest samples first, and anew in every epoch when shuffled.
+    Each pool is packed by best fit, anew in every epoch when shuffled.
 
     Args:
         max_tokens: The most elements in a batch; at most 2**28.
         max_samples: The most samples in a batch.
         oversize: Treatment of a sample longer than ``max_tokens``: ``"error"``, ``"truncate"``, or ``"split"``, which
             divides it in parts and loses no element. ``plan.stats()`` counts elements cut off and samples split.
-        pool: Samples in a pool, when shuffled.
+        pool: Samples in a pool, when shuffled; ``"all"`` for one pool. ``None`` takes 16 384.
+        order: Order in which shuffled samples are put into bins. ``"random"`` begins with samples above a quarter of
+            ``max_tokens``, the longest first; the others come in the random order of the epoch, so that batches are new
+            in every epoch. ``"decreasing"`` takes all from the longest to the shortest, for the fewest bins; samples of
+            one pool then share batches with much the same others in every epoch.
 
     Raises:
         ArgumentError: A number is out of range, or a name is unknown.
@@ -242,16 +257,19 @@ class Packing:
     max_tokens: int
     max_samples: int | None = None
     oversize: PackedOversize = "error"
-    pool: int = POOL
+    pool: Pool = None
+    order: PackingOrder = "random"
 
     def __post_init__(self) -> None:
-        _integers(self, "max_tokens", "pool")
+        _integers(self, "max_tokens")
+        _pool(self)
         _integers(self, "max_samples", most=U32)
         choice("oversize", self.oversize, PACKED_OVERSIZE)
+        choice("order", self.order, PACKING_ORDER)
         self._native()
 
     def _native(self) -> _native.Rule:
-        return _native.Rule.packing(self.max_tokens, self.max_samples, self.oversize, self.pool)
+        return _native.Rule.packing(self.max_tokens, self.max_samples, self.oversize, self.pool, self.order)
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -325,6 +343,15 @@ def rule(batch_size: int | None, batching: Rule | None) -> Rule:
     if not isinstance(batching, RULES):
         raise ArgumentError(f"batching is {batching!r}; expected a rule such as FixedSize(64)")
     return batching
+
+
+def _pool(instance: object) -> None:
+    """Replace the field ``pool`` by an integer, unless it is ``None`` or ``"all"``."""
+    pool = getattr(instance, "pool", None)
+    if isinstance(pool, str) and pool != "all":
+        raise ArgumentError(f"pool is {pool!r}; expected a number, 'all', or None for the default")
+    if pool is not None and pool != "all":
+        _integers(instance, "pool")
 
 
 def _samples(place: int, batch: Iterable[SupportsIndex]) -> numpy.ndarray[Any, numpy.dtype[numpy.uint32]]:

@@ -34,7 +34,7 @@ from batchloom.errors import ArgumentError, Error, StateError
 from batchloom.label_counts import label_counts as counted
 from batchloom.loader_options import LoaderOptions
 from batchloom.mesh import Mesh
-from batchloom.plan import Plan, table
+from batchloom.plan import Plan, table, warn_of_one_pool
 from batchloom.plan_options import padded_to, plan_options
 from batchloom.ranks import RankFinder, is_worker
 from batchloom.slots import SlotWay, collated, pad_numbers
@@ -339,6 +339,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         options = CollateOptions(names, dict(pad_values), side == "left", labels, marked, left.conversions)
         # Fields of samples on demand are known with the first block.
         self._delivery.prepare(dataset._schema([] if on_demand else columns), options)
+        warn_of_one_pool(self._native.plan(None), self._batching)
         # Arguments that were refused, or have no effect, are no part of it.
         self._recipe: dict[str, Any] = recipe | vars(asked)
         self._is_compared = False

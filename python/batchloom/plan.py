@@ -173,6 +173,7 @@ class Plan:
             labels=None if counts is None else counts._native(),
             pad_to=padded_to(pad_to, truncate),
         )
+        warn_of_one_pool(self._native, self._batching)
 
     @classmethod
     def _wrap(cls, native: engine.Plan, batching: Rule) -> Plan:
@@ -275,7 +276,12 @@ class Plan:
           ``uneven="mask"``, count as padding.);
         - samples delivered ``earlier`` in the epoch, and their ``earlier_tokens``;
         - elements of the ``largest`` batch;
-        - ``imbalance``, the share of the time of all ranks that is spent waiting for the largest batch of a step.
+        - ``imbalance``, the share of the time of all ranks that is spent waiting for the largest batch of a step;
+        - ``mates_kept``, the share of the pairs of samples which share a batch that share one in the next epoch too:
+          about what a pool holds of the samples, and 1 without ``shuffle``. (Where samples have no sizes, of 64
+          neighbours in each of 1024 batches; ``None`` if batches hold one sample each.);
+        - ``length_correlation``, the rank correlation of the mean size of batches with the steps at which they come:
+          about 0 if shuffled, -1 if the longest come first (``None`` if all means are equal).
 
         All elements are accounted for:
         ``tokens + repeated_tokens == real + truncated_tokens + dropped_tokens + earlier_tokens``.
@@ -421,6 +427,17 @@ def _rebuild(
     given = labels._native() if isinstance(labels, LabelCounts) else labels
     plan = engine.Plan(samples, batching._native(), known, **options, labels=given)
     return Plan._wrap(plan.resume(state) if state["batches"] else plan, batching)
+
+
+def warn_of_one_pool(plan: engine.Plan, batching: Rule) -> None:
+    """Warn if a pool that was given as a number makes the same batches in every epoch."""
+    if plan.has_one_pool:
+        warnings.warn(
+            f"one pool of {batching} holds all samples that are shuffled together, so epochs have much the same "
+            "batches (mates_kept in stats()); expected a smaller pool, or none for the default; "
+            'pool="all" says that it is meant',
+            stacklevel=caller(),
+        )
 
 
 def table(title: str, rows: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 //! The rules, as Python makes them.
 
 use batchloom::batching::{
-    CostModel, CostOptimal, FixedSize, LengthBuckets, Listed, Measurement, Packing, PadTo,
+    CostModel, CostOptimal, FixedSize, LengthBuckets, Listed, Measurement, Packing, PadTo, Pool,
     Rule as EngineRule, Sizes, TokenBudget,
 };
 use pyo3::prelude::*;
@@ -22,7 +22,8 @@ impl Rule {
     }
 
     #[staticmethod]
-    fn buckets(batch_size: u64, pool: u64, multiple_of: u32) -> PyResult<Self> {
+    fn buckets(batch_size: u64, pool: Option<GivenPool>, multiple_of: u32) -> PyResult<Self> {
+        let pool = sized(pool)?;
         made(LengthBuckets::new(batch_size).and_then(|rule| rule.pool(pool)?.multiple_of(multiple_of)))
     }
 
@@ -34,9 +35,9 @@ impl Rule {
         max_samples: Option<u64>,
         multiple_of: u32,
         oversize: &str,
-        pool: u64,
+        pool: Option<GivenPool>,
     ) -> PyResult<Self> {
-        let (count, oversize) = (parse(count)?, parse(oversize)?);
+        let (count, oversize, pool) = (parse(count)?, parse(oversize)?, sized(pool)?);
         made(TokenBudget::new(max_tokens).and_then(|rule| {
             let rule = rule.count(count).oversize(oversize).multiple_of(multiple_of)?.pool(pool)?;
             let rule = max_length_spread.map_or(rule, |spread| rule.max_length_spread(spread));
@@ -51,9 +52,9 @@ impl Rule {
         max_samples: Option<u64>,
         multiple_of: u32,
         oversize: &str,
-        pool: u64,
+        pool: Option<GivenPool>,
     ) -> PyResult<Self> {
-        let oversize = parse(oversize)?;
+        let (oversize, pool) = (parse(oversize)?, sized(pool)?);
         made(CostModel::new(cost.0, cost.1, cost.2).and_then(|cost| {
             let rule = CostOptimal::new(cost).oversize(oversize).multiple_of(multiple_of)?.pool(pool)?;
             let rule = max_tokens.map_or(Ok(rule), |tokens| rule.max_tokens(tokens))?;
@@ -62,10 +63,16 @@ impl Rule {
     }
 
     #[staticmethod]
-    fn packing(max_tokens: u64, max_samples: Option<u32>, oversize: &str, pool: u64) -> PyResult<Self> {
-        let oversize = parse(oversize)?;
+    fn packing(
+        max_tokens: u64,
+        max_samples: Option<u32>,
+        oversize: &str,
+        pool: Option<GivenPool>,
+        order: &str,
+    ) -> PyResult<Self> {
+        let (oversize, order, pool) = (parse(oversize)?, parse(order)?, sized(pool)?);
         made(Packing::new(max_tokens).and_then(|rule| {
-            let rule = rule.oversize(oversize).pool(pool)?;
+            let rule = rule.oversize(oversize).order(order).pool(pool)?;
             max_samples.map_or(Ok(rule), |samples| rule.max_samples(samples))
         }))
     }
@@ -89,6 +96,22 @@ impl Rule {
             EngineRule::Listed(lists) => Ok(lists.clone()),
             _ => Err(ArgumentError::new_err("the rule forms batches; expected lists of samples")),
         }
+    }
+}
+
+/// The size of a pool as Python gives it.
+#[derive(FromPyObject)]
+enum GivenPool {
+    Number(u64),
+    Name(String),
+}
+
+/// The size of a pool; the default one for `None`.
+fn sized(pool: Option<GivenPool>) -> PyResult<Pool> {
+    match pool {
+        None => Ok(Pool::Auto),
+        Some(GivenPool::Number(count)) => Ok(Pool::Of(count)),
+        Some(GivenPool::Name(name)) => parse(&name),
     }
 }
 

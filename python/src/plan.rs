@@ -159,6 +159,8 @@ impl Plan {
         dict.set_item("earlier_tokens", stats.earlier_tokens)?;
         dict.set_item("largest", stats.largest)?;
         dict.set_item("imbalance", stats.imbalance)?;
+        dict.set_item("mates_kept", stats.mates_kept)?;
+        dict.set_item("length_correlation", stats.length_correlation)?;
         Ok(dict)
     }
 
@@ -226,6 +228,12 @@ impl Plan {
     #[getter]
     fn largest_first(&self) -> bool {
         self.plan.largest_first()
+    }
+
+    /// Says that a pool which was given as a number holds everything that is shuffled.
+    #[getter]
+    fn has_one_pool(&self) -> bool {
+        self.plan.has_one_pool()
     }
 
     #[getter]

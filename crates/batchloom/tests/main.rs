@@ -25,6 +25,7 @@ mod own_lengths;
 mod pad_to;
 mod placement;
 mod plan;
+mod pools;
 mod prose;
 mod report;
 #[cfg(feature = "image")]

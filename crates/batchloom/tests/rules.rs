@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use batchloom::batching::{
-    CostModel, CostOptimal, Count, FixedSize, LengthBuckets, Oversize, PackedOversize, Packing, Rule, Sizes,
-    TokenBudget,
+    CostModel, CostOptimal, Count, FixedSize, LengthBuckets, Oversize, PackedOversize, Packing, PackingOrder,
+    Pool, Rule, Sizes, TokenBudget,
 };
 use batchloom::plan::{Parts, State};
 use batchloom::ranks::Uneven;
@@ -61,7 +61,7 @@ pub(crate) fn oversize() -> impl Strategy<Value = Oversize> {
 }
 
 pub(crate) fn rule() -> impl Strategy<Value = Rule> {
-    let pool = prop_oneof![1_u64..50, Just(1 << 14)];
+    let pool = prop_oneof![(1_u64..50).prop_map(Pool::Of), Just(Pool::Auto), Just(Pool::All)];
     let some = |range| prop::option::of(range);
     let budget = (30_u64..300, any::<bool>(), some(0..30), some(1..9), 1_u32..17, oversize(), pool.clone())
         .prop_map(|(tokens, real, spread, samples, multiple, oversize, pool)| {
@@ -79,15 +79,17 @@ pub(crate) fn rule() -> impl Strategy<Value = Rule> {
             samples.map_or(rule, |samples| rule.max_samples(samples as u64).unwrap()).into()
         },
     );
-    let packing =
-        (30_u64..300, some(1..9), any::<bool>(), pool).prop_map(|(tokens, samples, split, pool)| {
+    let packing = (30_u64..300, some(1..9), any::<bool>(), any::<bool>(), pool.clone()).prop_map(
+        |(tokens, samples, split, decreasing, pool)| {
             let oversize = if split { PackedOversize::Split } else { PackedOversize::Truncate };
-            let rule = Packing::new(tokens).unwrap().oversize(oversize).pool(pool).unwrap();
+            let order = if decreasing { PackingOrder::Decreasing } else { PackingOrder::Random };
+            let rule = Packing::new(tokens).unwrap().oversize(oversize).order(order).pool(pool).unwrap();
             samples.map_or(rule, |samples| rule.max_samples(samples as u32).unwrap()).into()
-        });
+        },
+    );
     prop_oneof![
         (1_u64..20).prop_map(|size| FixedSize::new(size).unwrap().into()),
-        (1_u64..20, 1_u64..9, 1_u32..17).prop_map(|(size, pool, multiple)| {
+        (1_u64..20, pool, 1_u32..17).prop_map(|(size, pool, multiple)| {
             let rule = LengthBuckets::new(size).unwrap().pool(pool).unwrap();
             rule.multiple_of(multiple).unwrap().into()
         }),
@@ -408,7 +410,7 @@ fn huge_lengths() {
     let sizes = Sizes::new(vec![u32::MAX; 100]);
     let build =
         |rule: Rule| Plan::builder(100).sizes(sizes.clone()).rule(rule).shuffle(true).build().unwrap();
-    let plan = build(TokenBudget::new(u64::from(u32::MAX) * 3).unwrap().into());
+    let plan = build(TokenBudget::new(u64::from(u32::MAX) * 3).unwrap().pool(Pool::All).unwrap().into());
     assert_eq!((plan.steps(), plan.stats().real), (34, 100 * u64::from(u32::MAX)));
     let plan = build(LengthBuckets::new(7).unwrap().multiple_of(1 << 20).unwrap().into());
     assert_eq!(plan.stats().padded, 100 << 32);
@@ -485,7 +487,8 @@ fn bad_input() {
 fn golden() {
     let sizes: Vec<u32> = (0..300_u32).map(|sample| sample.wrapping_mul(2_654_435_761) >> 24).collect();
     let cost = CostModel::new(500.0, 1.0, 0.01).unwrap();
-    let rules: [Rule; 5] = [
+    let packing = Packing::new(200).unwrap().oversize(PackedOversize::Split);
+    let rules: [Rule; 9] = [
         FixedSize::new(7).unwrap().into(),
         LengthBuckets::new(8).unwrap().pool(5).unwrap().into(),
         TokenBudget::new(1000)
@@ -497,7 +500,11 @@ fn golden() {
             .unwrap()
             .into(),
         CostOptimal::new(cost).max_tokens(2000).unwrap().pool(100).unwrap().into(),
-        Packing::new(200).unwrap().oversize(PackedOversize::Split).pool(100).unwrap().into(),
+        packing.order(PackingOrder::Decreasing).pool(100).unwrap().into(),
+        LengthBuckets::new(8).unwrap().into(),
+        TokenBudget::new(1000).unwrap().into(),
+        CostOptimal::new(cost).pool(Pool::All).unwrap().into(),
+        packing.into(),
     ];
     let plans = rules.map(|rule| {
         let builder = Plan::builder(300).sizes(Sizes::new(sizes.clone())).rule(rule).shuffle(true).seed(7);

@@ -160,7 +160,7 @@ ARGUMENTS = [
     (bl.Packing, {"max_tokens": 9}, "max_samples", (2**32, 2**63)),
     (bl.Packing, {"max_tokens": 9}, "pool", ()),
 ]
-OPTIONAL = ("max_samples", "max_length_spread")
+OPTIONAL = ("max_samples", "max_length_spread", "pool")
 
 
 @pytest.mark.parametrize(
@@ -189,6 +189,8 @@ def test_numbers_of_rules_that_make_no_sense(kind, given, name, more):
         (lambda: bl.CostOptimal(MODEL, oversize="split"), ("oversize", "'split'")),
         (lambda: bl.Packing(9, oversize="drop"), ("oversize", "'drop'", "'error'", "'truncate'", "'split'")),
         (lambda: bl.Packing(9, oversize=None), ("oversize", "None")),
+        (lambda: bl.Packing(9, order="increasing"), ("order", "'increasing'", "'random'", "'decreasing'")),
+        (lambda: bl.TokenBudget(9, pool="ALL"), ("pool", "'ALL'", "number", "'all'", "None")),
         (lambda: bl.TokenBudget(9, multiple_of=10), ("multiple_of", "10", "max_tokens", "9")),
         (lambda: bl.CostOptimal(MODEL, max_tokens=9, multiple_of=10), ("multiple_of", "10", "max_tokens", "9")),
         (lambda: bl.CostOptimal(None), ("cost", "None", "CostModel")),
@@ -226,7 +228,7 @@ KEYWORDS = {
     bl.TokenBudget: ["max_tokens", "count", "max_length_spread", "max_samples", "multiple_of", "oversize", "pool"],
     bl.CostModel: ["fixed", "per_token", "per_pair"],
     bl.CostOptimal: ["cost", "max_tokens", "max_samples", "multiple_of", "oversize", "pool"],
-    bl.Packing: ["max_tokens", "max_samples", "oversize", "pool"],
+    bl.Packing: ["max_tokens", "max_samples", "oversize", "pool", "order"],
 }
 SOUND = {"batch_size": 2, "max_tokens": 9, "fixed": 1, "cost": MODEL}
 

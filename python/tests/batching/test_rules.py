@@ -18,9 +18,9 @@ from refusals import refused
 @given(sizes=sized(), rule=batching.fixed | buckets | budgets, shuffle=st.booleans(), seed=seeds, epoch=epochs)
 def test_every_pool_is_cut_as_the_oracle_cuts_it(sizes, rule, shuffle, seed, epoch):
     plan = planned(sizes, rule, shuffle=shuffle, seed=seed, epoch=epoch)
-    pools = pools_of(plan)
+    pools = pools_of(plan, sizes)
     for batches, pool in zip(by_pool(plan, pools), pools, strict=True):
-        expected = batching.cut(rule, pool, sizes)
+        expected = batching.cut(rule, pool, sizes, len(sizes) if shuffle else None)
         assert sorted(batches) == sorted(expected)
         if not shuffle:
             assert batches == expected
@@ -34,9 +34,10 @@ def test_the_remainder_that_is_dropped_is_the_end_of_the_order(sizes, rule, shuf
         return
     order = batching.order(len(sizes), shuffle, seed, 0)
     left = order[: len(sizes) - len(sizes) % rule.batch_size]
+    together = len(left) if shuffle else None
     assert sorted(flat(batches_of(plan))) == sorted(left)
-    pools = pools_of(plan)
-    assert [sorted(batching.cut(rule, pool, sizes)) for pool in pools] == [
+    pools = pools_of(plan, sizes)
+    assert [sorted(batching.cut(rule, pool, sizes, together)) for pool in pools] == [
         sorted(found) for found in by_pool(plan, pools)
     ]
 
@@ -47,7 +48,7 @@ def test_the_remainder_that_is_dropped_is_the_end_of_the_order(sizes, rule, shuf
 @example(sizes=[0, 0, 5], rule=bl.CostOptimal(bl.CostModel(1, 1, 0), max_tokens=8), shuffle=False, seed=0)
 def test_no_division_costs_less_than_the_optimal_one(sizes, rule, shuffle, seed):
     plan = planned(sizes, rule, shuffle=shuffle, seed=seed)
-    pools = pools_of(plan)
+    pools = pools_of(plan, sizes)
     for batches, pool in zip(by_pool(plan, pools), pools, strict=True):
         samples = [sample for batch in batches for sample in batch]
         large = [sample for sample in samples if batching.too_large(rule, sizes[sample]) and rule.oversize == "alone"]
@@ -66,7 +67,7 @@ def test_no_division_costs_less_than_the_optimal_one(sizes, rule, shuffle, seed)
 @given(sizes=sized(), rule=optimals, shuffle=st.booleans(), seed=seeds)
 def test_optimal_batches_are_runs_of_the_sorted_pool_at_the_least_cost(sizes, rule, shuffle, seed):
     plan = planned(sizes, rule, shuffle=shuffle, seed=seed)
-    pools = pools_of(plan)
+    pools = pools_of(plan, sizes)
     for batches, pool in zip(by_pool(plan, pools), pools, strict=True):
         left = [
             sample
@@ -116,14 +117,14 @@ def test_bins_are_those_of_best_fit(sizes, rule, shuffle, seed):
         loads[tuple(batch)].append(plan.step(step).tokens)
         assert plan.step(step).tokens <= rule.max_tokens
         assert len(batch) <= (rule.max_samples or len(batch))
-    pools = pools_of(plan)
+    pools = pools_of(plan, sizes)
     for batches, pool in zip(by_pool(plan, pools), pools, strict=True):
         times = Counter(sample for batch in batches for sample in batch)
         assert times == {sample: len(batching.parts(rule, sizes[sample])) for sample in pool}
         full = [load for batch in {*map(tuple, batches)} for load in loads[batch]]
         assert sum(full) == sum(sum(batching.parts(rule, sizes[sample])) for sample in pool)
         if rule.max_samples is None:
-            assert sorted(full) == batching.best_fit(rule, pool, sizes)
+            assert sorted(full) == batching.best_fit(rule, pool, sizes, shuffle)
         # Best fit opens a bin only for what no other takes, so no two are one.
         for (first, second), (one, other) in zip(
             itertools.combinations(batches, 2),
@@ -214,7 +215,8 @@ def test_every_sample_comes_once_within_every_limit_less_what_the_plan_says(
 @given(sizes=sized(), rule=rules, shuffle=st.booleans(), seed=seeds, world_size=worlds, drop_last=st.booleans())
 def test_samples_of_a_batch_come_longest_first(sizes, rule, shuffle, seed, world_size, drop_last):
     assume(not isinstance(rule, bl.FixedSize))
-    plan = planned(sizes, rule, shuffle=shuffle, seed=seed, world_size=world_size, drop_last=drop_last)
+    options = {"shuffle": shuffle, "seed": seed, "world_size": world_size, "drop_last": drop_last}
+    plan = planned(sizes, rule, **options, uneven="short")
     for batch in batches_of(plan):
         lengths = [batching.taken(rule, sizes[sample]) for sample in batch]
         assert lengths == sorted(lengths, reverse=True) or batching.policy(rule) == "split"

@@ -1,6 +1,7 @@
 """The batches of each rule, by definition: slow, obvious, and taken from the engine only in the order itself."""
 
 import itertools
+import math
 from fractions import Fraction
 from functools import cache
 
@@ -47,12 +48,26 @@ def taken(rule, size):
     return most(rule) if too_large(rule, size) and policy(rule) == "truncate" else size
 
 
-def in_pool(rule, samples, shuffle):
+def in_pool(rule, samples, shuffle, sizes):
     if isinstance(rule, bl.FixedSize):
         return rule.batch_size
-    if not shuffle:
+    if not shuffle or rule.pool == "all":
         return samples
-    return rule.batch_size * rule.pool if isinstance(rule, bl.LengthBuckets) else rule.pool
+    if isinstance(rule, bl.LengthBuckets):
+        return (
+            rule.batch_size * rule.pool
+            if rule.pool
+            else max(16_384, rule.batch_size) // rule.batch_size * rule.batch_size
+        )
+    if rule.pool:
+        return rule.pool
+    return 16_384 if isinstance(rule, bl.Packing) else max(min(samples // 4, 16_384), 2 * in_batch(rule, sizes))
+
+
+def in_batch(rule, sizes):
+    """The samples of mean size that fill a batch."""
+    fill = [] if rule.max_tokens is None else [-(-rule.max_tokens * len(sizes) // max(sum(sizes), 1))]
+    return min([*fill, *([rule.max_samples] if rule.max_samples else [])], default=1)
 
 
 def kept(rule, order, drop_last):
@@ -61,9 +76,9 @@ def kept(rule, order, drop_last):
     return order[: len(order) - len(order) % size] if size and drop_last else order
 
 
-def pools(rule, order, shuffle, drop_last):
+def pools(rule, order, shuffle, drop_last, sizes):
     order = kept(rule, order, drop_last)
-    size = min(in_pool(rule, len(order), shuffle), max(len(order), 1))
+    size = min(in_pool(rule, len(order), shuffle, sizes), max(len(order), 1))
     return [order[start : start + size] for start in range(0, len(order), size)]
 
 
@@ -109,12 +124,29 @@ def greedy(rule, pool, sizes):
     return batches
 
 
-def cut(rule, pool, sizes):
-    """The batches of a pool, of rules that leave no choice."""
+def mixed(pool, sizes, batch_size, together):
+    """A sorted pool, each sample moved on an axis on which each batch takes the square root of its range."""
+    ordered, starts, end = descending(pool, sizes), {}, 0
+    for start in range(0, len(ordered), batch_size):
+        batch = ordered[start : start + batch_size]
+        least = sizes[ordered[min(start + batch_size, len(ordered) - 1)]]
+        root = math.isqrt((sizes[batch[0]] - least) << 32)
+        starts |= {sample: end + root * place // len(batch) for place, sample in enumerate(batch)}
+        end += root
+    step = (3 * end << 32) // (-(-len(ordered) // batch_size) * together)
+    moves = {sample: step * place >> 32 for place, sample in enumerate(pool)}
+    moved = sorted(ordered, key=lambda sample: starts[sample] + moves[sample])
+    return flat(sorted(batch, key=ordered.index) for batch in pieces(moved, batch_size))
+
+
+def cut(rule, pool, sizes, together=None):
+    """The batches of a pool, of rules that leave no choice, where ``together`` samples are shuffled."""
     if isinstance(rule, bl.FixedSize):
         return pieces(pool, rule.batch_size)
     if isinstance(rule, bl.LengthBuckets):
-        return pieces(descending(pool, sizes), rule.batch_size)
+        mixes = together is not None and rule.pool is None and together < 4 * len(pool)
+        ordered = mixed(pool, sizes, rule.batch_size, together) if mixes else descending(pool, sizes)
+        return pieces(ordered, rule.batch_size)
     return greedy(rule, pool, sizes)
 
 
@@ -168,10 +200,15 @@ def parts(rule, size):
     return [rule.max_tokens] * whole + [rest] * (rest > 0)
 
 
-def best_fit(rule, pool, sizes):
-    """The load of each bin: the longest part first, into the fullest bin that takes it."""
-    loads = []
-    for part in sorted((part for sample in pool for part in parts(rule, sizes[sample])), reverse=True):
+def best_fit(rule, pool, sizes, shuffle=False):
+    """The load of each bin: each part goes into the fullest bin that takes it.
+
+    The longest comes first; where samples are shuffled, in random order, only those above a quarter of a bin do.
+    """
+    loads, first = [], rule.max_tokens // 4 if shuffle and rule.order == "random" else -1
+    every = [part for sample in pool for part in parts(rule, sizes[sample])]
+    large = sorted((part for part in every if part > first), reverse=True)
+    for part in [*large, *(part for part in every if part <= first)]:
         taking = [bin for bin, load in enumerate(loads) if load + part <= rule.max_tokens]
         if taking:
             loads[max(taking, key=loads.__getitem__)] += part
@@ -240,8 +277,11 @@ def multiples(build):
     return build(multiple_of=st.just(1)) | build(multiple_of=st.integers(1, 8))
 
 
+pool_sizes = st.sampled_from([None, "all"])
 fixed = st.builds(bl.FixedSize, st.integers(1, 20))
-buckets = st.builds(bl.LengthBuckets, st.integers(1, 9), pool=st.integers(1, 6), multiple_of=st.integers(1, 8))
+buckets = st.builds(
+    bl.LengthBuckets, st.integers(1, 9), pool=pool_sizes | st.integers(1, 6), multiple_of=st.integers(1, 8)
+)
 budgets = multiples(
     lambda multiple_of: st.builds(
         bl.TokenBudget,
@@ -251,7 +291,7 @@ budgets = multiples(
         max_samples=maybe,
         multiple_of=multiple_of,
         oversize=oversizes,
-        pool=st.integers(1, 70),
+        pool=pool_sizes | st.integers(1, 70),
     )
 )
 costs = st.builds(bl.CostModel, st.integers(0, 300), st.integers(0, 9), st.integers(1, 3)) | st.builds(
@@ -265,7 +305,7 @@ optimals = multiples(
         max_samples=maybe,
         multiple_of=multiple_of,
         oversize=oversizes,
-        pool=st.integers(1, 70),
+        pool=pool_sizes | st.integers(1, 70),
     )
 )
 packings = st.builds(
@@ -273,6 +313,7 @@ packings = st.builds(
     st.integers(1, 60),
     max_samples=maybe,
     oversize=st.sampled_from(["error", "truncate", "split"]),
-    pool=st.integers(1, 70),
+    order=st.sampled_from(["random", "decreasing"]),
+    pool=pool_sizes | st.integers(1, 70),
 )
 rules = fixed | buckets | budgets | optimals | packings

@@ -22,6 +22,9 @@ EACH = [
     bl.Packing(50, pool=30),
     bl.Packing(16, oversize="split", max_samples=3, pool=30),
     bl.Packing(16, oversize="truncate", pool=30),
+    bl.LengthBuckets(5),
+    bl.TokenBudget(60),
+    bl.Packing(60, order="decreasing", pool="all"),
 ]
 SPREAD = [size * 7 % 41 for size in range(101)]
 
@@ -66,10 +69,10 @@ def by_pool(plan, pools):
     return found
 
 
-def pools_of(plan):
+def pools_of(plan, sizes):
     rule = plan.batching
     order = batching.order(plan.samples, plan.shuffle, plan.seed, plan.epoch)
-    return batching.pools(rule, order, plan.shuffle, plan.drop_last)
+    return batching.pools(rule, order, plan.shuffle, plan.drop_last, sizes)
 
 
 OTHERS = [
@@ -77,6 +80,7 @@ OTHERS = [
     bl.FixedSize(5),
     bl.LengthBuckets(4),
     bl.LengthBuckets(4, pool=3),
+    bl.LengthBuckets(4, pool="all"),
     bl.LengthBuckets(4, multiple_of=2),
     bl.TokenBudget(50),
     bl.TokenBudget(51),
@@ -102,6 +106,7 @@ OTHERS = [
     bl.Packing(50, oversize="truncate"),
     bl.Packing(50, oversize="split"),
     bl.Packing(50, pool=3),
+    bl.Packing(50, order="decreasing"),
 ]
 
 

@@ -1,36 +1,39 @@
 //! `LengthBuckets`: each pool sorted by size, then divided into equal numbers.
 //!
-//! This is the classical procedure: sort each group of `pool x batch_size` samples, and divide it into `pool` batches.
+//! This is the classical procedure: sort each group of `pool x batch_size` samples, and divide it into `pool` batches. By
+//! default, groups are as large as they may be, and sorted samples are [mixed] so that batches are new in every epoch.
 
 use serde::Serialize;
 
-use super::{PoolBatches, Sorted, positive};
+use super::pool::{LEAST_POOLS, MOST, whole_batches};
+use super::{Pool, PoolBatches, PoolSizes, Sorted, mixed, positive};
 use crate::Result;
 
 /// Batches of `batch_size` samples of similar size.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct LengthBuckets {
     batch_size: u64,
-    pool: u64,
+    pool: Pool,
     multiple_of: u32,
 }
 
 impl LengthBuckets {
-    /// Batches of `batch_size` samples, from pools of 100 batches.
+    /// Batches of `batch_size` samples.
     ///
     /// # Errors
     /// [`Error::NotPositive`](crate::Error::NotPositive) if `batch_size` is 0.
     pub fn new(batch_size: u64) -> Result<Self> {
-        Ok(Self { batch_size: positive("batch_size", batch_size)?, pool: 100, multiple_of: 1 })
+        Ok(Self { batch_size: positive("batch_size", batch_size)?, pool: Pool::Auto, multiple_of: 1 })
     }
 
-    /// Sets the number of batches that are made of one pool when samples are shuffled. Larger pools mean less padding
-    /// and less randomness.
+    /// Sets the size of a pool, in batches, when samples are shuffled. Larger pools mean less padding and less
+    /// randomness. Default: at most 16 384 samples, which are mixed with others of similar size so that about a quarter
+    /// of batch mates stay together from one epoch to the next.
     ///
     /// # Errors
     /// [`Error::NotPositive`](crate::Error::NotPositive) if it is 0.
-    pub fn pool(self, pool: u64) -> Result<Self> {
-        Ok(Self { pool: positive("pool", pool)?, ..self })
+    pub fn pool(self, pool: impl Into<Pool>) -> Result<Self> {
+        Ok(Self { pool: pool.into().checked()?, ..self })
     }
 
     /// Rounds padded lengths up to a multiple of this number. Default: 1.
@@ -46,15 +49,28 @@ impl LengthBuckets {
     }
 
     pub(super) fn samples_in_pool(&self) -> u64 {
-        self.batch_size.saturating_mul(self.pool)
+        match self.pool {
+            Pool::Auto => whole_batches(MOST, self.batch_size),
+            Pool::Of(batches) => batches.saturating_mul(self.batch_size),
+            Pool::All => u64::MAX,
+        }
+    }
+
+    pub(super) fn pooled(&self) -> Pool {
+        self.pool
     }
 
     pub(super) fn padded_to(&self) -> u32 {
         self.multiple_of
     }
 
-    pub(super) fn cut(&self, sizes: &[u32]) -> PoolBatches {
-        let places = Sorted::new(sizes).places;
+    pub(super) fn cut(&self, pool: PoolSizes<'_>) -> PoolBatches {
+        let sorted = Sorted::new(pool.sizes);
+        let apart = |together: &u64| *together >= LEAST_POOLS * pool.sizes.len() as u64;
+        let places = match pool.together.filter(|together| self.pool == Pool::Auto && !apart(together)) {
+            Some(together) => mixed(&sorted, self.batch_size, together),
+            None => sorted.places,
+        };
         PoolBatches { ends: super::fixed::ends(self.batch_size, places.len()), places, starts: Vec::new() }
     }
 }

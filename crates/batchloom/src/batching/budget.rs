@@ -8,8 +8,9 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
+use super::pool::samples_in_batch;
 use super::sizes::{PoolSizes, Union, padded};
-use super::{Oversize, POOL, PoolBatches, Sorted, positive, to_place};
+use super::{Oversize, Pool, PoolBatches, Sizes, Sorted, positive, to_place};
 use crate::{Error, Result};
 
 /// The elements that a budget counts.
@@ -44,7 +45,7 @@ pub struct TokenBudget {
     max_samples: Option<u64>,
     multiple_of: u32,
     oversize: Oversize,
-    pool: u64,
+    pool: Pool,
 }
 
 impl TokenBudget {
@@ -60,7 +61,7 @@ impl TokenBudget {
             max_samples: None,
             multiple_of: 1,
             oversize: Oversize::Error,
-            pool: POOL,
+            pool: Pool::Auto,
         })
     }
 
@@ -100,15 +101,20 @@ impl TokenBudget {
         Self { oversize, ..self }
     }
 
-    /// Sets the number of samples in a pool, when they are shuffled. Default: 16 384.
+    /// Sets the size of a pool, in samples, when they are shuffled. Larger pools mean less padding and less randomness.
+    /// Default: [`Pool::Auto`].
     ///
     /// # Errors
     /// [`Error::NotPositive`] if it is 0.
-    pub fn pool(self, pool: u64) -> Result<Self> {
-        Ok(Self { pool: positive("pool", pool)?, ..self })
+    pub fn pool(self, pool: impl Into<Pool>) -> Result<Self> {
+        Ok(Self { pool: pool.into().checked()?, ..self })
     }
 
-    pub(super) fn samples_in_pool(&self) -> u64 {
+    pub(super) fn samples_in_pool(&self, samples: u64, sizes: Option<&Sizes>) -> u64 {
+        self.pool.samples(samples_in_batch(Some(self.max_tokens), self.max_samples, sizes), samples)
+    }
+
+    pub(super) fn pooled(&self) -> Pool {
         self.pool
     }
 

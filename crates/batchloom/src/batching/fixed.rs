@@ -5,10 +5,8 @@ use std::ops::Range;
 use serde::Serialize;
 
 use super::PoolBatches;
+use super::pool::{MOST, whole_batches};
 use crate::{Error, Result};
-
-/// The number of samples that are looked at together when sizes are known, unless one batch has more.
-const POOL: u64 = 1 << 14;
 
 /// Batches of `batch_size` samples each, in order. The last batch holds the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -50,7 +48,7 @@ impl FixedSize {
     }
 
     pub(super) fn samples_in_pool(&self) -> u64 {
-        self.batch_size.saturating_mul((POOL / self.batch_size).max(1))
+        whole_batches(MOST, self.batch_size)
     }
 
     pub(super) fn cut(&self, sizes: &[u32]) -> PoolBatches {

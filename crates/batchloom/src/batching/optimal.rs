@@ -13,8 +13,9 @@ use std::collections::VecDeque;
 use serde::Serialize;
 
 use super::budget::require_multiple;
+use super::pool::samples_in_batch;
 use super::sizes::padded;
-use super::{CostModel, Oversize, POOL, PoolBatches, Sorted, positive, to_index, to_place};
+use super::{CostModel, Oversize, Pool, PoolBatches, Sizes, Sorted, positive, to_index, to_place};
 use crate::Result;
 
 /// The batches of samples of similar size whose total cost is least.
@@ -25,14 +26,14 @@ pub struct CostOptimal {
     max_samples: Option<u64>,
     multiple_of: u32,
     oversize: Oversize,
-    pool: u64,
+    pool: Pool,
 }
 
 impl CostOptimal {
     /// Batches of any size that are cheapest in total.
     pub fn new(cost: CostModel) -> Self {
         let (max_tokens, max_samples) = (None, None);
-        Self { cost, max_tokens, max_samples, multiple_of: 1, oversize: Oversize::Error, pool: POOL }
+        Self { cost, max_tokens, max_samples, multiple_of: 1, oversize: Oversize::Error, pool: Pool::Auto }
     }
 
     /// Sets the largest number of elements in a batch, padding counted. Default: no limit.
@@ -70,15 +71,20 @@ impl CostOptimal {
         Self { oversize, ..self }
     }
 
-    /// Sets the number of samples in a pool, when they are shuffled. Default: 16 384.
+    /// Sets the size of a pool, in samples, when they are shuffled. Larger pools mean less padding and less randomness.
+    /// Default: [`Pool::Auto`].
     ///
     /// # Errors
     /// [`Error::NotPositive`](crate::Error::NotPositive) if it is 0.
-    pub fn pool(self, pool: u64) -> Result<Self> {
-        Ok(Self { pool: positive("pool", pool)?, ..self })
+    pub fn pool(self, pool: impl Into<Pool>) -> Result<Self> {
+        Ok(Self { pool: pool.into().checked()?, ..self })
     }
 
-    pub(super) fn samples_in_pool(&self) -> u64 {
+    pub(super) fn samples_in_pool(&self, samples: u64, sizes: Option<&Sizes>) -> u64 {
+        self.pool.samples(samples_in_batch(self.max_tokens, self.max_samples, sizes), samples)
+    }
+
+    pub(super) fn pooled(&self) -> Pool {
         self.pool
     }
 

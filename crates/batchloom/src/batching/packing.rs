@@ -1,18 +1,24 @@
 //! `Packing`: bins of limited capacity, filled without padding.
 //!
-//! Best fit, longest first: each sample goes into the fullest bin that still has room for it. Bins are found by their
-//! free space in a tree of bits, 64 branches a level; equal samples that fit the same bin go there at once. O(n) for n
-//! samples and a capacity that fits three or four levels.
+//! Best fit: each sample goes into the fullest bin that still has room for it. Shuffled samples come in the random order
+//! of the epoch, but for those above a quarter of a bin, which come first, the longest at the front: small samples then
+//! fill the gaps, and bins are new in every epoch. Other samples come from the longest to the shortest. Bins are found by
+//! their free space in a tree of bits, 64 branches a level; equal samples that fit the same bin go there at once. O(n)
+//! for n samples and a capacity that fits three or four levels.
 
 use std::str::FromStr;
 
 use serde::Serialize;
 
-use super::{POOL, PoolBatches, Sorted, positive, to_index, to_place};
+use super::pool::MOST;
+use super::{Pool, PoolBatches, PoolSizes, Sorted, positive, to_index, to_place};
 use crate::{Error, Result};
 
 /// The largest capacity of a bin: boundaries are 32-bit numbers, and the tree takes four bytes for each element.
 const MOST_TOKENS: u32 = 1 << 28;
+
+/// Samples above this part of a bin are put into bins before others: they need a bin that has much room.
+const LARGE: u32 = 4;
 
 /// The treatment of a sample that is larger than a bin.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
@@ -40,6 +46,36 @@ impl FromStr for PackedOversize {
     }
 }
 
+/// The order in which samples are put into bins, when they are shuffled. Without shuffling, the longest come first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PackingOrder {
+    /// Samples above a quarter of the bin, the longest first, and then the others in the random order of the epoch. It
+    /// fills bins nearly as well, and bins are new in every epoch.
+    #[default]
+    Random,
+    /// The longest first: the fewest bins. Samples of one pool share bins with much the same others in every epoch.
+    Decreasing,
+}
+
+impl PackingOrder {
+    fn is_decreasing(&self) -> bool {
+        *self == Self::Decreasing
+    }
+}
+
+impl FromStr for PackingOrder {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "random" => Ok(Self::Random),
+            "decreasing" => Ok(Self::Decreasing),
+            other => Err(format!("order is {other:?}; expected \"random\" or \"decreasing\"")),
+        }
+    }
+}
+
 /// Batches that are concatenations of samples, as full as they can be.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Packing {
@@ -48,7 +84,10 @@ pub struct Packing {
     /// The policy; fingerprints keep the name that it had in their first version.
     #[serde(rename = "overflow")]
     oversize: PackedOversize,
-    pool: u64,
+    pool: Pool,
+    /// The order; fingerprints keep the form of their first version, which knew one.
+    #[serde(skip_serializing_if = "PackingOrder::is_decreasing")]
+    order: PackingOrder,
 }
 
 impl Packing {
@@ -60,7 +99,8 @@ impl Packing {
         let found = positive("max_tokens", max_tokens)?;
         let max_tokens = u32::try_from(found).ok().filter(|&tokens| tokens <= MOST_TOKENS);
         let max_tokens = max_tokens.ok_or(Error::BinTooLarge { found, limit: MOST_TOKENS })?;
-        Ok(Self { max_tokens, max_samples: None, oversize: PackedOversize::Error, pool: POOL })
+        let (oversize, order) = (PackedOversize::Error, PackingOrder::Random);
+        Ok(Self { max_tokens, max_samples: None, oversize, pool: Pool::Auto, order })
     }
 
     /// Sets the largest number of samples in a bin. Default: as many as fit.
@@ -77,16 +117,26 @@ impl Packing {
         Self { oversize, ..self }
     }
 
-    /// Sets the number of samples in a pool, when they are shuffled. Default: 16 384.
+    /// Sets the order in which shuffled samples are put into bins. Default: [`PackingOrder::Random`].
+    #[must_use]
+    pub fn order(self, order: PackingOrder) -> Self {
+        Self { order, ..self }
+    }
+
+    /// Sets the size of a pool, in samples, when they are shuffled. Larger pools fill bins better. Default: 16 384, as
+    /// a random order keeps no batch mates together, however large the pool.
     ///
     /// # Errors
     /// [`Error::NotPositive`] if it is 0.
-    pub fn pool(self, pool: u64) -> Result<Self> {
-        Ok(Self { pool: positive("pool", pool)?, ..self })
+    pub fn pool(self, pool: impl Into<Pool>) -> Result<Self> {
+        Ok(Self { pool: pool.into().checked()?, ..self })
     }
 
-    pub(super) fn samples_in_pool(&self) -> u64 {
-        self.pool
+    pub(super) fn samples_in_pool(&self, samples: u64) -> u64 {
+        match self.pool {
+            Pool::Auto => MOST,
+            pool => pool.samples(1, samples),
+        }
     }
 
     pub(super) fn oversize_policy(&self) -> PackedOversize {
@@ -97,10 +147,11 @@ impl Packing {
         self.max_tokens
     }
 
-    pub(super) fn cut(&self, sizes: &[u32]) -> PoolBatches {
+    pub(super) fn cut(&self, pool: PoolSizes<'_>) -> PoolBatches {
+        let (sizes, shuffled) = (pool.sizes, pool.together.is_some());
         match self.oversize {
             PackedOversize::Split if sizes.iter().any(|&size| size > self.max_tokens) => {
-                self.cut_parts(sizes)
+                self.cut_parts(sizes, shuffled)
             }
             _ => {
                 let cut: Vec<u32>;
@@ -112,14 +163,14 @@ impl Packing {
                     }
                     false => sizes,
                 };
-                let (places, ends) = self.pack(sizes);
+                let (places, ends) = self.pack(sizes, shuffled);
                 PoolBatches { places, starts: Vec::new(), ends }
             }
         }
     }
 
     /// Splits samples into parts and packs these, as [`pack`](Self::pack) does.
-    fn cut_parts(&self, sizes: &[u32]) -> PoolBatches {
+    fn cut_parts(&self, sizes: &[u32], shuffled: bool) -> PoolBatches {
         let capacity = self.max_tokens;
         let mut parts = Vec::new();
         for (sample, &size) in (0..).zip(sizes) {
@@ -131,22 +182,27 @@ impl Packing {
             }
         }
         let lengths: Vec<u32> = parts.iter().map(|&(_, _, length)| length).collect();
-        let (order, ends) = self.pack(&lengths);
+        let (order, ends) = self.pack(&lengths, shuffled);
         let (places, starts) =
             order.iter().map(|&part| parts[to_index(part)]).map(|part| (part.0, part.1)).unzip();
         PoolBatches { places, starts, ends }
     }
 
-    /// The places of `sizes`, bin after bin, and the end of each bin.
-    fn pack(&self, sizes: &[u32]) -> (Vec<u32>, Vec<u32>) {
+    /// The places of `sizes`, bin after bin, the longest first in each, and the end of each bin.
+    fn pack(&self, sizes: &[u32], shuffled: bool) -> (Vec<u32>, Vec<u32>) {
         let sorted = Sorted::new(sizes);
-        let bins = Bins::fill(&sorted.sizes, self.max_tokens, self.max_samples.unwrap_or(u32::MAX));
+        let random = (shuffled && self.order == PackingOrder::Random)
+            .then(|| Sorted::above(sizes, self.max_tokens / LARGE));
+        let order = random.as_ref().unwrap_or(&sorted);
+        let bins = Bins::fill(&order.sizes, self.max_tokens, self.max_samples.unwrap_or(u32::MAX));
         let mut ends = vec![0; bins.free.len() + 1];
         bins.of.iter().for_each(|&bin| ends[to_index(bin) + 1] += 1);
         (1..ends.len()).for_each(|bin| ends[bin] += ends[bin - 1]);
+        let mut bin_of = vec![0; sizes.len()];
+        bins.of.iter().zip(&order.places).for_each(|(&bin, &sample)| bin_of[to_index(sample)] = bin);
         let mut places = vec![0; sizes.len()];
-        for (&bin, &sample) in bins.of.iter().zip(&sorted.places) {
-            let end = &mut ends[to_index(bin)];
+        for &sample in &sorted.places {
+            let end = &mut ends[to_index(bin_of[to_index(sample)])];
             places[to_index(*end)] = sample;
             *end += 1;
         }
@@ -178,7 +234,7 @@ impl Bins {
         // If everything fits one bin, its capacity is what there is: no free space is larger than what is left to
         // place.
         let capacity = u32::try_from(total).map_or(capacity, |total| capacity.min(total));
-        let smallest = sizes.last().copied().unwrap_or(0);
+        let smallest = sizes.iter().copied().min().unwrap_or(0);
         let mut room = Room::new(capacity);
         let mut rest = sizes;
         while let Some(&size) = rest.first() {

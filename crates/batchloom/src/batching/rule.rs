@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::{
-    CostOptimal, Count, FixedSize, LengthBuckets, Listed, Oversize, PackedOversize, Packing, PoolBatches,
-    PoolSizes, Sizes, TokenBudget,
+    CostOptimal, Count, FixedSize, LengthBuckets, Listed, Oversize, PackedOversize, Packing, Pool,
+    PoolBatches, PoolSizes, Sizes, TokenBudget,
 };
 use crate::{Error, Result};
 
@@ -30,15 +30,26 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// The number of samples in a pool, when they are shuffled.
-    pub(crate) fn samples_in_pool(&self) -> u64 {
+    /// The number of samples in a pool, where `samples` are shuffled together. `sizes` are those of the whole dataset.
+    pub(crate) fn samples_in_pool(&self, samples: u64, sizes: Option<&Sizes>) -> u64 {
         match self {
             Self::FixedSize(rule) => rule.samples_in_pool(),
             Self::LengthBuckets(rule) => rule.samples_in_pool(),
-            Self::TokenBudget(rule) => rule.samples_in_pool(),
-            Self::CostOptimal(rule) => rule.samples_in_pool(),
-            Self::Packing(rule) => rule.samples_in_pool(),
+            Self::TokenBudget(rule) => rule.samples_in_pool(samples, sizes),
+            Self::CostOptimal(rule) => rule.samples_in_pool(samples, sizes),
+            Self::Packing(rule) => rule.samples_in_pool(samples),
             Self::Listed(_) => u64::MAX,
+        }
+    }
+
+    /// This rule with pools of the default size, if it sorts pools of a number that was given.
+    pub(crate) fn with_auto_pool(&self) -> Option<Self> {
+        let given = |pool| matches!(pool, Pool::Of(_)).then_some(Pool::Auto);
+        match self {
+            Self::LengthBuckets(rule) => rule.pool(given(rule.pooled())?).ok().map(Self::from),
+            Self::TokenBudget(rule) => rule.pool(given(rule.pooled())?).ok().map(Self::from),
+            Self::CostOptimal(rule) => rule.pool(given(rule.pooled())?).ok().map(Self::from),
+            Self::FixedSize(_) | Self::Packing(_) | Self::Listed(_) => None,
         }
     }
 
@@ -179,10 +190,10 @@ impl Rule {
     pub(crate) fn cut(&self, pool: PoolSizes<'_>) -> PoolBatches {
         match self {
             Self::FixedSize(rule) => rule.cut(pool.sizes),
-            Self::LengthBuckets(rule) => rule.cut(pool.sizes),
+            Self::LengthBuckets(rule) => rule.cut(pool),
             Self::TokenBudget(rule) => rule.cut(pool),
             Self::CostOptimal(rule) => rule.cut(pool.sizes),
-            Self::Packing(rule) => rule.cut(pool.sizes),
+            Self::Packing(rule) => rule.cut(pool),
             Self::Listed(rule) => rule.cut(),
         }
     }

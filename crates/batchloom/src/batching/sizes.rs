@@ -125,6 +125,8 @@ pub(crate) struct PoolSizes<'a> {
     pub(crate) sizes: &'a [u32],
     /// The number of variable dimensions and the extents of each sample, if there are several dimensions.
     pub(crate) extents: Option<(usize, &'a [u32])>,
+    /// The number of samples that are shuffled together, these among them, or `None` if they come as stored.
+    pub(crate) together: Option<u64>,
 }
 
 /// The shape that several samples are padded to: the largest extent in each variable dimension.

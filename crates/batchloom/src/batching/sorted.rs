@@ -20,6 +20,14 @@ impl Sorted {
         }
     }
 
+    /// Sorts samples above `size`, and leaves the others behind them in the order of the pool.
+    pub(super) fn above(sizes: &[u32], size: u32) -> Self {
+        let large: Vec<u32> = sizes.iter().map(|&other| if other > size { other } else { 0 }).collect();
+        let places = Self::new(&large).places;
+        let sizes = places.iter().map(|&place| sizes[to_index(place)]).collect();
+        Self { places, sizes }
+    }
+
     fn counted(sizes: &[u32], most: usize) -> Self {
         // starts[s] is the place for the next sample of size `most - s`.
         let mut starts = vec![0_usize; most + 2];

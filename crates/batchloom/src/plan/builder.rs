@@ -226,11 +226,13 @@ impl PlanBuilder {
             sizes: self.sizes,
             pad_to: self.pad_to,
             counted: None,
+            in_pool: 1,
             labels: None,
         };
         check_lists(&recipe)?;
         check_shards(&recipe)?;
         recipe.counted = counted(&recipe)?;
+        recipe.in_pool = recipe.in_pool_of(&recipe.rule);
         check_sizes(&recipe)?;
         let known = |labels| {
             SampleLabels::new(labels, recipe.samples, recipe.sizes.as_ref(), &recipe.rule, recipe.most())
@@ -312,6 +314,6 @@ fn check_sizes(recipe: &Recipe) -> Result<()> {
         Some(sizes) if sizes.len() != recipe.samples => {
             Err(Error::SizesLength { found: sizes.len(), samples: recipe.samples })
         }
-        Some(sizes) => recipe.rule.check(recipe.counted().unwrap_or(sizes), recipe.in_pool()),
+        Some(sizes) => recipe.rule.check(recipe.counted().unwrap_or(sizes), recipe.in_pool),
     }
 }

@@ -252,7 +252,8 @@ impl Epoch {
         if recipe.shuffle != Shuffle::Samples {
             let range = length(start)..length(start) + count;
             let extents = sizes.extents_of(range.clone());
-            let batches = recipe.rule.cut(PoolSizes { sizes: &sizes.as_slice()[range], extents });
+            let batches =
+                recipe.rule.cut(PoolSizes { sizes: &sizes.as_slice()[range], extents, together: None });
             return BatchedPool { samples: PoolSamples::Run(start), batches };
         }
         let mut samples = vec![0; count];
@@ -260,8 +261,26 @@ impl Epoch {
         let gathered: Vec<u32> = samples.iter().map(|&sample| sizes.as_slice()[length(sample)]).collect();
         let extents = sizes.gather_extents(&samples);
         let extents = extents.as_ref().map(|(dimensions, extents)| (*dimensions, extents.as_slice()));
-        let batches = recipe.rule.cut(PoolSizes { sizes: &gathered, extents });
+        let batches =
+            recipe.rule.cut(PoolSizes { sizes: &gathered, extents, together: Some(recipe.in_shard()) });
         BatchedPool { samples: PoolSamples::Listed(samples), batches }
+    }
+
+    /// Passes the samples of each batch to `take`, pool by pool, as the rule makes them. A sample that is split is in the
+    /// batch of its first part.
+    pub(super) fn each_batch(&self, mut take: impl FnMut(&[u64])) {
+        let splits = self.recipe.rule.splits();
+        for pool in (0..self.pools()).map(|pool| self.cut(pool)) {
+            for batch in 0..pool.batches.ends.len() {
+                let mut samples = pool.samples(batch);
+                if splits {
+                    let starts = pool.batches.starts.get(pool.range(batch)).unwrap_or_default();
+                    let mut starts = starts.iter();
+                    samples.retain(|_| starts.next().is_none_or(|&start| start == 0));
+                }
+                take(&samples);
+            }
+        }
     }
 
     /// Counts the contents of a batch.
@@ -426,6 +445,6 @@ impl BatchedPool {
 }
 
 /// The number of things that are in memory, as an index.
-fn length(count: u64) -> usize {
+pub(super) fn length(count: u64) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }

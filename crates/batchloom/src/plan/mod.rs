@@ -7,6 +7,7 @@
 mod builder;
 mod epoch;
 mod fill;
+mod mates;
 #[expect(clippy::module_inception, reason = "the file of the type that the folder is named for")]
 mod plan;
 mod recipe;

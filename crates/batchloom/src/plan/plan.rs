@@ -183,6 +183,17 @@ impl Plan {
         self.recipe().shuffle
     }
 
+    /// Returns true if samples are shuffled and a pool that was given as a number holds all of them (or all of a shard),
+    /// where the default pool would not: batches are then the same in every epoch.
+    pub fn has_one_pool(&self) -> bool {
+        let recipe = self.recipe();
+        let auto = self.rule().with_auto_pool().map(|rule| recipe.in_pool_of(&rule));
+        let in_shard = recipe.in_shard();
+        recipe.shuffle == Shuffle::Samples
+            && recipe.in_pool >= in_shard
+            && auto.is_some_and(|auto| auto < in_shard)
+    }
+
     /// The number that random orders depend on, besides the epoch.
     pub fn seed(&self) -> u64 {
         self.recipe().seed

@@ -34,6 +34,9 @@ pub(super) struct Recipe {
     /// The sizes that the rule is given, if samples do not have their own in a batch.
     #[serde(skip)]
     pub(super) counted: Option<Sizes>,
+    /// The number of samples in each pool but the last of a shard.
+    #[serde(skip)]
+    pub(super) in_pool: u64,
     /// The labels of batches, which change no plan.
     #[serde(skip)]
     pub(super) labels: Option<SampleLabels>,
@@ -80,29 +83,30 @@ impl Recipe {
         self.shard_size.unwrap_or(u64::MAX).min(self.kept()).max(1)
     }
 
-    /// The number of samples in each pool but the last of a shard. If samples come in stored order, a shard is one
-    /// pool.
-    pub(super) fn in_pool(&self) -> u64 {
-        match self.shuffle == Shuffle::Samples || matches!(self.rule, Rule::FixedSize(_)) {
-            true => self.rule.samples_in_pool().min(self.in_shard()),
-            false => self.in_shard(),
+    /// The number of samples in each pool but the last of a shard, if `rule` decides. If samples come in stored order, a
+    /// shard is one pool.
+    pub(super) fn in_pool_of(&self, rule: &Rule) -> u64 {
+        let in_shard = self.in_shard();
+        match self.shuffle == Shuffle::Samples || matches!(rule, Rule::FixedSize(_)) {
+            true => rule.samples_in_pool(in_shard, self.counted()).min(in_shard),
+            false => in_shard,
         }
     }
 
     /// The pool that holds `position`.
     pub(super) fn pool_at(&self, position: u64) -> u64 {
         let in_shard = self.in_shard();
-        position / in_shard * self.pools_in_shard() + position % in_shard / self.in_pool()
+        position / in_shard * self.pools_in_shard() + position % in_shard / self.in_pool
     }
 
     /// The first position of `pool`. A pool ends at the first position of the next one, or at [`kept`](Self::kept).
     pub(super) fn start_of(&self, pool: u64) -> u64 {
         let pools = self.pools_in_shard();
-        pool / pools * self.in_shard() + pool % pools * self.in_pool()
+        pool / pools * self.in_shard() + pool % pools * self.in_pool
     }
 
     fn pools_in_shard(&self) -> u64 {
-        self.in_shard().div_ceil(self.in_pool())
+        self.in_shard().div_ceil(self.in_pool)
     }
 
     /// The number of samples that are left when those that fill no batch are dropped.

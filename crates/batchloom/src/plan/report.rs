@@ -97,6 +97,16 @@ fn table(stats: &Stats) -> String {
             share(stats.imbalance),
             "share of all ranks' time spent waiting for the largest batch of a step",
         ),
+        (
+            "mates_kept",
+            stats.mates_kept.map_or("-".to_owned(), share),
+            "share of batch mates that stay together in the next epoch",
+        ),
+        (
+            "length_correlation",
+            stats.length_correlation.map_or("-".to_owned(), |number| format!("{number:+.3}")),
+            "rank correlation of the size of batches with their step",
+        ),
     ];
     rows.map(|(name, value, meaning)| format!("<tr><th>{name}<td>{value}<td>{meaning}")).join("\n")
 }

@@ -1,0 +1,111 @@
+//! `Pool`: the number of samples that a rule sorts and divides together, when they are shuffled.
+//!
+//! A pool is a run of the random order of an epoch. Two samples that shared a batch can share one again only if they
+//! fall into the same pool again, so the share of batch mates that stay together from one epoch to the next is about
+//! the share of the samples that a pool holds: one pool of everything makes the same batches in every epoch. Larger
+//! pools pad less.
+
+use std::str::FromStr;
+
+use serde::{Serialize, Serializer};
+
+use super::{Sizes, positive};
+use crate::Result;
+
+/// The most samples in a pool, unless the user gives a number.
+pub(super) const MOST: u64 = 1 << 14;
+
+/// The number of pools that shuffled samples are divided into at least.
+pub(super) const LEAST_POOLS: u64 = 4;
+
+/// The number of batches that a pool holds at least.
+const LEAST_BATCHES: u64 = 2;
+
+/// The size of a pool.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Pool {
+    /// As many as keep batches new in every epoch: a quarter of the samples that are shuffled together, at most 16 384 and
+    /// at least two batches. [`LengthBuckets`](super::LengthBuckets) and [`Packing`](super::Packing), which have other
+    /// means to the same end, take up to 16 384.
+    #[default]
+    Auto,
+    /// This many, in the unit of the rule: samples, or batches for [`LengthBuckets`](super::LengthBuckets).
+    Of(u64),
+    /// All samples that are shuffled together.
+    All,
+}
+
+impl From<u64> for Pool {
+    fn from(count: u64) -> Self {
+        Self::Of(count)
+    }
+}
+
+impl FromStr for Pool {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "all" => Ok(Self::All),
+            other => {
+                Err(format!("pool is {other:?}; expected a number, \"all\", or nothing for the default"))
+            }
+        }
+    }
+}
+
+impl Pool {
+    /// Refuses a pool of nothing.
+    pub(super) fn checked(self) -> Result<Self> {
+        match self {
+            Self::Of(count) => positive("pool", count).map(Self::Of),
+            pool => Ok(pool),
+        }
+    }
+
+    /// The number of samples in a pool of a rule whose batches hold about `in_batch` samples, where `samples` are
+    /// shuffled together.
+    pub(super) fn samples(self, in_batch: u64, samples: u64) -> u64 {
+        match self {
+            Self::Auto => {
+                (samples / LEAST_POOLS).min(MOST).max(in_batch.saturating_mul(LEAST_BATCHES)).max(1)
+            }
+            Self::Of(count) => count,
+            Self::All => u64::MAX,
+        }
+    }
+}
+
+/// A number stays a number: it is part of the fingerprints of the first version.
+impl Serialize for Pool {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Auto => "auto".serialize(serializer),
+            Self::Of(count) => count.serialize(serializer),
+            Self::All => "all".serialize(serializer),
+        }
+    }
+}
+
+/// The samples of a pool of about `samples` that divides into whole batches, so that only the last batch of an epoch is
+/// short.
+pub(super) fn whole_batches(samples: u64, batch_size: u64) -> u64 {
+    samples.max(batch_size) / batch_size * batch_size
+}
+
+/// The number of samples of mean size that fill a batch: as many as a budget takes, if there is one, and at most
+/// `max_samples`. One sample if nothing limits a batch.
+pub(super) fn samples_in_batch(
+    max_tokens: Option<u64>,
+    max_samples: Option<u64>,
+    sizes: Option<&Sizes>,
+) -> u64 {
+    let (samples, total) = sizes.map_or((1, 1), |sizes| (sizes.len(), sizes.total().max(1)));
+    let fill = |tokens: u64| {
+        let fill = (u128::from(tokens) * u128::from(samples)).div_ceil(u128::from(total));
+        u64::try_from(fill).unwrap_or(u64::MAX)
+    };
+    [max_tokens.map(fill), max_samples].into_iter().flatten().min().unwrap_or(1)
+}
