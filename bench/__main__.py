@@ -6,7 +6,8 @@ import sys
 from importlib import import_module
 
 CHAPTERS = (
-    "rows", "order", "batching", "collate", "sequences", "windows", "groups", "tokens", "on_demand", "device", "resume"
+    "rows", "order", "batching", "collate", "sequences", "windows", "groups", "tokens", "on_demand", "randomness",
+    "device", "resume",
 )  # fmt: skip
 
 

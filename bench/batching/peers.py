@@ -33,7 +33,7 @@ RULES = {
     "cost-optimal": batchloom.CostOptimal(
         batchloom.CostModel(fixed=FIXED, per_token=PER_TOKEN, per_pair=PER_PAIR), max_tokens=MAX_TOKENS
     ),
-    "packing": batchloom.Packing(CAPACITY),
+    "packing": batchloom.Packing(CAPACITY, order="decreasing"),
     "length buckets": batchloom.LengthBuckets(BATCH, pool=BATCHES_IN_POOL),
 }
 

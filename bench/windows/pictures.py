@@ -23,6 +23,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 
+from bench.harness.pictures import INK, QUIET, STYLE, picture
 from bench.windows.peers import (
     GATHER,
     GATHER_REUSED,
@@ -38,7 +39,6 @@ from bench.windows.peers import (
 )
 
 Record = dict[str, Any]
-INK, QUIET, GRID = "#1f2a33", "#65727e", "#dfe4e8"
 COLOURS = {
     STACK: "#d9822b",
     WORKERS: "#eec391",
@@ -55,20 +55,6 @@ MARKERS = {STACK: "o", PER_BATCH: "s", PRELOADED: "^", RUNS: "v", RANDOM: "D"}
 PANELS = {"features": "features", "batch": "windows in a batch", "length": "steps in a window"}
 # The kernel counts memory in portions; less than this is none.
 LEAST_MB = 0.1
-STYLE = {
-    "font.size": 10.5,
-    "axes.edgecolor": QUIET,
-    "axes.labelcolor": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "grid.color": GRID,
-    "legend.frameon": False,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "batchloom",
-    "text.color": INK,
-    "xtick.color": QUIET,
-    "ytick.color": QUIET,
-}
 
 
 def draw(parts: Record, folder: Path) -> list[Path]:
@@ -90,13 +76,6 @@ def save(figure: Figure, folder: Path, name: str) -> Path:
     path = folder / f"windows-{name}.svg"
     figure.savefig(path, metadata={"Date": None})
     return path
-
-
-def picture(width: float, height: float) -> Figure:
-    """Return an empty picture, in inches."""
-    figure = Figure(figsize=(width, height), layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.12, h_pad=0.1)
-    return figure
 
 
 def memory(part: Record) -> Figure:

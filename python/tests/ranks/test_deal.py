@@ -107,7 +107,7 @@ def test_balanced_steps_hold_the_same_batches(sizes, rule, seed, world_size, shu
     )
     found = Counter(unfilled(batch) for rank in ranks for batch in batches_of(rank))
     assert found == once if uneven == "short" else not once - found
-    one_pool = len(pools_of(plan)) == 1
+    one_pool = len(pools_of(plan, sizes)) == 1
     if one_pool and uneven == "short":
         assert plan.stats()["imbalance"] <= plain.stats()["imbalance"] + 1e-12
 

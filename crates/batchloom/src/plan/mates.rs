@@ -8,6 +8,9 @@ const MOST_BATCHES: u64 = 1024;
 /// The most samples of such a batch that are looked at.
 const MOST_MATES: u64 = 64;
 
+/// The batch of a sample that is dropped.
+const NOWHERE: u64 = u64::MAX;
+
 impl Epoch {
     /// The share of the pairs of samples that share a batch in this epoch and share one in `next` as well, over all
     /// worlds. `None` if there is no pair.
@@ -19,13 +22,13 @@ impl Epoch {
         if self.uniform().is_some() {
             self.uniform_mates(next, &mut pairs);
         } else {
-            let mut batch_of = vec![None; length(self.recipe.samples)];
-            let mut batches = 0..;
+            let mut batch_of = vec![NOWHERE; length(self.recipe.samples)];
+            let mut batch = 0;
             next.each_batch(|samples| {
-                let batch: Option<u64> = batches.next();
                 samples.iter().for_each(|&sample| batch_of[length(sample)] = batch);
+                batch += 1;
             });
-            let after = |&sample: &u64| batch_of[length(sample)];
+            let after = |&sample: &u64| Some(batch_of[length(sample)]).filter(|&batch| batch != NOWHERE);
             self.each_batch(|samples| pairs.count(samples.iter().map(after).collect()));
         }
         pairs.share()
