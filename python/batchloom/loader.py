@@ -76,8 +76,9 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         batch_size: Samples in a batch; 64 if neither this nor ``batching`` is given.
         batching: A rule instead of ``batch_size``.
         shuffle: If ``True``, each epoch has a random order of its own. ``"runs"`` keeps neighbours together: batches
-            are runs of samples as stored, and come in random order (with ``FixedSize``). For streams of tokens,
-            ``"documents"`` shuffles documents alone, and ``"chunks"`` shuffles pieces alone.
+            are runs of samples as stored, and come in random order (with ``FixedSize``); each epoch cuts the runs at
+            other samples, so that there may be one more short run. For streams of tokens, ``"documents"`` shuffles
+            documents alone, and ``"chunks"`` shuffles pieces alone.
         shard_size: Samples in a shard, for data that is larger than the memory of a device, or read from disk. Samples
             are shuffled within shards, and shards among each other, so that one shard at a time holds all that batches
             need. A multiple of the batch size, for rules that have one; pools of other rules end where their shard

@@ -99,7 +99,8 @@ class Plan:
         sizes: The size of each sample, by which rules sort, count and budget: ``[samples]``, or extents
             ``[samples, dimensions]`` if samples vary in several dimensions.
         shuffle: If ``True``, each epoch has a random order of its own. ``"runs"`` keeps neighbours together: batches
-            are runs of samples as stored, and come in random order (with ``FixedSize``).
+            are runs of samples as stored, and come in random order (with ``FixedSize``); each epoch cuts the runs at
+            other samples, so that there may be one more short run.
         shard_size: Samples in a shard, for data that is larger than the memory of a device, or read from disk. Samples
             are shuffled within shards, and shards among each other, so that one shard at a time holds all that batches
             need. A multiple of the batch size, for rules that have one; pools of other rules end where their shard

@@ -47,8 +47,14 @@ impl Options {
                 one.indices(0, 0).unwrap()
             }
         };
-        let pieces = order.chunks(usize::try_from(self.batch_size).unwrap());
-        let pieces: Vec<Vec<u64>> = pieces
+        // Runs begin at another sample in each epoch: there are some before the first full one.
+        let before = if self.shuffle == Shuffle::Runs { self.before() } else { 0 };
+        let (before, rest) = order.split_at(before as usize);
+        let pieces = rest.chunks(usize::try_from(self.batch_size).unwrap());
+        let pieces: Vec<Vec<u64>> = (!before.is_empty())
+            .then_some(before)
+            .into_iter()
+            .chain(pieces)
             .filter(|piece| !self.drop_last || piece.len() as u64 == self.batch_size)
             .map(<[_]>::to_vec)
             .collect();
@@ -65,6 +71,29 @@ impl Options {
             }
         };
         order.into_iter().map(|run| pieces[run as usize].clone()).collect()
+    }
+
+    /// The samples before the first full run, by definition: any number that leaves as many runs in every epoch.
+    fn before(&self) -> u64 {
+        let (samples, batch_size) = (self.samples, self.batch_size);
+        if self.shard_size.is_some() || samples <= batch_size {
+            return 0;
+        }
+        let count = |before: u64| match self.drop_last {
+            true => (samples - before) / batch_size,
+            false => u64::from(before > 0) + (samples - before).div_ceil(batch_size),
+        };
+        let rest = if samples.is_multiple_of(batch_size) { batch_size } else { samples % batch_size };
+        let more = u64::from(!self.drop_last && rest > batch_size / 2);
+        // The first choice moves runs by nothing, and the next ones by one sample more each.
+        let moved =
+            (0..batch_size).map(|by| if self.drop_last { by } else { (batch_size - by) % batch_size });
+        let choices: Vec<u64> = moved.filter(|&before| count(before) == count(0) + more).collect();
+        let key = Key::new(self.seed, self.epoch, Purpose::Offset);
+        match choices.len() as u64 {
+            0 => 0,
+            len => choices[Permutation::new(len, &key).get(0) as usize],
+        }
     }
 
     /// The batches of every rank at every step, by definition: `world_size` at a time; those of a step are as large as the

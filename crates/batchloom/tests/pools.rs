@@ -81,6 +81,29 @@ proptest! {
         prop_assert_eq!(now.stats().mates_kept, expected);
     }
 
+    /// Runs are neighbours as stored, as many in every epoch, at most one more than samples need, and each epoch moves
+    /// their borders by half a run at least, to choose from.
+    #[test]
+    fn runs_meet_others_in_each_epoch(samples in 1_u64..2000, batch_size in 1_u64..60, seed in any::<u64>(), drop_last in any::<bool>()) {
+        let builder = Plan::builder(samples).batch_size(batch_size).shuffle(Shuffle::Runs).seed(seed);
+        let Ok(plan) = builder.drop_last(drop_last).uneven(Uneven::Short).build() else { return Ok(()) };
+        let mut borders = BTreeSet::new();
+        for epoch in 0..40 {
+            let now = plan.at_epoch(epoch);
+            prop_assert_eq!(now.steps(), plan.steps());
+            for batch in batches(&now) {
+                prop_assert!(batch.windows(2).all(|pair| pair[1] == pair[0] + 1));
+                prop_assert!(batch.len() as u64 == batch_size || !drop_last);
+                borders.extend((batch[0] > 0).then_some(batch[0] % batch_size));
+            }
+        }
+        let rest = samples % batch_size;
+        let needed = if drop_last { samples / batch_size } else { samples.div_ceil(batch_size) };
+        prop_assert!(plan.steps() == needed || plan.steps() == needed + 1 && !drop_last && (rest == 0 || rest > batch_size / 2));
+        let choices = if drop_last { rest } else { batch_size / 2 };
+        prop_assert!(samples <= batch_size || borders.len() as u64 >= choices.min(6), "{} of {choices}", borders.len());
+    }
+
     /// The correlation is Spearman's: Pearson's, of ranks.
     #[test]
     fn length_correlation_by_definition(sizes in sizes(), seed in any::<u64>(), shuffle in any::<bool>()) {

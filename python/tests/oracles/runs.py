@@ -39,14 +39,29 @@ class Run:
         return batching.order(self.samples, self.shuffle is True, self.seed, epoch)
 
     def batches(self, epoch):
-        """The order in pieces of ``batch_size``."""
-        pieces = batching.pieces(self.order(epoch), self.batch_size)
+        """The order in pieces of ``batch_size``, behind those that come before the first full run."""
+        order = self.order(epoch)
+        before = self.before(epoch) if self.shuffle == "runs" else 0
+        pieces = [order[:before]] * (before > 0) + batching.pieces(order[before:], self.batch_size)
         pieces = [piece for piece in pieces if not self.drop_last or len(piece) == self.batch_size]
         if self.shuffle != "runs" or not pieces:
             return pieces
-        # Which run comes when is taken from the engine: a run of one sample stands for a batch.
-        order = bl.Plan(len(pieces), 1, shuffle="runs", seed=self.seed, epoch=epoch)
-        return [pieces[place] for (place,) in map(numpy.ndarray.tolist, order)]
+        return [pieces[place] for place in self.run_order(len(pieces), epoch)]
+
+    def before(self, epoch):
+        """The samples before the first full run, as the engine has them."""
+        if self.samples < self.batch_size:
+            return 0
+        options = {"shuffle": "runs", "seed": self.seed, "epoch": epoch, "drop_last": self.drop_last}
+        plan = bl.Plan(self.samples, self.batch_size, **options)
+        first = plan[self.run_order(len(plan), epoch).index(0)]
+        if self.drop_last:
+            return int(first[0])
+        return len(first) % self.batch_size if len(plan) > 1 else 0
+
+    def run_order(self, runs, epoch):
+        """The order of runs, as the engine has it: a run of one sample stands for a batch."""
+        return [int(batch[0]) for batch in bl.Plan(runs, 1, shuffle="runs", seed=self.seed, epoch=epoch)]
 
     def steps(self, epoch, world_size):
         """The batches of each step."""

@@ -1,7 +1,5 @@
 //! `FixedSize`: equal numbers of samples, in order. Everything has a closed form, and nothing is stored.
 
-use std::ops::Range;
-
 use serde::Serialize;
 
 use super::PoolBatches;
@@ -29,22 +27,6 @@ impl FixedSize {
     /// The number of samples in a full batch.
     pub fn batch_size(&self) -> u64 {
         self.batch_size
-    }
-
-    pub(crate) fn batches(&self, samples: u64, drop_last: bool) -> u64 {
-        match drop_last {
-            true => samples / self.batch_size,
-            false => samples.div_ceil(self.batch_size),
-        }
-    }
-
-    pub(crate) fn positions(&self, batch: u64, samples: u64) -> Range<u64> {
-        let start = batch * self.batch_size;
-        start..start.saturating_add(self.batch_size).min(samples)
-    }
-
-    pub(crate) fn batch_of(&self, position: u64) -> u64 {
-        position / self.batch_size
     }
 
     pub(super) fn samples_in_pool(&self) -> u64 {

@@ -38,6 +38,8 @@ pub enum Purpose {
         /// The number of the shard, as stored.
         number: u64,
     },
+    /// The sample at which runs of neighbours begin.
+    Offset,
     /// The augmentation of one sample.
     Sample {
         /// The number of the sample.
@@ -58,13 +60,16 @@ impl Purpose {
             Self::ShortShard => 7,
             Self::Shard { .. } => 8,
             Self::Sample { .. } => 9,
+            Self::Offset => 10,
         }
     }
 
     /// The number that tells the shuffles for this purpose apart.
     fn number(self) -> u64 {
         match self {
-            Self::Samples | Self::Runs | Self::Documents | Self::Shards | Self::ShortShard => 0,
+            Self::Samples | Self::Runs | Self::Documents | Self::Shards | Self::ShortShard | Self::Offset => {
+                0
+            }
             Self::Batches { pool } => pool,
             Self::Rows { group } => group,
             Self::Shard { number } | Self::Sample { number } => number,

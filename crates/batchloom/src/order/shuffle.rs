@@ -12,7 +12,9 @@ pub enum Shuffle {
     Nothing,
     /// The samples.
     Samples,
-    /// The batches, each a run of neighbouring samples as stored.
+    /// The batches, each a run of neighbouring samples as stored. Runs begin at another sample in each epoch, so that
+    /// samples meet others, and the first one may be short as well as the last. With shards, they begin where their
+    /// shard does.
     Runs,
 }
 

@@ -223,6 +223,8 @@ impl PlanBuilder {
             concatenated: self.concatenated,
             content: self.content,
             shard_size: self.shard_size,
+            // A run lies in one shard.
+            moves_runs: self.shuffle == Shuffle::Runs && self.shard_size.is_none(),
             sizes: self.sizes,
             pad_to: self.pad_to,
             counted: None,

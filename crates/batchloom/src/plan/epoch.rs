@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use super::recipe::Recipe;
+use super::runs::Runs;
 use crate::batching::{FixedSize, PoolBatches, PoolSizes, Sizes, Union};
 use crate::order::{Key, Order, Purpose, Shards, Shuffle};
 use crate::ranks::BatchOrder;
@@ -18,8 +19,10 @@ pub(super) struct Epoch {
     pub(super) recipe: Arc<Recipe>,
     pub(super) number: u64,
     pub(super) order: Order,
-    /// The order of the batches, if these are runs of neighbours.
-    runs: Option<Order>,
+    /// The runs of positions that are batches, if samples all count the same.
+    runs: Option<Runs>,
+    /// The order of the runs, if these are shuffled.
+    run_order: Option<Order>,
     survey: OnceLock<Survey>,
 }
 
@@ -116,24 +119,21 @@ impl Epoch {
             Shuffle::Samples => shuffled(recipe.samples, recipe.shard_size, Purpose::Samples),
             Shuffle::Nothing | Shuffle::Runs => Order::new(recipe.samples, None),
         };
-        let uniform = recipe.uniform().filter(|_| recipe.shuffle == Shuffle::Runs);
-        let runs = uniform.map(|rule| {
+        let runs = Runs::new(&recipe, number);
+        let shuffled_runs = runs.filter(|_| recipe.shuffle == Shuffle::Runs).zip(recipe.uniform());
+        let run_order = shuffled_runs.map(|(runs, rule)| {
             let in_shard = recipe.shard_size.map(|samples| samples / rule.batch_size());
-            shuffled(rule.batches(recipe.samples, recipe.drop_last), in_shard, Purpose::Runs)
+            shuffled(runs.count(), in_shard, Purpose::Runs)
         });
-        Self { order, runs, recipe, number, survey: OnceLock::new() }
+        Self { order, runs, run_order, recipe, number, survey: OnceLock::new() }
     }
 
     /// The samples, as stored, of the shard that holds `batch`, or `None` if there are no shards.
     pub(super) fn shard(&self, batch: u64) -> Option<Range<u64>> {
         let (shard_size, samples) = (self.recipe.shard_size?, self.recipe.samples);
-        if let (Some(rule), Some(shards)) =
-            (self.recipe.uniform(), self.runs.as_ref().and_then(Order::shards))
-        {
-            let runs = shards.range(batch);
-            return Some(
-                rule.positions(runs.start, samples).start..rule.positions(runs.end - 1, samples).end,
-            );
+        if let (Some(runs), Some(shards)) = (&self.runs, self.run_order.as_ref().and_then(Order::shards)) {
+            let range = shards.range(batch);
+            return Some(runs.positions(range.start).start..runs.positions(range.end - 1).end);
         }
         // A pool lies in one shard, and a batch in one pool.
         let position = match self.positions(batch) {
@@ -147,26 +147,25 @@ impl Epoch {
 
     /// The positions of the samples of `batch`, or `None` if samples do not all count the same.
     pub(super) fn positions(&self, batch: u64) -> Option<Range<u64>> {
-        let run = self.runs.as_ref().map_or(batch, |runs| runs.get(batch));
-        self.recipe.uniform().map(|rule| rule.positions(run, self.recipe.samples))
+        let run = self.run_order.as_ref().map_or(batch, |order| order.get(batch));
+        self.runs.map(|runs| runs.positions(run))
     }
 
     /// The batch that holds `position`, or `None` if samples do not all count the same.
     pub(super) fn batch_of(&self, position: u64) -> Option<u64> {
-        let run =
-            self.recipe.uniform().map(|rule| rule.batch_of(position)).filter(|&run| run < self.batches())?;
-        Some(self.runs.as_ref().map_or(run, |runs| runs.find(run)))
+        let run = self.runs?.run_of(position)?;
+        Some(self.run_order.as_ref().map_or(run, |order| order.find(run)))
     }
 
     /// Returns true if the positions of consecutive batches follow each other.
     pub(super) fn is_consecutive(&self) -> bool {
-        self.runs.is_none()
+        self.run_order.is_none()
     }
 
     /// The number of batches.
     pub(super) fn batches(&self) -> u64 {
-        match (self.recipe.uniform(), self.recipe.rule.batch_size()) {
-            (Some(rule), _) => rule.batches(self.recipe.samples, self.recipe.drop_last),
+        match (self.runs, self.recipe.rule.batch_size()) {
+            (Some(runs), _) => runs.count(),
             (None, Some(batch_size)) => self.recipe.kept().div_ceil(batch_size),
             (None, None) => self.survey().before.last().copied().unwrap_or(0),
         }

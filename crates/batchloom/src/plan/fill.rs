@@ -34,8 +34,8 @@ impl Plan {
         }
         let deal = self.deal();
         let (start, batches) = (deal.first() + step * u64::from(self.world_size), deal.batches_at(step));
-        if self.epoch.uniform().is_some() && batches > 1 {
-            // At most one batch of the epoch is smaller.
+        if self.epoch.uniform().is_some() && batches > 2 {
+            // At most two batches of the epoch are smaller.
             return Some(batch_size);
         }
         let mut largest = 0;

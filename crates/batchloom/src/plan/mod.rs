@@ -13,6 +13,7 @@ mod plan;
 mod recipe;
 mod report;
 mod restore_order;
+mod runs;
 mod state;
 mod stats;
 

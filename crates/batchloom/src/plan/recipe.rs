@@ -29,6 +29,9 @@ pub(super) struct Recipe {
     pub(super) content: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) shard_size: Option<u64>,
+    /// True if runs of neighbours begin at another sample in each epoch.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) moves_runs: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) pad_to: Option<PadTo>,
     /// The sizes that the rule is given, if samples do not have their own in a batch.

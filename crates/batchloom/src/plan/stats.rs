@@ -125,49 +125,69 @@ impl Plan {
         self.epoch.positions(batch).map_or(0, |positions| positions.end - positions.start)
     }
 
-    /// The batch that may not be full, and the number of samples that it lacks.
-    fn partial(&self, batch_size: u64) -> (u64, u64) {
-        let last = self.samples().div_ceil(batch_size) - 1;
-        let batch = self.epoch.batch_of(last * batch_size);
-        batch.map_or((u64::MAX, 0), |batch| (batch, batch_size - self.samples_in(batch)))
+    /// The batches that are not full, at most two of them, and the number of samples that each lacks.
+    fn partial(&self, batch_size: u64) -> Vec<(u64, u64)> {
+        let mut found: Vec<(u64, u64)> = Vec::new();
+        for batch in [0, self.samples() - 1].into_iter().filter_map(|position| self.epoch.batch_of(position))
+        {
+            let lacking = batch_size - self.samples_in(batch);
+            if lacking > 0 && !found.contains(&(batch, lacking)) {
+                found.push((batch, lacking));
+            }
+        }
+        found
     }
 
     /// The number of places of the batches `dealt` and of those dealt again that hold no sample for the first time, if
     /// samples all count the same.
     fn filled(&self, dealt: Range<u64>, batch_size: u64) -> u64 {
         let deal = self.deal();
-        let (partial, lacking) = self.partial(batch_size);
-        let step = |batch: u64| (batch - deal.first()) / u64::from(self.world_size());
-        let partial = Some(partial).filter(|partial| dealt.contains(partial)).map(step);
         let len = |step: u64| self.filled_len(step);
-        let in_partial = partial.and_then(len).map_or(0, |len| len - (batch_size - lacking));
+        let partial = self.partial(batch_size).into_iter().filter(|(batch, _)| dealt.contains(batch));
+        let in_partial = partial
+            .filter_map(|(batch, lacking)| len(self.step_of(batch)).map(|len| len - (batch_size - lacking)));
         let again = self.steps().checked_sub(1).and_then(len).map_or(0, |len| len * deal.repeated());
-        in_partial + again
+        in_partial.sum::<u64>() + again
+    }
+
+    /// The step that deals `batch`, which no earlier part of the epoch did.
+    fn step_of(&self, batch: u64) -> u64 {
+        (batch - self.deal().first()) / u64::from(self.world_size())
     }
 
     /// The number of samples in the first `batches` batches, if samples all count the same.
     fn samples_before(&self, batches: u64, batch_size: u64) -> u64 {
-        let (partial, lacking) = self.partial(batch_size);
-        batches * batch_size - if partial < batches { lacking } else { 0 }
+        let partial = self.partial(batch_size).into_iter().filter(|&(batch, _)| batch < batches);
+        batches * batch_size - partial.map(|(_, lacking)| lacking).sum::<u64>()
     }
 
     /// The distinct sizes of some batches, filled up, if samples all count the same.
     fn uniform_sizes(&self, batches: Range<u64>, batch_size: u64) -> HashSet<u64> {
-        let (partial, _) = self.partial(batch_size);
-        let full = batches.clone().take(2).find(|&batch| batch != partial);
-        let all = full.into_iter().chain(batches.contains(&partial).then_some(partial));
-        let step = |batch: u64| (batch - batches.start) / u64::from(self.world_size());
-        all.map(|batch| self.filled_len(step(batch)).unwrap_or_else(|| self.samples_in(batch))).collect()
+        let partial: Vec<u64> = self.partial(batch_size).into_iter().map(|(batch, _)| batch).collect();
+        let full = batches.clone().take(3).find(|batch| !partial.contains(batch));
+        let all = full.into_iter().chain(partial.into_iter().filter(|batch| batches.contains(batch)));
+        all.map(|batch| self.filled_len(self.step_of(batch)).unwrap_or_else(|| self.samples_in(batch)))
+            .collect()
     }
 
     fn uniform_imbalance(&self, padded: u64, batch_size: u64) -> f64 {
         if self.world_size() == 1 {
             return 0.0;
         }
-        // Every step but the last holds several batches, and at most one of them is not full.
-        let Some(last) = self.steps().checked_sub(1) else { return 0.0 };
-        let sizes = (0..self.world_size()).filter_map(|rank| self.batch_len(last, rank).ok());
-        let longest = last * batch_size + sizes.max().unwrap_or(0);
+        let deal = self.deal();
+        let dealt = deal.first()..deal.first() + deal.dealt();
+        let partial = self.partial(batch_size).into_iter().map(|(batch, _)| batch);
+        // Every other step has a full batch.
+        let mut uneven: Vec<u64> =
+            partial.filter(|batch| dealt.contains(batch)).map(|batch| self.step_of(batch)).collect();
+        uneven.extend(self.steps().checked_sub(1));
+        uneven.sort_unstable();
+        uneven.dedup();
+        let longest = |step: &u64| {
+            (0..self.world_size()).filter_map(|rank| self.batch_len(*step, rank).ok()).max().unwrap_or(0)
+        };
+        let full = (self.steps() - uneven.len() as u64) * batch_size;
+        let longest = full + uneven.iter().map(longest).sum::<u64>();
         waiting(padded, longest * u64::from(self.world_size()))
     }
 }
