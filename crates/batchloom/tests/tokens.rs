@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use batchloom::dataset::{TokenExtras, TokenMode};
 use batchloom::loader::Batch;
+use batchloom::order::{Key, Permutation, Purpose};
 use batchloom::{DType, Error, Loader, Tensor, TokenDataset};
 use proptest::prelude::*;
 
@@ -148,6 +149,31 @@ proptest! {
         prop_assert_eq!(seen, (stream.len() - 1) / seq_len);
     }
 
+    /// With jitter, each epoch slices the stream from another of its first tokens on, and every token that it has comes
+    /// once.
+    #[test]
+    fn jitter_moves_the_slices(corpus in corpus(), seq_len in 1_usize..20, batch_size in 1_u64..6, seed in any::<u64>(), shuffle in any::<bool>()) {
+        let order: Vec<usize> = (0..corpus.lengths.len()).collect();
+        let stream = corpus.stream(&order);
+        let dataset = corpus.dataset(seq_len, TokenMode::Chunk).unwrap().jitter(true);
+        prop_assert_eq!(dataset.len(), stream.len().saturating_sub(seq_len) / seq_len);
+        prop_assume!(dataset.len() > 0);
+        let loader = Loader::builder(dataset.clone()).batch_size(batch_size).shuffle(shuffle).seed(seed).build().unwrap();
+        for epoch in 0..4 {
+            loader.set_epoch(epoch);
+            let key = Key::new(seed, epoch, Purpose::Jitter);
+            let offset = Permutation::new(seq_len as u64, &key).get(0) as usize;
+            let plan = loader.plan(epoch);
+            for (step, batch) in (0..).zip(loader.iter()) {
+                let batch = batch.unwrap();
+                for (place, &piece) in plan.indices(step, 0).unwrap().iter().enumerate() {
+                    let start = offset + piece as usize * seq_len;
+                    check(&batch, place, seq_len, &stream[start..start + seq_len], stream[start + seq_len].0)?;
+                }
+            }
+        }
+    }
+
     /// The shuffled stream is some order of the documents, each whole: another in each epoch, the same each time,
     /// whatever the batches.
     #[test]
@@ -236,7 +262,7 @@ fn bad_input() {
     let refused = |dataset: batchloom::Result<TokenDataset>| matches!(dataset, Err(Error::Corpus { .. }));
     assert!(refused(TokenDataset::new(tokens(), 0)));
     let short = Loader::builder(TokenDataset::new(tokens(), 10).unwrap()).build();
-    assert!(matches!(short, Err(Error::StreamTooShort { tokens: 10, seq_len: 10 })));
+    assert!(matches!(short, Err(Error::StreamTooShort { tokens: 10, least: 11, seq_len: 10 })));
     assert!(refused(TokenDataset::new(Tensor::from_vec(vec![0.0_f32; 10], &[10]).unwrap(), 2)));
     assert!(refused(TokenDataset::new(Tensor::from_vec(vec![0_u64; 10], &[10]).unwrap(), 2)));
     assert!(refused(TokenDataset::new(Tensor::from_vec(vec![0_i64; 10], &[5, 2]).unwrap(), 2)));

@@ -49,7 +49,7 @@ class TokenStats:
     inputs: int
     """Tokens and separators that are inputs, each once in an epoch."""
     tail: int
-    """Tokens and separators left over at the end, too few for a full piece with a label for each token."""
+    """Tokens and separators left over, too few for a full piece with a label for each token."""
 
 
 class TokenDataset(Dataset[Tuples]):
@@ -84,6 +84,9 @@ class TokenDataset(Dataset[Tuples]):
         segment_ids: If ``True``, batches hold the number of each token's document in the piece (int32), from 0, for
             attention that stays inside documents. A separator belongs to the document before it.
         resets: If ``True``, batches hold a mask of the tokens that begin a document (bool).
+        jitter: If ``True``, the first piece begins at another token in each epoch, one of the first ``seq_len``, so
+            that tokens come at other places in their pieces and beside others. An epoch then leaves out what lies
+            before it too: with the tail, less than two pieces. Batches are no views.
 
     Raises:
         ArgumentError: An argument makes no sense.
@@ -102,6 +105,7 @@ class TokenDataset(Dataset[Tuples]):
         position_ids: bool = False,
         segment_ids: bool = False,
         resets: bool = False,
+        jitter: bool = False,
     ) -> None:
         self._options: dict[str, Any] = {
             "mode": choice("mode", mode, ("chunk", "continuous")),
@@ -109,6 +113,7 @@ class TokenDataset(Dataset[Tuples]):
             "position_ids": bool(position_ids),
             "segment_ids": bool(segment_ids),
             "resets": bool(resets),
+            "jitter": bool(jitter),
         }
         self._seq_len = integer("seq_len", seq_len, least=1, most=MOST)
         values, offsets = _corpus(tokens, documents)
@@ -149,7 +154,10 @@ class TokenDataset(Dataset[Tuples]):
         return len(self._engine)
 
     def __getitem__(self, sample: int) -> tuple[Array, Array]:
-        """Return the inputs and the labels of a piece of the stream, with documents in stored order; int64."""
+        """Return the inputs and the labels of a piece of the stream, with documents in stored order; int64.
+
+        It is the piece as it is without ``jitter``.
+        """
         number = operator.index(sample)
         if not -len(self) <= number < len(self):
             raise RangeError(f"piece {number} is outside the stream; expected 0 <= piece < {len(self)}")
@@ -233,7 +241,7 @@ class TokenDataset(Dataset[Tuples]):
     def _sliceable(self, documents: bool) -> Sliceable | None:
         """Return the pieces as windows on the tokens; ``None`` if they are not plain slices of them."""
         plain = self._field.dtype == "int64" and self._options["separator"] is None and len(self.names) == 2
-        if documents or not plain or self.mode != "chunk" or not len(self):
+        if documents or not plain or self.mode != "chunk" or self._options["jitter"] or not len(self):
             return None
         seq_len = self._seq_len
         return WindowDataset(self.tokens, seq_len, 1, label_len=seq_len - 1, stride=seq_len)._sliceable(documents)

@@ -20,7 +20,7 @@ type Counts = (u64, u64, u64, u64, u64, u64);
 #[pymethods]
 impl Tokens {
     #[new]
-    #[pyo3(signature = (tokens, seq_len, *, documents, separator, mode, position_ids, segment_ids, resets))]
+    #[pyo3(signature = (tokens, seq_len, *, documents, separator, mode, position_ids, segment_ids, resets, jitter))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
     fn new(
         py: Python<'_>,
@@ -32,11 +32,13 @@ impl Tokens {
         position_ids: bool,
         segment_ids: bool,
         resets: bool,
+        jitter: bool,
     ) -> PyResult<Self> {
         let mode = parse(mode)?;
         let extras = TokenExtras { position_ids, segment_ids, resets };
         let build = || {
-            let dataset = TokenDataset::new(tokens.0.clone(), seq_len)?.mode(mode).extras(extras);
+            let dataset =
+                TokenDataset::new(tokens.0.clone(), seq_len)?.mode(mode).extras(extras).jitter(jitter);
             let dataset = separator.into_iter().fold(dataset, TokenDataset::separator);
             match documents {
                 Some(documents) => dataset.documents(&documents.0),

@@ -25,6 +25,7 @@ class Corpus:
     batch_size: int = 3
     seed: int = 0
     kind: str = "uint16"
+    jitter: bool = False
 
     @property
     def offsets(self):
@@ -45,11 +46,20 @@ class Corpus:
 
     def pieces(self, rows=1):
         """The number of pieces of an epoch, in so many rows that go on."""
-        return max(self.length - 1, 0) // rows // self.seq_len * rows
+        most = self.seq_len - 1 if self.jitter else 0
+        return max(self.length - 1 - most, 0) // rows // self.seq_len * rows
+
+    def offset(self, epoch):
+        """The token at which the first piece begins, as the engine has it for any stream."""
+        dataset = bl.TokenDataset(numpy.arange(2 * self.seq_len), self.seq_len, jitter=self.jitter)
+        loader = bl.DataLoader(dataset, 1, seed=self.seed)
+        loader.set_epoch(epoch)
+        return int(next(iter(loader))[0][0, 0])
 
     def dataset(self, **more):
         tokens = numpy.arange(sum(self.lengths), dtype=self.kind)
-        options = {"documents": self.offsets, "mode": self.mode, "separator": self.separator} | EXTRAS | more
+        options = {"documents": self.offsets, "mode": self.mode, "separator": self.separator, "jitter": self.jitter}
+        options |= EXTRAS | more
         return bl.TokenDataset(tokens, options.pop("seq_len", self.seq_len), **options)
 
     def loader(self, world_size=1, rank=0, dataset=None, **more):
@@ -69,10 +79,16 @@ class Corpus:
         return found
 
     def epoch(self, epoch=0):
+        """The stream of an epoch, from the first piece on."""
+        return self.whole(epoch)[self.offset(epoch) :]
+
+    def whole(self, epoch=0):
         """The stream of an epoch. Which document comes when is read off batches of single tokens, and checked."""
         if not self.shuffles_documents:
             return self.stream(self.documents)
-        loader = self.loader(dataset=self.dataset(seq_len=1, mode="chunk"), batch_size=64, shuffle="documents")
+        loader = self.loader(
+            dataset=self.dataset(seq_len=1, mode="chunk", jitter=False), batch_size=64, shuffle="documents"
+        )
         loader.set_epoch(epoch)
         batches = list(loader)
         values = [*itertools.chain(*(batch[0][:, 0].tolist() for batch in batches)), int(batches[-1][1][-1, 0])]
@@ -136,6 +152,7 @@ def corpora(**fixed):
         "batch_size": st.integers(1, 8),
         "seed": st.integers(0, 2**64 - 1),
         "kind": st.sampled_from(["uint16", "int16", "uint32", "int32", "int64"]),
+        "jitter": st.booleans(),
     }
     given = {name: value if isinstance(value, st.SearchStrategy) else st.just(value) for name, value in fixed.items()}
     return st.builds(Corpus, **(choices | given)).filter(Corpus.pieces)

@@ -522,10 +522,12 @@ pub enum Error {
         reason: String,
     },
     /// A stream is too short for one piece.
-    #[error("the stream has {tokens} tokens; expected at least one more than seq_len, which is {seq_len}")]
+    #[error("the stream has {tokens} tokens; expected at least {least} with seq_len {seq_len}")]
     StreamTooShort {
         /// The number of its tokens, those between documents included.
         tokens: u64,
+        /// The least number: a piece wherever it may begin, and the token after it.
+        least: u64,
         /// The number of tokens of a piece.
         seq_len: usize,
     },

@@ -40,6 +40,8 @@ pub enum Purpose {
     },
     /// The sample at which runs of neighbours begin.
     Offset,
+    /// The token at which the pieces of a stream begin.
+    Jitter,
     /// The augmentation of one sample.
     Sample {
         /// The number of the sample.
@@ -61,15 +63,20 @@ impl Purpose {
             Self::Shard { .. } => 8,
             Self::Sample { .. } => 9,
             Self::Offset => 10,
+            Self::Jitter => 11,
         }
     }
 
     /// The number that tells the shuffles for this purpose apart.
     fn number(self) -> u64 {
         match self {
-            Self::Samples | Self::Runs | Self::Documents | Self::Shards | Self::ShortShard | Self::Offset => {
-                0
-            }
+            Self::Samples
+            | Self::Runs
+            | Self::Documents
+            | Self::Shards
+            | Self::ShortShard
+            | Self::Offset
+            | Self::Jitter => 0,
             Self::Batches { pool } => pool,
             Self::Rows { group } => group,
             Self::Shard { number } | Self::Sample { number } => number,

@@ -15,7 +15,7 @@ use stream::{Corpus, Stream, StreamPieces};
 use super::kind::{CollateOptions, Collation, Content, ContentRequest, EpochKey, Index, Kind};
 use crate::batching::{Labels, Rule};
 use crate::collate::{Form, TokenField, Tokens};
-use crate::order::{Key, Order, Purpose, Shuffle};
+use crate::order::{Key, Order, Permutation, Purpose, Shuffle};
 use crate::{DType, Error, Result, Tensor};
 
 /// The choice of the pieces of the stream that are samples.
@@ -71,6 +71,7 @@ pub struct TokenDataset {
     seq_len: usize,
     mode: TokenMode,
     extras: TokenExtras,
+    jitter: bool,
 }
 
 impl TokenDataset {
@@ -94,7 +95,8 @@ impl TokenDataset {
         let rows = tokens.layout().rows(dtype.size());
         let rows = rows.ok_or_else(|| Error::ScalarField { field: "tokens".to_owned() })?;
         let corpus = Corpus { tokens, rows, documents: None, separator: None };
-        Ok(Self { corpus, seq_len, mode: TokenMode::default(), extras: TokenExtras::default() })
+        let (mode, extras) = (TokenMode::default(), TokenExtras::default());
+        Ok(Self { corpus, seq_len, mode, extras, jitter: false })
     }
 
     /// Sets the documents: document `k` is the tokens `offsets[k]..offsets[k + 1]`; int64.
@@ -147,9 +149,17 @@ impl TokenDataset {
         Self { extras, ..self }
     }
 
+    /// Begins the first piece at another token in each epoch, one of the first `seq_len`, so that tokens meet others and
+    /// come at other places in their pieces. An epoch leaves out what lies before it: with the tail, less than two
+    /// pieces. Default: pieces are the same in every epoch.
+    #[must_use]
+    pub fn jitter(self, jitter: bool) -> Self {
+        Self { jitter, ..self }
+    }
+
     /// The number of pieces of the stream that have a label for every token.
     pub fn len(&self) -> usize {
-        usize::try_from(self.stream_len().saturating_sub(1) / self.seq_len as u64).unwrap_or(usize::MAX)
+        usize::try_from(self.steps(1)).unwrap_or(usize::MAX)
     }
 
     /// Returns true if the stream is too short for a piece and the token after it.
@@ -186,7 +196,18 @@ impl TokenDataset {
 
     /// The number of pieces in each row, if the stream has `rows` rows.
     pub(crate) fn steps(&self, rows: u64) -> u64 {
-        self.stream_len().saturating_sub(1) / rows / self.seq_len as u64
+        self.stream_len().saturating_sub(1 + self.most_offset()) / rows / self.seq_len as u64
+    }
+
+    /// The last token at which the first piece may begin.
+    fn most_offset(&self) -> u64 {
+        if self.jitter { self.seq_len as u64 - 1 } else { 0 }
+    }
+
+    /// The token at which the first piece of an epoch begins.
+    fn offset(&self, (seed, epoch): EpochKey) -> u64 {
+        let key = Key::new(seed, epoch, Purpose::Jitter);
+        Permutation::new(self.most_offset() + 1, &key).get(0)
     }
 
     /// A text that tells streams with the same number of pieces apart, for the fingerprint of a plan.
@@ -194,9 +215,10 @@ impl TokenDataset {
         let bytes = self.corpus.documents.as_deref().unwrap_or_default();
         let (tokens, documents) = (self.corpus.tokens.shape()[0], xxh3_64(bytes));
         let (seq_len, separator) = (self.seq_len, self.corpus.separator);
+        let jitter = if self.jitter { " jitter" } else { "" };
         format!(
             "tokens {tokens} documents {documents:x} seq_len {seq_len} separator {separator:?} rows {rows:?} shuffled \
-             {shuffles_documents}"
+             {shuffles_documents}{jitter}"
         )
     }
 
@@ -257,13 +279,14 @@ impl Kind for TokenDataset {
     }
 
     fn changes_with_epoch(&self, options: &CollateOptions) -> bool {
-        options.shuffles_documents
+        options.shuffles_documents || self.jitter
     }
 
     fn content(&self, request: &ContentRequest) -> Result<Option<Content>> {
         if self.is_empty() {
             let (tokens, seq_len) = (self.stream_len(), self.seq_len());
-            return Err(Error::StreamTooShort { tokens, seq_len });
+            let least = self.most_offset() + seq_len as u64 + 1;
+            return Err(Error::StreamTooShort { tokens, least, seq_len });
         }
         let rows = self.continuous_rows(request)?;
         let text = self.fingerprint(rows.map(|(rows, _)| rows), request.shuffles_documents);
@@ -277,6 +300,7 @@ impl Kind for TokenDataset {
         let pieces = StreamPieces {
             stream: Arc::new(Stream::new(self.corpus.clone(), order)),
             seq_len: self.seq_len,
+            offset: self.offset((seed, epoch)),
             rows: options.rows,
         };
         let fields = [
@@ -294,12 +318,18 @@ impl Kind for TokenDataset {
     }
 
     fn rows(&self, samples: Range<usize>) -> Vec<Range<usize>> {
-        let place = |piece: usize| self.stored(piece as u64 * self.seq_len as u64);
-        let end = place(samples.end).saturating_add(1).min(self.corpus.tokens.shape()[0]);
+        // Wherever the first piece begins.
+        let start = |piece: usize| piece as u64 * self.seq_len as u64;
+        let place = |piece: usize| self.stored(start(piece));
+        let end = self
+            .stored(start(samples.end) + self.most_offset())
+            .saturating_add(1)
+            .min(self.corpus.tokens.shape()[0]);
         vec![if samples.is_empty() { 0..0 } else { place(samples.start)..end }]
     }
 
     fn most_rows(&self, samples: usize) -> Vec<usize> {
-        vec![samples.saturating_mul(self.seq_len).saturating_add(1)]
+        let most = usize::try_from(self.most_offset()).unwrap_or(usize::MAX);
+        vec![samples.saturating_mul(self.seq_len).saturating_add(1).saturating_add(most)]
     }
 }

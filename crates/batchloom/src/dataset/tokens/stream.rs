@@ -202,6 +202,8 @@ impl<'a> Documents<'a> {
 pub(super) struct StreamPieces {
     pub(super) stream: Arc<Stream>,
     pub(super) seq_len: usize,
+    /// The token at which the first piece begins.
+    pub(super) offset: u64,
     /// The number of rows of the stream, and of pieces in each, or `None` if piece `k` is simply the `k`th.
     pub(super) rows: Option<(u64, u64)>,
 }
@@ -230,7 +232,7 @@ impl Pieces for StreamPieces {
             Some((rows, steps)) => sample % rows * steps + sample / rows,
             None => sample,
         };
-        piece * self.seq_len as u64
+        self.offset + piece * self.seq_len as u64
     }
 
     fn tokens(&self) -> &Tensor {
