@@ -157,8 +157,8 @@ proptest! {
         let stream = corpus.stream(&order);
         let dataset = corpus.dataset(seq_len, TokenMode::Chunk).unwrap().jitter(true);
         prop_assert_eq!(dataset.len(), stream.len().saturating_sub(seq_len) / seq_len);
-        prop_assume!(dataset.len() > 0);
-        let loader = Loader::builder(dataset.clone()).batch_size(batch_size).shuffle(shuffle).seed(seed).build().unwrap();
+        prop_assume!(!dataset.is_empty());
+        let loader = Loader::builder(dataset).batch_size(batch_size).shuffle(shuffle).seed(seed).build().unwrap();
         for epoch in 0..4 {
             loader.set_epoch(epoch);
             let key = Key::new(seed, epoch, Purpose::Jitter);
