@@ -70,7 +70,7 @@ class Crop(SlotWay):
         loader = bl.DataLoader(dataset, batch_size=8, collate={"image": bl.Crop(224, 224)})
 
     Args:
-        shape: The extents of the first dimensions; further ones stay as they are.
+        shape: The extents of the first dimensions; further ones stay as they are, and samples may not differ in them.
         keep: The part that is kept of a sample that is larger: ``"start"``, ``"center"`` or ``"end"``. A smaller one
             lies at the same place of its slot.
 

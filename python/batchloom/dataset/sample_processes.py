@@ -91,8 +91,11 @@ class SampleProcesses:
         return found
 
     def __del__(self) -> None:
-        with suppress(Exception):
+        # At the end of the interpreter, names of this module may be gone: suppress is one of them.
+        try:
             self._starter.close()
+        except Exception:
+            return
 
 
 def _forget(segments: dict[int, Segment], lines: _native.Processes, number: int, address: int) -> None:

@@ -92,6 +92,21 @@ def test_sizes_that_are_only_to_sort_by():
     assert batch[1].tolist() == [2, 0, 1, 3]
 
 
+@pytest.mark.parametrize("batch_size", [1, 2])
+@pytest.mark.parametrize("shapes", [[(2, 3), (2, 1)], [(2, 1), (2, 3)], [(2, 1), (2, 300_000)]], ids=str)
+def test_what_a_crop_leaves_as_it_is_may_not_differ(shapes, batch_size):
+    """Such samples were smeared over their slots, or cut, without a word."""
+    dataset = bl.MapDataset(range(2), lambda number: numpy.full(shapes[number], number + 1.0))
+    for threads in (1, 2):
+        with refused(bl.DataError, "sample 1", str(list(shapes[1])), str(list(shapes[0]))):
+            list(bl.DataLoader(dataset, batch_size, collate={0: bl.Crop(2)}, num_threads=threads))
+    values = [numpy.full(shape, 1.0) for shape in shapes]
+    with refused(bl.ArgumentError, "field x", "dimension 1", "extent"):
+        bl.DataLoader(bl.SequenceDataset(x=values), batch_size, collate={"x": bl.Crop(2)})
+    both = next(iter(bl.DataLoader(bl.SequenceDataset(x=values), 2, collate={"x": bl.Crop(2, 2)})))
+    assert both["x"].shape == (2, 2, 2)
+
+
 def test_slots_that_make_no_sense():
     def loaded(collate, **options):
         return list(bl.DataLoader(bl.MapDataset(range(4), images([(2, 2)] * 4, False)), collate=collate, **options))

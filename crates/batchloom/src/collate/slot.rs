@@ -56,6 +56,13 @@ pub struct Crop {
     pub keep: Keep,
 }
 
+impl Crop {
+    /// The extents of a sample in the dimensions that stay as they are.
+    fn further<'a>(&self, sample: &'a [usize]) -> &'a [usize] {
+        sample.get(self.shape.len()..).unwrap_or(&[])
+    }
+}
+
 /// The part of a sample that is kept where it is larger than its slot. Where it is smaller, it lies at the same place
 /// of the slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
@@ -146,7 +153,8 @@ impl Slot {
         match self {
             Self::Same => one == other,
             Self::Function(FunctionSlot { shape: Some(_), .. }) => true,
-            Self::Pad(_) | Self::Crop(_) | Self::Function(_) => one.len() == other.len(),
+            Self::Pad(_) | Self::Function(_) => one.len() == other.len(),
+            Self::Crop(crop) => one.len() == other.len() && crop.further(one) == crop.further(other),
             Self::Resize(resize) => one.len() == other.len() && resize.same_channels(one, other),
         }
     }
@@ -199,6 +207,12 @@ impl Slot {
             (source..source + taken, target..target + taken)
         };
         extents.iter().zip(slot).map(pair).unzip()
+    }
+
+    /// The first dimension of samples that a slot leaves as it is although they differ in it, if there is one.
+    pub(super) fn left_to_differ(&self, sample: &[Option<usize>]) -> Option<usize> {
+        let Self::Crop(crop) = self else { return None };
+        (crop.shape.len()..sample.len()).find(|&dimension| sample[dimension].is_none())
     }
 
     /// Returns true if a slot has the largest extents of its batch.

@@ -33,6 +33,15 @@ impl Slotted {
         if matches!(slot, Slot::Same) && sample.contains(&None) {
             return Err(refused("its samples differ in shape, so they do not stack; expected another slot"));
         }
+        if let Some(dimension) = slot.left_to_differ(&sample) {
+            return Err(Error::FieldOption {
+                field: name.to_owned(),
+                reason: format!(
+                    "its samples differ in dimension {dimension}, which the slot leaves as it is; expected an extent for \
+                     it too"
+                ),
+            });
+        }
         // Extents that vary are those of some sample.
         let shape: Vec<usize> = sample.iter().map(|extent| extent.unwrap_or(1)).collect();
         slot.check_array(|| format!("field {name}"), inner.dtype(), &shape)?;
