@@ -345,6 +345,10 @@ def pad_numbers(pad_value: Any) -> list[tuple[str | None, float]]:
     given = pad_value if isinstance(pad_value, Mapping) else {None: pad_value}
     try:
         numbers = [(None if field is None else str(field), float(number)) for field, number in given.items()]
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ArgumentError(f"pad_value is {pad_value!r}; expected a number, or numbers by field: {error}") from None
+    for (field, number), value in zip(numbers, given.values(), strict=True):
+        if isinstance(value, int) and int(number) != value:
+            named = "pad_value" if field is None else f"pad_value of {field}"
+            raise ArgumentError(f"{named} is {value}; expected a number that float64 holds, such as {int(number)}")
     return [(field, number) for field, number in numbers if field is not None or number != 0]

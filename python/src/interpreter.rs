@@ -65,6 +65,12 @@ pub(crate) fn settle(py: Python<'_>) {
     });
 }
 
+/// Returns true if the interpreter ends although a visit is under way: a function that does not return in time. Its
+/// thread cannot be ended, so whoever waits for it would wait with the process.
+pub(crate) fn is_left_behind() -> bool {
+    ENDING.load(Ordering::SeqCst) && VISITS.load(Ordering::SeqCst) > 0
+}
+
 /// Resets the count: a forked child has no workers.
 pub(crate) fn forget() {
     VISITS.store(0, Ordering::SeqCst);

@@ -6,6 +6,7 @@
 //! batches of this one are in use.
 
 use std::collections::VecDeque;
+use std::mem::ManuallyDrop;
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
@@ -326,9 +327,14 @@ impl Inner {
 }
 
 impl Drop for Inner {
-    /// Waits for the workers, as `close` does, and lets other threads run meanwhile.
+    /// Waits for the workers, as `close` does, and lets other threads run meanwhile. An interpreter that has waited for
+    /// them in vain ends without them.
     fn drop(&mut self) {
         let Some(mut blocks) = self.blocks.take() else { return };
+        if interpreter::is_left_behind() {
+            let _left_behind = ManuallyDrop::new(blocks);
+            return;
+        }
         if Python::try_attach(|py| py.detach(|| blocks.close())).is_none() {
             blocks.close();
         }

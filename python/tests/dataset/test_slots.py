@@ -122,6 +122,13 @@ def test_slots_that_make_no_sense():
         loaded({0: bl.Pad()}, pad_value={0: 300_000})
     with refused(bl.ArgumentError, "pad_value"):
         loaded({0: bl.Pad()}, pad_value="zero")
+    with refused(bl.ArgumentError, "pad_value", "0", str(2**53 + 1), str(2**53)):
+        loaded({0: bl.Pad()}, pad_value={0: 2**53 + 1})
+    with refused(bl.ArgumentError, "pad_value", "too large"):
+        loaded({0: bl.Pad()}, pad_value=10**400)
+    with refused(bl.ArgumentError, "field ids", "size", "slot"):
+        named = bl.MapDataset(range(2), lambda number: {"ids": numpy.arange(3)}, sizes=[3, 3], fields=["ids"])
+        bl.DataLoader(named, 2, collate={"ids": bl.Pad()})
     for make in (
         lambda: bl.Pad(0),
         lambda: bl.Crop(),

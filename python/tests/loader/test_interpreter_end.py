@@ -1,5 +1,7 @@
 """The end of the interpreter, while threads of the engine visit it: nothing hangs, nothing aborts."""
 
+import time
+
 import pytest
 
 COLLECTED = """
@@ -112,3 +114,26 @@ def test_a_process_ends_with_an_iteration_on_a_device_under_way(script, resident
             """,
             resident,
         )
+
+
+def test_the_end_waits_for_functions_in_threads_but_not_for_ever(script):
+    """A function that goes on for longer than ten seconds is left behind; with torch, its return ended in an abort."""
+    started = time.monotonic()
+    script(
+        """
+        import time
+
+        import batchloom as bl
+        import numpy
+        import torch
+
+        def function(number):
+            time.sleep(100 if number > 3 else 0)
+            return numpy.full(3, number)
+
+        loader = bl.DataLoader(bl.MapDataset(range(400), function), batch_size=4, num_threads=3)
+        batches = iter(loader)
+        next(batches)
+        """
+    )
+    assert time.monotonic() - started < 60

@@ -162,7 +162,14 @@ impl Kind for MapDataset {
     }
 
     /// The facts about samples; fields are known once samples were read.
-    fn collation(&self, _: &Rule, _: &CollateOptions, _: EpochKey) -> Result<Collation> {
+    fn collation(&self, _: &Rule, options: &CollateOptions, _: EpochKey) -> Result<Collation> {
+        let named = self.variable.iter().flatten();
+        let mut slotted = named.filter(|name| options.slots.iter().any(|(field, _)| field == *name));
+        if let Some(field) = slotted.next() {
+            let reason =
+                "it is as long as the size of its sample, and it has a slot; expected one of the two";
+            return Err(Error::FieldOption { field: field.clone(), reason: reason.to_owned() });
+        }
         let ragged =
             self.sizes.clone().map(|sizes| Ragged { guide: None, sizes, own_sizes: true, subsamples: false });
         Ok(Collation { ragged, ..Collation::new(Vec::new(), Index::Rows)? })
