@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::f64::consts::TAU;
 
-use batchloom::Plan;
 use batchloom::batching::{
     CostModel, CostOptimal, FixedSize, LengthBuckets, Packing, PackingOrder, Pool, Rule, Sizes, TokenBudget,
 };
 use batchloom::order::Shuffle;
 use batchloom::plan::{Parts, PlanBuilder};
 use batchloom::ranks::Uneven;
+use batchloom::{Loader, Plan, Tensor, TokenDataset};
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 
@@ -260,4 +260,37 @@ fn a_large_set_is_sorted_pool_by_pool() {
     // From four pools on, falling into other pools parts mates enough.
     assert_eq!(stats(Pool::Auto).padded, stats(Pool::Of(1024)).padded);
     assert!(stats(Pool::Auto).length_correlation.unwrap().abs() < 0.05);
+}
+
+/// Runs that move are a promise across releases, as are the tokens at which streams with jitter begin.
+#[test]
+fn golden() {
+    let mut lines = Vec::new();
+    for (samples, batch_size) in [(40, 7), (42, 7), (24, 8), (7, 9), (30, 2)] {
+        for (seed, drop_last) in [(0, false), (3, false), (3, true)] {
+            let builder = Plan::builder(samples).batch_size(batch_size).shuffle(Shuffle::Runs).seed(seed);
+            let Ok(plan) = builder.drop_last(drop_last).epoch(1).build() else { continue };
+            lines.push(serde_json::json!({"runs": batches(&plan), "fingerprint": plan.fingerprint()}));
+        }
+    }
+    for (seq_len, seed) in [(1, 0), (8, 0), (8, 3), (1024, 3)] {
+        let tokens = Tensor::from_vec((0..4096_i64).collect(), &[4096]).unwrap();
+        let dataset = TokenDataset::new(tokens, seq_len).unwrap().jitter(true);
+        let loader = Loader::builder(dataset).batch_size(1).seed(seed).build().unwrap();
+        let first = |epoch| {
+            loader.set_epoch(epoch);
+            let batch = loader.iter().next().unwrap().unwrap();
+            batch.field("input_ids").unwrap().as_slice::<i64>().unwrap()[0]
+        };
+        let offsets: Vec<i64> = (0..8).map(first).collect();
+        let fingerprint = loader.plan(0).fingerprint();
+        lines.push(serde_json::json!({"seq_len": seq_len, "offsets": offsets, "fingerprint": fingerprint}));
+    }
+    let lines: Vec<String> = lines.iter().map(serde_json::Value::to_string).collect();
+    let text = format!("[\n{}\n]\n", lines.join(",\n"));
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/runs.json");
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(path, &text).unwrap();
+    }
+    assert_eq!(text, std::fs::read_to_string(path).unwrap());
 }
