@@ -34,6 +34,7 @@ mod restore_order;
 mod resume;
 mod rules;
 mod samples;
+mod selections;
 mod sequences;
 mod sparse_rows;
 mod threads;

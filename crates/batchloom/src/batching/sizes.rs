@@ -52,10 +52,7 @@ impl Sizes {
             size.ok_or_else(|| Error::SizeTooLarge { sample: sample as u64, extents: extents.to_vec() })
         };
         let sizes: Vec<u32> = extents.chunks(dimensions).enumerate().map(product).collect::<Result<_>>()?;
-        let mut all = Self::new(sizes);
-        all.digest ^= xxh3_128(bytemuck::cast_slice(&extents)).rotate_left(64);
-        all.extents = Some((dimensions, extents.into()));
-        Ok(all)
+        Ok(Self::new(sizes).extended(extents, dimensions))
     }
 
     /// The number of samples.
@@ -110,6 +107,22 @@ impl Sizes {
         let (dimensions, _) = self.extents.as_ref()?;
         let index = |&sample: &u64| usize::try_from(sample).unwrap_or(usize::MAX);
         Some((*dimensions, samples.iter().flat_map(|sample| self.extents(index(sample))).copied().collect()))
+    }
+
+    /// The sizes of the samples at `numbers`.
+    pub(crate) fn gather(&self, numbers: impl Iterator<Item = u64> + Clone) -> Self {
+        let index = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let all = Self::new(numbers.clone().map(|number| self.sizes[index(number)]).collect::<Vec<_>>());
+        let Some((dimensions, _)) = &self.extents else { return all };
+        let extents: Vec<u32> = numbers.flat_map(|number| self.extents(index(number))).copied().collect();
+        all.extended(extents, *dimensions)
+    }
+
+    /// The same sizes, of samples with these extents.
+    fn extended(mut self, extents: Vec<u32>, dimensions: usize) -> Self {
+        self.digest ^= xxh3_128(bytemuck::cast_slice(&extents)).rotate_left(64);
+        self.extents = Some((dimensions, extents.into()));
+        self
     }
 
     /// A hash of all sizes, which a plan depends on.

@@ -58,15 +58,40 @@ pub(crate) trait Form: Debug + Send + Sync {
     ///
     /// # Errors
     /// As [`fill`](Self::fill).
-    fn gather(&self, samples: &[u64], target: &mut [u8], slots: Slots) -> Result<()> {
-        for (batch, wanted) in target.chunks_mut(slots.stride.max(1)).zip(samples.chunks(slots.batch.max(1)))
-        {
-            let (count, samples, fillers) = (wanted.len(), wanted.to_vec(), slots.fillers);
-            let members = Members { count, fillers, samples, ..Members::default() };
-            let end = self.start(&members, wanted.len());
-            self.fill(&members, 0..wanted.len(), &mut batch[..end])?;
+    fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: Slots) -> Result<()> {
+        for (batch, wanted) in target.chunks_mut(slots.stride.max(1)).zip(taken.chunks(slots.batch.max(1))) {
+            let members = Members::listed(wanted, slots.fillers);
+            let end = self.start(&members, members.count);
+            self.fill(&members, 0..members.count, &mut batch[..end])?;
         }
         Ok(())
+    }
+}
+
+/// Samples to gather.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Taken<'a> {
+    /// The samples.
+    pub(crate) samples: &'a [u64],
+    /// The place of each sample in the data that forms read.
+    pub(crate) rows: &'a [u64],
+    /// The data, of several, that holds each sample. Empty if there is one.
+    pub(crate) sources: &'a [u32],
+}
+
+impl<'a> Taken<'a> {
+    /// Samples whose places in the data are their numbers.
+    pub(crate) fn stored(samples: &'a [u64]) -> Self {
+        Self { samples, rows: samples, sources: &[] }
+    }
+
+    /// The samples, `count` at a time.
+    pub(crate) fn chunks(self, count: usize) -> impl Iterator<Item = Self> {
+        (0..self.samples.len()).step_by(count).map(move |start| {
+            let range = start..(start + count).min(self.samples.len());
+            let sources = self.sources.get(range.clone()).unwrap_or_default();
+            Self { samples: &self.samples[range.clone()], rows: &self.rows[range], sources }
+        })
     }
 }
 

@@ -74,7 +74,7 @@ impl Labels {
         if members.is_filler(member) {
             return write(std::iter::repeat(IGNORED), target);
         }
-        let first = self.sequences.start(members.sample(member)) + members.start(member) + 1;
+        let first = self.sequences.start(members.row(member)) + members.start(member) + 1;
         let next = members.length(member).saturating_sub(1);
         let mut tokens = vec![0; next * rows.bytes()];
         copy_rows(self.sequences.values().bytes(), rows, first, next, &mut tokens);

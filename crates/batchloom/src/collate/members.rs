@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::form::Taken;
 use crate::tensor::{Sequences, SparseRows};
 
 /// The samples of a batch, the elements that it takes of each, and the shape that follows.
@@ -13,6 +14,10 @@ pub(crate) struct Members {
     pub(crate) fillers: usize,
     /// The samples. If they do not differ in size this is empty, and workers ask the plan for them.
     pub(crate) samples: Vec<u64>,
+    /// The place of each sample in the data that forms read. Empty if it is the sample itself.
+    pub(crate) rows: Vec<u64>,
+    /// The data, of several, that holds each sample. Empty if there is one.
+    pub(crate) sources: Vec<u32>,
     /// The first element that is taken of each sample, along the only dimension that varies.
     pub(crate) starts: Vec<u32>,
     /// The extent that is taken of each sample in each dimension that varies.
@@ -56,11 +61,11 @@ impl Members {
     /// The same members, and what fields with lengths of their own take of them: all.
     pub(crate) fn with_own(mut self, fields: &[Sequences], rounded: impl Fn(u32) -> u64 + Copy) -> Self {
         let own = |sequences: &Sequences| {
-            let extents =
-                (0..self.count).flat_map(|member| sequences.sizes_of(self.sample(member))).collect();
+            let extents = (0..self.count).flat_map(|member| sequences.sizes_of(self.row(member))).collect();
             let (samples, starts) = (self.samples.clone(), vec![0; self.count]);
             let members = Self::new(samples, starts, extents, sequences.varying().len(), rounded);
-            Self { fillers: self.fillers, ..members }
+            let (rows, sources) = (self.rows.clone(), self.sources.clone());
+            Self { fillers: self.fillers, rows, sources, ..members }
         };
         self.own = fields.iter().map(own).collect();
         self
@@ -85,6 +90,8 @@ impl Members {
             count: range.len(),
             fillers: self.fillers_in(&range),
             samples: some(&self.samples, range.clone()),
+            rows: some(&self.rows, range.clone()),
+            sources: some(&self.sources, range.clone()),
             starts: some(&self.starts, range.clone()),
             extents: some(&self.extents, range.start * dimensions..range.end * dimensions),
             picks: some(&self.picks, start..end),
@@ -103,7 +110,7 @@ impl Members {
         }
         let mut rows = Vec::with_capacity(self.ends[range.end] - self.ends[range.start]);
         for member in range {
-            let first = sequences.start(self.sample(member));
+            let first = sequences.start(self.row(member));
             let places = self.ends[member]..self.ends[member + 1];
             let row = |place: usize| order.map_or(place as u64, |order| order[place]);
             match self.picks.get(places.clone()) {
@@ -116,17 +123,24 @@ impl Members {
         Some(rows)
     }
 
-    /// The members of a batch whose samples do not differ in size, but have any number of entries in sparse rows.
-    pub(crate) fn listed(samples: Vec<u64>, fillers: usize, compressed: &[SparseRows]) -> Self {
+    /// The members of a batch whose samples do not differ in size.
+    pub(crate) fn listed(taken: Taken<'_>, fillers: usize) -> Self {
+        let Taken { samples, rows, sources } = taken;
+        let rows = if rows == samples { Vec::new() } else { rows.to_vec() };
+        let (samples, sources) = (samples.to_vec(), sources.to_vec());
+        Self { count: samples.len(), fillers, samples, rows, sources, ..Self::default() }
+    }
+
+    /// The same members, whose samples have any number of entries in sparse rows.
+    pub(crate) fn with_entries(self, compressed: &[SparseRows]) -> Self {
         let ends = |rows: &SparseRows| {
-            let ends = samples.iter().scan(0, |end: &mut usize, &sample| {
-                *end += rows.entries(usize::try_from(sample).unwrap_or(usize::MAX)).len();
+            let ends = (0..self.count).scan(0, |end: &mut usize, member| {
+                *end += rows.entries(self.row(member)).len();
                 Some(*end)
             });
             std::iter::once(0).chain(ends).collect()
         };
-        let entry_ends = compressed.iter().map(ends).collect();
-        Self { count: samples.len(), fillers, samples, entry_ends, ..Self::default() }
+        Self { entry_ends: compressed.iter().map(ends).collect(), ..self }
     }
 
     /// The entry of a batch with which a member begins in the compressed rows number `place`: 0 for members that are not
@@ -176,8 +190,20 @@ impl Members {
         self.extents.iter().copied().max().map_or(0, number)
     }
 
-    pub(crate) fn sample(&self, member: usize) -> usize {
-        usize::try_from(self.samples[member]).unwrap_or(usize::MAX)
+    /// The place of a member in the data that forms read.
+    pub(crate) fn row(&self, member: usize) -> usize {
+        usize::try_from(self.rows(member..member + 1)[0]).unwrap_or(usize::MAX)
+    }
+
+    /// The places of some members in the data that forms read.
+    pub(super) fn rows(&self, range: Range<usize>) -> &[u64] {
+        if self.rows.is_empty() { &self.samples[range] } else { &self.rows[range] }
+    }
+
+    /// Some members whose samples do not differ in size.
+    pub(super) fn taken(&self, range: Range<usize>) -> Taken<'_> {
+        let sources = self.sources.get(range.clone()).unwrap_or_default();
+        Taken { samples: &self.samples[range.clone()], rows: self.rows(range), sources }
     }
 
     pub(crate) fn start(&self, member: usize) -> usize {

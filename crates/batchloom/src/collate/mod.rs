@@ -31,7 +31,7 @@ pub use convert::Channels;
 pub(crate) use convert::Conversion;
 pub use field_options::FieldConversion;
 pub(crate) use field_options::FieldOptions;
-pub(crate) use form::{Form, Padding, Slots};
+pub(crate) use form::{Form, Padding, Slots, Taken};
 pub use function_slot::{FillSlot, FunctionSlot, SlotError, SlotMut};
 pub(crate) use index::{FILLER, Index, Lengths, Weight};
 pub(crate) use labels::{IGNORED, Labels, is_integer};

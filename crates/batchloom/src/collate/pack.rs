@@ -44,7 +44,7 @@ impl Form for Pack {
             stack(source, rows, &scattered, target, slots);
             return Ok(());
         }
-        let starts = self.0.starts(&members.samples[range.clone()]);
+        let starts = self.0.starts(members.rows(range.clone()));
         let first = |member: usize| starts[member - range.start] + members.start(member);
         let mut rest = target;
         for member in range.clone() {

@@ -74,7 +74,7 @@ impl Form for Pad {
         if slot == 0 {
             return Ok(());
         }
-        let starts = self.sequences.starts(&members.samples[range.clone()]);
+        let starts = self.sequences.starts(members.rows(range.clone()));
         for ((member, slot), place) in range.zip(target.chunks_exact_mut(slot)).zip(0..) {
             if let Some(&start) = starts.get(place + AHEAD) {
                 self.prefetch(members, member + AHEAD, start);
@@ -128,7 +128,7 @@ fn lines(
 impl Pad {
     /// The extents of a slot in the leading dimensions. If samples differ in one, it is that of the union.
     fn leading(&self, members: &Members) -> Vec<usize> {
-        let first = members.samples.first().map_or(0, |_| members.sample(0));
+        let first = members.samples.first().map_or(0, |_| members.row(0));
         let same = self.sequences.extents(first).iter().map(|&extent| number(extent));
         let mut extents: Vec<usize> = same.collect();
         for (&dimension, &most) in self.sequences.varying().iter().zip(&members.union) {
@@ -170,7 +170,7 @@ impl Pad {
     /// Fills a slot with a sample along several dimensions.
     fn fill_box(&self, members: &Members, member: usize, leading: &[usize], slot: &mut [u8]) {
         repeat(&self.value, slot);
-        let sample = members.sample(member);
+        let sample = members.row(member);
         let stored: Vec<usize> =
             self.sequences.extents(sample).iter().map(|&extent| number(extent)).collect();
         let (mut taken, mut skipped) = (stored.clone(), vec![0; stored.len()]);

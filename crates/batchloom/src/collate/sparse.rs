@@ -8,7 +8,7 @@ use std::ops::Range;
 use bytemuck::Pod;
 
 use super::prefetch::prefetch_row;
-use super::{Form, Members, Slots};
+use super::{Form, Members, Slots, Taken};
 use crate::tensor::{Column, SparseRows, is_ascending};
 use crate::{DType, Error, Result, Tensor};
 
@@ -31,13 +31,13 @@ impl Form for Densify {
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         let slots = Slots { batch: range.len(), stride: target.len(), fillers: 0 };
-        self.gather(&members.samples[range], target, slots)
+        self.gather(members.taken(range), target, slots)
     }
 
-    fn gather(&self, samples: &[u64], target: &mut [u8], slots: Slots) -> Result<()> {
+    fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: Slots) -> Result<()> {
         match (self.0.columns().as_slice::<i32>(), self.0.columns().as_slice::<i64>()) {
-            (Some(columns), _) => self.rows(columns, samples, target, slots),
-            (_, Some(columns)) => self.rows(columns, samples, target, slots),
+            (Some(columns), _) => self.rows(columns, taken.rows, target, slots),
+            (_, Some(columns)) => self.rows(columns, taken.rows, target, slots),
             _ => Err(Error::Elsewhere { field: self.0.name().to_owned() }),
         }
     }
@@ -209,7 +209,7 @@ impl Form for ColIndices {
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
-        let samples = &members.samples[range];
+        let samples = members.rows(range);
         copy(&self.rows, self.rows.columns(), samples, target);
         match (self.rows.columns().as_slice::<i32>(), self.rows.columns().as_slice::<i64>()) {
             (Some(columns), _) => self.check(columns, samples),
@@ -255,7 +255,7 @@ impl Form for Entries {
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
-        copy(&self.rows, self.rows.values(), &members.samples[range], target);
+        copy(&self.rows, self.rows.values(), members.rows(range), target);
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::prefetch::{Prefetch, prefetch_row};
-use super::{Form, Members, Slots};
+use super::{Form, Members, Slots, Taken};
 use crate::tensor::{Rows, moved};
 use crate::{DType, Error, Result, Tensor};
 
@@ -45,11 +45,11 @@ impl Form for Stack {
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         let slots = Slots { batch: range.len(), stride: target.len(), fillers: 0 };
-        self.gather(&members.samples[range], target, slots)
+        self.gather(members.taken(range), target, slots)
     }
 
-    fn gather(&self, samples: &[u64], target: &mut [u8], slots: Slots) -> Result<()> {
-        stack(&self.bytes, &self.rows, samples, target, slots);
+    fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: Slots) -> Result<()> {
+        stack(&self.bytes, &self.rows, taken.rows, target, slots);
         Ok(())
     }
 }

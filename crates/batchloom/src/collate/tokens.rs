@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::index::write;
 use super::labels::IGNORED;
 use super::prefetch::prefetch_rows;
-use super::{Form, Members, Slots};
+use super::{Form, Members, Slots, Taken};
 use crate::tensor::Rows;
 use crate::{DType, Result, Tensor};
 
@@ -99,13 +99,13 @@ impl<P: Pieces> Form for Tokens<P> {
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         let slots = Slots { batch: range.len(), stride: target.len(), fillers: members.fillers_in(&range) };
-        self.gather(&members.samples[range], target, slots)
+        self.gather(members.taken(range), target, slots)
     }
 
-    fn gather(&self, samples: &[u64], target: &mut [u8], slots: Slots) -> Result<()> {
+    fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: Slots) -> Result<()> {
         let slot = self.pieces.len() * self.dtype().size();
-        let mut ahead = samples.iter().skip(1);
-        for (batch, wanted) in target.chunks_mut(slots.stride).zip(samples.chunks(slots.batch)) {
+        let mut ahead = taken.rows.iter().skip(1);
+        for (batch, wanted) in target.chunks_mut(slots.stride).zip(taken.rows.chunks(slots.batch)) {
             let counted = wanted.len() - slots.fillers.min(wanted.len());
             for (row, (slot, &sample)) in batch.chunks_exact_mut(slot).zip(wanted).enumerate() {
                 if let Some(&next) = ahead.next() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::prefetch::prefetch_rows;
 use super::stack::copy_rows;
-use super::{Form, Members, Padding, Slots};
+use super::{Form, Members, Padding, Slots, Taken};
 use crate::tensor::Rows;
 use crate::{DType, Result, Tensor};
 
@@ -61,16 +61,16 @@ impl<P: Places> Form for Window<P> {
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         let slots = Slots { batch: range.len(), stride: target.len(), fillers: 0 };
-        self.gather(&members.samples[range], target, slots)
+        self.gather(members.taken(range), target, slots)
     }
 
-    fn gather(&self, samples: &[u64], target: &mut [u8], slots: Slots) -> Result<()> {
+    fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: Slots) -> Result<()> {
         let slot = self.span.len * self.span.rows.bytes();
         if slot == 0 {
             return Ok(());
         }
-        let mut ahead = samples.iter().skip(AHEAD);
-        for (batch, wanted) in target.chunks_mut(slots.stride).zip(samples.chunks(slots.batch)) {
+        let mut ahead = taken.rows.iter().skip(AHEAD);
+        for (batch, wanted) in target.chunks_mut(slots.stride).zip(taken.rows.chunks(slots.batch)) {
             for (slot, &window) in batch.chunks_exact_mut(slot).zip(wanted) {
                 if let Some(&next) = ahead.next() {
                     self.prefetch(next);
@@ -86,7 +86,7 @@ impl<P: Places> Padding for Window<P> {
     fn data(&self, members: &Members, member: usize, each: &mut dyn FnMut(Range<usize>)) {
         let Span { values, rows, len, .. } = &self.span;
         let row = rows.bytes() / values.dtype().size();
-        each(self.zeros(self.windows.place(members.samples[member])) * row..len * row);
+        each(self.zeros(self.windows.place(members.rows(member..member + 1)[0])) * row..len * row);
     }
 }
 
@@ -132,11 +132,11 @@ impl<P: Places> Form for WindowMask<P> {
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         let slots = Slots { batch: range.len(), stride: target.len(), fillers: 0 };
-        self.gather(&members.samples[range], target, slots)
+        self.gather(members.taken(range), target, slots)
     }
 
-    fn gather(&self, samples: &[u64], target: &mut [u8], slots: Slots) -> Result<()> {
-        for (batch, wanted) in target.chunks_mut(slots.stride).zip(samples.chunks(slots.batch)) {
+    fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: Slots) -> Result<()> {
+        for (batch, wanted) in target.chunks_mut(slots.stride).zip(taken.rows.chunks(slots.batch)) {
             for (slot, &window) in batch.chunks_exact_mut(self.input_len).zip(wanted) {
                 let missing = self.windows.place(window).missing.min(self.input_len);
                 let (before, data) = slot.split_at_mut(missing);

@@ -9,11 +9,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::located::Located;
 use super::map::{BatchRead, Reader, SampleLayout, Skipped};
+use super::selection::Selection;
 use crate::batching::{FixedSize, Labels, Rule, Sizes};
 use crate::collate::{
     Conversion, FieldConversion, FieldOptions, Form, Index as SampleIndex, Members, PadSide, Passages,
-    Places, Slot, Slotted, Weight,
+    Places, Slot, Slotted, Taken, Weight,
 };
 use crate::order::Shuffle;
 use crate::tensor::{Layout, Sequences, SparseRows};
@@ -102,6 +104,11 @@ pub(crate) trait Kind: Debug + Send + Sync {
     /// Returns true if samples that cannot be read are left out.
     fn skips(&self) -> bool {
         false
+    }
+
+    /// The same kind of data with only these samples, or `None` if they can be looked up by their numbers.
+    fn select(&self, _selection: &Selection) -> Option<Result<Arc<dyn Kind>>> {
+        None
     }
 
     /// The facts that a plan needs besides numbers and sizes of samples.
@@ -257,6 +264,8 @@ pub(crate) struct Collation {
     pub(crate) compressed: Vec<SparseRows>,
     /// The fields whose samples have lengths of their own, beside those of the others.
     pub(crate) own_lengths: Vec<Sequences>,
+    /// The places of samples in the data that forms read.
+    pub(crate) located: Located,
     /// The rows of an index table.
     pub(crate) index: Index,
 }
@@ -280,6 +289,7 @@ impl Collation {
                     ragged: None,
                     compressed: Vec::new(),
                     own_lengths: Vec::new(),
+                    located: Located::default(),
                     index,
                 })
             }
@@ -305,8 +315,8 @@ impl Collation {
                 None => fields.push((name.to_owned(), form)),
             }
         }
-        let Self { own, ragged, compressed, own_lengths, index, .. } = self;
-        Ok(Self { own, ragged, compressed, own_lengths, ..Self::new(fields, index)? })
+        let Self { own, ragged, compressed, own_lengths, located, index, .. } = self;
+        Ok(Self { own, ragged, compressed, own_lengths, located, ..Self::new(fields, index)? })
     }
 
     /// The same options, with numbers for the padding of slots as bytes of the types that fields have in batches.
@@ -394,7 +404,7 @@ impl Collation {
     /// The members of a batch that holds one sample, whole.
     fn one(&self, sample: u64) -> Members {
         let Some(guide) = self.ragged.as_ref().and_then(|ragged| ragged.guide.as_ref()) else {
-            return Members::listed(vec![sample], 0, &self.compressed);
+            return Members::listed(Taken::stored(&[sample]), 0).with_entries(&self.compressed);
         };
         let extents = guide.sizes_of(usize::try_from(sample).unwrap_or(usize::MAX)).collect();
         let members = Members::new(vec![sample], vec![0], extents, guide.varying().len(), u64::from);

@@ -71,15 +71,18 @@ fn labels<'a>(collation: &'a Collation, field: &str, next_tokens: bool) -> Resul
 /// A batch of one for each part of a sample, of at most `limit` elements.
 fn parts(collation: &Collation, sample: u64, limit: Option<u32>, field: &str) -> Result<Vec<Members>> {
     let Some(Ragged { guide: Some(guide), sizes, own_sizes, subsamples, .. }) = &collation.ragged else {
-        return Ok(vec![Members { count: 1, samples: vec![sample], ..Members::default() }]);
+        let places = collation.located.places(&[sample]);
+        return Ok(vec![Members::listed(places.of(&[sample]), 0)]);
     };
-    let (number, dimensions) = (usize::try_from(sample).unwrap_or(usize::MAX), guide.varying().len());
+    let index = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let (row, dimensions) = (index(collation.located.row(sample)), guide.varying().len());
+    let located = |members: Members| Members { rows: vec![row as u64], ..members };
     if !own_sizes || dimensions != 1 {
-        let extents = guide.sizes_of(number).collect();
+        let extents = guide.sizes_of(row).collect();
         let members = Members::new(vec![sample], vec![0], extents, dimensions, u64::from);
-        return Ok(vec![members.with_own(&collation.own_lengths, u64::from)]);
+        return Ok(vec![located(members).with_own(&collation.own_lengths, u64::from)]);
     }
-    let (size, stored) = (sizes.as_slice()[number], guide.extents(number)[0]);
+    let (size, stored) = (sizes.as_slice()[index(sample)], guide.extents(row)[0]);
     if *subsamples && stored > size {
         let reason = format!(
             "batches take {size} random rows of the {stored} of group {sample}; expected oversize \"truncate\", or \
@@ -90,7 +93,7 @@ fn parts(collation: &Collation, sample: u64, limit: Option<u32>, field: &str) ->
     let piece = limit.unwrap_or(u32::MAX);
     let part = |number: u32| {
         let start = number * piece;
-        Members::new(vec![sample], vec![start], vec![(size - start).min(piece)], 1, u64::from)
+        located(Members::new(vec![sample], vec![start], vec![(size - start).min(piece)], 1, u64::from))
     };
     Ok((0..pieces(size, piece)).map(part).collect())
 }

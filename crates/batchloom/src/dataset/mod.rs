@@ -6,7 +6,11 @@ mod counts;
 mod groups;
 pub(crate) mod kind;
 mod label_counts;
+mod located;
 mod map;
+mod parts;
+mod selected;
+mod selection;
 mod sequences;
 mod tensors;
 mod text_ids;
@@ -21,16 +25,20 @@ pub use arrow::arrow_lists;
 pub use counts::{GroupCounts, SequenceCounts, TokenCounts};
 pub use groups::{GroupDataset, GroupDatasetBuilder, GroupLayout, GroupOversize, Groups};
 use kind::{CollateOptions, Kind};
+pub(crate) use located::Located;
 pub(crate) use map::BatchRead;
 pub use map::{
     Held, MapDataset, MapDatasetBuilder, OnError, ReadPart, ReadRequest, Reader, Refusal, Sample,
     SampleLayout, SampleRng, SampleStructure, Skipped, Source, SourceError, Stop, sample_key,
 };
+pub use parts::{PartEnd, borders};
+use selected::Selected;
+pub use selection::Selection;
 pub use sequences::{SequenceDataset, SequenceDatasetBuilder, SizeOf};
 pub use tensors::{TensorDataset, TensorField};
 pub use text_ids::TextIds;
 pub use tokens::{TokenDataset, TokenExtras, TokenMode};
-pub use windows::{Anchor, PartEnd, Short, Weights, WindowCounts, WindowDataset, WindowShape, borders};
+pub use windows::{Anchor, Short, Weights, WindowCounts, WindowDataset, WindowShape};
 
 use crate::batching::{Rule, Sizes};
 pub use crate::tensor::{Sequences, SparseLayout, SparseRows};
@@ -105,6 +113,35 @@ impl Dataset {
         let collation = self.0.collation(rule, &CollateOptions::default(), (0, 0))?;
         let dtypes = collation.forms.iter().map(|form| form.dtype());
         Ok(collation.names.iter().cloned().zip(dtypes).take(collation.own).collect())
+    }
+
+    /// Returns the same data with only some of its samples, numbered anew. Data is not copied. Of a
+    /// [`TokenDataset`], documents are selected, not pieces.
+    ///
+    /// ```
+    /// use batchloom::dataset::{Dataset, Selection};
+    /// use batchloom::{Tensor, TensorDataset};
+    ///
+    /// let x = Tensor::from_vec((0..6_i64).collect(), &[6])?;
+    /// let dataset = Dataset::from(TensorDataset::new([("x", x)])?);
+    /// let even = dataset.select(&Selection::list(&[0, 2, 4], 6)?)?;
+    /// assert_eq!(even.sample(1)?[0].1.as_slice::<i64>(), Some(&[2][..]));
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::SelectionSamples`] if the selection is one of another number of samples; [`Error::Select`] if the kind of
+    /// data has no such selections.
+    pub fn select(&self, selection: &Selection) -> Result<Self> {
+        let found = self.0.select(selection);
+        let plain = || {
+            let (found, expected) = (selection.samples(), self.len() as u64);
+            match found == expected {
+                true => Ok(Self(Arc::new(Selected::new(Arc::clone(&self.0), selection.clone())))),
+                false => Err(Error::SelectionSamples { found, expected }),
+            }
+        };
+        found.map_or_else(plain, |found| found.map(Self))
     }
 
     /// The rows of each array that the samples `samples` are taken from, by the name of its field: the smallest range

@@ -549,7 +549,7 @@ pub enum Error {
         /// The values found and expected, in words.
         reason: String,
     },
-    /// A time split has no parts.
+    /// A split has no parts.
     #[error("the split has no part; expected at least one")]
     NoParts,
     /// A part takes the rest, and more parts follow it.
@@ -558,7 +558,7 @@ pub enum Error {
         /// The part.
         part: String,
     },
-    /// A share of a time split is out of range, or brings the sum above 1.
+    /// A share of a split is out of range, or brings the sum above 1.
     #[error(
         "part {part} is {share}, which brings the shares to {total}; expected shares above 0 that sum to at most 1"
     )]
@@ -588,8 +588,8 @@ pub enum Error {
         /// The part.
         part: String,
     },
-    /// A part of a time split holds no step of any series.
-    #[error("part {part} holds no step of any series; expected it to end after it begins")]
+    /// A part of a split holds nothing.
+    #[error("part {part} holds nothing: it ends where it begins; expected it to end after that")]
     EmptyPart {
         /// The part.
         part: String,
@@ -716,6 +716,32 @@ pub enum Error {
         found: u64,
         /// The number of samples in the dataset.
         samples: u64,
+    },
+    /// No sample is selected.
+    #[error("the selection holds no sample of {samples}; expected at least one")]
+    EmptySelection {
+        /// The number of samples in the dataset.
+        samples: u64,
+    },
+    /// A selection is not of as many samples as there are to select from.
+    #[error("the selection is one of {found} samples; expected one of {expected}, as many as there are")]
+    SelectionSamples {
+        /// The number of samples that the selection was made for.
+        found: u64,
+        /// The number of samples to select from.
+        expected: u64,
+    },
+    /// Samples cannot be shared out by strata.
+    #[error("{reason}")]
+    Strata {
+        /// The values found and expected, in words.
+        reason: String,
+    },
+    /// A dataset has no such selections.
+    #[error("{reason}")]
+    Select {
+        /// The reason, and what to do instead.
+        reason: String,
     },
     /// The state has another format.
     #[error("the state has format version {found}; this release reads version {expected}")]
@@ -945,6 +971,7 @@ impl Error {
             | Self::WindowShape { .. }
             | Self::Parts { .. }
             | Self::NoParts
+            | Self::Select { .. }
             | Self::RestBeforeLast { .. }
             | Self::PartShare { .. }
             | Self::PartStep { .. }
@@ -1013,6 +1040,9 @@ impl Error {
             | Self::NotVariable
             | Self::SeriesTooShort { .. }
             | Self::EmptyPart { .. }
+            | Self::EmptySelection { .. }
+            | Self::SelectionSamples { .. }
+            | Self::Strata { .. }
             | Self::GroupTooLong { .. }
             | Self::Corpus { .. }
             | Self::StreamTooShort { .. }

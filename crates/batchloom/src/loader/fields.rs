@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::collate::{Form, Members};
 use crate::dataset::Dataset;
+use crate::dataset::Located;
 use crate::dataset::kind::{CollateOptions, Collated, Collation, Index, Ragged};
 use crate::order::{Key, Permutation, Purpose};
 use crate::plan::Parts;
@@ -58,6 +59,11 @@ impl Fields {
             (_, skipped) => collation.marked(fills_up, skipped.unwrap_or_default())?,
         };
         Ok(Self { collation, is_marked: fills_up, nesting: "".into() })
+    }
+
+    /// The places of samples in the data that forms read.
+    pub(super) fn located(&self) -> &Located {
+        &self.collation.located
     }
 
     /// The names of the fields, in order.
@@ -132,38 +138,43 @@ impl Fields {
         let Some(ragged) = &self.collation.ragged else {
             if self.is_ragged() {
                 let samples = plan.indices(step, rank)?;
-                return Ok(Members::listed(samples, fillers, &self.collation.compressed));
+                let places = self.collation.located.places(&samples);
+                let members = Members::listed(places.of(&samples), fillers);
+                return Ok(members.with_entries(&self.collation.compressed));
             }
             return Ok(Members::uniform(number(plan.batch_len(step, rank)?), fillers));
         };
         let parts = plan.parts(step, rank)?;
+        let rows = self.collation.located.places(&parts.samples);
+        let rows = rows.of(&parts.samples).rows;
         let guide = ragged.guide.as_ref().filter(|_| ragged.subsamples);
-        let picks = guide.map(|guide| picks(ragged, guide, plan, &parts)).unwrap_or_default();
+        let picks = guide.map(|guide| picks(ragged, guide, plan, &parts, rows)).unwrap_or_default();
         let dimensions = ragged.guide.as_ref().map_or(1, |guide| guide.varying().len());
         let extents = match ragged.guide.as_ref().filter(|_| !ragged.own_sizes || dimensions != 1) {
             None => parts.sizes,
-            Some(guide) => parts.samples.iter().flat_map(|&sample| guide.sizes_of(number(sample))).collect(),
+            Some(guide) => rows.iter().flat_map(|&row| guide.sizes_of(number(row))).collect(),
         };
         let rounded = |size: u32| plan.rounding().up(size);
+        let rows = if self.collation.located.is_plain() { Vec::new() } else { rows.to_vec() };
         let members = Members::new(parts.samples, parts.starts, extents, dimensions, rounded);
-        let members = Members { picks, fillers, ..members };
+        let members = Members { picks, fillers, rows, ..members };
         Ok(members.with_own(&self.collation.own_lengths, rounded))
     }
 }
 
 /// The elements that are taken of each sample of a batch, in order. They are random if the sample has more than are
 /// taken: a function of seed, epoch and sample. Empty if no sample has more.
-fn picks(ragged: &Ragged, guide: &Sequences, plan: &Plan, parts: &Parts) -> Vec<u32> {
-    let stored = |sample: u64| length(guide, sample);
-    let thinned = |sample: u64| stored(sample) > ragged.sizes.as_slice()[number(sample)];
-    let mut samples = parts.samples.iter().zip(&parts.sizes);
-    if !samples.any(|(&sample, _)| thinned(sample)) {
+fn picks(ragged: &Ragged, guide: &Sequences, plan: &Plan, parts: &Parts, rows: &[u64]) -> Vec<u32> {
+    let thinned = |sample: u64, row: u64| length(guide, row) > ragged.sizes.as_slice()[number(sample)];
+    let mut samples = parts.samples.iter().zip(rows);
+    if !samples.any(|(&sample, &row)| thinned(sample, row)) {
         return Vec::new();
     }
     let mut picks = Vec::new();
-    for ((&sample, &taken), &first) in parts.samples.iter().zip(&parts.sizes).zip(&parts.starts) {
-        let (start, all) = (picks.len(), stored(sample));
-        if !thinned(sample) {
+    let members = parts.samples.iter().zip(rows).zip(&parts.sizes).zip(&parts.starts);
+    for (((&sample, &row), &taken), &first) in members {
+        let (start, all) = (picks.len(), length(guide, row));
+        if !thinned(sample, row) {
             picks.extend(first..first + taken);
             continue;
         }
@@ -177,9 +188,9 @@ fn picks(ragged: &Ragged, guide: &Sequences, plan: &Plan, parts: &Parts) -> Vec<
     picks
 }
 
-/// The stored length of a sample.
-fn length(guide: &Sequences, sample: u64) -> u32 {
-    guide.extents(number(sample))[0]
+/// The length of the sample that is stored at `row`.
+fn length(guide: &Sequences, row: u64) -> u32 {
+    guide.extents(number(row))[0]
 }
 
 fn number(sample: u64) -> usize {

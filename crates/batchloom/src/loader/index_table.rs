@@ -13,8 +13,9 @@
 //!   of elements; the place in its document with which it begins; the number of that document in its piece; 1 if a
 //!   document begins with it.
 //!
-//! If places of batches may only fill up, the samples of all batches follow the table, -1 for such a place; for batches
-//! that are concatenations, with one more before each of them, as in the table.
+//! A sample stands for its place in the data: its own number, unless samples were selected. If places of batches may only
+//! fill up, the samples of all batches follow the table, -1 for such a place; for batches that are concatenations, with
+//! one more before each of them, as in the table. So do the samples of sequences and groups that were selected.
 //!
 //! A passage of a piece includes the label of the piece's last token. Before the members of each batch that is a
 //! concatenation comes one more, without elements, so that the ends of its members are the boundaries of the batch.
@@ -47,7 +48,8 @@ pub(super) struct Table {
     members: usize,
     /// The number of picks: the elements of the block if samples are subsampled, 0 otherwise.
     picks: usize,
-    /// The number of samples that are listed, -1 where one only fills up: none unless batches are marked.
+    /// The number of samples that are listed, -1 where one only fills up: none unless batches are marked, or samples were
+    /// selected.
     index: usize,
     /// The type of the numbers.
     dtype: DType,
@@ -96,12 +98,18 @@ impl IndexTable {
             members += self.members(plan, rank, run)?;
             elements += run.batches * run.space.iter().product::<usize>();
             picks |= !run.members.picks.is_empty();
-            index += if self.fields.is_marked() { run.batches * (run.samples + self.leads()) } else { 0 };
+            index += if self.lists() { run.batches * (run.samples + self.leads()) } else { 0 };
         }
         // Labels lie one element further.
         let fits = i32::try_from(self.limit.max(elements + members)).is_ok();
         let dtype = if fits { DType::I32 } else { DType::I64 };
         Ok(Table { rows: self.rows(), members, picks: if picks { elements } else { 0 }, index, dtype })
+    }
+
+    /// Returns true if samples are listed after the table.
+    fn lists(&self) -> bool {
+        let ragged = matches!(self.fields.index(), Index::Ragged { .. });
+        self.fields.is_marked() || (ragged && !self.fields.located().is_plain())
     }
 
     /// The number of members before the first sample of a batch.
@@ -140,7 +148,11 @@ impl IndexTable {
         let mut writer = Writer { table, target, member: 0, element: 0, listed };
         for run in runs {
             match self.fields.index() {
-                Index::Rows => samples(plan, rank, run)?.into_iter().for_each(|it| writer.add([number(it)])),
+                Index::Rows => {
+                    let samples = samples(plan, rank, run)?;
+                    let places = self.fields.located().places(&samples);
+                    places.of(&samples).rows.iter().for_each(|&row| writer.add([number(row)]));
+                }
                 Index::Windows(windows) => {
                     for sample in samples(plan, rank, run)? {
                         let place = windows.place(sample);
@@ -154,7 +166,7 @@ impl IndexTable {
                     }
                 }
             }
-            if self.fields.is_marked() {
+            if self.lists() {
                 let listed = if self.fields.is_ragged() {
                     run.members.samples.clone()
                 } else {
@@ -210,17 +222,17 @@ impl Writer<'_> {
         let none = vec![0; 2 * members.union.len() + fields.len()];
         if packs {
             // It names any sample of the batch, so that it can be looked up like the others.
-            let sample = members.samples.first().map_or(0, |&sample| number(sample));
+            let sample = members.samples.first().map_or(0, |_| index(members.row(0)));
             self.add([sample, index(self.element), 0, 0, 0].into_iter().chain(none));
         }
         for member in 0..members.count {
             let slot = if packs { members.length(member) } else { members.union.iter().product() };
             let end = if packs { index(members.ends[member + 1]) } else { 0 };
-            let sample = number(members.samples[member]);
+            let sample = index(members.row(member));
             let head = [sample, index(self.element), index(slot), end, index(member)];
             let taken = members.extents(member).iter().map(|&extent| i64::from(extent));
             let most = members.union.iter().map(|&most| index(most));
-            let first = |field: &Sequences| field.start(members.sample(member)) + members.start(member);
+            let first = |field: &Sequences| field.start(members.row(member)) + members.start(member);
             let starts = fields.iter().map(|field| index(first(field)));
             self.add(head.into_iter().chain(taken).chain(most).chain(starts));
             self.pick(members, member);

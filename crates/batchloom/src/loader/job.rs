@@ -215,9 +215,11 @@ impl Job {
         let step = run.step + piece.batches.start as u64;
         let fillers = run.members.fillers_in(&piece.rows);
         self.plan.fill(step, self.rank, piece.rows.start as u64, indices)?;
+        let places = self.fields.located().places(indices);
+        let taken = places.of(indices);
         for ((form, mut region), slot) in self.fields.forms().iter().zip(regions).zip(&run.slots) {
             let stride = if batches == 1 { region.len() } else { slot.stride };
-            form.gather(indices, &mut region, Slots { batch: rows, stride, fillers })?;
+            form.gather(taken, &mut region, Slots { batch: rows, stride, fillers })?;
         }
         Ok(())
     }

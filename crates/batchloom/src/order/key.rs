@@ -42,6 +42,8 @@ pub enum Purpose {
     Offset,
     /// The token at which the pieces of a stream begin.
     Jitter,
+    /// The samples of the parts of a split.
+    Split,
     /// The augmentation of one sample.
     Sample {
         /// The number of the sample.
@@ -64,6 +66,7 @@ impl Purpose {
             Self::Sample { .. } => 9,
             Self::Offset => 10,
             Self::Jitter => 11,
+            Self::Split => 12,
         }
     }
 
@@ -76,7 +79,8 @@ impl Purpose {
             | Self::Shards
             | Self::ShortShard
             | Self::Offset
-            | Self::Jitter => 0,
+            | Self::Jitter
+            | Self::Split => 0,
             Self::Batches { pool } => pool,
             Self::Rows { group } => group,
             Self::Shard { number } | Self::Sample { number } => number,

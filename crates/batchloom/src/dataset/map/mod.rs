@@ -12,13 +12,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 pub(crate) use reading::BatchRead;
-use reading::Local;
+use reading::{Chosen, Local};
 pub use reading::{Held, ReadPart, ReadRequest, Reader, Refusal, SampleLayout, Skipped, Stop};
 pub use source::{Sample, SampleRng, SampleStructure, Source, SourceError, sample_key};
 
 use super::kind::{
-    CollateOptions, Collated, CollatedAhead, Collation, EpochKey, Index, Kind, Ragged, formed,
+    CollateOptions, Collated, CollatedAhead, Collation, Content, ContentRequest, EpochKey, Index, Kind,
+    Ragged, formed,
 };
+use super::selection::Selection;
 use crate::batching::{FixedSize, Rule, Sizes};
 use crate::collate::{
     Boundaries, DirectSlots, Form, Index as SampleIndex, Lengths, Mask, Members, PadSlot, Positions,
@@ -63,6 +65,8 @@ pub struct MapDataset {
     sizes: Option<Sizes>,
     variable: Option<Vec<String>>,
     on_error: OnError,
+    /// The samples that were selected of those of the reader, if some were.
+    selection: Option<Selection>,
 }
 
 /// The options of a [`MapDataset`].
@@ -144,7 +148,8 @@ impl MapDatasetBuilder {
         {
             return Err(Error::SizesLength { found, samples });
         }
-        Ok(MapDataset { reader, samples, sizes: sizes.map(Sizes::new), variable, on_error })
+        let (sizes, selection) = (sizes.map(Sizes::new), None);
+        Ok(MapDataset { reader, samples, sizes, variable, on_error, selection })
     }
 }
 
@@ -173,6 +178,29 @@ impl Kind for MapDataset {
         let ragged =
             self.sizes.clone().map(|sizes| Ragged { guide: None, sizes, own_sizes: true, subsamples: false });
         Ok(Collation { ragged, ..Collation::new(Vec::new(), Index::Rows)? })
+    }
+
+    fn select(&self, selection: &Selection) -> Option<Result<Arc<dyn Kind>>> {
+        let chosen = Chosen::new(Arc::clone(&self.reader), selection.clone());
+        let outer = self.selection.as_ref();
+        let text = outer.map_or_else(|| Ok(selection.clone()), |outer| selection.within(outer));
+        let selected = |text| Self {
+            reader: Arc::new(chosen),
+            samples: selection.len(),
+            sizes: self.sizes.as_ref().map(|sizes| sizes.gather(selection.iter())),
+            selection: Some(text),
+            ..self.clone()
+        };
+        let (found, expected) = (selection.samples(), self.samples);
+        Some(match found == expected {
+            true => text.map(|text| Arc::new(selected(text)) as Arc<dyn Kind>),
+            false => Err(Error::SelectionSamples { found, expected }),
+        })
+    }
+
+    fn content(&self, _: &ContentRequest) -> Result<Option<Content>> {
+        let selected = self.selection.as_ref();
+        Ok(selected.map(|selected| Content { text: format!("select {}", selected.text()), rows: None }))
     }
 
     fn rows(&self, _: Range<usize>) -> Vec<Range<usize>> {

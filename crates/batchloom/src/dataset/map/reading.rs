@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::source::{Sample, SampleStructure, Source, generator};
 use crate::collate::{ReadSamples, SlotPlace, SlotTarget, SlotWriter};
+use crate::dataset::Selection;
 use crate::error::{Cause, ReadError};
 use crate::tensor::buffer::Region;
 use crate::{DType, Result, Tensor};
@@ -181,6 +182,47 @@ impl<S: Source> Reader for Local<S> {
             samples.push(sample.map(|sample| sample.fields).unwrap_or_default());
         }
         Ok(ReadPart { outcomes, samples: Arc::new(Held(samples)) })
+    }
+}
+
+/// Some of the samples of another reader, numbered anew. Their generators are those of the samples as that one numbers
+/// them.
+#[derive(Debug)]
+pub(super) struct Chosen {
+    whole: Arc<dyn Reader>,
+    selection: Selection,
+}
+
+impl Chosen {
+    pub(super) fn new(whole: Arc<dyn Reader>, selection: Selection) -> Self {
+        Self { whole, selection }
+    }
+
+    /// Calls `read` with the request as the other reader numbers samples.
+    fn asked<T>(&self, request: &ReadRequest<'_>, read: impl FnOnce(&ReadRequest<'_>) -> T) -> T {
+        let mut samples = request.samples.to_vec();
+        self.selection.map(&mut samples);
+        let &ReadRequest { seed, epoch, stop, .. } = request;
+        read(&ReadRequest { samples: &samples, seed, epoch, stop })
+    }
+}
+
+impl Reader for Chosen {
+    fn read(&self, request: &ReadRequest<'_>) -> Result<ReadPart> {
+        self.asked(request, |request| self.whole.read(request))
+    }
+
+    fn makes_batches(&self) -> bool {
+        self.whole.makes_batches()
+    }
+
+    fn read_into(
+        &self,
+        request: &ReadRequest<'_>,
+        expected: &SampleLayout,
+        slots: &mut Vec<Region>,
+    ) -> Result<Vec<Result<(), Refusal>>> {
+        self.asked(request, |request| self.whole.read_into(request, expected, slots))
     }
 }
 

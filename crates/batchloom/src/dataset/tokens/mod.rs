@@ -13,6 +13,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use stream::{Corpus, Stream, StreamPieces};
 
 use super::kind::{CollateOptions, Collation, Content, ContentRequest, EpochKey, Index, Kind};
+use super::selection::Selection;
 use crate::batching::{Labels, Rule};
 use crate::collate::{Form, TokenField, Tokens};
 use crate::order::{Key, Order, Permutation, Purpose, Shuffle};
@@ -72,6 +73,9 @@ pub struct TokenDataset {
     mode: TokenMode,
     extras: TokenExtras,
     jitter: bool,
+    /// The documents that were selected, if some were.
+    selection: Option<Selection>,
+    tokens: u64,
 }
 
 impl TokenDataset {
@@ -94,9 +98,10 @@ impl TokenDataset {
         }
         let rows = tokens.layout().rows(dtype.size());
         let rows = rows.ok_or_else(|| Error::ScalarField { field: "tokens".to_owned() })?;
-        let corpus = Corpus { tokens, rows, documents: None, separator: None };
+        let corpus = Corpus { tokens, rows, documents: None, separator: None, selection: None };
+        let tokens = corpus.token_count();
         let (mode, extras) = (TokenMode::default(), TokenExtras::default());
-        Ok(Self { corpus, seq_len, mode, extras, jitter: false })
+        Ok(Self { corpus, seq_len, mode, extras, jitter: false, selection: None, tokens })
     }
 
     /// Sets the documents: document `k` is the tokens `offsets[k]..offsets[k + 1]`; int64.
@@ -181,7 +186,57 @@ impl TokenDataset {
 
     /// The number of tokens of all documents.
     pub fn token_count(&self) -> u64 {
-        self.corpus.tokens.shape()[0] as u64
+        self.tokens
+    }
+
+    /// The pieces of a stream of only these documents. Neighbours are borrowed as they lie; other documents are looked up,
+    /// one by one.
+    ///
+    /// # Errors
+    /// [`Error::Select`] if there are no documents, or ones that are no neighbours are selected of a stream that continues
+    /// from batch to batch; [`Error::SelectionSamples`] if the selection is one of another number of documents.
+    pub fn select(&self, selection: &Selection) -> Result<Self> {
+        let refused = |reason: &str| Err(Error::Select { reason: reason.to_owned() });
+        let (found, expected) = (selection.samples(), self.document_count());
+        let Some(offsets) = self.corpus.offsets() else {
+            return refused(
+                "the stream is one document, and documents are selected; expected offsets of documents",
+            );
+        };
+        if found != expected {
+            return Err(Error::SelectionSamples { found, expected });
+        }
+        let named =
+            self.selection.as_ref().map_or_else(|| Ok(selection.clone()), |outer| selection.within(outer))?;
+        let chosen = match &self.corpus.selection {
+            Some(outer) => selection.within(outer)?,
+            None => selection.clone(),
+        };
+        let corpus = match chosen.as_range() {
+            Some(documents) => {
+                let index = |document: u64| usize::try_from(document).unwrap_or(usize::MAX);
+                let offsets = &offsets[index(documents.start)..=index(documents.end)];
+                let (first, end) = (offsets[0], offsets[offsets.len() - 1]);
+                let place = |offset: i64| usize::try_from(offset).unwrap_or(usize::MAX);
+                let Some(tokens) = self.corpus.tokens.slice(place(first)..place(end)) else {
+                    return refused("the documents do not lie in the tokens");
+                };
+                let rows = tokens.layout().rows(tokens.dtype().size());
+                let rows = rows.ok_or_else(|| Error::ScalarField { field: "tokens".to_owned() })?;
+                let offsets: Vec<i64> = offsets.iter().map(|offset| offset - first).collect();
+                let len = offsets.len();
+                let documents = Some(Tensor::from_vec(offsets, &[len])?.bytes().clone());
+                Corpus { tokens, rows, documents, selection: None, ..self.corpus.clone() }
+            }
+            None if self.is_continuous() => {
+                return refused(
+                    "documents are selected that are no neighbours, and each batch continues the one before it; expected                      neighbours",
+                );
+            }
+            None => Corpus { selection: Some(chosen), ..self.corpus.clone() },
+        };
+        let tokens = corpus.token_count();
+        Ok(Self { corpus, selection: Some(named), tokens, ..self.clone() })
     }
 
     /// The number of tokens of a piece.
@@ -216,9 +271,11 @@ impl TokenDataset {
         let (tokens, documents) = (self.corpus.tokens.shape()[0], xxh3_64(bytes));
         let (seq_len, separator) = (self.seq_len, self.corpus.separator);
         let jitter = if self.jitter { " jitter" } else { "" };
+        let selected = self.selection.as_ref().map(|selection| format!(" select {}", selection.text()));
+        let selected = selected.unwrap_or_default();
         format!(
             "tokens {tokens} documents {documents:x} seq_len {seq_len} separator {separator:?} rows {rows:?} shuffled \
-             {shuffles_documents}{jitter}"
+             {shuffles_documents}{jitter}{selected}"
         )
     }
 
@@ -317,7 +374,16 @@ impl Kind for TokenDataset {
         Collation::new(forms, Index::Stream { pieces: Arc::new(pieces), documents })
     }
 
+    fn select(&self, selection: &Selection) -> Option<Result<Arc<dyn Kind>>> {
+        Some(self.select(selection).map(|selected| Arc::new(selected) as Arc<dyn Kind>))
+    }
+
     fn rows(&self, samples: Range<usize>) -> Vec<Range<usize>> {
+        if self.corpus.selection.is_some() {
+            // Documents lie anywhere.
+            let all = self.corpus.tokens.shape()[0];
+            return vec![if samples.is_empty() { 0..0 } else { 0..all }];
+        }
         // Wherever the first piece begins.
         let start = |piece: usize| piece as u64 * self.seq_len as u64;
         let place = |piece: usize| self.stored(start(piece));
@@ -329,6 +395,9 @@ impl Kind for TokenDataset {
     }
 
     fn most_rows(&self, samples: usize) -> Vec<usize> {
+        if self.corpus.selection.is_some() {
+            return vec![self.corpus.tokens.shape()[0]];
+        }
         let most = usize::try_from(self.most_offset()).unwrap_or(usize::MAX);
         vec![samples.saturating_mul(self.seq_len).saturating_add(1).saturating_add(most)]
     }

@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use crate::Tensor;
 use crate::collate::{Passage, Passages, Pieces};
+use crate::dataset::Selection;
 use crate::order::Order;
 use crate::tensor::Rows;
 
@@ -26,12 +27,22 @@ pub(super) struct Corpus {
     pub(super) documents: Option<Bytes>,
     /// The token between documents.
     pub(super) separator: Option<i64>,
+    /// The documents that were selected of these, if some were that are no neighbours.
+    pub(super) selection: Option<Selection>,
 }
 
 impl Corpus {
     /// The number of documents.
     pub(super) fn document_count(&self) -> u64 {
-        self.offsets().map_or(1, |offsets| offsets.len() as u64 - 1)
+        let all = || self.offsets().map_or(1, |offsets| offsets.len() as u64 - 1);
+        self.selection.as_ref().map_or_else(all, Selection::len)
+    }
+
+    /// The number of tokens of all documents. O(documents) if some were selected.
+    pub(super) fn token_count(&self) -> u64 {
+        let all = self.tokens.shape()[0] as u64;
+        let taken = |_: &Selection| (0..self.document_count()).map(|it| self.document(it).len() as u64).sum();
+        self.selection.as_ref().map_or(all, taken)
     }
 
     /// The offsets of the documents, and the end of the last one.
@@ -58,6 +69,7 @@ impl Corpus {
     /// The tokens of a document.
     fn document(&self, document: u64) -> Range<usize> {
         let number = |offset: i64| usize::try_from(offset).unwrap_or(usize::MAX);
+        let document = self.selection.as_ref().map_or(document, |selection| selection.get(document));
         match (self.offsets(), usize::try_from(document)) {
             (Some(offsets), Ok(document)) => number(offsets[document])..number(offsets[document + 1]),
             _ => 0..self.tokens.shape()[0],
@@ -78,7 +90,9 @@ pub(super) struct Stream {
 impl Stream {
     /// The documents of `corpus` in this order; `None` for the order in which they are stored.
     pub(super) fn new(corpus: Corpus, order: Option<Order>) -> Self {
-        let order = order.filter(|_| corpus.documents.is_some());
+        // Documents that do not lie one after the other are found as those of a random order are.
+        let stored = corpus.selection.as_ref().map(|_| Order::new(corpus.document_count(), None));
+        let order = order.or(stored).filter(|_| corpus.documents.is_some());
         let mut stream = Self { corpus, order: None, noted: Vec::new() };
         let Some(order) = order else { return stream };
         let (mut start, mut batch) = (0, vec![0; 1024]);

@@ -10,9 +10,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 pub use shape::{Anchor, Short, Weights, WindowShape};
-pub use split::{PartEnd, borders};
 
-use super::kind::{CollateOptions, Collation, EpochKey, Index, Kind};
+use super::kind::{CollateOptions, Collation, Content, ContentRequest, EpochKey, Index, Kind};
+use super::selection::Selection;
 use crate::batching::Rule;
 use crate::collate::{Form, Place, Places, Span, Window, WindowMask};
 use crate::{Error, Result, Tensor};
@@ -29,6 +29,8 @@ pub(crate) struct Windows {
     holders: Vec<Holder>,
     /// The number of samples before each holder, and of all samples.
     before: Vec<u64>,
+    /// The samples that were selected of these, if some were.
+    selection: Option<Selection>,
 }
 
 /// A series that makes windows.
@@ -76,18 +78,47 @@ impl Windows {
         }
         match holders.is_empty() {
             true => Err(Error::NoWindows { series: series.len() as u64, span: shape.span() }),
-            false => Ok(Self { shape, series, parts, holders, before }),
+            false => Ok(Self { shape, series, parts, holders, before, selection: None }),
         }
     }
 
     /// The number of samples.
     pub(crate) fn len(&self) -> u64 {
+        self.selection.as_ref().map_or_else(|| self.all(), Selection::len)
+    }
+
+    /// The number of samples, selected or not.
+    fn all(&self) -> u64 {
         self.before.last().copied().unwrap_or(0)
+    }
+
+    /// The number of `sample` among all samples, selected or not.
+    fn number(&self, sample: u64) -> u64 {
+        self.selection.as_ref().map_or(sample, |selection| selection.get(sample))
+    }
+
+    /// The number of different windows.
+    fn distinct(&self) -> u64 {
+        let Some(selection) = &self.selection else {
+            return self.holders.iter().map(|holder| holder.windows).sum();
+        };
+        if selection.as_range().is_some() && self.shape.weights == Weights::Windows {
+            return selection.len();
+        }
+        let mut windows: Vec<(usize, u64)> = (0..self.len()).map(|sample| self.window(sample)).collect();
+        windows.sort_unstable();
+        windows.dedup();
+        windows.len() as u64
     }
 
     /// The place in `holders` of the series that makes `sample`, and the number of the window in it. Windows are
     /// repeated if every series counts the same.
     fn window(&self, sample: u64) -> (usize, u64) {
+        self.numbered(self.number(sample))
+    }
+
+    /// The same for a sample by its number among all samples.
+    fn numbered(&self, sample: u64) -> (usize, u64) {
         let holder = match self.holders.len() {
             1 => 0,
             _ => self.before.partition_point(|&before| before <= sample) - 1,
@@ -108,8 +139,21 @@ impl Windows {
         if samples.is_empty() {
             return 0..0;
         }
-        let (first, from) = self.window(samples.start as u64);
-        let (last, to) = self.window(samples.end as u64 - 1);
+        let samples = match &self.selection {
+            None => samples,
+            Some(selection) => {
+                let index = |number| usize::try_from(number).unwrap_or(usize::MAX);
+                let numbers = samples.map(|sample| index(selection.get(sample as u64)));
+                numbers.clone().min().unwrap_or(0)..numbers.max().map_or(0, |last| last + 1)
+            }
+        };
+        self.covered_by(samples, rows)
+    }
+
+    /// The same for samples by their numbers among all samples.
+    fn covered_by(&self, samples: Range<usize>, rows: usize) -> Range<usize> {
+        let (first, from) = self.numbered(samples.start as u64);
+        let (last, to) = self.numbered(samples.end as u64 - 1);
         let (from, to) = match self.shape.weights {
             Weights::Windows => (from, to),
             Weights::Series if first == last && to >= from && to - from == samples.len() as u64 - 1 => {
@@ -128,7 +172,10 @@ impl Windows {
     /// in between. So the most rows are covered by samples that end with the first window of a series, or begin the
     /// first series.
     fn most_covered(&self, samples: usize, rows: usize) -> usize {
-        let all = usize::try_from(self.len()).unwrap_or(usize::MAX);
+        if self.selection.as_ref().is_some_and(|selection| selection.as_range().is_none()) {
+            return rows;
+        }
+        let all = usize::try_from(self.all()).unwrap_or(usize::MAX);
         let samples = samples.min(all);
         if samples == 0 {
             return 0;
@@ -137,7 +184,7 @@ impl Windows {
         let entering = self.before.iter().map(begin).filter(|&entered| entered < all);
         let starts =
             entering.flat_map(|entered| [(entered + 1).saturating_sub(samples), entered.min(all - samples)]);
-        let neighbours = starts.map(|start| self.covered(start..start + samples, rows).len());
+        let neighbours = starts.map(|start| self.covered_by(start..start + samples, rows).len());
         // Two samples of a series whose windows repeat may be its last window and its first, and cover all between.
         let most = self.holders.iter().map(|holder| holder.windows).max().unwrap_or(0);
         let repeats =
@@ -154,6 +201,12 @@ impl Windows {
     pub(crate) fn is_view(&self, start: u64, end: u64) -> bool {
         if start >= end {
             return false;
+        }
+        if let Some(selection) = self.selection.as_ref().filter(|selection| selection.as_range().is_none()) {
+            let first = selection.get(start);
+            if !(start..end).zip(first..).all(|(sample, number)| selection.get(sample) == number) {
+                return false;
+            }
         }
         let ((first, window), (last, last_window)) = (self.window(start), self.window(end - 1));
         first == last
@@ -309,7 +362,15 @@ impl WindowDataset {
     /// [`Error::Parts`] if there is not one part for each series, or one ends before it starts or after its series;
     /// [`Error::SeriesTooShort`], [`Error::NoWindows`].
     pub fn part(&self, within: &[Range<usize>], reach_back: bool) -> Result<Self> {
-        let Windows { shape, series, parts, .. } = &*self.windows;
+        let Windows { shape, series, parts, selection, .. } = &*self.windows;
+        if let Some(selection) = selection {
+            let reason = format!(
+                "{} windows of {} were selected, and a split of time has all of its parts; expected to split first",
+                selection.len(),
+                selection.samples()
+            );
+            return Err(Error::Parts { reason });
+        }
         if within.len() != series.len() {
             let (found, expected) = (within.len(), series.len());
             let reason =
@@ -326,6 +387,29 @@ impl WindowDataset {
         }
         let windows = Arc::new(Windows::new(*shape, rows, found)?);
         Ok(Self { windows, ..self.clone() })
+    }
+
+    /// The selected windows of these, numbered anew. Neighbours in a series are views, as before.
+    ///
+    /// # Errors
+    /// [`Error::SelectionSamples`] if the selection is one of another number of samples.
+    pub fn select(&self, selection: &Selection) -> Result<Self> {
+        let Windows { shape, series, parts, holders, before, selection: outer } = &*self.windows;
+        let (found, expected) = (selection.samples(), self.windows.len());
+        if found != expected {
+            return Err(Error::SelectionSamples { found, expected });
+        }
+        let selection =
+            outer.as_ref().map_or_else(|| Ok(selection.clone()), |outer| selection.within(outer))?;
+        let windows = Windows {
+            shape: *shape,
+            series: series.clone(),
+            parts: parts.clone(),
+            holders: holders.clone(),
+            before: before.clone(),
+            selection: Some(selection),
+        };
+        Ok(Self { windows: Arc::new(windows), ..self.clone() })
     }
 
     /// The number of samples.
@@ -358,7 +442,7 @@ impl WindowDataset {
         let Windows { series, holders, .. } = &*self.windows;
         WindowCounts {
             samples: self.windows.len(),
-            windows: holders.iter().map(|holder| holder.windows).sum(),
+            windows: self.windows.distinct(),
             series: series.len(),
             padded: holders.iter().filter(|holder| holder.missing > 0).count(),
             without: series.len() - holders.len(),
@@ -423,6 +507,15 @@ impl Kind for WindowDataset {
             fields.push(("mask".to_owned(), Arc::new(WindowMask { windows: windows(), input_len })));
         }
         Collation::new(fields, Index::Windows(windows()))
+    }
+
+    fn select(&self, selection: &Selection) -> Option<Result<Arc<dyn Kind>>> {
+        Some(self.select(selection).map(|selected| Arc::new(selected) as Arc<dyn Kind>))
+    }
+
+    fn content(&self, _: &ContentRequest) -> Result<Option<Content>> {
+        let selected = self.windows.selection.as_ref();
+        Ok(selected.map(|selected| Content { text: format!("select {}", selected.text()), rows: None }))
     }
 
     fn rows(&self, samples: Range<usize>) -> Vec<Range<usize>> {

@@ -1,0 +1,386 @@
+//! `Selection`: some samples of a dataset, by their numbers: a run of neighbours, or a list.
+//!
+//! A selection of a selection is one of the dataset itself. A list takes four bytes a sample, a run nothing.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::parts::{PartEnd, borders};
+use crate::order::{Key, Order, Purpose};
+use crate::{Error, Result};
+
+/// Some samples of a dataset, in any order. A sample may come several times.
+///
+/// ```
+/// use batchloom::dataset::Selection;
+///
+/// let every_third = Selection::list(&[0, 3, 6, 9], 12)?;
+/// assert_eq!(Selection::range(1..3, 4)?.within(&every_third)?.to_vec(), [3, 6]);
+/// # Ok::<(), batchloom::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Selection {
+    numbers: Numbers,
+    /// The number of samples to select from.
+    samples: u64,
+    /// The samples that the numbers stand for, in words, for fingerprints.
+    text: Arc<str>,
+}
+
+/// The numbers of the samples.
+#[derive(Debug, Clone)]
+enum Numbers {
+    Range(Range<u64>),
+    Narrow(Arc<[u32]>),
+    Wide(Arc<[u64]>),
+}
+
+impl Numbers {
+    /// The text that tells these numbers of `samples` from all others.
+    fn text(&self, samples: u64) -> Arc<str> {
+        let digest = match self {
+            Self::Range(Range { start, end }) => return format!("{start}..{end} of {samples}").into(),
+            Self::Narrow(list) => xxh3_128(bytemuck::cast_slice(list)),
+            Self::Wide(list) => xxh3_128(bytemuck::cast_slice(list)),
+        };
+        format!("{digest:032x} of {samples}").into()
+    }
+
+    /// Numbers below `samples`. Neighbours are a range.
+    fn listed(list: impl ExactSizeIterator<Item = u64> + Clone, samples: u64) -> Self {
+        let first = list.clone().next().unwrap_or(0);
+        if list.clone().zip(first..).all(|(number, expected)| number == expected) {
+            return Self::Range(first..first + list.len() as u64);
+        }
+        match u32::try_from(samples.saturating_sub(1)) {
+            // Numbers below `samples` are at most this.
+            Ok(most) => Self::Narrow(list.map(|number| u32::try_from(number).unwrap_or(most)).collect()),
+            Err(_) => Self::Wide(list.collect()),
+        }
+    }
+}
+
+impl Selection {
+    /// The samples `range` of `samples`.
+    ///
+    /// # Errors
+    /// [`Error::SampleRange`] if the range leaves them, and [`Error::EmptySelection`].
+    pub fn range(range: Range<u64>, samples: u64) -> Result<Self> {
+        match range {
+            Range { start, end } if start >= end => Err(Error::EmptySelection { samples }),
+            Range { end, .. } if end > samples => Err(Error::SampleRange { found: end - 1, samples }),
+            range => Ok(Self::of(Numbers::Range(range), samples)),
+        }
+    }
+
+    /// The samples `list` of `samples`, in this order.
+    ///
+    /// # Errors
+    /// [`Error::SampleRange`] with the first that there is not, and [`Error::EmptySelection`].
+    pub fn list(list: &[u64], samples: u64) -> Result<Self> {
+        match list.iter().find(|&&number| number >= samples) {
+            _ if list.is_empty() => Err(Error::EmptySelection { samples }),
+            Some(&found) => Err(Error::SampleRange { found, samples }),
+            None => Ok(Self::of(Numbers::listed(list.iter().copied(), samples), samples)),
+        }
+    }
+
+    fn of(numbers: Numbers, samples: u64) -> Self {
+        let text = numbers.text(samples);
+        Self { numbers, samples, text }
+    }
+
+    /// The samples of each part of a split of `samples` samples, in the order in which they are stored. They are drawn at
+    /// random by `seed`, or are neighbours without one. This takes one pass over the samples.
+    ///
+    /// With `strata`, a number for each sample, samples of each number are shared out like all of them: to one or two
+    /// samples, each part holds its share of each.
+    ///
+    /// ```
+    /// use batchloom::dataset::{PartEnd, Selection};
+    ///
+    /// let ends = [("train", PartEnd::Share(0.8)), ("test", PartEnd::Rest)];
+    /// let parts = Selection::split(10, &ends, Some(0), None)?;
+    /// assert_eq!((parts[0].len(), parts[1].len()), (8, 2));
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`borders`]; [`Error::EmptyPart`]; [`Error::Strata`] if there is not one number for each sample, or they
+    /// are given without a seed.
+    pub fn split(
+        samples: u64,
+        parts: &[(&str, PartEnd)],
+        seed: Option<u64>,
+        strata: Option<&[i64]>,
+    ) -> Result<Vec<Self>> {
+        if parts.len() >= usize::from(u16::MAX) {
+            let reason = format!("there are {} parts; expected fewer than {}", parts.len(), u16::MAX);
+            return Err(Error::Parts { reason });
+        }
+        let index = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let ends: Vec<u64> = borders(&[index(samples)], parts)?
+            .iter()
+            .map(|ends| ends.first().map_or(0, |&end| end as u64))
+            .collect();
+        let starts = [0].into_iter().chain(ends.iter().copied());
+        if let Some(place) = starts.clone().zip(&ends).position(|(start, &end)| start == end) {
+            return Err(Error::EmptyPart { part: parts[place].0.to_owned() });
+        }
+        let key = match (seed, strata) {
+            (Some(seed), strata) => {
+                let found = strata.map_or(samples, |strata| strata.len() as u64);
+                if found != samples {
+                    return Err(Error::Strata {
+                        reason: format!(
+                            "there are {found} strata for {samples} samples; expected one for each"
+                        ),
+                    });
+                }
+                Key::new(seed, 0, Purpose::Split)
+            }
+            (None, Some(_)) => {
+                let reason = "strata are given without a seed, and neighbours cannot hold shares of each; expected a seed";
+                return Err(Error::Strata { reason: reason.to_owned() });
+            }
+            (None, None) => {
+                return starts.zip(&ends).map(|(start, &end)| Self::range(start..end, samples)).collect();
+            }
+        };
+        let order = Order::new(samples, Some(&key));
+        let part_of = match strata {
+            None => by_place(&order, &ends),
+            Some(strata) => by_turns(&order, &ends, strata),
+        };
+        let mut numbers: Vec<Vec<u64>> =
+            starts.zip(&ends).map(|(start, &end)| Vec::with_capacity(index(end - start))).collect();
+        for (number, part) in (0..).zip(part_of) {
+            if let Some(numbers) = numbers.get_mut(usize::from(part)) {
+                numbers.push(number);
+            }
+        }
+        numbers.iter().map(|numbers| Self::list(numbers, samples)).collect()
+    }
+
+    /// The number of samples selected.
+    pub fn len(&self) -> u64 {
+        match &self.numbers {
+            Numbers::Range(range) => range.end - range.start,
+            Numbers::Narrow(list) => list.len() as u64,
+            Numbers::Wide(list) => list.len() as u64,
+        }
+    }
+
+    /// Returns true if no sample is selected, which never happens.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The number of samples that were there to select from.
+    pub fn samples(&self) -> u64 {
+        self.samples
+    }
+
+    /// The number of the sample at `place`.
+    ///
+    /// # Panics
+    /// Panics if `place` is not below [`len`](Self::len).
+    pub fn get(&self, place: u64) -> u64 {
+        let index = || usize::try_from(place).unwrap_or(usize::MAX);
+        match &self.numbers {
+            Numbers::Range(range) => {
+                let number = range.start + place;
+                assert!(number < range.end, "place {place} is not below {}", self.len());
+                number
+            }
+            Numbers::Narrow(list) => u64::from(list[index()]),
+            Numbers::Wide(list) => list[index()],
+        }
+    }
+
+    /// Replaces each of some places by the number of the sample there.
+    ///
+    /// # Panics
+    /// Panics if a place is not below [`len`](Self::len).
+    pub(crate) fn map(&self, places: &mut [u64]) {
+        places.iter_mut().for_each(|place| *place = self.get(*place));
+    }
+
+    /// The numbers as a range, if they are neighbours.
+    pub fn as_range(&self) -> Option<Range<u64>> {
+        match &self.numbers {
+            Numbers::Range(range) => Some(range.clone()),
+            _ => None,
+        }
+    }
+
+    /// Returns true if all samples are selected, in their order.
+    pub(crate) fn is_everything(&self) -> bool {
+        self.as_range() == Some(0..self.samples)
+    }
+
+    /// The smallest range that holds all of the numbers.
+    pub fn span(&self) -> Range<u64> {
+        match &self.numbers {
+            Numbers::Range(range) => range.clone(),
+            _ => self.iter().min().unwrap_or(0)..self.iter().max().map_or(0, |most| most + 1),
+        }
+    }
+
+    /// The numbers, in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = u64> + Clone + '_ {
+        (0..usize::try_from(self.len()).unwrap_or(usize::MAX)).map(|place| self.get(place as u64))
+    }
+
+    /// The numbers as a list.
+    pub fn to_vec(&self) -> Vec<u64> {
+        self.iter().collect()
+    }
+
+    /// The numbers as a list of at most four bytes a sample, if all numbers that there are fit.
+    pub fn as_narrow(&self) -> Option<Cow<'_, [u32]>> {
+        match &self.numbers {
+            Numbers::Range(_) | Numbers::Wide(_) => None,
+            Numbers::Narrow(list) => Some(Cow::Borrowed(list)),
+        }
+    }
+
+    /// The samples that these places of `outer` hold, as a selection of what that was selected from.
+    ///
+    /// # Errors
+    /// [`Error::SelectionSamples`] if this does not select from as many samples as that has.
+    pub fn within(&self, outer: &Self) -> Result<Self> {
+        if self.samples != outer.len() {
+            return Err(Error::SelectionSamples { found: self.samples, expected: outer.len() });
+        }
+        if self.is_everything() {
+            return Ok(outer.clone());
+        }
+        let numbers = match (&self.numbers, &outer.numbers) {
+            (Numbers::Range(inner), Numbers::Range(outer)) => {
+                Numbers::Range(outer.start + inner.start..outer.start + inner.end)
+            }
+            _ => Numbers::listed(self.iter().map(|place| outer.get(place)), outer.samples),
+        };
+        // Where data was cut to what is selected, the text still counts from the first sample of the whole.
+        let text = if *outer.text == *outer.numbers.text(outer.samples) {
+            numbers.text(outer.samples)
+        } else {
+            format!("{} in {}", self.text, outer.text).into()
+        };
+        Ok(Self { numbers, samples: outer.samples, text })
+    }
+
+    /// The same samples of data that was cut to `span`, which holds all of them. Fingerprints stay as they are.
+    ///
+    /// # Errors
+    /// [`Error::SampleRange`] if a number is not in `span`.
+    pub fn cut(&self, span: Range<u64>) -> Result<Self> {
+        let held = self.span();
+        let samples = span.end - span.start;
+        if held.start < span.start || held.end > span.end {
+            return Err(Error::SampleRange { found: held.end - 1, samples });
+        }
+        let numbers = match &self.numbers {
+            Numbers::Range(range) => Numbers::Range(range.start - span.start..range.end - span.start),
+            _ => Numbers::listed(self.iter().map(|number| number - span.start), samples),
+        };
+        Ok(Self { numbers, samples, text: Arc::clone(&self.text) })
+    }
+
+    /// The same samples under another text: that of a selection that was [cut](Self::cut), written down and read again.
+    #[must_use]
+    pub fn with_text(self, text: &str) -> Self {
+        Self { text: text.into(), ..self }
+    }
+
+    /// The selection in words, which tell it from all others of as many samples: a part of fingerprints.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+/// The part of each sample: those at the first places of the order are the first part, and so on.
+fn by_place(order: &Order, ends: &[u64]) -> Vec<u16> {
+    let mut part_of = unassigned(order, ends);
+    let mut start = 0;
+    for (part, &end) in (0..).zip(ends) {
+        visit(order, start..end, |sample| part_of[sample] = part);
+        start = end;
+    }
+    part_of
+}
+
+/// The part of each sample, where parts take turns within each stratum.
+///
+/// Strata come one after the other, the samples of each in the random order. Parts take turns as their shares say, so
+/// that any number of samples in a row are shared out like all of them, and those of a stratum are samples in a row.
+fn by_turns(order: &Order, ends: &[u64], strata: &[i64]) -> Vec<u16> {
+    let mut part_of = unassigned(order, ends);
+    let mut samples = Vec::with_capacity(part_of.len());
+    visit(order, 0..order.len(), |sample| samples.push(sample));
+    samples.sort_by_key(|&sample| strata[sample]);
+    let turns = Turns::new(ends, order.len());
+    for (sample, part) in samples.into_iter().zip(turns) {
+        if let Some(part) = part {
+            part_of[sample] = part;
+        }
+    }
+    part_of
+}
+
+/// The parts of samples before they are known: one past the last, for samples that no part takes.
+fn unassigned(order: &Order, ends: &[u64]) -> Vec<u16> {
+    vec![u16::try_from(ends.len()).unwrap_or(u16::MAX); usize::try_from(order.len()).unwrap_or(usize::MAX)]
+}
+
+/// Calls `each` with the samples at some places of an order.
+fn visit(order: &Order, places: Range<u64>, mut each: impl FnMut(usize)) {
+    let mut numbers = [0; 1024];
+    for first in places.clone().step_by(numbers.len()) {
+        let count = usize::try_from(places.end - first).unwrap_or(usize::MAX).min(numbers.len());
+        order.fill(first, &mut numbers[..count]);
+        numbers[..count].iter().for_each(|&number| each(usize::try_from(number).unwrap_or(usize::MAX)));
+    }
+}
+
+/// The turns of parts, which take all places as evenly as whole numbers allow.
+///
+/// The turn of a part is due before its share of the places so far reaches the next whole number, and begins when it has
+/// passed the last one. Of those that have begun, the one that is due first takes the place (R. Tijdeman, "The chairman
+/// assignment problem", 1980): at every place, each part has had its share to less than one place.
+struct Turns {
+    /// The places that each part takes of `places`; the last entry is what no part takes.
+    shares: Vec<u64>,
+    taken: Vec<u64>,
+    places: u64,
+    place: u64,
+}
+
+impl Turns {
+    fn new(ends: &[u64], places: u64) -> Self {
+        let starts = [0].into_iter().chain(ends.iter().copied());
+        let ends = ends.iter().copied().chain([places]);
+        let shares: Vec<u64> = starts.zip(ends).map(|(start, end)| end - start).collect();
+        Self { taken: vec![0; shares.len()], shares, places, place: 0 }
+    }
+}
+
+impl Iterator for Turns {
+    type Item = Option<u16>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (place, places) = (u128::from(self.place), u128::from(self.places));
+        let wide = |number: u64| u128::from(number);
+        let begun = |&part: &usize| wide(self.shares[part]) * (place + 1) > wide(self.taken[part]) * places;
+        let open = (0..self.shares.len()).filter(begun);
+        // The place at which its share reaches the next whole number.
+        let due = |&part: &usize| ((wide(self.taken[part]) + 1) * places).div_ceil(wide(self.shares[part]));
+        let part = open.min_by_key(due)?;
+        (self.taken[part], self.place) = (self.taken[part] + 1, self.place + 1);
+        Some(u16::try_from(part).ok().filter(|_| part + 1 < self.shares.len()))
+    }
+}
