@@ -131,8 +131,11 @@ fn map_dataset(lengths: &[usize], all: &[u64]) -> Dataset {
     MapDataset::new((samples, read)).sizes(sizes).build().unwrap().into()
 }
 
-/// The names, shapes and bytes of the fields of all batches of an epoch.
-fn epoch(loader: &Loader) -> Vec<Vec<(String, Vec<usize>, Vec<u8>)>> {
+/// A field of a batch: its name, its shape and its bytes.
+type Field = (String, Vec<usize>, Vec<u8>);
+
+/// The fields of all batches of an epoch.
+fn epoch(loader: &Loader) -> Vec<Vec<Field>> {
     let field = |(name, field): (&String, &Tensor)| {
         let bytes = field.layout().offset()
             ..field.layout().offset() + field.shape().iter().product::<usize>() * field.dtype().size();

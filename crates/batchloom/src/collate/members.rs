@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::form::Taken;
+use super::taken::Taken;
 use crate::tensor::{Sequences, SparseRows};
 
 /// The samples of a batch, the elements that it takes of each, and the shape that follows.

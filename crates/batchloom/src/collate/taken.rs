@@ -1,0 +1,28 @@
+//! `Taken`: samples to gather, with the places where forms find them.
+
+/// Samples to gather.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Taken<'a> {
+    /// The samples.
+    pub(crate) samples: &'a [u64],
+    /// The place of each sample in the data that forms read.
+    pub(crate) rows: &'a [u64],
+    /// The data, of several, that holds each sample. Empty if there is one.
+    pub(crate) sources: &'a [u32],
+}
+
+impl<'a> Taken<'a> {
+    /// Samples whose places in the data are their numbers.
+    pub(crate) fn stored(samples: &'a [u64]) -> Self {
+        Self { samples, rows: samples, sources: &[] }
+    }
+
+    /// The samples, `count` at a time.
+    pub(crate) fn chunks(self, count: usize) -> impl Iterator<Item = Self> {
+        (0..self.samples.len()).step_by(count).map(move |start| {
+            let range = start..(start + count).min(self.samples.len());
+            let sources = self.sources.get(range.clone()).unwrap_or_default();
+            Self { samples: &self.samples[range.clone()], rows: &self.rows[range], sources }
+        })
+    }
+}
