@@ -33,6 +33,8 @@ mod _native {
     #[pymodule_export]
     use crate::dataset::processes::Processes;
     #[pymodule_export]
+    use crate::dataset::selection::Selection;
+    #[pymodule_export]
     use crate::dataset::slots::{SlotPlan, Slots, write_slots};
     #[pymodule_export]
     use crate::dataset::tokens::Tokens;

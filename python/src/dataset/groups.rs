@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 
 use crate::batching::parse;
 use crate::dataset::Dataset;
+use crate::dataset::selection::Selection;
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
 
@@ -55,11 +56,19 @@ impl Groups {
         self.0.order().map(Tensor::of_indices).transpose()
     }
 
-    /// Groups, their rows, the rows of the longest, groups that `max_rows` cuts, and the rows that this leaves out.
-    #[pyo3(signature = (max_rows))]
-    fn counts(&self, max_rows: Option<u32>) -> (u64, u64, u64, u64, u64) {
-        let counts = self.0.counts(max_rows);
-        (counts.groups, counts.rows, counts.longest, counts.longer, counts.left_out)
+    /// Groups, their rows, the rows of the longest, groups that `max_rows` cuts, and the rows that this leaves out: of all
+    /// groups, or of selected ones.
+    #[pyo3(signature = (max_rows, selection))]
+    fn counts(
+        &self,
+        max_rows: Option<u32>,
+        selection: Option<&Selection>,
+    ) -> PyResult<(u64, u64, u64, u64, u64)> {
+        let counts = match selection {
+            None => self.0.counts(max_rows),
+            Some(selection) => self.0.counts_of(&selection.0, max_rows).map_err(|error| raise(&error))?,
+        };
+        Ok((counts.groups, counts.rows, counts.longest, counts.longer, counts.left_out))
     }
 
     /// A dataset of fields, each with its name, its array, and true if the array has a row for each group instead of

@@ -3,6 +3,7 @@
 pub(crate) mod groups;
 pub(crate) mod map;
 pub(crate) mod processes;
+pub(crate) mod selection;
 pub(crate) mod slots;
 pub(crate) mod tokens;
 pub(crate) mod windows;
@@ -15,6 +16,7 @@ use batchloom::{SequenceDataset, TensorDataset};
 use pyo3::prelude::*;
 
 use self::processes::Processes;
+use self::selection::Selection;
 use crate::batching::{Rule, sizes};
 use crate::dlpack::Tensor;
 use crate::error::{ArgumentError, DataError, raise};
@@ -173,6 +175,17 @@ impl Dataset {
 
     fn __len__(&self) -> usize {
         self.0.len()
+    }
+
+    /// Some of the samples.
+    fn select(&self, selection: &Selection) -> PyResult<Self> {
+        self.0.select(&selection.0).map(Self).map_err(|error| raise(&error))
+    }
+
+    /// The arrays of one sample, by the names of their fields.
+    fn sample(&self, sample: u64) -> PyResult<Vec<(String, Tensor)>> {
+        let fields = self.0.sample(sample).map_err(|error| raise(&error))?;
+        Ok(fields.into_iter().map(|(name, field)| (name, Tensor(field))).collect())
     }
 
     /// The name and the element type of each field that batches of a rule take from samples.

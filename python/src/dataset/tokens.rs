@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 
 use crate::batching::parse;
 use crate::dataset::Dataset;
+use crate::dataset::selection::Selection;
 use crate::dlpack::Tensor;
 use crate::error::raise;
 
@@ -59,6 +60,11 @@ impl Tokens {
 
     fn document_count(&self) -> u64 {
         self.0.document_count()
+    }
+
+    /// The stream of only some documents.
+    fn select(&self, selection: &Selection) -> PyResult<Self> {
+        self.0.select(&selection.0).map(Self).map_err(|error| raise(&error))
     }
 
     fn dataset(&self) -> Dataset {

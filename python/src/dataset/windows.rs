@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 
 use crate::batching::parse;
 use crate::dataset::Dataset;
+use crate::dataset::selection::Selection;
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
 
@@ -17,7 +18,7 @@ pub(crate) struct Windows(pub(crate) WindowDataset);
 /// The end of one part of a time split. Written about in batchloom/dataset/time_split.py.
 #[pyclass(frozen, module = "batchloom._native")]
 #[derive(Debug)]
-pub(crate) struct PartEnd(EngineEnd);
+pub(crate) struct PartEnd(pub(super) EngineEnd);
 
 #[pymethods]
 impl PartEnd {
@@ -130,6 +131,11 @@ impl Windows {
         let within: Vec<_> =
             steps(starts)?.into_iter().zip(steps(ends)?).map(|(start, end)| start..end).collect();
         self.0.part(&within, reach_back).map(Self).map_err(|error| raise(&error))
+    }
+
+    /// Some of these windows.
+    fn select(&self, selection: &Selection) -> PyResult<Self> {
+        self.0.select(&selection.0).map(Self).map_err(|error| raise(&error))
     }
 
     /// The windows of each part of a time split, by name.

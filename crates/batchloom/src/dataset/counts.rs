@@ -2,7 +2,8 @@
 
 use std::iter;
 
-use super::{GroupDataset, Groups, SequenceDataset, TokenDataset};
+use super::{GroupDataset, Groups, Selection, SequenceDataset, TokenDataset};
+use crate::{Error, Result};
 
 /// The sequences of a [`SequenceDataset`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,21 +88,40 @@ impl GroupDataset {
     /// # Ok::<(), batchloom::Error>(())
     /// ```
     pub fn counts(&self) -> GroupCounts {
-        group_counts(self.groups(), self.sizes().as_slice().iter().copied())
+        group_counts(self.groups(), 0..self.groups().len(), self.sizes().as_slice().iter().copied())
     }
 }
 
 impl Groups {
     /// Counts the groups and their rows, and those that are left out if a batch takes at most `max_rows` of each.
     pub fn counts(&self, max_rows: Option<u32>) -> GroupCounts {
-        group_counts(self, iter::repeat(max_rows.unwrap_or(u32::MAX)))
+        group_counts(self, 0..self.len(), iter::repeat(max_rows.unwrap_or(u32::MAX)))
+    }
+
+    /// Counts selected groups in the same way.
+    ///
+    /// # Errors
+    /// [`Error::SelectionSamples`] if the selection is one of another number of groups.
+    pub fn counts_of(&self, selection: &Selection, max_rows: Option<u32>) -> Result<GroupCounts> {
+        let (found, expected) = (selection.samples(), self.len() as u64);
+        if found != expected {
+            return Err(Error::SelectionSamples { found, expected });
+        }
+        let numbers = selection.iter().map(|group| usize::try_from(group).unwrap_or(usize::MAX));
+        Ok(group_counts(self, numbers, iter::repeat(max_rows.unwrap_or(u32::MAX))))
     }
 }
 
-/// Counts groups, given the number of rows that batches take of each.
-fn group_counts(groups: &Groups, taken: impl Iterator<Item = u32>) -> GroupCounts {
-    let mut counts = GroupCounts { groups: groups.len() as u64, rows: 0, longest: 0, longer: 0, left_out: 0 };
-    for (ends, taken) in groups.offsets().windows(2).zip(taken) {
+/// Counts some groups, given their numbers and the number of rows that batches take of each.
+fn group_counts(
+    groups: &Groups,
+    numbers: impl ExactSizeIterator<Item = usize>,
+    taken: impl Iterator<Item = u32>,
+) -> GroupCounts {
+    let mut counts =
+        GroupCounts { groups: numbers.len() as u64, rows: 0, longest: 0, longer: 0, left_out: 0 };
+    for (group, taken) in numbers.zip(taken) {
+        let ends = &groups.offsets()[group..group + 2];
         let rows = ends[1].abs_diff(ends[0]);
         let left_out = rows.saturating_sub(u64::from(taken));
         counts.rows += rows;

@@ -26,6 +26,8 @@ pub struct Selection {
     numbers: Numbers,
     /// The number of samples to select from.
     samples: u64,
+    /// The number, in all of the data, of the first of them, if the data was cut.
+    base: u64,
     /// The samples that the numbers stand for, in words, for fingerprints.
     text: Arc<str>,
 }
@@ -90,7 +92,7 @@ impl Selection {
 
     fn of(numbers: Numbers, samples: u64) -> Self {
         let text = numbers.text(samples);
-        Self { numbers, samples, text }
+        Self { numbers, samples, base: 0, text }
     }
 
     /// The samples of each part of a split of `samples` samples, in the order in which they are stored. They are drawn at
@@ -271,7 +273,7 @@ impl Selection {
         } else {
             format!("{} in {}", self.text, outer.text).into()
         };
-        Ok(Self { numbers, samples: outer.samples, text })
+        Ok(Self { numbers, samples: outer.samples, base: outer.base, text })
     }
 
     /// The same samples of data that was cut to `span`, which holds all of them. Fingerprints stay as they are.
@@ -288,13 +290,20 @@ impl Selection {
             Numbers::Range(range) => Numbers::Range(range.start - span.start..range.end - span.start),
             _ => Numbers::listed(self.iter().map(|number| number - span.start), samples),
         };
-        Ok(Self { numbers, samples, text: Arc::clone(&self.text) })
+        let base = self.base + span.start;
+        Ok(Self { numbers, samples, base, text: Arc::clone(&self.text) })
     }
 
-    /// The same samples under another text: that of a selection that was [cut](Self::cut), written down and read again.
+    /// The same samples as a selection that was [cut](Self::cut), written down and read again: the number, in all of the
+    /// data, of the first sample that is there, and the text.
     #[must_use]
-    pub fn with_text(self, text: &str) -> Self {
-        Self { text: text.into(), ..self }
+    pub fn restored(self, base: u64, text: &str) -> Self {
+        Self { base, text: text.into(), ..self }
+    }
+
+    /// The number, in all of the data, of the first sample that is there: 0, unless the data was [cut](Self::cut).
+    pub fn base(&self) -> u64 {
+        self.base
     }
 
     /// The selection in words, which tell it from all others of as many samples: a part of fingerprints.

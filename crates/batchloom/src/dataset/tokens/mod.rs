@@ -230,7 +230,8 @@ impl TokenDataset {
             }
             None if self.is_continuous() => {
                 return refused(
-                    "documents are selected that are no neighbours, and each batch continues the one before it; expected                      neighbours",
+                    "documents are selected that are no neighbours, and each batch continues the one before it; expected \
+                     neighbours, as a split without a seed gives",
                 );
             }
             None => Corpus { selection: Some(chosen), ..self.corpus.clone() },
