@@ -100,6 +100,11 @@ class Field:
         """Return some rows of the array."""
         return self._indexable()[start:end]
 
+    def part(self, start: int, end: int) -> Any:
+        """Return some rows of the array, for a pickle without others: tensors of torch pickle with their storage."""
+        rows = self.slice(start, end)
+        return rows.detach().clone() if self.framework == "torch" else rows
+
     def _indexable(self) -> Any:
         return self.array if hasattr(self.array, "__getitem__") else numpy.from_dlpack(self.array)
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, SupportsIndex, TypeVar, overload
 
 import batchloom._native as _native
-from batchloom.arguments import shuffled
+import numpy
+from batchloom.arguments import integer, shuffled
 from batchloom.arrays.field import Field
 from batchloom.batch import Columns, Schema
 from batchloom.batching import FixedSize, Rule
-from batchloom.errors import ArgumentError
+from batchloom.dataset.selection import restored, selected, split, written
+from batchloom.errors import ArgumentError, RangeError
 from batchloom.label_counts import LabelCounts
 
 if TYPE_CHECKING:
@@ -81,16 +84,164 @@ class Sliceable:
     collator: Callable[[Resident], Windows]
 
 
-class Dataset(ABC, Generic[Form]):
-    """Samples to batch: on the host by the engine, on a device by the collator that :meth:`_collator` returns."""
+Made = tuple[Callable[..., Any], tuple[Any, ...]]
+"""A function, and the arguments with which it makes a dataset."""
 
-    @abstractmethod
+
+class Dataset(ABC, Generic[Form]):
+    """Samples to batch: on the host by the engine, on a device by the collator that :meth:`_collator` returns.
+
+    A dataset of some of its samples (:meth:`select`, :meth:`split`, :meth:`take`, ``dataset[a:b]``) is of the same
+    class and shares its data: arrays are neither copied nor read. What it says of samples (``len(dataset)``,
+    ``dataset[k]``, sizes, ``stats()``) is about those that were selected; its arrays stay those of the whole. It
+    pickles with all of the data; where neighbours were selected, with theirs alone.
+    """
+
+    _selection: _native.Selection | None = None
+    _unit = "sample"  # the word for what is selected
+
     def __len__(self) -> int:
         """Return the number of samples."""
+        return self._whole_len() if self._selection is None else len(self._selection)
 
     @abstractmethod
+    def _whole_len(self) -> int:
+        """Return the number of samples of the data."""
+
+    @overload
+    def __getitem__(self, sample: slice) -> Self: ...
+    @overload
+    def __getitem__(self, sample: SupportsIndex) -> Any: ...
+    def __getitem__(self, sample: Any) -> Any:
+        """Return one sample; for a slice, a dataset of those samples, as :meth:`select` does."""
+        if isinstance(sample, slice):
+            return self.select(sample)
+        number = operator.index(sample)
+        if not -len(self) <= number < len(self):
+            raise RangeError(f"sample {number} is outside the dataset; expected 0 <= sample < {len(self)}")
+        return self._sample(number % len(self))
+
+    @abstractmethod
+    def _sample(self, sample: int) -> Any:
+        """Return one sample, given a number that is not negative."""
+
+    def _run(self, first: int, end: int) -> tuple[int, int]:
+        """Return the places in the data of the samples ``first`` to ``end``, which are neighbours there."""
+        start = 0 if self._selection is None or self._selection.range is None else self._selection.range[0]
+        return first + start, end + start
+
+    def _row(self, sample: int) -> int:
+        """Return the place of a sample in the data."""
+        return sample if self._selection is None else self._selection.number(sample)
+
+    @property
+    def indices(self) -> numpy.ndarray[Any, Any]:
+        """The numbers of the samples in the data that they were selected from; int64."""
+        if self._selection is None:
+            return numpy.arange(self._selectable)
+        numbers: numpy.ndarray[Any, Any] = numpy.from_dlpack(self._selection.numbers())
+        return numbers + self._selection.base
+
+    @property
+    def _selectable(self) -> int:
+        """The number of samples to select from."""
+        return len(self)
+
+    def select(self, indices: Any) -> Self:
+        """Return a dataset of some samples, in this order, over the same data.
+
+            train = dataset.select(numpy.flatnonzero(years < 2024))
+
+        Of a :class:`TokenDataset`, documents are selected, not pieces.
+
+        Args:
+            indices: The numbers of samples, which may repeat, and count from the end where they are negative; a range
+                or a slice; or a mask, with a value for each sample.
+
+        Raises:
+            ArgumentError: They are neither integers nor a mask, or the data has no such selections.
+            DataError: A mask of another length, or no sample.
+            RangeError: There is no such sample.
+        """
+        selection = selected(indices, self._selectable, self._unit)
+        return self if selection.range == (0, self._selectable) else self._with(selection)
+
+    def take(self, samples: int) -> Self:
+        """Return a dataset of the first samples: of all, if there are fewer."""
+        return self.select(slice(integer("samples", samples, least=1)))
+
+    def split(self, /, *, seed: int | None = 0, stratify: Any = None, **parts: Any) -> tuple[Self, ...]:
+        """Split the samples in parts: ``train, val = dataset.split(train=0.8, val=0.2)``.
+
+        Each sample is in one part at most, and whole: a group with all of its rows, a document with all of its tokens.
+        A part holds its samples in the order of the data, and shares the data.
+
+        Args:
+            seed: The seed by which samples are drawn; ``None`` makes parts of neighbours.
+            stratify: A class for each sample, or the field that holds it: every part has its share of each class, to
+                one or two samples.
+            parts: Parts by name. Floats are shares, and integers are numbers of samples. The last may be ``None``, for
+                the rest. (``stratify`` and ``seed`` are no names of parts.)
+
+        Returns:
+            A dataset for each part, in the order of their names.
+
+        Raises:
+            ArgumentError: A part is neither a share nor a number, or parts are of both kinds.
+            DataError: Parts hold more than all samples; a part holds none; classes are not one for each sample.
+        """
+        strata = self._strata(stratify) if isinstance(stratify, str | int) else stratify
+        return tuple(self._with(part) for part in split(self._selectable, seed, strata, parts))
+
+    def _strata(self, field: str | int) -> Any:
+        """Return the class of each sample, which a field holds.
+
+        Raises:
+            ArgumentError: There is no such field with one number for each sample.
+        """
+        known = {field.label: field for field in self._arrays_by_sample()}
+        if str(field) not in known:
+            raise ArgumentError(
+                f"stratify is {field!r}, and the fields with a row for each sample are {', '.join(known) or 'none'}; "
+                "expected one of these, or an array of classes"
+            )
+        rows = known[str(field)].data
+        return rows if self._selection is None else rows[self.indices - self._selection.base]
+
+    def _arrays_by_sample(self) -> tuple[Field, ...]:
+        """Return the arrays with a row for each sample of the data."""
+        return ()
+
+    def _with(self, selection: _native.Selection) -> Self:
+        """Return the dataset of selected samples, which shares the data with this one."""
+        found = self.__new__(type(self))
+        # Attributes are shared, as a copy of the dataset would borrow all arrays again.
+        found.__dict__.update(self.__dict__)
+        found._selection = selection if self._selection is None else selection.within(self._selection)
+        found._choose(selection)
+        return found
+
+    def _choose(self, selection: _native.Selection) -> None:
+        """Choose from the samples that there were before; ``_selection`` says what is left of the data."""
+
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return the function and the arguments that make the dataset again."""
+        if self._selection is None:
+            return self._made()
+        made, selection = self._narrowed()
+        return _select, (made, written(selection))
+
+    @abstractmethod
+    def _made(self) -> Made:
+        """Return the function and the arguments that make the dataset again, with all samples of its data."""
+
+    def _narrowed(self) -> tuple[Made, _native.Selection]:
+        """Return the same for data that holds little more than the selected samples, and where they are in it."""
+        return self._made(), self._held()
+
+    def _held(self) -> _native.Selection:
+        """Return the selected samples, as places in the data that the dataset holds."""
+        assert self._selection is not None
+        return self._selection
 
     @abstractmethod
     def _native_dataset(self) -> _native.Dataset:
@@ -222,7 +373,7 @@ class Dataset(ABC, Generic[Form]):
         Args:
             documents: ``True`` if documents are shuffled.
         """
-        return True
+        return self._selection is None or self._selection.range is not None
 
     @property
     def _is_formed_without_torch(self) -> bool:
@@ -243,11 +394,18 @@ class Dataset(ABC, Generic[Form]):
         """Return the dataset over its arrays where they are now: another one, if torch moved some to shared memory."""
         if not any(field.was_shared for field in (*self._arrays(), *self._beside())):
             return self
-        make, arguments = self.__reduce__()[:2]
+        make, arguments = self._made()
         found: Dataset = make(*arguments)
-        return found
+        return found if self._selection is None else found._with(self._held())
 
     def _check(self) -> None:
         """Raise if an array was resized or moved since it was borrowed."""
         for field in (*self._arrays(), *self._beside()):
             field.check()
+
+
+def _select(made: Made, selection: tuple[Any, ...]) -> Dataset[Any]:
+    """Return a dataset of some samples, which :meth:`Dataset.__reduce__` wrote down."""
+    make, arguments = made
+    whole: Dataset[Any] = make(*arguments)
+    return whole._with(restored(*selection))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,8 +17,8 @@ from batchloom.arrays.frameworks import is_arrow
 from batchloom.arrays.numpy import is_masked
 from batchloom.arrays.padding import pad_values
 from batchloom.batch import Column, Columns, Schema
-from batchloom.dataset.base import Dataset, Dicts, Form, Tuples
-from batchloom.errors import ArgumentError, DataError, DTypeError, RangeError
+from batchloom.dataset.base import Dataset, Dicts, Form, Made, Tuples
+from batchloom.errors import ArgumentError, DataError, DTypeError
 from batchloom.sizes import Sizes, longest, read
 
 if TYPE_CHECKING:
@@ -175,19 +174,16 @@ class GroupDataset(Dataset[Form]):
         """The arrays, as they were given."""
         return tuple(field.array for field in self._fields)
 
-    def __len__(self) -> int:
-        """Return the number of groups."""
+    def _whole_len(self) -> int:
         return len(self._offsets) - 1
 
-    def __getitem__(self, sample: int) -> Any:
+    def _sample(self, sample: int) -> Any:
         """Return all rows of one group: its id and the arrays as a tuple, or as a dict if they are named."""
-        number = operator.index(sample)
-        if not -len(self) <= number < len(self):
-            raise RangeError(f"group {number} is outside the dataset; expected 0 <= group < {len(self)}")
-        places = slice(*self._offsets[number % len(self) :][:2].tolist())
+        group = self._row(sample)
+        places = slice(*self._offsets[group : group + 2].tolist())
         rows = places if self._order is None else self._order[places]
         padded = self._options["layout"] == "padded"
-        found = [self._ids.row(number % len(self)) if padded else _rows(self._ids.array, rows)]
+        found = [self._ids.row(group) if padded else _rows(self._ids.array, rows)]
         found += [_rows(field.array, rows) for field in self._fields]
         return (
             dict(zip((IDS, *(field.label for field in self._fields)), found, strict=True))
@@ -197,15 +193,18 @@ class GroupDataset(Dataset[Form]):
 
     def stats(self) -> GroupStats:
         """Return the counts of groups, and of the rows that ``max_rows`` leaves out."""
-        return GroupStats(*self._groups.counts(self._options["max_rows"]))
+        return GroupStats(*self._groups.counts(self._options["max_rows"], self._selection))
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def _choose(self, selection: _native.Selection) -> None:
+        self._engine = self._engine.select(selection)
+
+    def _made(self) -> Made:
         arrays = {field.label: field.array for field in self._fields}
         return _rebuild, (type(self), self._group_ids, arrays, self._named, self._options)
 
     def __repr__(self) -> str:
         fields = ", ".join(map(repr, self._fields))
-        return f"GroupDataset({fields}; {int(self._offsets[-1])} rows in {len(self)} groups)"
+        return f"GroupDataset({fields}; {self.stats().rows} rows in {len(self)} groups)"
 
     def _native_dataset(self) -> _native.Dataset:
         return self._engine
@@ -226,6 +225,7 @@ class GroupDataset(Dataset[Form]):
     def _row_ranges(self, first: int, end: int) -> list[RowRange]:
         from batchloom.device.shards import RowRange
 
+        first, end = self._run(first, end)
         start, stop = self._offsets[[first, end]].tolist()
         found = [RowRange(field, start, stop, self._order) for field in self._fields]
         padded = self._options["layout"] == "padded"

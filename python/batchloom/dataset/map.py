@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -12,14 +11,14 @@ import batchloom._native as _native
 import numpy
 from batchloom.arguments import caller, choice
 from batchloom.batch import BOUNDARIES, Column, Columns, Schema
-from batchloom.dataset.base import Dataset, Memory
+from batchloom.dataset.base import Dataset, Made, Memory
 from batchloom.dataset.sample_processes import SampleProcesses, require_picklable
 from batchloom.dataset.sample_reader import SampleReader, described, short
 from batchloom.dataset.sequences import SequenceDataset
 from batchloom.dataset.shared_generators import shared_draw
 from batchloom.dataset.tensors import TensorDataset
 from batchloom.dataset.windows import WindowDataset
-from batchloom.errors import ArgumentError, DataError, RangeError, SampleError
+from batchloom.errors import ArgumentError, DataError, SampleError
 from batchloom.sizes import Sizes, checked
 
 if TYPE_CHECKING:
@@ -133,20 +132,19 @@ class MapDataset(Dataset[Any]):
     @property
     def sizes(self) -> Sizes | None:
         """The size of each sample; ``None`` if all count the same."""
-        return self._own
+        if self._own is None or self._selection is None:
+            return self._own
+        chosen: Sizes = self._own[numpy.from_dlpack(self._selection.numbers())]
+        return chosen
 
-    def __len__(self) -> int:
-        """Return the number of samples."""
+    def _whole_len(self) -> int:
         return len(self._items)
 
-    def __getitem__(self, sample: int) -> Any:
+    def _sample(self, sample: int) -> Any:
         """Return one sample, which is made now: with the random numbers of epoch 0 of seed 0."""
-        number = operator.index(sample)
-        if not -len(self) <= number < len(self):
-            raise RangeError(f"sample {sample} is outside the dataset; expected 0 <= sample < {len(self)}")
-        return self._reader.sample(number % len(self), 0, 0)
+        return self._reader.sample(self._row(sample), 0, 0)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def _made(self) -> Made:
         options = {"sizes": self._own, "fields": self._fields, "on_error": self._on_error, "workers": self._workers}
         return _rebuild, (type(self), self._items, self._fn, options)
 
@@ -185,7 +183,10 @@ class MapDataset(Dataset[Any]):
         """Return the dataset as the engine sees it, whose samples ``reader`` reads, here or in processes."""
         sizes = None if self._own is None else _native.borrow(self._own, "sizes")
         fields = None if self._fields is None else list(self._fields)
-        return _native.Dataset.on_demand(reader, processes, whole, len(self), sizes, fields, self._on_error == "skip")
+        found = _native.Dataset.on_demand(
+            reader, processes, whole, self._whole_len(), sizes, fields, self._on_error == "skip"
+        )
+        return found if self._selection is None else found.select(self._selection)
 
     def _schema(self, columns: Columns) -> Schema:
         return Schema((), named=False)  # no sample was read yet

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,9 +13,9 @@ from batchloom.arrays.field import Field
 from batchloom.arrays.frameworks import is_arrow
 from batchloom.arrays.padding import pad_values
 from batchloom.batch import BOUNDARIES, Column, Columns, Schema
-from batchloom.dataset.base import Dataset, Dicts
+from batchloom.dataset.base import Dataset, Dicts, Made
 from batchloom.dataset.variable import Variable, is_variable, variable
-from batchloom.errors import ArgumentError, DataError, RangeError
+from batchloom.errors import ArgumentError, DataError
 from batchloom.sizes import Sizes, checked, longest, read
 
 if TYPE_CHECKING:
@@ -123,19 +122,31 @@ class SequenceDataset(Dataset[Dicts]):
         """The size of each sample, or the numbers given as ``sizes``: plans sort, count and budget by them."""
         return self._sizes
 
-    def __len__(self) -> int:
-        """Return the number of samples."""
+    def _whole_len(self) -> int:
         return len(self._engine)
 
-    def __getitem__(self, sample: int) -> dict[str, Any]:
-        """Return one sample: a dict of arrays, views of the fields."""
-        sample = operator.index(sample)
-        if not -len(self) <= sample < len(self):
-            raise RangeError(f"sample {sample} is outside the dataset; expected 0 <= sample < {len(self)}")
-        return {name: field.row(sample % len(self)) for name, field in self._fields.items()}
+    def _sample(self, sample: int) -> dict[str, Any]:
+        """Return a dict of arrays, views of the fields."""
+        return {name: field.row(self._row(sample)) for name, field in self._fields.items()}
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def _choose(self, selection: _native.Selection) -> None:
+        self._engine = self._engine.select(selection)
+        self._sizes = read(self._engine.sizes())
+
+    def _made(self) -> Made:
         return _rebuild, (type(self), self.fields, self._own, self._own_lengths, self._of)
+
+    def _narrowed(self) -> tuple[Made, _native.Selection]:
+        selection = self._held()
+        if selection.range is None:
+            return super()._narrowed()
+        first, end = selection.range
+        fields = {name: field.part(first, end) for name, field in self._fields.items()}
+        own = None if self._own is None else self._own[first:end]
+        return (_rebuild, (type(self), fields, own, self._own_lengths, self._of)), selection.cut(*selection.range)
+
+    def _arrays_by_sample(self) -> tuple[Field, ...]:
+        return tuple(field for field in self._fields.values() if isinstance(field, Field))
 
     def __repr__(self) -> str:
         fields = ", ".join(repr(field) for field in self._fields.values())
@@ -162,6 +173,8 @@ class SequenceDataset(Dataset[Dicts]):
     def _row_ranges(self, first: int, end: int) -> list[RowRange]:
         # Values of samples of any rank are flat here, where the engine counts rows of the dimensions that all share.
         from batchloom.device.shards import RowRange
+
+        first, end = self._run(first, end)
 
         def row_range(field: Variable | Field) -> RowRange:
             if isinstance(field, Field):

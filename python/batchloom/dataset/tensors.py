@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
@@ -11,9 +10,9 @@ import batchloom._native as _native
 from batchloom.arguments import unpadded
 from batchloom.arrays.field import Field
 from batchloom.batch import Column, Columns, Compressed, Schema
-from batchloom.dataset.base import Dataset, Dicts, Form, Tuples
+from batchloom.dataset.base import Dataset, Dicts, Form, Made, Tuples
 from batchloom.dataset.sparse_rows import SparseField, is_sparse
-from batchloom.errors import ArgumentError, DataError, RangeError
+from batchloom.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
     from batchloom.batch import CollateOptions
@@ -75,29 +74,36 @@ class TensorDataset(Dataset[Form]):
         """The arrays, as they were given."""
         return tuple(field.array for field in self._fields)
 
-    def __len__(self) -> int:
-        """Return the number of samples."""
+    def _whole_len(self) -> int:
         return self._samples
 
-    def __getitem__(self, sample: int) -> Any:
-        """Return one sample, a row of every field: a tuple, or a dict if the fields are named."""
-        sample = operator.index(sample)
-        if not -len(self) <= sample < len(self):
-            raise RangeError(f"sample {sample} is outside the dataset; expected 0 <= sample < {len(self)}")
-        rows = tuple(field.row(sample) for field in self._fields)
+    def _sample(self, sample: int) -> Any:
+        """Return a row of every field: a tuple, or a dict if the fields are named."""
+        rows = tuple(field.row(self._row(sample)) for field in self._fields)
         return rows if self._names is None else dict(zip(self._names, rows, strict=True))
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def _made(self) -> Made:
         return _rebuild, (type(self), self._names, self.fields)
+
+    def _arrays_by_sample(self) -> tuple[Field, ...]:
+        return tuple(field for field in self._fields if isinstance(field, Field))
+
+    def _narrowed(self) -> tuple[Made, _native.Selection]:
+        selection = self._held()
+        if selection.range is None or not all(isinstance(field, Field) for field in self._fields):
+            return super()._narrowed()
+        fields = tuple(field.part(*selection.range) for field in self._arrays())
+        return (_rebuild, (type(self), self._names, fields)), selection.cut(*selection.range)
 
     def __repr__(self) -> str:
         fields = ", ".join(repr(field) for field in self._fields)
         return f"TensorDataset({fields}; {len(self)} samples)"
 
     def _native_dataset(self) -> _native.Dataset:
-        return _native.Dataset.tensors(
+        whole = _native.Dataset.tensors(
             [(field.label, field.rows if isinstance(field, SparseField) else field.tensor) for field in self._fields]
         )
+        return whole if self._selection is None else whole.select(self._selection)
 
     def _pad_values(self, pad_value: Any, dtypes: Mapping[str, str]) -> list[tuple[str, bytes]]:
         return unpadded(pad_value, "rows of one shape are not padded")

@@ -43,7 +43,7 @@ def parts(
     if kind == "time":
         found = [(name, _steps(name, end, times, zoned)) for name, end in said]
     else:
-        found = [(name, (_share if kind == "share" else _step)(name, end)) for name, end in said]
+        found = [(name, (share if kind == "share" else _step)(name, end)) for name, end in said]
     return found if last[1] is not None else [*found, (last[0], _native.PartEnd.rest())]
 
 
@@ -62,13 +62,18 @@ def _kind(end: Any) -> str:
     return "index" if hasattr(end, "__index__") else "time"
 
 
-def _share(name: str, share: Any) -> _native.PartEnd:
+def share(name: str, part: Any) -> _native.PartEnd:
+    """Return the end of a part that is given as a share.
+
+    Raises:
+        ArgumentError: It is no number above 0 and at most 1.
+    """
     try:
-        number = float(share)
+        number = float(part)
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not 0 < number <= 1:
-        raise ArgumentError(f"part {name} is {share!r}; expected a share above 0 and at most 1")
+        raise ArgumentError(f"part {name} is {part!r}; expected a share above 0 and at most 1")
     return _native.PartEnd.share(number)
 
 

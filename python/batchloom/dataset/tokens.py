@@ -15,10 +15,10 @@ from batchloom.arrays import frames
 from batchloom.arrays.field import Field, host, release
 from batchloom.arrays.frameworks import is_arrow
 from batchloom.batch import Column, Columns, Schema
-from batchloom.dataset.base import Dataset, Sliceable, Tuples
+from batchloom.dataset.base import Dataset, Made, Sliceable, Tuples
 from batchloom.dataset.variable import variable
 from batchloom.dataset.windows import WindowDataset
-from batchloom.errors import ArgumentError, DataError, RangeError
+from batchloom.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
     from batchloom.batch import CollateOptions
@@ -94,6 +94,8 @@ class TokenDataset(Dataset[Tuples]):
         DeviceError: An array that is neither on the CPU nor of torch.
     """
 
+    _unit = "document"
+
     def __init__(
         self,
         tokens: Any,
@@ -121,6 +123,7 @@ class TokenDataset(Dataset[Tuples]):
         self._offsets = _offsets(values, documents) if offsets is None else offsets
         borrowed = None if self._offsets is None else _native.borrow(self._offsets, "documents")
         self._engine = _native.Tokens(self._field.tensor, self._seq_len, documents=borrowed, **self._options)
+        self._first = 0  # the number, in the selection, of the first document that the arrays hold
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -130,12 +133,15 @@ class TokenDataset(Dataset[Tuples]):
 
     @property
     def tokens(self) -> Any:
-        """The tokens of all documents."""
+        """The tokens of all documents: of a run of documents, if one was selected."""
         return self._field.array
 
     @property
     def offsets(self) -> Array | None:
-        """The beginning of each document, and the end of the last one; ``None`` if all tokens are one document."""
+        """The beginning of each document, and the end of the last one; ``None`` if all tokens are one document.
+
+        They are those of ``tokens``, where documents may have been selected: ``indices`` are the numbers of those.
+        """
         return self._offsets
 
     @property
@@ -153,33 +159,61 @@ class TokenDataset(Dataset[Tuples]):
         """Return the number of pieces of the stream."""
         return len(self._engine)
 
-    def __getitem__(self, sample: int) -> tuple[Array, Array]:
+    def _whole_len(self) -> int:
+        return len(self)
+
+    @property
+    def _selectable(self) -> int:
+        return self._engine.document_count()
+
+    def _choose(self, selection: _native.Selection) -> None:
+        self._engine = self._engine.select(selection)
+        assert self._selection is not None
+        assert self._offsets is not None
+        if self._selection.range is None:
+            return
+        # A run of documents is a stream of its own, which begins and ends with them.
+        first, end = (document - self._first for document in self._selection.range)
+        start, stop = int(self._offsets[first]), int(self._offsets[end])
+        self._field = Field("tokens", self._field.slice(start, stop))
+        self._offsets, self._first = self._offsets[first : end + 1] - start, self._first + first
+
+    def _held(self) -> _native.Selection:
+        assert self._offsets is not None
+        return super()._held().cut(self._first, self._first + len(self._offsets) - 1)
+
+    def _sample(self, sample: int) -> tuple[Array, Array]:
         """Return the inputs and the labels of a piece of the stream, with documents in stored order; int64.
 
         It is the piece as it is without ``jitter``.
         """
-        number = operator.index(sample)
-        if not -len(self) <= number < len(self):
-            raise RangeError(f"piece {number} is outside the stream; expected 0 <= piece < {len(self)}")
-        start = number % len(self) * self._seq_len
+        start = sample * self._seq_len
         found = self._slice(start, start + self._seq_len + 1)
         return found[:-1].copy(), found[1:].copy()
 
     def _slice(self, start: int, end: int) -> Array:
         """Return tokens ``start`` to ``end`` of the stream, with documents in stored order, as int64."""
-        separator = self._options["separator"]
-        if separator is None or self._offsets is None:
-            return numpy.asarray(host("tokens", self._field.slice(start, end))).astype(numpy.int64)
-        # A separator follows each document but the last, so document k begins k tokens later than stored.
-        places = numpy.arange(start, end)
-        begins = self._offsets[:-1] + numpy.arange(len(self._offsets) - 1)
-        document = numpy.searchsorted(begins, places, side="right") - 1
-        stored = places - document
-        between = stored == self._offsets[document + 1]
-        found = numpy.full(len(places), separator, numpy.int64)
-        values = numpy.asarray(host("tokens", self._field.slice(int(stored[0]), int(stored[-1]) + 1)))
-        found[~between] = values[(stored - stored[0])[~between]]
-        return found
+        separator, are_listed = self._options["separator"], not super()._lies_together(False)
+        if self._offsets is None or (separator is None and not are_listed):
+            return self._stored(start, end)
+        documents: Array = numpy.arange(len(self._offsets) - 1)
+        if are_listed and self._selection is not None:
+            documents = numpy.from_dlpack(self._selection.numbers()) - self._first
+        firsts, ends = self._offsets[documents], self._offsets[documents + 1]
+        between = [] if separator is None else [numpy.array([separator], numpy.int64)]
+        begins = numpy.cumsum(ends - firsts + len(between)) - (ends - firsts + len(between))
+        document = int(numpy.searchsorted(begins, start, side="right")) - 1
+        found, skipped, wanted = [], start - int(begins[document]), end - start
+        while wanted > 0:
+            first, last = int(firsts[document]) + skipped, int(ends[document])
+            found += [self._stored(first, min(last, first + wanted)), *between]
+            wanted -= last - first + len(between)
+            document, skipped = document + 1, 0
+        return numpy.concatenate(found)[: end - start]
+
+    def _stored(self, start: int, end: int) -> Array:
+        """Return tokens as they are stored, as int64."""
+        return numpy.asarray(host("tokens", self._field.slice(start, end))).astype(numpy.int64)
 
     def stats(self, rows: int = 1) -> TokenStats:
         """Return the counts of the stream, and of the tokens that an epoch leaves out.
@@ -190,7 +224,7 @@ class TokenDataset(Dataset[Tuples]):
         rows = integer("rows", rows, least=1) if self.mode == "continuous" else 1
         return TokenStats(*self._engine.counts(rows))
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def _made(self) -> Made:
         return _rebuild, (type(self), self.tokens, self._seq_len, self._offsets, self._options)
 
     def __repr__(self) -> str:
@@ -236,12 +270,12 @@ class TokenDataset(Dataset[Tuples]):
         return streamed(shuffle, self.mode)
 
     def _lies_together(self, documents: bool) -> bool:
-        return not documents and self.mode == "chunk"
+        return super()._lies_together(documents) and not documents and self.mode == "chunk"
 
     def _sliceable(self, documents: bool) -> Sliceable | None:
         """Return the pieces as windows on the tokens; ``None`` if they are not plain slices of them."""
         plain = self._field.dtype == "int64" and self._options["separator"] is None and len(self.names) == 2
-        if documents or not plain or self.mode != "chunk" or self._options["jitter"] or not len(self):
+        if not self._lies_together(documents) or not plain or self._options["jitter"] or not len(self):
             return None
         seq_len = self._seq_len
         return WindowDataset(self.tokens, seq_len, 1, label_len=seq_len - 1, stride=seq_len)._sliceable(documents)

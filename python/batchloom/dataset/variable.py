@@ -53,6 +53,12 @@ class Variable:
         """The field, in a form that a dataset takes."""
         return self.values.array, self.offsets if self.shapes is None else self.shapes
 
+    def part(self, first: int, end: int) -> Any:
+        """Return some samples, in a form that a dataset takes and pickles without the others."""
+        start, stop = int(self.offsets[first]), int(self.offsets[end])
+        places = self.offsets[first : end + 1] - start if self.shapes is None else self.shapes[first:end]
+        return self.values.part(start, stop), places
+
     def row(self, sample: int) -> Any:
         """Return one sample."""
         start, end = int(self.offsets[sample]), int(self.offsets[sample + 1])

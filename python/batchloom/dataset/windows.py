@@ -16,7 +16,7 @@ from batchloom.arrays.field import Field, lend
 from batchloom.arrays.frameworks import require
 from batchloom.batch import Column, Columns, Schema
 from batchloom.dataset import time_split
-from batchloom.dataset.base import Dataset, Dicts, Form, Sliceable, Span, Tuples
+from batchloom.dataset.base import Dataset, Dicts, Form, Made, Sliceable, Span, Tuples
 from batchloom.dataset.series import Series, aligned, from_arrays, from_frame
 from batchloom.errors import ArgumentError, RangeError
 
@@ -31,7 +31,7 @@ Array = numpy.ndarray[Any, Any]
 OWN = ("x", "y", "x_mark", "y_mark", "mask")
 
 # Attributes that are derived from the others, and are left out of a pickle.
-OF_WINDOWS = ("_windows", "_spans")
+OF_WINDOWS = ("_windows", "_spans", "_selection")
 
 # More steps than any series has.
 MOST = 2**48
@@ -273,13 +273,12 @@ class WindowDataset(Dataset[Form]):
         """The id of each series; ``None`` unless they came in a frame with ids."""
         return self._ids
 
-    def __len__(self) -> int:
-        """Return the number of samples."""
+    def _whole_len(self) -> int:
         return len(self._windows)
 
-    def __getitem__(self, sample: int) -> Any:
+    def _sample(self, sample: int) -> Any:
         """Return one window: the arrays of a batch without their first dimension, as copies."""
-        _, row, missing = self._windows.place(self._number(sample))
+        _, row, missing = self._windows.place(sample)
         found = {name: self._part(name, span, row, missing) for name, span in self._spans.items()}
         if self._options["mask"]:
             exists = numpy.arange(self._lengths["input_len"]) >= missing
@@ -369,7 +368,10 @@ class WindowDataset(Dataset[Form]):
         part._windows = windows
         return part
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def _choose(self, selection: _native.Selection) -> None:
+        self._windows = self._windows.select(selection)
+
+    def _made(self) -> Made:
         state = {name: value for name, value in self.__dict__.items() if name not in OF_WINDOWS}
         arrays = {name: (span.field.array, span.start, span.steps, span.target) for name, span in self._spans.items()}
         return _rebuild, (type(self), state, arrays)

@@ -13,8 +13,8 @@ use crate::error::{DataError, raise};
 pub(crate) struct Selection(pub(crate) EngineSelection);
 
 /// A selection written down: the ends of a run of neighbours, or a list; the number of samples to select from; the
-/// number of the first of them in all of the data; and the text of fingerprints.
-type Written = (Option<(u64, u64)>, Option<Tensor>, u64, u64, String);
+/// number of the first of them in all of the data; and the number of all.
+type Written = (Option<(u64, u64)>, Option<Tensor>, u64, u64, u64);
 
 #[pymethods]
 impl Selection {
@@ -63,14 +63,14 @@ impl Selection {
         list: Option<&Tensor>,
         samples: u64,
         base: u64,
-        text: &str,
+        total: u64,
     ) -> PyResult<Self> {
         let found = match (range, list) {
             (Some((start, end)), _) => Self::neighbours(start, end, samples)?,
             (None, Some(list)) => Self::listed(list, samples)?,
             (None, None) => return Err(DataError::new_err("a selection has neither a range nor a list")),
         };
-        Ok(Self(found.0.restored(base, text)))
+        found.0.restored(base, total).map(Self).map_err(|error| raise(&error))
     }
 
     /// What [`restored`](Self::restored) takes.
@@ -84,7 +84,7 @@ impl Selection {
             }
             (None, None) => Some(Tensor::of_indices(&self.0.to_vec())?),
         };
-        Ok((range, list, self.0.samples(), self.0.base(), self.0.text().to_owned()))
+        Ok((range, list, self.0.samples(), self.0.base(), self.0.total()))
     }
 
     fn __len__(&self) -> usize {
@@ -118,8 +118,8 @@ impl Selection {
         self.0.within(&outer.0).map(Self).map_err(|error| raise(&error))
     }
 
-    /// The same samples of data that was cut to the smallest range that holds all of them.
-    fn cut(&self) -> PyResult<Self> {
-        self.0.cut(self.0.span()).map(Self).map_err(|error| raise(&error))
+    /// The same samples of data that was cut to a range that holds all of them.
+    fn cut(&self, start: u64, end: u64) -> PyResult<Self> {
+        self.0.cut(start..end).map(Self).map_err(|error| raise(&error))
     }
 }

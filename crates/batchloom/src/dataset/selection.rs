@@ -28,6 +28,8 @@ pub struct Selection {
     samples: u64,
     /// The number, in all of the data, of the first of them, if the data was cut.
     base: u64,
+    /// The number of samples of all of the data.
+    total: u64,
     /// The samples that the numbers stand for, in words, for fingerprints.
     text: Arc<str>,
 }
@@ -41,14 +43,26 @@ enum Numbers {
 }
 
 impl Numbers {
-    /// The text that tells these numbers of `samples` from all others.
-    fn text(&self, samples: u64) -> Arc<str> {
+    /// The text that tells these numbers, which count from `base`, from all others of `total`.
+    fn text(&self, base: u64, total: u64) -> Arc<str> {
         let digest = match self {
-            Self::Range(Range { start, end }) => return format!("{start}..{end} of {samples}").into(),
-            Self::Narrow(list) => xxh3_128(bytemuck::cast_slice(list)),
-            Self::Wide(list) => xxh3_128(bytemuck::cast_slice(list)),
+            Self::Range(Range { start, end }) => {
+                return format!("{}..{} of {total}", base + start, base + end).into();
+            }
+            Self::Narrow(list) if base == 0 && u32::try_from(total.saturating_sub(1)).is_ok() => {
+                xxh3_128(bytemuck::cast_slice(list))
+            }
+            Self::Narrow(list) => {
+                let list = list.iter().map(|&number| base + u64::from(number));
+                return Self::listed(list, total).text(0, total);
+            }
+            Self::Wide(list) if base == 0 => xxh3_128(bytemuck::cast_slice(list)),
+            Self::Wide(list) => {
+                let list = list.iter().map(|&number| base + number);
+                return Self::listed(list, total).text(0, total);
+            }
         };
-        format!("{digest:032x} of {samples}").into()
+        format!("{digest:032x} of {total}").into()
     }
 
     /// Numbers below `samples`. Neighbours are a range.
@@ -91,8 +105,13 @@ impl Selection {
     }
 
     fn of(numbers: Numbers, samples: u64) -> Self {
-        let text = numbers.text(samples);
-        Self { numbers, samples, base: 0, text }
+        Self::placed(numbers, samples, 0, samples)
+    }
+
+    /// Numbers that count from `base`, out of `samples` of the `total` that there are.
+    fn placed(numbers: Numbers, samples: u64, base: u64, total: u64) -> Self {
+        let text = numbers.text(base, total);
+        Self { numbers, samples, base, total, text }
     }
 
     /// The samples of each part of a split of `samples` samples, in the order in which they are stored. They are drawn at
@@ -267,13 +286,7 @@ impl Selection {
             }
             _ => Numbers::listed(self.iter().map(|place| outer.get(place)), outer.samples),
         };
-        // Where data was cut to what is selected, the text still counts from the first sample of the whole.
-        let text = if *outer.text == *outer.numbers.text(outer.samples) {
-            numbers.text(outer.samples)
-        } else {
-            format!("{} in {}", self.text, outer.text).into()
-        };
-        Ok(Self { numbers, samples: outer.samples, base: outer.base, text })
+        Ok(Self::placed(numbers, outer.samples, outer.base, outer.total))
     }
 
     /// The same samples of data that was cut to `span`, which holds all of them. Fingerprints stay as they are.
@@ -291,14 +304,24 @@ impl Selection {
             _ => Numbers::listed(self.iter().map(|number| number - span.start), samples),
         };
         let base = self.base + span.start;
-        Ok(Self { numbers, samples, base, text: Arc::clone(&self.text) })
+        Ok(Self { numbers, samples, base, total: self.total, text: Arc::clone(&self.text) })
     }
 
-    /// The same samples as a selection that was [cut](Self::cut), written down and read again: the number, in all of the
-    /// data, of the first sample that is there, and the text.
-    #[must_use]
-    pub fn restored(self, base: u64, text: &str) -> Self {
-        Self { base, text: text.into(), ..self }
+    /// The same samples as a selection of data that was [cut](Self::cut), written down and read again: `base` is the
+    /// number, in all of the data, of the first sample that is there, and `total` the number of all.
+    ///
+    /// # Errors
+    /// [`Error::SampleRange`] if the data that is there does not lie in all of it.
+    pub fn restored(self, base: u64, total: u64) -> Result<Self> {
+        match base.checked_add(self.samples).filter(|&end| end <= total) {
+            Some(_) => Ok(Self::placed(self.numbers, self.samples, base, total)),
+            None => Err(Error::SampleRange { found: base.saturating_add(self.samples), samples: total }),
+        }
+    }
+
+    /// The number of samples of all of the data.
+    pub fn total(&self) -> u64 {
+        self.total
     }
 
     /// The number, in all of the data, of the first sample that is there: 0, unless the data was [cut](Self::cut).

@@ -1,0 +1,125 @@
+"""Some samples of a dataset: by their numbers, by a mask, or as the parts of a split."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import batchloom._native as _native
+import numpy
+from batchloom.arguments import U64, integer
+from batchloom.arrays.field import host
+from batchloom.dataset.time_split import share
+from batchloom.errors import ArgumentError, DataError, RangeError
+
+Array = numpy.ndarray[Any, Any]
+
+
+def selected(which: Any, samples: int, unit: str) -> _native.Selection:
+    """Return the selection that numbers, a slice or a mask stand for, out of ``samples``, called ``unit``.
+
+    Raises:
+        ArgumentError: They are neither integers nor a mask.
+        DataError: A mask of another length; no sample is selected.
+        RangeError: There is no such sample.
+    """
+    if isinstance(which, slice):
+        which = range(*which.indices(samples))
+    if isinstance(which, range) and which.step == 1 and 0 <= which.start < which.stop <= samples:
+        return _native.Selection.neighbours(which.start, which.stop, samples)
+    numbers = _numbers(which)
+    if numbers.dtype.kind == "b":
+        if len(numbers) != samples:
+            raise DataError(f"the mask has {len(numbers)} values for {samples} {unit}s; expected one for each")
+        numbers = numpy.flatnonzero(numbers)
+    outside = (numbers < -samples) | (numbers >= samples)
+    if outside.any():
+        raise RangeError(f"{unit} {numbers[outside.argmax()]} is outside the dataset; expected 0 <= {unit} < {samples}")
+    places = numpy.where(numbers < 0, numbers + samples, numbers) if numbers.size and numbers.min() < 0 else numbers
+    return _native.Selection.listed(_native.borrow(numpy.ascontiguousarray(places, numpy.int64), "indices"), samples)
+
+
+def _numbers(which: Any) -> Array:
+    """Return numbers of samples, or a mask, as an array of one dimension."""
+    try:
+        found = numpy.asarray(host("indices", which))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ArgumentError(f"indices are a {type(which).__name__}; expected integers or a mask: {error}") from None
+    if found.ndim == 1 and not found.size:
+        return found.astype(numpy.int64)
+    if found.ndim != 1 or found.dtype.kind not in "biu":
+        raise ArgumentError(
+            f"indices have type {found.dtype} and shape {found.shape}; expected integers or a mask, of one dimension"
+        )
+    return found
+
+
+def split(samples: int, seed: Any, strata: Any, parts: dict[str, Any]) -> list[_native.Selection]:
+    """Return the samples of each part of a split of ``samples``.
+
+    Args:
+        samples: The number of samples.
+        seed: The seed by which samples are drawn; ``None`` for neighbours.
+        strata: The class of each sample, or ``None``.
+        parts: The share or the number of samples of each part, or ``None`` for the rest.
+
+    Raises:
+        ArgumentError: A part is neither, or parts are of both kinds.
+        DataError: Parts hold more than all samples, or one holds none; strata are not one for each sample.
+    """
+    seed = None if seed is None else integer("seed", seed, most=U64)
+    codes = None if strata is None else _native.borrow(_codes(strata), "stratify")
+    return _native.Selection.split(samples, _ends(parts), seed, codes)
+
+
+def _ends(parts: dict[str, Any]) -> list[tuple[str, _native.PartEnd]]:
+    """Return the end of each part, counted in samples."""
+    if not parts:
+        raise ArgumentError("split() names no part; expected parts, such as train=0.8, val=0.2")
+    *before, (last, rest) = parts.items()
+    for name, part in before:
+        if part is None:
+            raise ArgumentError(f"part {name} is None, which means the rest; expected None for the last part only")
+    said = before if rest is None else list(parts.items())
+    kinds = {name: "share" if isinstance(part, float | numpy.floating) else "number" for name, part in said}
+    if len(set(kinds.values())) > 1:
+        text = ", ".join(f"{name} by {kind}" for name, kind in kinds.items())
+        raise ArgumentError(f"parts are given {text}; expected one kind for all")
+    found, end = [], 0
+    for name, part in said:
+        if kinds[name] == "share":
+            found.append((name, share(name, part)))
+            continue
+        if isinstance(part, bool) or not hasattr(part, "__index__"):
+            raise ArgumentError(f"part {name} is {part!r}; expected a share, a number of samples, or None")
+        end += integer(f"part {name}", operator.index(part), least=1, most=2**62)
+        found.append((name, _native.PartEnd.step(min(end, 2**62))))
+    return [*found, (last, _native.PartEnd.rest())] if rest is None else found
+
+
+def _codes(strata: Any) -> Array:
+    """Return numbers that tell classes apart."""
+    try:
+        found = numpy.asarray(host("stratify", strata))
+        if found.ndim != 1:
+            raise DataError(f"stratify has shape {found.shape}; expected one class for each sample")
+        codes: Array = numpy.unique(found, return_inverse=True)[1]
+    except (TypeError, RuntimeError) as error:
+        raise ArgumentError(
+            f"stratify is a {type(strata).__name__}; expected a class for each sample: {error}"
+        ) from None
+    return numpy.ascontiguousarray(codes, numpy.int64)
+
+
+def written(selection: _native.Selection) -> tuple[Any, ...]:
+    """Return what :func:`restored` takes, for a pickle: four bytes a sample at most, and nothing for neighbours."""
+    neighbours, listed, *rest = selection.written()
+    return (neighbours, None if listed is None else numpy.from_dlpack(listed), *rest)
+
+
+def restored(
+    neighbours: tuple[int, int] | None, listed: Array | None, samples: int, base: int, total: int
+) -> _native.Selection:
+    """Return a selection that was written."""
+    numbers = None if listed is None else _native.borrow(listed, "indices")
+    return _native.Selection.restored(neighbours, numbers, samples, base, total)
