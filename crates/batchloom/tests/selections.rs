@@ -197,6 +197,29 @@ fn check(
     }
 }
 
+/// The same samples in one dataset, in two, and in three, two of which were put together before.
+fn put_together(all: &[u64], build: impl Fn(&[u64]) -> Dataset) -> Vec<Dataset> {
+    let (first, rest) = all.split_at(all.len().div_ceil(2));
+    let mut found = vec![build(all)];
+    if !rest.is_empty() {
+        found.push(Dataset::concat([build(first), build(rest)]).unwrap());
+        let (begin, end) = first.split_at(first.len().div_ceil(3));
+        // The middle comes out of order, and is selected back.
+        let middle = || {
+            let ends = [build(rest), build(end)].into_iter().filter(|part| !part.is_empty());
+            let mixed = Dataset::concat(ends).unwrap();
+            let (rest, end) = (rest.len() as u64, end.len() as u64);
+            mixed.select(
+                &Selection::list(&(rest..rest + end).chain(0..rest).collect::<Vec<_>>(), rest + end).unwrap(),
+            )
+        };
+        if !end.is_empty() {
+            found.push(Dataset::concat([build(begin), middle().unwrap()]).unwrap());
+        }
+    }
+    found
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
@@ -213,23 +236,79 @@ proptest! {
         let fixed = FixedSize::new(4).unwrap().into();
         for layout in [SparseLayout::Dense, SparseLayout::Csr] {
             let build = |all: &[u64]| tensor_dataset(&lengths, all, layout);
-            check(&build(&all), &build(&picks), &picks, samples, &fixed, shuffle, uneven);
+            for whole in put_together(&all, build) {
+                check(&whole, &build(&picks), &picks, samples, &fixed, shuffle, uneven);
+            }
         }
         let packs = matches!(rule, Rule::Packing(_));
         for own in [false, true].into_iter().filter(|own| !(packs && *own)) {
             let build = |all: &[u64]| sequence_dataset(&lengths, all, own);
-            check(&build(&all), &build(&picks), &picks, samples, &rule, shuffle, uneven);
+            for whole in put_together(&all, build) {
+                check(&whole, &build(&picks), &picks, samples, &rule, shuffle, uneven);
+            }
         }
         for layout in [GroupLayout::Concatenated, GroupLayout::Padded] {
             for most in [None, Some((3, GroupOversize::Truncate)), Some((3, GroupOversize::Subsample))] {
                 let build = |all: &[u64]| group_dataset(&lengths, all, layout, most);
                 if !(packs && layout == GroupLayout::Padded) {
-                    check(&build(&all), &build(&picks), &picks, samples, &rule, shuffle, uneven);
+                    for whole in put_together(&all, build) {
+                        check(&whole, &build(&picks), &picks, samples, &rule, shuffle, uneven);
+                    }
                 }
             }
         }
         let build = |all: &[u64]| map_dataset(&lengths, all);
         check(&build(&all), &build(&picks), &picks, samples, &rule, shuffle, uneven);
+    }
+
+    /// Windows and pieces of streams, whose samples of one dataset never meet data of another.
+    #[test]
+    fn windows_and_pieces_put_together(
+        lengths in prop::collection::vec(3_usize..9, 2..20),
+        documents in any::<bool>(),
+        batch_size in 1_u64..6,
+    ) {
+        let all: Vec<u64> = (0..lengths.len() as u64).collect();
+        let (first, rest) = all.split_at(lengths.len() / 2);
+        let windows = |all: &[u64]| {
+            let values = sequences(&lengths, all).values().clone();
+            let offsets = [0].into_iter().chain(all.iter().scan(0, |end, &sample| {
+                *end += lengths[sample as usize];
+                Some(*end)
+            }));
+            let shape = WindowShape { horizon: 2, ..WindowShape::new(3) };
+            let dataset = WindowDataset::new(&offsets.collect::<Vec<_>>(), shape).unwrap();
+            Dataset::from(dataset.input("x", values.clone()).unwrap().target("y", values).unwrap().mask())
+        };
+        let pieces = |all: &[u64]| Dataset::from(token_dataset(&lengths, all, Some(-7)).jitter(true));
+        for build in [&windows as &dyn Fn(&[u64]) -> Dataset, &pieces] {
+            let parts: Vec<_> = [build(first), build(rest)].into_iter().filter(|part| !part.is_empty()).collect();
+            if parts.is_empty() {
+                continue;
+            }
+            let loader = |dataset: &Dataset, batch_size| {
+                let builder = Loader::builder(dataset.clone()).batch_size(batch_size).shuffle_documents(documents);
+                builder.seed(3).num_threads(1).build()
+            };
+            let whole = Dataset::concat(parts.clone()).unwrap();
+            let alone = |part: &Dataset| {
+                let loader = loader(part, 1).unwrap();
+                [epoch(&loader), epoch(&loader)]
+            };
+            let alone: Vec<_> = parts.iter().map(alone).collect();
+            let found = loader(&whole, batch_size).unwrap();
+            for number in 0..2 {
+                let expected: Vec<_> = alone.iter().flat_map(|epochs| epochs[number].clone()).collect();
+                let batches = epoch(&found);
+                for (batch, expected) in batches.iter().zip(expected.chunks(batch_size as usize)) {
+                    for (place, (_, _, bytes)) in batch.iter().enumerate() {
+                        let one_by_one: Vec<u8> = expected.iter().flat_map(|one| one[place].2.clone()).collect();
+                        prop_assert_eq!(bytes, &one_by_one);
+                    }
+                }
+                prop_assert_eq!(batches.len(), expected.len().div_ceil(batch_size as usize));
+            }
+        }
     }
 
     /// Documents of a stream, in stored order and shuffled.
@@ -414,4 +493,28 @@ fn runs_cost_nothing() {
     assert_eq!(quarter.get(7), samples / 2 + 7);
     let cut = quarter.cut(samples / 2..samples).unwrap();
     assert_eq!((cut.as_range(), cut.text()), (Some(0..samples / 4), quarter.text()));
+}
+
+/// Datasets that do not fit together are refused, and the message names the field.
+#[test]
+fn datasets_of_other_fields_are_not_put_together() {
+    let rows = |name: &str, tensor: Tensor| Dataset::from(TensorDataset::new([(name, tensor)]).unwrap());
+    let (integers, floats) = (numbers(0..4), Tensor::from_vec(vec![0.5_f32; 4], &[4]).unwrap());
+    let wide = Tensor::from_vec(vec![0_i64; 8], &[4, 2]).unwrap();
+    let refused = |parts: Vec<Dataset>, words: &[&str]| {
+        let error = Dataset::concat(parts).unwrap_err();
+        assert!(matches!(error, Error::Concat { .. }), "{error}");
+        words.iter().for_each(|word| assert!(error.to_string().contains(word), "{error}"));
+    };
+    refused(vec![], &["none"]);
+    refused(vec![rows("x", integers.clone()), rows("y", integers.clone())], &["x", "dataset 1", "y"]);
+    refused(vec![rows("x", integers.clone()), rows("x", floats)], &["field x", "int64", "float32"]);
+    refused(vec![rows("x", integers.clone()), rows("x", wide)], &["field x", "[]", "[2]"]);
+    let lengths = [3, 4];
+    refused(vec![rows("x", integers), sequence_dataset(&lengths, &[0, 1], false)], &["x", "dataset 1"]);
+    refused(vec![map_dataset(&lengths, &[0, 1])], &["demand"]);
+    let stream = Dataset::from(token_dataset(&[9, 9], &[0, 1], None).mode(TokenMode::Continuous));
+    let both = Dataset::concat([stream.clone(), stream]).unwrap();
+    let error = Loader::builder(both).batch_size(1).build().unwrap_err();
+    assert!(matches!(error, Error::Concat { .. }), "{error}");
 }

@@ -118,6 +118,24 @@ impl Sizes {
         all.extended(extents, *dimensions)
     }
 
+    /// The sizes of the samples of several datasets, one after the other.
+    ///
+    /// # Errors
+    /// [`Error::Concat`] if samples differ in more dimensions in one than in another.
+    pub(crate) fn joined(each: &[Self]) -> Result<Self> {
+        let dimensions = each.first().map_or(1, Self::dimensions);
+        if let Some(place) = each.iter().position(|sizes| sizes.dimensions() != dimensions) {
+            let reason = format!(
+                "samples differ in {dimensions} dimensions in dataset 0 and in {} in dataset {place}; expected the same",
+                each[place].dimensions()
+            );
+            return Err(Error::Concat { reason });
+        }
+        let all = Self::new(each.iter().flat_map(|sizes| sizes.as_slice()).copied().collect::<Vec<_>>());
+        let extents = || each.iter().flat_map(Self::to_extents).collect();
+        Ok(if dimensions == 1 { all } else { all.extended(extents(), dimensions) })
+    }
+
     /// The same sizes, of samples with these extents.
     fn extended(mut self, extents: Vec<u32>, dimensions: usize) -> Self {
         self.digest ^= xxh3_128(bytemuck::cast_slice(&extents)).rotate_left(64);

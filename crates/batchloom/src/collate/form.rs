@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::{Members, Taken};
 use crate::{DType, Result};
@@ -46,6 +47,11 @@ pub(crate) trait Form: Debug + Send + Sync {
     /// The most elements of a batch that the form can number.
     fn most_elements(&self) -> usize {
         usize::MAX
+    }
+
+    /// The forms of several sources of data, one for each, if samples come from several.
+    fn sources(&self) -> Option<&[Arc<dyn Form>]> {
+        None
     }
 
     /// Fills the parts of `range` of the members.

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::by_source::BySource;
 use super::taken::Taken;
 use crate::tensor::{Sequences, SparseRows};
 
@@ -59,11 +60,16 @@ impl Members {
     }
 
     /// The same members, and what fields with lengths of their own take of them: all.
-    pub(crate) fn with_own(mut self, fields: &[Sequences], rounded: impl Fn(u32) -> u64 + Copy) -> Self {
-        let own = |sequences: &Sequences| {
-            let extents = (0..self.count).flat_map(|member| sequences.sizes_of(self.row(member))).collect();
+    pub(crate) fn with_own(
+        mut self,
+        fields: &[BySource<Sequences>],
+        rounded: impl Fn(u32) -> u64 + Copy,
+    ) -> Self {
+        let own = |sequences: &BySource<Sequences>| {
+            let sizes = |member| sequences.of(self.source(member)).sizes_of(self.row(member));
+            let extents = (0..self.count).flat_map(sizes).collect();
             let (samples, starts) = (self.samples.clone(), vec![0; self.count]);
-            let members = Self::new(samples, starts, extents, sequences.varying().len(), rounded);
+            let members = Self::new(samples, starts, extents, sequences.first().varying().len(), rounded);
             let (rows, sources) = (self.rows.clone(), self.sources.clone());
             Self { fillers: self.fillers, rows, sources, ..members }
         };
@@ -132,10 +138,10 @@ impl Members {
     }
 
     /// The same members, whose samples have any number of entries in sparse rows.
-    pub(crate) fn with_entries(self, compressed: &[SparseRows]) -> Self {
-        let ends = |rows: &SparseRows| {
+    pub(crate) fn with_entries(self, compressed: &[BySource<SparseRows>]) -> Self {
+        let ends = |rows: &BySource<SparseRows>| {
             let ends = (0..self.count).scan(0, |end: &mut usize, member| {
-                *end += rows.entries(self.row(member)).len();
+                *end += rows.of(self.source(member)).entries(self.row(member)).len();
                 Some(*end)
             });
             std::iter::once(0).chain(ends).collect()
@@ -193,6 +199,11 @@ impl Members {
     /// The place of a member in the data that forms read.
     pub(crate) fn row(&self, member: usize) -> usize {
         usize::try_from(self.rows(member..member + 1)[0]).unwrap_or(usize::MAX)
+    }
+
+    /// The source of a member, of several.
+    pub(crate) fn source(&self, member: usize) -> usize {
+        self.sources.get(member).map_or(0, |&source| number(source))
     }
 
     /// The places of some members in the data that forms read.

@@ -3,6 +3,7 @@
 //! A [`Form`] makes one field of a batch. It knows arrays and slots, neither datasets nor plans nor threads. One form a
 //! file; a dataset says which forms make its batches.
 
+mod by_source;
 mod cast;
 mod convert;
 mod field_options;
@@ -21,6 +22,7 @@ mod read;
 mod resize;
 mod slot;
 mod slotted;
+mod sources;
 mod sparse;
 mod stack;
 mod taken;
@@ -28,6 +30,7 @@ mod tokens;
 mod whole;
 mod window;
 
+pub(crate) use by_source::BySource;
 pub use convert::Channels;
 pub(crate) use convert::Conversion;
 pub use field_options::FieldConversion;
@@ -46,6 +49,7 @@ pub use read::{ReadSamples, SlotTarget};
 pub use resize::{Filter, Resize};
 pub use slot::{Crop, Keep, Pad as PadSlot, Slot, SlotPlace, SlotWriter};
 pub(crate) use slotted::Slotted;
+pub(crate) use sources::Sources;
 pub(crate) use sparse::{ColIndices, CrowIndices, Densify, Entries};
 pub(crate) use stack::Stack;
 pub(crate) use taken::Taken;

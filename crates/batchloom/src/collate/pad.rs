@@ -128,8 +128,7 @@ fn lines(
 impl Pad {
     /// The extents of a slot in the leading dimensions. If samples differ in one, it is that of the union.
     fn leading(&self, members: &Members) -> Vec<usize> {
-        let first = members.samples.first().map_or(0, |_| members.row(0));
-        let same = self.sequences.extents(first).iter().map(|&extent| number(extent));
+        let same = self.sequences.frame().into_iter().map(|extent| extent.map_or(0, number));
         let mut extents: Vec<usize> = same.collect();
         for (&dimension, &most) in self.sequences.varying().iter().zip(&members.union) {
             extents[dimension] = most;

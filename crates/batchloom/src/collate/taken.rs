@@ -17,6 +17,11 @@ impl<'a> Taken<'a> {
         Self { samples, rows: samples, sources: &[] }
     }
 
+    /// The source of the sample at a place.
+    pub(crate) fn source(&self, place: usize) -> usize {
+        self.sources.get(place).map_or(0, |&source| usize::try_from(source).unwrap_or(usize::MAX))
+    }
+
     /// The samples, `count` at a time.
     pub(crate) fn chunks(self, count: usize) -> impl Iterator<Item = Self> {
         (0..self.samples.len()).step_by(count).map(move |start| {

@@ -14,8 +14,8 @@ use super::map::{BatchRead, Reader, SampleLayout, Skipped};
 use super::selection::Selection;
 use crate::batching::{FixedSize, Labels, Rule, Sizes};
 use crate::collate::{
-    Conversion, FieldConversion, FieldOptions, Form, Index as SampleIndex, Members, PadSide, Passages,
-    Places, Slot, Slotted, Taken, Weight,
+    BySource, Conversion, FieldConversion, FieldOptions, Form, Index as SampleIndex, Members, PadSide,
+    Passages, Places, Slot, Slotted, Taken, Weight,
 };
 use crate::order::Shuffle;
 use crate::tensor::{Layout, Sequences, SparseRows};
@@ -47,10 +47,7 @@ pub(crate) trait Kind: Debug + Send + Sync {
     /// # Errors
     /// Those of collation, and [`Error::Memory`].
     fn sample(&self, sample: u64) -> Result<Vec<(String, Tensor)>> {
-        let collation = self.collation(&FixedSize::new(1)?.into(), &CollateOptions::default(), (0, 0))?;
-        let members = collation.one(sample);
-        let fields = collation.names.iter().zip(&collation.forms).take(collation.own);
-        fields.map(|(name, form)| Ok((name.clone(), formed(&**form, &members)?))).collect()
+        self.collation(&FixedSize::new(1)?.into(), &CollateOptions::default(), (0, 0))?.sample(sample)
     }
 
     /// The sizes of the samples, or `None` if all samples count the same.
@@ -261,9 +258,9 @@ pub(crate) struct Collation {
     /// The facts about samples that differ in size.
     pub(crate) ragged: Option<Ragged>,
     /// The sparse rows that batches hold compressed, so that their shape depends on which samples they hold.
-    pub(crate) compressed: Vec<SparseRows>,
+    pub(crate) compressed: Vec<BySource<SparseRows>>,
     /// The fields whose samples have lengths of their own, beside those of the others.
-    pub(crate) own_lengths: Vec<Sequences>,
+    pub(crate) own_lengths: Vec<BySource<Sequences>>,
     /// The places of samples in the data that forms read.
     pub(crate) located: Located,
     /// The rows of an index table.
@@ -401,15 +398,88 @@ impl Collation {
         self.own
     }
 
-    /// The members of a batch that holds one sample, whole.
+    /// The number of sources that samples come from.
+    pub(super) fn sources(&self) -> u32 {
+        let sources = self.forms.first().and_then(|form| form.sources()).map_or(1, <[_]>::len);
+        u32::try_from(sources).unwrap_or(u32::MAX)
+    }
+
+    /// Refuses fields of dataset `place`, `other`, that do not fit into batches with these.
+    ///
+    /// # Errors
+    /// [`Error::Concat`], which names the first such field.
+    pub(super) fn require_same(&self, other: &Self, place: usize) -> Result<()> {
+        let refused = |reason: String| Err(Error::Concat { reason });
+        if self.names != other.names {
+            return refused(format!(
+                "dataset 0 has fields {}, dataset {place} has {}; expected the same, in the same order",
+                self.names.join(", "),
+                other.names.join(", ")
+            ));
+        }
+        let pairs = self.names.iter().zip(self.forms.iter().zip(&other.forms)).take(self.own);
+        for (name, (form, theirs)) in pairs {
+            if form.dtype() != theirs.dtype() {
+                return refused(format!(
+                    "field {name} is {} in dataset 0 and {} in dataset {place}; expected one type",
+                    form.dtype(),
+                    theirs.dtype()
+                ));
+            }
+            let (shape, their_shape) = (form.sample(), theirs.sample());
+            if shape != their_shape {
+                return refused(format!(
+                    "samples of field {name} are {} in dataset 0 and {} in dataset {place}; expected one shape",
+                    shape_text(&shape),
+                    shape_text(&their_shape)
+                ));
+            }
+        }
+        let facts = |collation: &Self| {
+            let ragged = collation.ragged.as_ref();
+            (
+                collation.own,
+                collation.compressed.len(),
+                collation.own_lengths.len(),
+                ragged.map(|ragged| (ragged.subsamples, ragged.guide.is_some())),
+            )
+        };
+        match facts(self) == facts(other) {
+            true => Ok(()),
+            false => refused(format!(
+                "samples of dataset 0 and of dataset {place} differ in size in different ways; expected the same \
+                 options of both"
+            )),
+        }
+    }
+
+    /// One sample, whole, field by field.
+    ///
+    /// # Errors
+    /// Those of collation, and [`Error::Memory`].
+    pub(super) fn sample(&self, sample: u64) -> Result<Vec<(String, Tensor)>> {
+        let members = self.one(sample);
+        let fields = self.names.iter().zip(&self.forms).take(self.own);
+        fields.map(|(name, form)| Ok((name.clone(), formed(&**form, &members)?))).collect()
+    }
+
+    /// The members of a batch that holds one sample of the only source, whole.
     fn one(&self, sample: u64) -> Members {
         let Some(guide) = self.ragged.as_ref().and_then(|ragged| ragged.guide.as_ref()) else {
             return Members::listed(Taken::stored(&[sample]), 0).with_entries(&self.compressed);
         };
+        let guide = guide.first();
         let extents = guide.sizes_of(usize::try_from(sample).unwrap_or(usize::MAX)).collect();
         let members = Members::new(vec![sample], vec![0], extents, guide.varying().len(), u64::from);
         members.with_own(&self.own_lengths, u64::from)
     }
+}
+
+/// The shape of a sample in words; `any` stands for extents that differ between samples.
+fn shape_text(shape: &[Option<usize>]) -> String {
+    let extents =
+        shape.iter().map(|extent| extent.map_or_else(|| "any".to_owned(), |extent| extent.to_string()));
+    format!("[{}]", extents.collect::<Vec<_>>().join(", "))
 }
 
 /// The field of a batch of one, as an array of its own.
@@ -453,7 +523,7 @@ pub(crate) struct CollatedAhead {
 pub(crate) struct Ragged {
     /// The field whose extents are those of all, or `None` if samples differ in one dimension, and nothing but their
     /// sizes is known.
-    pub(crate) guide: Option<Sequences>,
+    pub(crate) guide: Option<BySource<Sequences>>,
     /// The sizes that a plan counts.
     pub(crate) sizes: Sizes,
     /// True if the sizes are the lengths.

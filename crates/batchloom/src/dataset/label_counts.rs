@@ -75,8 +75,12 @@ fn parts(collation: &Collation, sample: u64, limit: Option<u32>, field: &str) ->
         return Ok(vec![Members::listed(places.of(&[sample]), 0)]);
     };
     let index = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-    let (row, dimensions) = (index(collation.located.row(sample)), guide.varying().len());
-    let located = |members: Members| Members { rows: vec![row as u64], ..members };
+    let (places, samples) = (collation.located.places(&[sample]), [sample]);
+    let taken = places.of(&samples);
+    let (row, guide) = (index(taken.rows[0]), guide.of(taken.source(0)));
+    let dimensions = guide.varying().len();
+    let located =
+        |members: Members| Members { rows: taken.rows.to_vec(), sources: taken.sources.to_vec(), ..members };
     if !own_sizes || dimensions != 1 {
         let extents = guide.sizes_of(row).collect();
         let members = Members::new(vec![sample], vec![0], extents, dimensions, u64::from);

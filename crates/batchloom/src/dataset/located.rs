@@ -1,52 +1,92 @@
 //! `Located`: where the samples of a dataset lie in the data that its forms read.
 
+use std::sync::Arc;
+
 use super::selection::Selection;
 use crate::collate::Taken;
 
-/// The places of samples in the data that forms read: those of all, or of some that were selected.
+/// The places of samples in the data that forms read: those of all, or of some that were selected, in one source of
+/// data, or one source after the other.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Located(Option<Selection>);
+pub(crate) struct Located {
+    selection: Option<Selection>,
+    sources: Option<Arc<[Source]>>,
+}
 
-/// The places of some samples.
+/// The samples of one source, or of several that were put together before.
+#[derive(Debug)]
+struct Source {
+    /// The number of samples before those of this source.
+    before: u64,
+    /// The number of the first source that these samples come from.
+    first: u32,
+    located: Located,
+}
+
+/// The places of some samples. Empty if samples are their own places, or come from one source.
 #[derive(Debug, Default)]
-pub(crate) struct Places(Vec<u64>);
+pub(crate) struct Places {
+    rows: Vec<u64>,
+    sources: Vec<u32>,
+}
 
 impl Located {
+    /// The places of the samples of several datasets, one after the other: of each, the number of its samples, that of the
+    /// sources that it has, and the places of its samples.
+    pub(super) fn joined(parts: impl IntoIterator<Item = (u64, u32, Self)>) -> Self {
+        let (mut before, mut first) = (0, 0);
+        let source = |(samples, sources, located)| {
+            let source = Source { before, first, located };
+            before += samples;
+            first += sources;
+            source
+        };
+        Self { selection: None, sources: Some(parts.into_iter().map(source).collect()) }
+    }
+
     /// The places of selected samples, given those of the samples that were there to select from.
     ///
     /// # Errors
     /// Those of [`Selection::within`].
     pub(super) fn selected(self, selection: &Selection) -> crate::Result<Self> {
-        let found = match &self.0 {
+        let found = match &self.selection {
             None => selection.clone(),
             Some(outer) => selection.within(outer)?,
         };
-        Ok(Self(Some(found).filter(|found| !found.is_everything())))
+        Ok(Self { selection: Some(found).filter(|found| !found.is_everything()), ..self })
     }
 
     /// Returns true if every sample is its own place.
     pub(crate) fn is_plain(&self) -> bool {
-        self.0.is_none()
+        self.selection.is_none() && self.sources.is_none()
     }
 
-    /// The place of a sample.
-    pub(crate) fn row(&self, sample: u64) -> u64 {
-        self.0.as_ref().map_or(sample, |selection| selection.get(sample))
+    /// The place of a sample, and its source.
+    fn place(&self, sample: u64) -> (u64, u32) {
+        let sample = self.selection.as_ref().map_or(sample, |selection| selection.get(sample));
+        let Some(sources) = &self.sources else { return (sample, 0) };
+        let source = &sources[sources.partition_point(|source| source.before <= sample) - 1];
+        let (row, number) = source.located.place(sample - source.before);
+        (row, source.first + number)
     }
 
     /// The places of some samples.
     pub(crate) fn places(&self, samples: &[u64]) -> Places {
-        let Some(selection) = &self.0 else { return Places::default() };
+        if self.sources.is_some() {
+            let (rows, sources) = samples.iter().map(|&sample| self.place(sample)).unzip();
+            return Places { rows, sources };
+        }
+        let Some(selection) = &self.selection else { return Places::default() };
         let mut rows = samples.to_vec();
         selection.map(&mut rows);
-        Places(rows)
+        Places { rows, sources: Vec::new() }
     }
 }
 
 impl Places {
     /// The samples with their places.
     pub(crate) fn of<'a>(&'a self, samples: &'a [u64]) -> Taken<'a> {
-        let rows = if self.0.is_empty() { samples } else { &self.0 };
-        Taken { samples, rows, sources: &[] }
+        let rows = if self.rows.is_empty() { samples } else { &self.rows };
+        Taken { samples, rows, sources: &self.sources }
     }
 }

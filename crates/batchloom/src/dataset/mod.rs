@@ -2,6 +2,7 @@
 
 #[cfg(feature = "arrow")]
 mod arrow;
+mod concatenated;
 mod counts;
 mod groups;
 pub(crate) mod kind;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 
 #[cfg(feature = "arrow")]
 pub use arrow::arrow_lists;
+use concatenated::Concatenated;
 pub use counts::{GroupCounts, SequenceCounts, TokenCounts};
 pub use groups::{GroupDataset, GroupDatasetBuilder, GroupLayout, GroupOversize, Groups};
 use kind::{CollateOptions, Kind};
@@ -142,6 +144,30 @@ impl Dataset {
             }
         };
         found.map_or_else(plain, |found| found.map(Self))
+    }
+
+    /// Puts datasets of one kind together: the samples of the first, then those of the second, and so on. Data is not
+    /// copied. Batches may hold samples of several of them.
+    ///
+    /// ```
+    /// use batchloom::dataset::Dataset;
+    /// use batchloom::{Tensor, TensorDataset};
+    ///
+    /// let rows = |values: Vec<i64>| {
+    ///     let len = values.len();
+    ///     Tensor::from_vec(values, &[len]).and_then(|x| TensorDataset::new([("x", x)])).map(Dataset::from)
+    /// };
+    /// let both = Dataset::concat([rows(vec![1, 2])?, rows(vec![3])?])?;
+    /// assert_eq!(both.sample(2)?[0].1.as_slice::<i64>(), Some(&[3][..]));
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Concat`] if there are no datasets, if their fields differ in name, type or shape, or if samples are made
+    /// on demand: one [`Source`] may read all of those.
+    pub fn concat(parts: impl IntoIterator<Item = Self>) -> Result<Self> {
+        let concatenated = Concatenated::new(parts.into_iter().map(|part| part.0).collect())?;
+        Ok(Self(Arc::new(concatenated)))
     }
 
     /// The rows of each array that the samples `samples` are taken from, by the name of its field: the smallest range

@@ -315,8 +315,9 @@ impl SequenceDataset {
         let guide = self.guide()?.clone();
         let index = Index::Ragged { fields: variable.collect(), dimensions: guide.varying().len(), packs };
         let (sizes, own_sizes, subsamples) = (self.sizes.clone(), self.own_sizes, self.subsamples);
-        let ragged = Ragged { guide: Some(guide), sizes, own_sizes, subsamples };
-        let own_lengths = self.own_lengths.iter().filter_map(|name| self.sequences(name)).cloned().collect();
+        let ragged = Ragged { guide: Some(guide.into()), sizes, own_sizes, subsamples };
+        let own_lengths = self.own_lengths.iter().filter_map(|name| self.sequences(name)).cloned();
+        let own_lengths = own_lengths.map(Into::into).collect();
         Ok(Collation { own, ragged: Some(ragged), own_lengths, ..Collation::new(forms, index)? })
     }
 

@@ -165,6 +165,7 @@ impl Kind for TensorDataset {
         for (name, field) in self.names.iter().zip(&self.fields) {
             forms.extend(field.forms(name, &mut compressed)?);
         }
+        let compressed = compressed.into_iter().map(Into::into).collect();
         Ok(Collation { compressed, ..Collation::new(forms, Index::Rows)? })
     }
 

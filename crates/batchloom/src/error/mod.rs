@@ -743,6 +743,12 @@ pub enum Error {
         /// The reason, and what to do instead.
         reason: String,
     },
+    /// Datasets do not fit together.
+    #[error("the datasets cannot be put together: {reason}")]
+    Concat {
+        /// The values found and expected, in words.
+        reason: String,
+    },
     /// The state has another format.
     #[error("the state has format version {found}; this release reads version {expected}")]
     StateVersion {
@@ -972,6 +978,7 @@ impl Error {
             | Self::Parts { .. }
             | Self::NoParts
             | Self::Select { .. }
+            | Self::Concat { .. }
             | Self::RestBeforeLast { .. }
             | Self::PartShare { .. }
             | Self::PartStep { .. }

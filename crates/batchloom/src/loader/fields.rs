@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::collate::{Form, Members};
+use crate::collate::{BySource, Form, Members, Taken};
 use crate::dataset::Dataset;
 use crate::dataset::Located;
 use crate::dataset::kind::{CollateOptions, Collated, Collation, Index, Ragged};
@@ -145,36 +145,49 @@ impl Fields {
             return Ok(Members::uniform(number(plan.batch_len(step, rank)?), fillers));
         };
         let parts = plan.parts(step, rank)?;
-        let rows = self.collation.located.places(&parts.samples);
-        let rows = rows.of(&parts.samples).rows;
+        let places = self.collation.located.places(&parts.samples);
+        let taken = places.of(&parts.samples);
         let guide = ragged.guide.as_ref().filter(|_| ragged.subsamples);
-        let picks = guide.map(|guide| picks(ragged, guide, plan, &parts, rows)).unwrap_or_default();
-        let dimensions = ragged.guide.as_ref().map_or(1, |guide| guide.varying().len());
+        let picks = guide.map(|guide| picks(ragged, guide, plan, &parts, taken)).unwrap_or_default();
+        let dimensions = ragged.guide.as_ref().map_or(1, |guide| guide.first().varying().len());
         let extents = match ragged.guide.as_ref().filter(|_| !ragged.own_sizes || dimensions != 1) {
             None => parts.sizes,
-            Some(guide) => rows.iter().flat_map(|&row| guide.sizes_of(number(row))).collect(),
+            Some(guide) => {
+                let sizes =
+                    |(place, &row): (usize, &u64)| guide.of(taken.source(place)).sizes_of(number(row));
+                taken.rows.iter().enumerate().flat_map(sizes).collect()
+            }
         };
         let rounded = |size: u32| plan.rounding().up(size);
-        let rows = if self.collation.located.is_plain() { Vec::new() } else { rows.to_vec() };
+        let rows = if self.collation.located.is_plain() { Vec::new() } else { taken.rows.to_vec() };
+        let sources = taken.sources.to_vec();
         let members = Members::new(parts.samples, parts.starts, extents, dimensions, rounded);
-        let members = Members { picks, fillers, rows, ..members };
+        let members = Members { picks, fillers, rows, sources, ..members };
         Ok(members.with_own(&self.collation.own_lengths, rounded))
     }
 }
 
 /// The elements that are taken of each sample of a batch, in order. They are random if the sample has more than are
 /// taken: a function of seed, epoch and sample. Empty if no sample has more.
-fn picks(ragged: &Ragged, guide: &Sequences, plan: &Plan, parts: &Parts, rows: &[u64]) -> Vec<u32> {
-    let thinned = |sample: u64, row: u64| length(guide, row) > ragged.sizes.as_slice()[number(sample)];
-    let mut samples = parts.samples.iter().zip(rows);
-    if !samples.any(|(&sample, &row)| thinned(sample, row)) {
+fn picks(
+    ragged: &Ragged,
+    guide: &BySource<Sequences>,
+    plan: &Plan,
+    parts: &Parts,
+    taken: Taken<'_>,
+) -> Vec<u32> {
+    let lengths: Vec<u32> = (0..taken.rows.len())
+        .map(|place| guide.of(taken.source(place)).extents(number(taken.rows[place]))[0])
+        .collect();
+    let thinned = |sample: u64, length: u32| length > ragged.sizes.as_slice()[number(sample)];
+    if !parts.samples.iter().zip(&lengths).any(|(&sample, &length)| thinned(sample, length)) {
         return Vec::new();
     }
     let mut picks = Vec::new();
-    let members = parts.samples.iter().zip(rows).zip(&parts.sizes).zip(&parts.starts);
-    for (((&sample, &row), &taken), &first) in members {
-        let (start, all) = (picks.len(), length(guide, row));
-        if !thinned(sample, row) {
+    let members = parts.samples.iter().zip(&lengths).zip(&parts.sizes).zip(&parts.starts);
+    for (((&sample, &all), &taken), &first) in members {
+        let start = picks.len();
+        if !thinned(sample, all) {
             picks.extend(first..first + taken);
             continue;
         }
@@ -186,11 +199,6 @@ fn picks(ragged: &Ragged, guide: &Sequences, plan: &Plan, parts: &Parts, rows: &
         picks[start..].sort_unstable();
     }
     picks
-}
-
-/// The length of the sample that is stored at `row`.
-fn length(guide: &Sequences, row: u64) -> u32 {
-    guide.extents(number(row))[0]
 }
 
 fn number(sample: u64) -> usize {

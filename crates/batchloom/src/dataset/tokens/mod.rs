@@ -14,7 +14,7 @@ use stream::{Corpus, Stream, StreamPieces};
 
 use super::kind::{CollateOptions, Collation, Content, ContentRequest, EpochKey, Index, Kind};
 use super::selection::Selection;
-use crate::batching::{Labels, Rule};
+use crate::batching::{FixedSize, Labels, Rule};
 use crate::collate::{Form, TokenField, Tokens};
 use crate::order::{Key, Order, Permutation, Purpose, Shuffle};
 use crate::{DType, Error, Result, Tensor};
@@ -373,6 +373,11 @@ impl Kind for TokenDataset {
         let forms = wanted.map(|(name, field, _)| (name.to_owned(), form(field))).collect();
         let documents = self.extras != TokenExtras::default();
         Collation::new(forms, Index::Stream { pieces: Arc::new(pieces), documents })
+    }
+
+    fn sample(&self, sample: u64) -> Result<Vec<(String, Tensor)>> {
+        let plain = Self { jitter: false, ..self.clone() };
+        plain.collation(&FixedSize::new(1)?.into(), &CollateOptions::default(), (0, 0))?.sample(sample)
     }
 
     fn select(&self, selection: &Selection) -> Option<Result<Arc<dyn Kind>>> {

@@ -1,0 +1,86 @@
+//! `Sources`: one field, whose samples come from several sources of data.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::{Form, Members, Padding};
+use crate::{DType, Result};
+
+/// A field of which each source makes its own samples. The forms agree in all but the data that they read.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    forms: Box<[Arc<dyn Form>]>,
+}
+
+impl Sources {
+    /// The field that `forms` make, one for each source; at least one.
+    pub(crate) fn new(forms: impl IntoIterator<Item = Arc<dyn Form>>) -> Self {
+        Self { forms: forms.into_iter().collect() }
+    }
+
+    fn first(&self) -> &dyn Form {
+        &*self.forms[0]
+    }
+}
+
+impl Form for Sources {
+    fn dtype(&self) -> DType {
+        self.first().dtype()
+    }
+
+    fn shape(&self, members: &Members) -> Vec<usize> {
+        self.first().shape(members)
+    }
+
+    fn start(&self, members: &Members, member: usize) -> usize {
+        self.first().start(members, member)
+    }
+
+    fn is_concatenated(&self) -> bool {
+        self.first().is_concatenated()
+    }
+
+    fn sample(&self) -> Vec<Option<usize>> {
+        self.first().sample()
+    }
+
+    fn padding(&self) -> Option<&dyn Padding> {
+        self.first().padding().map(|_| self as &dyn Padding)
+    }
+
+    fn most_elements(&self) -> usize {
+        self.forms.iter().map(|form| form.most_elements()).min().unwrap_or(usize::MAX)
+    }
+
+    fn sources(&self) -> Option<&[Arc<dyn Form>]> {
+        Some(&self.forms)
+    }
+
+    fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
+        let begin = self.start(members, range.start);
+        let mut first = range.start;
+        while first < range.end {
+            let source = members.source(first);
+            let end = (first + 1..range.end).find(|&member| members.source(member) != source);
+            let end = end.unwrap_or(range.end);
+            // What comes after the last member belongs to it, such as the end of the last of several boundaries.
+            let stop = if end == range.end { target.len() } else { self.start(members, end) - begin };
+            let part = &mut target[self.start(members, first) - begin..stop];
+            self.forms[source].fill(members, first..end, part)?;
+            first = end;
+        }
+        Ok(())
+    }
+}
+
+impl Padding for Sources {
+    fn data(&self, members: &Members, member: usize, each: &mut dyn FnMut(Range<usize>)) {
+        if let Some(padding) = self.forms[members.source(member)].padding() {
+            padding.data(members, member, each);
+        }
+    }
+
+    fn value(&self) -> Option<&[u8]> {
+        self.first().padding()?.value()
+    }
+}

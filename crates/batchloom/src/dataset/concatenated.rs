@@ -1,0 +1,185 @@
+//! `Concatenated`: the samples of several datasets of one kind, one dataset after the other.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::kind::{CollateOptions, Collation, Content, ContentRequest, EpochKey, Kind, Ragged};
+use super::located::Located;
+use crate::batching::{FixedSize, LabelCounts, Labels, Rule, Sizes};
+use crate::collate::{BySource, Form, Sources};
+use crate::{Error, Result, Tensor};
+
+/// Several datasets. The data of each stays where it is.
+#[derive(Debug)]
+pub(super) struct Concatenated {
+    parts: Vec<Arc<dyn Kind>>,
+    /// The number of samples before each part, and of all samples.
+    before: Vec<usize>,
+    sizes: Option<Sizes>,
+}
+
+impl Concatenated {
+    /// The samples of `parts`, of which there is at least one.
+    ///
+    /// # Errors
+    /// [`Error::Concat`], which names the field in which two datasets differ.
+    pub(super) fn new(mut parts: Vec<Arc<dyn Kind>>) -> Result<Self> {
+        let refused = |reason: String| Err(Error::Concat { reason });
+        if parts.is_empty() {
+            return refused("there are none; expected at least one".to_owned());
+        }
+        // Data without samples does not tell their shape.
+        if parts.iter().any(|part| part.len() > 0) {
+            parts.retain(|part| part.len() > 0);
+        }
+        if let Some(part) = parts.iter().position(|part| part.reader().is_some()) {
+            return refused(format!(
+                "dataset {part} makes samples on demand; expected one source that reads them all"
+            ));
+        }
+        let mut before = vec![0_usize];
+        for part in &parts {
+            before.push(before[before.len() - 1].saturating_add(part.len()));
+        }
+        let sizes: Option<Vec<Sizes>> = parts.iter().map(|part| part.sizes()).collect();
+        let sizes = sizes.map(|sizes| Sizes::joined(&sizes)).transpose()?;
+        let joined = Self { parts, before, sizes };
+        joined.collation(&FixedSize::new(1)?.into(), &CollateOptions::default(), (0, 0)).map(|_| joined)
+    }
+
+    /// The part that holds a sample, and its number there.
+    fn find(&self, sample: usize) -> (usize, usize) {
+        let part = self.before.partition_point(|&before| before <= sample) - 1;
+        (part, sample - self.before[part])
+    }
+
+    /// The samples that each part has among some neighbours.
+    fn ranges(&self, samples: &Range<usize>) -> impl Iterator<Item = (&dyn Kind, Range<usize>)> {
+        let within = |(part, &before): (&Arc<dyn Kind>, &usize)| {
+            let local = |sample: usize| sample.saturating_sub(before).min(part.len());
+            local(samples.start)..local(samples.end)
+        };
+        let ranges: Vec<_> = self.parts.iter().zip(&self.before).map(within).collect();
+        self.parts.iter().map(|part| &**part).zip(ranges)
+    }
+}
+
+impl Kind for Concatenated {
+    fn len(&self) -> usize {
+        self.before.last().copied().unwrap_or(0)
+    }
+
+    fn arrays(&self) -> Vec<(&str, &Tensor)> {
+        self.parts.iter().flat_map(|part| part.arrays()).collect()
+    }
+
+    fn sizes(&self) -> Option<Sizes> {
+        self.sizes.clone()
+    }
+
+    fn is_concatenated(&self) -> bool {
+        self.parts[0].is_concatenated()
+    }
+
+    fn collation(&self, rule: &Rule, options: &CollateOptions, epoch: EpochKey) -> Result<Collation> {
+        let each = self.parts.iter().map(|part| part.collation(rule, options, epoch));
+        let each: Vec<Collation> = each.collect::<Result<_>>()?;
+        let (first, others) = each.split_first().ok_or(Error::NotVariable)?;
+        for (place, other) in (1..).zip(others) {
+            first.require_same(other, place)?;
+        }
+        let form = |field: usize| {
+            let of = |collation: &Collation| match collation.forms[field].sources() {
+                Some(forms) => forms.to_vec(),
+                None => vec![Arc::clone(&collation.forms[field])],
+            };
+            Arc::new(Sources::new(each.iter().flat_map(of))) as Arc<dyn Form>
+        };
+        let forms: Vec<_> = (0..first.forms.len()).map(form).collect();
+        let compressed =
+            (0..first.compressed.len()).map(|place| joined(each.iter().map(|each| &each.compressed[place])));
+        let own_lengths = (0..first.own_lengths.len())
+            .map(|place| joined(each.iter().map(|each| &each.own_lengths[place])));
+        let guides: Option<Vec<_>> =
+            each.iter().map(|each| each.ragged.as_ref().and_then(|ragged| ragged.guide.as_ref())).collect();
+        let ragged = first.ragged.as_ref().zip(self.sizes.as_ref()).map(|(ragged, sizes)| Ragged {
+            guide: guides.map(joined),
+            sizes: sizes.clone(),
+            own_sizes: each.iter().all(|each| each.ragged.as_ref().is_none_or(|ragged| ragged.own_sizes)),
+            subsamples: ragged.subsamples,
+        });
+        let (compressed, own_lengths) = (compressed.collect(), own_lengths.collect());
+        let (names, own) = (Arc::clone(&first.names), first.own);
+        let parts = self.parts.iter().zip(each).map(|(part, collation)| {
+            let sources = collation.sources();
+            (part.len() as u64, sources, collation.located, collation.index)
+        });
+        let (mut located, mut index) = (Vec::new(), None);
+        for (samples, sources, places, numbers) in parts {
+            located.push((samples, sources, places));
+            index.get_or_insert(numbers);
+        }
+        let located = Located::joined(located);
+        let index = index.ok_or(Error::NotVariable)?;
+        Ok(Collation { names, forms, own, ragged, compressed, own_lengths, located, index })
+    }
+
+    fn labels(&self, options: &CollateOptions) -> Option<Labels> {
+        let each: Vec<Labels> = self.parts.iter().map(|part| part.labels(options)).collect::<Option<_>>()?;
+        if each.iter().all(|labels| *labels == each[0]) && !matches!(each[0], Labels::Counted(_)) {
+            return each.into_iter().next();
+        }
+        let mut counts = Vec::new();
+        for (part, labels) in self.parts.iter().zip(&each) {
+            match labels {
+                Labels::Counted(counted) => counts.extend_from_slice(counted.as_slice()),
+                Labels::Each(labels) => {
+                    let labels = u32::try_from(*labels).ok()?;
+                    counts.resize(counts.len() + part.len(), labels);
+                }
+                Labels::Next => {
+                    let sizes = part.sizes()?;
+                    counts.extend(sizes.as_slice().iter().map(|size| size.saturating_sub(1)));
+                }
+            }
+        }
+        Some(LabelCounts::new(counts).into())
+    }
+
+    fn changes_with_epoch(&self, options: &CollateOptions) -> bool {
+        self.parts.iter().any(|part| part.changes_with_epoch(options))
+    }
+
+    fn content(&self, request: &ContentRequest) -> Result<Option<Content>> {
+        let mut text = "concat".to_owned();
+        for (place, part) in self.parts.iter().enumerate() {
+            let content = part.content(request)?;
+            if content.as_ref().is_some_and(|content| content.rows.is_some()) {
+                let reason =
+                    format!("the stream of dataset {place} continues from batch to batch; expected pieces");
+                return Err(Error::Concat { reason });
+            }
+            let own = content.map_or_else(String::new, |content| content.text);
+            text = format!("{text} [{} {own}]", part.len());
+        }
+        Ok(Some(Content { text, rows: None }))
+    }
+
+    fn sample(&self, sample: u64) -> Result<Vec<(String, Tensor)>> {
+        let (part, sample) = self.find(usize::try_from(sample).unwrap_or(usize::MAX));
+        self.parts[part].sample(sample as u64)
+    }
+
+    fn rows(&self, samples: Range<usize>) -> Vec<Range<usize>> {
+        self.ranges(&samples).flat_map(|(part, range)| part.rows(range)).collect()
+    }
+
+    fn most_rows(&self, samples: usize) -> Vec<usize> {
+        self.parts.iter().flat_map(|part| part.most_rows(samples.min(part.len()))).collect()
+    }
+}
+
+/// What several datasets have of each of their sources, in one list.
+fn joined<'a, T: Clone + 'a>(each: impl IntoIterator<Item = &'a BySource<T>>) -> BySource<T> {
+    BySource::of_each(each.into_iter().flat_map(BySource::iter).cloned())
+}
