@@ -193,6 +193,19 @@ class Dataset(ABC, Generic[Form]):
         strata = self._strata(stratify) if isinstance(stratify, str | int) else stratify
         return tuple(self._with(part) for part in split(self._selectable, seed, strata, parts))
 
+    def concat(self, *others: Dataset[Any]) -> Dataset[Any]:
+        """Return a dataset of the samples of this one, then those of others, over the data of all.
+
+        Args:
+            others: Datasets of the same kind, whose fields have the same names, types and frameworks.
+
+        Raises:
+            ArgumentError: They differ in kind, or in a field, which the message names.
+        """
+        from batchloom.dataset.concat import ConcatDataset
+
+        return ConcatDataset((self, *others))
+
     def _strata(self, field: str | int) -> Any:
         """Return the class of each sample, which a field holds.
 

@@ -12,8 +12,9 @@ import numpy
 from batchloom.arguments import caller, choice
 from batchloom.batch import BOUNDARIES, Column, Columns, Schema
 from batchloom.dataset.base import Dataset, Made, Memory
+from batchloom.dataset.concat import JoinedFunction, JoinedItems, require_same
 from batchloom.dataset.sample_processes import SampleProcesses, require_picklable
-from batchloom.dataset.sample_reader import SampleReader, described, short
+from batchloom.dataset.sample_reader import SampleReader, described, short, takes_rng
 from batchloom.dataset.sequences import SequenceDataset
 from batchloom.dataset.shared_generators import shared_draw
 from batchloom.dataset.tensors import TensorDataset
@@ -151,6 +152,35 @@ class MapDataset(Dataset[Any]):
     def __repr__(self) -> str:
         named = "" if self._fn is None else f", {getattr(self._fn, '__name__', self._fn)}"
         return f"MapDataset({type(self._items).__name__}{named}; {len(self)} samples)"
+
+    def concat(self, *others: Dataset[Any]) -> MapDataset:
+        """Return a dataset of the samples of this one, then those of others, each made by its own function.
+
+        Its items are pairs: the number of a dataset, and an item of that.
+
+        Raises:
+            ArgumentError: They differ in kind or in an option, or only some have sizes.
+        """
+        parts = [self, *(other for other in others if isinstance(other, MapDataset))]
+        require_same((self, *others))
+        for number, part in enumerate(parts):
+            for name in ("workers", "on_error", "fields"):
+                found, expected = getattr(part, f"_{name}"), getattr(self, f"_{name}")
+                if found != expected:
+                    raise ArgumentError(
+                        f"{name} is {expected!r} in dataset 0 and {found!r} in dataset {number}; expected the same"
+                    )
+            if (part._own is None) != (self._own is None):
+                raise ArgumentError(f"of dataset 0 and dataset {number}, only one has sizes; expected both or none")
+        chosen = [None if part._selection is None else numpy.from_dlpack(part._selection.numbers()) for part in parts]
+        return MapDataset(
+            JoinedItems([(part._items, numbers) for part, numbers in zip(parts, chosen, strict=True)]),
+            JoinedFunction([(part._fn, part._fn is not None and takes_rng(part._fn)) for part in parts]),
+            sizes=None if self._own is None else numpy.concatenate([part.sizes for part in parts]),
+            fields=self._fields,
+            on_error=self._on_error,
+            workers=self._workers,
+        )
 
     def _native_dataset(self) -> _native.Dataset:
         return self._engine(self._reader)

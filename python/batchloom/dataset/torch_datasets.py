@@ -10,6 +10,7 @@ import numpy
 from batchloom.arrays.frameworks import framework_of
 from batchloom.dataset.base import Dataset
 from batchloom.dataset.tensors import TensorDataset
+from batchloom.dataset.tokens import TokenDataset
 from batchloom.errors import ArgumentError
 
 
@@ -24,7 +25,7 @@ def taken(dataset: Any) -> Dataset:
     """
     if isinstance(dataset, Dataset):
         return dataset
-    found = rows(dataset)
+    found = rows(dataset) or _parts(dataset)
     if found is not None:
         return found
     kind = f"{type(dataset).__module__}.{type(dataset).__qualname__}"
@@ -54,6 +55,21 @@ def rows(dataset: Any) -> TensorDataset | None:
         return _of_fields(whole, [_selected(field, dataset.indices) for field in whole.fields])
     if type(dataset) is data.ConcatDataset:
         return _concatenated([rows(part) for part in dataset.datasets])
+    return None
+
+
+def _parts(dataset: Any) -> Dataset[Any] | None:
+    """Return torch's parts of datasets of ours as selections, and torch's concatenations; ``None`` for others."""
+    data = sys.modules.get("torch.utils.data")
+    if isinstance(dataset, Dataset):
+        return dataset
+    if data is not None and type(dataset) is data.Subset:
+        whole = _parts(dataset.dataset)
+        # Torch numbers the pieces of a stream, of which documents are selected.
+        return None if whole is None or isinstance(whole, TokenDataset) else whole.select(dataset.indices)
+    if data is not None and type(dataset) is data.ConcatDataset:
+        found = [part for part in map(_parts, dataset.datasets) if part is not None]
+        return found[0].concat(*found[1:]) if len(found) == len(dataset.datasets) else None
     return None
 
 

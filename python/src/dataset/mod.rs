@@ -177,6 +177,15 @@ impl Dataset {
         self.0.len()
     }
 
+    /// The samples of several datasets, one after the other.
+    #[staticmethod]
+    #[expect(clippy::needless_pass_by_value, reason = "extracted from a list of Python")]
+    fn concat(parts: Vec<PyRef<'_, Self>>) -> PyResult<Self> {
+        EngineDataset::concat(parts.iter().map(|part| part.0.clone()))
+            .map(Self)
+            .map_err(|error| raise(&error))
+    }
+
     /// Some of the samples.
     fn select(&self, selection: &Selection) -> PyResult<Self> {
         self.0.select(&selection.0).map(Self).map_err(|error| raise(&error))

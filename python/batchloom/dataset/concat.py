@@ -1,0 +1,206 @@
+"""Several datasets of one kind as one dataset: the samples of the first, then those of the second, and so on."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import batchloom._native as _native
+import numpy
+from batchloom.arrays.field import Field, host
+from batchloom.batch import Columns, Schema
+from batchloom.batching import FixedSize
+from batchloom.dataset.base import Dataset, Made
+from batchloom.errors import ArgumentError
+from batchloom.sizes import Sizes, read
+
+if TYPE_CHECKING:
+    from batchloom.batch import CollateOptions
+    from batchloom.device.pipeline import Collator
+    from batchloom.device.resident import Resident
+
+
+class Origin(NamedTuple):
+    """The place of a sample in one of several datasets."""
+
+    source: int
+    """The number of the dataset."""
+    sample: int
+    """The number of the sample in that dataset."""
+
+
+class ConcatDataset(Dataset[Any]):
+    """The samples of several datasets of one kind, one dataset after the other: ``first.concat(second, third)``.
+
+    Data is not copied. A batch may hold samples of several datasets, and is formed on the CPU: views on series, and
+    batches that a device gathers, are those of a single dataset. Every rule works, and so do selections and splits.
+    Streams of tokens are put together piece by piece: no piece holds tokens of two datasets.
+
+    Args:
+        datasets: At least one. Their fields have the same names, types and frameworks, and samples the same shapes,
+            but for the dimensions in which samples differ.
+
+    Raises:
+        ArgumentError: There is no dataset, or they differ in kind, or in a field, which the message names.
+    """
+
+    def __init__(self, datasets: Sequence[Dataset[Any]]) -> None:
+        found: list[Dataset[Any]] = []
+        for each in datasets:
+            found += each.datasets if isinstance(each, ConcatDataset) and each._selection is None else [each]
+        self._datasets = tuple(found)
+        require_same(self._datasets)
+        self._whole = _native.Dataset.concat([each._native_dataset() for each in found])
+        self._ends = list(accumulate(len(each) for each in found))
+        columns = self._whole.fields(FixedSize(1)._native())
+        schemas = [each._schema(columns) for each in found]
+        for number, schema in enumerate(schemas[1:], 1):
+            for first, other in zip(schemas[0].columns, schema.columns, strict=True):
+                if first.framework != other.framework:
+                    raise ArgumentError(
+                        f"field {first.name} is of {first.framework} in dataset 0 and of {other.framework} in dataset "
+                        f"{number}; expected one framework"
+                    )
+
+    @property
+    def datasets(self) -> tuple[Dataset[Any], ...]:
+        """The datasets, in order."""
+        return self._datasets
+
+    @property
+    def sizes(self) -> Sizes | None:
+        """The size of each sample; ``None`` if all count the same."""
+        found = self._native_dataset().sizes()
+        return None if found is None else read(found)
+
+    def origin(self, sample: int) -> Origin:
+        """Return the dataset that a sample is of, and its number there."""
+        row = self._row(range(len(self))[sample])
+        source = bisect_right(self._ends, row)
+        return Origin(source, row - (self._ends[source - 1] if source else 0))
+
+    def _whole_len(self) -> int:
+        return self._ends[-1]
+
+    def _sample(self, sample: int) -> Any:
+        source, number = self.origin(sample)
+        return self._datasets[source][number]
+
+    def _made(self) -> Made:
+        return _rebuild, (type(self), self._datasets)
+
+    def __repr__(self) -> str:
+        return f"ConcatDataset({', '.join(map(repr, self._datasets))}; {len(self)} samples)"
+
+    def _native_dataset(self) -> _native.Dataset:
+        return self._whole if self._selection is None else self._whole.select(self._selection)
+
+    def _strata(self, field: str | int) -> Any:
+        found = numpy.concatenate([numpy.asarray(host("stratify", each._strata(field))) for each in self._datasets])
+        return found if self._selection is None else found[numpy.from_dlpack(self._selection.numbers())]
+
+    def _pad_values(self, pad_value: Any, dtypes: Mapping[str, str]) -> list[tuple[str, bytes]]:
+        return self._datasets[0]._pad_values(pad_value, dtypes)
+
+    def _schema(self, columns: Columns) -> Schema:
+        return self._datasets[0]._schema(columns)
+
+    def _arrays(self) -> tuple[Field, ...]:
+        return tuple({id(field): field for each in self._datasets for field in each._arrays()}.values())
+
+    def _beside(self) -> tuple[Field, ...]:
+        return tuple(field for each in self._datasets for field in each._beside())
+
+    def _current(self) -> Dataset[Any]:
+        found = ConcatDataset([each._current() for each in self._datasets])
+        return found if self._selection is None else found._with(self._selection)
+
+    def _check(self) -> None:
+        for each in self._datasets:
+            each._check()
+
+    def _element_bytes(self) -> int | None:
+        return self._datasets[0]._element_bytes()
+
+    def _ungathered(self, conversions: Mapping[str, _native.Conversion]) -> str | None:
+        return f"samples are those of {len(self._datasets)} datasets"
+
+    def _most_rows(self, samples: int) -> list[tuple[Field, int]]:
+        return [pair for each in self._datasets for pair in each._most_rows(min(samples, len(each)))]
+
+    def _shuffled(self, shuffle: bool | str) -> tuple[str, bool]:
+        return self._datasets[0]._shuffled(shuffle)
+
+    def _labels(self, labels: str | None) -> str | None:
+        return self._datasets[0]._labels(labels)
+
+    def _lies_together(self, documents: bool) -> bool:
+        return False
+
+    @property
+    def _is_formed_without_torch(self) -> bool:
+        return self._datasets[0]._is_formed_without_torch
+
+    @property
+    def _is_bare(self) -> bool:
+        return self._datasets[0]._is_bare
+
+    def _collator(self, resident: Resident, options: CollateOptions) -> Collator:
+        raise ArgumentError("samples are those of several datasets; expected resident=False")
+
+
+class JoinedItems:
+    """The items of several datasets whose samples are made on demand, each with the number of its dataset.
+
+    Args:
+        parts: The items of each dataset, and the numbers of those that were selected, or ``None`` for all.
+    """
+
+    def __init__(self, parts: list[tuple[Any, Any]]) -> None:
+        self._parts = parts
+        self._ends = list(accumulate(len(items if numbers is None else numbers) for items, numbers in parts))
+
+    def __len__(self) -> int:
+        """Return the number of items of all datasets."""
+        return self._ends[-1]
+
+    def __getitem__(self, number: int) -> tuple[int, Any]:
+        """Return the number of a dataset, and an item of it."""
+        source = bisect_right(self._ends, number)
+        place = number - (self._ends[source - 1] if source else 0)
+        items, numbers = self._parts[source]
+        return source, items[place if numbers is None else int(numbers[place])]
+
+
+class JoinedFunction:
+    """Makes samples of items of several datasets, each with the function of its dataset."""
+
+    def __init__(self, functions: list[tuple[Callable[..., Any] | None, bool]]) -> None:
+        self._functions = functions
+
+    def __call__(self, item: tuple[int, Any], rng: Any) -> Any:
+        """Return a sample; ``rng`` goes to the functions that take it."""
+        function, draws = self._functions[item[0]]
+        if function is None:
+            return item[1]
+        return function(item[1], rng=rng) if draws else function(item[1])
+
+
+def require_same(datasets: Sequence[Dataset[Any]]) -> None:
+    """Refuse datasets of several kinds."""
+    if not datasets:
+        raise ArgumentError("there are no datasets; expected at least one")
+    for number, each in enumerate(datasets):
+        if not isinstance(each, Dataset):
+            raise ArgumentError(f"dataset {number} is a {type(each).__name__}; expected a dataset of batchloom")
+        kinds = [type(each._datasets[0] if isinstance(each, ConcatDataset) else each) for each in (datasets[0], each)]
+        if kinds[0] is not kinds[1]:
+            raise ArgumentError(
+                f"dataset 0 is a {kinds[0].__name__} and dataset {number} a {kinds[1].__name__}; expected one kind"
+            )
+
+
+def _rebuild(kind: type[ConcatDataset], datasets: tuple[Dataset[Any], ...]) -> ConcatDataset:
+    return kind(datasets)
