@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Self, SupportsIndex, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, SupportsIndex, TypeVar, overload
 
 import batchloom._native as _native
 import numpy
@@ -99,6 +99,7 @@ class Dataset(ABC, Generic[Form]):
 
     _selection: _native.Selection | None = None
     _unit = "sample"  # the word for what is selected
+    _joined: ClassVar[Callable[[Sequence[Dataset[Any]]], Dataset[Any]]]  # set in concat.py, which stands on this file
 
     def __len__(self) -> int:
         """Return the number of samples."""
@@ -202,9 +203,7 @@ class Dataset(ABC, Generic[Form]):
         Raises:
             ArgumentError: They differ in kind, or in a field, which the message names.
         """
-        from batchloom.dataset.concat import ConcatDataset
-
-        return ConcatDataset((self, *others))
+        return Dataset._joined((self, *others))
 
     def _strata(self, field: str | int) -> Any:
         """Return the class of each sample, which a field holds.

@@ -151,6 +151,9 @@ class ConcatDataset(Dataset[Any]):
         raise ArgumentError("samples are those of several datasets; expected resident=False")
 
 
+Dataset._joined = ConcatDataset
+
+
 class JoinedItems:
     """The items of several datasets whose samples are made on demand, each with the number of its dataset.
 
