@@ -47,6 +47,7 @@
 pub mod batching;
 mod collate;
 pub mod dataset;
+pub mod draws;
 pub mod error;
 pub mod loader;
 pub mod order;

@@ -11,11 +11,12 @@ use syn::visit::{self, Visit};
 use syn::{Item, UseTree};
 
 /// Each folder with the folders that it may use. Every file may use `error`.
-const MAY_USE: [(&str, &[&str]); 8] = [
+const MAY_USE: [(&str, &[&str]); 9] = [
     ("order", &[]),
+    ("draws", &["order"]),
     ("batching", &[]),
     ("ranks", &["order"]),
-    ("plan", &["order", "batching", "ranks"]),
+    ("plan", &["order", "draws", "batching", "ranks"]),
     ("tensor", &[]),
     ("collate", &["tensor"]),
     ("dataset", &["tensor", "batching", "order", "collate"]),

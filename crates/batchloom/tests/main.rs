@@ -14,6 +14,7 @@ mod counts;
 mod definitions;
 mod determinism;
 mod direction;
+mod draws;
 mod groups;
 mod index_table;
 mod lifetime;

@@ -749,6 +749,38 @@ pub enum Error {
         /// The values found and expected, in words.
         reason: String,
     },
+    /// Weights make no sense.
+    #[error("{reason}")]
+    Weights {
+        /// The values found and expected, in words.
+        reason: String,
+    },
+    /// Sources cannot be mixed.
+    #[error("{reason}")]
+    Mix {
+        /// The values found and expected, in words.
+        reason: String,
+    },
+    /// Other options do not go with samples that an epoch draws by weights, in other numbers, or from several sources.
+    #[error("{option} does not go with {draws}: {reason}")]
+    Draws {
+        /// The option that decides what is drawn.
+        draws: &'static str,
+        /// The other option.
+        option: &'static str,
+        /// The reason, and the expectation.
+        reason: &'static str,
+    },
+    /// The state was saved with other weights, in the middle of an epoch.
+    #[error(
+        "the epoch under way was drawn with weights {found}; expected {expected}, the same until the epoch ends"
+    )]
+    StateWeights {
+        /// The digest in the state.
+        found: String,
+        /// The digest of the run.
+        expected: String,
+    },
     /// The state has another format.
     #[error("the state has format version {found}; this release reads version {expected}")]
     StateVersion {
@@ -978,6 +1010,9 @@ impl Error {
             | Self::Parts { .. }
             | Self::NoParts
             | Self::Select { .. }
+            | Self::Weights { .. }
+            | Self::Mix { .. }
+            | Self::Draws { .. }
             | Self::Concat { .. }
             | Self::RestBeforeLast { .. }
             | Self::PartShare { .. }
@@ -1062,6 +1097,7 @@ impl Error {
             Self::StateVersion { .. }
             | Self::StateFingerprint { .. }
             | Self::StateLists { .. }
+            | Self::StateWeights { .. }
             | Self::StateDamaged { .. } => Kind::State,
             Self::Memory { .. }
             | Self::Spawn { .. }

@@ -44,6 +44,13 @@ pub enum Purpose {
     Jitter,
     /// The samples of the parts of a split.
     Split,
+    /// The draws of samples that have weights.
+    Weights,
+    /// A pass over the samples of one of several sources.
+    Source {
+        /// The number of the source.
+        number: u64,
+    },
     /// The augmentation of one sample.
     Sample {
         /// The number of the sample.
@@ -67,6 +74,8 @@ impl Purpose {
             Self::Offset => 10,
             Self::Jitter => 11,
             Self::Split => 12,
+            Self::Weights => 13,
+            Self::Source { .. } => 14,
         }
     }
 
@@ -80,10 +89,11 @@ impl Purpose {
             | Self::ShortShard
             | Self::Offset
             | Self::Jitter
-            | Self::Split => 0,
+            | Self::Split
+            | Self::Weights => 0,
             Self::Batches { pool } => pool,
             Self::Rows { group } => group,
-            Self::Shard { number } | Self::Sample { number } => number,
+            Self::Shard { number } | Self::Sample { number } | Self::Source { number } => number,
         }
     }
 }

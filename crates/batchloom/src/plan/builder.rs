@@ -6,6 +6,7 @@ use super::Plan;
 use super::epoch::Epoch;
 use super::recipe::Recipe;
 use crate::batching::{FixedSize, Labels, PadTo, Rule, SampleLabels, Sizes};
+use crate::draws::{Mix, Weights};
 use crate::order::{LIMIT, Shuffle};
 use crate::ranks::{MOST_RANKS, Uneven};
 use crate::{Error, Result};
@@ -27,6 +28,9 @@ pub struct PlanBuilder {
     shard_size: Option<u64>,
     pad_to: Option<PadTo>,
     labels: Option<Labels>,
+    num_samples: Option<u64>,
+    mix: Option<Mix>,
+    weights: Option<Weights>,
     epoch: u64,
     world_size: u32,
 }
@@ -55,6 +59,9 @@ impl PlanBuilder {
             shard_size: None,
             pad_to: None,
             labels: None,
+            num_samples: None,
+            mix: None,
+            weights: None,
             epoch: 0,
             world_size: 1,
         }
@@ -161,6 +168,30 @@ impl PlanBuilder {
         self
     }
 
+    /// Draws samples with replacement, as often as their weights say, instead of every sample once. An epoch draws as many
+    /// as there are samples, or [`num_samples`](Self::num_samples). They come in random order, so this needs
+    /// [`shuffle`](Self::shuffle). Weights may change between epochs, and are no part of the fingerprint.
+    ///
+    /// A sample is expected exactly as often as its weight says, and comes less than twice more or fewer. To find the
+    /// sample at a position takes O(log samples).
+    pub fn weights(mut self, weights: impl Into<Option<Weights>>) -> Self {
+        self.weights = weights.into();
+        self
+    }
+
+    /// Sets the number of samples that an epoch draws. Without weights, each epoch goes on where the one before it
+    /// stopped, through permutations of all samples: none comes again before all have come. Default: that of the samples.
+    pub fn num_samples(mut self, num_samples: impl Into<Option<u64>>) -> Self {
+        self.num_samples = num_samples.into();
+        self
+    }
+
+    /// Draws samples from several sources by weight, each in passes of its own.
+    pub fn mix(mut self, mix: impl Into<Option<Mix>>) -> Self {
+        self.mix = mix.into();
+        self
+    }
+
     /// Replaces the number of samples.
     pub(crate) fn samples(mut self, samples: u64) -> Self {
         self.samples = samples;
@@ -230,11 +261,19 @@ impl PlanBuilder {
             counted: None,
             in_pool: 1,
             labels: None,
+            num_samples: self.num_samples,
+            mix: self.mix,
+            weights: self.weights,
         };
+        check_draws(&recipe)?;
         check_lists(&recipe)?;
         check_shards(&recipe)?;
         recipe.counted = counted(&recipe)?;
-        recipe.in_pool = recipe.in_pool_of(&recipe.rule);
+        let draws = recipe.draws(self.epoch).len();
+        if draws == 0 || draws > LIMIT {
+            return Err(Error::TooManySamples { found: draws, limit: LIMIT });
+        }
+        recipe.in_pool = recipe.in_pool_of(&recipe.rule, draws);
         check_sizes(&recipe)?;
         let known = |labels| {
             SampleLabels::new(labels, recipe.samples, recipe.sizes.as_ref(), &recipe.rule, recipe.most())
@@ -243,6 +282,48 @@ impl PlanBuilder {
         let plan = Plan::new(Arc::new(Epoch::new(Arc::new(recipe), self.epoch)), self.world_size, Vec::new());
         plan.require_steps()?;
         Ok(plan)
+    }
+}
+
+/// Checks that what is drawn is what there is, and that nothing else decides it.
+fn check_draws(recipe: &Recipe) -> Result<()> {
+    let draws = match recipe {
+        Recipe { mix: Some(_), .. } => "a mixture",
+        Recipe { weights: Some(_), .. } => "weights",
+        Recipe { num_samples: Some(_), .. } => "num_samples",
+        _ => return Ok(()),
+    };
+    let refused = |option, reason| Err(Error::Draws { draws, option, reason });
+    if recipe.num_samples == Some(0) {
+        return Err(Error::NotPositive { name: "num_samples" });
+    }
+    let count = recipe.weights.as_ref().map(Weights::len).or_else(|| recipe.mix.as_ref().map(Mix::samples));
+    if let Some(found) = count.filter(|&found| found != recipe.samples) {
+        let expected = recipe.samples;
+        let reason =
+            format!("weights are those of {found} samples, and there are {expected}; expected as many");
+        return Err(Error::Weights { reason });
+    }
+    match recipe {
+        Recipe { mix: Some(_), weights: Some(_), .. } => {
+            refused("weights", "samples of sources come in passes; expected weights of sources alone")
+        }
+        Recipe { mix: Some(mix), num_samples: Some(_), .. } if mix.is_measured() => {
+            refused("num_samples", "shares are those of tokens or labels; expected by=\"samples\"")
+        }
+        Recipe { weights: Some(_), shuffle: Shuffle::Nothing, .. } => {
+            refused("shuffle=False", "samples are drawn at random; expected shuffle=True")
+        }
+        Recipe { shuffle: Shuffle::Runs, .. } => {
+            refused("shuffle=\"runs\"", "batches are no runs of neighbours; expected True or False")
+        }
+        Recipe { shard_size: Some(_), .. } => {
+            refused("shard_size", "samples are drawn from all of the data; expected None")
+        }
+        Recipe { rule: Rule::Listed(_), .. } => {
+            refused("a list of batches", "the list says which samples come; expected another rule")
+        }
+        _ => Ok(()),
     }
 }
 

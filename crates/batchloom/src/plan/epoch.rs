@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use super::recipe::Recipe;
 use super::runs::Runs;
 use crate::batching::{FixedSize, PoolBatches, PoolSizes, Sizes, Union};
+use crate::draws::Draws;
 use crate::order::{Key, Order, Purpose, Shards, Shuffle};
 use crate::ranks::BatchOrder;
 
@@ -18,9 +19,9 @@ use crate::ranks::BatchOrder;
 pub(super) struct Epoch {
     pub(super) recipe: Arc<Recipe>,
     pub(super) number: u64,
-    pub(super) order: Order,
+    pub(super) draws: Draws,
     /// The runs of positions that are batches, if samples all count the same.
-    runs: Option<Runs>,
+    runs: OnceLock<Option<Runs>>,
     /// The order of the runs, if these are shuffled.
     run_order: Option<Order>,
     survey: OnceLock<Survey>,
@@ -115,45 +116,80 @@ impl Epoch {
             Some(in_shard) => Order::from(Shards::new(things, in_shard, recipe.seed, number)),
             None => Order::new(things, Some(&Key::new(recipe.seed, number, purpose))),
         };
-        let order = match recipe.shuffle {
-            Shuffle::Samples => shuffled(recipe.samples, recipe.shard_size, Purpose::Samples),
-            Shuffle::Nothing | Shuffle::Runs => Order::new(recipe.samples, None),
-        };
-        let runs = Runs::new(&recipe, number);
-        let shuffled_runs = runs.filter(|_| recipe.shuffle == Shuffle::Runs).zip(recipe.uniform());
+        let (draws, runs) = (recipe.draws(number), OnceLock::new());
+        let shuffled_runs =
+            (recipe.shuffle == Shuffle::Runs).then(|| Runs::new(&recipe, draws.len(), number));
+        let shuffled_runs = shuffled_runs.flatten().zip(recipe.uniform());
         let run_order = shuffled_runs.map(|(runs, rule)| {
             let in_shard = recipe.shard_size.map(|samples| samples / rule.batch_size());
             shuffled(runs.count(), in_shard, Purpose::Runs)
         });
-        Self { order, runs, run_order, recipe, number, survey: OnceLock::new() }
+        Self { draws, runs, run_order, recipe, number, survey: OnceLock::new() }
+    }
+
+    /// The number of positions.
+    pub(super) fn len(&self) -> u64 {
+        self.draws.len()
+    }
+
+    /// The runs of positions that are batches, if samples all count the same.
+    fn runs(&self) -> Option<Runs> {
+        self.recipe.uniform()?;
+        *self.runs.get_or_init(|| Runs::new(&self.recipe, self.len(), self.number))
+    }
+
+    /// The number of positions that are left when those that fill no batch are dropped.
+    fn kept(&self) -> u64 {
+        self.recipe.kept(self.len())
+    }
+
+    /// The number of samples in each shard but the last, or of all samples if there are no shards.
+    fn in_shard(&self) -> u64 {
+        self.recipe.in_shard(self.len())
+    }
+
+    fn pools_in_shard(&self) -> u64 {
+        self.in_shard().div_ceil(self.recipe.in_pool)
+    }
+
+    /// The pool that holds `position`.
+    fn pool_at(&self, position: u64) -> u64 {
+        let in_shard = self.in_shard();
+        position / in_shard * self.pools_in_shard() + position % in_shard / self.recipe.in_pool
+    }
+
+    /// The first position of `pool`. A pool ends at the first position of the next one, or at [`kept`](Self::kept).
+    fn start_of(&self, pool: u64) -> u64 {
+        let pools = self.pools_in_shard();
+        pool / pools * self.in_shard() + pool % pools * self.recipe.in_pool
     }
 
     /// The samples, as stored, of the shard that holds `batch`, or `None` if there are no shards.
     pub(super) fn shard(&self, batch: u64) -> Option<Range<u64>> {
         let (shard_size, samples) = (self.recipe.shard_size?, self.recipe.samples);
-        if let (Some(runs), Some(shards)) = (&self.runs, self.run_order.as_ref().and_then(Order::shards)) {
+        if let (Some(runs), Some(shards)) = (self.runs(), self.run_order.as_ref().and_then(Order::shards)) {
             let range = shards.range(batch);
             return Some(runs.positions(range.start).start..runs.positions(range.end - 1).end);
         }
         // A pool lies in one shard, and a batch in one pool.
         let position = match self.positions(batch) {
             Some(positions) => positions.start,
-            None => self.recipe.start_of(self.exchanged(self.pool_of(batch))),
+            None => self.start_of(self.exchanged(self.pool_of(batch))),
         };
         let start = position - position % shard_size;
         let stored = || start..start.saturating_add(shard_size).min(samples);
-        Some(self.order.shards().map_or_else(stored, |shards| shards.range(position)))
+        Some(self.draws.shards().map_or_else(stored, |shards| shards.range(position)))
     }
 
     /// The positions of the samples of `batch`, or `None` if samples do not all count the same.
     pub(super) fn positions(&self, batch: u64) -> Option<Range<u64>> {
         let run = self.run_order.as_ref().map_or(batch, |order| order.get(batch));
-        self.runs.map(|runs| runs.positions(run))
+        self.runs().map(|runs| runs.positions(run))
     }
 
     /// The batch that holds `position`, or `None` if samples do not all count the same.
     pub(super) fn batch_of(&self, position: u64) -> Option<u64> {
-        let run = self.runs?.run_of(position)?;
+        let run = self.runs()?.run_of(position)?;
         Some(self.run_order.as_ref().map_or(run, |order| order.find(run)))
     }
 
@@ -164,9 +200,9 @@ impl Epoch {
 
     /// The number of batches.
     pub(super) fn batches(&self) -> u64 {
-        match (self.runs, self.recipe.rule.batch_size()) {
+        match (self.runs(), self.recipe.rule.batch_size()) {
             (Some(runs), _) => runs.count(),
-            (None, Some(batch_size)) => self.recipe.kept().div_ceil(batch_size),
+            (None, Some(batch_size)) => self.kept().div_ceil(batch_size),
             (None, None) => self.survey().before.last().copied().unwrap_or(0),
         }
     }
@@ -178,13 +214,13 @@ impl Epoch {
 
     /// The number of pools.
     pub(super) fn pools(&self) -> u64 {
-        self.recipe.kept().checked_sub(1).map_or(0, |last| self.recipe.pool_at(last) + 1)
+        self.kept().checked_sub(1).map_or(0, |last| self.pool_at(last) + 1)
     }
 
     /// The place, in the order of dealing, of the pool that holds `batch`.
     pub(super) fn pool_of(&self, batch: u64) -> u64 {
         match self.equal_batches() {
-            Some(batch_size) => self.recipe.pool_at(batch * batch_size),
+            Some(batch_size) => self.pool_at(batch * batch_size),
             None => self.survey().before.partition_point(|&before| before <= batch) as u64 - 1,
         }
     }
@@ -192,14 +228,14 @@ impl Epoch {
     /// The place, in the order of dealing, of the pool that holds `position`, and the place of the position in that
     /// pool. `None` for positions that are dropped.
     pub(super) fn place_of(&self, position: u64) -> Option<(u64, u64)> {
-        let pool = (position < self.recipe.kept()).then(|| self.recipe.pool_at(position))?;
-        Some((self.exchanged(pool), position - self.recipe.start_of(pool)))
+        let pool = (position < self.kept()).then(|| self.pool_at(position))?;
+        Some((self.exchanged(pool), position - self.start_of(pool)))
     }
 
     /// The pool that is dealt in place `place`. `worlds` lists the parts of the epoch as (world size, batches taken).
     pub(super) fn pool(&self, place: u64, worlds: &[(u32, u64)]) -> DealtPool {
         let first = match self.equal_batches() {
-            Some(batch_size) => self.recipe.start_of(place) / batch_size,
+            Some(batch_size) => self.start_of(place) / batch_size,
             None => self.survey().before[length(place)],
         };
         let pool = self.exchanged(place);
@@ -246,9 +282,9 @@ impl Epoch {
         let Some(sizes) = recipe.counted() else {
             return BatchedPool { samples: PoolSamples::Run(0), batches: PoolBatches::default() };
         };
-        let start = recipe.start_of(pool);
-        let count = length(recipe.start_of(pool + 1).min(recipe.kept()) - start);
-        if recipe.shuffle != Shuffle::Samples {
+        let start = self.start_of(pool);
+        let count = length(self.start_of(pool + 1).min(self.kept()) - start);
+        if recipe.is_stored() {
             let range = length(start)..length(start) + count;
             let extents = sizes.extents_of(range.clone());
             let batches =
@@ -256,13 +292,30 @@ impl Epoch {
             return BatchedPool { samples: PoolSamples::Run(start), batches };
         }
         let mut samples = vec![0; count];
-        self.order.fill(start, &mut samples);
+        self.draws.fill(start, &mut samples);
         let gathered: Vec<u32> = samples.iter().map(|&sample| sizes.as_slice()[length(sample)]).collect();
         let extents = sizes.gather_extents(&samples);
         let extents = extents.as_ref().map(|(dimensions, extents)| (*dimensions, extents.as_slice()));
-        let batches =
-            recipe.rule.cut(PoolSizes { sizes: &gathered, extents, together: Some(recipe.in_shard()) });
+        let together = (recipe.shuffle == Shuffle::Samples).then(|| self.in_shard());
+        let batches = recipe.rule.cut(PoolSizes { sizes: &gathered, extents, together });
         BatchedPool { samples: PoolSamples::Listed(samples), batches }
+    }
+
+    /// The number of elements of all samples.
+    pub(super) fn tokens(&self) -> u64 {
+        let Some(sizes) = &self.recipe.sizes else { return self.len() };
+        if !self.recipe.draws_otherwise() {
+            return sizes.total();
+        }
+        let mut samples = [0; 1024];
+        let mut tokens = 0;
+        for start in (0..self.len()).step_by(samples.len()) {
+            let count = length(self.len() - start).min(samples.len());
+            self.draws.fill(start, &mut samples[..count]);
+            let size = |&sample: &u64| u64::from(sizes.as_slice()[length(sample)]);
+            tokens += samples[..count].iter().map(size).sum::<u64>();
+        }
+        tokens
     }
 
     /// Passes the samples of each batch to `take`, pool by pool, as the rule makes them. A sample that is split is in the

@@ -42,7 +42,9 @@ impl Epoch {
             let batch = place * (batches / looked_at) + place * (batches % looked_at) / looked_at;
             let Some(positions) = self.positions(batch) else { return };
             let positions = positions.start..positions.end.min(positions.start + MOST_MATES);
-            let after = |position| next.batch_of(next.order.find(self.order.get(position)));
+            // A sample that comes several times counts where it comes first.
+            let first = |sample| next.draws.find(sample).first().copied();
+            let after = |position| next.batch_of(first(self.draws.get(position))?);
             pairs.count(positions.map(after).collect());
         }
     }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::epoch::{DealtPool, Epoch, Parts, fitted};
 use super::recipe::Recipe;
 use crate::batching::{Labels, PadTo, Rounding, Rule, SampleLabels, Sizes};
+use crate::draws::{Mix, Weights};
 use crate::order::Shuffle;
 use crate::ranks::{Deal, Uneven};
 use crate::{Error, Result};
@@ -178,6 +179,27 @@ impl Plan {
         self.recipe().shard_size
     }
 
+    /// The number of samples that an epoch draws: that of the dataset, unless samples are drawn in other numbers. It may
+    /// differ from epoch to epoch where sources take turns by tokens or labels.
+    pub fn draws(&self) -> u64 {
+        self.epoch.len()
+    }
+
+    /// The number of samples of an epoch, if it was set.
+    pub fn num_samples(&self) -> Option<u64> {
+        self.recipe().num_samples
+    }
+
+    /// The sources of samples, if there are several.
+    pub fn mix(&self) -> Option<&Mix> {
+        self.recipe().mix.as_ref()
+    }
+
+    /// The weights of samples, if they have some.
+    pub fn weights(&self) -> Option<&Weights> {
+        self.recipe().weights.as_ref()
+    }
+
     /// The choice of what is shuffled.
     pub fn shuffle(&self) -> Shuffle {
         self.recipe().shuffle
@@ -187,8 +209,9 @@ impl Plan {
     /// where the default pool would not: batches are then the same in every epoch.
     pub fn has_one_pool(&self) -> bool {
         let recipe = self.recipe();
-        let auto = self.rule().with_auto_pool().map(|rule| recipe.in_pool_of(&rule));
-        let in_shard = recipe.in_shard();
+        let positions = self.epoch.len();
+        let auto = self.rule().with_auto_pool().map(|rule| recipe.in_pool_of(&rule, positions));
+        let in_shard = recipe.in_shard(positions);
         recipe.shuffle == Shuffle::Samples
             && recipe.in_pool >= in_shard
             && auto.is_some_and(|auto| auto < in_shard)
@@ -285,7 +308,7 @@ impl Plan {
             return Ok(fitted(pool.indices(place), len));
         };
         let mut out = zeros(positions.end - positions.start)?;
-        self.epoch.order.fill(positions.start, &mut out);
+        self.epoch.draws.fill(positions.start, &mut out);
         Ok(fitted(out, len))
     }
 
@@ -297,7 +320,7 @@ impl Plan {
     pub fn run(&self, step: u64, rank: u32) -> Result<Option<std::ops::Range<u64>>> {
         let batch = self.batch(step, rank)?;
         let is_whole = self.fillers(step, rank)? == 0 && self.batch_len(step, rank)? == self.own_len(batch);
-        Ok(self.epoch.positions(batch).filter(|_| is_whole && self.shuffle() != Shuffle::Samples))
+        Ok(self.epoch.positions(batch).filter(|_| is_whole && self.recipe().is_stored()))
     }
 
     /// The shard that holds the whole batch that `rank` sees at `step`, in samples as stored, or `None` if the plan has
@@ -346,7 +369,7 @@ impl Plan {
             if last.end - start < out.len() as u64 {
                 return Err(Error::StepRange { found: self.steps(), steps: self.steps() });
             }
-            self.epoch.order.fill(start, out);
+            self.epoch.draws.fill(start, out);
             return Ok(());
         }
         while !out.is_empty() {
@@ -392,10 +415,11 @@ impl Plan {
         if sample >= self.samples() {
             return Err(Error::SampleRange { found: sample, samples: self.samples() });
         }
-        let position = self.epoch.order.find(sample);
         let deal = self.deal();
         let mut found = Vec::new();
-        for (batch, first) in self.batches_with(position) {
+        for (batch, first) in
+            self.epoch.draws.find(sample).into_iter().flat_map(|position| self.batches_with(position))
+        {
             for (step, rank) in deal.places(batch) {
                 let counted = self.batch_len(step, rank)? - self.fillers(step, rank)?;
                 let indices = (first..counted).step_by(length(self.own_len(batch)));

@@ -4,7 +4,8 @@ use serde::{Serialize, Serializer};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::batching::{FixedSize, PadTo, Rounding, Rule, SampleLabels, Sizes};
-use crate::order::{self, Shuffle};
+use crate::draws::{Draws, Mix, Mixed, Stream, Weighted, Weights};
+use crate::order::{self, Key, Order, Purpose, Shards, Shuffle};
 use crate::ranks::Uneven;
 
 /// The options of a run. Their hash is the plan's fingerprint, so the names and the order of these fields are part of
@@ -34,6 +35,15 @@ pub(super) struct Recipe {
     pub(super) moves_runs: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) pad_to: Option<PadTo>,
+    /// The number of draws of an epoch, if it is not that of the samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) num_samples: Option<u64>,
+    /// The sources of samples, if there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) mix: Option<Mix>,
+    /// The weights of samples, which may change from epoch to epoch.
+    #[serde(skip)]
+    pub(super) weights: Option<Weights>,
     /// The sizes that the rule is given, if samples do not have their own in a batch.
     #[serde(skip)]
     pub(super) counted: Option<Sizes>,
@@ -81,42 +91,65 @@ impl Recipe {
         self.concatenated || self.rule.packs()
     }
 
-    /// The number of samples in each shard but the last, or of all samples if there are no shards.
-    pub(super) fn in_shard(&self) -> u64 {
-        self.shard_size.unwrap_or(u64::MAX).min(self.kept()).max(1)
+    /// The samples that an epoch draws.
+    pub(super) fn draws(&self, epoch: u64) -> Draws {
+        let &Self { samples, seed, shuffle, num_samples, .. } = self;
+        let shuffled = shuffle == Shuffle::Samples;
+        if let Some(mix) = &self.mix {
+            return Draws::Mixed(Box::new(Mixed::new(mix.clone(), num_samples, seed, epoch, shuffled)));
+        }
+        if let Some(weights) = &self.weights {
+            let draws = num_samples.unwrap_or(samples);
+            return Draws::Weighted(Weighted::new(weights.clone(), draws, seed, epoch));
+        }
+        if let Some(len) = num_samples {
+            let stream = Stream { samples, seed, source: 0, shuffled };
+            return Draws::Passes { stream, first: epoch.wrapping_mul(len), len };
+        }
+        let key = || Key::new(seed, epoch, Purpose::Samples);
+        Draws::Once(match (shuffled, self.shard_size) {
+            (true, Some(in_shard)) => Order::from(Shards::new(samples, in_shard, seed, epoch)),
+            (true, None) => Order::new(samples, Some(&key())),
+            (false, _) => Order::new(samples, None),
+        })
+    }
+
+    /// Returns true if an epoch is not every sample once.
+    pub(super) fn draws_otherwise(&self) -> bool {
+        self.mix.is_some() || self.weights.is_some() || self.num_samples.is_some()
+    }
+
+    /// The digest of the weights, if there are any.
+    pub(super) fn weights_digest(&self) -> Option<String> {
+        self.mix.as_ref().map(Mix::digest).or_else(|| self.weights.as_ref().map(Weights::digest))
+    }
+
+    /// Returns true if position `k` holds sample `k`.
+    pub(super) fn is_stored(&self) -> bool {
+        self.shuffle != Shuffle::Samples && !self.draws_otherwise()
+    }
+
+    /// The number of samples in each shard but the last, or of all samples if there are no shards, where an epoch has
+    /// `positions`.
+    pub(super) fn in_shard(&self, positions: u64) -> u64 {
+        self.shard_size.unwrap_or(u64::MAX).min(self.kept(positions)).max(1)
     }
 
     /// The number of samples in each pool but the last of a shard, if `rule` decides. If samples come in stored order, a
     /// shard is one pool.
-    pub(super) fn in_pool_of(&self, rule: &Rule) -> u64 {
-        let in_shard = self.in_shard();
+    pub(super) fn in_pool_of(&self, rule: &Rule, positions: u64) -> u64 {
+        let in_shard = self.in_shard(positions);
         match self.shuffle == Shuffle::Samples || matches!(rule, Rule::FixedSize(_)) {
             true => rule.samples_in_pool(in_shard, self.counted()).min(in_shard),
             false => in_shard,
         }
     }
 
-    /// The pool that holds `position`.
-    pub(super) fn pool_at(&self, position: u64) -> u64 {
-        let in_shard = self.in_shard();
-        position / in_shard * self.pools_in_shard() + position % in_shard / self.in_pool
-    }
-
-    /// The first position of `pool`. A pool ends at the first position of the next one, or at [`kept`](Self::kept).
-    pub(super) fn start_of(&self, pool: u64) -> u64 {
-        let pools = self.pools_in_shard();
-        pool / pools * self.in_shard() + pool % pools * self.in_pool
-    }
-
-    fn pools_in_shard(&self) -> u64 {
-        self.in_shard().div_ceil(self.in_pool)
-    }
-
-    /// The number of samples that are left when those that fill no batch are dropped.
-    pub(super) fn kept(&self) -> u64 {
+    /// The number of samples that are left of `positions` when those that fill no batch are dropped.
+    pub(super) fn kept(&self, positions: u64) -> u64 {
         match self.rule.batch_size() {
-            Some(batch_size) if self.drop_last => self.samples - self.samples % batch_size,
-            _ => self.samples,
+            Some(batch_size) if self.drop_last => positions - positions % batch_size,
+            _ => positions,
         }
     }
 }

@@ -20,9 +20,9 @@ pub(super) struct Runs {
 }
 
 impl Runs {
-    /// The runs of an epoch, if samples all count the same.
-    pub(super) fn new(recipe: &Recipe, epoch: u64) -> Option<Self> {
-        let (samples, batch_size) = (recipe.samples, recipe.uniform()?.batch_size());
+    /// The runs of an epoch of `samples` positions, if samples all count the same.
+    pub(super) fn new(recipe: &Recipe, samples: u64, epoch: u64) -> Option<Self> {
+        let batch_size = recipe.uniform()?.batch_size();
         let runs = Self { samples, batch_size, first: 0, drop_last: recipe.drop_last };
         let (from, choices) = runs.moves();
         if !recipe.moves_runs || choices == 0 {

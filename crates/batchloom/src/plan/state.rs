@@ -38,6 +38,10 @@ pub struct State {
     /// and some were delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lists: Option<String>,
+    /// The digest of the weights by which samples are drawn: of sources, or of samples if some batches of the epoch were
+    /// delivered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weights: Option<String>,
 }
 
 impl Plan {
@@ -48,6 +52,7 @@ impl Plan {
         }
         let worlds = extend(&self.past, self.world_size, steps);
         let lists = self.rule().listed().filter(|_| !worlds.is_empty()).map(Listed::digest);
+        let weights = self.weights_digest(!worlds.is_empty());
         State {
             version: STATE_VERSION,
             fingerprint: self.fingerprint(),
@@ -56,6 +61,7 @@ impl Plan {
             batches: first(&worlds),
             worlds,
             lists,
+            weights,
         }
     }
 
@@ -63,7 +69,7 @@ impl Plan {
     /// If nothing is left of it, for the ranks of then or of now, this is the next epoch.
     ///
     /// # Errors
-    /// [`Error::StateVersion`], [`Error::StateFingerprint`], [`Error::StateLists`], and [`Error::StateDamaged`] if the
+    /// [`Error::StateVersion`], [`Error::StateFingerprint`], [`Error::StateLists`], [`Error::StateWeights`], and [`Error::StateDamaged`] if the
     /// numbers of the state contradict each other.
     pub fn resume(&self, state: &State) -> Result<Self> {
         if state.version != STATE_VERSION {
@@ -78,6 +84,11 @@ impl Plan {
         if !state.worlds.is_empty() {
             let lists = self.rule().listed().map(Listed::digest);
             require_lists(state.lists.as_deref(), lists.as_deref())?;
+        }
+        let expected = self.weights_digest(!state.worlds.is_empty());
+        if state.weights != expected {
+            let text = |digest: &Option<String>| digest.clone().unwrap_or_else(|| "missing".to_owned());
+            return Err(Error::StateWeights { found: text(&state.weights), expected: text(&expected) });
         }
         let mut plan =
             Self::new(Arc::new(Epoch::new(Arc::new(recipe), state.epoch)), self.world_size, Vec::new());
@@ -117,6 +128,12 @@ impl Plan {
     /// Returns true if earlier parts of the epoch left no step.
     fn is_over(&self) -> bool {
         !self.past.is_empty() && self.steps() == 0
+    }
+
+    /// The digest of the weights, if a state holds it: where an epoch is under way, or sources go on from epoch to epoch.
+    fn weights_digest(&self, is_under_way: bool) -> Option<String> {
+        let recipe = self.recipe();
+        recipe.weights_digest().filter(|_| is_under_way || recipe.mix.is_some())
     }
 
     /// The same epoch with other lists, from its start. Once a part of it was taken, lists have to stay the same.

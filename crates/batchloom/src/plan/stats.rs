@@ -17,9 +17,9 @@ use crate::ranks::Uneven;
 /// counts where its first part comes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Stats {
-    /// The number of samples in the dataset.
+    /// The number of samples of the epoch: those of the dataset, unless it draws others, or some of them again.
     pub samples: u64,
-    /// The number of elements in the dataset.
+    /// The number of elements of these samples.
     pub tokens: u64,
     /// The number of batches over all ranks, repeated ones included.
     pub batches: u64,
@@ -94,12 +94,13 @@ impl Plan {
         let filled = self.filled(first..first + dealt, batch_size);
         // Places that only fill up are padding.
         let repeated = if self.uneven() == Uneven::Mask { 0 } else { filled };
-        let (real, dropped) = (once + repeated, self.samples() - earlier - once);
+        let draws = self.epoch.len();
+        let (real, dropped) = (once + repeated, draws - earlier - once);
         let padded = once + filled;
         let sizes = self.uniform_sizes(first..first + dealt, batch_size);
         Stats {
-            samples: self.samples(),
-            tokens: self.samples(),
+            samples: draws,
+            tokens: draws,
             batches: dealt + deal.repeated(),
             steps: self.steps(),
             world_size: self.world_size(),
@@ -128,7 +129,9 @@ impl Plan {
     /// The batches that are not full, at most two of them, and the number of samples that each lacks.
     fn partial(&self, batch_size: u64) -> Vec<(u64, u64)> {
         let mut found: Vec<(u64, u64)> = Vec::new();
-        for batch in [0, self.samples() - 1].into_iter().filter_map(|position| self.epoch.batch_of(position))
+        for batch in [0, self.epoch.len().saturating_sub(1)]
+            .into_iter()
+            .filter_map(|position| self.epoch.batch_of(position))
         {
             let lacking = batch_size - self.samples_in(batch);
             if lacking > 0 && !found.contains(&(batch, lacking)) {
@@ -206,8 +209,8 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     fn new(plan: &'a Plan) -> Self {
-        let (samples, steps, world_size) = (plan.samples(), plan.steps(), plan.world_size());
-        let tokens = plan.sizes().map_or(samples, crate::batching::Sizes::total);
+        let (samples, steps, world_size) = (plan.epoch.len(), plan.steps(), plan.world_size());
+        let tokens = plan.epoch.tokens();
         let stats = Stats { samples, tokens, steps, world_size, ..Stats::default() };
         Self { plan, stats, shapes: HashSet::new(), longest: 0, waited: 0, means: Vec::new() }
     }

@@ -1,0 +1,77 @@
+//! `Draws`: the sample at each position of an epoch.
+
+use super::mix::Mixed;
+use super::stream::Stream;
+use super::weighted::Weighted;
+use crate::order::{Order, Shards};
+
+/// The samples of an epoch, position by position.
+#[derive(Debug)]
+pub(crate) enum Draws {
+    /// Every sample once.
+    Once(Order),
+    /// Samples of one source, pass after pass, from place `first` on.
+    Passes {
+        /// The passes.
+        stream: Stream,
+        /// The number of samples drawn in earlier epochs.
+        first: u64,
+        /// The number of samples to draw.
+        len: u64,
+    },
+    /// Samples as often as their weights say.
+    Weighted(Weighted),
+    /// Samples of several sources.
+    Mixed(Box<Mixed>),
+}
+
+impl Draws {
+    /// The number of positions.
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Self::Once(order) => order.len(),
+            Self::Passes { len, .. } => *len,
+            Self::Weighted(weighted) => weighted.len(),
+            Self::Mixed(mixed) => mixed.len(),
+        }
+    }
+
+    /// The shards, if every sample comes once, shard by shard.
+    pub(crate) fn shards(&self) -> Option<&Shards> {
+        match self {
+            Self::Once(order) => order.shards(),
+            _ => None,
+        }
+    }
+
+    /// The sample at a position.
+    pub(crate) fn get(&self, position: u64) -> u64 {
+        let mut found = [0];
+        self.fill(position, &mut found);
+        found[0]
+    }
+
+    /// Writes the samples at positions `start`, `start + 1`, and so on, as many as `out` holds.
+    pub(crate) fn fill(&self, start: u64, out: &mut [u64]) {
+        match self {
+            Self::Once(order) => order.fill(start, out),
+            Self::Passes { stream, first, .. } => stream.fill(first + start, out),
+            Self::Weighted(weighted) => weighted.fill(start, out),
+            Self::Mixed(mixed) => mixed.fill(start, out),
+        }
+    }
+
+    /// The positions of a sample.
+    pub(crate) fn find(&self, sample: u64) -> Vec<u64> {
+        let mut found = match self {
+            Self::Once(order) => vec![order.find(sample)],
+            Self::Passes { stream, first, len } => {
+                stream.find(sample, *first..first.saturating_add(*len)).map(|place| place - first).collect()
+            }
+            Self::Weighted(weighted) => weighted.find(sample),
+            Self::Mixed(mixed) => mixed.find(sample),
+        };
+        found.sort_unstable();
+        found
+    }
+}

@@ -1,0 +1,365 @@
+//! `Mix`: several sources of samples in one epoch, each as often as its weight says.
+//!
+//! Each source goes through permutations of its own, from epoch to epoch, so that none of its samples comes again before
+//! all of them have come. Sources take turns by weight, sample for sample; or by a measure of samples (their tokens, their
+//! labels), so that shares hold for what is measured.
+
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Serialize, Serializer};
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::measured::Measured;
+use super::stream::Stream;
+use super::turns::Turns;
+use super::weights::ratios;
+use crate::{Error, Result};
+
+/// The end of an epoch of several sources.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Exhausted {
+    /// The epoch ends when a source has been gone through once. Others go on in the next epoch where they stopped.
+    #[default]
+    Stop,
+    /// The epoch ends when every source has been gone through at least once. Smaller ones are repeated.
+    Repeat,
+    /// The epoch has every sample once. When a source is exhausted, the others share what is left by their weights.
+    Renormalise,
+}
+
+impl Exhausted {
+    /// The name of this choice in Python.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Repeat => "repeat",
+            Self::Renormalise => "renormalise",
+        }
+    }
+}
+
+impl FromStr for Exhausted {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        match text {
+            "stop" => Ok(Self::Stop),
+            "repeat" => Ok(Self::Repeat),
+            "renormalise" => Ok(Self::Renormalise),
+            other => {
+                Err(format!("when_exhausted is {other:?}; expected \"stop\", \"repeat\" or \"renormalise\""))
+            }
+        }
+    }
+}
+
+/// Sources of samples and their weights.
+///
+/// The samples of a plan are those of the first source, then those of the second, and so on.
+///
+/// ```
+/// use batchloom::Plan;
+/// use batchloom::draws::Mix;
+///
+/// // 1000 samples of the web and 100 of books, one in four from books.
+/// let mix = Mix::new(&[1000, 100], &[0.75, 0.25])?;
+/// let plan = Plan::builder(1100).mix(mix).shuffle(true).batch_size(8).build()?;
+/// let books = |batch: Vec<u64>| batch.into_iter().filter(|&sample| sample >= 1000).count();
+/// assert_eq!(plan.steps(), 50);
+/// assert_eq!((0..50).map(|step| plan.indices(step, 0).map(books)).sum::<Result<usize, _>>()?, 100);
+/// # Ok::<(), batchloom::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Mix {
+    /// The number of samples before each source, and of all samples.
+    before: Arc<[u64]>,
+    ratios: Arc<[u32]>,
+    exhausted: Exhausted,
+    /// What turns are counted by: its name, and how much each sample has of it. Samples count the same without it.
+    measure: Option<(String, Arc<[u32]>)>,
+    /// The samples of the sources, one source after the other, if they do not lie in that order.
+    members: Option<Arc<[u32]>>,
+}
+
+impl Mix {
+    /// Sources of as many samples as `counts` says, and their weights.
+    ///
+    /// # Errors
+    /// [`Error::Weights`] if there is not one weight for each source, or one is negative, infinite or not a number, or
+    /// none is above 0; [`Error::Mix`] if a source of a weight above 0 has no samples.
+    pub fn new(counts: &[u64], weights: &[f64]) -> Result<Self> {
+        if counts.len() != weights.len() {
+            let reason = format!(
+                "there are {} weights for {} sources; expected one for each",
+                weights.len(),
+                counts.len()
+            );
+            return Err(Error::Weights { reason });
+        }
+        let ratios = ratios(weights)?;
+        if let Some(source) = counts.iter().zip(&*ratios).position(|(&count, &ratio)| count == 0 && ratio > 0)
+        {
+            let reason = format!("source {source} has no samples; expected some, or a weight of 0");
+            return Err(Error::Mix { reason });
+        }
+        let ends = counts.iter().scan(0_u64, |end, &count| {
+            *end = end.saturating_add(count);
+            Some(*end)
+        });
+        let before = std::iter::once(0).chain(ends).collect();
+        Ok(Self { before, ratios, exhausted: Exhausted::default(), measure: None, members: None })
+    }
+
+    /// The classes of samples as sources of equal weight: batches hold as many samples of each class, to one. `classes` has
+    /// a number for each sample, which tells its class.
+    ///
+    /// # Errors
+    /// [`Error::Mix`] if there are no samples, or 2^32 of them.
+    pub fn balanced(classes: &[i64]) -> Result<Self> {
+        let samples = u32::try_from(classes.len()).ok().filter(|&samples| samples > 0);
+        let samples = samples.ok_or_else(|| {
+            let reason = format!("{} samples have classes; expected 1 to {}", classes.len(), u32::MAX);
+            Error::Mix { reason }
+        })?;
+        let mut members: Vec<u32> = (0..samples).collect();
+        let class = |&sample: &u32| classes[usize::try_from(sample).unwrap_or(usize::MAX)];
+        members.sort_by_key(class);
+        let counts: Vec<u64> =
+            members.chunk_by(|a, b| class(a) == class(b)).map(|same| same.len() as u64).collect();
+        let mix = Self::new(&counts, &vec![1.0; counts.len()])?;
+        Ok(Self { members: Some(members.into()), exhausted: Exhausted::Repeat, ..mix })
+    }
+
+    /// Lets sources take turns by `sizes`, how much each sample has of what is measured, instead of by samples. `by` is its
+    /// name, which is part of fingerprints.
+    ///
+    /// # Errors
+    /// [`Error::Mix`] if there is not one size for each sample, if a source of a weight above 0 has nothing of it, or if
+    /// there are 2^32 samples.
+    pub fn measured(mut self, by: &str, sizes: impl Into<Arc<[u32]>>) -> Result<Self> {
+        let sizes = sizes.into();
+        let refused = |reason: String| Err(Error::Mix { reason });
+        if sizes.len() as u64 != self.samples() || u32::try_from(sizes.len()).is_err() {
+            return refused(format!(
+                "there are {} numbers of {by} for {} samples; expected one for each, and fewer than 2^32",
+                sizes.len(),
+                self.samples()
+            ));
+        }
+        for source in 0..self.ratios.len() {
+            let range = index(self.before[source])..index(self.before[source + 1]);
+            if self.ratios[source] > 0 && sizes[range].iter().all(|&size| size == 0) {
+                return refused(format!("source {source} has no {by}; expected some, or a weight of 0"));
+            }
+        }
+        self.measure = Some((by.to_owned(), sizes));
+        Ok(self)
+    }
+
+    /// Sets the end of an epoch. Default: [`Exhausted::Stop`].
+    #[must_use]
+    pub fn when_exhausted(self, exhausted: Exhausted) -> Self {
+        Self { exhausted, ..self }
+    }
+
+    /// The number of samples of all sources.
+    pub fn samples(&self) -> u64 {
+        self.before.last().copied().unwrap_or(0)
+    }
+
+    /// A name for the weights, of 32 hexadecimal digits.
+    pub fn digest(&self) -> String {
+        format!("{:032x}", xxh3_128(bytemuck::cast_slice(&self.ratios)))
+    }
+
+    /// Returns true if turns are counted by more than samples.
+    pub(crate) fn is_measured(&self) -> bool {
+        self.measure.is_some()
+    }
+
+    /// The number of samples of a source.
+    pub(super) fn count(&self, source: usize) -> u64 {
+        self.before[source + 1] - self.before[source]
+    }
+
+    pub(super) fn exhausted(&self) -> Exhausted {
+        self.exhausted
+    }
+
+    pub(super) fn ratios(&self) -> &[u32] {
+        &self.ratios
+    }
+
+    /// The passes over the samples of a source.
+    pub(super) fn stream(&self, source: usize, seed: u64, shuffled: bool) -> Stream {
+        Stream { samples: self.count(source), seed, source: source as u64, shuffled }
+    }
+
+    /// The sample of a plan that is `number` in its source.
+    pub(super) fn sample(&self, source: usize, number: u64) -> u64 {
+        let place = self.before[source] + number;
+        self.members.as_ref().map_or(place, |members| u64::from(members[index(place)]))
+    }
+
+    /// The source of a sample of a plan, and its number there.
+    fn origin(&self, sample: u64) -> Option<(usize, u64)> {
+        let Some(members) = &self.members else {
+            let source = self.before.partition_point(|&before| before <= sample) - 1;
+            return Some((source, sample - self.before[source]));
+        };
+        (0..self.ratios.len()).find_map(|source| {
+            let members = &members[index(self.before[source])..index(self.before[source + 1])];
+            let number = members.binary_search_by_key(&sample, |&member| u64::from(member)).ok()?;
+            Some((source, number as u64))
+        })
+    }
+
+    /// The source, of those with a weight, that is gone through first (`first`) or last, where each has `amount` of what
+    /// is counted.
+    pub(super) fn limiting(&self, amount: impl Fn(usize) -> u128, first: bool) -> usize {
+        let later = |a: &usize, b: &usize| {
+            let time = |own: usize, other: usize| amount(own).saturating_mul(u128::from(self.ratios[other]));
+            time(*a, *b).cmp(&time(*b, *a))
+        };
+        let sources = (0..self.ratios.len()).filter(|&source| self.ratios[source] > 0);
+        let found = if first { sources.min_by(later) } else { sources.max_by(later) };
+        found.unwrap_or(0)
+    }
+
+    /// How much each sample has of what is measured.
+    pub(super) fn sizes(&self) -> Option<&[u32]> {
+        self.measure.as_ref().map(|(_, sizes)| &**sizes)
+    }
+}
+
+impl Serialize for Mix {
+    /// Writes what stays the same when weights change.
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let digest = |values: &[u32]| format!("{:032x}", xxh3_128(bytemuck::cast_slice(values)));
+        let measure = self.measure.as_ref().map(|(by, sizes)| (by, digest(sizes)));
+        let sources = format!("{:032x}", xxh3_128(bytemuck::cast_slice(&self.before)));
+        (sources, self.exhausted.name(), measure, self.members.as_deref().map(digest)).serialize(serializer)
+    }
+}
+
+/// The draws of one epoch of a mix.
+#[derive(Debug)]
+pub(crate) struct Mixed {
+    mix: Mix,
+    seed: u64,
+    epoch: u64,
+    shuffled: bool,
+    arrangement: Arrangement,
+}
+
+#[derive(Debug)]
+enum Arrangement {
+    /// Sources take turns sample by sample.
+    Turns(Turns),
+    /// Sources take turns by a measure of samples.
+    Measured(Measured),
+}
+
+impl Mixed {
+    /// The draws of an epoch: `num_samples` of them, or as many as follow from the sources.
+    pub(crate) fn new(mix: Mix, num_samples: Option<u64>, seed: u64, epoch: u64, shuffled: bool) -> Self {
+        let arrangement = match mix.is_measured() {
+            true => Arrangement::Measured(Measured::default()),
+            false => Arrangement::Turns(Turns::new(Arc::clone(&mix.ratios), counts(&mix, num_samples))),
+        };
+        Self { mix, seed, epoch, shuffled, arrangement }
+    }
+
+    /// The number of draws.
+    pub(super) fn len(&self) -> u64 {
+        match &self.arrangement {
+            Arrangement::Turns(turns) => turns.len(),
+            Arrangement::Measured(measured) => self.listed(measured).len() as u64,
+        }
+    }
+
+    /// Writes the samples at some positions.
+    pub(super) fn fill(&self, start: u64, out: &mut [u64]) {
+        match &self.arrangement {
+            Arrangement::Turns(turns) => self.fill_turns(turns, start, out),
+            Arrangement::Measured(measured) => {
+                let listed = &self.listed(measured)[index(start)..];
+                out.iter_mut().zip(listed).for_each(|(sample, &found)| *sample = u64::from(found));
+            }
+        }
+    }
+
+    /// The positions of a sample, in order.
+    pub(super) fn find(&self, sample: u64) -> Vec<u64> {
+        match &self.arrangement {
+            Arrangement::Turns(turns) => {
+                let Some((source, number)) = self.mix.origin(sample) else { return Vec::new() };
+                let first = self.first(turns, source);
+                let places = first..first.saturating_add(turns.of(source));
+                let drawn = self.stream(source).find(number, places);
+                drawn.map(|place| turns.place(source, place - first)).collect()
+            }
+            Arrangement::Measured(measured) => {
+                let listed = self.listed(measured).iter().enumerate();
+                let same = listed.filter(|&(_, &other)| u64::from(other) == sample);
+                same.map(|(place, _)| place as u64).collect()
+            }
+        }
+    }
+
+    fn stream(&self, source: usize) -> Stream {
+        self.mix.stream(source, self.seed, self.shuffled)
+    }
+
+    fn listed<'a>(&self, measured: &'a Measured) -> &'a [u32] {
+        measured.listed(&self.mix, self.seed, self.epoch, self.shuffled)
+    }
+
+    /// The number of draws of a source before this epoch.
+    fn first(&self, turns: &Turns, source: usize) -> u64 {
+        self.epoch.wrapping_mul(turns.of(source))
+    }
+
+    fn fill_turns(&self, turns: &Turns, start: u64, out: &mut [u64]) {
+        let taken: Vec<(usize, u64)> = turns.from(start).take(out.len()).collect();
+        // The turns of a source follow each other, so its samples are filled together.
+        let mut drawn: Vec<(u64, Vec<u64>)> = vec![(0, Vec::new()); self.mix.ratios.len()];
+        for &(source, turn) in &taken {
+            let (first, samples) = &mut drawn[source];
+            *first = if samples.is_empty() { turn } else { *first };
+            samples.push(0);
+        }
+        for (source, (first, samples)) in drawn.iter_mut().enumerate() {
+            self.stream(source).fill(self.first(turns, source) + *first, samples);
+        }
+        for (sample, (source, turn)) in out.iter_mut().zip(taken) {
+            let (first, samples) = &drawn[source];
+            *sample = self.mix.sample(source, samples[index(turn - first)]);
+        }
+    }
+}
+
+/// The draws of each source in an epoch.
+fn counts(mix: &Mix, num_samples: Option<u64>) -> Arc<[u64]> {
+    if let Some(draws) = num_samples {
+        return Turns::first(&mix.ratios, draws);
+    }
+    let limiting = |first| {
+        let source = mix.limiting(|source| u128::from(mix.count(source)), first);
+        Turns::until(&mix.ratios, source, mix.count(source))
+    };
+    match mix.exhausted {
+        Exhausted::Stop => limiting(true),
+        Exhausted::Repeat => limiting(false),
+        Exhausted::Renormalise => {
+            let all = |source| if mix.ratios[source] > 0 { mix.count(source) } else { 0 };
+            (0..mix.ratios.len()).map(all).collect()
+        }
+    }
+}
+
+fn index(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}

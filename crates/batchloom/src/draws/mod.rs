@@ -1,0 +1,25 @@
+//! The samples that an epoch draws, if they are not all of them once.
+//!
+//! An epoch is a sequence of draws, and [`order`](crate::order) says which sample comes at which place of a permutation.
+//! Here a sample may come several times, or never: because samples have weights, because an epoch has another length than
+//! the data, or because several sources of data are mixed. Promises:
+//!
+//! - Draws are a pure function of seed, epoch and weights, and can be asked for at any position.
+//! - The positions of a sample can be asked for as well.
+//! - But for mixtures by tokens or labels, which list the draws of an epoch once, nothing grows with their number.
+
+#[expect(clippy::module_inception, reason = "the file of the type that the folder is named for")]
+mod draws;
+mod measured;
+mod mix;
+mod stream;
+mod turns;
+mod weighted;
+mod weights;
+
+pub(crate) use draws::Draws;
+pub(crate) use mix::Mixed;
+pub use mix::{Exhausted, Mix};
+pub(crate) use stream::Stream;
+pub(crate) use weighted::Weighted;
+pub use weights::Weights;

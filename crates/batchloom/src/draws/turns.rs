@@ -1,0 +1,162 @@
+//! `Turns`: the turns of sources, whose numbers stand to each other as their ratios at any time.
+//!
+//! Turn `j` of a source of ratio `w` is due at time `(j + 1/2) / w`, and turns come in the order in which they are due.
+//! Times are compared as fractions, exactly. So of any number of turns, a source has its share to about one turn, and both
+//! the turn at a place and the place of a turn have closed forms.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+/// The number of ticks of a unit of time, as a power of two. Turns of the largest ratios are further apart than a tick.
+const TICKS: u32 = 33;
+
+/// The turns of an epoch.
+#[derive(Debug, Clone)]
+pub(super) struct Turns {
+    ratios: Arc<[u32]>,
+    /// The number of turns of each source.
+    counts: Arc<[u64]>,
+}
+
+/// A turn that is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Due {
+    source: u32,
+    ratio: u32,
+    turn: u64,
+}
+
+impl Ord for Due {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let times = |turn: u64, ratio: u32| (2 * u128::from(turn) + 1) * u128::from(ratio);
+        let (own, others) = (times(self.turn, other.ratio), times(other.turn, self.ratio));
+        own.cmp(&others).then(self.source.cmp(&other.source))
+    }
+}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Turns {
+    /// As many turns of each source as `counts` says. A source of ratio 0 has none.
+    pub(super) fn new(ratios: Arc<[u32]>, counts: Arc<[u64]>) -> Self {
+        Self { ratios, counts }
+    }
+
+    /// The turns of each source until the last one of `source`, which has `turns`, is due.
+    pub(super) fn until(ratios: &[u32], source: usize, turns: u64) -> Arc<[u64]> {
+        // Turn j is due before time turns / ratio if (2 j + 1) * ratio < 2 * turns * own.
+        let end = |own: u32| odd_below(2 * u128::from(turns) * u128::from(own), u128::from(ratios[source]));
+        ratios.iter().map(|&own| end(own)).collect()
+    }
+
+    /// The turns of each source among the first `turns` turns of all.
+    pub(super) fn first(ratios: &Arc<[u32]>, turns: u64) -> Arc<[u64]> {
+        let endless = ratios.iter().map(|&ratio| if ratio > 0 { u64::MAX } else { 0 }).collect();
+        Self::new(Arc::clone(ratios), endless).counts_at(turns).into()
+    }
+
+    /// The turns of a source.
+    pub(super) fn of(&self, source: usize) -> u64 {
+        self.counts[source]
+    }
+
+    /// The number of turns of all sources.
+    pub(super) fn len(&self) -> u64 {
+        self.counts.iter().fold(0, |sum: u64, &count| sum.saturating_add(count))
+    }
+
+    /// The turns of each source before a place.
+    fn counts_at(&self, place: u64) -> Vec<u64> {
+        let mut counts: Vec<u64> = self.counts.iter().map(|_| 0).collect();
+        if place == 0 {
+            return counts;
+        }
+        // The last tick before which no more turns are due than there are before the place.
+        let due = |ticks: u128| {
+            self.each_due(ticks).fold(0, |sum: u128, count| sum + u128::from(count)) <= u128::from(place)
+        };
+        let (mut low, mut high) = (0_u128, 1_u128);
+        while high < 1 << 95 && due(high) {
+            (low, high) = (high, high * 2);
+        }
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if due(middle) { low = middle } else { high = middle }
+        }
+        counts.iter_mut().zip(self.each_due(low)).for_each(|(count, due)| *count = due);
+        let before: u64 = counts.iter().sum();
+        let mut queue = self.queue(&counts);
+        for _ in before..place {
+            let Some(due) = self.next(&mut queue) else { break };
+            counts[index(due.source)] += 1;
+        }
+        counts
+    }
+
+    /// The turns of each source that are due before a time.
+    fn each_due(&self, ticks: u128) -> impl Iterator<Item = u64> + '_ {
+        let due = move |(&ratio, &count): (&u32, &u64)| {
+            // (2 j + 1) / (2 ratio) < ticks / 2^TICKS
+            let due = odd_below(ticks.saturating_mul(u128::from(ratio)), 1 << (TICKS - 1));
+            due.min(count)
+        };
+        self.ratios.iter().zip(self.counts.iter()).map(due)
+    }
+
+    /// The next turn of each source that has some left.
+    fn queue(&self, taken: &[u64]) -> BinaryHeap<Reverse<Due>> {
+        let due = |(source, (&turn, (&ratio, &count)))| {
+            (ratio > 0 && turn < count).then_some(Reverse(Due { source, ratio, turn }))
+        };
+        (0..).zip(taken.iter().zip(self.ratios.iter().zip(self.counts.iter()))).filter_map(due).collect()
+    }
+
+    /// Takes the turn that is due first.
+    fn next(&self, queue: &mut BinaryHeap<Reverse<Due>>) -> Option<Due> {
+        let mut first = queue.peek_mut()?;
+        let due = first.0;
+        if due.turn + 1 < self.of(index(due.source)) {
+            first.0.turn += 1;
+        } else {
+            std::collections::binary_heap::PeekMut::pop(first);
+        }
+        Some(due)
+    }
+
+    /// The turns from a place on, as sources and the numbers of their turns.
+    pub(super) fn from(&self, place: u64) -> impl Iterator<Item = (usize, u64)> + '_ {
+        let mut queue = self.queue(&self.counts_at(place));
+        std::iter::from_fn(move || self.next(&mut queue)).map(|due| (index(due.source), due.turn))
+    }
+
+    /// The place of a turn of a source.
+    pub(super) fn place(&self, source: usize, turn: u64) -> u64 {
+        let ratio = u128::from(self.ratios[source]);
+        let before = |(other, (&own, &count)): (usize, (&u32, &u64))| {
+            let time = (2 * u128::from(turn) + 1) * u128::from(own);
+            // Of turns that are due at the same time, that of the first source comes first.
+            let due = if other < source { odd_up_to(time, ratio) } else { odd_below(time, ratio) };
+            due.min(count)
+        };
+        self.ratios.iter().zip(self.counts.iter()).enumerate().map(before).sum()
+    }
+}
+
+/// The number of odd numbers below `number / divisor`.
+fn odd_below(number: u128, divisor: u128) -> u64 {
+    u64::try_from(number.div_ceil(divisor) / 2).unwrap_or(u64::MAX)
+}
+
+/// The number of odd numbers up to `number / divisor`.
+fn odd_up_to(number: u128, divisor: u128) -> u64 {
+    u64::try_from((number / divisor).div_ceil(2)).unwrap_or(u64::MAX)
+}
+
+fn index(source: u32) -> usize {
+    usize::try_from(source).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,399 @@
+//! Draws: weights, epochs of any length, and mixtures, against slow and obvious definitions.
+
+use std::collections::BTreeMap;
+
+use batchloom::batching::{FixedSize, LengthBuckets, Packing, Rule, Sizes, TokenBudget};
+use batchloom::draws::{Exhausted, Mix, Weights};
+use batchloom::plan::PlanBuilder;
+use batchloom::ranks::Uneven;
+use batchloom::{Error, Plan};
+use proptest::prelude::*;
+
+/// The samples of an epoch of a plan of batches of one, in the order of dealing.
+fn drawn(plan: &Plan) -> Vec<u64> {
+    (0..plan.steps()).flat_map(|step| plan.indices(step, 0).unwrap()).collect()
+}
+
+fn ones(builder: PlanBuilder) -> Plan {
+    builder.batch_size(1).build().unwrap()
+}
+
+fn counted(samples: &[u64]) -> BTreeMap<u64, u64> {
+    let mut counts = BTreeMap::new();
+    samples.iter().for_each(|&sample| *counts.entry(sample).or_default() += 1);
+    counts
+}
+
+/// The places of each sample are those at which it is drawn, and `fill` agrees with `indices`.
+fn check_inverse(plan: &Plan) {
+    let mut expected: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
+    for step in 0..plan.steps() {
+        for (index, sample) in (0..).zip(plan.indices(step, 0).unwrap()) {
+            expected.entry(sample).or_default().push((step, index));
+        }
+    }
+    for sample in 0..plan.samples() {
+        let mut found: Vec<_> =
+            plan.places(sample).unwrap().iter().map(|place| (place.step, place.index)).collect();
+        found.sort_unstable();
+        assert_eq!(found, expected.remove(&sample).unwrap_or_default(), "sample {sample}");
+    }
+    let all = drawn(plan);
+    for start in [0, 1, plan.steps() / 2] {
+        let mut out = vec![0; all.len().saturating_sub(start as usize).min(9)];
+        if all.len() as u64 == plan.steps() && plan.sizes().is_none() {
+            plan.fill(start, 0, 0, &mut out).unwrap();
+            assert_eq!(out, all[start as usize..start as usize + out.len()]);
+        }
+    }
+}
+
+fn weights() -> impl Strategy<Value = Vec<f64>> {
+    let weight = prop_oneof![Just(0.0), Just(1.0), 0.001..10.0_f64, Just(1e-9), Just(1e6)];
+    prop::collection::vec(weight, 1..40)
+        .prop_filter("some weight", |weights| weights.iter().any(|&w| w > 0.0))
+}
+
+/// The turns of sources by their definition: the one that is due first, at (turn + 1/2) / ratio.
+fn turns(ratios: &[u64], counts: &[u64], draws: usize) -> Vec<(usize, u64)> {
+    let mut taken = vec![0_u64; ratios.len()];
+    let mut found = Vec::new();
+    while found.len() < draws {
+        let time =
+            |source: usize, other: usize| (2 * u128::from(taken[source]) + 1) * u128::from(ratios[other]);
+        let open = (0..ratios.len()).filter(|&source| ratios[source] > 0 && taken[source] < counts[source]);
+        let Some(next) = open.min_by(|&a, &b| time(a, b).cmp(&time(b, a)).then(a.cmp(&b))) else { break };
+        found.push((next, taken[next]));
+        taken[next] += 1;
+    }
+    found
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// A sample comes as often as its weight says, to less than two, on average exactly; places are where it comes.
+    #[test]
+    fn weighted_samples_come_as_often_as_they_should(weights in weights(), draws in 1_u64..300, seed in any::<u64>()) {
+        let samples = weights.len() as u64;
+        let total: f64 = weights.iter().sum();
+        let builder = Plan::builder(samples).weights(Weights::new(&weights).unwrap()).num_samples(draws);
+        let plan = ones(builder.shuffle(true).seed(seed));
+        let mut sums = vec![0.0; weights.len()];
+        const EPOCHS: u64 = 40;
+        for epoch in 0..EPOCHS {
+            let found = counted(&drawn(&plan.at_epoch(epoch)));
+            prop_assert_eq!(found.values().sum::<u64>(), draws);
+            for (sample, &weight) in weights.iter().enumerate() {
+                let count = found.get(&(sample as u64)).copied().unwrap_or(0) as f64;
+                let expected = draws as f64 * weight / total;
+                prop_assert!((count - expected).abs() < 2.0, "{} for {}", count, expected);
+                prop_assert!(weight > 0.0 || count == 0.0);
+                sums[sample] += count;
+            }
+        }
+        for (sum, weight) in sums.iter().zip(&weights) {
+            // The deviation of one count is at most that of two coins.
+            let expected = draws as f64 * weight / total;
+            let deviation = (EPOCHS as f64 * 0.5).sqrt();
+            prop_assert!((sum - expected * EPOCHS as f64).abs() < 6.0 * deviation);
+        }
+        check_inverse(&plan);
+        prop_assert_eq!(plan.stats().samples, draws);
+    }
+
+    /// Epochs of any length go on where the last one stopped: their draws, one after the other, are passes.
+    #[test]
+    fn epochs_of_any_length_are_passes(samples in 1_u64..60, draws in 1_u64..150, shuffle in any::<bool>(), seed in any::<u64>()) {
+        let plan = ones(Plan::builder(samples).num_samples(draws).shuffle(shuffle).seed(seed));
+        let whole = ones(Plan::builder(samples).shuffle(shuffle).seed(seed));
+        let epochs = 3 + 2 * samples / draws;
+        let found: Vec<u64> = (0..epochs).flat_map(|epoch| drawn(&plan.at_epoch(epoch))).collect();
+        let passes = (0..).flat_map(|epoch| drawn(&whole.at_epoch(epoch)));
+        prop_assert_eq!(&found, &passes.take(found.len()).collect::<Vec<_>>());
+        check_inverse(&plan.at_epoch(1));
+    }
+
+    /// Sources take turns as their weights say, each in passes of its own, and an epoch ends where it should.
+    #[test]
+    fn mixtures_are_their_definition(
+        counts in prop::collection::vec(1_u64..30, 1..6),
+        ratios in prop::collection::vec(0_u64..9, 6),
+        exhausted in prop_oneof![Just(Exhausted::Stop), Just(Exhausted::Repeat), Just(Exhausted::Renormalise)],
+        num_samples in prop::option::of(1_u64..90),
+        shuffle in any::<bool>(),
+        seed in any::<u64>(),
+    ) {
+        let ratios = &ratios[..counts.len()];
+        prop_assume!(ratios.iter().any(|&ratio| ratio > 0));
+        let samples = counts.iter().sum();
+        let floats: Vec<f64> = ratios.iter().map(|&ratio| ratio as f64).collect();
+        let mix = Mix::new(&counts, &floats).unwrap().when_exhausted(exhausted);
+        let plan = ones(Plan::builder(samples).mix(mix).num_samples(num_samples).shuffle(shuffle).seed(seed));
+        let before: Vec<u64> = counts.iter().scan(0, |end, count| { *end += count; Some(*end - count) }).collect();
+        let endless = vec![u64::MAX; counts.len()];
+        let expected = match (num_samples, exhausted) {
+            (Some(draws), _) => turns(ratios, &endless, draws as usize),
+            (None, Exhausted::Renormalise) => turns(ratios, &counts, usize::MAX),
+            (None, exhausted) => {
+                // Until the time at which the source that is exhausted first, or last, has been gone through.
+                let time = |source: &usize| counts[*source] as f64 / ratios[*source] as f64;
+                let sources = (0..counts.len()).filter(|&source| ratios[source] > 0);
+                let limit = match exhausted {
+                    Exhausted::Stop => sources.min_by(|a, b| time(a).total_cmp(&time(b))).unwrap(),
+                    _ => sources.max_by(|a, b| time(a).total_cmp(&time(b))).unwrap(),
+                };
+                let due = |&(source, turn): &(usize, u64)| (2 * turn + 1) * ratios[limit] < 2 * counts[limit] * ratios[source];
+                turns(ratios, &endless, 2000).into_iter().take_while(due).collect()
+            }
+        };
+        let share: Vec<u64> = (0..counts.len()).map(|source| expected.iter().filter(|turn| turn.0 == source).count() as u64).collect();
+        let mut passes: Vec<Vec<u64>> = vec![Vec::new(); counts.len()];
+        for epoch in 0..3 {
+            let found = drawn(&plan.at_epoch(epoch));
+            let sources: Vec<usize> = found.iter().map(|&sample| before.partition_point(|&before| before <= sample) - 1).collect();
+            prop_assert_eq!(&sources, &expected.iter().map(|turn| turn.0).collect::<Vec<_>>());
+            found.iter().zip(&sources).for_each(|(&sample, &source)| passes[source].push(sample - before[source]));
+            check_inverse(&plan.at_epoch(epoch));
+        }
+        // No sample comes again before all have come, through all epochs.
+        for ((passes, &count), share) in passes.iter().zip(&counts).zip(share) {
+            prop_assert_eq!(passes.len() as u64, 3 * share);
+            for pass in passes.chunks(count as usize) {
+                let mut pass = pass.to_vec();
+                pass.sort_unstable();
+                let whole = pass.len() as u64 == count;
+                pass.dedup();
+                prop_assert!(!whole || pass.len() as u64 == count);
+                prop_assert_eq!(counted(&pass).len(), pass.len());
+            }
+        }
+    }
+
+    /// By tokens, the share of a source is right to its longest samples at every draw, and epochs are passes.
+    #[test]
+    fn measured_mixtures_hold_their_shares(
+        sizes in prop::collection::vec(prop::collection::vec(0_u32..20, 1..30), 1..5),
+        ratios in prop::collection::vec(1_u64..9, 5),
+        exhausted in prop_oneof![Just(Exhausted::Stop), Just(Exhausted::Repeat), Just(Exhausted::Renormalise)],
+        shuffle in any::<bool>(),
+        seed in any::<u64>(),
+    ) {
+        let counts: Vec<u64> = sizes.iter().map(|sizes| sizes.len() as u64).collect();
+        let ratios = &ratios[..counts.len()];
+        let floats: Vec<f64> = ratios.iter().map(|&ratio| ratio as f64).collect();
+        let all: Vec<u32> = sizes.concat();
+        let mix = Mix::new(&counts, &floats).unwrap().when_exhausted(exhausted).measured("tokens", all.clone());
+        let Ok(mix) = mix else {
+            prop_assert!(sizes.iter().any(|sizes| sizes.iter().sum::<u32>() == 0));
+            return Ok(());
+        };
+        let before: Vec<u64> = counts.iter().scan(0, |end, count| { *end += count; Some(*end - count) }).collect();
+        let source = |sample: u64| before.partition_point(|&before| before <= sample) - 1;
+        let samples = all.len() as u64;
+        let builder = Plan::builder(samples).mix(mix).shuffle(shuffle).seed(seed);
+        let plan = ones(builder);
+        let mut passes: Vec<Vec<u64>> = vec![Vec::new(); counts.len()];
+        let total: u64 = ratios.iter().sum();
+        for epoch in 0..4 {
+            let found = drawn(&plan.at_epoch(epoch));
+            prop_assert_eq!(found.len() as u64, plan.at_epoch(epoch).draws());
+            let mut had = vec![0_u64; counts.len()];
+            for &sample in &found {
+                let longest = 20.0;
+                let all_had: u64 = had.iter().sum();
+                let open = exhausted != Exhausted::Renormalise;
+                for (had, &ratio) in had.iter().zip(ratios).filter(|_| open) {
+                    let expected = all_had as f64 * ratio as f64 / total as f64;
+                    prop_assert!((*had as f64 - expected).abs() <= 2.0 * longest);
+                }
+                had[source(sample)] += u64::from(all[sample as usize]);
+                passes[source(sample)].push(sample);
+            }
+            if exhausted == Exhausted::Renormalise {
+                let mut once = found.clone();
+                once.sort_unstable();
+                prop_assert_eq!(once, (0..samples).collect::<Vec<_>>());
+            }
+            check_inverse(&plan.at_epoch(epoch));
+        }
+        for (passes, &count) in passes.iter().zip(&counts) {
+            for pass in passes.chunks(count as usize) {
+                prop_assert_eq!(counted(pass).len(), pass.len());
+            }
+        }
+        if exhausted == Exhausted::Stop {
+            // Some source is gone through exactly once in each epoch.
+            let epochs = passes.iter().zip(&counts).any(|(passes, &count)| passes.len() as u64 == 4 * count);
+            prop_assert!(epochs);
+        }
+    }
+
+    /// Batches by classes hold as many samples of each, to one.
+    #[test]
+    fn balanced_batches_hold_as_many_of_each_class(
+        classes in prop::collection::vec(-2_i64..3, 1..60),
+        batch_size in 1_u64..20,
+        num_samples in 1_u64..200,
+    ) {
+        let samples = classes.len() as u64;
+        let builder = Plan::builder(samples).mix(Mix::balanced(&classes).unwrap()).num_samples(num_samples);
+        let plan = builder.shuffle(true).batch_size(batch_size).build().unwrap();
+        let kinds = counted(&classes.iter().map(|&class| (class + 9) as u64).collect::<Vec<_>>()).len() as u64;
+        for step in 0..plan.steps() {
+            let batch = plan.indices(step, 0).unwrap();
+            let held = counted(&batch.iter().map(|&sample| (classes[sample as usize] + 9) as u64).collect::<Vec<_>>());
+            let (least, most) = (batch.len() as u64 / kinds, (batch.len() as u64).div_ceil(kinds));
+            prop_assert!(held.values().all(|&count| count >= least.max(1).min(count) && count <= most + 1));
+            prop_assert!(held.len() as u64 >= kinds.min(batch.len() as u64) || kinds > batch.len() as u64);
+        }
+        check_inverse(&plan);
+    }
+
+    /// A mixture of one is the dataset alone, under every rule; every rule delivers what is drawn, and resumes.
+    #[test]
+    fn every_rule_delivers_what_is_drawn(
+        sizes in prop::collection::vec(1_u32..30, 2..80),
+        cut in any::<prop::sample::Index>(),
+        rule in prop_oneof![
+            (1_u64..9).prop_map(|size| Rule::from(FixedSize::new(size).unwrap())),
+            (1_u64..9).prop_map(|size| LengthBuckets::new(size).unwrap().into()),
+            (30_u64..90).prop_map(|most| TokenBudget::new(most).unwrap().into()),
+            (30_u64..90).prop_map(|most| Packing::new(most).unwrap().into()),
+        ],
+        by_tokens in any::<bool>(),
+        repeat in any::<bool>(),
+        worlds in prop::collection::vec((1_u32..5, 0_u64..4), 0..4),
+        seed in any::<u64>(),
+    ) {
+        let samples = sizes.len() as u64;
+        let cut = 1 + cut.index(sizes.len() - 1) as u64;
+        let exhausted = if repeat { Exhausted::Repeat } else { Exhausted::Stop };
+        let mix = |counts: &[u64], weights: &[f64]| {
+            let mix = Mix::new(counts, weights).unwrap().when_exhausted(exhausted);
+            if by_tokens { mix.measured("tokens", sizes.clone()).unwrap() } else { mix }
+        };
+        let builder = |mix: Option<Mix>| {
+            let builder = Plan::builder(samples).rule(rule.clone()).sizes(Sizes::new(sizes.clone())).mix(mix);
+            builder.shuffle(true).seed(seed).uneven(Uneven::Short).epoch(1)
+        };
+        let (alone, of_one) = (builder(None).build().unwrap(), builder(Some(mix(&[samples], &[0.3]))).build().unwrap());
+        prop_assert_eq!(drawn(&alone), drawn(&of_one));
+        let builder = || builder(Some(mix(&[cut, samples - cut], &[2.0, 1.0])));
+        let plan = builder().build().unwrap();
+        let expected = counted(&drawn(&plan));
+        prop_assert_eq!(expected.values().sum::<u64>(), plan.draws());
+        check_inverse(&plan);
+        let stats = plan.stats();
+        prop_assert_eq!((stats.samples, stats.dropped, stats.repeated), (plan.draws(), 0, 0));
+        // Any chain of worlds delivers each draw once.
+        let (mut state, mut found) = (plan.state(0), Vec::new());
+        for (world_size, steps) in worlds.into_iter().chain([(2, u64::MAX)]) {
+            let plan = builder().world_size(world_size).build().unwrap().resume(&state).unwrap();
+            if plan.epoch() != 1 {
+                break;
+            }
+            let steps = steps.min(plan.steps());
+            for step in 0..steps {
+                for rank in (0..world_size).filter(|&rank| step < plan.steps_of(rank)) {
+                    found.extend(plan.indices(step, rank).unwrap());
+                }
+            }
+            state = plan.state(steps);
+        }
+        prop_assert_eq!(counted(&found), expected);
+    }
+}
+
+/// The chi-squared distance of counts from equal ones, by degrees of freedom: about 1, if counts are random.
+fn unevenness(counts: &[u64]) -> f64 {
+    let mean = counts.iter().sum::<u64>() as f64 / counts.len() as f64;
+    counts.iter().map(|&count| (count as f64 - mean).powi(2) / mean).sum::<f64>() / (counts.len() - 1) as f64
+}
+
+/// Draws of sources, and of epochs, do not depend on each other.
+#[test]
+fn streams_of_draws_do_not_correlate() {
+    let mix = Mix::new(&[16, 16], &[1.0, 1.0]).unwrap();
+    let plan = ones(Plan::builder(32).mix(mix).shuffle(true).seed(5));
+    let (mut sources, mut epochs) = (vec![0_u64; 256], vec![0_u64; 256]);
+    let mut last: Option<Vec<u64>> = None;
+    for epoch in 0..4000 {
+        let found = drawn(&plan.at_epoch(epoch));
+        for turn in 0..16 {
+            sources[(16 * found[2 * turn] + found[2 * turn + 1] - 16) as usize] += 1;
+            if let Some(last) = &last {
+                epochs[(16 * last[2 * turn] + found[2 * turn]) as usize] += 1;
+            }
+        }
+        last = Some(found);
+    }
+    assert!((0.7..1.4).contains(&unevenness(&sources)), "{}", unevenness(&sources));
+    assert!((0.7..1.4).contains(&unevenness(&epochs)), "{}", unevenness(&epochs));
+    // Which of several samples of half a chance come is as if coins were tossed.
+    let plan = Plan::builder(8).weights(Weights::new(&[1.0; 8]).unwrap()).num_samples(4).shuffle(true);
+    let plan = ones(plan.seed(9));
+    let mut pairs = vec![0_u64; 64];
+    for epoch in 0..20_000 {
+        let found = counted(&drawn(&plan.at_epoch(epoch)));
+        for a in found.keys() {
+            found.keys().filter(|b| *b > a).for_each(|b| pairs[(8 * a + b) as usize] += 1);
+        }
+    }
+    // Neighbours of one stretch never come together, all others do.
+    let never = (0..8).step_by(2).map(|first| pairs[8 * first + first + 1]).collect::<Vec<_>>();
+    let others: Vec<u64> = (0..8_usize)
+        .flat_map(|a| (a + 1..8).map(move |b| (a, b)))
+        .filter(|&(a, b)| !(a % 2 == 0 && b == a + 1))
+        .map(|(a, b)| pairs[8 * a + b])
+        .collect();
+    assert_eq!(never, [0; 4]);
+    assert!(unevenness(&others) < 2.0, "{}", unevenness(&others));
+}
+
+/// A thousand sources of a billion samples each: a plan, any batch and a state in no time.
+#[test]
+fn a_thousand_sources_of_a_billion_samples() {
+    let weights: Vec<f64> = (1..=1000).map(f64::from).collect();
+    let mix = Mix::new(&[1_000_000_000; 1000], &weights).unwrap();
+    let plan = Plan::builder(1_000_000_000_000).mix(mix).shuffle(true).batch_size(64).build().unwrap();
+    let batch = plan.indices(plan.steps() / 2, 0).unwrap();
+    let place = plan.places(batch[7]).unwrap();
+    assert!(place.iter().any(|place| (place.step, place.index) == (plan.steps() / 2, 7)));
+    assert!(serde_json::to_string(&plan.state(77)).unwrap().len() < 1000);
+}
+
+/// What makes no sense is refused, before anything is drawn.
+#[test]
+fn draws_that_make_no_sense() {
+    let refused = |found: batchloom::Result<Weights>, words: &[&str]| {
+        let error = found.unwrap_err();
+        assert!(matches!(error, Error::Weights { .. }), "{error}");
+        words.iter().for_each(|word| assert!(error.to_string().contains(word), "{error}"));
+    };
+    refused(Weights::new(&[1.0, -0.5]), &["sample 1", "-0.5"]);
+    refused(Weights::new(&[f64::NAN]), &["sample 0", "NaN"]);
+    refused(Weights::new(&[f64::INFINITY]), &["sample 0", "inf"]);
+    refused(Weights::new(&[0.0, 0.0]), &["2 samples", "0"]);
+    refused(Weights::new(&[]), &["0"]);
+    assert!(matches!(Mix::new(&[1], &[1.0, 2.0]), Err(Error::Weights { .. })));
+    assert!(matches!(Mix::new(&[1, 0], &[1.0, 2.0]), Err(Error::Mix { .. })));
+    assert!(Mix::new(&[1, 0], &[1.0, 0.0]).is_ok());
+    assert!(matches!(Mix::new(&[2], &[1.0]).unwrap().measured("tokens", vec![1]), Err(Error::Mix { .. })));
+    let weights = || Weights::new(&[1.0; 10]).unwrap();
+    let builder = || Plan::builder(10).batch_size(2).shuffle(true);
+    let is_refused = |builder: PlanBuilder| matches!(builder.build(), Err(Error::Draws { .. }));
+    assert!(is_refused(builder().weights(weights()).shuffle(false)));
+    assert!(is_refused(builder().num_samples(4).shuffle(batchloom::order::Shuffle::Runs)));
+    assert!(is_refused(builder().num_samples(4).shard_size(4)));
+    assert!(is_refused(builder().weights(weights()).mix(Mix::new(&[10], &[1.0]).unwrap())));
+    assert!(matches!(builder().num_samples(0).build(), Err(Error::NotPositive { .. })));
+    assert!(matches!(Plan::builder(9).shuffle(true).weights(weights()).build(), Err(Error::Weights { .. })));
+    // Weights may change between epochs, and not within one; those of sources stay.
+    let state = |steps, builder: PlanBuilder| builder.build().unwrap().state(steps);
+    let other =
+        || builder().weights(Weights::new(&[2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]).unwrap());
+    assert!(other().build().unwrap().resume(&state(0, builder().weights(weights()))).is_ok());
+    let error = other().build().unwrap().resume(&state(1, builder().weights(weights()))).unwrap_err();
+    assert!(matches!(error, Error::StateWeights { .. }), "{error}");
+}
