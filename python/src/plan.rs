@@ -330,6 +330,9 @@ pub(crate) fn write_state<'py>(
     if let Some(lists) = &state.lists {
         dict.set_item("lists", lists)?;
     }
+    if let Some(weights) = &state.weights {
+        dict.set_item("weights", weights)?;
+    }
     Ok(dict)
 }
 
@@ -344,7 +347,8 @@ pub(crate) fn read_state(dict: &Bound<'_, PyDict>) -> PyResult<batchloom::plan::
         let text = value.repr()?.to_string();
         value.extract().map_err(|_| damaged(&format!("{key} is {text}")))
     }
-    const KEYS: [&str; 7] = ["version", "fingerprint", "seed", "epoch", "batches", "worlds", "lists"];
+    const KEYS: [&str; 8] =
+        ["version", "fingerprint", "seed", "epoch", "batches", "worlds", "lists", "weights"];
     for key in dict.keys() {
         if !KEYS.iter().any(|known| key.extract::<&str>().is_ok_and(|key| key == *known)) {
             return Err(damaged(&format!("it holds an unknown key, {}", key.repr()?)));
@@ -364,5 +368,6 @@ pub(crate) fn read_state(dict: &Bound<'_, PyDict>) -> PyResult<batchloom::plan::
             })
             .collect::<PyResult<_>>()?,
         lists: if dict.contains("lists")? { Some(read(dict, "lists")?) } else { None },
+        weights: if dict.contains("weights")? { Some(read(dict, "weights")?) } else { None },
     })
 }

@@ -363,7 +363,7 @@ fn a_thousand_sources_of_a_billion_samples() {
     assert!(serde_json::to_string(&plan.state(77)).unwrap().len() < 1000);
 }
 
-/// What makes no sense is refused, before anything is drawn.
+/// Weights that make no sense are refused, before anything is drawn.
 #[test]
 fn draws_that_make_no_sense() {
     let refused = |found: batchloom::Result<Weights>, words: &[&str]| {
@@ -396,4 +396,38 @@ fn draws_that_make_no_sense() {
     assert!(other().build().unwrap().resume(&state(0, builder().weights(weights()))).is_ok());
     let error = other().build().unwrap().resume(&state(1, builder().weights(weights()))).unwrap_err();
     assert!(matches!(error, Error::StateWeights { .. }), "{error}");
+}
+
+/// The draws that must survive releases.
+#[test]
+fn golden() {
+    let sizes: Vec<u32> = (0..20).map(|sample| 1 + sample * 7 % 13).collect();
+    let mix = || Mix::new(&[12, 5, 3], &[0.5, 0.3, 0.2]).unwrap();
+    let builders = [
+        Plan::builder(20)
+            .weights(Weights::new(&sizes.iter().map(|&size| f64::from(size)).collect::<Vec<_>>()).unwrap()),
+        Plan::builder(20).num_samples(13),
+        Plan::builder(20).mix(mix()),
+        Plan::builder(20).mix(mix().when_exhausted(Exhausted::Repeat)),
+        Plan::builder(20).mix(mix().when_exhausted(Exhausted::Renormalise)),
+        Plan::builder(20).mix(mix().measured("tokens", sizes.clone()).unwrap()),
+        Plan::builder(20)
+            .mix(mix().measured("tokens", sizes.clone()).unwrap().when_exhausted(Exhausted::Repeat)),
+        Plan::builder(20)
+            .mix(Mix::balanced(&[0, 1, 1, 2, 1, 1, 0, 1, 1, 1, 1, 0, 1, 2, 1, 1, 1, 1, 1, 1]).unwrap()),
+    ];
+    let lines: Vec<String> = builders
+        .into_iter()
+        .map(|builder| {
+            let plan = ones(builder.shuffle(true).seed(11));
+            let epochs: Vec<_> = (0..2).map(|epoch| drawn(&plan.at_epoch(epoch))).collect();
+            serde_json::json!([plan.fingerprint(), epochs]).to_string()
+        })
+        .collect();
+    let text = format!("[\n{}\n]\n", lines.join(",\n"));
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/draws.json");
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(path, &text).unwrap();
+    }
+    assert_eq!(text, std::fs::read_to_string(path).unwrap());
 }

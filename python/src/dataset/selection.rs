@@ -73,7 +73,7 @@ impl Selection {
         found.0.restored(base, total).map(Self).map_err(|error| raise(&error))
     }
 
-    /// What [`restored`](Self::restored) takes.
+    /// The arguments of [`restored`](Self::restored).
     fn written(&self) -> PyResult<Written> {
         let range = self.0.as_range().map(|range| (range.start, range.end));
         let list = match (range, self.0.as_narrow()) {

@@ -179,7 +179,7 @@ impl Kind for Concatenated {
     }
 }
 
-/// What several datasets have of each of their sources, in one list.
+/// The things that several datasets have of each of their sources, in one list.
 fn joined<'a, T: Clone + 'a>(each: impl IntoIterator<Item = &'a BySource<T>>) -> BySource<T> {
     BySource::of_each(each.into_iter().flat_map(BySource::iter).cloned())
 }

@@ -1,6 +1,6 @@
 //! `Draws`: the sample at each position of an epoch.
 
-use super::mix::Mixed;
+use super::mixed::Mixed;
 use super::stream::Stream;
 use super::weighted::Weighted;
 use crate::order::{Order, Shards};

@@ -70,8 +70,7 @@ fn listed(mix: &Mix, seed: u64, epoch: u64, shuffled: bool) -> Vec<u32> {
     found
 }
 
-/// How much a sample of a source has of what is measured, in millionths. A sample of nothing has one of them, so that
-/// every sample has a time of its own.
+/// The size of a sample of a source, in millionths, and one more, so that empty samples have times of their own.
 fn size(mix: &Mix, sizes: &[u32], source: usize, number: u64) -> u64 {
     (u64::from(sizes[usize::try_from(mix.sample(source, number)).unwrap_or(usize::MAX)]) << 20) + 1
 }
@@ -81,10 +80,10 @@ struct Cursor {
     source: usize,
     ratio: u32,
     stream: Stream,
-    /// The place of the next sample in the passes of the source, and how much samples before it have.
+    /// The place of the next sample in the passes of the source, and the sizes of those before it.
     place: u64,
     passed: u128,
-    /// How much samples before the epoch have, and those before its end.
+    /// The sizes of samples before the epoch, and before its end.
     begin: u128,
     end: u128,
     /// The samples at the places from `first` on.
@@ -129,7 +128,7 @@ impl Cursor {
         self.passed < self.end
     }
 
-    /// How much the source has had in this epoch.
+    /// The sizes of the samples that came in this epoch.
     fn had(&self) -> u128 {
         self.passed - self.begin
     }

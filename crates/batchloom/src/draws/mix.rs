@@ -10,9 +10,7 @@ use std::sync::Arc;
 use serde::{Serialize, Serializer};
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::measured::Measured;
 use super::stream::Stream;
-use super::turns::Turns;
 use super::weights::ratios;
 use crate::{Error, Result};
 
@@ -77,7 +75,7 @@ pub struct Mix {
     before: Arc<[u64]>,
     ratios: Arc<[u32]>,
     exhausted: Exhausted,
-    /// What turns are counted by: its name, and how much each sample has of it. Samples count the same without it.
+    /// The measure by which turns are counted: its name, and the size of each sample. Samples count the same without it.
     measure: Option<(String, Arc<[u32]>)>,
     /// The samples of the sources, one source after the other, if they do not lie in that order.
     members: Option<Arc<[u32]>>,
@@ -188,7 +186,7 @@ impl Mix {
         self.exhausted
     }
 
-    pub(super) fn ratios(&self) -> &[u32] {
+    pub(super) fn ratios(&self) -> &Arc<[u32]> {
         &self.ratios
     }
 
@@ -204,7 +202,7 @@ impl Mix {
     }
 
     /// The source of a sample of a plan, and its number there.
-    fn origin(&self, sample: u64) -> Option<(usize, u64)> {
+    pub(super) fn origin(&self, sample: u64) -> Option<(usize, u64)> {
         let Some(members) = &self.members else {
             let source = self.before.partition_point(|&before| before <= sample) - 1;
             return Some((source, sample - self.before[source]));
@@ -228,7 +226,7 @@ impl Mix {
         found.unwrap_or(0)
     }
 
-    /// How much each sample has of what is measured.
+    /// The size of each sample, if turns are counted by a measure.
     pub(super) fn sizes(&self) -> Option<&[u32]> {
         self.measure.as_ref().map(|(_, sizes)| &**sizes)
     }
@@ -241,122 +239,6 @@ impl Serialize for Mix {
         let measure = self.measure.as_ref().map(|(by, sizes)| (by, digest(sizes)));
         let sources = format!("{:032x}", xxh3_128(bytemuck::cast_slice(&self.before)));
         (sources, self.exhausted.name(), measure, self.members.as_deref().map(digest)).serialize(serializer)
-    }
-}
-
-/// The draws of one epoch of a mix.
-#[derive(Debug)]
-pub(crate) struct Mixed {
-    mix: Mix,
-    seed: u64,
-    epoch: u64,
-    shuffled: bool,
-    arrangement: Arrangement,
-}
-
-#[derive(Debug)]
-enum Arrangement {
-    /// Sources take turns sample by sample.
-    Turns(Turns),
-    /// Sources take turns by a measure of samples.
-    Measured(Measured),
-}
-
-impl Mixed {
-    /// The draws of an epoch: `num_samples` of them, or as many as follow from the sources.
-    pub(crate) fn new(mix: Mix, num_samples: Option<u64>, seed: u64, epoch: u64, shuffled: bool) -> Self {
-        let arrangement = match mix.is_measured() {
-            true => Arrangement::Measured(Measured::default()),
-            false => Arrangement::Turns(Turns::new(Arc::clone(&mix.ratios), counts(&mix, num_samples))),
-        };
-        Self { mix, seed, epoch, shuffled, arrangement }
-    }
-
-    /// The number of draws.
-    pub(super) fn len(&self) -> u64 {
-        match &self.arrangement {
-            Arrangement::Turns(turns) => turns.len(),
-            Arrangement::Measured(measured) => self.listed(measured).len() as u64,
-        }
-    }
-
-    /// Writes the samples at some positions.
-    pub(super) fn fill(&self, start: u64, out: &mut [u64]) {
-        match &self.arrangement {
-            Arrangement::Turns(turns) => self.fill_turns(turns, start, out),
-            Arrangement::Measured(measured) => {
-                let listed = &self.listed(measured)[index(start)..];
-                out.iter_mut().zip(listed).for_each(|(sample, &found)| *sample = u64::from(found));
-            }
-        }
-    }
-
-    /// The positions of a sample, in order.
-    pub(super) fn find(&self, sample: u64) -> Vec<u64> {
-        match &self.arrangement {
-            Arrangement::Turns(turns) => {
-                let Some((source, number)) = self.mix.origin(sample) else { return Vec::new() };
-                let first = self.first(turns, source);
-                let places = first..first.saturating_add(turns.of(source));
-                let drawn = self.stream(source).find(number, places);
-                drawn.map(|place| turns.place(source, place - first)).collect()
-            }
-            Arrangement::Measured(measured) => {
-                let listed = self.listed(measured).iter().enumerate();
-                let same = listed.filter(|&(_, &other)| u64::from(other) == sample);
-                same.map(|(place, _)| place as u64).collect()
-            }
-        }
-    }
-
-    fn stream(&self, source: usize) -> Stream {
-        self.mix.stream(source, self.seed, self.shuffled)
-    }
-
-    fn listed<'a>(&self, measured: &'a Measured) -> &'a [u32] {
-        measured.listed(&self.mix, self.seed, self.epoch, self.shuffled)
-    }
-
-    /// The number of draws of a source before this epoch.
-    fn first(&self, turns: &Turns, source: usize) -> u64 {
-        self.epoch.wrapping_mul(turns.of(source))
-    }
-
-    fn fill_turns(&self, turns: &Turns, start: u64, out: &mut [u64]) {
-        let taken: Vec<(usize, u64)> = turns.from(start).take(out.len()).collect();
-        // The turns of a source follow each other, so its samples are filled together.
-        let mut drawn: Vec<(u64, Vec<u64>)> = vec![(0, Vec::new()); self.mix.ratios.len()];
-        for &(source, turn) in &taken {
-            let (first, samples) = &mut drawn[source];
-            *first = if samples.is_empty() { turn } else { *first };
-            samples.push(0);
-        }
-        for (source, (first, samples)) in drawn.iter_mut().enumerate() {
-            self.stream(source).fill(self.first(turns, source) + *first, samples);
-        }
-        for (sample, (source, turn)) in out.iter_mut().zip(taken) {
-            let (first, samples) = &drawn[source];
-            *sample = self.mix.sample(source, samples[index(turn - first)]);
-        }
-    }
-}
-
-/// The draws of each source in an epoch.
-fn counts(mix: &Mix, num_samples: Option<u64>) -> Arc<[u64]> {
-    if let Some(draws) = num_samples {
-        return Turns::first(&mix.ratios, draws);
-    }
-    let limiting = |first| {
-        let source = mix.limiting(|source| u128::from(mix.count(source)), first);
-        Turns::until(&mix.ratios, source, mix.count(source))
-    };
-    match mix.exhausted {
-        Exhausted::Stop => limiting(true),
-        Exhausted::Repeat => limiting(false),
-        Exhausted::Renormalise => {
-            let all = |source| if mix.ratios[source] > 0 { mix.count(source) } else { 0 };
-            (0..mix.ratios.len()).map(all).collect()
-        }
     }
 }
 

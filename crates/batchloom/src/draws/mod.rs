@@ -12,14 +12,15 @@
 mod draws;
 mod measured;
 mod mix;
+mod mixed;
 mod stream;
 mod turns;
 mod weighted;
 mod weights;
 
 pub(crate) use draws::Draws;
-pub(crate) use mix::Mixed;
 pub use mix::{Exhausted, Mix};
+pub(crate) use mixed::Mixed;
 pub(crate) use stream::Stream;
 pub(crate) use weighted::Weighted;
 pub use weights::Weights;

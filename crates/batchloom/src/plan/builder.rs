@@ -309,16 +309,17 @@ fn check_draws(recipe: &Recipe) -> Result<()> {
             refused("weights", "samples of sources come in passes; expected weights of sources alone")
         }
         Recipe { mix: Some(mix), num_samples: Some(_), .. } if mix.is_measured() => {
-            refused("num_samples", "shares are those of tokens or labels; expected by=\"samples\"")
+            refused("num_samples", "shares are those of tokens or labels; expected turns by samples")
         }
         Recipe { weights: Some(_), shuffle: Shuffle::Nothing, .. } => {
-            refused("shuffle=False", "samples are drawn at random; expected shuffle=True")
+            refused("stored order", "samples are drawn at random; expected them to be shuffled")
         }
-        Recipe { shuffle: Shuffle::Runs, .. } => {
-            refused("shuffle=\"runs\"", "batches are no runs of neighbours; expected True or False")
-        }
+        Recipe { shuffle: Shuffle::Runs, .. } => refused(
+            "an order of runs",
+            "batches are no runs of neighbours; expected to shuffle samples, or nothing",
+        ),
         Recipe { shard_size: Some(_), .. } => {
-            refused("shard_size", "samples are drawn from all of the data; expected None")
+            refused("shard_size", "samples are drawn from all of the data; leave it out")
         }
         Recipe { rule: Rule::Listed(_), .. } => {
             refused("a list of batches", "the list says which samples come; expected another rule")
