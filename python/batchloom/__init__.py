@@ -37,6 +37,7 @@ from batchloom.errors import (
 )
 from batchloom.label_counts import LabelCounts
 from batchloom.loader import DataLoader
+from batchloom.mixture import Mixture
 from batchloom.plan import Place, Plan, Step
 from batchloom.restore_order import restore_order
 from batchloom.sampler import BatchSampler
@@ -62,6 +63,7 @@ __all__ = [
     "Listed",
     "LoaderError",
     "MapDataset",
+    "Mixture",
     "Origin",
     "Packing",
     "Pad",

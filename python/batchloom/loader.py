@@ -29,11 +29,14 @@ from batchloom.dataset.map import samples_of
 from batchloom.dataset.torch_datasets import taken
 from batchloom.delivery.choose import choose
 from batchloom.delivery.placement import Placement, PlacementRequest
+from batchloom.draws import drawn
 from batchloom.epoch_lists import EpochLists
 from batchloom.errors import ArgumentError, Error, StateError
+from batchloom.label_counts import LabelCounts
 from batchloom.label_counts import label_counts as counted
 from batchloom.loader_options import LoaderOptions
 from batchloom.mesh import Mesh
+from batchloom.mixture import Mixture
 from batchloom.plan import Plan, table, warn_of_one_pool
 from batchloom.plan_options import padded_to, plan_options
 from batchloom.ranks import RankFinder, is_worker
@@ -95,6 +98,14 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         balance: If ``True``, batches of similar cost form a step, so that ranks do not wait for each other.
         largest_first: If ``True``, the largest batch that the rule makes comes first, so that memory is allocated once,
             and an out-of-memory error shows up in the first step.
+        weights: The weight of each sample: an epoch draws samples with replacement, as often as their weights say,
+            instead of every sample once. Needs ``shuffle=True``. A sample is expected exactly as often as its weight
+            says, and comes less than twice more or fewer. Weights may change from epoch to epoch: they are no part of
+            the fingerprint.
+        num_samples: The number of samples that an epoch draws; ``None`` for as many as there are. Without weights, each
+            epoch goes on where the one before it stopped: no sample comes again before all have come.
+        balanced_by: The class of each sample, as numbers or texts: batches hold as many samples of each class, to one,
+            and each class goes through permutations of its own.
         rank: The rank of this process, from 0 to ``world_size - 1``. If neither ``rank`` nor ``world_size`` is given,
             they are found when the first epoch begins, or when something asks for them: as ``torch.distributed`` says
             if it is initialised, or JAX, for batches of JAX, if ``jax.distributed`` is; otherwise as the launcher says
@@ -237,6 +248,9 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         uneven: Uneven = "pad",
         balance: bool = False,
         largest_first: bool = False,
+        weights: Any = None,
+        num_samples: int | None = None,
+        balanced_by: Any = None,
         rank: int | None = None,
         world_size: int | None = None,
         mesh: Any = None,
@@ -264,7 +278,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
     ) -> None:
         recipe = {name: value for name, value in locals().items() if name not in ("self", "torch")}
         asked = accepted(torch)
-        dataset = taken(dataset)._current()
+        self._mixture = dataset if isinstance(dataset, Mixture) else None
+        dataset = taken(dataset if self._mixture is None else self._mixture.dataset)._current()
         if callable(collate) and not dataset._is_on_demand:
             dataset = samples_of(dataset)
         self._dataset: Dataset = dataset
@@ -295,8 +310,10 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             pad_to=(pad_to, "longest"),
         )
         types = conversions(dataset, self._batching, FieldArguments(dtype, scale, mean, std), collation.slots)
-        self._delivery = choose(dataset, self._batching, order, documents, request, types.each, collation)
         labels, counts = dataset._labels(labels), counted(label_counts)
+        draws = self._drawn(weights, num_samples, balanced_by, labels, counts)
+        neighbours = order if draws is None else "samples"  # what is drawn by weight is no run of neighbours
+        self._delivery = choose(dataset, self._batching, neighbours, documents, request, types.each, collation)
         on_demand = dataset._is_on_demand
         padding, numbers = collation.padding(pad_value)
         pad_values = collation.without(dataset._pad_values(padding, types.dtypes))
@@ -332,6 +349,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             slots=collation.slots,
             pad_numbers=pad_numbers(pad_value) if on_demand else numbers,
             pad_to=padded_to(pad_to, truncate),
+            draws=draws,
         )
         columns = [(name, types.dtypes.get(name, stored)) for name, stored in self._native.columns]
         names, marked = [name for name, _ in columns], uneven == "mask"
@@ -347,6 +365,17 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         self._own = frozenset((*vars(self), "_own"))
         if self._ranks.is_said:
             self._follow()  # arguments that leave so many ranks no step are an error now
+
+    def _drawn(
+        self, weights: Any, num_samples: int | None, balanced_by: Any, labels: str | None, counts: LabelCounts | None
+    ) -> _native.Draws | None:
+        """Return the draws of an epoch; ``None`` if it is every sample once."""
+        if self._mixture is None:
+            return drawn(len(self._dataset), weights, num_samples, balanced_by)
+        for name, given in (("weights", weights), ("balanced_by", balanced_by)):
+            if given is not None:
+                raise ArgumentError(f"{name} is given, and the mixture has weights of its own; expected None")
+        return self._mixture._draws(num_samples, labels, counts)
 
     def __len__(self) -> int:
         """Return the number of batches of a whole epoch on this rank, whatever was taken of it.
@@ -399,6 +428,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             state = self._native.state()
             facts = {"samples": len(self._dataset), "seed": state["seed"], "fingerprint": state["fingerprint"]}
             facts |= {"lists": self._batching.digest} if isinstance(self._batching, Listed) else {}
+            facts |= {"weights": weights} if (weights := self._native.plan(None).weights) is not None else {}
             name = f"{type(self._dataset).__name__}/{self._batching}"
             self._ranks.compare(name, facts, "the same dataset, options and seed")
             self._is_compared = True
@@ -473,7 +503,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         upcoming = self._native.plan(None)
         plan = upcoming if epoch is None else self._native.plan(integer("epoch", epoch))
         if self._lists is None:
-            return Plan._wrap(plan, self._batching)
+            return Plan._wrap(plan, self._batching, self._mixture)
         if plan.epoch not in (upcoming.epoch, self._lists.epoch) and not self._lists.foresees:
             raise ArgumentError(
                 f"epoch is {epoch}, whose batches {self._lists.name} gives when it begins; expected {upcoming.epoch}, "
@@ -533,9 +563,10 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         plan, recipe, lists = self.plan(), self._recipe, self._lists
         ranks, is_compared, others = self._ranks, self._is_compared, self._own
         same = {name: None for name in ("batch_size", "sampler", "batch_sampler", "generator")}
-        place = {"dataset": dataset, "batching": plan.batching, "seed": plan.seed}
+        renewed = dataset if self._mixture is None else self._mixture._over(dataset)
+        place = {"dataset": renewed, "batching": plan.batching, "seed": plan.seed}
         DataLoader.__init__(self, **{**recipe, **same, **place})
-        self._recipe, self._lists = recipe | {"dataset": dataset}, lists
+        self._recipe, self._lists = recipe | {"dataset": renewed}, lists
         self._ranks, self._is_compared, self._own = ranks, is_compared, others
         self.load_state_dict(plan._native.state(0))
 

@@ -21,6 +21,9 @@ class LoaderOptions(TorchOptions, total=False):
     uneven: Uneven
     balance: bool
     largest_first: bool
+    weights: Any
+    num_samples: int | None
+    balanced_by: Any
     rank: int | None
     world_size: int | None
     mesh: Any

@@ -16,9 +16,11 @@ import batchloom._native as engine
 import numpy
 from batchloom.arguments import RUNS, U32, PadTo, Shuffle, Truncate, Uneven, caller, integer, renamed, shuffled
 from batchloom.batching import Rule, rule
+from batchloom.draws import drawn, restored, written
 from batchloom.errors import ArgumentError, RangeError
 from batchloom.label_counts import LabelCounts
 from batchloom.label_counts import label_counts as counted
+from batchloom.mixture import Mixture
 from batchloom.plan_options import padded_to, plan_options
 from batchloom.sizes import Sizes, checked, read
 
@@ -123,6 +125,14 @@ class Plan:
             that costs.
         label_counts: The labels of each sample that losses do not ignore, for ``plan.step(k).labels``: numbers, or the
             result of ``dataset.count_labels()``.
+        weights: The weight of each sample: an epoch draws samples with replacement, as often as their weights say,
+            instead of every sample once. Needs ``shuffle=True``. A sample is expected exactly as often as its weight
+            says, and comes less than twice more or fewer. Weights may change from epoch to epoch: they are no part of
+            the fingerprint.
+        num_samples: The number of samples that an epoch draws; ``None`` for as many as there are. Without weights, each
+            epoch goes on where the one before it stopped: no sample comes again before all have come.
+        balanced_by: The class of each sample, as numbers or texts: batches hold as many samples of each class, to one,
+            and each class goes through permutations of its own.
         epoch: The epoch, from 0.
         rank: The rank of this process, from 0 to ``world_size - 1``.
         world_size: The number of processes.
@@ -132,7 +142,7 @@ class Plan:
         DataError: There are no samples, or too many; a size is wrong, or exceeds the limits of the rule.
     """
 
-    __slots__ = ("_batching", "_native", "_read")
+    __slots__ = ("_batching", "_mixture", "_native", "_read")
 
     def __init__(
         self,
@@ -151,6 +161,9 @@ class Plan:
         pad_to: PadTo = "longest",
         truncate: Truncate = "error",
         label_counts: Any = None,
+        weights: Any = None,
+        num_samples: int | None = None,
+        balanced_by: Any = None,
         epoch: int = 0,
         rank: int = 0,
         world_size: int = 1,
@@ -161,6 +174,7 @@ class Plan:
                 raise ArgumentError("neither samples nor sizes is given; expected the number of samples")
             samples = len(known)
         self._batching, self._read, counts = rule(batch_size, batching), 0, counted(label_counts)
+        self._mixture: Mixture | None = None
         self._native = engine.Plan(
             integer("samples", samples),
             self._batching._native(),
@@ -173,13 +187,14 @@ class Plan:
             shard_size=None if shard_size is None else integer("shard_size", shard_size, least=1),
             labels=None if counts is None else counts._native(),
             pad_to=padded_to(pad_to, truncate),
+            draws=drawn(integer("samples", samples), weights, num_samples, balanced_by),
         )
         warn_of_one_pool(self._native, self._batching)
 
     @classmethod
-    def _wrap(cls, native: engine.Plan, batching: Rule) -> Plan:
+    def _wrap(cls, native: engine.Plan, batching: Rule, mixture: Mixture | None = None) -> Plan:
         plan = cls.__new__(cls)
-        plan._native, plan._batching, plan._read = native, batching, 0
+        plan._native, plan._batching, plan._mixture, plan._read = native, batching, mixture, 0
         return plan
 
     def __len__(self) -> int:
@@ -248,16 +263,24 @@ class Plan:
         shard = self._native.shard(_within(step, len(self)))
         return None if shard is None else range(*shard)
 
-    def where(self, sample: SupportsIndex) -> list[Place]:
+    def where(self, sample: SupportsIndex | tuple[str, int]) -> list[Place]:
         """Return the places of ``sample`` in the epoch.
 
-        The list is empty if the sample is dropped or came in an earlier part of the epoch. It has several places if
-        the sample is repeated so that all ranks have as many batches and samples, or if it is split. Places that only
-        fill up (``uneven="mask"``) are left out.
+        The list is empty if the sample is dropped, not drawn, or came in an earlier part of the epoch. It has several
+        places if the sample is drawn several times, if it is repeated so that all ranks have as many batches and
+        samples, or if it is split. Places that only fill up (``uneven="mask"``) are left out.
+
+        Args:
+            sample: The number of a sample; of a mixture also the name of a source and the number of a sample there.
 
         Raises:
+            ArgumentError: There is no such source.
             RangeError: There is no such sample.
         """
+        if isinstance(sample, tuple):
+            if self._mixture is None:
+                raise ArgumentError(f"sample is {sample!r}, and the plan is of no mixture; expected a number")
+            sample = self._mixture.sample(*sample)
         return [Place(*place) for place in self._native.places(_within(sample, self.samples))]
 
     def stats(self) -> dict[str, Any]:
@@ -265,7 +288,7 @@ class Plan:
 
         The dict holds
 
-        - ``samples`` and ``tokens`` (elements) of the dataset;
+        - ``samples`` and ``tokens`` (elements) of the epoch: those of the dataset, unless it draws others;
         - ``batches`` over all ranks, ``steps`` and ``world_size``;
         - elements delivered as data (``real``) and with padding (``padded``), and the share of ``padding``;
         - ``efficiency``, the filled share of the room that the rule gives its batches (``None`` if it has no limit);
@@ -291,7 +314,7 @@ class Plan:
 
     def at_epoch(self, epoch: int) -> Plan:
         """Return the plan of another epoch of the same run, from its start."""
-        return self._wrap(self._native.at_epoch(integer("epoch", epoch)), self._batching)
+        return self._wrap(self._native.at_epoch(integer("epoch", epoch)), self._batching, self._mixture)
 
     def report(self, path: str | os.PathLike[str]) -> None:
         """Write a self-contained HTML page that shows the plan: its costs, its steps, and its order."""
@@ -395,7 +418,8 @@ class Plan:
 
     def __eq__(self, other: object) -> bool:
         # The fingerprint stands for the sizes.
-        return isinstance(other, Plan) and (self.fingerprint, self._value()) == (other.fingerprint, other._value())
+        same = isinstance(other, Plan) and (self.fingerprint, self._value()) == (other.fingerprint, other._value())
+        return same and isinstance(other, Plan) and self._native.weights == other._native.weights
 
     def __hash__(self) -> int:
         return hash((self.fingerprint, self.epoch, self.rank, self.world_size, len(self)))
@@ -403,7 +427,8 @@ class Plan:
     def __reduce__(self) -> tuple[Any, ...]:
         extents, known = self._native.extents(), self._native.labels
         labels = LabelCounts._read(*known) if isinstance(known, tuple) else known
-        return _rebuild, (*self._value(), None if extents is None else read(extents), labels)
+        sizes = None if extents is None else read(extents)
+        return _rebuild, (*self._value(), sizes, labels, written(self._native.draws))
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the plan and its costs."""
@@ -423,10 +448,11 @@ def _rebuild(
     state: dict[str, Any],
     sizes: Sizes | None,
     labels: LabelCounts | str | int | None,
+    draws: tuple[Any, ...] | None = None,
 ) -> Plan:
     known = None if sizes is None else engine.borrow(sizes, "sizes")
     given = labels._native() if isinstance(labels, LabelCounts) else labels
-    plan = engine.Plan(samples, batching._native(), known, **options, labels=given)
+    plan = engine.Plan(samples, batching._native(), known, **options, labels=given, draws=restored(draws))
     return Plan._wrap(plan.resume(state) if state["batches"] else plan, batching)
 
 

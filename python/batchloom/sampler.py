@@ -62,6 +62,9 @@ class BatchSampler(PlanAttributes):
         uneven: Uneven = "pad",
         balance: bool = False,
         largest_first: bool = False,
+        weights: Any = None,
+        num_samples: int | None = None,
+        balanced_by: Any = None,
         rank: int | None = None,
         world_size: int | None = None,
     ) -> None:
@@ -84,6 +87,9 @@ class BatchSampler(PlanAttributes):
             uneven=uneven,
             balance=balance,
             largest_first=largest_first,
+            weights=weights,
+            num_samples=num_samples,
+            balanced_by=balanced_by,
             rank=first_rank,
             world_size=first_world_size,
         )
@@ -205,6 +211,7 @@ class BatchSampler(PlanAttributes):
         if not self._is_compared:
             state = self._plan._native.state(0)
             facts = {"samples": self._plan.samples, "seed": state["seed"], "fingerprint": state["fingerprint"]}
+            facts |= {} if (weights := self._plan._native.weights) is None else {"weights": weights}
             self._ranks.compare(f"BatchSampler/{self._plan.batching}", facts, "the same sizes, options and seed")
             self._is_compared = True
         self._taken, self._latest = 0, batches

@@ -9,6 +9,7 @@ mod batching;
 mod conversion;
 mod dataset;
 mod dlpack;
+mod draws;
 mod error;
 mod interpreter;
 mod labels;
@@ -44,6 +45,8 @@ mod _native {
     use crate::dataset::{Dataset, Sequences, SparseRows};
     #[pymodule_export]
     use crate::dlpack::{Tensor, borrow};
+    #[pymodule_export]
+    use crate::draws::Draws;
     #[pymodule_export]
     use crate::interpreter::settle;
     #[pymodule_export]

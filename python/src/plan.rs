@@ -6,6 +6,7 @@ use pyo3::types::PyDict;
 
 use crate::batching::{Rule, known, padded_to, parse};
 use crate::dlpack::Tensor;
+use crate::draws::Draws;
 use crate::error::{DataError, StateError, raise};
 use crate::labels::{Labels, given};
 
@@ -28,7 +29,7 @@ impl Plan {
     #[new]
     #[pyo3(signature = (
         samples, rule, sizes, *, shuffle, drop_last, seed, uneven, balance, largest_first, epoch, rank, world_size,
-        concatenated=false, content=None, shard_size=None, labels=None, pad_to=None
+        concatenated=false, content=None, shard_size=None, labels=None, pad_to=None, draws=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
     fn new(
@@ -50,6 +51,7 @@ impl Plan {
         shard_size: Option<u64>,
         labels: Option<Labels<'_>>,
         pad_to: Option<(Vec<u32>, String)>,
+        draws: Option<&Draws>,
     ) -> PyResult<Self> {
         let builder = batchloom::Plan::builder(samples)
             .rule(rule.0.clone())
@@ -67,6 +69,7 @@ impl Plan {
         let builder = content.into_iter().fold(builder, batchloom::plan::PlanBuilder::content);
         let labels = labels.map(|labels| labels.engine()).transpose()?;
         let builder = labels.into_iter().fold(builder, batchloom::plan::PlanBuilder::labels);
+        let builder = draws.into_iter().fold(builder, |builder, draws| draws.planned(builder));
         let builder = match known(sizes)? {
             Some(sizes) => builder.sizes(sizes),
             None => builder,
@@ -208,6 +211,18 @@ impl Plan {
     #[getter]
     fn labels(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         given(py, self.plan.labels())
+    }
+
+    /// The draws of an epoch. `None` if it is every sample once.
+    #[getter]
+    fn draws(&self) -> Option<Draws> {
+        Draws::of(&self.plan)
+    }
+
+    /// The digest of the weights by which samples are drawn, if they have some.
+    #[getter]
+    fn weights(&self) -> Option<String> {
+        self.plan.weights_name()
     }
 
     #[getter]

@@ -99,7 +99,7 @@ class Dataset(ABC, Generic[Form]):
 
     _selection: _native.Selection | None = None
     _unit = "sample"  # the word for what is selected
-    _joined: ClassVar[Callable[[Sequence[Dataset[Any]]], Dataset[Any]]]  # set in concat.py, which stands on this file
+    _concatenated: ClassVar[Callable[..., Dataset[Any]]]  # set in concat.py, which stands on this file
 
     def __len__(self) -> int:
         """Return the number of samples."""
@@ -203,7 +203,11 @@ class Dataset(ABC, Generic[Form]):
         Raises:
             ArgumentError: They differ in kind, or in a field, which the message names.
         """
-        return Dataset._joined((self, *others))
+        return self._joined(others, source=False)
+
+    def _joined(self, others: Sequence[Dataset[Any]], *, source: bool) -> Dataset[Any]:
+        """Return the samples of this dataset and of others; batches hold ``source`` if that is asked for."""
+        return Dataset._concatenated((self, *others), source=source)
 
     def _strata(self, field: str | int) -> Any:
         """Return the class of each sample, which a field holds.

@@ -41,18 +41,25 @@ class ConcatDataset(Dataset[Any]):
     Args:
         datasets: At least one. Their fields have the same names, types and frameworks, and samples the same shapes,
             but for the dimensions in which samples differ.
+        source: If ``True``, batches hold ``source``, the number of the dataset that each sample is of (int64): after
+            the fields, and last in a tuple.
 
     Raises:
         ArgumentError: There is no dataset, or they differ in kind, or in a field, which the message names.
     """
 
-    def __init__(self, datasets: Sequence[Dataset[Any]]) -> None:
+    def __init__(self, datasets: Sequence[Dataset[Any]], *, source: bool = False) -> None:
+        self._says_source = bool(source)
         found: list[Dataset[Any]] = []
         for each in datasets:
-            found += each.datasets if isinstance(each, ConcatDataset) and each._selection is None else [each]
+            # Datasets that were put together before are sources of their own only where samples say their source.
+            if isinstance(each, ConcatDataset) and each._selection is None and not (source or each._says_source):
+                found += each.datasets
+            else:
+                found.append(each)
         self._datasets = tuple(found)
         require_same(self._datasets)
-        self._whole = _native.Dataset.concat([each._native_dataset() for each in found])
+        self._whole = _native.Dataset.concat([each._native_dataset() for each in found], self._says_source)
         self._ends = list(accumulate(len(each) for each in found))
         columns = self._whole.fields(FixedSize(1)._native())
         schemas = [each._schema(columns) for each in found]
@@ -89,7 +96,7 @@ class ConcatDataset(Dataset[Any]):
         return self._datasets[source][number]
 
     def _made(self) -> Made:
-        return _rebuild, (type(self), self._datasets)
+        return _rebuild, (type(self), self._datasets, self._says_source)
 
     def __repr__(self) -> str:
         return f"ConcatDataset({', '.join(map(repr, self._datasets))}; {len(self)} samples)"
@@ -114,7 +121,7 @@ class ConcatDataset(Dataset[Any]):
         return tuple(field for each in self._datasets for field in each._beside())
 
     def _current(self) -> Dataset[Any]:
-        found = ConcatDataset([each._current() for each in self._datasets])
+        found = ConcatDataset([each._current() for each in self._datasets], source=self._says_source)
         return found if self._selection is None else found._with(self._selection)
 
     def _check(self) -> None:
@@ -151,7 +158,7 @@ class ConcatDataset(Dataset[Any]):
         raise ArgumentError("samples are those of several datasets; expected resident=False")
 
 
-Dataset._joined = ConcatDataset
+Dataset._concatenated = ConcatDataset
 
 
 class JoinedItems:
@@ -180,15 +187,25 @@ class JoinedItems:
 class JoinedFunction:
     """Makes samples of items of several datasets, each with the function of its dataset."""
 
-    def __init__(self, functions: list[tuple[Callable[..., Any] | None, bool]]) -> None:
-        self._functions = functions
+    def __init__(self, functions: list[tuple[Callable[..., Any] | None, bool]], says_source: bool) -> None:
+        self._functions, self._says_source = functions, says_source
 
     def __call__(self, item: tuple[int, Any], rng: Any) -> Any:
-        """Return a sample; ``rng`` goes to the functions that take it."""
-        function, draws = self._functions[item[0]]
-        if function is None:
-            return item[1]
-        return function(item[1], rng=rng) if draws else function(item[1])
+        """Return a sample, with its source if that is asked for; ``rng`` goes to the functions that take it."""
+        source, given = item
+        function, draws = self._functions[source]
+        if function is not None:
+            given = function(given, rng=rng) if draws else function(given)
+        return _with_source(given, source) if self._says_source else given
+
+
+def _with_source(sample: Any, source: int) -> Any:
+    """Return a sample with the number of its source: in a dict by name, and last in a tuple."""
+    if isinstance(sample, Mapping):
+        if "source" in sample:
+            raise ArgumentError("a field is named source, which names the dataset of a sample; expected another name")
+        return {**sample, "source": source}
+    return (*sample, source) if isinstance(sample, tuple | list) else (sample, source)
 
 
 def require_same(datasets: Sequence[Dataset[Any]]) -> None:
@@ -205,5 +222,5 @@ def require_same(datasets: Sequence[Dataset[Any]]) -> None:
             )
 
 
-def _rebuild(kind: type[ConcatDataset], datasets: tuple[Dataset[Any], ...]) -> ConcatDataset:
-    return kind(datasets)
+def _rebuild(kind: type[ConcatDataset], datasets: tuple[Dataset[Any], ...], source: bool) -> ConcatDataset:
+    return kind(datasets, source=source)

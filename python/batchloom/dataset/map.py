@@ -153,14 +153,8 @@ class MapDataset(Dataset[Any]):
         named = "" if self._fn is None else f", {getattr(self._fn, '__name__', self._fn)}"
         return f"MapDataset({type(self._items).__name__}{named}; {len(self)} samples)"
 
-    def concat(self, *others: Dataset[Any]) -> MapDataset:
-        """Return a dataset of the samples of this one, then those of others, each made by its own function.
-
-        Its items are pairs: the number of a dataset, and an item of that.
-
-        Raises:
-            ArgumentError: They differ in kind or in an option, or only some have sizes.
-        """
+    def _joined(self, others: Sequence[Dataset[Any]], *, source: bool) -> MapDataset:
+        # Its items are pairs: the number of a dataset, and an item of that. Each sample is made by its own function.
         parts = [self, *(other for other in others if isinstance(other, MapDataset))]
         require_same((self, *others))
         for number, part in enumerate(parts):
@@ -175,7 +169,7 @@ class MapDataset(Dataset[Any]):
         chosen = [None if part._selection is None else numpy.from_dlpack(part._selection.numbers()) for part in parts]
         return MapDataset(
             JoinedItems([(part._items, numbers) for part, numbers in zip(parts, chosen, strict=True)]),
-            JoinedFunction([(part._fn, part._fn is not None and takes_rng(part._fn)) for part in parts]),
+            JoinedFunction([(part._fn, part._fn is not None and takes_rng(part._fn)) for part in parts], source),
             sizes=None if self._own is None else numpy.concatenate([part.sizes for part in parts]),
             fields=self._fields,
             on_error=self._on_error,

@@ -10,6 +10,7 @@ import numpy
 from batchloom.arguments import U64, integer
 from batchloom.arrays.field import host
 from batchloom.dataset.time_split import share
+from batchloom.draws import classes_of
 from batchloom.errors import ArgumentError, DataError, RangeError
 
 Array = numpy.ndarray[Any, Any]
@@ -68,7 +69,7 @@ def split(samples: int, seed: Any, strata: Any, parts: dict[str, Any]) -> list[_
         DataError: Parts hold more than all samples, or one holds none; strata are not one for each sample.
     """
     seed = None if seed is None else integer("seed", seed, most=U64)
-    codes = None if strata is None else _native.borrow(_codes(strata), "stratify")
+    codes = None if strata is None else _native.borrow(classes_of(strata, "stratify"), "stratify")
     return _native.Selection.split(samples, _ends(parts), seed, codes)
 
 
@@ -95,20 +96,6 @@ def _ends(parts: dict[str, Any]) -> list[tuple[str, _native.PartEnd]]:
         end += integer(f"part {name}", operator.index(part), least=1, most=2**62)
         found.append((name, _native.PartEnd.step(min(end, 2**62))))
     return [*found, (last, _native.PartEnd.rest())] if rest is None else found
-
-
-def _codes(strata: Any) -> Array:
-    """Return numbers that tell classes apart."""
-    try:
-        found = numpy.asarray(host("stratify", strata))
-        if found.ndim != 1:
-            raise DataError(f"stratify has shape {found.shape}; expected one class for each sample")
-        codes: Array = numpy.unique(found, return_inverse=True)[1]
-    except (TypeError, RuntimeError) as error:
-        raise ArgumentError(
-            f"stratify is a {type(strata).__name__}; expected a class for each sample: {error}"
-        ) from None
-    return numpy.ascontiguousarray(codes, numpy.int64)
 
 
 def written(selection: _native.Selection) -> tuple[Any, ...]:

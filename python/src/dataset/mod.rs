@@ -177,13 +177,13 @@ impl Dataset {
         self.0.len()
     }
 
-    /// The samples of several datasets, one after the other.
+    /// The samples of several datasets, one after the other. With `sources`, batches say which one a sample is of.
     #[staticmethod]
     #[expect(clippy::needless_pass_by_value, reason = "extracted from a list of Python")]
-    fn concat(parts: Vec<PyRef<'_, Self>>) -> PyResult<Self> {
-        EngineDataset::concat(parts.iter().map(|part| part.0.clone()))
-            .map(Self)
-            .map_err(|error| raise(&error))
+    fn concat(parts: Vec<PyRef<'_, Self>>, sources: bool) -> PyResult<Self> {
+        let parts = parts.iter().map(|part| part.0.clone());
+        let joined = if sources { EngineDataset::sources(parts) } else { EngineDataset::concat(parts) };
+        joined.map(Self).map_err(|error| raise(&error))
     }
 
     /// Some of the samples.

@@ -14,6 +14,7 @@ use crate::conversion::{FieldOptions, with_fields};
 use crate::dataset::Dataset;
 use crate::dataset::windows::Windows;
 use crate::dlpack::Tensor;
+use crate::draws::Draws;
 use crate::error::raise;
 use crate::labels::label_counts as counts;
 use crate::memory::allocated;
@@ -32,7 +33,7 @@ impl Loader {
         dataset, rule, *, shuffle, drop_last, seed, uneven, balance, largest_first, rank, world_size, pad_values,
         pad_side, labels, num_threads, prefetch, block_bytes=None, poison=false, shuffle_documents=false, index_table=false,
         memory=None, shard_size=None, label_counts=None, fields=None, slots=Vec::new(),
-        pad_numbers=Vec::new(), pad_to=None
+        pad_numbers=Vec::new(), pad_to=None, draws=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
     fn new(
@@ -63,6 +64,7 @@ impl Loader {
         slots: Vec<FieldSlot>,
         pad_numbers: Vec<(Option<String>, f64)>,
         pad_to: Option<(Vec<u32>, String)>,
+        draws: Option<&Draws>,
     ) -> PyResult<Self> {
         let mut builder = batchloom::Loader::builder(dataset.0.clone())
             .rule(rule.0.clone())
@@ -79,6 +81,9 @@ impl Loader {
             .pad_to(padded_to(pad_to)?)
             .index_table(index_table)
             .poison(poison);
+        if let Some(draws) = draws {
+            builder = draws.loaded(builder);
+        }
         if let Some(prefetch) = prefetch {
             builder = builder.prefetch(prefetch);
         }

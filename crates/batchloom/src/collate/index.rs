@@ -35,6 +35,28 @@ impl Form for Index {
 #[derive(Debug, Clone)]
 pub(crate) struct Weight(pub(crate) Arc<[bool]>);
 
+/// The number of the dataset that each sample is of, where several are put together: int64.
+#[derive(Debug)]
+pub(crate) struct SourceNumber {
+    /// The number of the dataset of each source of data.
+    pub(crate) datasets: Vec<i64>,
+}
+
+impl Form for SourceNumber {
+    fn dtype(&self) -> DType {
+        DType::I64
+    }
+
+    fn shape(&self, members: &Members) -> Vec<usize> {
+        vec![members.count]
+    }
+
+    fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
+        write(range.map(|member| self.datasets[members.source(member)]), target);
+        Ok(())
+    }
+}
+
 impl Form for Weight {
     fn dtype(&self) -> DType {
         DType::F32

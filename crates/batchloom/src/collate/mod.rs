@@ -37,7 +37,7 @@ pub use field_options::FieldConversion;
 pub(crate) use field_options::FieldOptions;
 pub(crate) use form::{Form, Padding, Slots};
 pub use function_slot::{FillSlot, FunctionSlot, SlotError, SlotMut};
-pub(crate) use index::{FILLER, Index, Lengths, Weight};
+pub(crate) use index::{FILLER, Index, Lengths, SourceNumber, Weight};
 pub(crate) use labels::{IGNORED, Labels, is_integer};
 pub(crate) use members::Members;
 pub(crate) use own_lengths::OwnLengths;

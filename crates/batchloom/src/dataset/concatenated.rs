@@ -9,6 +9,9 @@ use crate::batching::{FixedSize, LabelCounts, Labels, Rule, Sizes};
 use crate::collate::{BySource, Form, Sources};
 use crate::{Error, Result, Tensor};
 
+/// The field that says which dataset a sample is of.
+pub(super) const SOURCE: &str = "source";
+
 /// Several datasets. The data of each stays where it is.
 #[derive(Debug)]
 pub(super) struct Concatenated {
@@ -16,6 +19,8 @@ pub(super) struct Concatenated {
     /// The number of samples before each part, and of all samples.
     before: Vec<usize>,
     sizes: Option<Sizes>,
+    /// True if batches say which dataset each sample is of.
+    says_source: bool,
 }
 
 impl Concatenated {
@@ -23,13 +28,13 @@ impl Concatenated {
     ///
     /// # Errors
     /// [`Error::Concat`], which names the field in which two datasets differ.
-    pub(super) fn new(mut parts: Vec<Arc<dyn Kind>>) -> Result<Self> {
+    pub(super) fn new(mut parts: Vec<Arc<dyn Kind>>, says_source: bool) -> Result<Self> {
         let refused = |reason: String| Err(Error::Concat { reason });
         if parts.is_empty() {
             return refused("there are none; expected at least one".to_owned());
         }
         // Data without samples does not tell their shape.
-        if parts.iter().any(|part| part.len() > 0) {
+        if !says_source && parts.iter().any(|part| part.len() > 0) {
             parts.retain(|part| part.len() > 0);
         }
         if let Some(part) = parts.iter().position(|part| part.reader().is_some()) {
@@ -43,7 +48,7 @@ impl Concatenated {
         }
         let sizes: Option<Vec<Sizes>> = parts.iter().map(|part| part.sizes()).collect();
         let sizes = sizes.map(|sizes| Sizes::joined(&sizes)).transpose()?;
-        let joined = Self { parts, before, sizes };
+        let joined = Self { parts, before, sizes, says_source };
         joined.collation(&FixedSize::new(1)?.into(), &CollateOptions::default(), (0, 0)).map(|_| joined)
     }
 
@@ -88,6 +93,10 @@ impl Kind for Concatenated {
         for (place, other) in (1..).zip(others) {
             first.require_same(other, place)?;
         }
+        if let Some(place) = each.iter().position(|each| each.names[each.own..].contains(&SOURCE.to_owned())) {
+            let reason = format!("dataset {place} says the sources of its samples; expected these datasets themselves");
+            return Err(Error::Concat { reason });
+        }
         let form = |field: usize| {
             let of = |collation: &Collation| match collation.forms[field].sources() {
                 Some(forms) => forms.to_vec(),
@@ -114,14 +123,17 @@ impl Kind for Concatenated {
             let sources = collation.sources();
             (part.len() as u64, sources, collation.located, collation.index)
         });
-        let (mut located, mut index) = (Vec::new(), None);
+        let (mut located, mut index, mut datasets) = (Vec::new(), None, Vec::new());
         for (samples, sources, places, numbers) in parts {
+            let number = located.len().cast_signed() as i64;
+            datasets.resize(datasets.len() + usize::try_from(sources).unwrap_or(usize::MAX), number);
             located.push((samples, sources, places));
             index.get_or_insert(numbers);
         }
         let located = Located::joined(located);
         let index = index.ok_or(Error::NotVariable)?;
-        Ok(Collation { names, forms, own, ragged, compressed, own_lengths, located, index })
+        let collation = Collation { names, forms, own, ragged, compressed, own_lengths, located, index };
+        if self.says_source { collation.with_source(SOURCE, datasets) } else { Ok(collation) }
     }
 
     fn labels(&self, options: &CollateOptions) -> Option<Labels> {

@@ -15,7 +15,7 @@ use super::selection::Selection;
 use crate::batching::{FixedSize, Labels, Rule, Sizes};
 use crate::collate::{
     BySource, Conversion, FieldConversion, FieldOptions, Form, Index as SampleIndex, Members, PadSide,
-    Passages, Places, Slot, Slotted, Taken, Weight,
+    Passages, Places, Slot, Slotted, SourceNumber, Taken, Weight,
 };
 use crate::order::Shuffle;
 use crate::tensor::{Layout, Sequences, SparseRows};
@@ -396,6 +396,24 @@ impl Collation {
     /// The number of fields, from the first on, that are taken from samples.
     pub(crate) fn own(&self) -> usize {
         self.own
+    }
+
+    /// The same fields, and one named `name`, the number of the dataset that each sample is of: `datasets` has it for each
+    /// source.
+    ///
+    /// # Errors
+    /// [`Error::Concat`] if the data has a field of that name.
+    pub(super) fn with_source(self, name: &str, datasets: Vec<i64>) -> Result<Self> {
+        if self.names.iter().any(|other| other == name) {
+            let reason = format!(
+                "a field is named {name}, which says what dataset a sample is of; expected another name"
+            );
+            return Err(Error::Concat { reason });
+        }
+        let names = self.names.iter().cloned().chain([name.to_owned()]).collect();
+        let mut forms = self.forms;
+        forms.push(Arc::new(SourceNumber { datasets }));
+        Ok(Self { names, forms, ..self })
     }
 
     /// The number of sources that samples come from.

@@ -166,8 +166,21 @@ impl Dataset {
     /// [`Error::Concat`] if there are no datasets, if their fields differ in name, type or shape, or if samples are made
     /// on demand: one [`Source`] may read all of those.
     pub fn concat(parts: impl IntoIterator<Item = Self>) -> Result<Self> {
-        let concatenated = Concatenated::new(parts.into_iter().map(|part| part.0).collect())?;
-        Ok(Self(Arc::new(concatenated)))
+        Self::joined(parts, false)
+    }
+
+    /// Puts datasets together like [`concat`](Self::concat), for a [`Mix`](crate::draws::Mix) of them. Batches hold
+    /// another field, `source`, int64: the number of the dataset that each sample is of.
+    ///
+    /// # Errors
+    /// As [`concat`](Self::concat), and if a field is named `source`.
+    pub fn sources(parts: impl IntoIterator<Item = Self>) -> Result<Self> {
+        Self::joined(parts, true)
+    }
+
+    fn joined(parts: impl IntoIterator<Item = Self>, says_source: bool) -> Result<Self> {
+        let parts = parts.into_iter().map(|part| part.0).collect();
+        Ok(Self(Arc::new(Concatenated::new(parts, says_source)?)))
     }
 
     /// The rows of each array that the samples `samples` are taken from, by the name of its field: the smallest range

@@ -162,6 +162,34 @@ impl Mix {
         Self { exhausted, ..self }
     }
 
+    /// The number of samples of each source, and its weight as a whole number.
+    #[doc(hidden)]
+    pub fn sources(&self) -> Vec<(u64, u32)> {
+        (0..self.ratios.len()).map(|source| (self.count(source), self.ratios[source])).collect()
+    }
+
+    /// The measure of turns, its size for each sample, and the samples in the order of sources, if there are such.
+    #[doc(hidden)]
+    #[expect(clippy::type_complexity, reason = "parts of a pickle")]
+    pub fn parts(&self) -> (Exhausted, Option<(&str, &[u32])>, Option<&[u32]>) {
+        let measure = self.measure.as_ref().map(|(by, sizes)| (by.as_str(), &**sizes));
+        (self.exhausted, measure, self.members.as_deref())
+    }
+
+    /// The same sources with samples in another order, of which [`parts`](Self::parts) told.
+    ///
+    /// # Errors
+    /// [`Error::Mix`] if they are not as many.
+    #[doc(hidden)]
+    pub fn with_members(self, members: Vec<u32>) -> Result<Self> {
+        match members.len() as u64 == self.samples() {
+            true => Ok(Self { members: Some(members.into()), ..self }),
+            false => Err(Error::Mix {
+                reason: format!("{} members for {} samples", members.len(), self.samples()),
+            }),
+        }
+    }
+
     /// The number of samples of all sources.
     pub fn samples(&self) -> u64 {
         self.before.last().copied().unwrap_or(0)

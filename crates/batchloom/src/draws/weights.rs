@@ -66,6 +66,27 @@ impl Weights {
         format!("{:032x}", self.digest)
     }
 
+    /// The units before each sample, and of all samples.
+    #[doc(hidden)]
+    pub fn units(&self) -> &[u64] {
+        &self.before
+    }
+
+    /// The weights that have these [`units`](Self::units), written down and read again.
+    ///
+    /// # Errors
+    /// [`Error::Weights`] if they decrease or do not begin with 0.
+    #[doc(hidden)]
+    pub fn of_units(before: Vec<u64>) -> Result<Self> {
+        match before.first() == Some(&0) && before.is_sorted() && before.last() > Some(&0) {
+            true => {
+                let digest = xxh3_128(bytemuck::cast_slice(&before));
+                Ok(Self { before: before.into(), digest })
+            }
+            false => Err(Error::Weights { reason: "units decrease, or do not begin with 0".to_owned() }),
+        }
+    }
+
     /// The units of all samples.
     pub(super) fn total(&self) -> u64 {
         self.before.last().copied().unwrap_or(0)

@@ -16,6 +16,7 @@ use crate::batching::{LabelCounts, Labels, PadTo, Rule};
 use crate::collate::{Channels, FieldConversion, PadSide, Slot};
 use crate::dataset::Dataset;
 use crate::dataset::kind::CollateOptions;
+use crate::draws::{Mix, Weights};
 use crate::order::Shuffle;
 use crate::plan::PlanBuilder;
 use crate::ranks::Uneven;
@@ -105,6 +106,22 @@ impl LoaderBuilder {
     /// Sets what happens to batches that do not fill a step, unless they are dropped. Default: [`Uneven::Pad`].
     pub fn uneven(self, uneven: Uneven) -> Self {
         self.plan(|plan| plan.uneven(uneven))
+    }
+
+    /// Draws samples with replacement, as often as their weights say: see [`PlanBuilder::weights`].
+    pub fn weights(self, weights: impl Into<Option<Weights>>) -> Self {
+        self.plan(|plan| plan.weights(weights))
+    }
+
+    /// Sets the number of samples that an epoch draws: see [`PlanBuilder::num_samples`].
+    pub fn num_samples(self, num_samples: impl Into<Option<u64>>) -> Self {
+        self.plan(|plan| plan.num_samples(num_samples))
+    }
+
+    /// Draws samples from several sources by weight: see [`PlanBuilder::mix`]. The samples of the dataset are those of the
+    /// first source, then those of the second, and so on, as [`Dataset::sources`] puts them together.
+    pub fn mix(self, mix: impl Into<Option<Mix>>) -> Self {
+        self.plan(|plan| plan.mix(mix))
     }
 
     /// Puts batches of similar cost into the same step. Default: off.

@@ -160,6 +160,13 @@ pub(super) fn with_content(
         shuffles_documents,
     };
     let Some(content) = dataset.kind().content(&request)? else { return Ok((plan, None)) };
+    if content.rows.is_some() && plan.draws_otherwise() {
+        return Err(Error::Draws {
+            draws: "a stream that continues from batch to batch",
+            option: "another number of samples",
+            reason: "every piece has its place; expected pieces that do not continue",
+        });
+    }
     let plan = plan.content(content.text);
     let plan = content.rows.into_iter().fold(plan, |plan, (rows, steps)| plan.samples(rows * steps));
     Ok((plan, content.rows))

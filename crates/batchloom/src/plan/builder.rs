@@ -192,6 +192,11 @@ impl PlanBuilder {
         self
     }
 
+    /// Returns true if an epoch is not every sample once.
+    pub(crate) fn draws_otherwise(&self) -> bool {
+        self.num_samples.is_some() || self.mix.is_some() || self.weights.is_some()
+    }
+
     /// Replaces the number of samples.
     pub(crate) fn samples(mut self, samples: u64) -> Self {
         self.samples = samples;

@@ -200,6 +200,11 @@ impl Plan {
         self.recipe().weights.as_ref()
     }
 
+    /// The digest of the weights by which samples are drawn, if they have some: of samples, or of their sources.
+    pub fn weights_name(&self) -> Option<String> {
+        self.recipe().weights_digest()
+    }
+
     /// The choice of what is shuffled.
     pub fn shuffle(&self) -> Shuffle {
         self.recipe().shuffle

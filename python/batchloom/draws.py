@@ -1,0 +1,104 @@
+"""Draws of an epoch that is not every sample once: by weights, by classes, or of another number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import batchloom._native as _native
+import numpy
+from batchloom.arguments import integer
+from batchloom.arrays.field import host
+from batchloom.arrays.frameworks import is_arrow
+from batchloom.arrays.numpy import is_masked
+from batchloom.errors import ArgumentError, DataError, DTypeError
+
+Array = numpy.ndarray[Any, Any]
+
+# More samples than any epoch draws.
+MOST = 2**62
+
+
+def drawn(samples: int, weights: Any, num_samples: int | None, balanced_by: Any) -> _native.Draws | None:
+    """Return the draws of an epoch; ``None`` if it is every sample once.
+
+    Args:
+        samples: The number of samples.
+        weights: The weight of each sample, or ``None``.
+        num_samples: The number of draws; ``None`` for as many as there are samples.
+        balanced_by: The class of each sample, or ``None``.
+
+    Raises:
+        ArgumentError: Weights and classes are both given; a weight is negative, or no number; or none is above 0.
+        DataError: Weights or classes are not one for each sample.
+        DTypeError: Weights are not numbers.
+    """
+    number = None if num_samples is None else integer("num_samples", num_samples, least=1, most=MOST)
+    if weights is not None and balanced_by is not None:
+        raise ArgumentError("weights and balanced_by are both given; expected one of them")
+    if balanced_by is not None:
+        classes = classes_of(balanced_by, "balanced_by")
+        _require_each("balanced_by", classes, samples)
+        return _native.Draws.balanced(_native.borrow(classes, "balanced_by"), number)
+    if weights is None:
+        return None if number is None else _native.Draws.weighted(number, None)
+    found = _weights(weights)
+    _require_each("weights", found, samples)
+    return _native.Draws.weighted(number, _native.borrow(found, "weights"))
+
+
+def classes_of(given: Any, name: str) -> Array:
+    """Return numbers that tell classes apart, for an array or a list of numbers or texts.
+
+    Raises:
+        ArgumentError: It is no such thing.
+        DataError: It has more than one dimension.
+    """
+    try:
+        found = numpy.asarray(host(name, given))
+        if found.ndim != 1:
+            raise DataError(f"{name} has shape {found.shape}; expected one class for each sample")
+        codes: Array = numpy.unique(found, return_inverse=True)[1]
+    except (TypeError, RuntimeError) as error:
+        raise ArgumentError(f"{name} is a {type(given).__name__}; expected a class for each sample: {error}") from None
+    return numpy.ascontiguousarray(codes, numpy.int64)
+
+
+def written(draws: _native.Draws | None) -> tuple[Any, ...] | None:
+    """Return what :func:`restored` takes, for a pickle."""
+    if draws is None:
+        return None
+    number, units, sources, exhausted, measure, members = draws.written()
+    by = None if measure is None else (measure[0], numpy.from_dlpack(measure[1]))
+    arrays = [None if found is None else numpy.from_dlpack(found) for found in (units, members)]
+    return number, arrays[0], sources, exhausted, by, arrays[1]
+
+
+def restored(found: tuple[Any, ...] | None) -> _native.Draws | None:
+    """Return draws that were written."""
+    if found is None:
+        return None
+    number, units, sources, exhausted, measure, members = found
+    borrowed = [None if array is None else _native.borrow(array, "draws") for array in (units, members)]
+    by = None if measure is None else (measure[0], _native.borrow(measure[1], "draws"))
+    return _native.Draws.restored(number, borrowed[0], sources, exhausted, by, borrowed[1])
+
+
+def _weights(given: Any) -> Array:
+    """Return weights as float64."""
+    if is_masked(given):
+        raise DataError("weights are a masked array; expected plain numbers: use .filled(0)")
+    try:
+        array = host("weights", given)
+        found = numpy.asarray(array.to_numpy() if is_arrow(array) and hasattr(array, "to_numpy") else array)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DTypeError(f"weights are not an array of numbers: {error}") from None
+    if found.ndim != 1:
+        raise DataError(f"weights have shape {found.shape}; expected one number for each sample")
+    if found.dtype.kind not in "biuf":
+        raise DTypeError(f"weights have type {found.dtype}; expected numbers")
+    return numpy.ascontiguousarray(found, numpy.float64)
+
+
+def _require_each(name: str, found: Array, samples: int) -> None:
+    if len(found) != samples:
+        raise DataError(f"{name} has {len(found)} values for {samples} samples; expected one for each")
