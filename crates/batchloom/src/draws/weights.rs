@@ -40,10 +40,10 @@ impl Weights {
     pub fn new(weights: &[f64]) -> Result<Self> {
         let total = checked_sum(weights, "sample")?;
         // A power of two keeps the ratios of weights as they are.
-        let scale = 2_f64.powi(BITS - 1 - exponent(total));
+        let power = BITS - 1 - exponent(total);
         let mut sum = 0_u64;
         let units = weights.iter().map(|&weight| {
-            sum = sum.saturating_add(units(weight * scale));
+            sum = sum.saturating_add(units(scaled(weight, power)));
             sum
         });
         let before: Arc<[u64]> = std::iter::once(0).chain(units).collect();
@@ -112,8 +112,8 @@ impl Weights {
 pub(super) fn ratios(weights: &[f64]) -> Result<Arc<[u32]>> {
     checked_sum(weights, "source")?;
     let most = weights.iter().copied().fold(0.0, f64::max);
-    let scale = 2_f64.powi(31 - exponent(most));
-    let ratio = |&weight: &f64| u32::try_from(units(weight * scale)).unwrap_or(u32::MAX);
+    let power = 31 - exponent(most);
+    let ratio = |&weight: &f64| u32::try_from(units(scaled(weight, power))).unwrap_or(u32::MAX);
     Ok(weights.iter().map(ratio).collect())
 }
 
@@ -143,6 +143,11 @@ fn exponent(number: f64) -> i32 {
     #[expect(clippy::cast_possible_truncation, reason = "a whole number of few digits")]
     let guess = guess as i32;
     if 2_f64.powi(guess) > number { guess - 1 } else { guess }
+}
+
+/// A weight times a power of two, which may itself be too large for a float.
+fn scaled(weight: f64, power: i32) -> f64 {
+    weight * 2_f64.powi(power / 2) * 2_f64.powi(power - power / 2)
 }
 
 /// A weight as a number of units: at least one for a weight above 0.

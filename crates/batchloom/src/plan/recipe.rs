@@ -139,10 +139,12 @@ impl Recipe {
     /// shard is one pool.
     pub(super) fn in_pool_of(&self, rule: &Rule, positions: u64) -> u64 {
         let in_shard = self.in_shard(positions);
-        match self.shuffle == Shuffle::Samples || matches!(rule, Rule::FixedSize(_)) {
+        let in_pool = match self.shuffle == Shuffle::Samples || matches!(rule, Rule::FixedSize(_)) {
             true => rule.samples_in_pool(in_shard, self.counted()).min(in_shard),
             false => in_shard,
-        }
+        };
+        // Another epoch may have more positions: what is a pool in this one is then several, of whole batches.
+        in_pool.next_multiple_of(rule.batch_size().unwrap_or(1))
     }
 
     /// The number of samples that are left of `positions` when those that fill no batch are dropped.
