@@ -503,7 +503,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         upcoming = self._native.plan(None)
         plan = upcoming if epoch is None else self._native.plan(integer("epoch", epoch))
         if self._lists is None:
-            return Plan._wrap(plan, self._batching, self._mixture)
+            return Plan._wrap(plan, self._batching, None if self._mixture is None else self._mixture.sample)
         if plan.epoch not in (upcoming.epoch, self._lists.epoch) and not self._lists.foresees:
             raise ArgumentError(
                 f"epoch is {epoch}, whose batches {self._lists.name} gives when it begins; expected {upcoming.epoch}, "

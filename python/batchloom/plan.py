@@ -7,7 +7,7 @@ import operator
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, SupportsIndex, overload
@@ -20,12 +20,14 @@ from batchloom.draws import drawn, restored, written
 from batchloom.errors import ArgumentError, RangeError
 from batchloom.label_counts import LabelCounts
 from batchloom.label_counts import label_counts as counted
-from batchloom.mixture import Mixture
 from batchloom.plan_options import padded_to, plan_options
 from batchloom.sizes import Sizes, checked, read
 
 # Modules whose loaders read a batch sampler once an epoch.
 READERS = ("torch.utils.data", "torchdata.", "accelerate.")
+
+Numbered = Callable[[str, int], int]
+"""The number of a sample of a source, given the name of the source and the number of the sample there."""
 
 Indices = numpy.ndarray[Any, numpy.dtype[numpy.int64]]
 
@@ -142,7 +144,7 @@ class Plan:
         DataError: There are no samples, or too many; a size is wrong, or exceeds the limits of the rule.
     """
 
-    __slots__ = ("_batching", "_mixture", "_native", "_read")
+    __slots__ = ("_batching", "_native", "_number", "_read")
 
     def __init__(
         self,
@@ -174,7 +176,7 @@ class Plan:
                 raise ArgumentError("neither samples nor sizes is given; expected the number of samples")
             samples = len(known)
         self._batching, self._read, counts = rule(batch_size, batching), 0, counted(label_counts)
-        self._mixture: Mixture | None = None
+        self._number: Numbered | None = None
         self._native = engine.Plan(
             integer("samples", samples),
             self._batching._native(),
@@ -192,9 +194,9 @@ class Plan:
         warn_of_one_pool(self._native, self._batching)
 
     @classmethod
-    def _wrap(cls, native: engine.Plan, batching: Rule, mixture: Mixture | None = None) -> Plan:
+    def _wrap(cls, native: engine.Plan, batching: Rule, number: Numbered | None = None) -> Plan:
         plan = cls.__new__(cls)
-        plan._native, plan._batching, plan._mixture, plan._read = native, batching, mixture, 0
+        plan._native, plan._batching, plan._number, plan._read = native, batching, number, 0
         return plan
 
     def __len__(self) -> int:
@@ -278,9 +280,9 @@ class Plan:
             RangeError: There is no such sample.
         """
         if isinstance(sample, tuple):
-            if self._mixture is None:
+            if self._number is None:
                 raise ArgumentError(f"sample is {sample!r}, and the plan is of no mixture; expected a number")
-            sample = self._mixture.sample(*sample)
+            sample = self._number(*sample)
         return [Place(*place) for place in self._native.places(_within(sample, self.samples))]
 
     def stats(self) -> dict[str, Any]:
@@ -314,7 +316,7 @@ class Plan:
 
     def at_epoch(self, epoch: int) -> Plan:
         """Return the plan of another epoch of the same run, from its start."""
-        return self._wrap(self._native.at_epoch(integer("epoch", epoch)), self._batching, self._mixture)
+        return self._wrap(self._native.at_epoch(integer("epoch", epoch)), self._batching, self._number)
 
     def report(self, path: str | os.PathLike[str]) -> None:
         """Write a self-contained HTML page that shows the plan: its costs, its steps, and its order."""

@@ -20,7 +20,7 @@ const MAY_USE: [(&str, &[&str]); 9] = [
     ("tensor", &[]),
     ("collate", &["tensor"]),
     ("dataset", &["tensor", "batching", "order", "collate"]),
-    ("loader", &["tensor", "dataset", "collate", "plan", "batching", "ranks", "order"]),
+    ("loader", &["tensor", "dataset", "collate", "plan", "draws", "batching", "ranks", "order"]),
 ];
 
 /// A path as it is written, or the module path that it means: its segments.

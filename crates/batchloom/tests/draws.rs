@@ -49,7 +49,15 @@ fn check_inverse(plan: &Plan) {
 }
 
 fn weights() -> impl Strategy<Value = Vec<f64>> {
-    let weight = prop_oneof![Just(0.0), Just(1.0), 0.001..10.0_f64, Just(1e-9), Just(1e6), Just(f64::MIN_POSITIVE), Just(1e300)];
+    let weight = prop_oneof![
+        Just(0.0),
+        Just(1.0),
+        0.001..10.0_f64,
+        Just(1e-9),
+        Just(1e6),
+        Just(f64::MIN_POSITIVE),
+        Just(1e300)
+    ];
     prop::collection::vec(weight, 1..40)
         .prop_filter("some weight", |weights| weights.iter().any(|&w| w > 0.0))
 }

@@ -11,7 +11,7 @@ PACKAGE = Path(batchloom.__file__).parent
 # Lowest first. A file imports files of its own layer and of those below.
 LAYERS = (
     ("_native", "errors"),
-    ("arguments", "arrays", "sizes"),
+    ("arguments", "arrays", "draws", "sizes"),
     ("batch", "batching", "label_counts", "slots"),
     ("calibrate", "mesh", "plan", "plan_attributes", "plan_options", "ranks", "restore_order"),
     ("device",),
@@ -22,6 +22,7 @@ LAYERS = (
         "epoch_lists",
         "loader",
         "loader_options",
+        "mixture",
         "sampler",
         "torch_attributes",
         "torch_options",

@@ -93,8 +93,11 @@ impl Kind for Concatenated {
         for (place, other) in (1..).zip(others) {
             first.require_same(other, place)?;
         }
-        if let Some(place) = each.iter().position(|each| each.names[each.own..].contains(&SOURCE.to_owned())) {
-            let reason = format!("dataset {place} says the sources of its samples; expected these datasets themselves");
+        if let Some(place) = each.iter().position(|each| each.names[each.own..].contains(&SOURCE.to_owned()))
+        {
+            let reason = format!(
+                "dataset {place} says the sources of its samples; expected these datasets themselves"
+            );
             return Err(Error::Concat { reason });
         }
         let form = |field: usize| {
