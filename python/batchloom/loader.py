@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Callable, Iterator, Mapping
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Generic, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, SupportsIndex, Unpack, overload
 
 import batchloom._native as _native
 from batchloom.arguments import (
@@ -31,7 +32,7 @@ from batchloom.delivery.choose import choose
 from batchloom.delivery.placement import Placement, PlacementRequest
 from batchloom.draws import drawn
 from batchloom.epoch_lists import EpochLists
-from batchloom.errors import ArgumentError, Error, StateError
+from batchloom.errors import ArgumentError, Error, RangeError, StateError
 from batchloom.label_counts import LabelCounts
 from batchloom.label_counts import label_counts as counted
 from batchloom.loader_options import LoaderOptions
@@ -87,7 +88,10 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             need. A multiple of the batch size, for rules that have one; pools of other rules end where their shard
             ends. ``None`` shuffles all samples at once.
         drop_last: If ``True``, leave out samples that do not fill a batch, and batches that do not fill a step.
-        seed: The seed of the random orders, which depend on the epoch too.
+        seed: The seed of the random orders, which depend on the epoch too. ``None`` draws one when the run begins; its
+            state has it, and a loader without a seed takes that of a state that it loads. With several processes of
+            ``torch.distributed`` or JAX the first one draws it. A ``torch.Generator`` or a ``numpy.random.Generator``
+            draws it as ``generator`` does.
         uneven: Treatment of batches that do not fill a step, unless they are dropped. ``"pad"`` repeats samples, so
             that all ranks have the same number of steps and, with ``FixedSize`` and ``LengthBuckets``, as many samples
             at each. ``"short"`` gives some ranks one step less, so that every sample comes exactly once. ``"mask"``
@@ -244,7 +248,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         batching: Rule | None = None,
         shard_size: int | None = None,
         drop_last: bool = False,
-        seed: int = 0,
+        seed: Any = 0,
         uneven: Uneven = "pad",
         balance: bool = False,
         largest_first: bool = False,
@@ -277,13 +281,13 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         **torch: Unpack[TorchOptions],
     ) -> None:
         recipe = {name: value for name, value in locals().items() if name not in ("self", "torch")}
-        asked = accepted(torch)
+        asked, seed = accepted(torch).with_seed(seed)
         self._mixture = dataset if isinstance(dataset, Mixture) else None
         dataset = taken(dataset if self._mixture is None else self._mixture.dataset)._current()
         if callable(collate) and not dataset._is_on_demand:
             dataset = samples_of(dataset)
         self._dataset: Dataset = dataset
-        planned = plan_options(drop_last, seed, uneven, balance, largest_first)
+        planned = plan_options(drop_last, 0 if seed is None else seed, uneven, balance, largest_first)
         self._lists = asked.lists(len(dataset), batch_size, batching, shuffle, drop_last)
         self.generator, self._draw_seed = asked.generator, asked.seed_source(planned["seed"])
         self._batching = rule(batch_size, batching) if self._lists is None else self._lists.at(0)
@@ -323,6 +327,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         # Other ranks than given ones are found when something asks for them.
         makes_jax = request.device is None and "jax" in request.frameworks
         self._ranks = RankFinder(rank, world_size, jax=makes_jax, mesh=None if mesh is None else Mesh(mesh))
+        if seed is None and self._draw_seed is None:
+            self._draw_seed = self._ranks.seed_source()
         first_rank, first_world_size = self._ranks.given or (0, 1)
         threads = _threads(num_threads)
         engine, memory = dataset._for_loader(threads, collation)
@@ -362,6 +368,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         # Arguments that were refused, or have no effect, are no part of it.
         self._recipe: dict[str, Any] = recipe | vars(asked)
         self._is_compared = False
+        self._replayer: tuple[tuple[int, int], DataLoader[Batch]] | None = None
         self._own = frozenset((*vars(self), "_own"))
         if self._ranks.is_said:
             self._follow()  # arguments that leave so many ranks no step are an error now
@@ -399,6 +406,117 @@ class DataLoader(TorchAttributes, Generic[Batch]):
     def epoch(self) -> int:
         """The epoch under way, or else the one that begins next."""
         return self._native.epoch
+
+    @property
+    def steps_taken(self) -> int:
+        """The steps that the run has taken, over all epochs: those before a state that was loaded included."""
+        return self._native.steps_taken
+
+    def steps(self, end: int | None = None) -> Iterator[Batch]:
+        """Yield batches, epoch after epoch, until the run has taken ``end`` steps: after a resume, the rest of them.
+
+            for batch in loader.steps(100_000):
+                ...
+
+        The steps that a run has taken are in its state.
+
+        Args:
+            end: The step of the run at which to stop; ``None`` goes on for ever.
+        """
+        end = None if end is None else integer("end", end)
+        return self._steps(end)
+
+    def _steps(self, end: int | None) -> Iterator[Batch]:
+        while end is None or self.steps_taken < end:
+            for batch in self:
+                yield batch
+                if end is not None and self.steps_taken >= end:
+                    return
+
+    def epochs(self, end: int | None = None) -> Iterator[tuple[int, Iterator[Batch]]]:
+        """Yield the number and the batches of each epoch, until the run's epoch ``end``: after a resume, of the rest.
+
+            for epoch, batches in loader.epochs(10):
+                for batch in batches:
+                    ...
+
+        Args:
+            end: The epoch before which to stop; ``None`` goes on for ever.
+        """
+        end = None if end is None else integer("end", end)
+        return self._epochs(end)
+
+    def _epochs(self, end: int | None) -> Iterator[tuple[int, Iterator[Batch]]]:
+        while True:
+            self._follow()
+            upcoming = self._native.plan(None).epoch
+            if end is not None and upcoming >= end:
+                return
+            yield upcoming, iter(self)
+            if self._native.plan(None).epoch == upcoming:
+                self.set_epoch(upcoming + 1)  # whose batches were left alone
+
+    def __getitem__(self, step: SupportsIndex) -> Batch:
+        """Form one batch of this rank in the epoch ``loader.epoch``, as :meth:`replay` does."""
+        return self.replay(self.epoch, step)
+
+    def replay(self, epoch: int, step: SupportsIndex, *, state: dict[str, Any] | None = None) -> Batch:
+        """Form one batch of this rank again, bit for bit, without iterating: to look at the batch of a loss spike.
+
+        The run stays where it is. Samples that are made on demand are read again, and some of the next batch with them.
+
+        Args:
+            epoch: The number of the epoch.
+            step: The number of the step in the epoch; negative ones count from its end.
+            state: A state of that epoch, for the world sizes that it was run with; ``None`` for the present one.
+
+        Raises:
+            RangeError: There is no such step.
+            StateError: The state is of another run, or of another epoch.
+        """
+        self._follow()
+        self._settle_seed()
+        number = integer("epoch", epoch)
+        if state is not None and state.get("epoch") != number:
+            raise StateError(f"the state is of epoch {state.get('epoch')}; expected one of epoch {number}")
+        plan = self.plan(number)
+        worlds = [] if state is None else self._native.plan(None).resume(state).state(0)["worlds"]
+        rank, world_size, place = self._replayed(plan, worlds, step)
+        key = rank, world_size
+        if self._replayer is None or self._replayer[0] != key:
+            changed = {"rank": rank, "world_size": world_size, "mesh": None, "num_threads": 1, "prefetch": 1}
+            same = {"seed": plan.seed, "generator": None, "batch_size": None, "batching": self._batching}
+            lists = {} if self._lists is None else {"sampler": None, "batch_sampler": None}
+            self._replayer = key, _Replayer(**{**self._recipe, **changed, **same, **lists})
+        replayer = self._replayer[1]
+        replayer._native.load(place, None if self._lists is None else plan.batching._native())
+        batch: Batch = next(iter(replayer))
+        return batch
+
+    def _replayed(self, plan: Plan, worlds: list[list[int]], step: SupportsIndex) -> tuple[int, int, dict[str, Any]]:
+        """Return the rank and the world size that took a step of an epoch, and the state just before it."""
+        before: list[list[int]] = []
+        native, first = plan._native, 0
+        total = sum(steps for _, steps in worlds)
+        rest = plan._native.state(0) | {"worlds": worlds, "batches": sum(size * steps for size, steps in worlds)}
+        left = native if not worlds else native.resume(rest)
+        number = operator.index(step)
+        whole = total + len(left)
+        if not -whole <= number < whole:
+            raise RangeError(f"step {number} is not in epoch {plan.epoch}; expected 0 <= step < {whole}")
+        number %= whole
+        for size, steps in worlds:
+            if number < first + steps:
+                if self.rank >= size:
+                    raise RangeError(
+                        f"step {number} of epoch {plan.epoch} was taken by {size} ranks, and this is rank {self.rank}; "
+                        f"expected a rank below {size}"
+                    )
+                taken = [*before, [size, number - first]] if number > first else before
+                batches = sum(each * many for each, many in taken)
+                return self.rank, size, plan._native.state(0) | {"worlds": taken, "batches": batches}
+            before, first = [*before, [size, steps]], first + steps
+        return self.rank, self.world_size, left.state(number - first)
 
     def __iter__(self) -> Iterator[Batch]:
         """Return the batches of the next epoch, which begins with the first ``next``.
@@ -603,6 +721,13 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         except Error as error:
             place = f"rank unknown: {error}"
         return f"DataLoader({self.dataset!r}, {self.batching}, {place})"
+
+
+class _Replayer(DataLoader[Batch]):
+    """A loader of one rank that forms batches again, of a run that other ranks need not know of."""
+
+    def _begin(self) -> None:
+        """Begin an epoch: its ranks are given, and compare nothing."""
 
 
 def _threads(num_threads: int | None) -> int | None:

@@ -17,7 +17,7 @@ class LoaderOptions(TorchOptions, total=False):
     batching: Rule | None
     shard_size: int | None
     drop_last: bool
-    seed: int
+    seed: Any
     uneven: Uneven
     balance: bool
     largest_first: bool

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import sys
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
+import numpy
 from batchloom.arguments import U32, integer
 from batchloom.errors import ArgumentError, DataError
 from batchloom.mesh import Mesh
+
+# The name of seeds that are drawn, among the facts of ranks.
+SEED = "seed"
 
 Ranks = tuple[int, int]
 """A rank, and the world size."""
@@ -71,6 +77,38 @@ class RankFinder:
 
     def _in_mesh(self, ranks: Ranks) -> Ranks:
         return ranks if self._mesh is None else self._mesh.data_ranks(*ranks)
+
+    def seed_source(self) -> Callable[[], int]:
+        """Return the function that draws a seed: on rank 0, which tells it to the others. They call it all.
+
+        Raises:
+            ArgumentError: There are other ranks, and no way to tell them.
+        """
+        _compared[SEED] += 1
+        number = _compared[SEED]
+        return lambda: self._drawn(number)
+
+    def _drawn(self, number: int) -> int:
+        seed = secrets.randbits(63)
+        world_size = self.find()[1]
+        said = None if self._given is not None else _from_torch()
+        if said is not None and said[1] > 1 and (store := _store()) is not None:
+            key = f"batchloom/{SEED}/{number}"
+            if said[0] == 0:
+                store.set(key, str(seed))
+            return int(store.get(key))
+        if said is None and self._given is None and self._jax and (_from_jax() or (0, 1))[1] > 1:
+            from jax.experimental import multihost_utils
+
+            halves = numpy.array([seed >> 31, seed & (2**31 - 1)], numpy.int32)
+            high, low = (int(half) for half in multihost_utils.broadcast_one_to_all(halves))
+            return high << 31 | low
+        if world_size > 1:
+            raise ArgumentError(
+                f"seed is None in a world of {world_size}, whose ranks do not know each other; expected a number, or "
+                "torch.distributed or JAX initialised"
+            )
+        return seed
 
     def compare(self, name: str, facts: dict[str, Any], expected: str) -> None:
         """Compare facts that all ranks of ``torch.distributed`` have to share. Without it, do nothing.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypedDict
 
@@ -92,6 +92,20 @@ class TorchRequest:
             return EpochLists(name, sampler, samples, None, drop_last=False)
         size = integer("batch_size", 64 if batch_size is None else batch_size, least=1)
         return EpochLists(name, sampler, samples, size, drop_last=bool(drop_last))
+
+    def with_seed(self, seed: Any) -> tuple[TorchRequest, Any]:
+        """Return the request and the seed, where a generator that was given as the seed is the source of it.
+
+        Raises:
+            ArgumentError: There is another generator.
+        """
+        torch = sys.modules.get("torch")
+        kinds = (numpy.random.Generator,) if torch is None else (numpy.random.Generator, torch.Generator)
+        if not isinstance(seed, kinds):
+            return self, seed
+        if self.generator is not None:
+            raise ArgumentError("seed and generator are both generators; expected one of them")
+        return replace(self, generator=seed), 0
 
     def seed_source(self, seed: int) -> Callable[[], int] | None:
         """Return the function that draws the seed from a generator; ``None`` without one.

@@ -348,6 +348,9 @@ pub(crate) fn write_state<'py>(
     if let Some(weights) = &state.weights {
         dict.set_item("weights", weights)?;
     }
+    if let Some(steps) = state.steps {
+        dict.set_item("steps", steps)?;
+    }
     Ok(dict)
 }
 
@@ -362,8 +365,8 @@ pub(crate) fn read_state(dict: &Bound<'_, PyDict>) -> PyResult<batchloom::plan::
         let text = value.repr()?.to_string();
         value.extract().map_err(|_| damaged(&format!("{key} is {text}")))
     }
-    const KEYS: [&str; 8] =
-        ["version", "fingerprint", "seed", "epoch", "batches", "worlds", "lists", "weights"];
+    const KEYS: [&str; 9] =
+        ["version", "fingerprint", "seed", "epoch", "batches", "worlds", "lists", "weights", "steps"];
     for key in dict.keys() {
         if !KEYS.iter().any(|known| key.extract::<&str>().is_ok_and(|key| key == *known)) {
             return Err(damaged(&format!("it holds an unknown key, {}", key.repr()?)));
@@ -384,5 +387,6 @@ pub(crate) fn read_state(dict: &Bound<'_, PyDict>) -> PyResult<batchloom::plan::
             .collect::<PyResult<_>>()?,
         lists: if dict.contains("lists")? { Some(read(dict, "lists")?) } else { None },
         weights: if dict.contains("weights")? { Some(read(dict, "weights")?) } else { None },
+        steps: if dict.contains("steps")? { Some(read(dict, "steps")?) } else { None },
     })
 }

@@ -130,6 +130,12 @@ impl Loader {
         py.detach(|| self.0.remaining())
     }
 
+    /// The number of steps that the run has taken.
+    #[getter]
+    fn steps_taken(&self) -> u64 {
+        self.0.steps_taken()
+    }
+
     /// The number of the epoch under way, or else of the next one.
     #[getter]
     fn epoch(&self) -> u64 {

@@ -70,13 +70,15 @@ pub(super) struct Cursor {
     /// The plan of the latest epoch that began, or of the next one before the first.
     plan: Plan,
     delivery: Option<Arc<Delivery>>,
+    /// The number of steps that the run took before that plan.
+    taken: u64,
     /// The plan of the epoch after that, kept because it may have to look at all sizes to count its batches.
     next: OnceLock<Plan>,
 }
 
 impl Cursor {
     pub(super) fn new(plan: Plan, rank: u32) -> Self {
-        Self { rank, plan, delivery: None, next: OnceLock::new() }
+        Self { rank, plan, delivery: None, taken: 0, next: OnceLock::new() }
     }
 
     /// The rank that is served.
@@ -174,16 +176,28 @@ impl Cursor {
         self.rank = rank;
     }
 
+    /// The number of steps that the run has taken, over all epochs.
+    pub(super) fn steps(&self) -> u64 {
+        let steps = match &self.delivery {
+            Some(delivery) if delivery.is_finished() => self.plan.steps(),
+            Some(delivery) => delivery.steps(),
+            None => 0,
+        };
+        self.taken.saturating_add(steps)
+    }
+
     pub(super) fn state(&self) -> State {
-        match &self.delivery {
+        let state = match &self.delivery {
             Some(delivery) if delivery.is_finished() => self.next().state(0),
             Some(delivery) => self.plan.state(delivery.steps()),
             None => self.plan.state(0),
-        }
+        };
+        State { steps: Some(self.steps()).filter(|&steps| steps > 0), ..state }
     }
 
     pub(super) fn load(&mut self, state: &State) -> Result<()> {
         self.enter(self.plan.resume(state)?);
+        self.taken = steps_of(state);
         Ok(())
     }
 
@@ -201,6 +215,7 @@ impl Cursor {
     /// Continues where `state` was taken, in an epoch whose batches are `lists`.
     pub(super) fn load_lists(&mut self, state: &State, lists: Listed) -> Result<()> {
         self.enter(self.plan.at_epoch(state.epoch).with_lists(lists)?.resume(state)?);
+        self.taken = steps_of(state);
         Ok(())
     }
 
@@ -211,6 +226,13 @@ impl Cursor {
 
     /// Makes `plan` that of the next epoch.
     fn enter(&mut self, plan: Plan) {
+        self.taken = self.steps();
         (self.plan, self.delivery, self.next) = (plan, None, OnceLock::new());
     }
+}
+
+/// The number of steps that a run had taken when its state was saved. States of plans know those of their epoch alone.
+fn steps_of(state: &State) -> u64 {
+    let of_epoch = || state.worlds.iter().map(|&(_, steps)| steps).sum();
+    state.steps.unwrap_or_else(of_epoch)
 }

@@ -89,6 +89,11 @@ impl Loader {
         self.0.cursor().remaining()
     }
 
+    /// The number of steps that the run has taken, over all epochs, those before a state that was loaded included.
+    pub fn steps_taken(&self) -> u64 {
+        self.0.cursor().steps()
+    }
+
     /// The plan of the epoch that begins next: the rest of one, if a state in it was loaded.
     pub fn upcoming(&self) -> Plan {
         self.0.cursor().upcoming()

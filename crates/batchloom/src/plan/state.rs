@@ -42,6 +42,9 @@ pub struct State {
     /// delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weights: Option<String>,
+    /// The number of steps that the run has taken, over all epochs. A plan does not know it; a loader counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<u64>,
 }
 
 impl Plan {
@@ -62,6 +65,7 @@ impl Plan {
             worlds,
             lists,
             weights,
+            steps: None,
         }
     }
 
