@@ -418,7 +418,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             for batch in loader.steps(100_000):
                 ...
 
-        The steps that a run has taken are in its state.
+        The steps that a run has taken are in its state. An epoch that was left in the middle goes on where it stopped.
 
         Args:
             end: The step of the run at which to stop; ``None`` goes on for ever.
@@ -426,7 +426,15 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         end = None if end is None else integer("end", end)
         return self._steps(end)
 
+    def _go_on(self) -> None:
+        """Make the rest of an epoch that was left in the middle the next iteration."""
+        self._follow()
+        if self._native.is_mid_epoch:
+            lists = None if self._lists is None else self._lists.at(self.epoch)._native()
+            self._native.load(self._native.state(), lists)
+
     def _steps(self, end: int | None) -> Iterator[Batch]:
+        self._go_on()
         while end is None or self.steps_taken < end:
             for batch in self:
                 yield batch
@@ -435,6 +443,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
 
     def epochs(self, end: int | None = None) -> Iterator[tuple[int, Iterator[Batch]]]:
         """Yield the number and the batches of each epoch, until the run's epoch ``end``: after a resume, of the rest.
+
+        An epoch that was left in the middle before the call goes on where it stopped.
 
             for epoch, batches in loader.epochs(10):
                 for batch in batches:
@@ -447,6 +457,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         return self._epochs(end)
 
     def _epochs(self, end: int | None) -> Iterator[tuple[int, Iterator[Batch]]]:
+        self._go_on()
         while True:
             self._follow()
             upcoming = self._native.plan(None).epoch
@@ -710,6 +721,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             self.load_state_dict(place)
         else:
             self.set_epoch(place["epoch"])
+            self._native.set_steps_taken(place.get("steps", 0))
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the dataset, the rule, and the costs of the next epoch."""

@@ -186,6 +186,11 @@ impl Cursor {
         self.taken.saturating_add(steps)
     }
 
+    /// Makes `steps` the number of steps before those of the latest epoch.
+    pub(super) fn set_steps(&mut self, steps: u64) {
+        self.taken = steps;
+    }
+
     pub(super) fn state(&self) -> State {
         let state = match &self.delivery {
             Some(delivery) if delivery.is_finished() => self.next().state(0),
