@@ -278,10 +278,11 @@ class Plan:
         Raises:
             ArgumentError: There is no such source.
             RangeError: There is no such sample.
+            TypeError: The plan is of no mixture, and the sample is no number.
         """
         if isinstance(sample, tuple):
             if self._number is None:
-                raise ArgumentError(f"sample is {sample!r}, and the plan is of no mixture; expected a number")
+                raise TypeError(f"sample is {sample!r}, and the plan is of no mixture; expected a number")
             sample = self._number(*sample)
         return [Place(*place) for place in self._native.places(_within(sample, self.samples))]
 

@@ -273,7 +273,7 @@ def test_pickles_of_neighbours_hold_their_rows_alone():
 
 def test_a_torch_loader_with_workers_reads_a_selection():
     chosen = rows(list(range(SAMPLES))).select([7, 3, 30, 30])
-    found = torch.utils.data.DataLoader(chosen, batch_size=4, num_workers=1)
+    found = torch.utils.data.DataLoader(chosen, 4, num_workers=1, multiprocessing_context="spawn")
     assert next(iter(found))[1].tolist() == [7, 3, 30, 30]
 
 

@@ -169,7 +169,7 @@ def test_a_piece_by_its_number_is_what_a_batch_says(corpus):
         assert (x.tolist(), y.tolist()) == corpus.piece(stored, k * corpus.seq_len)[:2]
     with refused(bl.RangeError, f"sample {pieces}"):
         dataset[pieces]
-    with refused(bl.RangeError, f"piece {-pieces - 1}"):
+    with refused(bl.RangeError, f"sample {-pieces - 1}"):
         dataset[-pieces - 1]
 
 

@@ -144,7 +144,10 @@ impl Recipe {
             false => in_shard,
         };
         // Another epoch may have more positions: what is a pool in this one is then several, of whole batches.
-        in_pool.next_multiple_of(rule.batch_size().unwrap_or(1))
+        match self.mix.as_ref().is_some_and(Mix::is_measured) {
+            true => in_pool.checked_next_multiple_of(rule.batch_size().unwrap_or(1)).unwrap_or(u64::MAX),
+            false => in_pool,
+        }
     }
 
     /// The number of samples that are left of `positions` when those that fill no batch are dropped.
