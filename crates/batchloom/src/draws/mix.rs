@@ -10,8 +10,8 @@ use std::sync::Arc;
 use serde::{Serialize, Serializer};
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::history::{History, Schedule};
 use super::stream::Stream;
-use super::weights::ratios;
 use crate::{Error, Result};
 
 /// The end of an epoch of several sources.
@@ -73,7 +73,7 @@ impl FromStr for Exhausted {
 pub struct Mix {
     /// The number of samples before each source, and of all samples.
     before: Arc<[u64]>,
-    ratios: Arc<[u32]>,
+    history: History,
     exhausted: Exhausted,
     /// The measure by which turns are counted: its name, and the size of each sample. Samples count the same without it.
     measure: Option<(String, Arc<[u32]>)>,
@@ -96,18 +96,57 @@ impl Mix {
             );
             return Err(Error::Weights { reason });
         }
-        let ratios = ratios(weights)?;
-        if let Some(source) = counts.iter().zip(&*ratios).position(|(&count, &ratio)| count == 0 && ratio > 0)
-        {
-            let reason = format!("source {source} has no samples; expected some, or a weight of 0");
-            return Err(Error::Mix { reason });
-        }
         let ends = counts.iter().scan(0_u64, |end, &count| {
             *end = end.saturating_add(count);
             Some(*end)
         });
         let before = std::iter::once(0).chain(ends).collect();
-        Ok(Self { before, ratios, exhausted: Exhausted::default(), measure: None, members: None })
+        let history = History::new(weights)?;
+        let mix = Self { before, history, exhausted: Exhausted::default(), measure: None, members: None };
+        mix.require("samples", |source| mix.count(source) > 0)?;
+        Ok(mix)
+    }
+
+    /// Gives sources other weights once the run has drawn some amounts, over all epochs: in samples, or in what is measured.
+    /// Each change is an amount, and the weights from there on.
+    ///
+    /// ```
+    /// use batchloom::Plan;
+    /// use batchloom::draws::Mix;
+    ///
+    /// // Books come in after 200 samples.
+    /// let mix = Mix::new(&[1000, 100], &[1.0, 0.0])?.schedule(&[(200, vec![1.0, 1.0])])?;
+    /// let plan = Plan::builder(1100).mix(mix).shuffle(true).batch_size(100).build()?;
+    /// let books = |step| plan.indices(step, 0).unwrap().iter().filter(|&&sample| sample >= 1000).count();
+    /// assert_eq!([books(0), books(1), books(2), books(3)], [0, 0, 50, 50]);
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Weights`] if amounts do not increase, or weights are not as those of [`new`](Self::new); [`Error::Mix`] if a
+    /// source of a weight above 0 has nothing to draw.
+    pub fn schedule(self, changes: &[(u64, Vec<f64>)]) -> Result<Self> {
+        let mix = Self { history: self.history.scheduled(changes)?, ..self };
+        mix.require("samples", |source| mix.count(source) > 0)?;
+        mix.require_measured()?;
+        Ok(mix)
+    }
+
+    /// Checks that sources of some weight, at any time, have something.
+    fn require(&self, what: &str, has: impl Fn(usize) -> bool) -> Result<()> {
+        let is_drawn = |source: usize| self.history.ratios().any(|ratios| ratios[source] > 0);
+        match (0..self.len()).find(|&source| is_drawn(source) && !has(source)) {
+            None => Ok(()),
+            Some(source) => Err(Error::Mix {
+                reason: format!("source {source} has no {what}; expected some, or a weight of 0"),
+            }),
+        }
+    }
+
+    fn require_measured(&self) -> Result<()> {
+        let Some((by, sizes)) = &self.measure else { return Ok(()) };
+        let of = |source: usize| &sizes[index(self.before[source])..index(self.before[source + 1])];
+        self.require(by, |source| of(source).iter().any(|&size| size > 0))
     }
 
     /// The classes of samples as sources of equal weight: batches hold as many samples of each class, to one. `classes` has
@@ -146,13 +185,8 @@ impl Mix {
                 self.samples()
             ));
         }
-        for source in 0..self.ratios.len() {
-            let range = index(self.before[source])..index(self.before[source + 1]);
-            if self.ratios[source] > 0 && sizes[range].iter().all(|&size| size == 0) {
-                return refused(format!("source {source} has no {by}; expected some, or a weight of 0"));
-            }
-        }
         self.measure = Some((by.to_owned(), sizes));
+        self.require_measured()?;
         Ok(self)
     }
 
@@ -162,10 +196,55 @@ impl Mix {
         Self { exhausted, ..self }
     }
 
-    /// The number of samples of each source, and its weight as a whole number.
+    /// The number of samples of each source.
     #[doc(hidden)]
-    pub fn sources(&self) -> Vec<(u64, u32)> {
-        (0..self.ratios.len()).map(|source| (self.count(source), self.ratios[source])).collect()
+    pub fn counts(&self) -> Vec<u64> {
+        (0..self.len()).map(|source| self.count(source)).collect()
+    }
+
+    /// The weights over a run.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// The same sources of a run that has another history.
+    ///
+    /// # Errors
+    /// [`Error::Mix`] if it is one of another number of sources, or of sources that have nothing to draw.
+    #[doc(hidden)]
+    pub fn with_history(&self, history: History) -> Result<Self> {
+        if history.ratios().any(|ratios| ratios.len() != self.len()) {
+            let reason = format!("the weights are not those of {} sources", self.len());
+            return Err(Error::Mix { reason });
+        }
+        let mix = Self { history, ..self.clone() };
+        mix.require("samples", |source| mix.count(source) > 0)?;
+        mix.require_measured()?;
+        Ok(mix)
+    }
+
+    /// The same sources, with other weights from a place on.
+    pub(crate) fn replaced(&self, place: (u64, u64), other: &Self) -> Self {
+        Self { history: self.history.replaced(place, other.given()), ..self.clone() }
+    }
+
+    /// Returns true if the weights that were given last are the same.
+    pub(crate) fn weighs_like(&self, other: &Self) -> bool {
+        self.given() == other.given()
+    }
+
+    fn given(&self) -> &Schedule {
+        self.history.last()
+    }
+
+    /// Returns true if sources are the classes of samples, whose weights are equal.
+    pub(crate) fn is_balanced(&self) -> bool {
+        self.members.is_some()
+    }
+
+    /// The number of sources.
+    pub(super) fn len(&self) -> usize {
+        self.before.len() - 1
     }
 
     /// The measure of turns, its size for each sample, and the samples in the order of sources, if there are such.
@@ -197,7 +276,9 @@ impl Mix {
 
     /// A name for the weights, of 32 hexadecimal digits.
     pub fn digest(&self) -> String {
-        format!("{:032x}", xxh3_128(bytemuck::cast_slice(&self.ratios)))
+        // These are numbers and texts: serialising them cannot fail.
+        let text = serde_json::to_string(&self.history).unwrap_or_default();
+        format!("{:032x}", xxh3_128(text.as_bytes()))
     }
 
     /// Returns true if turns are counted by more than samples.
@@ -212,10 +293,6 @@ impl Mix {
 
     pub(super) fn exhausted(&self) -> Exhausted {
         self.exhausted
-    }
-
-    pub(super) fn ratios(&self) -> &Arc<[u32]> {
-        &self.ratios
     }
 
     /// The passes over the samples of a source.
@@ -235,23 +312,11 @@ impl Mix {
             let source = self.before.partition_point(|&before| before <= sample) - 1;
             return Some((source, sample - self.before[source]));
         };
-        (0..self.ratios.len()).find_map(|source| {
+        (0..self.len()).find_map(|source| {
             let members = &members[index(self.before[source])..index(self.before[source + 1])];
             let number = members.binary_search_by_key(&sample, |&member| u64::from(member)).ok()?;
             Some((source, number as u64))
         })
-    }
-
-    /// The source, of those with a weight, that is gone through first (`first`) or last, where each has `amount` of what
-    /// is counted.
-    pub(super) fn limiting(&self, amount: impl Fn(usize) -> u128, first: bool) -> usize {
-        let later = |a: &usize, b: &usize| {
-            let time = |own: usize, other: usize| amount(own).saturating_mul(u128::from(self.ratios[other]));
-            time(*a, *b).cmp(&time(*b, *a))
-        };
-        let sources = (0..self.ratios.len()).filter(|&source| self.ratios[source] > 0);
-        let found = if first { sources.min_by(later) } else { sources.max_by(later) };
-        found.unwrap_or(0)
     }
 
     /// The size of each sample, if turns are counted by a measure.
@@ -268,6 +333,18 @@ impl Serialize for Mix {
         let sources = format!("{:032x}", xxh3_128(bytemuck::cast_slice(&self.before)));
         (sources, self.exhausted.name(), measure, self.members.as_deref().map(digest)).serialize(serializer)
     }
+}
+
+/// The source, of those with a ratio above 0, that is gone through first (`first`) or last, where each has `amount` left of
+/// what is counted.
+pub(super) fn limiting(ratios: &[u32], amount: impl Fn(usize) -> u128, first: bool) -> usize {
+    let later = |a: &usize, b: &usize| {
+        let time = |own: usize, other: usize| amount(own).saturating_mul(u128::from(ratios[other]));
+        time(*a, *b).cmp(&time(*b, *a))
+    };
+    let sources = (0..ratios.len()).filter(|&source| ratios[source] > 0);
+    let found = if first { sources.min_by(later) } else { sources.max_by(later) };
+    found.unwrap_or(0)
 }
 
 fn index(number: u64) -> usize {

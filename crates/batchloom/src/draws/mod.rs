@@ -10,15 +10,18 @@
 
 #[expect(clippy::module_inception, reason = "the file of the type that the folder is named for")]
 mod draws;
+mod history;
 mod measured;
 mod mix;
 mod mixed;
 mod stream;
+mod stretch;
 mod turns;
 mod weighted;
 mod weights;
 
 pub(crate) use draws::Draws;
+pub use history::{History, WrittenWeights};
 pub use mix::{Exhausted, Mix};
 pub(crate) use mixed::Mixed;
 pub(crate) use stream::Stream;

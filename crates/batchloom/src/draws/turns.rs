@@ -71,7 +71,7 @@ impl Turns {
     }
 
     /// The turns of each source before a place.
-    fn counts_at(&self, place: u64) -> Vec<u64> {
+    pub(super) fn counts_at(&self, place: u64) -> Vec<u64> {
         let mut counts: Vec<u64> = self.counts.iter().map(|_| 0).collect();
         if place == 0 {
             return counts;

@@ -278,7 +278,7 @@ impl PlanBuilder {
         if draws == 0 || draws > LIMIT {
             return Err(Error::TooManySamples { found: draws, limit: LIMIT });
         }
-        recipe.in_pool = recipe.in_pool_of(&recipe.rule, draws);
+        recipe.in_pool = recipe.in_pool_of(&recipe.rule, recipe.pooled(draws));
         check_sizes(&recipe)?;
         let known = |labels| {
             SampleLabels::new(labels, recipe.samples, recipe.sizes.as_ref(), &recipe.rule, recipe.most())

@@ -232,6 +232,16 @@ impl Epoch {
         Some((self.exchanged(pool), position - self.start_of(pool)))
     }
 
+    /// The end of the pools that hold the first `batches` batches, if pools come in their order; the end of these batches if
+    /// samples all count the same.
+    pub(super) fn end_of_pools(&self, batches: u64) -> u64 {
+        let Some(last) = batches.min(self.batches()).checked_sub(1) else { return 0 };
+        match self.positions(last) {
+            Some(positions) => positions.end,
+            None => self.start_of(self.pool_of(last) + 1).min(self.kept()),
+        }
+    }
+
     /// The pool that is dealt in place `place`. `worlds` lists the parts of the epoch as (world size, batches taken).
     pub(super) fn pool(&self, place: u64, worlds: &[(u32, u64)]) -> DealtPool {
         let first = match self.equal_batches() {

@@ -202,7 +202,8 @@ impl Plan {
 
     /// The digest of the weights by which samples are drawn, if they have some: of samples, or of their sources.
     pub fn weights_name(&self) -> Option<String> {
-        self.recipe().weights_digest()
+        let recipe = self.recipe();
+        recipe.mix.as_ref().map(Mix::digest).or_else(|| recipe.weights.as_ref().map(Weights::digest))
     }
 
     /// The choice of what is shuffled.
@@ -214,7 +215,7 @@ impl Plan {
     /// where the default pool would not: batches are then the same in every epoch.
     pub fn has_one_pool(&self) -> bool {
         let recipe = self.recipe();
-        let positions = self.epoch.len();
+        let positions = recipe.pooled(self.epoch.len());
         let auto = self.rule().with_auto_pool().map(|rule| recipe.in_pool_of(&rule, positions));
         let in_shard = recipe.in_shard(positions);
         recipe.shuffle == Shuffle::Samples

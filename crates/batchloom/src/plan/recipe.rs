@@ -119,9 +119,9 @@ impl Recipe {
         self.mix.is_some() || self.weights.is_some() || self.num_samples.is_some()
     }
 
-    /// The digest of the weights, if there are any.
-    pub(super) fn weights_digest(&self) -> Option<String> {
-        self.mix.as_ref().map(Mix::digest).or_else(|| self.weights.as_ref().map(Weights::digest))
+    /// The sources whose weights may change, if there are some.
+    pub(super) fn sources(&self) -> Option<&Mix> {
+        self.mix.as_ref().filter(|mix| !mix.is_balanced())
     }
 
     /// Returns true if position `k` holds sample `k`.
@@ -135,6 +135,12 @@ impl Recipe {
         self.shard_size.unwrap_or(u64::MAX).min(self.kept(positions)).max(1)
     }
 
+    /// The number of samples that pools are a part of, where an epoch has `positions`. Weights of sources may change, and
+    /// with them the length of epochs; pools may not.
+    pub(super) fn pooled(&self, positions: u64) -> u64 {
+        if self.mix.is_some() { self.samples } else { positions }
+    }
+
     /// The number of samples in each pool but the last of a shard, if `rule` decides. If samples come in stored order, a
     /// shard is one pool.
     pub(super) fn in_pool_of(&self, rule: &Rule, positions: u64) -> u64 {
@@ -144,9 +150,9 @@ impl Recipe {
             false => in_shard,
         };
         // Another epoch may have more positions: what is a pool in this one is then several, of whole batches.
-        match self.mix.as_ref().is_some_and(Mix::is_measured) {
-            true => in_pool.checked_next_multiple_of(rule.batch_size().unwrap_or(1)).unwrap_or(u64::MAX),
-            false => in_pool,
+        match self.mix {
+            Some(_) => in_pool.checked_next_multiple_of(rule.batch_size().unwrap_or(1)).unwrap_or(u64::MAX),
+            None => in_pool,
         }
     }
 

@@ -12,6 +12,7 @@ use super::epoch::Epoch;
 use super::plan::first;
 use super::recipe::Recipe;
 use crate::batching::{Listed, Rule};
+use crate::draws::{History, Mix, Weights};
 use crate::ranks::MOST_RANKS;
 use crate::{Error, Result};
 
@@ -38,10 +39,12 @@ pub struct State {
     /// and some were delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lists: Option<String>,
-    /// The digest of the weights by which samples are drawn: of sources, or of samples if some batches of the epoch were
-    /// delivered.
+    /// The digest of the weights by which samples are drawn, if some batches of the epoch were delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weights: Option<String>,
+    /// The weights of sources so far, if samples are drawn from several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sources: Option<History>,
     /// The number of steps that the run has taken, over all epochs. A plan does not know it; a loader counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<u64>,
@@ -65,6 +68,7 @@ impl Plan {
             worlds,
             lists,
             weights,
+            sources: self.recipe().sources().map(|mix| mix.history().clone()),
             steps: None,
         }
     }
@@ -72,9 +76,13 @@ impl Plan {
     /// The rest of the epoch that `state` interrupted, for this plan's number of ranks and with the seed of the state.
     /// If nothing is left of it, for the ranks of then or of now, this is the next epoch.
     ///
+    /// If sources have other weights in this plan than in the state, these hold from the first pool on of which no batch
+    /// was delivered (from the next batch on, if samples all count the same).
+    ///
     /// # Errors
-    /// [`Error::StateVersion`], [`Error::StateFingerprint`], [`Error::StateLists`], [`Error::StateWeights`], and [`Error::StateDamaged`] if the
-    /// numbers of the state contradict each other.
+    /// [`Error::StateVersion`], [`Error::StateFingerprint`], [`Error::StateLists`], [`Error::StateWeights`],
+    /// [`Error::Draws`] if other weights would move a pool that came first, and [`Error::StateDamaged`] if the numbers of
+    /// the state contradict each other.
     pub fn resume(&self, state: &State) -> Result<Self> {
         if state.version != STATE_VERSION {
             return Err(Error::StateVersion { found: state.version, expected: STATE_VERSION });
@@ -94,6 +102,11 @@ impl Plan {
             let text = |digest: &Option<String>| digest.clone().unwrap_or_else(|| "missing".to_owned());
             return Err(Error::StateWeights { found: text(&state.weights), expected: text(&expected) });
         }
+        if let Some(mix) = recipe.sources() {
+            let reason = "it holds no weights of sources".to_owned();
+            let history = state.sources.clone().ok_or_else(|| damaged(reason))?;
+            recipe.mix = Some(mix.with_history(history).map_err(|error| damaged(error.to_string()))?);
+        }
         let mut plan =
             Self::new(Arc::new(Epoch::new(Arc::new(recipe), state.epoch)), self.world_size, Vec::new());
         for &(world_size, steps) in &state.worlds {
@@ -107,7 +120,26 @@ impl Plan {
             return Err(damaged(reason));
         }
         let rest = Self::new(Arc::clone(&plan.epoch), self.world_size, plan.past.clone());
-        Ok(if plan.is_over() || rest.is_over() { rest.following() } else { rest })
+        let rest = if plan.is_over() || rest.is_over() { rest.following() } else { rest };
+        match self.recipe().sources() {
+            Some(mix) => rest.weighed_like(mix),
+            None => Ok(rest),
+        }
+    }
+
+    /// The same rest of an epoch, with the weights of `other` from its first undelivered pool on, if they differ.
+    fn weighed_like(self, other: &Mix) -> Result<Self> {
+        let Some(mix) = self.recipe().sources().filter(|mix| !mix.weighs_like(other)) else { return Ok(self) };
+        if self.largest_first() && !self.is_whole() {
+            let reason = "the pool of the largest batch came first, and would change; expected the weights of before \
+                          until the epoch ends";
+            return Err(Error::Draws { draws: "other weights", option: "largest_first", reason });
+        }
+        let place = (self.epoch(), self.epoch.end_of_pools(first(&self.past)));
+        let recipe = Recipe { mix: Some(mix.replaced(place, other)), ..self.recipe().clone() };
+        let epoch = Arc::new(Epoch::new(Arc::new(recipe), self.epoch()));
+        let rest = Self::new(epoch, self.world_size, self.past.clone());
+        Ok(if rest.is_over() { rest.following() } else { rest })
     }
 
     /// The rest of this epoch for another number of ranks; the next epoch, if nothing is left for them.
@@ -134,10 +166,9 @@ impl Plan {
         !self.past.is_empty() && self.steps() == 0
     }
 
-    /// The digest of the weights, if a state holds it: where an epoch is under way, or sources go on from epoch to epoch.
+    /// The digest of the weights of samples, if a state holds it: where an epoch is under way.
     fn weights_digest(&self, is_under_way: bool) -> Option<String> {
-        let recipe = self.recipe();
-        recipe.weights_digest().filter(|_| is_under_way || recipe.mix.is_some())
+        self.weights().filter(|_| is_under_way).map(Weights::digest)
     }
 
     /// The same epoch with other lists, from its start. Once a part of it was taken, lists have to stay the same.
