@@ -521,6 +521,7 @@ class Draws:
     def mixed(
         counts: list[int],
         weights: list[float],
+        schedule: list[tuple[int, list[float]]],
         when_exhausted: str,
         num_samples: int | None,
         measure: _Measure | None,
@@ -531,14 +532,14 @@ class Draws:
     def restored(
         num_samples: int | None,
         units: Tensor | None,
-        sources: list[tuple[int, int]] | None,
+        sources: _Sources | None,
         when_exhausted: str,
         measure: _Measure | None,
         members: Tensor | None,
     ) -> Draws: ...
     def written(
         self,
-    ) -> tuple[int | None, Tensor | None, list[tuple[int, int]] | None, str, _Measure | None, Tensor | None]: ...
+    ) -> tuple[int | None, Tensor | None, _Sources | None, str, _Measure | None, Tensor | None]: ...
 
 @final
 class Selection:

@@ -1,6 +1,6 @@
 //! The samples that an epoch draws, from Python and back.
 
-use batchloom::draws::{Mix, Weights};
+use batchloom::draws::{History, Mix, Weights, WrittenWeights};
 use batchloom::loader::LoaderBuilder;
 use batchloom::plan::PlanBuilder;
 use pyo3::prelude::*;
@@ -21,16 +21,13 @@ pub(crate) struct Draws {
 /// A measure of turns: its name, and its size for each sample, as uint32.
 type Measure<'py> = (String, PyRef<'py, Tensor>);
 
-/// Draws written down: their number; the units of weights, as int64; samples and weight of each source, the end of an
-/// epoch, the measure, and the samples in the order of sources, as uint32.
-type Written = (
-    Option<u64>,
-    Option<Tensor>,
-    Option<Vec<(u64, u32)>>,
-    &'static str,
-    Option<(String, Tensor)>,
-    Option<Tensor>,
-);
+/// The samples of each source, and the weights over a run as plain values.
+type Sources = (Vec<u64>, Vec<WrittenWeights>);
+
+/// Draws written down: their number; the units of weights, as int64; sources and their weights, the end of an epoch, the
+/// measure, and the samples in the order of sources, as uint32.
+type Written =
+    (Option<u64>, Option<Tensor>, Option<Sources>, &'static str, Option<(String, Tensor)>, Option<Tensor>);
 
 #[pymethods]
 impl Draws {
@@ -49,24 +46,21 @@ impl Draws {
         Ok(Self { num_samples, weights, mix: None })
     }
 
-    /// Draws from sources of `counts` samples by `weights`.
+    /// Draws from sources of `counts` samples by `weights`, and by others from some amounts on.
     #[staticmethod]
     #[expect(clippy::needless_pass_by_value, reason = "extracted from lists of Python")]
     fn mixed(
         py: Python<'_>,
         counts: Vec<u64>,
         weights: Vec<f64>,
+        schedule: Vec<(u64, Vec<f64>)>,
         when_exhausted: &str,
         num_samples: Option<u64>,
         measure: Option<Measure<'_>>,
     ) -> PyResult<Self> {
-        let mix = Mix::new(&counts, &weights).map_err(|error| raise(&error))?;
-        let mut mix = mix.when_exhausted(parse(when_exhausted)?);
-        if let Some((by, sizes_of)) = measure {
-            let sizes = sizes(&sizes_of)?.to_vec();
-            mix = py.detach(|| mix.measured(&by, sizes)).map_err(|error| raise(&error))?;
-        }
-        Ok(Self { num_samples, weights: None, mix: Some(mix) })
+        let mix = Mix::new(&counts, &weights).and_then(|mix| mix.schedule(&schedule));
+        let mix = mix.map_err(|error| raise(&error))?.when_exhausted(parse(when_exhausted)?);
+        Ok(Self { num_samples, weights: None, mix: Some(measured(py, mix, measure)?) })
     }
 
     /// As many draws of each class, of which an array of int64 tells that of each sample.
@@ -84,7 +78,7 @@ impl Draws {
         py: Python<'_>,
         num_samples: Option<u64>,
         units: Option<&Tensor>,
-        sources: Option<Vec<(u64, u32)>>,
+        sources: Option<Sources>,
         when_exhausted: &str,
         measure: Option<Measure<'_>>,
         members: Option<&Tensor>,
@@ -96,14 +90,17 @@ impl Draws {
             let weights = units.map(Weights::of_units).transpose().map_err(|error| raise(&error))?;
             return Ok(Self { num_samples, weights, mix: None });
         };
-        let (counts, weights) = sources.into_iter().map(|(count, weight)| (count, f64::from(weight))).unzip();
-        let mut found = Self::mixed(py, counts, weights, when_exhausted, num_samples, measure)?;
-        if let Some(members) = members {
-            let members = sizes(members)?.to_vec();
-            let mix = found.mix.map(|mix| mix.with_members(members)).transpose();
-            found.mix = mix.map_err(|error| raise(&error))?;
-        }
-        Ok(found)
+        let (counts, weights) = sources;
+        let history = History::try_from(weights).map_err(DataError::new_err)?;
+        let members = members.map(|members| sizes(members).map(<[u32]>::to_vec)).transpose()?;
+        let restored = || {
+            // Any weights do until their history is set.
+            let some: Vec<f64> = counts.iter().map(|&count| f64::from(u8::from(count > 0))).collect();
+            let mix = Mix::new(&counts, &some)?.with_history(history)?;
+            members.map_or(Ok(mix.clone()), |members| mix.with_members(members))
+        };
+        let mix = restored().map_err(|error| raise(&error))?.when_exhausted(parse(when_exhausted)?);
+        Ok(Self { num_samples, weights: None, mix: Some(measured(py, mix, measure)?) })
     }
 
     /// The arguments of [`restored`](Self::restored).
@@ -120,8 +117,22 @@ impl Draws {
         let measure =
             measure.map(|(by, sizes)| narrow(sizes).map(|sizes| (by.to_owned(), sizes))).transpose()?;
         let members = members.map(narrow).transpose()?;
-        Ok((self.num_samples, units, Some(mix.sources()), exhausted.name(), measure, members))
+        Ok((
+            self.num_samples,
+            units,
+            Some((mix.counts(), mix.history().clone().into())),
+            exhausted.name(),
+            measure,
+            members,
+        ))
     }
+}
+
+/// Sources that take turns by a measure, if there is one.
+fn measured(py: Python<'_>, mix: Mix, measure: Option<Measure<'_>>) -> PyResult<Mix> {
+    let Some((by, sizes_of)) = measure else { return Ok(mix) };
+    let sizes = sizes(&sizes_of)?.to_vec();
+    py.detach(|| mix.measured(&by, sizes)).map_err(|error| raise(&error))
 }
 
 impl Draws {

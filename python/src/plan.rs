@@ -1,8 +1,9 @@
 //! The plan, for one rank.
 
+use batchloom::draws::{History, WrittenWeights};
 use batchloom::order::Shuffle;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyList};
 
 use crate::batching::{Rule, known, padded_to, parse};
 use crate::dlpack::Tensor;
@@ -348,6 +349,19 @@ pub(crate) fn write_state<'py>(
     if let Some(weights) = &state.weights {
         dict.set_item("weights", weights)?;
     }
+    if let Some(sources) = &state.sources {
+        let written: Vec<WrittenWeights> = sources.clone().into();
+        let lists = written.into_iter().map(|(epoch, position, weights)| {
+            let weights = weights.into_iter().map(|(amount, text)| {
+                PyList::new(py, [amount.into_pyobject(py)?.into_any(), text.into_pyobject(py)?.into_any()])
+            });
+            let weights = PyList::new(py, weights.collect::<PyResult<Vec<_>>>()?)?;
+            let place = [epoch, position].map(|number| number.into_pyobject(py));
+            let [epoch, position] = place;
+            PyList::new(py, [epoch?.into_any(), position?.into_any(), weights.into_any()])
+        });
+        dict.set_item("sources", lists.collect::<PyResult<Vec<_>>>()?)?;
+    }
     if let Some(steps) = state.steps {
         dict.set_item("steps", steps)?;
     }
@@ -365,8 +379,18 @@ pub(crate) fn read_state(dict: &Bound<'_, PyDict>) -> PyResult<batchloom::plan::
         let text = value.repr()?.to_string();
         value.extract().map_err(|_| damaged(&format!("{key} is {text}")))
     }
-    const KEYS: [&str; 9] =
-        ["version", "fingerprint", "seed", "epoch", "batches", "worlds", "lists", "weights", "steps"];
+    const KEYS: [&str; 10] = [
+        "version",
+        "fingerprint",
+        "seed",
+        "epoch",
+        "batches",
+        "worlds",
+        "lists",
+        "weights",
+        "sources",
+        "steps",
+    ];
     for key in dict.keys() {
         if !KEYS.iter().any(|known| key.extract::<&str>().is_ok_and(|key| key == *known)) {
             return Err(damaged(&format!("it holds an unknown key, {}", key.repr()?)));
@@ -387,6 +411,24 @@ pub(crate) fn read_state(dict: &Bound<'_, PyDict>) -> PyResult<batchloom::plan::
             .collect::<PyResult<_>>()?,
         lists: if dict.contains("lists")? { Some(read(dict, "lists")?) } else { None },
         weights: if dict.contains("weights")? { Some(read(dict, "weights")?) } else { None },
+        sources: if dict.contains("sources")? { Some(read_sources(&read(dict, "sources")?)?) } else { None },
         steps: if dict.contains("steps")? { Some(read(dict, "steps")?) } else { None },
     })
+}
+
+/// The weights of sources, from lists of plain values.
+fn read_sources(written: &Bound<'_, PyAny>) -> PyResult<History> {
+    let entries = || -> PyResult<Vec<WrittenWeights>> {
+        let read = |entry: Bound<'_, PyAny>| -> PyResult<WrittenWeights> {
+            let [epoch, position, weights]: [Bound<'_, PyAny>; 3] = entry.extract()?;
+            let weights = weights.try_iter()?.map(|pair| {
+                let [amount, text]: [Bound<'_, PyAny>; 2] = pair?.extract()?;
+                Ok((amount.extract()?, text.extract()?))
+            });
+            Ok((epoch.extract()?, position.extract()?, weights.collect::<PyResult<_>>()?))
+        };
+        written.try_iter()?.map(|entry| read(entry?)).collect()
+    };
+    let entries = entries().map_err(|error| damaged(&format!("sources: {error}")))?;
+    History::try_from(entries).map_err(|reason| damaged(&reason))
 }

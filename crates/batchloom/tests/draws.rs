@@ -178,6 +178,166 @@ proptest! {
         }
     }
 
+    /// Weights change by schedule where it says, counted over all epochs, and epochs end where they should.
+    #[test]
+    fn scheduled_mixtures_are_their_definition(
+        counts in prop::collection::vec(1_u64..30, 1..5),
+        first in prop::collection::vec(1_u64..9, 5),
+        changes in prop::collection::btree_map(1_u64..200, prop::collection::vec(0_u64..9, 5), 1..4),
+        exhausted in prop_oneof![Just(Exhausted::Stop), Just(Exhausted::Repeat), Just(Exhausted::Renormalise)],
+        seed in any::<u64>(),
+    ) {
+        let sources = counts.len();
+        let floats = |ratios: &[u64]| ratios[..sources].iter().map(|&ratio| ratio as f64).collect::<Vec<_>>();
+        prop_assume!(changes.values().all(|ratios| ratios[..sources].iter().any(|&ratio| ratio > 0)));
+        let schedule: Vec<(u64, Vec<f64>)> = changes.iter().map(|(&amount, ratios)| (amount, floats(ratios))).collect();
+        let mix = Mix::new(&counts, &floats(&first)).unwrap().when_exhausted(exhausted).schedule(&schedule).unwrap();
+        let plan = ones(Plan::builder(counts.iter().sum()).mix(mix).shuffle(true).seed(seed));
+        let before: Vec<u64> = counts.iter().scan(0, |end, count| { *end += count; Some(*end - count) }).collect();
+        let (mut drawn_in_run, mut passes) = (0, vec![Vec::new(); sources]);
+        for epoch in 0..6 {
+            let mut expected: Vec<usize> = Vec::new();
+            let mut had = vec![0_u64; sources];
+            loop {
+                let now = changes.range(..=drawn_in_run).next_back().map_or(&first, |(_, ratios)| ratios);
+                let now = &now[..sources];
+                let next = changes.keys().copied().find(|&amount| amount > drawn_in_run).unwrap_or(u64::MAX);
+                let left: Vec<u64> = (0..sources).map(|source| counts[source].saturating_sub(had[source])).collect();
+                let time = |source: &usize| left[*source] as f64 / now[*source] as f64;
+                let open = (0..sources).filter(|&source| now[source] > 0);
+                let limit = match exhausted {
+                    Exhausted::Stop => open.min_by(|a, b| time(a).total_cmp(&time(b))),
+                    _ => open.max_by(|a, b| time(a).total_cmp(&time(b))),
+                }.unwrap();
+                let due = |&(source, turn): &(usize, u64)| match exhausted {
+                    Exhausted::Renormalise => true,
+                    _ => (2 * turn + 1) * now[limit] < 2 * left[limit] * now[source],
+                };
+                let endless = vec![u64::MAX; sources];
+                let caps = if exhausted == Exhausted::Renormalise { &left } else { &endless };
+                let rest: Vec<_> = turns(now, caps, 2000).into_iter().take_while(due).collect();
+                let taken = rest.len().min((next - drawn_in_run) as usize);
+                rest[..taken].iter().for_each(|&(source, _)| { had[source] += 1; expected.push(source); });
+                drawn_in_run += taken as u64;
+                if taken == rest.len() {
+                    break;
+                }
+            }
+            let plan = plan.at_epoch(epoch);
+            let found = drawn(&plan);
+            let of = |sample: u64| before.partition_point(|&before| before <= sample) - 1;
+            prop_assert_eq!(&found.iter().map(|&sample| of(sample)).collect::<Vec<_>>(), &expected);
+            found.iter().for_each(|&sample| passes[of(sample)].push(sample));
+            check_inverse(&plan);
+        }
+        for (passes, &count) in passes.iter().zip(&counts) {
+            passes.chunks(count as usize).for_each(|pass| assert_eq!(counted(pass).len(), pass.len()));
+        }
+    }
+
+    /// By tokens, weights change by schedule to a sample, and no source repeats a sample early.
+    #[test]
+    fn measured_mixtures_change_by_schedule(
+        sizes in prop::collection::vec(prop::collection::vec(1_u32..20, 5..30), 2..4),
+        from in 1_u64..600,
+        exhausted in prop_oneof![Just(Exhausted::Stop), Just(Exhausted::Repeat), Just(Exhausted::Renormalise)],
+        seed in any::<u64>(),
+    ) {
+        let counts: Vec<u64> = sizes.iter().map(|sizes| sizes.len() as u64).collect();
+        let all: Vec<u32> = sizes.concat();
+        let mut last = vec![0.0; counts.len()];
+        last[1] = 1.0;
+        let mix = Mix::new(&counts, &vec![1.0; counts.len()]).unwrap().when_exhausted(exhausted);
+        let mix = mix.measured("tokens", all.clone()).unwrap().schedule(&[(from, last)]).unwrap();
+        let plan = ones(Plan::builder(all.len() as u64).mix(mix).shuffle(true).seed(seed));
+        let source = |sample: u64| usize::from(sample >= counts[0]) + usize::from(sample >= counts[0] + counts[1]);
+        let (mut had, mut passes) = (0_u64, vec![Vec::new(); counts.len()]);
+        for epoch in 0..8 {
+            for sample in drawn(&plan.at_epoch(epoch)) {
+                // To a sample: where an epoch begins, each source may have had one more or less than its share.
+                let slack = 20 * counts.len() as u64;
+                prop_assert!(had < from + slack || source(sample) == 1, "{} at {}", source(sample), had);
+                had += u64::from(all[sample as usize]);
+                passes[source(sample)].push(sample);
+            }
+            check_inverse(&plan.at_epoch(epoch));
+        }
+        for (passes, &count) in passes.iter().zip(&counts) {
+            passes.chunks(count as usize).for_each(|pass| assert_eq!(counted(pass).len(), pass.len()));
+        }
+    }
+
+    /// Weights that are replaced at any steps of a run, through worlds and rules: what was delivered stays, and each source
+    /// goes on through its passes.
+    #[test]
+    fn replaced_weights_go_on(
+        counts in prop::collection::vec(5_u64..40, 2..4),
+        stops in prop::collection::vec((0.0..1.0_f64, prop::collection::vec(1_u64..9, 4)), 3),
+        rule in 0_usize..4,
+        by_tokens in any::<bool>(),
+        exhausted in prop_oneof![Just(Exhausted::Stop), Just(Exhausted::Repeat), Just(Exhausted::Renormalise)],
+        seed in any::<u64>(),
+    ) {
+        let samples: u64 = counts.iter().sum();
+        let sizes: Vec<u32> = (0..samples).map(|sample| 1 + (sample * 7 % 13) as u32).collect();
+        let rule: Rule = match rule {
+            0 => FixedSize::new(3).unwrap().into(),
+            1 => TokenBudget::new(40).unwrap().into(),
+            2 => Packing::new(40).unwrap().into(),
+            _ => LengthBuckets::new(4).unwrap().into(),
+        };
+        let built = |ratios: &[u64], world_size: u32| {
+            let weights: Vec<f64> = ratios[..counts.len()].iter().map(|&ratio| ratio as f64).collect();
+            let mix = Mix::new(&counts, &weights).unwrap().when_exhausted(exhausted);
+            let mix = if by_tokens { mix.measured("tokens", sizes.clone()).unwrap() } else { mix };
+            let builder = Plan::builder(samples).mix(mix).sizes(Sizes::new(sizes.clone())).rule(rule.clone());
+            builder.shuffle(true).seed(seed).uneven(Uneven::Short).world_size(world_size).build().unwrap()
+        };
+        let mut delivered: Vec<u64> = Vec::new();
+        let take = |plan: &Plan, step: u64, delivered: &mut Vec<u64>| {
+            for rank in (0..plan.world_size()).filter(|&rank| step < plan.steps_of(rank)) {
+                delivered.extend(plan.indices(step, rank).unwrap());
+            }
+        };
+        let (mut plan, mut ratios, mut epoch) = (built(&[1; 4], 4), vec![1; 4], 0);
+        for ((share, next), world_size) in stops.iter().zip([3, 8, 4]) {
+            let stop = (plan.steps() as f64 * share) as u64;
+            (0..stop).for_each(|step| take(&plan, step, &mut delivered));
+            let state = plan.state(stop);
+            let text = serde_json::to_string(&state).unwrap();
+            let state = serde_json::from_str(&text).unwrap();
+            // The same weights change nothing; others hold from the next pool on.
+            let same = built(&ratios, plan.world_size()).resume(&state).unwrap();
+            if stop < plan.steps() {
+                prop_assert_eq!(same.epoch(), plan.epoch());
+                for step in stop..plan.steps() {
+                    prop_assert_eq!(same.step(step - stop).unwrap().batches, plan.step(step).unwrap().batches);
+                }
+            }
+            plan = built(next, world_size).resume(&state).unwrap();
+            ratios = next.clone();
+            prop_assert!(plan.epoch() >= epoch);
+            epoch = plan.epoch();
+            // A state of the changed run goes on as that run.
+            let again = built(next, world_size).resume(&plan.state(1.min(plan.steps() - 1))).unwrap();
+            let taken = 1.min(plan.steps() - 1);
+            prop_assert_eq!(again.step(0).unwrap().batches, plan.step(taken).unwrap().batches);
+        }
+        for _ in 0..3 {
+            (0..plan.steps()).for_each(|step| take(&plan, step, &mut delivered));
+            plan = built(&ratios, 4).resume(&plan.state(plan.steps())).unwrap();
+        }
+        let mut first = 0;
+        for &count in &counts {
+            let times: Vec<usize> = (first..first + count)
+                .map(|sample| delivered.iter().filter(|&&other| other == sample).count())
+                .collect();
+            let (least, most) = (times.iter().min().unwrap(), times.iter().max().unwrap());
+            prop_assert!(most - least <= 1, "{:?}", times);
+            first += count;
+        }
+    }
+
     /// By tokens, the share of a source is right to its longest samples at every draw, and epochs are passes.
     #[test]
     fn measured_mixtures_hold_their_shares(
@@ -397,13 +557,82 @@ fn draws_that_make_no_sense() {
     assert!(is_refused(builder().weights(weights()).mix(Mix::new(&[10], &[1.0]).unwrap())));
     assert!(matches!(builder().num_samples(0).build(), Err(Error::NotPositive { .. })));
     assert!(matches!(Plan::builder(9).shuffle(true).weights(weights()).build(), Err(Error::Weights { .. })));
-    // Weights may change between epochs, and not within one; those of sources stay.
+    let schedule = |changes: &[(u64, Vec<f64>)]| Mix::new(&[5, 5], &[1.0, 1.0]).unwrap().schedule(changes);
+    for (changes, words) in [
+        (vec![(4, vec![1.0, 2.0]), (4, vec![2.0, 1.0])], ["from 4 on", "increase"]),
+        (vec![(0, vec![1.0, 2.0])], ["from 0 on", "increase"]),
+        (vec![(4, vec![1.0])], ["1 for 2 sources", "from 4 on"]),
+        (vec![(4, vec![1.0, f64::NAN])], ["source 1", "NaN"]),
+        (vec![(4, vec![0.0, 0.0])], ["2 sources", "0"]),
+    ] {
+        let error = schedule(&changes).unwrap_err().to_string();
+        words.iter().for_each(|word| assert!(error.contains(word), "{error}"));
+    }
+    let empty = Mix::new(&[5, 0], &[1.0, 0.0]).unwrap().schedule(&[(4, vec![1.0, 1.0])]).unwrap_err();
+    assert!(empty.to_string().contains("source 1 has no samples"), "{empty}");
+    // Weights of sources may change anywhere, and those of samples between epochs.
     let state = |steps, builder: PlanBuilder| builder.build().unwrap().state(steps);
     let other =
         || builder().weights(Weights::new(&[2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]).unwrap());
     assert!(other().build().unwrap().resume(&state(0, builder().weights(weights()))).is_ok());
     let error = other().build().unwrap().resume(&state(1, builder().weights(weights()))).unwrap_err();
     assert!(matches!(error, Error::StateWeights { .. }), "{error}");
+    // Weights of sources that a state does not hold, or holds damaged.
+    let mixed = |weights: &[f64]| builder().mix(Mix::new(&[6, 4], weights).unwrap());
+    let plan = mixed(&[1.0, 2.0]).build().unwrap();
+    let damaged = |text: &str| -> String {
+        let mut state = serde_json::to_value(plan.state(1)).unwrap();
+        state["sources"] = serde_json::from_str(text).unwrap();
+        match serde_json::from_value(state) {
+            Ok(state) => plan.resume(&state).unwrap_err().to_string(),
+            Err(error) => error.to_string(),
+        }
+    };
+    for (text, word) in [
+        ("null", "no weights of sources"),
+        ("[]", "missing"),
+        ("[[0, 0, []]]", "increase from 0"),
+        ("[[0, 0, [[3, \"AAAAgAAAAIA\"]]]]", "increase from 0"),
+        ("[[1, 0, [[0, \"AAAAgAAAAIA\"]]]]", "out of order"),
+        ("[[0, 0, [[0, \"AAAAgAAA\"]]]]", "base64"),
+        ("[[0, 0, [[0, \"AAAAAAAAAAA\"]]]]", "above 0"),
+        ("[[0, 0, [[0, \"AAAAgA\"]]]]", "2 sources"),
+    ] {
+        assert!(damaged(text).contains(word), "{}", damaged(text));
+    }
+    let largest = |weights: &[f64]| {
+        let sizes = Sizes::new((1..=10).collect::<Vec<u32>>());
+        mixed(weights).sizes(sizes).rule(TokenBudget::new(12).unwrap()).largest_first(true).build().unwrap()
+    };
+    let state = largest(&[1.0, 2.0]).state(1);
+    assert!(matches!(largest(&[2.0, 1.0]).resume(&state), Err(Error::Draws { .. })));
+    assert!(largest(&[2.0, 1.0]).resume(&largest(&[1.0, 2.0]).state(0)).is_ok());
+}
+
+/// A change of weights that must survive releases: by schedule, and between a save and a load.
+#[test]
+fn golden_changes() {
+    let sizes: Vec<u32> = (0..20).map(|sample| 1 + sample * 7 % 13).collect();
+    let mix = |weights: &[f64]| Mix::new(&[12, 5, 3], weights).unwrap();
+    let scheduled = |mix: Mix| mix.schedule(&[(7, vec![0.0, 1.0, 1.0]), (40, vec![3.0, 1.0, 0.0])]).unwrap();
+    let lines: Vec<String> = [false, true]
+        .into_iter()
+        .map(|measured| {
+            let by = |mix: Mix| if measured { mix.measured("tokens", sizes.clone()).unwrap() } else { mix };
+            let built = |mix: Mix| ones(Plan::builder(20).mix(mix).shuffle(true).seed(11));
+            let plan = built(scheduled(by(mix(&[0.5, 0.3, 0.2]))));
+            let epochs: Vec<_> = (0..4).map(|epoch| drawn(&plan.at_epoch(epoch))).collect();
+            let before = built(by(mix(&[0.5, 0.3, 0.2])));
+            let after = built(by(mix(&[0.1, 0.1, 0.8]))).resume(&before.state(6)).unwrap();
+            serde_json::json!([epochs, drawn(&after), after.state(1)]).to_string()
+        })
+        .collect();
+    let text = format!("[\n{}\n]\n", lines.join(",\n"));
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/changes.json");
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(path, &text).unwrap();
+    }
+    assert_eq!(text, std::fs::read_to_string(path).unwrap());
 }
 
 /// The draws that must survive releases.

@@ -155,17 +155,20 @@ impl<P: Passage> Walk<'_, P> {
     /// Goes on to a place or an amount, as they come first, or to the end of the epoch that is the target.
     fn to(&mut self, place: Option<(u64, u64)>, amount: Option<u64>) -> Reached {
         loop {
+            let mut in_epoch = amount;
             if self.passage.is_at_start() {
                 let by_place = place.map_or(u64::MAX, |(epoch, _)| epoch.saturating_sub(self.epoch));
                 let by_amount = amount.map_or(u64::MAX, |amount| self.passage.epochs_until(amount));
                 let ahead = by_place.min(by_amount).min(self.target - self.epoch);
                 self.passage.skip(ahead);
                 self.epoch += ahead;
+                // The formula decides which epoch an amount lies in: whichever epoch is the target, it is the same one.
+                in_epoch = amount.filter(|_| by_amount <= ahead);
             }
             // A place behind the end of its epoch is the start of the next one.
             let position = place.filter(|&(epoch, _)| epoch <= self.epoch);
             let position = position.map(|(epoch, position)| if epoch < self.epoch { 0 } else { position });
-            match self.passage.go(position, amount) {
+            match self.passage.go(position, in_epoch) {
                 Reached::EndOfEpoch if self.epoch < self.target => {
                     self.epoch += 1;
                     self.passage.begin();
@@ -201,8 +204,12 @@ impl TryFrom<Vec<WrittenWeights>> for History {
             }
             let schedule = schedule.into_iter().map(|(amount, text)| Ok((amount, read(&text)?)));
             let schedule: Schedule = schedule.collect::<std::result::Result<_, String>>()?;
-            if schedule.first().is_none_or(|&(amount, _)| amount != 0) || !schedule.is_sorted_by(|a, b| a.0 < b.0) {
-                return Err(format!("amounts of weights of sources from {place:?} on do not increase from 0"));
+            if schedule.first().is_none_or(|&(amount, _)| amount != 0)
+                || !schedule.is_sorted_by(|a, b| a.0 < b.0)
+            {
+                return Err(format!(
+                    "amounts of weights of sources from {place:?} on do not increase from 0"
+                ));
             }
             found.push(Given { place, schedule });
         }
@@ -217,7 +224,8 @@ impl TryFrom<Vec<WrittenWeights>> for History {
 
 /// Ratios from their text.
 fn read(text: &str) -> std::result::Result<Arc<[u32]>, String> {
-    let refused = || format!("weights of sources are {text:?}; expected base64 of numbers of 32 bits, one above 0");
+    let refused =
+        || format!("weights of sources are {text:?}; expected base64 of numbers of 32 bits, one above 0");
     let bytes = STANDARD_NO_PAD.decode(text).map_err(|_| refused())?;
     let (numbers, rest) = bytes.as_chunks::<4>();
     let ratios: Arc<[u32]> = numbers.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();

@@ -45,7 +45,9 @@ fn listed(mix: &Mix, seed: u64, epoch: u64, shuffled: bool) -> Vec<u32> {
         limiting: 0,
         base: vec![0; mix.len()],
         epochs: 0,
-        cursors: (0..mix.len()).map(|source| Cursor::new(source, mix.stream(source, seed, shuffled))).collect(),
+        cursors: (0..mix.len())
+            .map(|source| Cursor::new(source, mix.stream(source, seed, shuffled)))
+            .collect(),
         ends: Vec::new(),
         listed: Vec::new(),
     };
@@ -103,7 +105,8 @@ impl Run<'_> {
 
     /// The sizes of all sources before this epoch, or some epochs later, in units.
     fn amount_before(&self, later: u64) -> u128 {
-        (0..self.mix.len()).fold(0, |sum: u128, source| sum.saturating_add(self.place(source, later))) >> PARTS
+        (0..self.mix.len()).fold(0, |sum: u128, source| sum.saturating_add(self.place(source, later)))
+            >> PARTS
     }
 
     /// The place of each source at which the epoch ends.
@@ -148,7 +151,8 @@ impl Passage for Run<'_> {
         }
         self.cursors.iter_mut().for_each(|cursor| cursor.begin = cursor.passed);
         self.ratios = Arc::clone(ratios);
-        self.limiting = limiting(ratios, |source| self.totals[source], self.mix.exhausted() == Exhausted::Stop);
+        self.limiting =
+            limiting(ratios, |source| self.totals[source], self.mix.exhausted() == Exhausted::Stop);
     }
 
     fn amount(&self) -> u128 {

@@ -306,7 +306,8 @@ impl Epoch {
         let gathered: Vec<u32> = samples.iter().map(|&sample| sizes.as_slice()[length(sample)]).collect();
         let extents = sizes.gather_extents(&samples);
         let extents = extents.as_ref().map(|(dimensions, extents)| (*dimensions, extents.as_slice()));
-        let together = (recipe.shuffle == Shuffle::Samples).then(|| self.in_shard());
+        let together = || recipe.in_shard(recipe.pooled(self.len()));
+        let together = (recipe.shuffle == Shuffle::Samples).then(together);
         let batches = recipe.rule.cut(PoolSizes { sizes: &gathered, extents, together });
         BatchedPool { samples: PoolSamples::Listed(samples), batches }
     }

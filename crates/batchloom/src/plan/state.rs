@@ -129,7 +129,9 @@ impl Plan {
 
     /// The same rest of an epoch, with the weights of `other` from its first undelivered pool on, if they differ.
     fn weighed_like(self, other: &Mix) -> Result<Self> {
-        let Some(mix) = self.recipe().sources().filter(|mix| !mix.weighs_like(other)) else { return Ok(self) };
+        let Some(mix) = self.recipe().sources().filter(|mix| !mix.weighs_like(other)) else {
+            return Ok(self);
+        };
         if self.largest_first() && !self.is_whole() {
             let reason = "the pool of the largest batch came first, and would change; expected the weights of before \
                           until the epoch ends";
