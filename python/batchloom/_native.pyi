@@ -512,6 +512,7 @@ class Tokens:
     def dataset(self) -> Dataset: ...
 
 _Measure = tuple[str, Tensor]
+_Sources = tuple[list[int], list[tuple[int, int, list[tuple[int, str]]]]]
 
 @final
 class Draws:

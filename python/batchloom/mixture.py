@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -36,7 +36,12 @@ class Mixture:
     Args:
         sources: Datasets by name. Their fields have the same names, types and frameworks.
         weights: The weight of each source, by name: any numbers from 0 on, of which the ratios count. A source of
-            weight 0 is not drawn from. ``None`` for as many as each source has (of samples, tokens or labels).
+            weight 0 is not drawn from. ``None`` for as many as each source has (of samples, tokens or labels). A state
+            that was saved with other weights goes on with these: from the first pool on that no batch was taken of.
+        schedule: Weights that replace ``weights`` as the run goes on, as pairs of an amount and weights: from that
+            amount on, of all epochs together. Amounts count what shares hold by: samples, tokens or labels, so they
+            mean the same for any batch size and any number of ranks. They increase; the first may be 0, in place of
+            ``weights``.
         by: The measure by which shares hold: ``"samples"``; ``"tokens"``, the sizes of samples; or ``"labels"``, the
             labels that losses count, which the loader has to know (``labels=`` or ``label_counts=``). By tokens and
             labels, the draws of an epoch are listed when it begins: four bytes each.
@@ -55,6 +60,7 @@ class Mixture:
         sources: Mapping[str, Dataset[Any]],
         weights: Mapping[str, float] | None = None,
         *,
+        schedule: Sequence[tuple[int, Mapping[str, float]]] = (),
         by: str = "samples",
         when_exhausted: str = "stop",
     ) -> None:
@@ -64,7 +70,13 @@ class Mixture:
         self._by, self._when_exhausted = choice("by", by, BY), choice("when_exhausted", when_exhausted, WHEN_EXHAUSTED)
         self._dataset = _joined(tuple(sources.values()))
         self._counts = [len(each) for each in sources.values()]
-        self._weights = None if weights is None else self._given(weights)
+        self._schedule = self._changes(schedule)
+        if self._schedule and self._schedule[0][0] == 0:
+            if weights is not None:
+                raise ArgumentError("weights are given, and the schedule has some from 0 on; expected one of them")
+            self._weights: list[float] | None = self._schedule.pop(0)[1]
+        else:
+            self._weights = None if weights is None else self._given(weights)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -80,6 +92,11 @@ class Mixture:
     def weights(self) -> dict[str, float] | None:
         """The weight of each source, as it was given; ``None`` if sources weigh what they have."""
         return None if self._weights is None else dict(zip(self._names, self._weights, strict=True))
+
+    @property
+    def schedule(self) -> list[tuple[int, dict[str, float]]]:
+        """The weights that follow, and the amount from which each hold."""
+        return [(amount, dict(zip(self._names, weights, strict=True))) for amount, weights in self._schedule]
 
     @property
     def by(self) -> str:
@@ -137,6 +154,20 @@ class Mixture:
                 raise ArgumentError(f"weights has none for source {name!r}; expected one for each, 0 for none of it")
         return [float(weights[name]) for name in self._names]
 
+    def _changes(self, schedule: Sequence[tuple[int, Mapping[str, float]]]) -> list[tuple[int, list[float]]]:
+        """Return the changes of a schedule, checked."""
+        found: list[tuple[int, list[float]]] = []
+        if not isinstance(schedule, Sequence) or isinstance(schedule, str):
+            raise ArgumentError(f"schedule is {schedule!r}; expected pairs of an amount and weights")
+        for change in schedule:
+            if not isinstance(change, Sequence) or isinstance(change, str) or len(change) != 2:
+                raise ArgumentError(f"schedule has {change!r}; expected an amount and weights by name")
+            amount = integer("an amount in schedule", change[0], most=2**62)
+            if found and amount <= found[-1][0]:
+                raise ArgumentError(f"schedule has {amount} after {found[-1][0]}; expected amounts that increase")
+            found.append((amount, self._given(change[1])))
+        return found
+
     def _draws(self, num_samples: int | None, labels: str | None, counts: LabelCounts | None) -> _native.Draws:
         """Return the draws of an epoch, given the labels that the loader knows."""
         measure = self._measure(labels, counts)
@@ -148,7 +179,7 @@ class Mixture:
                 weights = [float(part.sum(dtype=numpy.float64)) for part in parts]
         number = None if num_samples is None else integer("num_samples", num_samples, least=1, most=2**62)
         borrowed = None if measure is None else (self._by, _native.borrow(measure, self._by))
-        return _native.Draws.mixed(self._counts, weights, self._when_exhausted, number, borrowed)
+        return _native.Draws.mixed(self._counts, weights, self._schedule, self._when_exhausted, number, borrowed)
 
     def _measure(self, labels: str | None, counts: LabelCounts | None) -> numpy.ndarray[Any, Any] | None:
         """Return what each sample has of the measure; ``None`` if samples count the same."""

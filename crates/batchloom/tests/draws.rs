@@ -557,6 +557,18 @@ fn draws_that_make_no_sense() {
     assert!(is_refused(builder().weights(weights()).mix(Mix::new(&[10], &[1.0]).unwrap())));
     assert!(matches!(builder().num_samples(0).build(), Err(Error::NotPositive { .. })));
     assert!(matches!(Plan::builder(9).shuffle(true).weights(weights()).build(), Err(Error::Weights { .. })));
+    // Weights of sources may change anywhere, and those of samples between epochs.
+    let state = |steps, builder: PlanBuilder| builder.build().unwrap().state(steps);
+    let other =
+        || builder().weights(Weights::new(&[2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]).unwrap());
+    assert!(other().build().unwrap().resume(&state(0, builder().weights(weights()))).is_ok());
+    let error = other().build().unwrap().resume(&state(1, builder().weights(weights()))).unwrap_err();
+    assert!(matches!(error, Error::StateWeights { .. }), "{error}");
+}
+
+/// Schedules that go back, or give weights that make no sense.
+#[test]
+fn schedules_that_make_no_sense() {
     let schedule = |changes: &[(u64, Vec<f64>)]| Mix::new(&[5, 5], &[1.0, 1.0]).unwrap().schedule(changes);
     for (changes, words) in [
         (vec![(4, vec![1.0, 2.0]), (4, vec![2.0, 1.0])], ["from 4 on", "increase"]),
@@ -570,14 +582,12 @@ fn draws_that_make_no_sense() {
     }
     let empty = Mix::new(&[5, 0], &[1.0, 0.0]).unwrap().schedule(&[(4, vec![1.0, 1.0])]).unwrap_err();
     assert!(empty.to_string().contains("source 1 has no samples"), "{empty}");
-    // Weights of sources may change anywhere, and those of samples between epochs.
-    let state = |steps, builder: PlanBuilder| builder.build().unwrap().state(steps);
-    let other =
-        || builder().weights(Weights::new(&[2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]).unwrap());
-    assert!(other().build().unwrap().resume(&state(0, builder().weights(weights()))).is_ok());
-    let error = other().build().unwrap().resume(&state(1, builder().weights(weights()))).unwrap_err();
-    assert!(matches!(error, Error::StateWeights { .. }), "{error}");
-    // Weights of sources that a state does not hold, or holds damaged.
+}
+
+/// Weights of sources that a state does not hold, or holds damaged; and changes that would move what came first.
+#[test]
+fn weights_of_sources_in_states() {
+    let builder = || Plan::builder(10).batch_size(2).shuffle(true);
     let mixed = |weights: &[f64]| builder().mix(Mix::new(&[6, 4], weights).unwrap());
     let plan = mixed(&[1.0, 2.0]).build().unwrap();
     let damaged = |text: &str| -> String {

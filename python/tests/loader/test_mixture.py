@@ -1,5 +1,6 @@
 """Mixtures: every source in passes of its own, as often as its weight says, under every rule, rank and resume."""
 
+import json
 import pickle
 from collections import Counter
 
@@ -196,12 +197,114 @@ def read(item):
     return {"x": numpy.full(3, item)}
 
 
-def test_a_state_of_other_weights_is_refused():
-    loader = bl.DataLoader(bl.Mixture(sources(), WEIGHTS), 10, shuffle=True)
-    other = bl.DataLoader(bl.Mixture(sources(), {"web": 1, "books": 1, "code": 1}), 10, shuffle=True)
-    with refused(bl.StateError, "weights"):
-        other.load_state_dict(loader.state_dict())
-    assert loader.plan().fingerprint == other.plan().fingerprint
+@few
+@given(
+    rule=st.sampled_from(RULES),
+    by=st.sampled_from(("samples", "tokens")),
+    when_exhausted=st.sampled_from(("stop", "repeat", "renormalise")),
+    changes=st.lists(
+        st.tuples(st.integers(0, 12), st.tuples(*[st.integers(1, 5)] * 3), st.sampled_from((3, 8, 4))),
+        min_size=3,
+        max_size=3,
+    ),
+)
+def test_weights_change_between_a_save_and_a_load(rule, by, when_exhausted, changes):
+    """Three chained resumes in other worlds, each with other weights: every source goes on through its passes."""
+
+    def ranks(weights, world_size):
+        mixture = bl.Mixture(sources(), dict(zip(SIZES, weights, strict=True)), by=by, when_exhausted=when_exhausted)
+        options = {"batching": rule, "shuffle": True, "seed": 5, "uneven": "short", "world_size": world_size}
+        return [bl.DataLoader(mixture, rank=rank, **options) for rank in range(world_size)]
+
+    counts = Counter()
+    loaders = ranks((1, 1, 1), 4)
+    for stop, weights, world_size in changes:
+        stop = max(0, min(stop, len(loaders[-1].plan()) - 1))
+        for loader in loaders:
+            batches = iter(loader)
+            counts.update(flat(samples(next(batches)) for _ in range(stop)))
+        states = [loader.state_dict() for loader in loaders]
+        assert all(state == states[0] for state in states)
+        loaders = ranks(weights, world_size)
+        for loader in loaders:
+            loader.load_state_dict(states[0])
+    for loader in loaders:
+        counts.update(flat(delivered(loader)))
+    for place, sizes in enumerate(SIZES.values()):
+        times = [counts[place, k] for k in range(len(sizes))]
+        assert max(times) - min(times) <= 1
+
+
+def test_weights_change_by_schedule():
+    schedule = [(0, {"web": 1, "books": 0, "code": 0}), (30, WEIGHTS), (60, {"web": 0, "books": 1, "code": 1})]
+    mixture = bl.Mixture(sources(), schedule=schedule)
+    assert mixture.weights == schedule[0][1]
+    assert mixture.schedule == schedule[1:]
+    loader = bl.DataLoader(mixture, 5, shuffle=True, seed=2)
+    found = flat(delivered(loader))
+    assert {source for source, _ in found[:30]} == {0}
+    assert Counter(source for source, _ in found[30:60]) == {0: 15, 1: 9, 2: 6}
+    assert {source for source, _ in found[60:]} == {1, 2}
+    same = bl.Mixture(sources(), schedule[0][1], schedule=schedule[1:])
+    again = bl.DataLoader(same, 10, shuffle=True, seed=2)
+    assert sorted(flat(delivered(again))) == sorted(found)
+    # Resume at any step, and a pickle, are on schedule too.
+    for stop in (3, 6, 9, 12):
+        loader.set_epoch(0)
+        batches = iter(loader)
+        before = [samples(next(batches)) for _ in range(stop)]
+        resumed = bl.DataLoader(mixture, 5, shuffle=True)
+        resumed.load_state_dict(loader.state_dict())
+        assert flat(before + delivered(pickle.loads(pickle.dumps(resumed)))) == found
+
+
+def test_a_state_of_a_thousand_sources_is_small():
+    parts = {f"s{k}": bl.TensorDataset(torch.arange(3)) for k in range(1000)}
+    weights = {name: 0.1 + k / 7 for k, name in enumerate(parts)}
+    loader = bl.DataLoader(bl.Mixture(parts, weights), 100, shuffle=True)
+    next(iter(loader))
+    changed = bl.DataLoader(bl.Mixture(parts, {name: 1.0 for name in parts}), 100, shuffle=True)
+    changed.load_state_dict(loader.state_dict())
+    next(iter(changed))
+    assert len(json.dumps(changed.state_dict())) < 16 << 10
+
+
+@pytest.mark.parametrize(
+    ("rule", "batch_size"), [(None, 8), (bl.TokenBudget(16_384), None), (bl.Packing(16_384), None)]
+)
+def test_shares_hold_token_for_token(rule, batch_size):
+    """Documents of 400 and 4000 tokens at 1:1: half of all tokens of each, at every document and over batches."""
+    draw = numpy.random.default_rng(1).integers
+    sizes = {"short": draw(200, 601, 60_000), "long": draw(2000, 6001, 6000)}
+    parts = {
+        name: bl.SequenceDataset(ids=(numpy.zeros(each.sum(), numpy.uint8), numpy.cumsum([0, *each])))
+        for name, each in sizes.items()
+    }
+    mixture = bl.Mixture(parts, {"short": 1, "long": 1}, by="tokens")
+    options = {"batch_size": batch_size} if rule is None else {"batching": rule}
+    plan = bl.DataLoader(mixture, shuffle=True, seed=3, **options).plan(0)
+    tokens = numpy.concatenate(list(sizes.values()))
+    ones = bl.DataLoader(mixture, 1, shuffle=True, seed=3).plan(0)
+    order = numpy.concatenate([ones[k] for k in range(len(ones))])
+    is_long = (order >= 60_000) * tokens[order]
+    assert abs(is_long.cumsum() * 2 - tokens[order].cumsum()).max() <= 2 * 6000
+    place = numpy.empty(len(tokens), numpy.int64)
+    place[order] = numpy.arange(len(order))
+    had, delivered_samples, furthest, ends = numpy.zeros(2), 0, 0, 0
+    for step in range(len(plan)):
+        batch = plan[step]
+        had += [tokens[batch[batch < 60_000]].sum(), tokens[batch[batch >= 60_000]].sum()]
+        delivered_samples, furthest = delivered_samples + len(batch), max(furthest, place[batch].max() + 1)
+        is_end = delivered_samples == furthest
+        ends += is_end and step >= 1000
+        if step >= 1000 and is_end:
+            assert abs(had[1] / had.sum() - 0.5) < 0.001
+        if step % 1000 == 999:
+            assert abs(had[1] / had.sum() - 0.5) < 0.015
+    assert ends >= 1
+    by_documents = bl.DataLoader(bl.Mixture(parts, {"short": 1, "long": 1}), 8, shuffle=True).plan(0)
+    found = numpy.concatenate([by_documents[k] for k in range(500)])
+    assert 8 < tokens[found[found >= 60_000]].sum() / tokens[found[found < 60_000]].sum() < 12
 
 
 @pytest.mark.parametrize(
@@ -215,6 +318,12 @@ def test_a_state_of_other_weights_is_refused():
         (sources, {"weights": WEIGHTS | {"web": float("nan")}}, ("web", "nan")),
         (sources, {"weights": WEIGHTS | {"web": True}}, ("web", "True")),
         (sources, {"weights": [1, 2, 3]}, ("[1, 2, 3]", "by name")),
+        (sources, {"schedule": [(9, WEIGHTS), (4, WEIGHTS)]}, ("4", "9", "increase")),
+        (sources, {"schedule": [(-1, WEIGHTS)]}, ("schedule", "-1")),
+        (sources, {"schedule": [(9, {"web": 1})]}, ("'books'",)),
+        (sources, {"schedule": {9: WEIGHTS}}, ("schedule", "pairs")),
+        (sources, {"schedule": [9]}, ("schedule", "9")),
+        (sources, {"schedule": [(0, WEIGHTS)], "weights": WEIGHTS}, ("schedule", "weights")),
         (sources, {"by": "words"}, ("by", "'words'", "'tokens'")),
         (sources, {"when_exhausted": "never"}, ("when_exhausted", "'never'")),
         ({"a": bl.TensorDataset(x=torch.arange(3)), "b": bl.TensorDataset(y=torch.arange(3))}, {}, ("x", "y")),
