@@ -23,6 +23,7 @@ from batchloom.arguments import (
     renamed,
 )
 from batchloom.batch import CollateOptions
+from batchloom.batch_digest import BatchDigest
 from batchloom.batching import Listed, Rule, rule
 from batchloom.conversions import FieldArguments, conversions, namer
 from batchloom.dataset.base import Batch, Dataset, Dicts, Tuples
@@ -177,6 +178,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             blocks. An epoch of less than 512 KiB is formed by the consumer alone.
         prefetch: The number of blocks that are formed ahead of the one in use; ``None`` for 2, or 1 where blocks are
             larger than 32 MiB.
+        digest: If ``True``, batches are hashed as they are handed over, for :meth:`digest`. That reads each of them
+            once more, and copies it from a device.
         torch: Arguments of torch's ``DataLoader``: see :class:`batchloom.torch_options.TorchOptions`. ``sampler`` and
             ``batch_sampler`` give the samples and the batches of each epoch, of which each rank takes its share;
             ``generator`` draws the seed. Those that are of no use here have no effect, with a warning.
@@ -278,6 +281,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         std: Any = None,
         num_threads: int | None = None,
         prefetch: int | None = None,
+        digest: bool = False,
         **torch: Unpack[TorchOptions],
     ) -> None:
         recipe = {name: value for name, value in locals().items() if name not in ("self", "torch")}
@@ -368,6 +372,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         # Arguments that were refused, or have no effect, are no part of it.
         self._recipe: dict[str, Any] = recipe | vars(asked)
         self._is_compared = False
+        self._digest = BatchDigest() if digest else None
         self._replayer: tuple[tuple[int, int], DataLoader[Batch]] | None = None
         self._own = frozenset((*vars(self), "_own"))
         if self._ranks.is_said:
@@ -471,6 +476,20 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         """Form one batch of this rank in the epoch ``loader.epoch``, as :meth:`replay` does."""
         return self.replay(self.epoch, step)
 
+    def digest(self) -> str:
+        """Return a digest of the batches that this loader handed over since it was made: 32 hexadecimal digits.
+
+        Loaders with the same one handed over the same names, types, shapes and values in the same order, whatever the
+        framework. What determines a run is hashed in its state, at no cost: ``state_dict()["digest"]``, the same on
+        every rank once a step was taken.
+
+        Raises:
+            ArgumentError: The loader hashes nothing.
+        """
+        if self._digest is None:
+            raise ArgumentError("digest is False, so batches are not hashed; expected DataLoader(..., digest=True)")
+        return self._digest.hex()
+
     def replay(self, epoch: int, step: SupportsIndex, *, state: dict[str, Any] | None = None) -> Batch:
         """Form one batch of this rank again, bit for bit, without iterating: to look at the batch of a loss spike.
 
@@ -495,7 +514,14 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         rank, world_size, place = self._replayed(plan, worlds, step)
         key = rank, world_size
         if self._replayer is None or self._replayer[0] != key:
-            changed = {"rank": rank, "world_size": world_size, "mesh": None, "num_threads": 1, "prefetch": 1}
+            changed = {
+                "rank": rank,
+                "world_size": world_size,
+                "mesh": None,
+                "num_threads": 1,
+                "prefetch": 1,
+                "digest": False,
+            }
             same = {"seed": plan.seed, "generator": None, "batch_size": None, "batching": self._batching}
             lists = {} if self._lists is None else {"sampler": None, "batch_sampler": None}
             self._replayer = key, _Replayer(**{**self._recipe, **changed, **same, **lists})
@@ -542,7 +568,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         if (current := self._dataset._current()) is not self._dataset:
             self._renew(current)
         batches: Iterator[Any] = self._delivery.begin(self._native, self._begin)
-        return map(itemgetter(0), batches) if self._is_bare else batches
+        batches = map(itemgetter(0), batches) if self._is_bare else batches
+        return batches if self._digest is None else map(self._digest.add, batches)
 
     def _begin(self) -> None:
         """Prepare for an epoch that is about to begin: its ranks, its seed, and the batches of a sampler.
@@ -690,14 +717,16 @@ class DataLoader(TorchAttributes, Generic[Batch]):
     def _renew(self, dataset: Dataset) -> None:
         """Go on with the next epoch over a dataset of the same samples in other memory."""
         plan, recipe, lists = self.plan(), self._recipe, self._lists
-        ranks, is_compared, others = self._ranks, self._is_compared, self._own
+        self._native.set_epoch(plan.epoch)
+        state = self._native.state()
+        ranks, is_compared, others, digest = self._ranks, self._is_compared, self._own, self._digest
         same = {name: None for name in ("batch_size", "sampler", "batch_sampler", "generator")}
         renewed = dataset if self._mixture is None else self._mixture._over(dataset)
         place = {"dataset": renewed, "batching": plan.batching, "seed": plan.seed}
         DataLoader.__init__(self, **{**recipe, **same, **place})
         self._recipe, self._lists = recipe | {"dataset": renewed}, lists
-        self._ranks, self._is_compared, self._own = ranks, is_compared, others
-        self.load_state_dict(plan._native.state(0))
+        self._ranks, self._is_compared, self._own, self._digest = ranks, is_compared, others, digest
+        self.load_state_dict(state)
 
     def _settle_seed(self) -> None:
         """Draw the seed from the generator that was given, once."""
@@ -720,8 +749,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         if place["batches"]:
             self.load_state_dict(place)
         else:
-            self.set_epoch(place["epoch"])
-            self._native.set_steps_taken(place.get("steps", 0))
+            self._native.load(place, None)
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the dataset, the rule, and the costs of the next epoch."""

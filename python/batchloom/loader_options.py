@@ -46,3 +46,4 @@ class LoaderOptions(TorchOptions, total=False):
     std: Any
     num_threads: int | None
     prefetch: int | None
+    digest: bool

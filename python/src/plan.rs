@@ -365,6 +365,11 @@ pub(crate) fn write_state<'py>(
     if let Some(steps) = state.steps {
         dict.set_item("steps", steps)?;
     }
+    for (key, digest) in [("digest", &state.digest), ("digest_before", &state.digest_before)] {
+        if let Some(digest) = digest {
+            dict.set_item(key, digest)?;
+        }
+    }
     Ok(dict)
 }
 
@@ -379,7 +384,13 @@ pub(crate) fn read_state(dict: &Bound<'_, PyDict>) -> PyResult<batchloom::plan::
         let text = value.repr()?.to_string();
         value.extract().map_err(|_| damaged(&format!("{key} is {text}")))
     }
-    const KEYS: [&str; 10] = [
+    fn given<'py, T: for<'a> FromPyObject<'a, 'py>>(
+        dict: &Bound<'py, PyDict>,
+        key: &str,
+    ) -> PyResult<Option<T>> {
+        if dict.contains(key)? { read(dict, key).map(Some) } else { Ok(None) }
+    }
+    const KEYS: [&str; 12] = [
         "version",
         "fingerprint",
         "seed",
@@ -390,6 +401,8 @@ pub(crate) fn read_state(dict: &Bound<'_, PyDict>) -> PyResult<batchloom::plan::
         "weights",
         "sources",
         "steps",
+        "digest",
+        "digest_before",
     ];
     for key in dict.keys() {
         if !KEYS.iter().any(|known| key.extract::<&str>().is_ok_and(|key| key == *known)) {
@@ -409,10 +422,14 @@ pub(crate) fn read_state(dict: &Bound<'_, PyDict>) -> PyResult<batchloom::plan::
                 Err(_) => Err(damaged(&format!("it holds steps of a world of {world_size}"))),
             })
             .collect::<PyResult<_>>()?,
-        lists: if dict.contains("lists")? { Some(read(dict, "lists")?) } else { None },
-        weights: if dict.contains("weights")? { Some(read(dict, "weights")?) } else { None },
-        sources: if dict.contains("sources")? { Some(read_sources(&read(dict, "sources")?)?) } else { None },
-        steps: if dict.contains("steps")? { Some(read(dict, "steps")?) } else { None },
+        lists: given(dict, "lists")?,
+        weights: given(dict, "weights")?,
+        sources: given::<Bound<'_, PyAny>>(dict, "sources")?
+            .map(|sources| read_sources(&sources))
+            .transpose()?,
+        steps: given(dict, "steps")?,
+        digest: given(dict, "digest")?,
+        digest_before: given(dict, "digest_before")?,
     })
 }
 

@@ -95,9 +95,11 @@ fn iterations_at_once_do_not_wait_for_each_other() {
     assert_eq!(found[0], expected[0][..1]);
 }
 
-/// A plan's state as a loader gives it, which counts the steps of its run too.
-fn counted(state: State, steps: u64) -> State {
-    State { steps: Some(steps).filter(|&steps| steps > 0), ..state }
+/// A plan's state as a loader gives it, which counts the steps of its run too, and has digests of it.
+fn counted(state: State, found: &State, steps: u64) -> State {
+    let (digest, digest_before) = (found.digest.clone(), found.digest_before.clone());
+    assert_eq!(digest.is_some(), steps > 0);
+    State { steps: Some(steps).filter(|&steps| steps > 0), digest, digest_before, ..state }
 }
 
 fn values(batch: batchloom::Result<Batch>) -> Vec<u64> {
@@ -121,10 +123,10 @@ fn the_state_counts_what_was_taken_not_what_was_formed() {
     let loader = builder().shuffle(true).build().unwrap();
     let mut batches = loader.iter();
     for taken in 0..=400 {
-        assert_eq!(loader.state(), counted(loader.plan(0).state(taken), taken));
+        assert_eq!(loader.state(), counted(loader.plan(0).state(taken), &loader.state(), taken));
         assert_eq!(batches.next().is_some(), taken < 400);
     }
-    assert_eq!(loader.state(), counted(loader.plan(1).state(0), 400));
+    assert_eq!(loader.state(), counted(loader.plan(1).state(0), &loader.state(), 400));
 }
 
 /// Resume through the loader: at every step, the rest is exactly what was left, whether its epoch is set too or not, and
@@ -215,11 +217,11 @@ fn closing_is_not_finishing() {
     blocks.close();
     assert!(blocks.next().is_none());
     let taken = block.batches().count() as u64;
-    assert_eq!(loader.state(), counted(loader.plan(0).state(taken), taken));
+    assert_eq!(loader.state(), counted(loader.plan(0).state(taken), &loader.state(), taken));
     // Nor is an iteration finished when its blocks were all taken, but not their batches.
     let blocks: Vec<_> = loader.blocks().collect();
     assert_eq!(blocks.iter().map(|block| block.as_ref().unwrap().batches().count()).sum::<usize>(), 400);
-    assert_eq!(loader.state(), counted(loader.plan(1).state(0), taken));
+    assert_eq!(loader.state(), counted(loader.plan(1).state(0), &loader.state(), taken));
 }
 
 /// L10: the length is that of an epoch, whatever was taken of it; what remains is what comes.
@@ -304,4 +306,45 @@ fn ranks_that_cannot_be_served_change_nothing() {
     assert!(matches!(loader.set_rank(0, 0), Err(Error::World { found: 0, .. })));
     assert!(matches!(loader.set_rank(0, 3), Err(Error::NothingLeft { world_size: 3, .. })));
     assert_eq!((loader.rank(), loader.world_size(), loader.len()), (0, 1, 2));
+}
+
+/// The digest of a run is the same however it was interrupted, and another one if anything of it was other.
+#[test]
+fn digests_are_those_of_runs() {
+    let built = |seed| builder().shuffle(true).seed(seed).build().unwrap();
+    let after = |loader: &Loader, steps: usize| {
+        let mut left = steps;
+        while left > 0 {
+            left -= loader.into_iter().take(left).count();
+        }
+        loader.state()
+    };
+    assert_eq!(built(5).state().digest, None);
+    let whole: Vec<_> = (1..1000).step_by(37).map(|steps| (steps, after(&built(5), steps))).collect();
+    let mut different = HashSet::new();
+    for (steps, expected) in &whole {
+        assert!(different.insert(expected.digest.clone()));
+        assert_ne!(after(&built(6), *steps).digest, expected.digest);
+        for stop in [1, steps / 2, 399, 400, 401].into_iter().filter(|stop| stop < steps && *stop > 0) {
+            let state = after(&built(5), stop);
+            let text = serde_json::to_string(&state).unwrap();
+            let resumed = built(1);
+            resumed.load(&serde_json::from_str(&text).unwrap()).unwrap();
+            assert_eq!(resumed.state(), state);
+            // Asking for an iterator, or for the epoch that is next anyway, changes nothing.
+            drop(resumed.iter());
+            resumed.set_epoch(resumed.epoch());
+            assert_eq!(after(&resumed, steps - stop), *expected, "{stop} of {steps}");
+        }
+    }
+    // An epoch that was left early, or repeated, is part of the run.
+    let (early, again) = (built(5), built(5));
+    after(&early, 10);
+    early.set_epoch(1);
+    after(&early, 390);
+    after(&again, 400);
+    again.set_epoch(0);
+    let straight = after(&built(5), 400);
+    assert_ne!(early.state().digest, straight.digest);
+    assert_ne!(again.state().digest, straight.digest);
 }

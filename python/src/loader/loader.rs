@@ -136,11 +136,6 @@ impl Loader {
         self.0.steps_taken()
     }
 
-    /// Sets the number of steps that the run has taken.
-    fn set_steps_taken(&self, steps: u64) {
-        self.0.set_steps_taken(steps);
-    }
-
     /// The number of the epoch under way, or else of the next one.
     #[getter]
     fn epoch(&self) -> u64 {

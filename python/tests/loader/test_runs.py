@@ -245,3 +245,87 @@ def test_steps_that_there_are_not(arguments, kind, named):
         rows().replay(1, 0, state=rows().state_dict())
     with refused(bl.RangeError, "step 7"):
         rows()[7]
+
+
+# Digests
+
+
+@few
+@given(stop=st.integers(1, 20), rest=st.integers(0, 20))
+def test_the_digest_of_a_run_is_that_of_what_determines_it(stop, rest):
+    def after(steps, **options):
+        loader = rows(**options)
+        numbers(loader.steps(steps))
+        return loader
+
+    expected = after(stop + rest).state_dict()
+    interrupted = pickle.loads(pickle.dumps(after(stop)))
+    resumed = rows()
+    resumed.load_state_dict(interrupted.state_dict())
+    numbers(resumed.steps(stop + rest))
+    assert resumed.state_dict() == expected
+    others = [after(stop + rest, seed=6), after(stop + rest, drop_last=True), after(stop + rest + 1)]
+    assert len({loader.state_dict()["digest"] for loader in others} | {expected["digest"]}) == 4
+    assert after(0).state_dict().get("digest") is None
+
+
+def test_the_digest_of_a_run_is_the_same_on_every_rank():
+    loaders = [rows(rank=rank, world_size=3, uneven="short") for rank in range(3)]
+    for loader in loaders:
+        numbers(loader)
+    assert len({loader.state_dict()["digest"] for loader in loaders}) == 1
+
+
+def test_the_digest_of_batches_is_that_of_their_bytes():
+    values = numpy.arange(SAMPLES, dtype=numpy.float32)
+
+    def digest(output, steps=9, **options):
+        dataset = bl.TensorDataset(x=values, y=numpy.arange(SAMPLES))
+        loader = bl.DataLoader(dataset, 8, shuffle=True, output=output, digest=True, **options)
+        list(loader.steps(steps))
+        return loader.digest()
+
+    found = digest("numpy")
+    assert len(found) == 32
+    assert digest("torch") == found
+    others = [digest("numpy", seed=1), digest("numpy", 8), digest("numpy", dtype={"x": "float64"})]
+    assert len({found, *others}) == 4
+    loader = rows(digest=True)
+    batches = iter(loader)
+    assert loader.digest() == rows(digest=True).digest()
+    next(batches)
+    before = loader.digest()
+    assert loader.replay(0, 2)[0].tolist() == numbers(rows())[2]
+    assert loader.digest() == before
+    with refused(bl.ArgumentError, "digest=True"):
+        rows().digest()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_batches_of_every_kind_have_digests(kind):
+    dataset, options = data(kind)
+
+    def digest(state):
+        loader = bl.DataLoader(dataset, **options, digest=True)
+        if state is not None:
+            loader.load_state_dict(state)
+        batches = iter(loader)
+        next(batches)
+        place = loader.state_dict()
+        for _ in batches:
+            pass
+        return loader.digest(), place
+
+    (first, place), (again, _) = digest(None), digest(None)
+    assert first == again
+    assert digest(place)[0] != first
+
+
+def test_digests_of_types_that_numpy_lacks_and_of_sparse_rows():
+    rows = torch.arange(24.0).reshape(8, 3)
+    for dataset, dtype in ((bl.TensorDataset(rows), torch.bfloat16), (bl.TensorDataset(rows.to_sparse_csr()), None)):
+        loaders = [bl.DataLoader(dataset, 4, dtype=dtype, digest=True) for _ in range(2)]
+        for loader in loaders:
+            list(loader)
+        assert loaders[0].digest() == loaders[1].digest()
+        assert loaders[0].digest() != bl.DataLoader(dataset, 4, dtype=dtype, digest=True).digest()

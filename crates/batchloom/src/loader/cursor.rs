@@ -72,13 +72,15 @@ pub(super) struct Cursor {
     delivery: Option<Arc<Delivery>>,
     /// The number of steps that the run took before that plan.
     taken: u64,
+    /// The digest of the run at the start of the epoch of that plan. Empty before any epoch.
+    before: String,
     /// The plan of the epoch after that, kept because it may have to look at all sizes to count its batches.
     next: OnceLock<Plan>,
 }
 
 impl Cursor {
     pub(super) fn new(plan: Plan, rank: u32) -> Self {
-        Self { rank, plan, delivery: None, taken: 0, next: OnceLock::new() }
+        Self { rank, plan, delivery: None, taken: 0, before: String::new(), next: OnceLock::new() }
     }
 
     /// The rank that is served.
@@ -186,23 +188,38 @@ impl Cursor {
         self.taken.saturating_add(steps)
     }
 
-    /// Makes `steps` the number of steps before those of the latest epoch.
-    pub(super) fn set_steps(&mut self, steps: u64) {
-        self.taken = steps;
-    }
-
     pub(super) fn state(&self) -> State {
         let state = match &self.delivery {
             Some(delivery) if delivery.is_finished() => self.next().state(0),
             Some(delivery) => self.plan.state(delivery.steps()),
             None => self.plan.state(0),
         };
-        State { steps: Some(self.steps()).filter(|&steps| steps > 0), ..state }
+        let is_left = state.epoch != self.plan.epoch();
+        let before = if is_left { self.digest_after() } else { self.before.clone() };
+        let steps = self.steps();
+        if steps == 0 {
+            return state;
+        }
+        State {
+            steps: Some(steps),
+            digest: Some(state.digest_after(&before)),
+            digest_before: Some(before),
+            ..state
+        }
+    }
+
+    /// The digest of the run at the start of the next epoch, if this one is left now.
+    fn digest_after(&self) -> String {
+        let left = match &self.delivery {
+            Some(delivery) if delivery.is_finished() => self.plan.at(self.plan.steps()),
+            Some(delivery) => self.plan.at(delivery.steps()),
+            None => self.plan.at(0),
+        };
+        if left.worlds.is_empty() { self.before.clone() } else { left.digest_after(&self.before) }
     }
 
     pub(super) fn load(&mut self, state: &State) -> Result<()> {
-        self.enter(self.plan.resume(state)?);
-        self.taken = steps_of(state);
+        self.enter_at(state, self.plan.resume(state)?);
         Ok(())
     }
 
@@ -219,8 +236,7 @@ impl Cursor {
 
     /// Continues where `state` was taken, in an epoch whose batches are `lists`.
     pub(super) fn load_lists(&mut self, state: &State, lists: Listed) -> Result<()> {
-        self.enter(self.plan.at_epoch(state.epoch).with_lists(lists)?.resume(state)?);
-        self.taken = steps_of(state);
+        self.enter_at(state, self.plan.at_epoch(state.epoch).with_lists(lists)?.resume(state)?);
         Ok(())
     }
 
@@ -232,7 +248,21 @@ impl Cursor {
     /// Makes `plan` that of the next epoch.
     fn enter(&mut self, plan: Plan) {
         self.taken = self.steps();
+        if self.is_begun() || plan.epoch() != self.plan.epoch() {
+            self.before = self.digest_after();
+        }
         (self.plan, self.delivery, self.next) = (plan, None, OnceLock::new());
+    }
+
+    /// Makes `plan` that of the next epoch, in the run that came to `state`.
+    fn enter_at(&mut self, state: &State, plan: Plan) {
+        self.enter(plan);
+        self.taken = steps_of(state);
+        self.before = state.digest_before.clone().unwrap_or_default();
+        // A state that leaves nothing of its epoch is the start of the next one.
+        if self.plan.epoch() != state.epoch {
+            self.before = state.digest_after(&self.before);
+        }
     }
 }
 

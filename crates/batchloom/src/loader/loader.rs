@@ -94,11 +94,6 @@ impl Loader {
         self.0.cursor().steps()
     }
 
-    /// Sets the number of steps that the run has taken, for a run that goes on from the start of an epoch.
-    pub fn set_steps_taken(&self, steps: u64) {
-        self.0.cursor().set_steps(steps);
-    }
-
     /// The plan of the epoch that begins next: the rest of one, if a state in it was loaded.
     pub fn upcoming(&self) -> Plan {
         self.0.cursor().upcoming()

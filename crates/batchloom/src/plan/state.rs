@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::Plan;
 use super::epoch::Epoch;
@@ -48,14 +49,34 @@ pub struct State {
     /// The number of steps that the run has taken, over all epochs. A plan does not know it; a loader counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<u64>,
+    /// A name, of 32 hexadecimal digits, for all that determined the run so far: fingerprint, seed, and of each epoch its
+    /// number, the steps of its worlds, its lists and its weights. A plan does not know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// That name at the start of the epoch under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest_before: Option<String>,
+}
+
+impl State {
+    /// The digest of a run that came to this state, where `before` is that at the start of the epoch.
+    pub(crate) fn digest_after(&self, before: &str) -> String {
+        let Self { fingerprint, seed, epoch, worlds, lists, weights, sources, .. } = self;
+        // These are numbers and texts: serialising them cannot fail.
+        let text =
+            serde_json::to_string(&(before, fingerprint, seed, epoch, worlds, lists, weights, sources));
+        format!("{:032x}", xxh3_128(text.unwrap_or_default().as_bytes()))
+    }
 }
 
 impl Plan {
     /// The state after `steps` steps of this plan. After the last one, it is the start of the next epoch.
     pub fn state(&self, steps: u64) -> State {
-        if steps > 0 && steps >= self.steps() {
-            return self.following().state(0);
-        }
+        if steps > 0 && steps >= self.steps() { self.following().at(0) } else { self.at(steps) }
+    }
+
+    /// The state after `steps` steps, even if it is the end of the epoch.
+    pub(crate) fn at(&self, steps: u64) -> State {
         let worlds = extend(&self.past, self.world_size, steps);
         let lists = self.rule().listed().filter(|_| !worlds.is_empty()).map(Listed::digest);
         let weights = self.weights_digest(!worlds.is_empty());
@@ -70,6 +91,8 @@ impl Plan {
             weights,
             sources: self.recipe().sources().map(|mix| mix.history().clone()),
             steps: None,
+            digest: None,
+            digest_before: None,
         }
     }
 
