@@ -7,7 +7,7 @@ from importlib import import_module
 
 CHAPTERS = (
     "rows", "order", "batching", "collate", "sequences", "windows", "groups", "tokens", "on_demand", "randomness",
-    "device", "resume",
+    "mixtures", "device", "resume",
 )  # fmt: skip
 
 
