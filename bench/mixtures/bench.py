@@ -8,9 +8,9 @@ Promises:
   process of its own.
 - ``two sources``: the time of 1000 batches of 64 rows from two arrays in memory, half of them of each. Slow peers make
   fewer, and their time is scaled; the JSON says how many.
-- ``resume``: the rows lost and repeated by a run of two sources that is saved after 500 batches and goes on in a pipeline
-  made anew, over 500 more batches, against the same run without a break. ``sources`` is the share of one source
-  through the first 1000 batches, at its furthest from a half after 10 batches and later.
+- ``resume``: the rows lost and repeated by a run of two sources that is saved after 500 batches and goes on in a
+  pipeline made anew, over 500 more batches, against the same run without a break. ``furthest_share`` is the share of
+  one source through the first 1000 batches, at its furthest from a half after 10 batches and later.
 """
 
 from __future__ import annotations

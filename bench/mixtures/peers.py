@@ -89,7 +89,10 @@ class Sources:
         import datasets
 
         streams = [
-            datasets.Dataset.from_dict({"x": part}).with_format("numpy").to_iterable_dataset().shuffle(seed=0, buffer_size=BUFFER)
+            datasets.Dataset.from_dict({"x": part})
+            .with_format("numpy")
+            .to_iterable_dataset()
+            .shuffle(seed=0, buffer_size=BUFFER)
             for part in self.parts
         ]
         mixed = datasets.interleave_datasets(streams, probabilities=[0.5, 0.5], seed=0).batch(BATCH)
