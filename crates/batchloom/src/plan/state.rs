@@ -53,7 +53,7 @@ pub struct State {
     /// number, the steps of its worlds, its lists and its weights. A plan does not know it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// That name at the start of the epoch under way.
+    /// The digest at the start of the epoch under way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest_before: Option<String>,
 }
