@@ -251,7 +251,10 @@ class Plan:
         labels: str | int | tuple[Tensor, int | None] | None = None,
         pad_to: tuple[list[int], str] | None = None,
         draws: Draws | None = None,
+        ban: Sequence[int] | None = None,
     ) -> Plan: ...
+    @property
+    def ban(self) -> list[int] | None: ...
     @property
     def draws(self) -> Draws | None: ...
     @property
@@ -392,6 +395,7 @@ class Loader:
         pad_numbers: list[tuple[str | None, float]] = ...,
         pad_to: tuple[list[int], str] | None = None,
         draws: Draws | None = None,
+        ban: Sequence[int] | None = None,
     ) -> Loader: ...
     def __len__(self) -> int: ...
     @property

@@ -24,6 +24,7 @@ from batchloom.arguments import (
 )
 from batchloom.batch import CollateOptions
 from batchloom.batch_digest import BatchDigest
+from batchloom.bans import banned
 from batchloom.batching import Listed, Rule, rule
 from batchloom.conversions import FieldArguments, conversions, namer
 from batchloom.dataset.base import Batch, Dataset, Dicts, Tuples
@@ -111,6 +112,10 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             epoch goes on where the one before it stopped: no sample comes again before all have come.
         balanced_by: The class of each sample, as numbers or texts: batches hold as many samples of each class, to one,
             and each class goes through permutations of its own.
+        ban: Samples that are left without weight, by number (of a mixture, as ``("web", 17)``): each keeps its place in its
+            batch, so that no other sample moves. The place holds zeros (labels that the loader makes are -100), an
+            ``index`` of -1 and a ``weight`` of 0, which all batches then hold (last in tuples). What is banned may change
+            when a state is loaded: it holds from there on. A state that bans needs a list here: the same, another, or an empty one.
         rank: The rank of this process, from 0 to ``world_size - 1``. If neither ``rank`` nor ``world_size`` is given,
             they are found when the first epoch begins, or when something asks for them: as ``torch.distributed`` says
             if it is initialised, or JAX, for batches of JAX, if ``jax.distributed`` is; otherwise as the launcher says
@@ -258,6 +263,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         weights: Any = None,
         num_samples: int | None = None,
         balanced_by: Any = None,
+        ban: Any = None,
         rank: int | None = None,
         world_size: int | None = None,
         mesh: Any = None,
@@ -320,8 +326,11 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         types = conversions(dataset, self._batching, FieldArguments(dtype, scale, mean, std), collation.slots)
         labels, counts = dataset._labels(labels), counted(label_counts)
         draws = self._drawn(weights, num_samples, balanced_by, labels, counts)
+        ban = banned(ban, len(dataset), None if self._mixture is None else self._mixture.sample)
         neighbours = order if draws is None else "samples"  # what is drawn by weight is no run of neighbours
-        self._delivery = choose(dataset, self._batching, neighbours, documents, request, types.each, collation)
+        self._delivery = choose(
+            dataset, self._batching, neighbours, documents, request, types.each, collation, bool(ban)
+        )
         on_demand = dataset._is_on_demand
         padding, numbers = collation.padding(pad_value)
         pad_values = collation.without(dataset._pad_values(padding, types.dtypes))
@@ -360,9 +369,10 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             pad_numbers=pad_numbers(pad_value) if on_demand else numbers,
             pad_to=padded_to(pad_to, truncate),
             draws=draws,
+            ban=ban,
         )
         columns = [(name, types.dtypes.get(name, stored)) for name, stored in self._native.columns]
-        names, marked = [name for name, _ in columns], uneven == "mask"
+        names, marked = [name for name, _ in columns], uneven == "mask" or ban is not None
         # Marks come beside the array.
         self._is_bare = dataset._is_bare and not marked
         options = CollateOptions(names, dict(pad_values), side == "left", labels, marked, left.conversions)
@@ -509,8 +519,12 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         number = integer("epoch", epoch)
         if state is not None and state.get("epoch") != number:
             raise StateError(f"the state is of epoch {state.get('epoch')}; expected one of epoch {number}")
-        plan = self.plan(number)
-        worlds = [] if state is None else self._native.plan(None).resume(state).state(0)["worlds"]
+        plan, worlds = self.plan(number), list[list[int]]()
+        if state is not None:
+            # It knows the weights and the bans of then.
+            run = self._native.plan(None).resume(state)
+            worlds = run.state(0)["worlds"]
+            plan = plan if self._lists is not None else Plan._wrap(run.at_epoch(number), self._batching)
         rank, world_size, place = self._replayed(plan, worlds, step)
         key = rank, world_size
         if self._replayer is None or self._replayer[0] != key:

@@ -15,6 +15,7 @@ from typing import Any, SupportsIndex, overload
 import batchloom._native as engine
 import numpy
 from batchloom.arguments import RUNS, U32, PadTo, Shuffle, Truncate, Uneven, caller, integer, renamed, shuffled
+from batchloom.bans import banned
 from batchloom.batching import Rule, rule
 from batchloom.draws import drawn, restored, written
 from batchloom.errors import ArgumentError, RangeError
@@ -56,7 +57,7 @@ class Step:
         samples: Samples over all ranks: the divisor of a loss that is averaged over samples.
         tokens: Elements over all ranks, without padding. (Labels are fewer: a loss over them is divided by ``labels``.)
         counts: The samples of each batch that count, one number for each rank that takes part: all, unless some only
-            fill up (``uneven="mask"``).
+            fill up (``uneven="mask"``) or are banned.
         batches: The samples of each batch, one for each rank that takes part. Those that only fill up come last.
     """
 
@@ -135,6 +136,9 @@ class Plan:
             epoch goes on where the one before it stopped: no sample comes again before all have come.
         balanced_by: The class of each sample, as numbers or texts: batches hold as many samples of each class, to one,
             and each class goes through permutations of its own.
+        ban: Samples that are left without weight, by number: each keeps its place in its
+            batch, so that no other sample moves, and counts in no ``step(k)``. What is banned may change when a state is
+            loaded: it holds from there on. A state that bans needs a list here: the same, another, or an empty one.
         epoch: The epoch, from 0.
         rank: The rank of this process, from 0 to ``world_size - 1``.
         world_size: The number of processes.
@@ -166,6 +170,7 @@ class Plan:
         weights: Any = None,
         num_samples: int | None = None,
         balanced_by: Any = None,
+        ban: Any = None,
         epoch: int = 0,
         rank: int = 0,
         world_size: int = 1,
@@ -190,6 +195,7 @@ class Plan:
             labels=None if counts is None else counts._native(),
             pad_to=padded_to(pad_to, truncate),
             draws=drawn(integer("samples", samples), weights, num_samples, balanced_by),
+            ban=banned(ban, integer("samples", samples)),
         )
         warn_of_one_pool(self._native, self._batching)
 
@@ -232,6 +238,11 @@ class Plan:
     def _warn_of_repetition(self, reader: str) -> None:
         if not reader.startswith(READERS):
             return
+        if self._native.ban:
+            raise ArgumentError(
+                f"the plan bans {len(self._native.ban)} samples, and a batch sampler cannot take their weight; expected "
+                "DataLoader(..., ban=...), or a plan without ban"
+            )
         self._read += 1
         if self._read == 2:
             warnings.warn(
@@ -270,7 +281,8 @@ class Plan:
 
         The list is empty if the sample is dropped, not drawn, or came in an earlier part of the epoch. It has several
         places if the sample is drawn several times, if it is repeated so that all ranks have as many batches and
-        samples, or if it is split. Places that only fill up (``uneven="mask"``) are left out.
+        samples, or if it is split. Places that only fill up (``uneven="mask"``) are left out, and those at
+        which the sample is banned.
 
         Args:
             sample: The number of a sample; of a mixture also the name of a source and the number of a sample there.
@@ -297,6 +309,7 @@ class Plan:
         - ``efficiency``, the filled share of the room that the rule gives its batches (``None`` if it has no limit);
         - ``shapes``, the number of distinct shapes of batches;
         - samples ``dropped``, and their ``dropped_tokens``;
+        - samples that are ``banned``, whose places count as padding, and their ``banned_tokens``;
         - samples ``truncated``, and the ``truncated_tokens`` that were cut off;
         - samples ``split`` in parts;
         - samples ``repeated`` so that all ranks have as many, and their ``repeated_tokens``. (Places that only fill up,
@@ -311,7 +324,7 @@ class Plan:
           about 0 if shuffled, -1 if the longest come first (``None`` if all means are equal).
 
         All elements are accounted for:
-        ``tokens + repeated_tokens == real + truncated_tokens + dropped_tokens + earlier_tokens``.
+        ``tokens + repeated_tokens == real + truncated_tokens + dropped_tokens + banned_tokens + earlier_tokens``.
         """
         return self._native.stats()
 
@@ -416,6 +429,7 @@ class Plan:
             "content": native.content,
             "shard_size": native.shard_size,
             "pad_to": native.pad_to,
+            "ban": native.ban,
         }
         return native.samples, self._batching, options, native.state(0)
 
@@ -456,7 +470,7 @@ def _rebuild(
     known = None if sizes is None else engine.borrow(sizes, "sizes")
     given = labels._native() if isinstance(labels, LabelCounts) else labels
     plan = engine.Plan(samples, batching._native(), known, **options, labels=given, draws=restored(draws))
-    return Plan._wrap(plan.resume(state) if state["batches"] else plan, batching)
+    return Plan._wrap(plan.resume(state) if state["batches"] or "bans" in state else plan, batching)
 
 
 def warn_of_one_pool(plan: engine.Plan, batching: Rule) -> None:

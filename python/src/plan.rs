@@ -2,6 +2,7 @@
 
 use batchloom::draws::{History, WrittenWeights};
 use batchloom::order::Shuffle;
+use batchloom::plan::Ban;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -30,7 +31,8 @@ impl Plan {
     #[new]
     #[pyo3(signature = (
         samples, rule, sizes, *, shuffle, drop_last, seed, uneven, balance, largest_first, epoch, rank, world_size,
-        concatenated=false, content=None, shard_size=None, labels=None, pad_to=None, draws=None
+        concatenated=false, content=None, shard_size=None, labels=None, pad_to=None, draws=None,
+        ban=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
     fn new(
@@ -53,6 +55,7 @@ impl Plan {
         labels: Option<Labels<'_>>,
         pad_to: Option<(Vec<u32>, String)>,
         draws: Option<&Draws>,
+        ban: Option<Vec<u64>>,
     ) -> PyResult<Self> {
         let builder = batchloom::Plan::builder(samples)
             .rule(rule.0.clone())
@@ -65,6 +68,7 @@ impl Plan {
             .concatenated(concatenated)
             .shard_size(shard_size)
             .pad_to(padded_to(pad_to)?)
+            .ban(ban)
             .epoch(epoch)
             .world_size(world_size);
         let builder = content.into_iter().fold(builder, batchloom::plan::PlanBuilder::content);
@@ -154,6 +158,8 @@ impl Plan {
         dict.set_item("shapes", stats.shapes)?;
         dict.set_item("dropped", stats.dropped)?;
         dict.set_item("dropped_tokens", stats.dropped_tokens)?;
+        dict.set_item("banned", stats.banned)?;
+        dict.set_item("banned_tokens", stats.banned_tokens)?;
         dict.set_item("truncated", stats.truncated)?;
         dict.set_item("truncated_tokens", stats.truncated_tokens)?;
         dict.set_item("split", stats.split)?;
@@ -201,6 +207,12 @@ impl Plan {
         let (py, state) = (state.py(), read_state(state)?);
         let plan = py.detach(|| self.plan.resume(&state)).map_err(|error| raise(&error))?;
         Ok(Self { plan, rank: self.rank })
+    }
+
+    /// The samples that the plan was asked to leave without weight, if it was.
+    #[getter]
+    fn ban(&self) -> Option<Vec<u64>> {
+        self.plan.ban().map(<[u64]>::to_vec)
     }
 
     #[getter]
@@ -362,6 +374,13 @@ pub(crate) fn write_state<'py>(
         });
         dict.set_item("sources", lists.collect::<PyResult<Vec<_>>>()?)?;
     }
+    if let Some(bans) = &state.bans {
+        let lists = bans.iter().map(|(epoch, batches, samples)| {
+            let [epoch, batches] = [epoch, batches].map(|number| number.into_pyobject(py));
+            PyList::new(py, [epoch?.into_any(), batches?.into_any(), PyList::new(py, samples)?.into_any()])
+        });
+        dict.set_item("bans", lists.collect::<PyResult<Vec<_>>>()?)?;
+    }
     if let Some(steps) = state.steps {
         dict.set_item("steps", steps)?;
     }
@@ -390,7 +409,7 @@ pub(crate) fn read_state(dict: &Bound<'_, PyDict>) -> PyResult<batchloom::plan::
     ) -> PyResult<Option<T>> {
         if dict.contains(key)? { read(dict, key).map(Some) } else { Ok(None) }
     }
-    const KEYS: [&str; 12] = [
+    const KEYS: [&str; 13] = [
         "version",
         "fingerprint",
         "seed",
@@ -400,6 +419,7 @@ pub(crate) fn read_state(dict: &Bound<'_, PyDict>) -> PyResult<batchloom::plan::
         "lists",
         "weights",
         "sources",
+        "bans",
         "steps",
         "digest",
         "digest_before",
@@ -427,10 +447,21 @@ pub(crate) fn read_state(dict: &Bound<'_, PyDict>) -> PyResult<batchloom::plan::
         sources: given::<Bound<'_, PyAny>>(dict, "sources")?
             .map(|sources| read_sources(&sources))
             .transpose()?,
+        bans: given::<Vec<Bound<'_, PyAny>>>(dict, "bans")?.map(|bans| read_bans(&bans)).transpose()?,
         steps: given(dict, "steps")?,
         digest: given(dict, "digest")?,
         digest_before: given(dict, "digest_before")?,
     })
+}
+
+/// Bans, from lists of plain values.
+fn read_bans(written: &[Bound<'_, PyAny>]) -> PyResult<Vec<Ban>> {
+    let read = |entry: &Bound<'_, PyAny>| -> PyResult<Ban> {
+        let [epoch, batches, samples]: [Bound<'_, PyAny>; 3] = entry.extract()?;
+        Ok((epoch.extract()?, batches.extract()?, samples.extract()?))
+    };
+    let bans = written.iter().map(read).collect::<PyResult<_>>();
+    bans.map_err(|error| damaged(&format!("bans: {error}")))
 }
 
 /// The weights of sources, from lists of plain values.

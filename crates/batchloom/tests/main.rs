@@ -8,6 +8,7 @@
 
 #[cfg(feature = "arrow")]
 mod arrow;
+mod bans;
 mod batches;
 mod cost;
 mod counts;

@@ -47,6 +47,7 @@ def choose(
     request: PlacementRequest,
     conversions: Mapping[str, _native.Conversion],
     collation: Collate,
+    bans: bool,
 ) -> Delivery:
     """Return the delivery that suits a dataset, a rule and the request of the user.
 
@@ -58,6 +59,7 @@ def choose(
         request: The arguments of the user.
         conversions: The conversions of fields. Views are none of the data in another type.
         collation: The slots of fields, which are filled in memory.
+        bans: ``True`` if samples are banned, whose places are cleared in memory.
     """
     if request.target is not None:
         return OnJax(dataset, request, request.target)
@@ -71,7 +73,7 @@ def choose(
         return found
     unit = getattr(rule, "batch_size", 1) if dataset._lies_together(documents) else None
     placement = request.decide(dataset, unit)
-    reason = _ungathered(dataset, placement, conversions, collation)
+    reason = _ungathered(dataset, placement, conversions, collation, bans)
     if reason is not None:
         placement = request.streamed(placement, reason)
     if placement.mode == "host":
@@ -80,9 +82,11 @@ def choose(
 
 
 def _ungathered(
-    dataset: Dataset, placement: Placement, conversions: Mapping[str, _native.Conversion], collation: Collate
+    dataset: Dataset, placement: Placement, conversions: Mapping[str, _native.Conversion], collation: Collate, bans: bool
 ) -> str | None:
     """Return why a device cannot gather batches of its data and convert them; ``None`` where it can, or need not."""
+    if bans and placement.mode in ("resident", "sharded"):
+        return "places of banned samples are cleared in memory"
     if collation.slots and placement.mode in ("resident", "sharded"):
         return f"slots of field {collation.slots[0][0]} are filled in memory"
     if placement.mode == "sharded":

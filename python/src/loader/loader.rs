@@ -33,7 +33,7 @@ impl Loader {
         dataset, rule, *, shuffle, drop_last, seed, uneven, balance, largest_first, rank, world_size, pad_values,
         pad_side, labels, num_threads, prefetch, block_bytes=None, poison=false, shuffle_documents=false, index_table=false,
         memory=None, shard_size=None, label_counts=None, fields=None, slots=Vec::new(),
-        pad_numbers=Vec::new(), pad_to=None, draws=None
+        pad_numbers=Vec::new(), pad_to=None, draws=None, ban=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
     fn new(
@@ -65,6 +65,7 @@ impl Loader {
         pad_numbers: Vec<(Option<String>, f64)>,
         pad_to: Option<(Vec<u32>, String)>,
         draws: Option<&Draws>,
+        ban: Option<Vec<u64>>,
     ) -> PyResult<Self> {
         let mut builder = batchloom::Loader::builder(dataset.0.clone())
             .rule(rule.0.clone())
@@ -80,6 +81,7 @@ impl Loader {
             .pad_side(parse(pad_side)?)
             .pad_to(padded_to(pad_to)?)
             .index_table(index_table)
+            .ban(ban)
             .poison(poison);
         if let Some(draws) = draws {
             builder = draws.loaded(builder);

@@ -64,6 +64,10 @@ impl Form for Cast {
         self.inner.most_elements()
     }
 
+    fn is_data(&self) -> bool {
+        self.inner.is_data()
+    }
+
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         let mut scratch = Scratch::take();
         let (mut first, mut rest) = (range.start, target);

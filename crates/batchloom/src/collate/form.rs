@@ -23,6 +23,12 @@ pub(crate) trait Form: Debug + Send + Sync {
         member * self.shape(members)[1..].iter().product::<usize>() * self.dtype().size()
     }
 
+    /// Returns true if the field holds data of samples, which the place of a banned one does not. Other fields describe
+    /// their places.
+    fn is_data(&self) -> bool {
+        false
+    }
+
     /// Returns true if the first dimension counts the elements of all members, one after the other, and not the
     /// members.
     fn is_concatenated(&self) -> bool {

@@ -13,6 +13,8 @@ pub(crate) struct Members {
     pub(crate) count: usize,
     /// The number of members, at the end, that only fill up the batch.
     pub(crate) fillers: usize,
+    /// True for each member that is banned: its place holds no data. Empty if all count.
+    pub(crate) banned: Vec<bool>,
     /// The samples. If they do not differ in size this is empty, and workers ask the plan for them.
     pub(crate) samples: Vec<u64>,
     /// The place of each sample in the data that forms read. Empty if it is the sample itself.
@@ -71,7 +73,7 @@ impl Members {
             let (samples, starts) = (self.samples.clone(), vec![0; self.count]);
             let members = Self::new(samples, starts, extents, sequences.first().varying().len(), rounded);
             let (rows, sources) = (self.rows.clone(), self.sources.clone());
-            Self { fillers: self.fillers, rows, sources, ..members }
+            Self { fillers: self.fillers, banned: self.banned.clone(), rows, sources, ..members }
         };
         self.own = fields.iter().map(own).collect();
         self
@@ -95,6 +97,7 @@ impl Members {
         Self {
             count: range.len(),
             fillers: self.fillers_in(&range),
+            banned: some(&self.banned, range.clone()),
             samples: some(&self.samples, range.clone()),
             rows: some(&self.rows, range.clone()),
             sources: some(&self.sources, range.clone()),
@@ -165,9 +168,23 @@ impl Members {
         !self.samples.is_empty()
     }
 
-    /// Returns true if a member only fills up the batch.
+    /// Returns true if a member does not count: it only fills up the batch, or is banned.
     pub(crate) fn is_filler(&self, member: usize) -> bool {
-        member >= self.count - self.fillers
+        member >= self.count - self.fillers || self.is_banned(member)
+    }
+
+    /// Returns true if a member is banned.
+    pub(crate) fn is_banned(&self, member: usize) -> bool {
+        self.banned.get(member).is_some_and(|&banned| banned)
+    }
+
+    /// The same members, of whose samples those in `banned` are banned. It is in ascending order.
+    pub(crate) fn banning(self, banned: &[u64]) -> Self {
+        let is_banned = |sample: &u64| banned.binary_search(sample).is_ok();
+        match self.samples.iter().any(is_banned) {
+            true => Self { banned: self.samples.iter().map(is_banned).collect(), ..self },
+            false => self,
+        }
     }
 
     /// The number of members of `range` that only fill up the batch: the last ones.

@@ -41,6 +41,10 @@ impl Form for OwnLengths {
         self.inner.padding().map(|_| self as &dyn Padding)
     }
 
+    fn is_data(&self) -> bool {
+        self.inner.is_data()
+    }
+
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         self.inner.fill(self.members(members), range, target)
     }

@@ -37,6 +37,10 @@ impl Form for Pack {
         true
     }
 
+    fn is_data(&self) -> bool {
+        true
+    }
+
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         let (rows, source) = (self.0.rows(), self.0.values().bytes());
         if let Some(scattered) = members.scattered(&self.0, range.clone()) {

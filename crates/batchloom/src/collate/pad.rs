@@ -67,6 +67,10 @@ impl Form for Pad {
         Some(self)
     }
 
+    fn is_data(&self) -> bool {
+        true
+    }
+
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         let leading = self.leading(members);
         let row = self.sequences.rows().bytes();

@@ -100,6 +100,10 @@ impl Form for ReadField {
         pads.then_some(self)
     }
 
+    fn is_data(&self) -> bool {
+        true
+    }
+
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         let begin = self.start(members, range.start);
         let writer = SlotWriter { shape: self.slot(members), ..self.writer.clone() };

@@ -90,6 +90,10 @@ impl Form for Slotted {
         self.writer.slot.pads().then_some(self)
     }
 
+    fn is_data(&self) -> bool {
+        true
+    }
+
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         let shape = self.slot(members);
         let bytes = shape.iter().product::<usize>() * self.writer.dtype.size();

@@ -56,6 +56,10 @@ impl Form for Sources {
         Some(&self.forms)
     }
 
+    fn is_data(&self) -> bool {
+        self.first().is_data()
+    }
+
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         let begin = self.start(members, range.start);
         let mut first = range.start;

@@ -29,6 +29,10 @@ impl Form for Densify {
         vec![members.count, self.0.width()]
     }
 
+    fn is_data(&self) -> bool {
+        true
+    }
+
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         let slots = Slots { batch: range.len(), stride: target.len(), fillers: 0 };
         self.gather(members.taken(range), target, slots)
@@ -251,6 +255,10 @@ impl Form for Entries {
     }
 
     fn is_concatenated(&self) -> bool {
+        true
+    }
+
+    fn is_data(&self) -> bool {
         true
     }
 

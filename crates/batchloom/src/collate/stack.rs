@@ -43,6 +43,10 @@ impl Form for Stack {
         [&[members.count], self.shape.as_slice()].concat()
     }
 
+    fn is_data(&self) -> bool {
+        true
+    }
+
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         let slots = Slots { batch: range.len(), stride: target.len(), fillers: 0 };
         self.gather(members.taken(range), target, slots)

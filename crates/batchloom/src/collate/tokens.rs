@@ -97,9 +97,20 @@ impl<P: Pieces> Form for Tokens<P> {
         vec![members.count, self.pieces.len()]
     }
 
+    fn is_data(&self) -> bool {
+        self.field == TokenField::Inputs
+    }
+
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         let slots = Slots { batch: range.len(), stride: target.len(), fillers: members.fillers_in(&range) };
-        self.gather(members.taken(range), target, slots)
+        self.gather(members.taken(range.clone()), target, slots)?;
+        let slot = self.pieces.len() * self.dtype().size();
+        let ignored =
+            range.clone().filter(|&member| self.field == TokenField::Labels && members.is_banned(member));
+        for place in ignored.map(|member| (member - range.start) * slot) {
+            write(std::iter::repeat(IGNORED), &mut target[place..place + slot]);
+        }
+        Ok(())
     }
 
     fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: Slots) -> Result<()> {

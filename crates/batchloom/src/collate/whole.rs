@@ -33,6 +33,10 @@ impl Form for WholeField {
         self.writer.shape.iter().map(|_| None).collect()
     }
 
+    fn is_data(&self) -> bool {
+        true
+    }
+
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         if range.start > 0 {
             return Ok(());

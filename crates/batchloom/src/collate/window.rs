@@ -59,6 +59,10 @@ impl<P: Places> Form for Window<P> {
         [&[members.count, self.span.len], &self.span.values.shape()[1..]].concat()
     }
 
+    fn is_data(&self) -> bool {
+        true
+    }
+
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         let slots = Slots { batch: range.len(), stride: target.len(), fillers: 0 };
         self.gather(members.taken(range), target, slots)

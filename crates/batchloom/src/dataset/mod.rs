@@ -28,6 +28,7 @@ pub use counts::{GroupCounts, SequenceCounts, TokenCounts};
 pub use groups::{GroupDataset, GroupDatasetBuilder, GroupLayout, GroupOversize, Groups};
 use kind::{CollateOptions, Kind};
 pub(crate) use located::Located;
+pub(crate) use map::Banned;
 pub(crate) use map::BatchRead;
 pub use map::{
     Held, MapDataset, MapDatasetBuilder, OnError, ReadPart, ReadRequest, Reader, Refusal, Sample,

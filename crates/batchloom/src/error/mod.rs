@@ -771,6 +771,26 @@ pub enum Error {
         /// The reason, and the expectation.
         reason: &'static str,
     },
+    /// The state bans samples, and the plan says nothing of any.
+    #[error(
+        "the state bans {found} samples{}, and here no ban is given; expected a list: the same, another one, or an \
+         empty one to lift the ban",
+        .first.map(|first| format!(", the first of them {first}")).unwrap_or_default()
+    )]
+    StateBans {
+        /// The number of samples that are banned.
+        found: usize,
+        /// The first of them.
+        first: Option<u64>,
+    },
+    /// Batches of this kind have no places for samples without weight.
+    #[error("samples are banned, which does not go with {option}: {reason}")]
+    Bans {
+        /// The option that decides how batches are made.
+        option: &'static str,
+        /// The reason, and the expectation.
+        reason: &'static str,
+    },
     /// The state was saved with other weights, in the middle of an epoch.
     #[error(
         "the epoch under way was drawn with weights {found}; expected {expected}, the same until the epoch ends"
@@ -1013,6 +1033,7 @@ impl Error {
             | Self::Weights { .. }
             | Self::Mix { .. }
             | Self::Draws { .. }
+            | Self::Bans { .. }
             | Self::Concat { .. }
             | Self::RestBeforeLast { .. }
             | Self::PartShare { .. }
@@ -1098,6 +1119,7 @@ impl Error {
             | Self::StateFingerprint { .. }
             | Self::StateLists { .. }
             | Self::StateWeights { .. }
+            | Self::StateBans { .. }
             | Self::StateDamaged { .. } => Kind::State,
             Self::Memory { .. }
             | Self::Spawn { .. }

@@ -113,6 +113,11 @@ impl LoaderBuilder {
         self.plan(|plan| plan.weights(weights))
     }
 
+    /// Leaves some samples without weight: see [`PlanBuilder::ban`]. All batches then hold an `index` and a `weight`.
+    pub fn ban(self, samples: impl Into<Option<Vec<u64>>>) -> Self {
+        self.plan(|plan| plan.ban(samples))
+    }
+
     /// Sets the number of samples that an epoch draws: see [`PlanBuilder::num_samples`].
     pub fn num_samples(self, num_samples: impl Into<Option<u64>>) -> Self {
         self.plan(|plan| plan.num_samples(num_samples))

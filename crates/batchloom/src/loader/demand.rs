@@ -18,7 +18,9 @@ use super::layout::BlockLayout;
 use super::planned::PlannedBlock;
 use crate::collate::Members;
 use crate::dataset::kind::{CollateOptions, CollatedAhead};
-use crate::dataset::{BatchRead, Dataset, ReadPart, ReadRequest, Reader, Refusal, SampleLayout, Stop};
+use crate::dataset::{
+    Banned, BatchRead, Dataset, Held, ReadPart, ReadRequest, Reader, Refusal, SampleLayout, Stop,
+};
 use crate::error::{Cause, ReadError};
 use crate::tensor::buffer::Region;
 use crate::{Error, Plan, Result};
@@ -128,6 +130,9 @@ impl Demand {
             if stop.is_set() {
                 break;
             }
+            if plan.banned(0).binary_search(&sample).is_ok() {
+                continue;
+            }
             let request = ReadRequest { samples: &[sample], seed: plan.seed(), epoch: plan.epoch(), stop };
             if let Some(Ok(layout)) = self.reader.read(&request)?.outcomes.into_iter().next() {
                 return Ok(Some((sample, layout)));
@@ -191,7 +196,7 @@ impl DirectTask {
         regions: Vec<Region>,
         stop: &Stop,
     ) -> Result<Vec<SkippedMember>, (usize, Error)> {
-        if !self.direct.as_read {
+        if !self.direct.as_read || self.task.banned().contains(&true) {
             return self.form(plan, regions, stop);
         }
         let Self { task: ReadTask { demand, members, range }, direct } = self;
@@ -247,7 +252,8 @@ impl DirectTask {
             // The iteration has stopped.
             return Ok(Vec::new());
         }
-        let places = range.clone().zip(&part.outcomes).filter(|(_, outcome)| outcome.is_err());
+        let has_failed = |outcome: &Result<_, Cause>| outcome.as_ref().is_err_and(|cause| !Banned::is(cause));
+        let places = range.clone().zip(&part.outcomes).filter(|(_, outcome)| has_failed(outcome));
         let places: Vec<usize> = places.map(|(member, _)| member).collect();
         let own = members.part(range.clone());
         let first = Some((direct.first, direct.expected.clone()));
@@ -306,8 +312,24 @@ impl ReadTask {
     /// # Errors
     /// Failures of the machinery. A sample that cannot be read is an outcome.
     pub(super) fn read(&self, plan: &Plan, stop: &Stop) -> Result<ReadPart> {
-        let read = || self.demand.reader.read(&self.request(plan, stop));
-        self.demand.pace.of(self.range.len(), read)
+        let request = self.request(plan, stop);
+        let banned = self.banned();
+        if !banned.contains(&true) {
+            let read = || self.demand.reader.read(&request);
+            return self.demand.pace.of(self.range.len(), read);
+        }
+        let counted = request.samples.iter().zip(banned).filter(|(_, banned)| !**banned);
+        let counted: Vec<u64> = counted.map(|(&sample, _)| sample).collect();
+        let part = match counted.as_slice() {
+            [] => ReadPart { outcomes: Vec::new(), samples: Arc::new(Held(Vec::new())) },
+            samples => self.demand.reader.read(&ReadRequest { samples, ..request })?,
+        };
+        Ok(part.among(banned))
+    }
+
+    /// True for each member that is banned. Empty if all count.
+    fn banned(&self) -> &[bool] {
+        self.members.banned.get(self.range.clone()).unwrap_or_default()
     }
 
     fn request<'a>(&'a self, plan: &Plan, stop: &'a Stop) -> ReadRequest<'a> {
@@ -342,7 +364,7 @@ impl Reading {
         parts.sort_unstable_by_key(|(range, _)| range.start);
         let mut first = lock(&demand.first);
         let is_lost = parts.iter().all(|(_, part)| part.outcomes.iter().all(Result::is_err));
-        if first.is_none() && is_lost && demand.dataset.kind().skips() {
+        if first.is_none() && is_lost && (demand.dataset.kind().skips() || plan.has_bans()) {
             *first = demand.any_readable(plan, stop)?;
         }
         let read = BatchRead { samples: members.samples.clone(), parts, first: first.clone() };

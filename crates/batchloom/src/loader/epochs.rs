@@ -45,6 +45,7 @@ impl Epochs {
         let mut cursor = self.cursor();
         let (plan, rank) = (cursor.upcoming(), cursor.rank());
         plan.require_steps()?;
+        self.check_bans(&plan)?;
         let delivery = Delivery::new(plan.steps_of(rank));
         let fields = self.fields_of(&plan)?;
         let job = Job {
@@ -60,6 +61,23 @@ impl Epochs {
         let started = start(job, Arc::clone(&delivery))?;
         cursor.begin(plan, delivery);
         Ok(started)
+    }
+
+    /// Refuses bans where batches have no places for samples without weight.
+    fn check_bans(&self, plan: &Plan) -> Result<()> {
+        let refused = |option, reason| Err(Error::Bans { option, reason });
+        let reader = self.dataset.kind().reader();
+        match plan.ban().is_some_and(|banned| !banned.is_empty()) {
+            true if self.index_table => refused(
+                "data that is resident on a device",
+                "places of banned samples are cleared where batches are formed; expected to form them on the CPU",
+            ),
+            true if reader.is_some_and(|reader| reader.makes_batches()) => refused(
+                "a function that makes whole batches",
+                "such a batch has no places; expected to leave the samples out of the dataset",
+            ),
+            _ => Ok(()),
+        }
     }
 
     /// The reader of samples for one iteration, if these are made on demand.

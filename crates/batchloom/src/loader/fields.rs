@@ -53,7 +53,7 @@ impl Fields {
 
     /// The fields with the marks that batches need.
     fn marked(collation: Collation, plan: &Plan, skipped: Option<Arc<[bool]>>) -> Result<Self> {
-        let fills_up = plan.uneven() == Uneven::Mask;
+        let fills_up = plan.uneven() == Uneven::Mask || plan.ban().is_some();
         let collation = match (fills_up, skipped) {
             (false, None) => collation,
             (_, skipped) => collation.marked(fills_up, skipped.unwrap_or_default())?,
@@ -124,12 +124,12 @@ impl Fields {
         let members = self.members(plan, step, rank)?;
         Ok(match self.is_ragged() {
             true => members,
-            false => Members { samples: plan.indices(step, rank)?, ..members },
+            false => Members { samples: plan.indices(step, rank)?, ..members }.banning(plan.banned(step)),
         })
     }
 
     /// The members of the batch that `rank` takes at `step`: in full if batches may differ in shape, otherwise only their
-    /// number and that of the fillers.
+    /// number and that of the fillers, unless a sample is banned.
     ///
     /// # Errors
     /// Those of [`Plan::parts`].
@@ -139,8 +139,13 @@ impl Fields {
             if self.is_ragged() {
                 let samples = plan.indices(step, rank)?;
                 let places = self.collation.located.places(&samples);
-                let members = Members::listed(places.of(&samples), fillers);
+                let members = Members::listed(places.of(&samples), fillers).banning(plan.banned(step));
                 return Ok(members.with_entries(&self.collation.compressed));
+            }
+            if plan.holds_banned(step, rank)? {
+                let samples = plan.indices(step, rank)?;
+                let places = self.collation.located.places(&samples);
+                return Ok(Members::listed(places.of(&samples), fillers).banning(plan.banned(step)));
             }
             return Ok(Members::uniform(number(plan.batch_len(step, rank)?), fillers));
         };
@@ -162,7 +167,7 @@ impl Fields {
         let rows = if self.collation.located.is_plain() { Vec::new() } else { taken.rows.to_vec() };
         let sources = taken.sources.to_vec();
         let members = Members::new(parts.samples, parts.starts, extents, dimensions, rounded);
-        let members = Members { picks, fillers, rows, sources, ..members };
+        let members = Members { picks, fillers, rows, sources, ..members }.banning(plan.banned(step));
         Ok(members.with_own(&self.collation.own_lengths, rounded))
     }
 }

@@ -11,7 +11,7 @@ use super::fields::Fields;
 use super::index_table::{IndexTable, Table};
 use super::layout::{BlockLayout, Limits, Piece, RunLayout};
 use super::planned::PlannedBlock;
-use crate::collate::Slots;
+use crate::collate::{Form, Members, Slots};
 use crate::dataset::{ReadPart, Stop};
 use crate::tensor::buffer::{Region, SplitBuffer};
 use crate::{Error, Plan, Result};
@@ -192,7 +192,9 @@ impl Job {
                 let mut fields = fields.forms().iter().zip(regions);
                 fields
                     .try_for_each(|(form, mut region)| {
-                        form.fill(&run.members, piece.rows.clone(), &mut region)
+                        form.fill(&run.members, piece.rows.clone(), &mut region)?;
+                        clear_banned(&**form, &run.members, &piece.rows, &mut region);
+                        Ok(())
                     })
                     .map(filled)
             }
@@ -222,6 +224,15 @@ impl Job {
             form.gather(taken, &mut region, Slots { batch: rows, stride, fillers })?;
         }
         Ok(())
+    }
+}
+
+/// Clears the parts of banned members in one field of those in `rows`.
+fn clear_banned(form: &dyn Form, members: &Members, rows: &Range<usize>, target: &mut [u8]) {
+    let first = form.start(members, rows.start);
+    for member in rows.clone().filter(|&member| form.is_data() && members.is_banned(member)) {
+        let part = form.start(members, member) - first..form.start(members, member + 1) - first;
+        target[part].fill(0);
     }
 }
 

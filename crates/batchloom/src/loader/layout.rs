@@ -171,14 +171,16 @@ impl BlockLayout {
     /// The number of batches, of the next `most`, that have one shape: if samples do not differ in size, those with as
     /// many, and as many fillers.
     fn same(&self, fields: &Fields, plan: &Plan, rank: u32, members: &Members, most: usize) -> Result<usize> {
-        if fields.is_ragged() {
+        if fields.is_ragged() || members.are_listed() {
             return Ok(1);
         }
         let steps = self.end..plan.steps_of(rank).min(self.end + most as u64);
         let mut count = 1;
         for step in steps.skip(1) {
             let fillers = if fields.is_marked() { plan.fillers(step, rank)? } else { 0 };
-            if plan.batch_len(step, rank)? != members.count as u64 || fillers != members.fillers as u64 {
+            let is_other =
+                plan.batch_len(step, rank)? != members.count as u64 || fillers != members.fillers as u64;
+            if is_other || plan.holds_banned(step, rank)? {
                 break;
             }
             count += 1;

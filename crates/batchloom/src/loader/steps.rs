@@ -79,6 +79,9 @@ impl Steps {
         let begun = self.begun()?;
         let fillers = begun.job.plan.fillers(begun.step(0)?, begun.job.rank)?;
         (0..fillers).zip(index.iter_mut().rev()).for_each(|(_, place)| *place = FILLER);
+        let banned = begun.job.plan.banned(begun.step(0)?);
+        let is_banned = |place: &&mut i64| banned.binary_search(&place.cast_unsigned()).is_ok();
+        index.iter_mut().filter(is_banned).for_each(|place| *place = FILLER);
         Ok(index)
     }
 

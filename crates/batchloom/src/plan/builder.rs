@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Plan;
+use super::bans::Bans;
 use super::epoch::Epoch;
 use super::recipe::Recipe;
 use crate::batching::{FixedSize, Labels, PadTo, Rule, SampleLabels, Sizes};
@@ -31,6 +32,7 @@ pub struct PlanBuilder {
     num_samples: Option<u64>,
     mix: Option<Mix>,
     weights: Option<Weights>,
+    ban: Option<Vec<u64>>,
     epoch: u64,
     world_size: u32,
 }
@@ -62,6 +64,7 @@ impl PlanBuilder {
             num_samples: None,
             mix: None,
             weights: None,
+            ban: None,
             epoch: 0,
             world_size: 1,
         }
@@ -192,6 +195,17 @@ impl PlanBuilder {
         self
     }
 
+    /// Leaves some samples without weight: each keeps its place in its batch, and so does every other sample. The place
+    /// holds zeros (labels to ignore), an `index` of -1 and a `weight` of 0, and counts in no [`Step`](super::Step).
+    ///
+    /// What is banned may change between two steps: a run that is resumed by a plan with another list follows this one
+    /// from there on, and its state holds both. Bans are no part of the fingerprint, but a state that has some goes on in
+    /// no plan that has none: an empty list lifts them. Default: `None`.
+    pub fn ban(mut self, samples: impl Into<Option<Vec<u64>>>) -> Self {
+        self.ban = samples.into();
+        self
+    }
+
     /// Returns true if an epoch is not every sample once.
     pub(crate) fn draws_otherwise(&self) -> bool {
         self.num_samples.is_some() || self.mix.is_some() || self.weights.is_some()
@@ -236,6 +250,7 @@ impl PlanBuilder {
     /// [`Error::RunsOfSizes`], [`Error::PadTo`], [`Error::TooLong`], [`Error::Oversize`], [`Error::Dimensions`] and [`Error::PoolTooLarge`];
     /// [`Error::LabelCountsLength`], [`Error::LabelCountsWhole`] and [`Error::LabelCountsPiece`]; and
     /// [`Error::NothingLeft`] or [`Error::AllDropped`] if no step would be left.
+    /// [`Error::SampleRange`] if a sample that is banned is not there.
     pub fn build(self) -> Result<Plan> {
         let rule = if self.concatenated { self.rule?.unpadded() } else { self.rule? };
         match self.samples {
@@ -269,8 +284,10 @@ impl PlanBuilder {
             num_samples: self.num_samples,
             mix: self.mix,
             weights: self.weights,
+            bans: self.ban.map(Bans::new).unwrap_or_default(),
         };
         check_draws(&recipe)?;
+        check_bans(&recipe)?;
         check_lists(&recipe)?;
         check_shards(&recipe)?;
         recipe.counted = counted(&recipe)?;
@@ -329,6 +346,15 @@ fn check_draws(recipe: &Recipe) -> Result<()> {
         Recipe { rule: Rule::Listed(_), .. } => {
             refused("a list of batches", "the list says which samples come; expected another rule")
         }
+        _ => Ok(()),
+    }
+}
+
+/// Checks that what is banned is there.
+fn check_bans(recipe: &Recipe) -> Result<()> {
+    let samples = recipe.samples;
+    match recipe.bans.all().last() {
+        Some(&found) if found >= samples => Err(Error::SampleRange { found, samples }),
         _ => Ok(()),
     }
 }

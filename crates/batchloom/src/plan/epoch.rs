@@ -24,6 +24,8 @@ pub(super) struct Epoch {
     runs: OnceLock<Option<Runs>>,
     /// The order of the runs, if these are shuffled.
     run_order: Option<Order>,
+    /// The batches that hold a sample which is banned at some time, ascending, if samples all count the same.
+    ban_batches: OnceLock<Vec<u64>>,
     survey: OnceLock<Survey>,
 }
 
@@ -93,11 +95,46 @@ pub(super) struct Measure {
     pub(super) split: u64,
 }
 
+impl Measure {
+    /// The same batch without some of its members, whose places stay.
+    pub(super) fn without(self, members: &Self) -> Self {
+        Self {
+            samples: self.samples - members.samples,
+            real: self.real - members.real,
+            truncated: self.truncated - members.truncated,
+            truncated_tokens: self.truncated_tokens - members.truncated_tokens,
+            split: self.split - members.split,
+            ..self
+        }
+    }
+}
+
 impl Parts {
     /// As many parts as `len` says: the first ones, or all and then the first ones again.
     pub(super) fn fitted(self, len: Option<u64>) -> Self {
         let Self { samples, starts, sizes } = self;
         Self { samples: fitted(samples, len), starts: fitted(starts, len), sizes: fitted(sizes, len) }
+    }
+
+    /// The parts of samples that are not in `banned`, which is in ascending order.
+    pub(super) fn without(self, banned: &[u64]) -> Self {
+        if banned.is_empty() {
+            return self;
+        }
+        self.chosen(|sample| banned.binary_search(&sample).is_err())
+    }
+
+    /// The parts of some samples.
+    pub(super) fn chosen(&self, is_chosen: impl Fn(u64) -> bool) -> Self {
+        let mut chosen = Self::default();
+        for ((&sample, &start), &size) in self.samples.iter().zip(&self.starts).zip(&self.sizes) {
+            if is_chosen(sample) {
+                chosen.samples.push(sample);
+                chosen.starts.push(start);
+                chosen.sizes.push(size);
+            }
+        }
+        chosen
     }
 }
 
@@ -124,7 +161,8 @@ impl Epoch {
             let in_shard = recipe.shard_size.map(|samples| samples / rule.batch_size());
             shuffled(runs.count(), in_shard, Purpose::Runs)
         });
-        Self { draws, runs, run_order, recipe, number, survey: OnceLock::new() }
+        let (ban_batches, survey) = (OnceLock::new(), OnceLock::new());
+        Self { draws, runs, run_order, recipe, number, ban_batches, survey }
     }
 
     /// The number of positions.
@@ -191,6 +229,18 @@ impl Epoch {
     pub(super) fn batch_of(&self, position: u64) -> Option<u64> {
         let run = self.runs()?.run_of(position)?;
         Some(self.run_order.as_ref().map_or(run, |order| order.find(run)))
+    }
+
+    /// The batches that hold a sample which is banned at some time, ascending, if samples all count the same.
+    pub(super) fn ban_batches(&self) -> &[u64] {
+        self.ban_batches.get_or_init(|| {
+            let banned = self.recipe.bans.all().into_iter();
+            let positions = banned.flat_map(|sample| self.draws.find(sample));
+            let mut batches: Vec<u64> = positions.filter_map(|position| self.batch_of(position)).collect();
+            batches.sort_unstable();
+            batches.dedup();
+            batches
+        })
     }
 
     /// Returns true if the positions of consecutive batches follow each other.

@@ -4,6 +4,7 @@
 //! pure function of (samples, their sizes, rule, shuffle, seed, epoch, world) and of the earlier parts of the epoch. It
 //! never touches data.
 
+mod bans;
 mod builder;
 mod epoch;
 mod fill;
@@ -17,6 +18,7 @@ mod runs;
 mod state;
 mod stats;
 
+pub use bans::Ban;
 pub use builder::PlanBuilder;
 pub use epoch::Parts;
 pub use plan::{Place, Plan, Step};

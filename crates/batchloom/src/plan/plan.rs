@@ -56,8 +56,8 @@ pub struct Step {
     /// labels. `None` if the plan knows neither that the loader makes labels nor their
     /// [counts](crate::batching::LabelCounts).
     pub labels: Option<u64>,
-    /// The number of samples of each batch that count: all of them, unless some only fill up ([`Uneven::Mask`]). These
-    /// come last in `batches`, and are in no other number here.
+    /// The number of samples of each batch that count: all of them, unless some only fill up ([`Uneven::Mask`]), which
+    /// come last in `batches`, or are [banned](Plan::banned). These are in no other number here.
     pub counts: Vec<u64>,
     /// The samples of each batch, one batch for every rank that takes part.
     pub batches: Vec<Vec<u64>>,
@@ -319,13 +319,16 @@ impl Plan {
     }
 
     /// The samples that `rank` sees at `step`, if they are neighbours as stored: samples all count the same and are not
-    /// shuffled one by one, and none of them fills up the batch. `None` otherwise.
+    /// shuffled one by one, none of them fills up the batch, and none is banned. `None`
+    /// otherwise.
     ///
     /// # Errors
     /// [`Error::Rank`] and [`Error::StepRange`].
     pub fn run(&self, step: u64, rank: u32) -> Result<Option<std::ops::Range<u64>>> {
         let batch = self.batch(step, rank)?;
-        let is_whole = self.fillers(step, rank)? == 0 && self.batch_len(step, rank)? == self.own_len(batch);
+        let is_whole = self.fillers(step, rank)? == 0
+            && self.batch_len(step, rank)? == self.own_len(batch)
+            && !self.holds_banned(step, rank)?;
         Ok(self.epoch.positions(batch).filter(|_| is_whole && self.recipe().is_stored()))
     }
 
@@ -401,7 +404,8 @@ impl Plan {
             let mut parts = self.parts(index, rank)?;
             step.batches.push(parts.samples.clone());
             let counted = self.batch_len(index, rank)? - self.fillers(index, rank)?;
-            parts = parts.fitted(Some(counted));
+            parts = parts.fitted(Some(counted)).without(self.banned(index));
+            let counted = parts.samples.len() as u64;
             step.counts.push(counted);
             step.samples += counted;
             step.tokens += parts.sizes.iter().map(|&size| u64::from(size)).sum::<u64>();
@@ -413,11 +417,19 @@ impl Plan {
     }
 
     /// The places of `sample`. Empty if it is dropped or came in an earlier part of the epoch; several if it is repeated
-    /// so that all ranks have as many batches and samples, or if it is split. Places that only fill up are left out.
+    /// so that all ranks have as many batches and samples, or if it is split. Places that only fill up are left out, and so
+    /// are those at which the sample is [banned](Self::banned).
     ///
     /// # Errors
     /// [`Error::SampleRange`].
     pub fn places(&self, sample: u64) -> Result<Vec<Place>> {
+        let mut places = self.slots(sample)?;
+        places.retain(|place| self.banned(place.step).binary_search(&sample).is_err());
+        Ok(places)
+    }
+
+    /// The places of `sample`, and those at which it is banned.
+    fn slots(&self, sample: u64) -> Result<Vec<Place>> {
         if sample >= self.samples() {
             return Err(Error::SampleRange { found: sample, samples: self.samples() });
         }
@@ -433,6 +445,57 @@ impl Plan {
             }
         }
         Ok(found)
+    }
+
+    /// The samples that have no weight at `step`, ascending. Each keeps its place in its batch, and is still among its
+    /// [`indices`](Self::indices).
+    pub fn banned(&self, step: u64) -> &[u64] {
+        let batch = step.saturating_mul(u64::from(self.world_size)).saturating_add(first(&self.past));
+        self.recipe().bans.at(self.epoch(), batch)
+    }
+
+    /// The samples that this plan was asked to ban, ascending, if it was.
+    pub fn ban(&self) -> Option<&[u64]> {
+        self.recipe().bans.asked()
+    }
+
+    /// Returns true if some step of the run banned a sample.
+    pub(crate) fn has_bans(&self) -> bool {
+        self.recipe().bans.are_some()
+    }
+
+    /// Returns true if the batch that `rank` sees at `step` may hold a banned sample.
+    ///
+    /// # Errors
+    /// [`Error::Rank`] and [`Error::StepRange`].
+    pub(crate) fn holds_banned(&self, step: u64, rank: u32) -> Result<bool> {
+        let banned = self.banned(step);
+        if banned.is_empty() {
+            return Ok(false);
+        }
+        Ok(match self.epoch.uniform() {
+            Some(_) => self.epoch.ban_batches().binary_search(&self.batch(step, rank)?).is_ok(),
+            None => self.indices(step, rank)?.iter().any(|sample| banned.binary_search(sample).is_ok()),
+        })
+    }
+
+    /// The number of first places of banned samples in this plan, and that of all their places, if samples all count the
+    /// same.
+    pub(super) fn count_banned(&self) -> (u64, u64) {
+        let (deal, bans) = (self.deal(), &self.recipe().bans);
+        let dealt = deal.first()..deal.first() + deal.dealt();
+        let is_banned = |sample: u64, step: u64| self.banned(step).binary_search(&sample).is_ok();
+        let (mut once, mut all) = (0, 0);
+        for sample in bans.all() {
+            let places = self.slots(sample).unwrap_or_default();
+            all += places.iter().filter(|place| is_banned(sample, place.step)).count() as u64;
+            let found = self.epoch.draws.find(sample).into_iter();
+            let batches = found.filter_map(|position| self.epoch.batch_of(position));
+            let batches = batches.filter(|batch| dealt.contains(batch));
+            let steps = batches.map(|batch| (batch - deal.first()) / u64::from(self.world_size));
+            once += steps.filter(|&step| is_banned(sample, step)).count() as u64;
+        }
+        (once, all)
     }
 
     /// The batches that hold the sample at `position`, and its index in each.

@@ -3,6 +3,7 @@
 use serde::{Serialize, Serializer};
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::bans::Bans;
 use crate::batching::{FixedSize, PadTo, Rounding, Rule, SampleLabels, Sizes};
 use crate::draws::{Draws, Mix, Mixed, Stream, Weighted, Weights};
 use crate::order::{self, Key, Order, Purpose, Shards, Shuffle};
@@ -44,6 +45,9 @@ pub(super) struct Recipe {
     /// The weights of samples, which may change from epoch to epoch.
     #[serde(skip)]
     pub(super) weights: Option<Weights>,
+    /// The samples that are left without weight, which may change between two steps.
+    #[serde(skip)]
+    pub(super) bans: Bans,
     /// The sizes that the rule is given, if samples do not have their own in a batch.
     #[serde(skip)]
     pub(super) counted: Option<Sizes>,

@@ -84,6 +84,8 @@ fn table(stats: &Stats) -> String {
         ("shapes", count(stats.shapes), "distinct shapes of batches"),
         ("dropped", count(stats.dropped), "samples left out by drop_last or for their size"),
         ("dropped_tokens", count(stats.dropped_tokens), "their elements"),
+        ("banned", count(stats.banned), "samples without weight, because they are banned"),
+        ("banned_tokens", count(stats.banned_tokens), "their elements"),
         ("truncated", count(stats.truncated), "samples cut short"),
         ("truncated_tokens", count(stats.truncated_tokens), "elements that this cost"),
         ("split", count(stats.split), "samples delivered in several parts"),

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::Plan;
+use super::bans::Ban;
 use super::epoch::Epoch;
 use super::plan::first;
 use super::recipe::Recipe;
@@ -46,11 +47,14 @@ pub struct State {
     /// The weights of sources so far, if samples are drawn from several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sources: Option<History>,
+    /// The changes of the samples that are left without weight, if there were some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bans: Option<Vec<Ban>>,
     /// The number of steps that the run has taken, over all epochs. A plan does not know it; a loader counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<u64>,
     /// A name, of 32 hexadecimal digits, for all that determined the run so far: fingerprint, seed, and of each epoch its
-    /// number, the steps of its worlds, its lists and its weights. A plan does not know it.
+    /// number, the steps of its worlds, its lists, its weights and its bans. A plan does not know it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
     /// The digest at the start of the epoch under way.
@@ -61,10 +65,10 @@ pub struct State {
 impl State {
     /// The digest of a run that came to this state, where `before` is that at the start of the epoch.
     pub(crate) fn digest_after(&self, before: &str) -> String {
-        let Self { fingerprint, seed, epoch, worlds, lists, weights, sources, .. } = self;
+        let Self { fingerprint, seed, epoch, worlds, lists, weights, sources, bans, .. } = self;
         // These are numbers and texts: serialising them cannot fail.
         let text =
-            serde_json::to_string(&(before, fingerprint, seed, epoch, worlds, lists, weights, sources));
+            serde_json::to_string(&(before, fingerprint, seed, epoch, worlds, lists, weights, sources, bans));
         format!("{:032x}", xxh3_128(text.unwrap_or_default().as_bytes()))
     }
 }
@@ -90,6 +94,7 @@ impl Plan {
             lists,
             weights,
             sources: self.recipe().sources().map(|mix| mix.history().clone()),
+            bans: Some(self.recipe().bans.changes().to_vec()).filter(|bans| !bans.is_empty()),
             steps: None,
             digest: None,
             digest_before: None,
@@ -99,11 +104,14 @@ impl Plan {
     /// The rest of the epoch that `state` interrupted, for this plan's number of ranks and with the seed of the state.
     /// If nothing is left of it, for the ranks of then or of now, this is the next epoch.
     ///
+    /// If this plan bans other samples than the state, it bans these from here on.
+    ///
     /// If sources have other weights in this plan than in the state, these hold from the first pool on of which no batch
     /// was delivered (from the next batch on, if samples all count the same).
     ///
     /// # Errors
     /// [`Error::StateVersion`], [`Error::StateFingerprint`], [`Error::StateLists`], [`Error::StateWeights`],
+    /// [`Error::StateBans`],
     /// [`Error::Draws`] if other weights would move a pool that came first, and [`Error::StateDamaged`] if the numbers of
     /// the state contradict each other.
     pub fn resume(&self, state: &State) -> Result<Self> {
@@ -130,6 +138,14 @@ impl Plan {
             let history = state.sources.clone().ok_or_else(|| damaged(reason))?;
             recipe.mix = Some(mix.with_history(history).map_err(|error| damaged(error.to_string()))?);
         }
+        let banned = state.bans.iter().flatten().last().filter(|(_, _, banned)| !banned.is_empty());
+        if let (None, Some((_, _, banned))) = (self.ban(), banned) {
+            return Err(Error::StateBans { found: banned.len(), first: banned.first().copied() });
+        }
+        recipe.bans = recipe.bans.with_changes(state.bans.clone().unwrap_or_default());
+        if let Some(reason) = recipe.bans.damage(recipe.samples) {
+            return Err(damaged(reason));
+        }
         let mut plan =
             Self::new(Arc::new(Epoch::new(Arc::new(recipe), state.epoch)), self.world_size, Vec::new());
         for &(world_size, steps) in &state.worlds {
@@ -144,10 +160,22 @@ impl Plan {
         }
         let rest = Self::new(Arc::clone(&plan.epoch), self.world_size, plan.past.clone());
         let rest = if plan.is_over() || rest.is_over() { rest.following() } else { rest };
-        match self.recipe().sources() {
-            Some(mix) => rest.weighed_like(mix),
-            None => Ok(rest),
+        let rest = match self.recipe().sources() {
+            Some(mix) => rest.weighed_like(mix)?,
+            None => rest,
+        };
+        Ok(rest.banning())
+    }
+
+    /// The same rest of an epoch, where the samples are banned that were asked for.
+    fn banning(self) -> Self {
+        let bans = self.recipe().bans.asked_from(self.epoch(), first(&self.past));
+        if bans.changes() == self.recipe().bans.changes() {
+            return self;
         }
+        let recipe = Recipe { bans, ..self.recipe().clone() };
+        let epoch = Arc::new(Epoch::new(Arc::new(recipe), self.epoch()));
+        Self::new(epoch, self.world_size, self.past)
     }
 
     /// The same rest of an epoch, with the weights of `other` from its first undelivered pool on, if they differ.

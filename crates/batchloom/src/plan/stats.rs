@@ -12,8 +12,8 @@ use crate::ranks::Uneven;
 
 /// The cost of a plan over all ranks.
 ///
-/// The counts add up: `samples + repeated` is the number of samples delivered here plus `dropped` plus `earlier`, and
-/// `tokens + repeated_tokens` is `real + truncated_tokens + dropped_tokens + earlier_tokens`. A sample that is split
+/// The counts add up: `samples + repeated` is the number of samples delivered here plus `dropped`, `banned` and `earlier`,
+/// and `tokens + repeated_tokens` is `real + truncated_tokens + dropped_tokens + banned_tokens + earlier_tokens`. A sample that is split
 /// counts where its first part comes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Stats {
@@ -41,6 +41,10 @@ pub struct Stats {
     pub dropped: u64,
     /// The number of elements of dropped samples.
     pub dropped_tokens: u64,
+    /// The number of samples left without weight, because they are banned. Their places count as padding.
+    pub banned: u64,
+    /// The number of elements of banned samples, truncated ones included.
+    pub banned_tokens: u64,
     /// The number of samples delivered here that were truncated.
     pub truncated: u64,
     /// The number of elements lost by truncation.
@@ -94,8 +98,10 @@ impl Plan {
         let filled = self.filled(first..first + dealt, batch_size);
         // Places that only fill up are padding.
         let repeated = if self.uneven() == Uneven::Mask { 0 } else { filled };
+        let (banned, all_banned) = self.count_banned();
+        let repeated = repeated - (all_banned - banned);
         let draws = self.epoch.len();
-        let (real, dropped) = (once + repeated, draws - earlier - once);
+        let (real, dropped) = (once - banned + repeated, draws - earlier - once);
         let padded = once + filled;
         let sizes = self.uniform_sizes(first..first + dealt, batch_size);
         Stats {
@@ -109,6 +115,8 @@ impl Plan {
             padding: share(padded - real, padded),
             dropped,
             dropped_tokens: dropped,
+            banned,
+            banned_tokens: banned,
             repeated,
             repeated_tokens: repeated,
             earlier,
@@ -279,8 +287,14 @@ impl<'a> Walk<'a> {
             self.close_step();
         }
         let epoch = &self.plan.epoch;
+        let step = number / world_size;
         let once = if first { epoch.measure(&parts) } else { Measure::default() };
-        let filled = epoch.measure(&parts.fitted(self.plan.filled_len(number / world_size)));
+        let banned = if first { self.banned(step, &parts) } else { Measure::default() };
+        self.stats.banned += banned.samples;
+        self.stats.banned_tokens += banned.real + banned.truncated_tokens;
+        let parts = parts.fitted(self.plan.filled_len(step));
+        let filled = epoch.measure(&parts).without(&self.banned(step, &parts));
+        let once = once.without(&banned);
         // Places that only fill up are padding; others are delivered again.
         let measure = if self.plan.uneven() == Uneven::Mask { once } else { filled };
         let stats = &mut self.stats;
@@ -301,6 +315,14 @@ impl<'a> Walk<'a> {
         self.shapes.insert((if packs { 0 } else { filled.parts }, filled.shape));
     }
 
+    /// The members of a batch at `step` that are banned, measured.
+    fn banned(&self, step: u64, parts: &Parts) -> Measure {
+        match self.plan.banned(step) {
+            [] => Measure::default(),
+            banned => self.plan.epoch.measure(&parts.chosen(|sample| banned.binary_search(&sample).is_ok())),
+        }
+    }
+
     fn close_step(&mut self) {
         self.waited += self.longest * u64::from(self.stats.world_size);
         self.longest = 0;
@@ -310,9 +332,9 @@ impl<'a> Walk<'a> {
         self.close_step();
         let mut stats = self.stats;
         let delivered = stats.dropped;
-        stats.dropped = stats.samples + stats.repeated - delivered - stats.earlier;
+        stats.dropped = stats.samples + stats.repeated - delivered - stats.earlier - stats.banned;
         stats.dropped_tokens = stats.tokens + stats.repeated_tokens
-            - (stats.real + stats.truncated_tokens + stats.earlier_tokens);
+            - (stats.real + stats.truncated_tokens + stats.earlier_tokens + stats.banned_tokens);
         stats.padding = share(stats.padded - stats.real, stats.padded);
         stats.shapes = self.shapes.len() as u64;
         stats.imbalance = waiting(stats.padded, self.waited);

@@ -11,6 +11,7 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
+pub(crate) use reading::Banned;
 pub(crate) use reading::BatchRead;
 use reading::{Chosen, Local};
 pub use reading::{Held, ReadPart, ReadRequest, Reader, Refusal, SampleLayout, Skipped, Stop};
@@ -297,6 +298,7 @@ impl ReadBatch {
             for (outcome, &sample) in part.outcomes.into_iter().zip(&batch.samples[range.clone()]) {
                 match (outcome, dataset.on_error) {
                     (Ok(layout), _) => layouts.push(Some(layout)),
+                    (Err(cause), _) if Banned::is(&cause) => layouts.push(None),
                     (Err(cause), OnError::Raise) => return Err(ReadError::Failed { sample, cause }.into()),
                     (Err(cause), OnError::Skip) => {
                         layouts.push(None);
@@ -310,7 +312,8 @@ impl ReadBatch {
             batch.samples.iter().zip(&layouts).find_map(|(&sample, layout)| Some((sample, layout.clone()?)))
         };
         let Some(first) = batch.first.or_else(own) else {
-            let (sample, cause) = skipped.swap_remove(0);
+            let banned = || (batch.samples.first().copied().unwrap_or(0), Banned.into());
+            let (sample, cause) = skipped.into_iter().next().unwrap_or_else(banned);
             return Err(ReadError::NoneRead { sample, cause }.into());
         };
         Ok(Self { samples: batch.samples, layouts, parts: parts.into(), skipped, first })

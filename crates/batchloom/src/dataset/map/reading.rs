@@ -59,6 +59,76 @@ pub struct SampleLayout {
     pub fields: Vec<(DType, Vec<usize>)>,
 }
 
+/// The reason that a banned sample is not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Banned;
+
+impl std::fmt::Display for Banned {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("it is banned")
+    }
+}
+
+impl std::error::Error for Banned {}
+
+impl Banned {
+    /// Returns true if a sample was not read because it is banned.
+    pub(crate) fn is(cause: &Cause) -> bool {
+        cause.get().is::<Self>()
+    }
+}
+
+impl From<Banned> for Cause {
+    fn from(banned: Banned) -> Self {
+        Self::from(Box::<dyn std::error::Error + Send + Sync>::from(banned))
+    }
+}
+
+/// The samples of a part that were read, among others that were left alone.
+#[derive(Debug)]
+struct Spread {
+    samples: Arc<dyn ReadSamples>,
+    /// The number, among those that were read, of each sample of the part.
+    places: Vec<Option<usize>>,
+}
+
+impl ReadSamples for Spread {
+    fn write(
+        &self,
+        field: usize,
+        places: &[SlotPlace],
+        slots: &SlotTarget<'_>,
+        target: &mut [u8],
+    ) -> Result<()> {
+        let read = |place: &SlotPlace| SlotPlace {
+            sample: place.sample.and_then(|sample| self.places[sample]),
+            ..*place
+        };
+        let places: Vec<SlotPlace> = places.iter().map(read).collect();
+        self.samples.write(field, &places, slots, target)
+    }
+}
+
+impl ReadPart {
+    /// The part that has these samples, and one that is banned wherever `banned` says so.
+    pub(crate) fn among(self, banned: &[bool]) -> Self {
+        let Self { outcomes, samples } = self;
+        let mut read = outcomes.into_iter().enumerate().peekable();
+        let (mut all, mut places) = (Vec::new(), Vec::new());
+        for &is_banned in banned {
+            let (outcome, place) = match read.next_if(|_| !is_banned) {
+                Some((place, outcome)) => (outcome, Some(place)),
+                None if is_banned => (Err(Banned.into()), None),
+                // The iteration has stopped.
+                None => break,
+            };
+            all.push(outcome);
+            places.push(place);
+        }
+        Self { outcomes: all, samples: Arc::new(Spread { samples, places }) }
+    }
+}
+
 /// The samples of a batch that could not be read, with the reasons.
 pub type Skipped = Vec<(u64, Cause)>;
 

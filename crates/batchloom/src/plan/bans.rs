@@ -1,0 +1,88 @@
+//! Bans: samples that a run leaves without weight, and since when.
+//!
+//! A banned sample keeps its place in its batch, so that no other sample moves and no rank has another number of steps.
+//! Which samples these are may change between two steps; the changes are history, as world sizes are.
+
+use std::sync::Arc;
+
+/// The bans of a run: from the batch `batches` of epoch `epoch` on, just `samples`, in ascending order. Each is
+/// (epoch, batches, samples).
+pub type Ban = (u64, u64, Vec<u64>);
+
+/// The samples that a run leaves without weight.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Bans {
+    /// The samples that were asked for, ascending, or `None` if batches have no marks.
+    asked: Option<Arc<[u64]>>,
+    /// The changes so far, in order.
+    changes: Arc<[Ban]>,
+}
+
+impl Bans {
+    /// Bans `samples` from the start of a run.
+    pub(super) fn new(mut samples: Vec<u64>) -> Self {
+        samples.sort_unstable();
+        samples.dedup();
+        let changes = if samples.is_empty() { Vec::new() } else { vec![(0, 0, samples.clone())] };
+        Self { asked: Some(samples.into()), changes: changes.into() }
+    }
+
+    /// The samples that were asked for, ascending, if some list of them was given.
+    pub(super) fn asked(&self) -> Option<&[u64]> {
+        self.asked.as_deref()
+    }
+
+    /// The same request, after the changes of another run.
+    pub(super) fn with_changes(&self, changes: Vec<Ban>) -> Self {
+        Self { asked: self.asked.clone(), changes: changes.into() }
+    }
+
+    /// The same bans, where those that were asked for hold from batch `batches` of epoch `epoch` on.
+    pub(super) fn asked_from(&self, epoch: u64, batches: u64) -> Self {
+        let Some(asked) = &self.asked else { return self.clone() };
+        let mut changes = self.changes.to_vec();
+        let last = changes.last().map(|(_, _, samples)| samples.as_slice());
+        if last.unwrap_or_default() != &**asked {
+            changes.retain(|&(other, before, _)| (other, before) < (epoch, batches));
+            changes.push((epoch, batches, asked.to_vec()));
+        }
+        Self { changes: changes.into(), ..self.clone() }
+    }
+
+    /// The changes so far, in order.
+    pub(super) fn changes(&self) -> &[Ban] {
+        &self.changes
+    }
+
+    /// The samples that are banned at batch `batch` of epoch `epoch`, ascending.
+    pub(super) fn at(&self, epoch: u64, batch: u64) -> &[u64] {
+        let later = self.changes.partition_point(|&(other, before, _)| (other, before) <= (epoch, batch));
+        later.checked_sub(1).map_or(&[], |last| &self.changes[last].2)
+    }
+
+    /// Returns true if a sample was banned at some time.
+    pub(super) fn are_some(&self) -> bool {
+        !self.changes.is_empty()
+    }
+
+    /// The samples that were banned at some time, ascending.
+    pub(super) fn all(&self) -> Vec<u64> {
+        let mut all: Vec<u64> = self.changes.iter().flat_map(|(_, _, samples)| samples).copied().collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// The reason for which these changes cannot be those of a run of so many samples, if there is one.
+    pub(super) fn damage(&self, samples: u64) -> Option<String> {
+        let place = |ban: &Ban| (ban.0, ban.1);
+        if !self.changes.is_sorted_by(|one, other| place(one) < place(other)) {
+            return Some("its bans are not in order".to_owned());
+        }
+        if !self.changes.iter().all(|(_, _, samples)| samples.is_sorted_by(|one, other| one < other)) {
+            return Some("its banned samples are not in order".to_owned());
+        }
+        let found = self.all().last().copied().filter(|&last| last >= samples)?;
+        Some(format!("it bans sample {found}, and there are {samples}"))
+    }
+}
