@@ -11,6 +11,7 @@ from batchloom.arguments import Shuffle, Uneven, integer
 from batchloom.batching import Rule
 from batchloom.dataset.base import Dataset
 from batchloom.errors import ArgumentError, StateError
+from batchloom.mixture import Mixture
 from batchloom.plan import Plan
 from batchloom.plan_attributes import PlanAttributes
 from batchloom.ranks import RankFinder
@@ -265,6 +266,11 @@ class _EpochBatches:
 
 def _counted(data: Any) -> tuple[int, Any]:
     """Return the number of samples, and their sizes where they have some."""
+    if isinstance(data, Mixture):
+        raise ArgumentError(
+            "data is a Mixture, and a batch sampler of torch's has no sources; expected DataLoader(mixture, ...), or "
+            "BatchSampler(mixture.dataset, ...) for all samples alike"
+        )
     if isinstance(data, Integral) and not isinstance(data, bool):
         return integer("data", int(data)), None
     if isinstance(data, Dataset):

@@ -18,14 +18,14 @@ def taken(dataset: Any) -> Dataset:
     """Return a dataset of ours, or one over the arrays of what is not.
 
     torch's ``TensorDataset`` and bare arrays share their memory. A ``Subset`` or a ``ConcatDataset`` of them is
-    gathered once.
+    gathered once; parts of datasets of ours are selections, without a copy.
 
     Raises:
         ArgumentError: The samples are no rows of arrays.
     """
     if isinstance(dataset, Dataset):
         return dataset
-    found = rows(dataset) or _parts(dataset)
+    found = _rows(dataset) or _parts(dataset)
     if found is not None:
         return found
     kind = f"{type(dataset).__module__}.{type(dataset).__qualname__}"
@@ -40,10 +40,8 @@ def taken(dataset: Any) -> Dataset:
     )
 
 
-def rows(dataset: Any) -> TensorDataset | None:
-    """Return the rows of arrays that a dataset holds; ``None`` where it holds something else."""
-    if isinstance(dataset, TensorDataset):
-        return dataset
+def _rows(dataset: Any) -> TensorDataset | None:
+    """Return the rows of arrays that a dataset of torch's holds; ``None`` where it holds something else."""
     if _is_array(dataset):
         return _BareRows(dataset)
     data = sys.modules.get("torch.utils.data")
@@ -51,15 +49,15 @@ def rows(dataset: Any) -> TensorDataset | None:
         return None
     if type(dataset) is data.TensorDataset:
         return TensorDataset(*dataset.tensors)
-    if type(dataset) is data.Subset and (whole := rows(dataset.dataset)) is not None:
+    if type(dataset) is data.Subset and (whole := _rows(dataset.dataset)) is not None:
         return _of_fields(whole, [_selected(field, dataset.indices) for field in whole.fields])
     if type(dataset) is data.ConcatDataset:
-        return _concatenated([rows(part) for part in dataset.datasets])
+        return _concatenated([_rows(part) for part in dataset.datasets])
     return None
 
 
 def _parts(dataset: Any) -> Dataset[Any] | None:
-    """Return torch's parts of datasets of ours as selections, and torch's concatenations; ``None`` for others."""
+    """Return torch's parts of datasets of ours as selections, and its concatenations of any; ``None`` for others."""
     data = sys.modules.get("torch.utils.data")
     if isinstance(dataset, Dataset):
         return dataset
@@ -68,7 +66,7 @@ def _parts(dataset: Any) -> Dataset[Any] | None:
         # Torch numbers the pieces of a stream, of which documents are selected.
         return None if whole is None or isinstance(whole, TokenDataset) else whole.select(dataset.indices)
     if data is not None and type(dataset) is data.ConcatDataset:
-        found = [part for part in map(_parts, dataset.datasets) if part is not None]
+        found = [part for part in (_parts(part) or _rows(part) for part in dataset.datasets) if part is not None]
         return found[0].concat(*found[1:]) if len(found) == len(dataset.datasets) else None
     return None
 

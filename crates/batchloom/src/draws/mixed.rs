@@ -28,7 +28,7 @@ impl Mixed {
     pub(crate) fn new(mix: Mix, num_samples: Option<u64>, seed: u64, epoch: u64, shuffled: bool) -> Self {
         let arrangement = match mix.is_measured() {
             true => Arrangement::Measured(Measured::default()),
-            false => Arrangement::Turns(stretches(&mix, num_samples, epoch)),
+            false => Arrangement::Turns(stretches(&mix, num_samples, epoch, shuffled.then_some(seed))),
         };
         Self { mix, seed, epoch, shuffled, arrangement }
     }

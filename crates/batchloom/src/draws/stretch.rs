@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::history::{Passage, Reached};
 use super::mix::{Exhausted, Mix, limiting};
 use super::turns::Turns;
+use crate::order::{Key, Purpose};
 
 /// A part of an epoch.
 #[derive(Debug)]
@@ -23,12 +24,14 @@ impl Stretch {
     }
 }
 
-/// The parts of an epoch.
-pub(super) fn stretches(mix: &Mix, num_samples: Option<u64>, epoch: u64) -> Vec<Stretch> {
+/// The parts of an epoch, in which `seed` decides about the order of sources that are due alike; `None` keeps them as stored.
+pub(super) fn stretches(mix: &Mix, num_samples: Option<u64>, epoch: u64, seed: Option<u64>) -> Vec<Stretch> {
     let sources = mix.len();
     let mut run = Run {
         mix,
         num_samples,
+        seed,
+        epoch: 0,
         ratios: Arc::new([]),
         before: vec![0; sources],
         drawn: vec![0; sources],
@@ -43,6 +46,10 @@ pub(super) fn stretches(mix: &Mix, num_samples: Option<u64>, epoch: u64) -> Vec<
 struct Run<'a> {
     mix: &'a Mix,
     num_samples: Option<u64>,
+    /// The seed of the phases of turns, unless sources take turns as stored. The counts of epochs do not depend on it.
+    seed: Option<u64>,
+    /// The epoch under way.
+    epoch: u64,
     ratios: Arc<[u32]>,
     /// The number of draws of each source before the epoch, and in it.
     before: Vec<u64>,
@@ -71,6 +78,13 @@ impl Run<'_> {
                 self.ratios.iter().enumerate().map(all).collect()
             }
         }
+    }
+
+    /// As many turns of each source as `counts` says, by the ratios of now.
+    fn turns(&self, counts: Arc<[u64]>) -> Turns {
+        let turns = Turns::new(Arc::clone(&self.ratios), Arc::clone(&counts));
+        let Some(seed) = self.seed else { return turns };
+        turns.with_phases(Turns::phases(&self.ratios, &counts, &Key::new(seed, self.epoch, Purpose::Turns)))
     }
 
     /// Goes through turns.
@@ -105,6 +119,7 @@ impl Passage for Run<'_> {
     }
 
     fn skip(&mut self, epochs: u64) {
+        self.epoch += epochs;
         let rest = self.rest();
         for (before, &count) in self.before.iter_mut().zip(&*rest) {
             *before = before.wrapping_add(count.wrapping_mul(epochs));
@@ -114,7 +129,7 @@ impl Passage for Run<'_> {
     fn go(&mut self, position: Option<u64>, amount: Option<u64>) -> Reached {
         let before = u64::try_from(self.amount_before()).unwrap_or(u64::MAX);
         let by_amount = amount.map(|amount| amount.saturating_sub(before));
-        let turns = Turns::new(Arc::clone(&self.ratios), self.rest());
+        let turns = self.turns(self.rest());
         let stop = position.into_iter().chain(by_amount).min().map(|stop| stop.max(self.len));
         let Some(stop) = stop.filter(|&stop| stop < self.len.saturating_add(turns.len())) else {
             self.take(turns);
@@ -122,7 +137,7 @@ impl Passage for Run<'_> {
         };
         if stop > self.len {
             let counts = turns.counts_at(stop - self.len);
-            self.take(Turns::new(Arc::clone(&self.ratios), counts.into()));
+            self.take(turns.capped(counts.into()));
         }
         if position.is_some_and(|position| position <= stop) { Reached::Position } else { Reached::Amount }
     }
@@ -131,6 +146,7 @@ impl Passage for Run<'_> {
         let zipped = self.before.iter_mut().zip(&mut self.drawn);
         zipped.for_each(|(before, drawn)| *before = before.wrapping_add(std::mem::take(drawn)));
         self.len = 0;
+        self.epoch += 1;
         self.stretches.clear();
     }
 

@@ -177,11 +177,21 @@ pub(super) fn with_content(
         shuffle: plan.shuffled(),
         shuffles_documents,
     };
+    let moves = || {
+        dataset.kind().changes_with_epoch(&CollateOptions { shuffles_documents, ..CollateOptions::default() })
+    };
+    if let Some(draws) = plan.names_samples().filter(|_| moves()) {
+        return Err(Error::Draws {
+            draws,
+            option: "shuffled documents or jitter",
+            reason: "the pieces are other ones than those of the stream as stored; expected to shuffle pieces alone",
+        });
+    }
     let Some(content) = dataset.kind().content(&request)? else { return Ok((plan, None)) };
     if content.rows.is_some() && plan.draws_otherwise() {
         return Err(Error::Draws {
-            draws: "a stream that continues from batch to batch",
-            option: "another number of samples",
+            draws: "a choice of samples",
+            option: "a stream that continues from batch to batch",
             reason: "every piece has its place; expected pieces that do not continue",
         });
     }

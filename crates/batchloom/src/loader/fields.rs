@@ -30,7 +30,9 @@ impl Fields {
     /// # Errors
     /// Errors that say which option or rule does not go with the kind of dataset.
     pub(super) fn new(dataset: &Dataset, plan: &Plan, options: &CollateOptions) -> Result<Self> {
-        let collation = dataset.kind().collation(plan.rule(), options, (plan.seed(), plan.epoch()))?;
+        // Samples that come in passes are the same ones in every epoch.
+        let epoch = if plan.draws_in_passes() { 0 } else { plan.epoch() };
+        let collation = dataset.kind().collation(plan.rule(), options, (plan.seed(), epoch))?;
         if plan.pad_to().is_some() {
             collation.require_own_sizes()?;
         }

@@ -51,6 +51,8 @@ pub enum Purpose {
         /// The number of the source.
         number: u64,
     },
+    /// The order in which sources of the same weight take turns.
+    Turns,
     /// The augmentation of one sample.
     Sample {
         /// The number of the sample.
@@ -76,6 +78,7 @@ impl Purpose {
             Self::Split => 12,
             Self::Weights => 13,
             Self::Source { .. } => 14,
+            Self::Turns => 15,
         }
     }
 
@@ -90,7 +93,8 @@ impl Purpose {
             | Self::Offset
             | Self::Jitter
             | Self::Split
-            | Self::Weights => 0,
+            | Self::Weights
+            | Self::Turns => 0,
             Self::Batches { pool } => pool,
             Self::Rows { group } => group,
             Self::Shard { number } | Self::Sample { number } | Self::Source { number } => number,

@@ -211,6 +211,15 @@ impl PlanBuilder {
         self.num_samples.is_some() || self.mix.is_some() || self.weights.is_some()
     }
 
+    /// The option that says something of each sample by its number, if there is one.
+    pub(crate) fn names_samples(&self) -> Option<&'static str> {
+        match self {
+            Self { weights: Some(_), .. } => Some("weights of samples"),
+            Self { mix: Some(mix), .. } if mix.is_balanced() => Some("classes of samples"),
+            _ => None,
+        }
+    }
+
     /// Replaces the number of samples.
     pub(crate) fn samples(mut self, samples: u64) -> Self {
         self.samples = samples;

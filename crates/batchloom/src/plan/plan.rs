@@ -195,6 +195,11 @@ impl Plan {
         self.recipe().mix.as_ref()
     }
 
+    /// Returns true if samples come in passes, or by weight, and not each once in every epoch.
+    pub(crate) fn draws_in_passes(&self) -> bool {
+        self.recipe().draws_otherwise()
+    }
+
     /// The weights of samples, if they have some.
     pub fn weights(&self) -> Option<&Weights> {
         self.recipe().weights.as_ref()
