@@ -433,7 +433,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             for batch in loader.steps(100_000):
                 ...
 
-        The steps that a run has taken are in its state. An epoch that was left in the middle goes on where it stopped.
+        The steps that a run has taken are in its state. An epoch that was left in the middle goes on where it stopped,
+        before and after: the next iteration of any kind is the rest of it.
 
         Args:
             end: The step of the run at which to stop; ``None`` goes on for ever.
@@ -450,11 +451,14 @@ class DataLoader(TorchAttributes, Generic[Batch]):
 
     def _steps(self, end: int | None) -> Iterator[Batch]:
         self._go_on()
-        while end is None or self.steps_taken < end:
-            for batch in self:
-                yield batch
-                if end is not None and self.steps_taken >= end:
-                    return
+        try:
+            while end is None or self.steps_taken < end:
+                for batch in self:
+                    yield batch
+                    if end is not None and self.steps_taken >= end:
+                        return
+        finally:
+            self._go_on()
 
     def epochs(self, end: int | None = None) -> Iterator[tuple[int, Iterator[Batch]]]:
         """Yield the number and the batches of each epoch, until the run's epoch ``end``: after a resume, of the rest.

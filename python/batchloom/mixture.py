@@ -177,9 +177,15 @@ class Mixture:
             if measure is not None:
                 parts = numpy.split(measure, numpy.cumsum(self._counts)[:-1])
                 weights = [float(part.sum(dtype=numpy.float64)) for part in parts]
+                for name, weight in zip(self._names, weights, strict=True):
+                    if weight == 0:
+                        raise ArgumentError(
+                            f"source {name!r} has no {self._by}; expected some, or weights that leave it out"
+                        )
         number = None if num_samples is None else integer("num_samples", num_samples, least=1, most=2**62)
         borrowed = None if measure is None else (self._by, _native.borrow(measure, self._by))
-        return _native.Draws.mixed(self._counts, weights, self._schedule, self._when_exhausted, number, borrowed)
+        schedule, exhausted = self._schedule, self._when_exhausted
+        return _native.Draws.mixed(self._counts, weights, schedule, exhausted, number, borrowed, list(self._names))
 
     def _measure(self, labels: str | None, counts: LabelCounts | None) -> numpy.ndarray[Any, Any] | None:
         """Return what each sample has of the measure; ``None`` if samples count the same."""

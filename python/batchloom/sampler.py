@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sized
 from numbers import Integral
 from typing import Any
 
+import batchloom._native as engine
 from batchloom.arguments import Shuffle, Uneven, integer
 from batchloom.batching import Rule
 from batchloom.dataset.base import Dataset
@@ -96,6 +97,8 @@ class BatchSampler(PlanAttributes):
         )
         self._taken: int | None = None
         self._ended = False
+        # The steps of the run before this plan, and its digest at the start of the epoch.
+        self._steps, self._before = 0, ""
         self._latest: _EpochBatches | None = None
         self._is_compared = False
 
@@ -152,7 +155,20 @@ class BatchSampler(PlanAttributes):
         # With uneven="short", a rank that has one step less waits for the others, or for its consumer to see the end.
         steps = len(self._plan) if self._ended else self._plan._native.steps()
         over = self._taken is not None and taken >= steps
-        return self._next()._native.state(0) if over else self._plan._native.state(taken)
+        state = self._next()._native.state(0) if over else self._plan._native.state(taken)
+        taken = self._plan._native.steps() if over else taken
+        if not self._steps + taken:
+            return state
+        is_left = state["epoch"] != self._plan.epoch
+        before = self._digest(taken) if is_left else self._before
+        following = self._next() if is_left else self._plan
+        digest = following._native.digest(0 if is_left else taken, before)
+        return state | {"steps": self._steps + taken, "digest": digest, "digest_before": before}
+
+    def _digest(self, taken: int) -> str:
+        """Return the digest of the run at the start of the next epoch, if this one is left after ``taken`` steps."""
+        plan = self._plan._native
+        return plan.digest(taken, self._before) if taken or plan.state(0)["worlds"] else self._before
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from ``state``, of a sampler or of a loader: the next iteration yields the rest of its epoch.
@@ -164,12 +180,20 @@ class BatchSampler(PlanAttributes):
         """
         if not isinstance(state, dict):
             raise StateError(f"the state is a {type(state).__name__}; expected the dict that state_dict() returned")
-        self._enter(self._resumed(state))
+        plan = self._resumed(state)
+        self._enter(plan)
+        self._steps = state.get("steps", sum(steps for _, steps in state["worlds"]))
+        self._before = state.get("digest_before", "")
+        if plan.epoch != state["epoch"]:
+            # A state that leaves nothing of its epoch is the start of the next one.
+            self._before = engine.Plan.digest_of(state, self._before)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy starts from: the place in the run. It finds its rank anew."""
         ranks = RankFinder(*(self._ranks.given or (None, None)))
-        place = {"_plan": self._resumed(self.state_dict()), "_taken": None, "_latest": None, "_ended": False}
+        state = self.state_dict()
+        place = {"_plan": self._resumed(state), "_taken": None, "_latest": None, "_ended": False}
+        place |= {"_steps": state.get("steps", 0), "_before": state.get("digest_before", "")}
         return {**vars(self), **place, "_ranks": ranks}
 
     def __repr__(self) -> str:
@@ -219,6 +243,11 @@ class BatchSampler(PlanAttributes):
         return self._plan
 
     def _enter(self, plan: Plan) -> None:
+        steps = self._plan._native.steps()
+        taken = 0 if self._taken is None else steps if self._ended else self._taken
+        if self._taken is not None or plan.epoch != self._plan.epoch:
+            self._before = self._digest(taken)
+        self._steps += taken
         self._plan, self._taken, self._latest, self._ended = plan, None, None, False
 
     def _take(self, batches: _EpochBatches) -> None:

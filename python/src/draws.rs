@@ -25,9 +25,9 @@ type Measure<'py> = (String, PyRef<'py, Tensor>);
 type Sources = (Vec<u64>, Vec<WrittenWeights>);
 
 /// Draws written down: their number; the units of weights, as int64; sources and their weights, the end of an epoch, the
-/// measure, and the samples in the order of sources, as uint32.
+/// measure; the samples in the order of sources, as uint32; and the names of sources.
 type Written =
-    (Option<u64>, Option<Tensor>, Option<Sources>, &'static str, Option<(String, Tensor)>, Option<Tensor>);
+    (Option<u64>, Option<Tensor>, Option<Sources>, &'static str, Option<(String, Tensor)>, Option<Tensor>, Option<Vec<String>>);
 
 #[pymethods]
 impl Draws {
@@ -57,8 +57,9 @@ impl Draws {
         when_exhausted: &str,
         num_samples: Option<u64>,
         measure: Option<Measure<'_>>,
+        names: Vec<String>,
     ) -> PyResult<Self> {
-        let mix = Mix::new(&counts, &weights).and_then(|mix| mix.schedule(&schedule));
+        let mix = Mix::new(&counts, &weights).and_then(|mix| mix.named(&names)).and_then(|mix| mix.schedule(&schedule));
         let mix = mix.map_err(|error| raise(&error))?.when_exhausted(parse(when_exhausted)?);
         Ok(Self { num_samples, weights: None, mix: Some(measured(py, mix, measure)?) })
     }
@@ -82,6 +83,7 @@ impl Draws {
         when_exhausted: &str,
         measure: Option<Measure<'_>>,
         members: Option<&Tensor>,
+        names: Option<Vec<String>>,
     ) -> PyResult<Self> {
         let Some(sources) = sources else {
             let no_units = || DataError::new_err("units are no compact array of int64");
@@ -97,6 +99,7 @@ impl Draws {
             // Any weights do until their history is set.
             let some: Vec<f64> = counts.iter().map(|&count| f64::from(u8::from(count > 0))).collect();
             let mix = Mix::new(&counts, &some)?.with_history(history)?;
+            let mix = names.map_or(Ok(mix.clone()), |names| mix.named(&names))?;
             members.map_or(Ok(mix.clone()), |members| mix.with_members(members))
         };
         let mix = restored().map_err(|error| raise(&error))?.when_exhausted(parse(when_exhausted)?);
@@ -111,7 +114,7 @@ impl Draws {
         };
         let units = self.weights.as_ref().map(|weights| Tensor::of_indices(weights.units())).transpose()?;
         let Some(mix) = &self.mix else {
-            return Ok((self.num_samples, units, None, "stop", None, None));
+            return Ok((self.num_samples, units, None, "stop", None, None, None));
         };
         let (exhausted, measure, members) = mix.parts();
         let measure =
@@ -124,6 +127,7 @@ impl Draws {
             exhausted.name(),
             measure,
             members,
+            mix.names().map(<[String]>::to_vec),
         ))
     }
 }

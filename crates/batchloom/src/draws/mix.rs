@@ -79,6 +79,8 @@ pub struct Mix {
     measure: Option<(String, Arc<[u32]>)>,
     /// The samples of the sources, one source after the other, if they do not lie in that order.
     members: Option<Arc<[u32]>>,
+    /// The names of the sources, if they have some.
+    names: Option<Arc<[String]>>,
 }
 
 impl Mix {
@@ -102,7 +104,7 @@ impl Mix {
         });
         let before = std::iter::once(0).chain(ends).collect();
         let history = History::new(weights)?;
-        let mix = Self { before, history, exhausted: Exhausted::default(), measure: None, members: None };
+        let mix = Self { before, history, exhausted: Exhausted::default(), measure: None, members: None, names: None };
         mix.require("samples", |source| mix.count(source) > 0)?;
         Ok(mix)
     }
@@ -138,7 +140,7 @@ impl Mix {
         match (0..self.len()).find(|&source| is_drawn(source) && !has(source)) {
             None => Ok(()),
             Some(source) => Err(Error::Mix {
-                reason: format!("source {source} has no {what}; expected some, or a weight of 0"),
+                reason: format!("source {} has no {what}; expected some, or a weight of 0", self.name(source)),
             }),
         }
     }
@@ -188,6 +190,53 @@ impl Mix {
         self.measure = Some((by.to_owned(), sizes));
         self.require_measured()?;
         Ok(self)
+    }
+
+    /// Gives sources names, which become part of fingerprints: a state goes on with sources of the same names, in the same
+    /// order.
+    ///
+    /// # Errors
+    /// [`Error::Mix`] if there is not one name for each source.
+    pub fn named(self, names: &[String]) -> Result<Self> {
+        match names.len() == self.len() {
+            true => Ok(Self { names: Some(names.into()), ..self }),
+            false => Err(Error::Mix {
+                reason: format!("there are {} names for {} sources; expected one for each", names.len(), self.len()),
+            }),
+        }
+    }
+
+    /// Refuses epochs of more draws than can be listed, where these are listed.
+    ///
+    /// # Errors
+    /// [`Error::Mix`].
+    pub(crate) fn check_length(&self) -> Result<()> {
+        let Some((by, sizes)) = &self.measure else { return Ok(()) };
+        let total = |source: usize| -> f64 {
+            let sizes = &sizes[index(self.before[source])..index(self.before[source + 1])];
+            sizes.iter().map(|&size| f64::from(size)).sum()
+        };
+        let totals: Vec<f64> = (0..self.len()).map(total).collect();
+        for ratios in self.history.ratios() {
+            let drawn = || (0..self.len()).filter(|&source| ratios[source] > 0);
+            let times = drawn().map(|source| totals[source] / f64::from(ratios[source]));
+            let time = match self.exhausted {
+                Exhausted::Repeat => times.fold(0.0, f64::max),
+                Exhausted::Stop | Exhausted::Renormalise => continue,
+            };
+            let draws = drawn().map(|source| {
+                self.count(source) as f64 * (time * f64::from(ratios[source]) / totals[source]).ceil()
+            });
+            let (draws, most) = (draws.sum::<f64>(), f64::from(u32::MAX));
+            if draws > most {
+                let reason = format!(
+                    "to go through every source by {by}, an epoch would draw about {draws:.1e} samples; expected at \
+                     most {most:.1e}: weights that differ less, or another end of the epoch"
+                );
+                return Err(Error::Mix { reason });
+            }
+        }
+        Ok(())
     }
 
     /// Sets the end of an epoch. Default: [`Exhausted::Stop`].
@@ -240,6 +289,16 @@ impl Mix {
     /// Returns true if sources are the classes of samples, whose weights are equal.
     pub(crate) fn is_balanced(&self) -> bool {
         self.members.is_some()
+    }
+
+    /// The name of a source, or else its number.
+    fn name(&self, source: usize) -> String {
+        self.names.as_ref().map_or_else(|| source.to_string(), |names| format!("{:?}", names[source]))
+    }
+
+    /// The names of the sources, if they have some.
+    pub fn names(&self) -> Option<&[String]> {
+        self.names.as_deref()
     }
 
     /// The number of sources.
@@ -331,7 +390,11 @@ impl Serialize for Mix {
         let digest = |values: &[u32]| format!("{:032x}", xxh3_128(bytemuck::cast_slice(values)));
         let measure = self.measure.as_ref().map(|(by, sizes)| (by, digest(sizes)));
         let sources = format!("{:032x}", xxh3_128(bytemuck::cast_slice(&self.before)));
-        (sources, self.exhausted.name(), measure, self.members.as_deref().map(digest)).serialize(serializer)
+        let parts = (sources, self.exhausted.name(), measure, self.members.as_deref().map(digest));
+        match &self.names {
+            None => parts.serialize(serializer),
+            Some(names) => (parts, &**names).serialize(serializer),
+        }
     }
 }
 

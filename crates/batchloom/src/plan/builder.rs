@@ -335,6 +335,9 @@ fn check_draws(recipe: &Recipe) -> Result<()> {
             format!("weights are those of {found} samples, and there are {expected}; expected as many");
         return Err(Error::Weights { reason });
     }
+    if let Some(mix) = &recipe.mix {
+        mix.check_length()?;
+    }
     match recipe {
         Recipe { mix: Some(_), weights: Some(_), .. } => {
             refused("weights", "samples of sources come in passes; expected weights of sources alone")

@@ -64,7 +64,7 @@ pub struct State {
 
 impl State {
     /// The digest of a run that came to this state, where `before` is that at the start of the epoch.
-    pub(crate) fn digest_after(&self, before: &str) -> String {
+    pub fn digest_after(&self, before: &str) -> String {
         let Self { fingerprint, seed, epoch, worlds, lists, weights, sources, bans, .. } = self;
         // These are numbers and texts: serialising them cannot fail.
         let text =
@@ -77,6 +77,12 @@ impl Plan {
     /// The state after `steps` steps of this plan. After the last one, it is the start of the next epoch.
     pub fn state(&self, steps: u64) -> State {
         if steps > 0 && steps >= self.steps() { self.following().at(0) } else { self.at(steps) }
+    }
+
+    /// The digest of a run after `steps` steps of this plan, even at the end of the epoch; `before` is the digest at the start
+    /// of the epoch. Loaders put it in their [`State::digest`].
+    pub fn digest(&self, steps: u64, before: &str) -> String {
+        self.at(steps).digest_after(before)
     }
 
     /// The state after `steps` steps, even if it is the end of the epoch.
