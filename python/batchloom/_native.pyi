@@ -252,9 +252,12 @@ class Plan:
         pad_to: tuple[list[int], str] | None = None,
         draws: Draws | None = None,
         ban: Sequence[int] | None = None,
+        grouping: tuple[str, Tensor] | None = None,
     ) -> Plan: ...
     @property
     def ban(self) -> list[int] | None: ...
+    @property
+    def grouping(self) -> tuple[str, Tensor] | None: ...
     @property
     def draws(self) -> Draws | None: ...
     @property
@@ -399,6 +402,7 @@ class Loader:
         pad_to: tuple[list[int], str] | None = None,
         draws: Draws | None = None,
         ban: Sequence[int] | None = None,
+        grouping: tuple[str, Tensor] | None = None,
     ) -> Loader: ...
     def __len__(self) -> int: ...
     @property

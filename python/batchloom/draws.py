@@ -63,6 +63,29 @@ def classes_of(given: Any, name: str) -> Array:
     return numpy.ascontiguousarray(codes, numpy.int64)
 
 
+def grouped(samples: int, homogeneous_by: Any, distinct_by: Any) -> tuple[str, _native.Tensor] | None:
+    """Return the option that says which samples share a batch, and the key of each; ``None`` if all may.
+
+    Args:
+        samples: The number of samples.
+        homogeneous_by: The key of each sample, of which a batch holds one, or ``None``.
+        distinct_by: The key of each sample, which differ in a batch, or ``None``.
+
+    Raises:
+        ArgumentError: Both are given, or keys are no numbers or texts.
+        DataError: Keys are not one for each sample.
+    """
+    if homogeneous_by is not None and distinct_by is not None:
+        raise ArgumentError("homogeneous_by and distinct_by are both given; expected one of them")
+    name = "distinct_by" if homogeneous_by is None else "homogeneous_by"
+    given = distinct_by if homogeneous_by is None else homogeneous_by
+    if given is None:
+        return None
+    keys = classes_of(given, name)
+    _require_each(name, keys, samples)
+    return name, _native.borrow(keys.astype(numpy.uint32), name)
+
+
 def written(draws: _native.Draws | None) -> tuple[Any, ...] | None:
     """Return what :func:`restored` takes, for a pickle."""
     if draws is None:

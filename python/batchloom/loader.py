@@ -32,7 +32,7 @@ from batchloom.dataset.map import samples_of
 from batchloom.dataset.torch_datasets import taken
 from batchloom.delivery.choose import choose
 from batchloom.delivery.placement import Placement, PlacementRequest
-from batchloom.draws import drawn
+from batchloom.draws import drawn, grouped
 from batchloom.epoch_lists import EpochLists
 from batchloom.errors import ArgumentError, Error, RangeError, StateError
 from batchloom.label_counts import LabelCounts
@@ -112,10 +112,17 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             epoch goes on where the one before it stopped: no sample comes again before all have come.
         balanced_by: The class of each sample, as numbers or texts: batches hold as many samples of each class, to one,
             and each class goes through permutations of its own.
-        ban: Samples that are left without weight, by number (of a mixture, as ``("web", 17)``): each keeps its place in its
-            batch, so that no other sample moves. The place holds zeros (labels that the loader makes are -100), an
-            ``index`` of -1 and a ``weight`` of 0, which all batches then hold (last in tuples). What is banned may change
-            when a state is loaded: it holds from there on. A state that bans needs a list here: the same, another, or an empty one.
+        homogeneous_by: The class of each sample, as numbers or texts: a batch holds samples of one class, and the batches
+            of a step those of the same. Batches of a class that fill no step come last; with ``drop_last=True`` they
+            are left out, otherwise the last steps hold several classes. Of a mixture,
+            ``"source"`` stands for the sources.
+        distinct_by: The key of each sample, as numbers or texts: a batch holds no two samples of one key. Needs
+            ``shuffle=True`` and batches of a fixed size.
+        ban: Samples that are left without weight, by number: each keeps its place in its batch, so that no other sample
+            moves. What is banned may change when a state is loaded: it holds from there on. A state that bans needs a
+            list here: the same, another, or an empty one. Places of banned samples hold zeros (labels that the loader makes are -100), an
+            ``index`` of -1 and a ``weight`` of 0, which all batches then hold (last in tuples). Samples on demand are
+            not read. Samples of a mixture are named as ``("web", 17)``.
         rank: The rank of this process, from 0 to ``world_size - 1``. If neither ``rank`` nor ``world_size`` is given,
             they are found when the first epoch begins, or when something asks for them: as ``torch.distributed`` says
             if it is initialised, or JAX, for batches of JAX, if ``jax.distributed`` is; otherwise as the launcher says
@@ -263,6 +270,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         weights: Any = None,
         num_samples: int | None = None,
         balanced_by: Any = None,
+        homogeneous_by: Any = None,
+        distinct_by: Any = None,
         ban: Any = None,
         rank: int | None = None,
         world_size: int | None = None,
@@ -327,7 +336,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         labels, counts = dataset._labels(labels), counted(label_counts)
         draws = self._drawn(weights, num_samples, balanced_by, labels, counts)
         ban = banned(ban, len(dataset), None if self._mixture is None else self._mixture.sample)
-        neighbours = order if draws is None else "samples"  # what is drawn by weight is no run of neighbours
+        neighbours = order if draws is None and homogeneous_by is None and distinct_by is None else "samples"  # what is drawn by weight is no run of neighbours
         self._delivery = choose(
             dataset, self._batching, neighbours, documents, request, types.each, collation, bool(ban)
         )
@@ -370,6 +379,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             pad_to=padded_to(pad_to, truncate),
             draws=draws,
             ban=ban,
+            grouping=grouped(len(dataset), self._keys(homogeneous_by), distinct_by),
         )
         columns = [(name, types.dtypes.get(name, stored)) for name, stored in self._native.columns]
         names, marked = [name for name, _ in columns], uneven == "mask" or ban is not None
@@ -398,6 +408,12 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             if given is not None:
                 raise ArgumentError(f"{name} is given, and the mixture has weights of its own; expected None")
         return self._mixture._draws(num_samples, labels, counts)
+
+    def _keys(self, homogeneous_by: Any) -> Any:
+        """Return the class of each sample; ``"source"`` stands for the sources of a mixture."""
+        if isinstance(homogeneous_by, str) and homogeneous_by == "source" and self._mixture is not None:
+            return self._mixture._sources()
+        return homogeneous_by
 
     def __len__(self) -> int:
         """Return the number of batches of a whole epoch on this rank, whatever was taken of it.

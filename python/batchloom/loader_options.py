@@ -24,6 +24,8 @@ class LoaderOptions(TorchOptions, total=False):
     weights: Any
     num_samples: int | None
     balanced_by: Any
+    homogeneous_by: Any
+    distinct_by: Any
     ban: Any
     rank: int | None
     world_size: int | None

@@ -132,6 +132,10 @@ class Mixture:
         number = integer("sample", sample, most=max(self._counts[place] - 1, 0))
         return sum(self._counts[:place]) + number
 
+    def _sources(self) -> numpy.ndarray[Any, Any]:
+        """Return the number of the source of each sample."""
+        return numpy.repeat(numpy.arange(len(self._counts)), self._counts)
+
     def _over(self, dataset: Dataset[Any]) -> Mixture:
         """Return the same mixture over the same samples in other memory."""
         found = Mixture.__new__(Mixture)

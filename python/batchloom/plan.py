@@ -17,7 +17,7 @@ import numpy
 from batchloom.arguments import RUNS, U32, PadTo, Shuffle, Truncate, Uneven, caller, integer, renamed, shuffled
 from batchloom.bans import banned
 from batchloom.batching import Rule, rule
-from batchloom.draws import drawn, restored, written
+from batchloom.draws import drawn, grouped, restored, written
 from batchloom.errors import ArgumentError, RangeError
 from batchloom.label_counts import LabelCounts
 from batchloom.label_counts import label_counts as counted
@@ -136,9 +136,14 @@ class Plan:
             epoch goes on where the one before it stopped: no sample comes again before all have come.
         balanced_by: The class of each sample, as numbers or texts: batches hold as many samples of each class, to one,
             and each class goes through permutations of its own.
-        ban: Samples that are left without weight, by number: each keeps its place in its
-            batch, so that no other sample moves, and counts in no ``step(k)``. What is banned may change when a state is
-            loaded: it holds from there on. A state that bans needs a list here: the same, another, or an empty one.
+        homogeneous_by: The class of each sample, as numbers or texts: a batch holds samples of one class, and the batches
+            of a step those of the same. Batches of a class that fill no step come last; with ``drop_last=True`` they
+            are left out, otherwise the last steps hold several classes.
+        distinct_by: The key of each sample, as numbers or texts: a batch holds no two samples of one key. Needs
+            ``shuffle=True`` and batches of a fixed size.
+        ban: Samples that are left without weight, by number: each keeps its place in its batch, so that no other sample
+            moves. What is banned may change when a state is loaded: it holds from there on. A state that bans needs a
+            list here: the same, another, or an empty one.
         epoch: The epoch, from 0.
         rank: The rank of this process, from 0 to ``world_size - 1``.
         world_size: The number of processes.
@@ -170,6 +175,8 @@ class Plan:
         weights: Any = None,
         num_samples: int | None = None,
         balanced_by: Any = None,
+        homogeneous_by: Any = None,
+        distinct_by: Any = None,
         ban: Any = None,
         epoch: int = 0,
         rank: int = 0,
@@ -196,6 +203,7 @@ class Plan:
             pad_to=padded_to(pad_to, truncate),
             draws=drawn(integer("samples", samples), weights, num_samples, balanced_by),
             ban=banned(ban, integer("samples", samples)),
+            grouping=grouped(integer("samples", samples), homogeneous_by, distinct_by),
         )
         warn_of_one_pool(self._native, self._batching)
 
@@ -445,7 +453,9 @@ class Plan:
         extents, known = self._native.extents(), self._native.labels
         labels = LabelCounts._read(*known) if isinstance(known, tuple) else known
         sizes = None if extents is None else read(extents)
-        return _rebuild, (*self._value(), sizes, labels, written(self._native.draws))
+        grouping = self._native.grouping
+        keys = None if grouping is None else (grouping[0], numpy.from_dlpack(grouping[1]))
+        return _rebuild, (*self._value(), sizes, labels, written(self._native.draws), keys)
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the plan and its costs."""
@@ -466,10 +476,14 @@ def _rebuild(
     sizes: Sizes | None,
     labels: LabelCounts | str | int | None,
     draws: tuple[Any, ...] | None = None,
+    keys: tuple[str, Any] | None = None,
 ) -> Plan:
     known = None if sizes is None else engine.borrow(sizes, "sizes")
     given = labels._native() if isinstance(labels, LabelCounts) else labels
-    plan = engine.Plan(samples, batching._native(), known, **options, labels=given, draws=restored(draws))
+    grouping = None if keys is None else (keys[0], engine.borrow(keys[1], keys[0]))
+    plan = engine.Plan(
+        samples, batching._native(), known, **options, labels=given, draws=restored(draws), grouping=grouping
+    )
     return Plan._wrap(plan.resume(state) if state["batches"] or "bans" in state else plan, batching)
 
 

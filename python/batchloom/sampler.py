@@ -67,6 +67,8 @@ class BatchSampler(PlanAttributes):
         weights: Any = None,
         num_samples: int | None = None,
         balanced_by: Any = None,
+        homogeneous_by: Any = None,
+        distinct_by: Any = None,
         rank: int | None = None,
         world_size: int | None = None,
     ) -> None:
@@ -92,6 +94,8 @@ class BatchSampler(PlanAttributes):
             weights=weights,
             num_samples=num_samples,
             balanced_by=balanced_by,
+            homogeneous_by=homogeneous_by,
+            distinct_by=distinct_by,
             rank=first_rank,
             world_size=first_world_size,
         )

@@ -26,8 +26,15 @@ type Sources = (Vec<u64>, Vec<WrittenWeights>);
 
 /// Draws written down: their number; the units of weights, as int64; sources and their weights, the end of an epoch, the
 /// measure; the samples in the order of sources, as uint32; and the names of sources.
-type Written =
-    (Option<u64>, Option<Tensor>, Option<Sources>, &'static str, Option<(String, Tensor)>, Option<Tensor>, Option<Vec<String>>);
+type Written = (
+    Option<u64>,
+    Option<Tensor>,
+    Option<Sources>,
+    &'static str,
+    Option<(String, Tensor)>,
+    Option<Tensor>,
+    Option<Vec<String>>,
+);
 
 #[pymethods]
 impl Draws {
@@ -59,7 +66,9 @@ impl Draws {
         measure: Option<Measure<'_>>,
         names: Vec<String>,
     ) -> PyResult<Self> {
-        let mix = Mix::new(&counts, &weights).and_then(|mix| mix.named(&names)).and_then(|mix| mix.schedule(&schedule));
+        let mix = Mix::new(&counts, &weights)
+            .and_then(|mix| mix.named(&names))
+            .and_then(|mix| mix.schedule(&schedule));
         let mix = mix.map_err(|error| raise(&error))?.when_exhausted(parse(when_exhausted)?);
         Ok(Self { num_samples, weights: None, mix: Some(measured(py, mix, measure)?) })
     }

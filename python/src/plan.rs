@@ -1,12 +1,13 @@
 //! The plan, for one rank.
 
+use batchloom::batching::Keys;
 use batchloom::draws::{History, WrittenWeights};
 use batchloom::order::Shuffle;
 use batchloom::plan::Ban;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::batching::{Rule, known, padded_to, parse};
+use crate::batching::{Rule, known, padded_to, parse, sizes};
 use crate::dlpack::Tensor;
 use crate::draws::Draws;
 use crate::error::{DataError, StateError, raise};
@@ -32,7 +33,7 @@ impl Plan {
     #[pyo3(signature = (
         samples, rule, sizes, *, shuffle, drop_last, seed, uneven, balance, largest_first, epoch, rank, world_size,
         concatenated=false, content=None, shard_size=None, labels=None, pad_to=None, draws=None,
-        ban=None
+        ban=None, grouping=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
     fn new(
@@ -56,6 +57,7 @@ impl Plan {
         pad_to: Option<(Vec<u32>, String)>,
         draws: Option<&Draws>,
         ban: Option<Vec<u64>>,
+        grouping: Option<Grouping<'_>>,
     ) -> PyResult<Self> {
         let builder = batchloom::Plan::builder(samples)
             .rule(rule.0.clone())
@@ -75,6 +77,8 @@ impl Plan {
         let labels = labels.map(|labels| labels.engine()).transpose()?;
         let builder = labels.into_iter().fold(builder, batchloom::plan::PlanBuilder::labels);
         let builder = draws.into_iter().fold(builder, |builder, draws| draws.planned(builder));
+        let (homogeneous_by, distinct_by) = keys(grouping)?;
+        let builder = builder.homogeneous_by(homogeneous_by).distinct_by(distinct_by);
         let builder = match known(sizes)? {
             Some(sizes) => builder.sizes(sizes),
             None => builder,
@@ -224,6 +228,18 @@ impl Plan {
     #[getter]
     fn ban(&self) -> Option<Vec<u64>> {
         self.plan.ban().map(<[u64]>::to_vec)
+    }
+
+    /// The option that says which samples share a batch, and the key of each, as uint32, if there is one.
+    #[getter]
+    fn grouping(&self) -> PyResult<Option<(&'static str, Tensor)>> {
+        let homogeneous = self.plan.homogeneous_by().map(|keys| ("homogeneous_by", keys));
+        let found = homogeneous.or_else(|| self.plan.distinct_by().map(|keys| ("distinct_by", keys)));
+        let Some((name, keys)) = found else { return Ok(None) };
+        let keys = keys.as_slice().to_vec();
+        let len = keys.len();
+        let keys = batchloom::Tensor::from_vec(keys, &[len]).map_err(|error| raise(&error))?;
+        Ok(Some((name, Tensor(keys))))
     }
 
     #[getter]
@@ -463,6 +479,16 @@ pub(crate) fn read_state(dict: &Bound<'_, PyDict>) -> PyResult<batchloom::plan::
         digest: given(dict, "digest")?,
         digest_before: given(dict, "digest_before")?,
     })
+}
+
+/// The option that says which samples share a batch, and the key of each, as uint32.
+pub(crate) type Grouping<'py> = (String, PyRef<'py, Tensor>);
+
+/// The keys of samples of which a batch holds one, and those of which it holds different ones.
+pub(crate) fn keys(grouping: Option<Grouping<'_>>) -> PyResult<(Option<Keys>, Option<Keys>)> {
+    let Some((name, keys)) = grouping else { return Ok((None, None)) };
+    let keys = Some(Keys::new(sizes(&keys)?.to_vec()));
+    Ok(if name == "homogeneous_by" { (keys, None) } else { (None, keys) })
 }
 
 /// Bans, from lists of plain values.

@@ -18,6 +18,7 @@ mod direction;
 mod draws;
 mod groups;
 mod index_table;
+mod keys;
 mod lifetime;
 mod lists;
 mod map;

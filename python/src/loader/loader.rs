@@ -18,7 +18,7 @@ use crate::draws::Draws;
 use crate::error::raise;
 use crate::labels::label_counts as counts;
 use crate::memory::allocated;
-use crate::plan::{Plan, read_state, write_state};
+use crate::plan::{Grouping, Plan, keys, read_state, write_state};
 use crate::slot_function::{FieldSlot, with_slots};
 
 /// The engine's loader. It is documented in batchloom/loader.py.
@@ -33,7 +33,7 @@ impl Loader {
         dataset, rule, *, shuffle, drop_last, seed, uneven, balance, largest_first, rank, world_size, pad_values,
         pad_side, labels, num_threads, prefetch, block_bytes=None, poison=false, shuffle_documents=false, index_table=false,
         memory=None, shard_size=None, label_counts=None, fields=None, slots=Vec::new(),
-        pad_numbers=Vec::new(), pad_to=None, draws=None, ban=None
+        pad_numbers=Vec::new(), pad_to=None, draws=None, ban=None, grouping=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
     fn new(
@@ -66,7 +66,9 @@ impl Loader {
         pad_to: Option<(Vec<u32>, String)>,
         draws: Option<&Draws>,
         ban: Option<Vec<u64>>,
+        grouping: Option<Grouping<'_>>,
     ) -> PyResult<Self> {
+        let (homogeneous_by, distinct_by) = keys(grouping)?;
         let mut builder = batchloom::Loader::builder(dataset.0.clone())
             .rule(rule.0.clone())
             .shuffle(parse::<Shuffle>(shuffle)?)
@@ -82,6 +84,8 @@ impl Loader {
             .pad_to(padded_to(pad_to)?)
             .index_table(index_table)
             .ban(ban)
+            .homogeneous_by(homogeneous_by)
+            .distinct_by(distinct_by)
             .poison(poison);
         if let Some(draws) = draws {
             builder = draws.loaded(builder);

@@ -356,3 +356,22 @@ def test_documents_are_selected():
     assert batches[1][0][:, 0].tolist() == [batches[0][1][row][-1] for row in range(2)]
     with refused(bl.ArgumentError, "neighbours", "seed"):
         continuous.split(train=0.8, val=0.2)
+
+
+def test_parts_of_torch_s_are_parts_of_selections():
+    """What was selected stays selected, below torch's subsets and concatenations, and nothing is copied."""
+    whole = bl.TensorDataset(numpy.arange(20))
+    train, rest = whole.split(train=0.5, val=None, seed=0)
+
+    def held(dataset):
+        return [int(value) for (batch,) in bl.DataLoader(dataset, 4) for value in batch]
+
+    data = torch.utils.data
+    assert held(data.ConcatDataset([train])) == held(train)
+    assert held(data.ConcatDataset([whole, whole[:3]])) == [*range(20), 0, 1, 2]
+    assert held(data.Subset(whole[5:8], [0, 2])) == [5, 7]
+    assert held(data.Subset(train, [0, 1])) == held(train)[:2]
+    mixed = data.ConcatDataset([data.TensorDataset(torch.arange(4)), bl.TensorDataset(torch.arange(5))[3:]])
+    assert held(mixed) == [0, 1, 2, 3, 3, 4]
+    parts = data.random_split(rest, [4, 6])
+    assert sorted(held(parts[0]) + held(parts[1])) == sorted(held(rest))

@@ -358,3 +358,75 @@ def test_tokens_need_sizes():
     rows = {"a": bl.TensorDataset(torch.arange(3)), "b": bl.TensorDataset(torch.arange(3))}
     with refused(bl.ArgumentError, "tokens", "sizes"):
         bl.DataLoader(bl.Mixture(rows, by="tokens"), 2)
+
+
+@pytest.mark.parametrize("shuffle", [True, "documents", "chunks", False])
+def test_a_pass_over_a_stream_has_each_token_once(shuffle):
+    """Documents stay in their order for as long as a pass takes, whatever number of epochs that is."""
+    tokens = numpy.arange(1, 401)
+    stream = bl.TokenDataset(tokens, seq_len=3, documents=numpy.arange(0, 401, 10))
+    assert len(stream) == 7 * 19
+    other = bl.TokenDataset(tokens + 1000, seq_len=3, documents=numpy.arange(0, 401, 10))
+    mixture = bl.Mixture({"a": stream, "b": other}, weights={"a": 1, "b": 3})
+    for dataset, options in ((stream, {"num_samples": 19}), (mixture, {})):
+        loader = bl.DataLoader(dataset, 1, shuffle, **options)
+        seen = []
+        while len(seen) < 7 * 19:
+            seen += [batch for batch in (numpy.asarray(batch[0]).ravel() for batch in loader) if batch[0] < 1000]
+        found = numpy.concatenate(seen[: 7 * 19])
+        assert len(set(found.tolist())) == len(found) == 399
+
+
+def test_numbers_of_pieces_are_refused_where_pieces_move():
+    stream = bl.TokenDataset(numpy.arange(100), seq_len=4, documents=[0, 50, 100])
+    weights = numpy.ones(len(stream))
+    for options in ({"weights": weights}, {"balanced_by": weights}):
+        with pytest.raises(bl.ArgumentError, match="shuffled documents or jitter does not go with"):
+            bl.DataLoader(stream, 4, True, **options)
+        next(iter(bl.DataLoader(stream, 4, "chunks", **options)))
+
+
+def test_many_sources_meet_others_in_each_epoch_and_seed():
+    """Turns of sources begin elsewhere in each epoch, so that more sources than a batch holds do not come in one order."""
+    firsts = [
+        tuple(bl.Plan(1000, 50, shuffle=True, balanced_by=numpy.arange(1000), seed=seed, epoch=epoch)[0].tolist())
+        for seed in (0, 1)
+        for epoch in (0, 1)
+    ]
+    assert len(set(firsts)) == 4
+    plan = bl.Plan(1000, 50, shuffle=True, balanced_by=numpy.arange(1000) // 2)
+    assert plan.stats()["mates_kept"] < 0.1
+    assert all(len(set((batch // 2).tolist())) == 50 for batch in plan)
+
+
+def test_a_state_knows_the_names_of_its_sources():
+    first, second = (bl.TensorDataset(x=numpy.arange(10) + start) for start in (0, 10))
+    loader = bl.DataLoader(bl.Mixture({"a": first, "b": second}), 4, True)
+    next(iter(loader))
+    state = loader.state_dict()
+    bl.DataLoader(bl.Mixture({"a": first, "b": second}), 4, True).load_state_dict(state)
+    for sources in ({"b": second, "a": first}, {"a": first, "c": second}):
+        with pytest.raises(bl.StateError):
+            bl.DataLoader(bl.Mixture(sources), 4, True).load_state_dict(state)
+
+
+def test_a_sampler_takes_no_mixture():
+    mixture = bl.Mixture({"a": bl.TensorDataset(x=numpy.arange(10))})
+    with pytest.raises(bl.ArgumentError, match=r"data is a Mixture.*mixture\.dataset"):
+        bl.BatchSampler(mixture, 4)
+
+
+def test_epochs_that_cannot_be_listed_are_refused():
+    words = bl.SequenceDataset(x=[numpy.arange(3)] * 20)
+    mixture = bl.Mixture(
+        {"a": words, "b": words}, weights={"a": 1, "b": 1e-12}, by="tokens", when_exhausted="repeat"
+    )
+    with pytest.raises(bl.ArgumentError, match="an epoch would draw about"):
+        bl.DataLoader(mixture, 4, True)
+
+
+def test_a_source_without_labels_is_an_error():
+    words = [bl.SequenceDataset(x=[numpy.arange(1, 2 + length)] * 4) for length in (4, 0)]
+    mixture = bl.Mixture({"long": words[0], "short": words[1]}, by="labels", when_exhausted="renormalise")
+    with pytest.raises(bl.ArgumentError, match="source 'short' has no labels"):
+        bl.DataLoader(mixture, batching=bl.Packing(16), labels="x")

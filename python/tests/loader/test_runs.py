@@ -329,3 +329,30 @@ def test_digests_of_types_that_numpy_lacks_and_of_sparse_rows():
             list(loader)
         assert loaders[0].digest() == loaders[1].digest()
         assert loaders[0].digest() != bl.DataLoader(dataset, 4, dtype=dtype, digest=True).digest()
+
+
+def test_steps_leave_the_run_where_the_next_iteration_goes_on():
+    loader = bl.DataLoader(bl.TensorDataset(x=numpy.arange(20)), 4, True)
+    before = [batch["x"].tolist() for batch in loader.steps(7)]
+    assert loader.epoch == loader.state_dict()["epoch"] == 1
+    assert loader[1]["x"].tolist() == before[6]
+    plan = loader.plan(1)
+    assert [batch["x"].tolist() for batch in loader] == [plan[step].tolist() for step in (2, 3, 4)]
+
+
+def test_a_sampler_keeps_the_steps_and_the_digest_of_a_run():
+    loader = bl.DataLoader(bl.TensorDataset(x=numpy.arange(20)), 3, True)
+    sampler = bl.BatchSampler(20, 3, True)
+    for end in (3, 8, 14, 15, 21, 28):
+        list(loader.steps(end))
+        state = loader.state_dict()
+        other = bl.BatchSampler(20, 3, True)
+        other.load_state_dict(state)
+        assert other.state_dict() == state
+        sampler = pickle.loads(pickle.dumps(sampler))
+        while sampler.state_dict().get("steps", 0) < end:
+            for _ in sampler:
+                if sampler.state_dict()["steps"] == end:
+                    break
+            sampler = pickle.loads(pickle.dumps(sampler))
+        assert sampler.state_dict() == state

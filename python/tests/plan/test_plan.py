@@ -184,6 +184,8 @@ def test_stats_are_what_the_oracle_counts(run, world_size):
         "split": 0,
         "repeated": real - len(times),
         "repeated_tokens": real - len(times),
+        "banned": 0,
+        "banned_tokens": 0,
         "earlier": 0,
         "earlier_tokens": 0,
         "largest": max(itertools.chain(*sizes)),

@@ -45,6 +45,8 @@ def recount(plan, sizes):
         "split": 0,
         "repeated": len(samples) - len(once),
         "repeated_tokens": sum(sizes[sample] for sample in samples) - sum(sizes[sample] for sample in once),
+        "banned": 0,
+        "banned_tokens": 0,
         "earlier": 0,
         "earlier_tokens": 0,
         "largest": max(each),

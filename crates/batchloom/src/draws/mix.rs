@@ -104,7 +104,14 @@ impl Mix {
         });
         let before = std::iter::once(0).chain(ends).collect();
         let history = History::new(weights)?;
-        let mix = Self { before, history, exhausted: Exhausted::default(), measure: None, members: None, names: None };
+        let mix = Self {
+            before,
+            history,
+            exhausted: Exhausted::default(),
+            measure: None,
+            members: None,
+            names: None,
+        };
         mix.require("samples", |source| mix.count(source) > 0)?;
         Ok(mix)
     }
@@ -140,7 +147,10 @@ impl Mix {
         match (0..self.len()).find(|&source| is_drawn(source) && !has(source)) {
             None => Ok(()),
             Some(source) => Err(Error::Mix {
-                reason: format!("source {} has no {what}; expected some, or a weight of 0", self.name(source)),
+                reason: format!(
+                    "source {} has no {what}; expected some, or a weight of 0",
+                    self.name(source)
+                ),
             }),
         }
     }
@@ -201,7 +211,11 @@ impl Mix {
         match names.len() == self.len() {
             true => Ok(Self { names: Some(names.into()), ..self }),
             false => Err(Error::Mix {
-                reason: format!("there are {} names for {} sources; expected one for each", names.len(), self.len()),
+                reason: format!(
+                    "there are {} names for {} sources; expected one for each",
+                    names.len(),
+                    self.len()
+                ),
             }),
         }
     }

@@ -783,6 +783,41 @@ pub enum Error {
         /// The first of them.
         first: Option<u64>,
     },
+    /// Keys of samples are not one for each sample.
+    #[error("{grouping} has {found} keys for {expected} samples; expected one for each")]
+    KeysLength {
+        /// The option that takes the keys.
+        grouping: &'static str,
+        /// The number of keys.
+        found: u64,
+        /// The number of samples.
+        expected: u64,
+    },
+    /// Another option does not go with keys that decide which samples share a batch.
+    #[error("{option} does not go with {grouping}: {reason}")]
+    Grouping {
+        /// The option that takes the keys.
+        grouping: &'static str,
+        /// The other option.
+        option: &'static str,
+        /// The reason, and the expectation.
+        reason: &'static str,
+    },
+    /// A key is too frequent to come once in a batch.
+    #[error(
+        "the key of sample {sample} is that of {count} samples, which is more than {batches} batches of {batch_size} have \
+         room for, one in each, beside those as frequent; expected smaller batches, or fewer samples of a key"
+    )]
+    TooFrequent {
+        /// The first sample of the key.
+        sample: u64,
+        /// The number of samples of the key.
+        count: u64,
+        /// The number of batches of an epoch.
+        batches: u64,
+        /// The number of samples in a full batch.
+        batch_size: u64,
+    },
     /// Batches of this kind have no places for samples without weight.
     #[error("samples are banned, which does not go with {option}: {reason}")]
     Bans {
@@ -1034,6 +1069,9 @@ impl Error {
             | Self::Mix { .. }
             | Self::Draws { .. }
             | Self::Bans { .. }
+            | Self::KeysLength { .. }
+            | Self::Grouping { .. }
+            | Self::TooFrequent { .. }
             | Self::Concat { .. }
             | Self::RestBeforeLast { .. }
             | Self::PartShare { .. }

@@ -12,7 +12,7 @@ use super::job::Probe;
 use super::layout::{BlockLayout, Limits};
 use super::queue::PREFETCH;
 use super::workers::Workers;
-use crate::batching::{LabelCounts, Labels, PadTo, Rule};
+use crate::batching::{Keys, LabelCounts, Labels, PadTo, Rule};
 use crate::collate::{Channels, FieldConversion, PadSide, Slot};
 use crate::dataset::Dataset;
 use crate::dataset::kind::CollateOptions;
@@ -111,6 +111,16 @@ impl LoaderBuilder {
     /// Draws samples with replacement, as often as their weights say: see [`PlanBuilder::weights`].
     pub fn weights(self, weights: impl Into<Option<Weights>>) -> Self {
         self.plan(|plan| plan.weights(weights))
+    }
+
+    /// Puts samples of one key into each batch: see [`PlanBuilder::homogeneous_by`].
+    pub fn homogeneous_by(self, keys: impl Into<Option<Keys>>) -> Self {
+        self.plan(|plan| plan.homogeneous_by(keys))
+    }
+
+    /// Puts no two samples of one key into a batch: see [`PlanBuilder::distinct_by`].
+    pub fn distinct_by(self, keys: impl Into<Option<Keys>>) -> Self {
+        self.plan(|plan| plan.distinct_by(keys))
     }
 
     /// Leaves some samples without weight: see [`PlanBuilder::ban`]. All batches then hold an `index` and a `weight`.

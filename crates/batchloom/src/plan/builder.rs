@@ -6,7 +6,7 @@ use super::Plan;
 use super::bans::Bans;
 use super::epoch::Epoch;
 use super::recipe::Recipe;
-use crate::batching::{FixedSize, Labels, PadTo, Rule, SampleLabels, Sizes};
+use crate::batching::{FixedSize, Grouping, Keys, Labels, PadTo, Rule, SampleLabels, Sizes};
 use crate::draws::{Mix, Weights};
 use crate::order::{LIMIT, Shuffle};
 use crate::ranks::{MOST_RANKS, Uneven};
@@ -33,6 +33,8 @@ pub struct PlanBuilder {
     mix: Option<Mix>,
     weights: Option<Weights>,
     ban: Option<Vec<u64>>,
+    homogeneous_by: Option<Keys>,
+    distinct_by: Option<Keys>,
     epoch: u64,
     world_size: u32,
 }
@@ -65,6 +67,8 @@ impl PlanBuilder {
             mix: None,
             weights: None,
             ban: None,
+            homogeneous_by: None,
+            distinct_by: None,
             epoch: 0,
             world_size: 1,
         }
@@ -206,6 +210,24 @@ impl PlanBuilder {
         self
     }
 
+    /// Puts samples of one key into each batch, and batches of one key into each step: for batches of one source or class. The
+    /// rule cuts the samples of each key by themselves, so that at most one batch of a key is short (one of each pool, for
+    /// rules that sort).
+    ///
+    /// With several ranks, batches of a key that fill no step come last. With [`drop_last`](Self::drop_last) they are left
+    /// out, so that all ranks see one key at every step; otherwise the last steps hold batches of several keys.
+    pub fn homogeneous_by(mut self, keys: impl Into<Option<Keys>>) -> Self {
+        self.homogeneous_by = keys.into();
+        self
+    }
+
+    /// Puts no two samples of one key into a batch, for losses whose negatives are the other samples of the batch. Needs
+    /// [`FixedSize`] and [`shuffle`](Self::shuffle).
+    pub fn distinct_by(mut self, keys: impl Into<Option<Keys>>) -> Self {
+        self.distinct_by = keys.into();
+        self
+    }
+
     /// Returns true if an epoch is not every sample once.
     pub(crate) fn draws_otherwise(&self) -> bool {
         self.num_samples.is_some() || self.mix.is_some() || self.weights.is_some()
@@ -259,7 +281,8 @@ impl PlanBuilder {
     /// [`Error::RunsOfSizes`], [`Error::PadTo`], [`Error::TooLong`], [`Error::Oversize`], [`Error::Dimensions`] and [`Error::PoolTooLarge`];
     /// [`Error::LabelCountsLength`], [`Error::LabelCountsWhole`] and [`Error::LabelCountsPiece`]; and
     /// [`Error::NothingLeft`] or [`Error::AllDropped`] if no step would be left.
-    /// [`Error::SampleRange`] if a sample that is banned is not there.
+    /// [`Error::SampleRange`] if a sample that is banned is not there; [`Error::KeysLength`], [`Error::Grouping`] and
+    /// [`Error::TooFrequent`].
     pub fn build(self) -> Result<Plan> {
         let rule = if self.concatenated { self.rule?.unpadded() } else { self.rule? };
         match self.samples {
@@ -293,9 +316,21 @@ impl PlanBuilder {
             num_samples: self.num_samples,
             mix: self.mix,
             weights: self.weights,
+            grouping: self
+                .homogeneous_by
+                .map(Grouping::Homogeneous)
+                .or_else(|| self.distinct_by.clone().map(Grouping::Distinct)),
             bans: self.ban.map(Bans::new).unwrap_or_default(),
         };
+        if let (Some(Grouping::Homogeneous(_)), Some(_)) = (&recipe.grouping, &self.distinct_by) {
+            return Err(Error::Grouping {
+                grouping: "homogeneous_by",
+                option: "distinct_by",
+                reason: "a batch holds one key or different ones; expected one of them",
+            });
+        }
         check_draws(&recipe)?;
+        check_grouping(&recipe)?;
         check_bans(&recipe)?;
         check_lists(&recipe)?;
         check_shards(&recipe)?;
@@ -305,7 +340,7 @@ impl PlanBuilder {
             return Err(Error::TooManySamples { found: draws, limit: LIMIT });
         }
         recipe.in_pool = recipe.in_pool_of(&recipe.rule, recipe.pooled(draws));
-        check_sizes(&recipe)?;
+        check_sizes(&recipe, draws)?;
         let known = |labels| {
             SampleLabels::new(labels, recipe.samples, recipe.sizes.as_ref(), &recipe.rule, recipe.most())
         };
@@ -359,6 +394,49 @@ fn check_draws(recipe: &Recipe) -> Result<()> {
             refused("a list of batches", "the list says which samples come; expected another rule")
         }
         _ => Ok(()),
+    }
+}
+
+/// Checks that each sample has a key, and that nothing else decides which samples share a batch.
+fn check_grouping(recipe: &Recipe) -> Result<()> {
+    let Some(grouping) = &recipe.grouping else { return Ok(()) };
+    let refused = |option, reason| Err(Error::Grouping { grouping: grouping.name(), option, reason });
+    let (found, expected) = (grouping.keys().as_slice().len() as u64, recipe.samples);
+    if found != expected {
+        return Err(Error::KeysLength { grouping: grouping.name(), found, expected });
+    }
+    match recipe {
+        Recipe { shuffle: Shuffle::Runs, .. } => refused(
+            "an order of runs",
+            "keys decide which samples share a batch; expected to shuffle samples",
+        ),
+        Recipe { shard_size: Some(_), .. } => {
+            refused("shard_size", "samples of one key lie in several shards; leave it out")
+        }
+        Recipe { balance: true, .. } => {
+            refused("balance", "batches of a step are chosen by their keys; leave one of them out")
+        }
+        Recipe { largest_first: true, .. } => {
+            refused("largest_first", "batches of a step are chosen by their keys; leave one of them out")
+        }
+        Recipe { rule: Rule::Listed(_), .. } => {
+            refused("a list of batches", "the list says which samples share one; expected another rule")
+        }
+        _ if grouping.is_homogeneous() => Ok(()),
+        Recipe { shuffle: Shuffle::Nothing, .. } => {
+            refused("stored order", "samples move to other batches; expected them to be shuffled")
+        }
+        recipe if recipe.draws_otherwise() => refused(
+            "draws of other samples",
+            "keys may then be too frequent in some epoch; expected every sample once",
+        ),
+        Recipe { rule: Rule::FixedSize(rule), .. } => {
+            grouping.check(rule.batch_size(), recipe.kept(recipe.samples))
+        }
+        _ => refused(
+            "a rule that sorts by size",
+            "samples move to other batches; expected batches of a fixed size",
+        ),
     }
 }
 
@@ -430,17 +508,23 @@ fn counted(recipe: &Recipe) -> Result<Option<Sizes>> {
     pad_to.sizes(sizes, recipe.rule.counts_real()).map(Some)
 }
 
-fn check_sizes(recipe: &Recipe) -> Result<()> {
+fn check_sizes(recipe: &Recipe, draws: u64) -> Result<()> {
+    let limit = u64::from(u32::MAX);
+    if recipe.grouping.is_some() && draws > limit {
+        return Err(Error::PoolTooLarge { found: draws, limit });
+    }
     if recipe.shuffle == Shuffle::Runs && recipe.uniform().is_none() {
         return Err(Error::RunsOfSizes { rule: recipe.rule.name() });
     }
     match &recipe.sizes {
         None if recipe.rule.listed().is_some() => Ok(()),
-        None if recipe.uniform().is_none() => Err(Error::NoSizes { rule: recipe.rule.name() }),
+        None if recipe.rule.batch_size().is_none() || recipe.rule.sorts() => {
+            Err(Error::NoSizes { rule: recipe.rule.name() })
+        }
         None => Ok(()),
         Some(sizes) if sizes.len() != recipe.samples => {
             Err(Error::SizesLength { found: sizes.len(), samples: recipe.samples })
         }
-        Some(sizes) => recipe.rule.check(recipe.counted().unwrap_or(sizes), recipe.in_pool),
+        Some(sizes) => recipe.rule.check(recipe.counted().unwrap_or(sizes), recipe.in_pool.min(draws)),
     }
 }

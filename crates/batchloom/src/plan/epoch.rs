@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::recipe::Recipe;
 use super::runs::Runs;
-use crate::batching::{FixedSize, PoolBatches, PoolSizes, Sizes, Union};
+use crate::batching::{FixedSize, Grouped, Grouping, PoolBatches, PoolSizes, Sizes, Union};
 use crate::draws::Draws;
 use crate::order::{Key, Order, Purpose, Shards, Shuffle};
 use crate::ranks::BatchOrder;
@@ -250,7 +250,7 @@ impl Epoch {
 
     /// The number of batches.
     pub(super) fn batches(&self) -> u64 {
-        match (self.runs(), self.recipe.rule.batch_size()) {
+        match (self.runs(), self.recipe.rule.batch_size().filter(|_| !self.recipe.is_homogeneous())) {
             (Some(runs), _) => runs.count(),
             (None, Some(batch_size)) => self.kept().div_ceil(batch_size),
             (None, None) => self.survey().before.last().copied().unwrap_or(0),
@@ -308,14 +308,27 @@ impl Epoch {
 
     fn arrange(&self, place: u64, pool: &DealtPool, worlds: &[(u32, u64)]) -> Vec<u32> {
         let recipe = &self.recipe;
-        let mixes = recipe.shuffle == Shuffle::Samples && recipe.rule.sorts();
+        let one_key = recipe.grouping.as_ref().filter(|grouping| grouping.is_homogeneous());
+        let mixes = recipe.shuffle == Shuffle::Samples && (recipe.rule.sorts() || one_key.is_some());
         let largest_first = recipe.largest_first && place == 0;
-        if !mixes && !recipe.balance && !largest_first {
+        if !mixes && !recipe.balance && !largest_first && one_key.is_none() {
             return Vec::new();
+        }
+        let key_of = |grouping: &Grouping, batch| {
+            pool.batched.samples(batch).first().map_or(0, |&sample| u64::from(grouping.key(sample)))
+        };
+        let count = pool.batched.batches.ends.len();
+        if let Some(grouping) = one_key {
+            let keys: Vec<u64> = (0..count).map(|batch| key_of(grouping, batch)).collect();
+            let purpose = Purpose::Batches { pool: place };
+            let key = mixes.then(|| Key::new(recipe.seed, self.number, purpose));
+            let order =
+                BatchOrder { first: pool.first, costs: &keys, key: key.as_ref(), largest_first: false };
+            return order.homogeneous(worlds);
         }
         let costs = match recipe.balance || largest_first {
             true => self.costs(&pool.batched),
-            false => vec![0; pool.batched.batches.ends.len()],
+            false => vec![0; count],
         };
         let purpose = Purpose::Batches { pool: self.exchanged(place) };
         let key = mixes.then(|| Key::new(recipe.seed, self.number, purpose));
@@ -339,6 +352,9 @@ impl Epoch {
         if let Some(listed) = recipe.rule.listed() {
             return BatchedPool { samples: PoolSamples::Run(0), batches: listed.cut() };
         }
+        if let Some(grouping) = &recipe.grouping {
+            return self.cut_by(grouping);
+        }
         let Some(sizes) = recipe.counted() else {
             return BatchedPool { samples: PoolSamples::Run(0), batches: PoolBatches::default() };
         };
@@ -360,6 +376,36 @@ impl Epoch {
         let together = (recipe.shuffle == Shuffle::Samples).then(together);
         let batches = recipe.rule.cut(PoolSizes { sizes: &gathered, extents, together });
         BatchedPool { samples: PoolSamples::Listed(samples), batches }
+    }
+
+    /// All samples, and the batches that the rule makes of those that may share one.
+    fn cut_by(&self, grouping: &Grouping) -> BatchedPool {
+        let recipe = &self.recipe;
+        let mut samples = vec![0; length(self.kept())];
+        self.draws.fill(0, &mut samples);
+        let counted = recipe.counted();
+        let size = |&sample: &u64| counted.map_or(1, |sizes| sizes.as_slice()[length(sample)]);
+        let sizes: Vec<u32> = samples.iter().map(size).collect();
+        let extents = counted.and_then(|sizes| sizes.gather_extents(&samples));
+        let extents = extents.as_ref().map(|(dimensions, extents)| (*dimensions, extents.as_slice()));
+        let batches = grouping.cut(
+            &recipe.rule,
+            Grouped {
+                samples: &samples,
+                pool: PoolSizes { sizes: &sizes, extents, together: None },
+                counted,
+                shuffled: recipe.shuffle == Shuffle::Samples,
+                drop_last: recipe.drop_last,
+            },
+        );
+        BatchedPool { samples: PoolSamples::Listed(samples), batches }
+    }
+
+    /// The key of each batch in the order of dealing, if batches are of one key each.
+    pub(super) fn keys_dealt(&self, pool: &DealtPool) -> Option<Vec<u32>> {
+        let grouping = self.recipe.grouping.as_ref().filter(|grouping| grouping.is_homogeneous())?;
+        let key = |place: u64| pool.indices(place).first().map_or(0, |&sample| grouping.key(sample));
+        Some((0..pool.len()).map(key).collect())
     }
 
     /// The number of elements of all samples.
@@ -445,7 +491,8 @@ impl Epoch {
     /// The number of samples in every batch but the last, if pools are dealt in their order. Every pool then starts
     /// with a new batch, whose number follows from the samples before it.
     fn equal_batches(&self) -> Option<u64> {
-        self.recipe.rule.batch_size().filter(|_| !self.recipe.largest_first)
+        let counts_differ = self.recipe.largest_first || self.recipe.is_homogeneous();
+        self.recipe.rule.batch_size().filter(|_| !counts_differ)
     }
 
     /// The pool in place `place`, which is also the place of pool `place`, because at most two pools are exchanged.

@@ -4,12 +4,12 @@
 //! finding a sample and resuming are O(1). If sizes decide, a step costs the batches of its pool, which are kept for
 //! the following steps, and counting the steps may cost one look at all pools.
 
-use std::collections::{TryReserveError, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{HashMap, TryReserveError, VecDeque};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::epoch::{DealtPool, Epoch, Parts, fitted};
 use super::recipe::Recipe;
-use crate::batching::{Labels, PadTo, Rounding, Rule, SampleLabels, Sizes};
+use crate::batching::{Grouping, Keys, Labels, PadTo, Rounding, Rule, SampleLabels, Sizes};
 use crate::draws::{Mix, Weights};
 use crate::order::Shuffle;
 use crate::ranks::{Deal, Uneven};
@@ -38,6 +38,8 @@ pub struct Plan {
     pub(super) past: Vec<(u32, u64)>,
     /// The pools that were asked for lately.
     pools: Arc<Mutex<Recent>>,
+    /// The batch before which the last step ends, if batches that fill no step of one key are left out.
+    end: OnceLock<u64>,
 }
 
 /// Pools by their places in the order of dealing, the latest in front.
@@ -76,7 +78,7 @@ pub struct Place {
 
 impl Plan {
     pub(super) fn new(epoch: Arc<Epoch>, world_size: u32, past: Vec<(u32, u64)>) -> Self {
-        Self { epoch, world_size, past, pools: Arc::default() }
+        Self { epoch, world_size, past, pools: Arc::default(), end: OnceLock::new() }
     }
 
     /// The same run in another epoch, from its start.
@@ -169,6 +171,16 @@ impl Plan {
         self.recipe().concatenated
     }
 
+    /// The keys of samples of which a batch holds one, if it does.
+    pub fn homogeneous_by(&self) -> Option<&Keys> {
+        self.recipe().grouping.as_ref().filter(|grouping| grouping.is_homogeneous()).map(Grouping::keys)
+    }
+
+    /// The keys of samples that are all different in a batch, if they are.
+    pub fn distinct_by(&self) -> Option<&Keys> {
+        self.recipe().grouping.as_ref().filter(|grouping| !grouping.is_homogeneous()).map(Grouping::keys)
+    }
+
     /// The name for what the samples are made of, if it was set.
     pub fn content(&self) -> Option<&str> {
         self.recipe().content.as_deref()
@@ -224,6 +236,7 @@ impl Plan {
         let auto = self.rule().with_auto_pool().map(|rule| recipe.in_pool_of(&rule, positions));
         let in_shard = recipe.in_shard(positions);
         recipe.shuffle == Shuffle::Samples
+            && recipe.grouping.is_none()
             && recipe.in_pool >= in_shard
             && auto.is_some_and(|auto| auto < in_shard)
     }
@@ -517,7 +530,23 @@ impl Plan {
 
     pub(super) fn deal(&self) -> Deal {
         let recipe = self.recipe();
-        Deal::new(first(&self.past), self.epoch.batches(), self.world_size, recipe.drop_last, recipe.uneven)
+        let batches = match recipe.is_homogeneous() && recipe.drop_last {
+            true => *self.end.get_or_init(|| self.end_of_groups()),
+            false => self.epoch.batches(),
+        };
+        Deal::new(first(&self.past), batches, self.world_size, recipe.drop_last, recipe.uneven)
+    }
+
+    /// The batch after the last one of a step of one key.
+    fn end_of_groups(&self) -> u64 {
+        let (first, mut counts) = (first(&self.past), HashMap::new());
+        if self.epoch.pools() == 0 {
+            return first;
+        }
+        let keys = self.epoch.keys_dealt(&self.pool(0)).unwrap_or_default();
+        keys.into_iter().skip(length(first)).for_each(|key| *counts.entry(key).or_insert(0_u64) += 1);
+        let world_size = u64::from(self.world_size);
+        first + counts.values().map(|count| count - count % world_size).sum::<u64>()
     }
 
     /// The number of the batch that `rank` takes at `step`.

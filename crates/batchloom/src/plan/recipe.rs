@@ -4,7 +4,7 @@ use serde::{Serialize, Serializer};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::bans::Bans;
-use crate::batching::{FixedSize, PadTo, Rounding, Rule, SampleLabels, Sizes};
+use crate::batching::{FixedSize, Grouping, PadTo, Rounding, Rule, SampleLabels, Sizes};
 use crate::draws::{Draws, Mix, Mixed, Stream, Weighted, Weights};
 use crate::order::{self, Key, Order, Purpose, Shards, Shuffle};
 use crate::ranks::Uneven;
@@ -45,6 +45,9 @@ pub(super) struct Recipe {
     /// The weights of samples, which may change from epoch to epoch.
     #[serde(skip)]
     pub(super) weights: Option<Weights>,
+    /// The samples that may share a batch, if their keys decide.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) grouping: Option<Grouping>,
     /// The samples that are left without weight, which may change between two steps.
     #[serde(skip)]
     pub(super) bans: Bans,
@@ -70,7 +73,7 @@ impl Recipe {
     /// The rule, if samples all count the same and nothing has to be known of any.
     pub(super) fn uniform(&self) -> Option<&FixedSize> {
         match &self.rule {
-            Rule::FixedSize(rule) if self.sizes.is_none() => Some(rule),
+            Rule::FixedSize(rule) if self.sizes.is_none() && self.grouping.is_none() => Some(rule),
             _ => None,
         }
     }
@@ -118,6 +121,11 @@ impl Recipe {
         })
     }
 
+    /// Returns true if samples of one key share a batch.
+    pub(super) fn is_homogeneous(&self) -> bool {
+        self.grouping.as_ref().is_some_and(Grouping::is_homogeneous)
+    }
+
     /// Returns true if an epoch is not every sample once.
     pub(super) fn draws_otherwise(&self) -> bool {
         self.mix.is_some() || self.weights.is_some() || self.num_samples.is_some()
@@ -148,6 +156,9 @@ impl Recipe {
     /// The number of samples in each pool but the last of a shard, if `rule` decides. If samples come in stored order, a
     /// shard is one pool.
     pub(super) fn in_pool_of(&self, rule: &Rule, positions: u64) -> u64 {
+        if self.grouping.is_some() {
+            return u64::MAX;
+        }
         let in_shard = self.in_shard(positions);
         let in_pool = match self.shuffle == Shuffle::Samples || matches!(rule, Rule::FixedSize(_)) {
             true => rule.samples_in_pool(in_shard, self.counted()).min(in_shard),
@@ -163,7 +174,9 @@ impl Recipe {
     /// The number of samples that are left of `positions` when those that fill no batch are dropped.
     pub(super) fn kept(&self, positions: u64) -> u64 {
         match self.rule.batch_size() {
-            Some(batch_size) if self.drop_last => positions - positions % batch_size,
+            Some(batch_size) if self.drop_last && !self.is_homogeneous() => {
+                positions - positions % batch_size
+            }
             _ => positions,
         }
     }

@@ -6,6 +6,7 @@
 //! the world, and on the worlds that came earlier in the epoch.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use crate::order::{Key, Permutation};
 
@@ -37,6 +38,22 @@ impl BatchOrder<'_> {
     /// The batches in the order of dealing, such that those of one step cost about the same. `worlds` lists the parts
     /// of the epoch as (world size, batches taken), the present part last.
     pub(crate) fn balanced(&self, worlds: &[(u32, u64)]) -> Vec<u32> {
+        self.in_steps(worlds, |left, open, world_size, first| self.grouped(left, open, world_size, first))
+    }
+
+    /// The batches in the order of dealing, such that those of one step have one key, which stands in place of the cost.
+    /// Batches of a key that fill no step come last.
+    pub(crate) fn homogeneous(&self, worlds: &[(u32, u64)]) -> Vec<u32> {
+        self.in_steps(worlds, |left, _, world_size, _| self.grouped_by_key(left, world_size))
+    }
+
+    /// The batches in the order of dealing. `group` puts those that are left in the order of steps, given the number that
+    /// completes a step begun in the previous pool, the world size, and whether they are the first ones.
+    fn in_steps(
+        &self,
+        worlds: &[(u32, u64)],
+        group: impl Fn(Vec<u32>, usize, usize, bool) -> Vec<u32>,
+    ) -> Vec<u32> {
         let end = self.first + self.costs.len() as u64;
         let (mut left, mut dealt) = (self.mixed(), Vec::new());
         let mut from = 0_u64;
@@ -46,7 +63,7 @@ impl BatchOrder<'_> {
             if start < to.min(end) {
                 let world_size = u64::from(world_size);
                 let open = (world_size - (start - from) % world_size) % world_size;
-                left = self.grouped(left, length(open), length(world_size), dealt.is_empty());
+                left = group(left, length(open), length(world_size), dealt.is_empty());
                 let later = left.split_off(length(to.min(end) - start));
                 dealt.append(&mut left);
                 left = later;
@@ -73,6 +90,19 @@ impl BatchOrder<'_> {
         let body =
             order.iter().flat_map(|&group| &batches[length(u64::from(group)) * world_size..][..world_size]);
         head.iter().chain(body).chain(tail).copied().collect()
+    }
+
+    /// Groups of `world_size` batches of one key, in random order, and then those that fill no group.
+    fn grouped_by_key(&self, batches: Vec<u32>, world_size: usize) -> Vec<u32> {
+        let mut by_key: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
+        batches.into_iter().for_each(|batch| by_key.entry(self.cost(batch)).or_default().push(batch));
+        let whole = |batches: &Vec<u32>| batches.len() / world_size * world_size;
+        let groups: Vec<&[u32]> =
+            by_key.values().flat_map(|batches| batches[..whole(batches)].chunks(world_size)).collect();
+        let order = permuted(groups.len(), self.key);
+        let body = order.iter().flat_map(|&group| groups[length(u64::from(group))]);
+        let tail = by_key.values().flat_map(|batches| &batches[whole(batches)..]);
+        body.chain(tail).copied().collect()
     }
 
     fn cost(&self, batch: u32) -> u64 {

@@ -1,0 +1,217 @@
+//! `Grouping`: a key of each sample that decides which samples may share a batch: those of one key alone, or those of
+//! different keys.
+//!
+//! All samples of an epoch are looked at together, so that no more batches are short than have to be: an epoch costs 8 bytes
+//! a sample, and O(n log n).
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use serde::{Serialize, Serializer};
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::sizes::PoolSizes;
+use super::{PoolBatches, Rule, Sizes, to_index, to_place};
+use crate::{Error, Result};
+
+/// The key of each sample: samples have the same key if their numbers here are equal.
+///
+/// ```
+/// use batchloom::Plan;
+/// use batchloom::batching::Keys;
+///
+/// // A hundred questions with three answers each; no batch holds two answers to one question.
+/// let questions = Keys::new((0..300).map(|sample| sample / 3).collect());
+/// let plan = Plan::builder(300).batch_size(50).shuffle(true).distinct_by(questions).build()?;
+/// let mut batch: Vec<u64> = plan.indices(0, 0)?.iter().map(|sample| sample / 3).collect();
+/// batch.sort_unstable();
+/// batch.dedup();
+/// assert_eq!(batch.len(), 50);
+/// # Ok::<(), batchloom::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Keys(Arc<[u32]>);
+
+impl Keys {
+    /// The key of each sample, as a number.
+    pub fn new(keys: Vec<u32>) -> Self {
+        Self(keys.into())
+    }
+
+    /// The key of each sample.
+    pub fn as_slice(&self) -> &[u32] {
+        &self.0
+    }
+
+    fn of(&self, sample: u64) -> u32 {
+        self.0[usize::try_from(sample).unwrap_or(usize::MAX)]
+    }
+}
+
+impl Serialize for Keys {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        format!("{:032x}", xxh3_128(bytemuck::cast_slice(&self.0))).serialize(serializer)
+    }
+}
+
+/// The samples that may share a batch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Grouping {
+    /// Those of one key.
+    Homogeneous(Keys),
+    /// Those of different keys.
+    Distinct(Keys),
+}
+
+/// The samples of a pool, and what a rule is told of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Grouped<'a> {
+    pub(crate) samples: &'a [u64],
+    pub(crate) pool: PoolSizes<'a>,
+    /// The sizes of all samples of the dataset, if they have some.
+    pub(crate) counted: Option<&'a Sizes>,
+    pub(crate) shuffled: bool,
+    pub(crate) drop_last: bool,
+}
+
+impl Grouping {
+    /// The name of the option.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Homogeneous(_) => "homogeneous_by",
+            Self::Distinct(_) => "distinct_by",
+        }
+    }
+
+    /// The keys of samples.
+    pub(crate) fn keys(&self) -> &Keys {
+        match self {
+            Self::Homogeneous(keys) | Self::Distinct(keys) => keys,
+        }
+    }
+
+    /// Returns true if samples of one key share a batch.
+    pub(crate) fn is_homogeneous(&self) -> bool {
+        matches!(self, Self::Homogeneous(_))
+    }
+
+    /// The key of a sample.
+    pub(crate) fn key(&self, sample: u64) -> u32 {
+        self.keys().of(sample)
+    }
+
+    /// Cuts all samples of an epoch.
+    pub(crate) fn cut(&self, rule: &Rule, grouped: Grouped<'_>) -> PoolBatches {
+        match self {
+            Self::Homogeneous(keys) => one_key_each(keys, rule, grouped),
+            Self::Distinct(keys) => different_keys(keys, rule.batch_size().unwrap_or(1), grouped.samples),
+        }
+    }
+
+    /// Checks that batches of different keys can be made of `kept` samples, in batches of `batch_size`.
+    ///
+    /// Numbers of keys fit numbers of places if the `t` most frequent keys fit the places that as many keys can take, for
+    /// each `t` (Gale 1957, Ryser 1957).
+    ///
+    /// # Errors
+    /// [`Error::TooFrequent`].
+    pub(crate) fn check(&self, batch_size: u64, kept: u64) -> Result<()> {
+        let Self::Distinct(keys) = self else { return Ok(()) };
+        let counts = counted(keys.as_slice());
+        let mut frequent: Vec<(u32, u64)> = (0..).zip(counts).collect();
+        frequent.sort_unstable_by_key(|&(key, count)| (Reverse(count), key));
+        let (full, rest) = (kept / batch_size, kept % batch_size);
+        let mut sum = 0;
+        for (places, &(key, count)) in (1_u64..).zip(&frequent) {
+            sum += count;
+            let room = places.min(batch_size) * full + places.min(rest);
+            // Where some samples are dropped, these are other ones in each epoch.
+            let fits = if kept < keys.as_slice().len() as u64 { count <= full } else { sum <= room };
+            if !fits {
+                let sample = keys.as_slice().iter().position(|&other| other == key).unwrap_or(0) as u64;
+                let batches = full + u64::from(rest > 0);
+                return Err(Error::TooFrequent { sample, count, batches, batch_size });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The number of samples of each key, from 0 on.
+fn counted(keys: &[u32]) -> Vec<u64> {
+    let mut counts = vec![0; keys.iter().max().map_or(0, |&most| to_index(most) + 1)];
+    keys.iter().for_each(|&key| counts[to_index(key)] += 1);
+    counts
+}
+
+/// The places of each key, in their order; keys in ascending order.
+fn by_key(keys: &Keys, samples: &[u64]) -> Vec<Vec<u32>> {
+    let mut places: Vec<u32> = (0..to_place(samples.len())).collect();
+    let key = |&place: &u32| keys.of(samples[to_index(place)]);
+    places.sort_by_key(key);
+    places.chunk_by(|a, b| key(a) == key(b)).map(<[u32]>::to_vec).collect()
+}
+
+/// Batches of one key each. Those of a key are cut by the rule, in pools of their own.
+fn one_key_each(keys: &Keys, rule: &Rule, grouped: Grouped<'_>) -> PoolBatches {
+    let mut found = PoolBatches::default();
+    for mut places in by_key(keys, grouped.samples) {
+        if let (true, Some(batch_size)) = (grouped.drop_last, rule.batch_size()) {
+            places.truncate(
+                places.len() - places.len() % to_index(u32::try_from(batch_size).unwrap_or(u32::MAX)),
+            );
+        }
+        let in_pool = match grouped.shuffled {
+            true => rule.samples_in_pool(places.len() as u64, grouped.counted),
+            false => u64::MAX,
+        };
+        let in_pool = usize::try_from(in_pool).unwrap_or(usize::MAX).max(1);
+        for pool in places.chunks(in_pool) {
+            let sizes: Vec<u32> = pool.iter().map(|&place| grouped.pool.sizes[to_index(place)]).collect();
+            let extents = grouped.pool.extents.map(|(dimensions, all)| {
+                let of =
+                    |&place: &u32| &all[to_index(place) * dimensions..(to_index(place) + 1) * dimensions];
+                (dimensions, pool.iter().flat_map(of).copied().collect::<Vec<u32>>())
+            });
+            let extents = extents.as_ref().map(|(dimensions, extents)| (*dimensions, extents.as_slice()));
+            let together = grouped.shuffled.then_some(places.len() as u64);
+            let cut = rule.cut(PoolSizes { sizes: &sizes, extents, together });
+            let before = to_place(found.places.len());
+            found.places.extend(cut.places.iter().map(|&place| pool[to_index(place)]));
+            found.starts.extend(cut.starts);
+            found.ends.extend(cut.ends.iter().map(|end| before + end));
+        }
+    }
+    found
+}
+
+/// Batches of different keys: the samples of the most frequent key come first, each into the batch with most room.
+fn different_keys(keys: &Keys, batch_size: u64, samples: &[u64]) -> PoolBatches {
+    let batch_size = usize::try_from(batch_size).unwrap_or(usize::MAX);
+    let count = samples.len().div_ceil(batch_size);
+    let room = |batch: usize| batch_size.min(samples.len() - batch * batch_size);
+    let mut open: BinaryHeap<(usize, Reverse<usize>)> =
+        (0..count).map(|batch| (room(batch), Reverse(batch))).collect();
+    let mut batches: Vec<Vec<u32>> = vec![Vec::new(); count];
+    let mut groups = by_key(keys, samples);
+    // Keys that are as frequent come in the order of the epoch.
+    groups.sort_by_key(|places| (Reverse(places.len()), places[0]));
+    let mut filled = Vec::new();
+    for places in groups {
+        for place in places {
+            let Some((room, Reverse(batch))) = open.pop() else { break };
+            batches[batch].push(place);
+            filled.push((room - 1, Reverse(batch)));
+        }
+        open.extend(filled.drain(..).filter(|&(room, _)| room > 0));
+    }
+    let mut found = PoolBatches::default();
+    for mut batch in batches {
+        batch.sort_unstable();
+        found.places.extend(batch);
+        found.ends.push(to_place(found.places.len()));
+    }
+    found
+}

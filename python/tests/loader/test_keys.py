@@ -1,0 +1,106 @@
+"""Keys of samples: batches of one key, and batches of different keys."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import batchloom as bl
+import numpy
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+KEYS = st.lists(st.sampled_from(["a", "b", "c", "d"]), min_size=1, max_size=60)
+
+
+@given(KEYS, st.integers(1, 3), st.booleans(), st.integers(0, 2**32))
+def test_batches_and_steps_hold_one_key(keys: list[str], world_size: int, drop_last: bool, seed: int) -> None:
+    dataset = bl.TensorDataset(x=numpy.arange(len(keys)))
+    batches: list[list[Any]] = []
+    for rank in range(world_size):
+        options: dict[str, Any] = {"seed": seed, "rank": rank, "world_size": world_size, "drop_last": drop_last}
+        try:
+            loader = bl.DataLoader(dataset, 4, True, homogeneous_by=keys, uneven="short", num_threads=1, **options)
+        except bl.ArgumentError as error:
+            assert drop_last and "leaves no step" in str(error)
+            return
+        batches.append([batch["x"] for batch in loader])
+        assert len(batches[-1]) == len(loader)
+    for step in range(max(map(len, batches))):
+        held = [{keys[sample] for sample in rank[step]} for rank in batches if step < len(rank)]
+        assert all(len(kinds) == 1 for kinds in held)
+        if drop_last:
+            assert len(held) == world_size
+            assert len(set.union(*held)) == 1
+    seen = sorted(int(sample) for rank in batches for batch in rank for sample in batch)
+    assert len(set(seen)) == len(seen)
+    assert drop_last or seen == list(range(len(keys)))
+
+
+@pytest.mark.parametrize("rule", [bl.LengthBuckets(4), bl.TokenBudget(40), bl.Packing(40)])
+def test_every_rule_makes_batches_of_one_key(rule: bl.Rule) -> None:
+    words = [numpy.full(1 + sample * 5 % 9, sample) for sample in range(80)]
+    keys = [sample % 3 for sample in range(80)]
+    loader = bl.DataLoader(bl.SequenceDataset(x=words), batching=rule, shuffle=True, homogeneous_by=keys)
+    seen = []
+    for batch in loader:
+        assert len({keys[sample] for sample in batch["index"]}) == 1
+        seen += batch["index"].tolist()
+    assert sorted(seen) == list(range(80))
+
+
+def test_batches_of_a_mixture_hold_one_source() -> None:
+    sources = {"web": bl.TensorDataset(x=numpy.arange(90)), "books": bl.TensorDataset(x=numpy.arange(90, 120))}
+    mixture = bl.Mixture(sources, weights={"web": 3, "books": 1})
+    loader = bl.DataLoader(mixture, 8, True, homogeneous_by="source", uneven="short")
+    for epoch in range(3):
+        batches = list(loader)
+        assert all(len(set(batch["source"].tolist())) == 1 for batch in batches), epoch
+        assert sum(len(batch["x"]) for batch in batches) == loader.plan(epoch).stats()["samples"]
+
+
+@given(st.lists(st.integers(0, 9), min_size=20, max_size=80), st.integers(1, 5), st.integers(0, 2**32))
+def test_batches_hold_different_keys(keys: list[int], batch_size: int, seed: int) -> None:
+    counts = numpy.bincount(keys)
+    try:
+        plan = bl.Plan(len(keys), batch_size, shuffle=True, seed=seed, distinct_by=keys)
+    except bl.ArgumentError as error:
+        assert "is that of" in str(error)
+        assert counts.max() > len(keys) // batch_size
+        return
+    for batch in plan:
+        assert len({keys[sample] for sample in batch}) == len(batch)
+    assert sorted(sample for batch in plan for sample in batch) == list(range(len(keys)))
+
+
+def test_plans_and_samplers_with_keys_resume_and_pickle() -> None:
+    for option in ("homogeneous_by", "distinct_by"):
+        keys = numpy.arange(60) % 4 if option == "homogeneous_by" else numpy.arange(60) // 3
+        plan = bl.Plan(60, 5, shuffle=True, **{option: keys})
+        other = pickle.loads(pickle.dumps(plan))
+        assert other == plan != bl.Plan(60, 5, shuffle=True)
+        assert [batch.tolist() for batch in other] == [batch.tolist() for batch in plan]
+        sampler = bl.BatchSampler(60, 5, True, **{option: keys})
+        batches = iter(sampler)
+        first = [next(batches) for _ in range(4)]
+        resumed = bl.BatchSampler(60, 5, True, **{option: keys})
+        resumed.load_state_dict(sampler.state_dict())
+        assert first + list(resumed) == [batch.tolist() for batch in plan]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"homogeneous_by": [1] * 9}, "homogeneous_by has 9 values for 12 samples"),
+        ({"homogeneous_by": [1] * 12, "distinct_by": [1] * 12}, "both given"),
+        ({"distinct_by": range(12), "shuffle": False}, "stored order does not go with distinct_by"),
+        ({"distinct_by": [7] * 6 + list(range(6))}, "the key of sample 0 is that of 6 samples.*3 batches of 4"),
+        ({"distinct_by": range(12), "weights": [1] * 12}, "draws of other samples does not go with distinct_by"),
+        ({"homogeneous_by": [1] * 12, "shard_size": 4}, "shard_size does not go with homogeneous_by"),
+        ({"homogeneous_by": numpy.zeros((12, 2))}, "shape"),
+    ],
+)
+def test_wrong_keys_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(bl.Error, match=message):
+        bl.Plan(12, 4, **{"shuffle": True} | options)
