@@ -606,7 +606,7 @@ class Windows:
         stride: int,
         anchor: str,
         short: str,
-        weights: str,
+        sampled_by: str,
         mask: bool,
     ) -> Windows: ...
     def __len__(self) -> int: ...

@@ -55,6 +55,7 @@ impl Draws {
 
     /// Draws from sources of `counts` samples by `weights`, and by others from some amounts on.
     #[staticmethod]
+    #[expect(clippy::too_many_arguments, reason = "arguments of one constructor")]
     #[expect(clippy::needless_pass_by_value, reason = "extracted from lists of Python")]
     fn mixed(
         py: Python<'_>,
@@ -84,6 +85,7 @@ impl Draws {
 
     /// Draws that were written down.
     #[staticmethod]
+    #[expect(clippy::too_many_arguments, reason = "arguments of one constructor")]
     fn restored(
         py: Python<'_>,
         num_samples: Option<u64>,

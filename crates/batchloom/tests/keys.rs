@@ -225,10 +225,10 @@ fn golden() {
     let pairs = Keys::new((0..20).map(|sample| sample / 2).collect());
     let distinct = builder().distinct_by(pairs).build().unwrap();
     let found = [&homogeneous, &distinct].map(|plan| (plan.fingerprint(), held(plan)));
-    insta(serde_json::to_string(&found).unwrap());
+    check_golden(&serde_json::to_string(&found).unwrap());
 }
 
-fn insta(found: String) {
+fn check_golden(found: &str) {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/keys.json");
     if std::env::var_os("BLESS").is_some() {
         std::fs::write(&path, format!("{found}\n")).unwrap();

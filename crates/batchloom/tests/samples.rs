@@ -2,7 +2,7 @@
 //! taken from: for every kind of data.
 
 use batchloom::dataset::{
-    Dataset, GroupLayout, GroupOversize, Groups, Sequences, SparseRows, TensorField, TokenExtras, Weights,
+    Dataset, GroupLayout, GroupOversize, Groups, SampledBy, Sequences, SparseRows, TensorField, TokenExtras,
     WindowShape,
 };
 use batchloom::{
@@ -65,8 +65,8 @@ fn windows() -> impl Strategy<Value = Dataset> {
                 offsets.push(offsets[offsets.len() - 1] + length);
                 offsets
             });
-            let weights = if series { Weights::Series } else { Weights::Windows };
-            let shape = WindowShape { horizon, stride, weights, ..WindowShape::new(input_len) };
+            let sampled_by = if series { SampledBy::Series } else { SampledBy::Windows };
+            let shape = WindowShape { horizon, stride, sampled_by, ..WindowShape::new(input_len) };
             let values = numbers(offsets[lengths.len()]);
             let dataset = WindowDataset::new(&offsets, shape).unwrap().input("x", values.clone()).unwrap();
             dataset.target("y", values).unwrap().mask().into()
@@ -168,8 +168,8 @@ fn most_rows_of_windows_are_those_of_some() {
             }))
             .collect();
         for (input_len, stride) in [(3, 1), (2, 3), (5, 2), (1, 2)] {
-            let weights = if stride == 2 { Weights::Series } else { Weights::Windows };
-            let shape = WindowShape { stride, weights, ..WindowShape::new(input_len) };
+            let sampled_by = if stride == 2 { SampledBy::Series } else { SampledBy::Windows };
+            let shape = WindowShape { stride, sampled_by, ..WindowShape::new(input_len) };
             let dataset = WindowDataset::new(&offsets, shape).unwrap();
             let dataset = Dataset::from(dataset.input("x", numbers(offsets[lengths.len()])).unwrap());
             let samples = dataset.len() as u64;

@@ -1,7 +1,7 @@
 //! Windows against their enumeration: their number, their places, their contents (L1, L8), gathered and as views, in
 //! every layout of the series. No window crosses series, and the missing steps of short ones are zeros in front.
 
-use batchloom::dataset::{Anchor, Short, Weights, WindowShape};
+use batchloom::dataset::{Anchor, SampledBy, Short, WindowShape};
 use batchloom::loader::Batch;
 use batchloom::order::Shuffle;
 use batchloom::{Error, Loader, Tensor, WindowDataset};
@@ -69,7 +69,7 @@ fn windows(series: &Series, shape: &WindowShape) -> Vec<Vec<Option<usize>>> {
         .collect();
     let most = found.iter().map(Vec::len).max().unwrap_or(0);
     let repeated = |windows: Vec<_>| {
-        let samples = if shape.weights == Weights::Series { most } else { windows.len() };
+        let samples = if shape.sampled_by == SampledBy::Series { most } else { windows.len() };
         windows.into_iter().cycle().take(samples).collect::<Vec<_>>()
     };
     found.into_iter().flat_map(repeated).collect()
@@ -103,8 +103,8 @@ fn shape() -> impl Strategy<Value = WindowShape> {
             let label_len = if horizon == 0 { 0 } else { label_len.min(input_len + gap) };
             let anchor = if end { Anchor::End } else { Anchor::Start };
             let short = if pad { Short::Pad } else { Short::Skip };
-            let weights = if even { Weights::Series } else { Weights::Windows };
-            WindowShape { input_len, horizon, label_len, gap, stride, anchor, short, weights }
+            let sampled_by = if even { SampledBy::Series } else { SampledBy::Windows };
+            WindowShape { input_len, horizon, label_len, gap, stride, anchor, short, sampled_by }
         },
     )
 }
@@ -221,7 +221,7 @@ proptest! {
         borders in (0.0..1.0_f64, 0.0..1.0_f64),
         reach_back in any::<bool>(),
     ) {
-        let shape = WindowShape { weights: Weights::Windows, ..shape };
+        let shape = WindowShape { sampled_by: SampledBy::Windows, ..shape };
         let Ok(whole) = WindowDataset::new(&series.offsets(), shape) else { return Ok(()) };
         let (low, high) = (borders.0.min(borders.1), borders.0.max(borders.1));
         let at = |length: usize, share: f64| (length as f64 * share) as usize;

@@ -85,7 +85,7 @@ class WindowOptions(TypedDict, total=False):
     columns: Sequence[Any] | None
     anchor: str
     short: str
-    weights: str
+    sampled_by: str
     mask: bool
     patch_len: int | None
     patch_stride: int | None
@@ -138,7 +138,7 @@ class WindowDataset(Dataset[Form]):
         anchor: ``"start"``: the first window begins with the series. ``"end"``: the last one ends with it.
         short: Treatment of a series too short for one window: ``"pad"`` makes one window with zeros in front,
             ``"skip"`` makes no window, ``"error"`` raises an error.
-        weights: ``"windows"``: every window comes once an epoch. ``"series"``: every series comes equally often; those
+        sampled_by: ``"windows"``: every window comes once an epoch. ``"series"``: every series comes equally often; those
             with fewer windows repeat them.
         mask: If ``True``, batches hold ``mask``.
         patch_len: Cuts ``x`` into patches, ``[batch, features, patches, patch_len]``, without a copy: a view of the
@@ -184,7 +184,7 @@ class WindowDataset(Dataset[Form]):
         columns: Sequence[Any] | None = None,
         anchor: str = "start",
         short: str = "pad",
-        weights: str = "windows",
+        sampled_by: str = "windows",
         mask: bool = False,
         patch_len: int | None = None,
         patch_stride: int | None = None,
@@ -199,7 +199,7 @@ class WindowDataset(Dataset[Form]):
         self._options: dict[str, Any] = {
             "anchor": choice("anchor", anchor, ("start", "end")),
             "short": choice("short", short, ("pad", "skip", "error")),
-            "weights": choice("weights", weights, ("windows", "series")),
+            "sampled_by": choice("sampled_by", sampled_by, ("windows", "series")),
             "mask": bool(mask),
         }
         self._patches = _patches(patch_len, patch_stride, input_len)

@@ -52,7 +52,7 @@ impl Windows {
     /// Windows with these fields: a name, an array `[time, ..]`, and true if it holds targets.
     #[new]
     #[pyo3(signature = (
-        offsets, fields, *, input_len, horizon, label_len, gap, stride, anchor, short, weights, mask
+        offsets, fields, *, input_len, horizon, label_len, gap, stride, anchor, short, sampled_by, mask
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
     fn new(
@@ -65,11 +65,11 @@ impl Windows {
         stride: usize,
         anchor: &str,
         short: &str,
-        weights: &str,
+        sampled_by: &str,
         mask: bool,
     ) -> PyResult<Self> {
-        let (anchor, short, weights) = (parse(anchor)?, parse(short)?, parse(weights)?);
-        let shape = WindowShape { input_len, horizon, label_len, gap, stride, anchor, short, weights };
+        let (anchor, short, sampled_by) = (parse(anchor)?, parse(short)?, parse(sampled_by)?);
+        let shape = WindowShape { input_len, horizon, label_len, gap, stride, anchor, short, sampled_by };
         let offsets: Vec<usize> = steps(offsets)?;
         let mut dataset = WindowDataset::new(&offsets, shape).map_err(|error| raise(&error))?;
         for (name, values, target) in fields {

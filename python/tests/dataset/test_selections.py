@@ -102,11 +102,11 @@ def test_devices_make_batches_of_selections(kind, numbers):
         assert_as_on_the_host(chosen, ["sharded"], **options)
 
 
-@pytest.mark.parametrize("weights", ["windows", "series"])
+@pytest.mark.parametrize("sampled_by", ["windows", "series"])
 @pytest.mark.parametrize("way", ["resident", "streamed", "device"])
-def test_windows(weights, way):
+def test_windows(sampled_by, way):
     series = [torch.arange(30.0), torch.arange(100.0, 112.0), torch.arange(200.0, 203.0)]
-    dataset = bl.WindowDataset(series, 4, 2, mask=True, weights=weights)
+    dataset = bl.WindowDataset(series, 4, 2, mask=True, sampled_by=sampled_by)
     loose = bl.DataLoader(dataset, 1)
     stacked = [[field[0].tolist() for field in batch] for batch in loose]
     for numbers in ([5, 2, 2, 9, 30, 31, 0, len(dataset) - 1], list(range(3, 20)), [*range(3, 20), 2]):

@@ -108,7 +108,7 @@ LENGTHS = [
     ({"input_len": None}, ("input_len", "None")),
     ({"anchor": "middle"}, ("anchor", "'middle'")),
     ({"short": None}, ("short", "None")),
-    ({"weights": [1.0]}, ("weights", "1.0")),
+    ({"sampled_by": [1.0]}, ("sampled_by", "1.0")),
     ({"past": {"y": X}}, ("y", "taken")),
     ({"past": {"a": X}, "future": {"a": X}}, ("a", "taken")),
     ({"past": X}, ("past", "ndarray")),

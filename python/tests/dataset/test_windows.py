@@ -58,7 +58,7 @@ def test_the_number_of_windows_is_the_closed_form(steps, lengths, stride, anchor
     assert steps - last < stride
 
 
-@given(shape=shapes(short="pad", weights="windows"))
+@given(shape=shapes(short="pad", sampled_by="windows"))
 def test_short_series_are_padded_skipped_or_refused(shape):
     short = [k for k, length in enumerate(shape.lengths) if length < shape.span]
     stats = shape.dataset().stats()
@@ -79,11 +79,11 @@ def test_short_series_are_padded_skipped_or_refused(shape):
         assert len(replace(shape, short="error").dataset()) == len(shape.windows())
 
 
-@given(shape=shapes(weights="series"))
+@given(shape=shapes(sampled_by="series"))
 def test_series_that_count_the_same_come_equally_often(shape):
     dataset = shape.dataset()
     times = numpy.bincount([dataset.place(k).series for k in range(len(dataset))], minlength=len(shape.lengths))
-    once = numpy.bincount([k for k, *_ in replace(shape, weights="windows").windows()], minlength=len(shape.lengths))
+    once = numpy.bincount([k for k, *_ in replace(shape, sampled_by="windows").windows()], minlength=len(shape.lengths))
     assert times.tolist() == [most if found else 0 for found, most in zip(once, [max(once)] * len(once), strict=True)]
     assert dataset.stats().windows == once.sum()
     assert dataset.stats().samples == times.sum()
@@ -268,7 +268,7 @@ def test_parts_hold_the_windows_whose_targets_lie_in_them(shape, cuts, reach_bac
 
 
 @given(
-    shape=shapes(short="skip", weights="windows", stride=1),
+    shape=shapes(short="skip", sampled_by="windows", stride=1),
     lengths=st.lists(st.integers(50, 70), min_size=1, max_size=3),
     share=st.integers(30, 70),
 )
@@ -425,7 +425,7 @@ def test_times_that_are_not_known():
 
 
 @few
-@given(shape=shapes(weights="windows"), cut=st.integers(1, 30), world_size=worlds)
+@given(shape=shapes(sampled_by="windows"), cut=st.integers(1, 30), world_size=worlds)
 def test_a_dataset_and_its_parts_survive_pickling(shape, cut, world_size):
     whole = shape.dataset(mask=True, marks=numpy.arange(sum(shape.lengths)))
     datasets = [whole]

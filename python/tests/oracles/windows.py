@@ -27,7 +27,7 @@ class Shape:
     stride: int = 1
     anchor: str = "start"
     short: str = "pad"
-    weights: str = "windows"
+    sampled_by: str = "windows"
 
     def options(self):
         return {name: value for name, value in self.__dict__.items() if name != "lengths"}
@@ -53,7 +53,7 @@ class Shape:
         within = within or [(0, length) for length in self.lengths]
         found = [[(k, *place) for place in self.starts(*steps)] for k, steps in enumerate(within)]
         most = max(map(len, found))
-        if self.weights == "series":
+        if self.sampled_by == "series":
             found = [list(itertools.islice(itertools.cycle(places), most if places else 0)) for places in found]
         return list(itertools.chain(*found))
 
@@ -105,7 +105,7 @@ def shapes(draw, most=30, series=4, **fixed):
         "stride": draw(st.integers(1, 4)),
         "anchor": draw(st.sampled_from(["start", "end"])),
         "short": draw(st.sampled_from(["pad", "skip"])),
-        "weights": draw(st.sampled_from(["windows", "series"])),
+        "sampled_by": draw(st.sampled_from(["windows", "series"])),
     }
     shape = Shape(**(choices | fixed))
     assume(shape.windows())

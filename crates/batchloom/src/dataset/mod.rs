@@ -41,7 +41,7 @@ pub use sequences::{SequenceDataset, SequenceDatasetBuilder, SizeOf};
 pub use tensors::{TensorDataset, TensorField};
 pub use text_ids::TextIds;
 pub use tokens::{TokenDataset, TokenExtras, TokenMode};
-pub use windows::{Anchor, Short, Weights, WindowCounts, WindowDataset, WindowShape};
+pub use windows::{Anchor, SampledBy, Short, WindowCounts, WindowDataset, WindowShape};
 
 use crate::batching::{Rule, Sizes};
 pub use crate::tensor::{Sequences, SparseLayout, SparseRows};

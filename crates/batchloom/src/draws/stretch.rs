@@ -81,10 +81,10 @@ impl Run<'_> {
     }
 
     /// As many turns of each source as `counts` says, by the ratios of now.
-    fn turns(&self, counts: Arc<[u64]>) -> Turns {
-        let turns = Turns::new(Arc::clone(&self.ratios), Arc::clone(&counts));
+    fn turns(&self, counts: &Arc<[u64]>) -> Turns {
+        let turns = Turns::new(Arc::clone(&self.ratios), Arc::clone(counts));
         let Some(seed) = self.seed else { return turns };
-        turns.with_phases(Turns::phases(&self.ratios, &counts, &Key::new(seed, self.epoch, Purpose::Turns)))
+        turns.with_phases(Turns::phases(&self.ratios, counts, &Key::new(seed, self.epoch, Purpose::Turns)))
     }
 
     /// Goes through turns.
@@ -129,7 +129,7 @@ impl Passage for Run<'_> {
     fn go(&mut self, position: Option<u64>, amount: Option<u64>) -> Reached {
         let before = u64::try_from(self.amount_before()).unwrap_or(u64::MAX);
         let by_amount = amount.map(|amount| amount.saturating_sub(before));
-        let turns = self.turns(self.rest());
+        let turns = self.turns(&self.rest());
         let stop = position.into_iter().chain(by_amount).min().map(|stop| stop.max(self.len));
         let Some(stop) = stop.filter(|&stop| stop < self.len.saturating_add(turns.len())) else {
             self.take(turns);

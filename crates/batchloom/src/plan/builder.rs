@@ -316,19 +316,9 @@ impl PlanBuilder {
             num_samples: self.num_samples,
             mix: self.mix,
             weights: self.weights,
-            grouping: self
-                .homogeneous_by
-                .map(Grouping::Homogeneous)
-                .or_else(|| self.distinct_by.clone().map(Grouping::Distinct)),
+            grouping: grouping(self.homogeneous_by, self.distinct_by)?,
             bans: self.ban.map(Bans::new).unwrap_or_default(),
         };
-        if let (Some(Grouping::Homogeneous(_)), Some(_)) = (&recipe.grouping, &self.distinct_by) {
-            return Err(Error::Grouping {
-                grouping: "homogeneous_by",
-                option: "distinct_by",
-                reason: "a batch holds one key or different ones; expected one of them",
-            });
-        }
         check_draws(&recipe)?;
         check_grouping(&recipe)?;
         check_bans(&recipe)?;
@@ -394,6 +384,19 @@ fn check_draws(recipe: &Recipe) -> Result<()> {
             refused("a list of batches", "the list says which samples come; expected another rule")
         }
         _ => Ok(()),
+    }
+}
+
+/// The samples that may share a batch.
+fn grouping(homogeneous_by: Option<Keys>, distinct_by: Option<Keys>) -> Result<Option<Grouping>> {
+    match (homogeneous_by, distinct_by) {
+        (Some(_), Some(_)) => Err(Error::Grouping {
+            grouping: "homogeneous_by",
+            option: "distinct_by",
+            reason: "a batch holds one key or different ones; expected one of them",
+        }),
+        (Some(keys), None) => Ok(Some(Grouping::Homogeneous(keys))),
+        (None, keys) => Ok(keys.map(Grouping::Distinct)),
     }
 }
 

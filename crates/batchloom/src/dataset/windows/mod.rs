@@ -9,7 +9,7 @@ mod split;
 use std::ops::Range;
 use std::sync::Arc;
 
-pub use shape::{Anchor, Short, Weights, WindowShape};
+pub use shape::{Anchor, SampledBy, Short, WindowShape};
 
 use super::kind::{CollateOptions, Collation, Content, ContentRequest, EpochKey, Index, Kind};
 use super::selection::Selection;
@@ -51,7 +51,7 @@ struct Holder {
 pub struct WindowCounts {
     /// The number of samples of an epoch.
     pub samples: u64,
-    /// The number of different windows: fewer than samples only with [`Weights::Series`].
+    /// The number of different windows: fewer than samples only with [`SampledBy::Series`].
     pub windows: u64,
     /// The number of series.
     pub series: usize,
@@ -73,7 +73,7 @@ impl Windows {
         let most = holders.iter().map(|holder| holder.windows).max().unwrap_or(0);
         let mut before = vec![0_u64];
         for holder in &holders {
-            let samples = if shape.weights == Weights::Series { most } else { holder.windows };
+            let samples = if shape.sampled_by == SampledBy::Series { most } else { holder.windows };
             before.push(before[before.len() - 1].saturating_add(samples));
         }
         match holders.is_empty() {
@@ -102,7 +102,7 @@ impl Windows {
         let Some(selection) = &self.selection else {
             return self.holders.iter().map(|holder| holder.windows).sum();
         };
-        if selection.as_range().is_some() && self.shape.weights == Weights::Windows {
+        if selection.as_range().is_some() && self.shape.sampled_by == SampledBy::Windows {
             return selection.len();
         }
         let mut windows: Vec<(usize, u64)> = (0..self.len()).map(|sample| self.window(sample)).collect();
@@ -154,12 +154,12 @@ impl Windows {
     fn covered_by(&self, samples: Range<usize>, rows: usize) -> Range<usize> {
         let (first, from) = self.numbered(samples.start as u64);
         let (last, to) = self.numbered(samples.end as u64 - 1);
-        let (from, to) = match self.shape.weights {
-            Weights::Windows => (from, to),
-            Weights::Series if first == last && to >= from && to - from == samples.len() as u64 - 1 => {
+        let (from, to) = match self.shape.sampled_by {
+            SampledBy::Windows => (from, to),
+            SampledBy::Series if first == last && to >= from && to - from == samples.len() as u64 - 1 => {
                 (from, to)
             }
-            Weights::Series => (0, self.holders[last].windows - 1),
+            SampledBy::Series => (0, self.holders[last].windows - 1),
         };
         let start = self.holders[first].row.saturating_add(self.steps(from));
         let end = self.holders[last].row.saturating_add(self.steps(to)).saturating_add(self.shape.span());
@@ -187,8 +187,9 @@ impl Windows {
         let neighbours = starts.map(|start| self.covered_by(start..start + samples, rows).len());
         // Two samples of a series whose windows repeat may be its last window and its first, and cover all between.
         let most = self.holders.iter().map(|holder| holder.windows).max().unwrap_or(0);
-        let repeats =
-            |holder: &&Holder| self.shape.weights == Weights::Series && samples > 1 && holder.windows < most;
+        let repeats = |holder: &&Holder| {
+            self.shape.sampled_by == SampledBy::Series && samples > 1 && holder.windows < most
+        };
         let whole = self.holders.iter().filter(repeats).map(|holder| {
             let end =
                 holder.row.saturating_add(self.steps(holder.windows - 1)).saturating_add(self.shape.span());

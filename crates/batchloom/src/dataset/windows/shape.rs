@@ -53,7 +53,7 @@ impl FromStr for Short {
 
 /// The unit that counts the same everywhere in an epoch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub enum Weights {
+pub enum SampledBy {
     /// Every window counts the same, so a long series counts more than a short one.
     #[default]
     Windows,
@@ -61,14 +61,14 @@ pub enum Weights {
     Series,
 }
 
-impl FromStr for Weights {
+impl FromStr for SampledBy {
     type Err = String;
 
     fn from_str(name: &str) -> std::result::Result<Self, String> {
         match name {
             "windows" => Ok(Self::Windows),
             "series" => Ok(Self::Series),
-            _ => Err(format!("weights is {name:?}; expected \"windows\" or \"series\"")),
+            _ => Err(format!("sampled_by is {name:?}; expected \"windows\" or \"series\"")),
         }
     }
 }
@@ -91,7 +91,7 @@ pub struct WindowShape {
     /// The treatment of short series.
     pub short: Short,
     /// The unit that counts the same in an epoch.
-    pub weights: Weights,
+    pub sampled_by: SampledBy,
 }
 
 impl WindowShape {
@@ -105,7 +105,7 @@ impl WindowShape {
             stride: 1,
             anchor: Anchor::default(),
             short: Short::default(),
-            weights: Weights::default(),
+            sampled_by: SampledBy::default(),
         }
     }
 
