@@ -552,9 +552,7 @@ class Draws:
     ) -> Draws: ...
     def written(
         self,
-    ) -> tuple[
-        int | None, Tensor | None, _Sources | None, str, _Measure | None, Tensor | None, list[str] | None
-    ]: ...
+    ) -> tuple[int | None, Tensor | None, _Sources | None, str, _Measure | None, Tensor | None, list[str] | None]: ...
 
 @final
 class Selection:

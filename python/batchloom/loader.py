@@ -22,9 +22,9 @@ from batchloom.arguments import (
     integer,
     renamed,
 )
+from batchloom.bans import banned
 from batchloom.batch import CollateOptions
 from batchloom.batch_digest import BatchDigest
-from batchloom.bans import banned
 from batchloom.batching import Listed, Rule, rule
 from batchloom.conversions import FieldArguments, conversions, namer
 from batchloom.dataset.base import Batch, Dataset, Dicts, Tuples
@@ -112,17 +112,17 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             epoch goes on where the one before it stopped: no sample comes again before all have come.
         balanced_by: The class of each sample, as numbers or texts: batches hold as many samples of each class, to one,
             and each class goes through permutations of its own.
-        homogeneous_by: The class of each sample, as numbers or texts: a batch holds samples of one class, and the batches
-            of a step those of the same. Batches of a class that fill no step come last; with ``drop_last=True`` they
-            are left out, otherwise the last steps hold several classes. Of a mixture,
-            ``"source"`` stands for the sources.
+        homogeneous_by: The class of each sample, as numbers or texts: a batch holds samples of one class, and the
+            batches of a step those of the same. Batches of a class that fill no step come last; with ``drop_last=True``
+            they are left out, otherwise the last steps hold several classes. Of a
+            mixture, ``"source"`` stands for the sources.
         distinct_by: The key of each sample, as numbers or texts: a batch holds no two samples of one key. Needs
             ``shuffle=True`` and batches of a fixed size.
         ban: Samples that are left without weight, by number: each keeps its place in its batch, so that no other sample
             moves. What is banned may change when a state is loaded: it holds from there on. A state that bans needs a
-            list here: the same, another, or an empty one. Places of banned samples hold zeros (labels that the loader makes are -100), an
-            ``index`` of -1 and a ``weight`` of 0, which all batches then hold (last in tuples). Samples on demand are
-            not read. Samples of a mixture are named as ``("web", 17)``.
+            list here: the same, another, or an empty one. Places of banned samples hold zeros (labels that the loader
+            makes are -100), an ``index`` of -1 and a ``weight`` of 0, which all batches then hold (last in tuples).
+            Samples on demand are not read. Samples of a mixture are named as ``("web", 17)``.
         rank: The rank of this process, from 0 to ``world_size - 1``. If neither ``rank`` nor ``world_size`` is given,
             they are found when the first epoch begins, or when something asks for them: as ``torch.distributed`` says
             if it is initialised, or JAX, for batches of JAX, if ``jax.distributed`` is; otherwise as the launcher says
@@ -336,7 +336,9 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         labels, counts = dataset._labels(labels), counted(label_counts)
         draws = self._drawn(weights, num_samples, balanced_by, labels, counts)
         ban = banned(ban, len(dataset), None if self._mixture is None else self._mixture.sample)
-        neighbours = order if draws is None and homogeneous_by is None and distinct_by is None else "samples"  # what is drawn by weight is no run of neighbours
+        neighbours = (
+            order if draws is None and homogeneous_by is None and distinct_by is None else "samples"
+        )  # what is drawn by weight is no run of neighbours
         self._delivery = choose(
             dataset, self._batching, neighbours, documents, request, types.each, collation, bool(ban)
         )

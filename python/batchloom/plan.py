@@ -136,9 +136,9 @@ class Plan:
             epoch goes on where the one before it stopped: no sample comes again before all have come.
         balanced_by: The class of each sample, as numbers or texts: batches hold as many samples of each class, to one,
             and each class goes through permutations of its own.
-        homogeneous_by: The class of each sample, as numbers or texts: a batch holds samples of one class, and the batches
-            of a step those of the same. Batches of a class that fill no step come last; with ``drop_last=True`` they
-            are left out, otherwise the last steps hold several classes.
+        homogeneous_by: The class of each sample, as numbers or texts: a batch holds samples of one class, and the
+            batches of a step those of the same. Batches of a class that fill no step come last; with ``drop_last=True``
+            they are left out, otherwise the last steps hold several classes.
         distinct_by: The key of each sample, as numbers or texts: a batch holds no two samples of one key. Needs
             ``shuffle=True`` and batches of a fixed size.
         ban: Samples that are left without weight, by number: each keeps its place in its batch, so that no other sample
@@ -248,8 +248,8 @@ class Plan:
             return
         if self._native.ban:
             raise ArgumentError(
-                f"the plan bans {len(self._native.ban)} samples, and a batch sampler cannot take their weight; expected "
-                "DataLoader(..., ban=...), or a plan without ban"
+                f"the plan bans {len(self._native.ban)} samples, and a batch sampler cannot take their weight; "
+                "expected DataLoader(..., ban=...), or a plan without ban"
             )
         self._read += 1
         if self._read == 2:

@@ -138,8 +138,8 @@ class WindowDataset(Dataset[Form]):
         anchor: ``"start"``: the first window begins with the series. ``"end"``: the last one ends with it.
         short: Treatment of a series too short for one window: ``"pad"`` makes one window with zeros in front,
             ``"skip"`` makes no window, ``"error"`` raises an error.
-        sampled_by: ``"windows"``: every window comes once an epoch. ``"series"``: every series comes equally often; those
-            with fewer windows repeat them.
+        sampled_by: ``"windows"``: every window comes once an epoch. ``"series"``: every series comes equally often;
+            those with fewer windows repeat them.
         mask: If ``True``, batches hold ``mask``.
         patch_len: Cuts ``x`` into patches, ``[batch, features, patches, patch_len]``, without a copy: a view of the
             batch, whose patches overlap if ``patch_stride`` is shorter (read-only in NumPy). With ``copy=True`` of the

@@ -82,7 +82,11 @@ def choose(
 
 
 def _ungathered(
-    dataset: Dataset, placement: Placement, conversions: Mapping[str, _native.Conversion], collation: Collate, bans: bool
+    dataset: Dataset,
+    placement: Placement,
+    conversions: Mapping[str, _native.Conversion],
+    collation: Collate,
+    bans: bool,
 ) -> str | None:
     """Return why a device cannot gather batches of its data and convert them; ``None`` where it can, or need not."""
     if bans and placement.mode in ("resident", "sharded"):

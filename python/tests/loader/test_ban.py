@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pickle
 from collections.abc import Iterator
@@ -52,7 +53,7 @@ def rows(batch: dict[str, Any]) -> list[Any]:
     bounds = batch.get("cu_seqlens", batch.get("offsets"))
     if bounds is None:
         return list(data)
-    return [data[start:end] for start, end in zip(bounds[:-1], bounds[1:], strict=True)]
+    return [data[start:end] for start, end in itertools.pairwise(bounds)]
 
 
 @given(
@@ -68,8 +69,8 @@ def test_a_banned_sample_leaves_a_place_without_data_or_weight(
     dataset, rule = DATASETS[kind]
     for rank in range(world_size):
         options: dict[str, Any] = {
-            "batching": rule, "shuffle": shuffle, "rank": rank, "world_size": world_size, "uneven": uneven, "num_threads": 1
-        }  # fmt: skip
+            "batching": rule, "shuffle": shuffle, "rank": rank, "world_size": world_size, "uneven": uneven
+        } | {"num_threads": 1}  # fmt: skip
         whole = list(bl.DataLoader(dataset, ban=[], **options))
         loader = bl.DataLoader(dataset, ban=ban, **options)
         plan = loader.plan()
@@ -216,7 +217,7 @@ def test_a_state_that_bans_needs_a_list() -> None:
     loader = bl.DataLoader(dataset, 6, ban=[3])
     taken(iter(loader), 1)
     state = loader.state_dict()
-    with pytest.raises(bl.StateError, match="bans 1 samples, the first of them 3.*an empty one to lift the ban"):
+    with pytest.raises(bl.StateError, match=r"bans 1 samples, the first of them 3.*an empty one to lift the ban"):
         bl.DataLoader(dataset, 6).load_state_dict(state)
     lifted = bl.DataLoader(dataset, 6, ban=[])
     lifted.load_state_dict(state)

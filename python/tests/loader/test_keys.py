@@ -20,11 +20,12 @@ def test_batches_and_steps_hold_one_key(keys: list[str], world_size: int, drop_l
     batches: list[list[Any]] = []
     for rank in range(world_size):
         options: dict[str, Any] = {"seed": seed, "rank": rank, "world_size": world_size, "drop_last": drop_last}
-        try:
-            loader = bl.DataLoader(dataset, 4, True, homogeneous_by=keys, uneven="short", num_threads=1, **options)
-        except bl.ArgumentError as error:
-            assert drop_last and "leaves no step" in str(error)
+        whole = sum(keys.count(key) // 4 // world_size for key in set(keys))
+        if drop_last and whole == 0:
+            with pytest.raises(bl.ArgumentError, match="leaves no step"):
+                bl.DataLoader(dataset, 4, True, homogeneous_by=keys, **options)
             return
+        loader = bl.DataLoader(dataset, 4, True, homogeneous_by=keys, uneven="short", num_threads=1, **options)
         batches.append([batch["x"] for batch in loader])
         assert len(batches[-1]) == len(loader)
     for step in range(max(map(len, batches))):
@@ -63,12 +64,13 @@ def test_batches_of_a_mixture_hold_one_source() -> None:
 @given(st.lists(st.integers(0, 9), min_size=20, max_size=80), st.integers(1, 5), st.integers(0, 2**32))
 def test_batches_hold_different_keys(keys: list[int], batch_size: int, seed: int) -> None:
     counts = numpy.bincount(keys)
-    try:
-        plan = bl.Plan(len(keys), batch_size, shuffle=True, seed=seed, distinct_by=keys)
-    except bl.ArgumentError as error:
-        assert "is that of" in str(error)
-        assert counts.max() > len(keys) // batch_size
+    if counts.max() > -(-len(keys) // batch_size):
+        with pytest.raises(bl.ArgumentError, match="is that of"):
+            bl.Plan(len(keys), batch_size, shuffle=True, seed=seed, distinct_by=keys)
         return
+    if counts.max() > len(keys) // batch_size:
+        return  # it depends on the samples of the last batch
+    plan = bl.Plan(len(keys), batch_size, shuffle=True, seed=seed, distinct_by=keys)
     for batch in plan:
         assert len({keys[sample] for sample in batch}) == len(batch)
     assert sorted(sample for batch in plan for sample in batch) == list(range(len(keys)))

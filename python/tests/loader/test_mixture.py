@@ -387,7 +387,7 @@ def test_numbers_of_pieces_are_refused_where_pieces_move():
 
 
 def test_many_sources_meet_others_in_each_epoch_and_seed():
-    """Turns of sources begin elsewhere in each epoch, so that more sources than a batch holds do not come in one order."""
+    """Turns of sources begin elsewhere in each epoch, so that sources which fit no batch do not come in one order."""
     firsts = [
         tuple(bl.Plan(1000, 50, shuffle=True, balanced_by=numpy.arange(1000), seed=seed, epoch=epoch)[0].tolist())
         for seed in (0, 1)
@@ -418,9 +418,7 @@ def test_a_sampler_takes_no_mixture():
 
 def test_epochs_that_cannot_be_listed_are_refused():
     words = bl.SequenceDataset(x=[numpy.arange(3)] * 20)
-    mixture = bl.Mixture(
-        {"a": words, "b": words}, weights={"a": 1, "b": 1e-12}, by="tokens", when_exhausted="repeat"
-    )
+    mixture = bl.Mixture({"a": words, "b": words}, weights={"a": 1, "b": 1e-12}, by="tokens", when_exhausted="repeat")
     with pytest.raises(bl.ArgumentError, match="an epoch would draw about"):
         bl.DataLoader(mixture, 4, True)
 

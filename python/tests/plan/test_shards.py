@@ -306,11 +306,11 @@ def test_any_step_of_any_size_costs_nothing(samples, shard, seed, at):
 
 @given(
     lengths=st.lists(st.integers(1, 40), min_size=1, max_size=6),
-    weights=st.sampled_from(["windows", "series"]),
+    sampled_by=st.sampled_from(["windows", "series"]),
     samples=st.integers(1, 60),
 )
-def test_the_most_rows_of_neighbouring_windows_are_those_of_some(lengths, weights, samples):
-    dataset = bl.WindowDataset([torch.zeros(n) for n in lengths], 3, short="pad", weights=weights)
+def test_the_most_rows_of_neighbouring_windows_are_those_of_some(lengths, sampled_by, samples):
+    dataset = bl.WindowDataset([torch.zeros(n) for n in lengths], 3, short="pad", sampled_by=sampled_by)
     samples = min(samples, len(dataset))
     ((_, most),) = dataset._most_rows(samples)
     starts = range(len(dataset) - samples + 1)
