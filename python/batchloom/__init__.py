@@ -35,6 +35,7 @@ from batchloom.errors import (
     SampleError,
     StateError,
 )
+from batchloom.interleave import interleave
 from batchloom.label_counts import LabelCounts
 from batchloom.loader import DataLoader
 from batchloom.mixture import Mixture
@@ -89,6 +90,7 @@ __all__ = [
     "WindowStats",
     "__version__",
     "calibrate",
+    "interleave",
     "restore_order",
 ]
 

@@ -28,6 +28,7 @@ LAYERS = (
         "torch_options",
         "watchers",
     ),
+    ("interleave",),
     ("integrations",),
 )
 

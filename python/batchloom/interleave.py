@@ -1,0 +1,196 @@
+"""One run of several loaders, whose batches take turns: for datasets of different kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from numbers import Real
+from typing import Any
+
+from batchloom.arguments import choice
+from batchloom.errors import ArgumentError, StateError
+from batchloom.loader import DataLoader
+
+VERSION = 1
+
+WHEN_EXHAUSTED = ("stop", "repeat", "renormalise")
+
+Loaders = Sequence[DataLoader[Any]] | Mapping[Any, DataLoader[Any]]
+
+
+class Interleaved:
+    """Loaders whose batches take turns, made by :func:`batchloom.interleave`.
+
+    Iteration yields ``(name, batch)`` until the epoch ends, and goes on where it was left: what was taken of each loader
+    is in one state. Loaders go from epoch to epoch by themselves.
+    """
+
+    def __init__(self, loaders: dict[Hashable, DataLoader[Any]], weights: list[Fraction], when_exhausted: str) -> None:
+        self._loaders, self._weights, self._when_exhausted = loaders, weights, when_exhausted
+        self._names = list(loaders)
+        self._epoch = 0
+        # The batches of each loader in the epoch, and the loaders that came to an end of theirs in it.
+        self._taken = [0] * len(weights)
+        self._ended: set[int] = set()
+        self._batches: dict[int, Iterator[Any]] = {}
+
+    @property
+    def loaders(self) -> dict[Hashable, DataLoader[Any]]:
+        """The loaders, by name."""
+        return dict(self._loaders)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch under way, or the next one."""
+        return self._epoch
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        """Yield the name of a loader and its next batch, until the epoch ends; what is left of one comes first.
+
+        Raises:
+            ArgumentError: Ranks of a loader take different numbers of steps (``uneven="short"``).
+        """
+        self._check_ranks()
+        while True:
+            place = self._next()
+            batch = self._take(place)
+            ends = self._ends()
+            if ends:
+                self._epoch, self._taken, self._ended = self._epoch + 1, [0] * len(self._weights), set()
+            yield self._names[place], batch
+            if ends:
+                return
+
+    def _next(self) -> int:
+        """Return the loader that is due: the one that has had least, in relation to its weight."""
+        rests = self._ended if self._when_exhausted == "renormalise" else ()
+        open_ = [place for place, weight in enumerate(self._weights) if weight > 0 and place not in rests]
+        return min(open_, key=lambda place: ((2 * self._taken[place] + 1) / self._weights[place], place))
+
+    def _take(self, place: int) -> Any:
+        """Take a batch of a loader, and note the end of its epoch."""
+        loader = self._loaders[self._names[place]]
+        if place not in self._batches:
+            loader._go_on()
+            self._batches[place] = iter(loader)
+        batch = next(self._batches[place])
+        self._taken[place] += 1
+        if loader.remaining == 0:
+            for _ in self._batches.pop(place):
+                pass  # it sees its end
+            self._ended.add(place)
+        return batch
+
+    def _ends(self) -> bool:
+        drawn = {place for place, weight in enumerate(self._weights) if weight > 0}
+        return bool(self._ended) if self._when_exhausted == "stop" else drawn <= self._ended
+
+    def _check_ranks(self) -> None:
+        for name, loader in self._loaders.items():
+            plan = loader.plan()
+            if plan.uneven == "short" and not plan.drop_last and plan.world_size > 1:
+                raise ArgumentError(
+                    f"loader {name!r} has uneven='short', by which ranks take different numbers of steps; expected "
+                    "'pad' or 'mask', so that all ranks take turns alike"
+                )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of the run after the last batch that was handed over, the same on every rank: plain values."""
+        return {
+            "version": VERSION,
+            "epoch": self._epoch,
+            "weights": [str(weight) for weight in self._weights],
+            "taken": list(self._taken),
+            "ended": sorted(self._ended),
+            "loaders": [loader.state_dict() for loader in self._loaders.values()],
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume from ``state``. Other weights than then hold from here on.
+
+        Raises:
+            StateError: The state is of other loaders or another version, or damaged.
+        """
+        if not isinstance(state, dict) or state.get("version") != VERSION:
+            raise StateError(f"the state is {state!r:.80}; expected the dict that state_dict() returned")
+        count = len(self._loaders)
+        try:
+            lists = [list(state[key]) for key in ("weights", "taken", "loaders")]
+            epoch, ended = int(state["epoch"]), {int(place) for place in state["ended"]}
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateError(f"the state is damaged: {error!r}") from None
+        if any(len(found) != count for found in lists) or not ended <= set(range(count)):
+            raise StateError(f"the state is of {len(lists[2])} loaders; expected {count}")
+        before = self.state_dict()["loaders"]
+        done: list[DataLoader[Any]] = []
+        try:
+            for loader, found in zip(self._loaders.values(), lists[2], strict=True):
+                done.append(loader)
+                loader.load_state_dict(found)
+        except Exception:
+            for loader, found in zip(done, before, strict=False):
+                loader.load_state_dict(found)
+            raise
+        is_same = lists[0] == [str(weight) for weight in self._weights]
+        self._epoch, self._ended, self._batches = epoch, ended, {}
+        self._taken = [int(taken) for taken in lists[1]] if is_same else [0] * count
+
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{name}: {float(weight):g}" for name, weight in zip(self._names, self._weights, strict=True))
+        return f"interleave({parts}; epoch {self._epoch})"
+
+
+def interleave(loaders: Loaders, weights: Any = None, *, when_exhausted: str = "stop") -> Interleaved:
+    """Return one run of several loaders, whose batches take turns by weight.
+
+    Datasets of one kind are better put into a :class:`batchloom.Mixture`, whose batches may hold samples of several.
+    Here each batch is of one loader, with its own rule, fields and device::
+
+        run = bl.interleave({"images": images, "captions": captions}, weights={"images": 3, "captions": 1})
+        for name, batch in run:
+            ...
+
+    The next batch is always of the loader that has had least, in relation to its weight, so that shares hold at every
+    place, to one batch. Turns are the same on every rank.
+
+    Args:
+        loaders: Loaders by name, or a list of them, whose names are then 0, 1 and so on.
+        weights: The weight of each loader, in batches: by name, or a list; ``None`` for equal ones. 0 leaves one out.
+        when_exhausted: The end of an epoch: ``"stop"`` when one loader came to the end of its own (the others go on
+            where they stopped in the next one), ``"repeat"`` when all did at least once, ``"renormalise"`` when all did
+            once, where those that did leave their share to the others.
+
+    Raises:
+        ArgumentError: There are no loaders, one is given twice, or weights are not one for each of them.
+    """
+    named: dict[Hashable, Any] = dict(loaders) if isinstance(loaders, Mapping) else dict(enumerate(loaders))
+    if not named:
+        raise ArgumentError("loaders is empty; expected at least one DataLoader")
+    for name, loader in named.items():
+        if not isinstance(loader, DataLoader):
+            raise ArgumentError(f"loader {name!r} is a {type(loader).__name__}; expected a batchloom.DataLoader")
+    if len({id(loader) for loader in named.values()}) < len(named):
+        raise ArgumentError("a loader is given twice; expected a loader of its own for each name")
+    given = _given(named, weights)
+    found = [_weight(name, weight) for name, weight in zip(named, given, strict=True)]
+    if not any(found):
+        raise ArgumentError("all weights are 0; expected one above 0")
+    return Interleaved(named, found, choice("when_exhausted", when_exhausted, WHEN_EXHAUSTED))
+
+
+def _given(loaders: dict[Hashable, Any], weights: Any) -> list[Any]:
+    if weights is None:
+        return [1] * len(loaders)
+    if isinstance(weights, Mapping):
+        if weights.keys() != loaders.keys():
+            raise ArgumentError(f"weights names {list(weights)}; expected one for each of {list(loaders)}")
+        return [weights[name] for name in loaders]
+    if isinstance(weights, str) or not hasattr(weights, "__len__") or len(weights) != len(loaders):
+        raise ArgumentError(f"weights is {weights!r}; expected one for each of {len(loaders)} loaders")
+    return list(weights)
+
+
+def _weight(name: Hashable, weight: Any) -> Fraction:
+    if isinstance(weight, bool) or not isinstance(weight, Real) or not 0 <= float(weight) < float("inf"):
+        raise ArgumentError(f"the weight of loader {name!r} is {weight!r}; expected a number, at least 0")
+    return Fraction(weight) if isinstance(weight, int) else Fraction(float(weight))

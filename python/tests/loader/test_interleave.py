@@ -1,0 +1,151 @@
+"""Loaders whose batches take turns: shares at every place, ends of epochs, and one state."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import batchloom as bl
+import numpy
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+WORDS = [numpy.full(1 + sample * 5 % 9, sample) for sample in range(60)]
+
+
+def loaders(rank: int = 0, world_size: int = 1) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "shuffle": True,
+        "rank": rank,
+        "world_size": world_size,
+        "uneven": "mask",
+        "num_threads": 1,
+    }
+    series = numpy.arange(40, dtype=numpy.float32)[:, None]
+    return {
+        "rows": bl.DataLoader(bl.TensorDataset(x=numpy.arange(50)), 4, **options),
+        "words": bl.DataLoader(bl.SequenceDataset(x=WORDS), batching=bl.TokenBudget(40), **options),
+        "windows": bl.DataLoader(bl.WindowDataset(series, 4, 1), 5, **options),
+    }
+
+
+def bits(batch: Any) -> list[tuple[Any, ...]]:
+    fields = batch.values() if isinstance(batch, dict) else batch
+    return [(field.shape, field.tobytes()) for field in map(numpy.asarray, fields)]
+
+
+WEIGHTS = st.lists(st.sampled_from([0, 1, 2, 0.5, 3]), min_size=3, max_size=3).filter(any)
+ENDS = st.sampled_from(["stop", "repeat", "renormalise"])
+
+
+@given(WEIGHTS, ENDS)
+def test_shares_hold_at_every_place_and_each_loader_goes_through_its_epochs(weights: list[float], end: str) -> None:
+    run = bl.interleave(loaders(), dict(zip(loaders(), weights, strict=True)), when_exhausted=end)
+    alone = {name: [bits(batch) for epoch in range(30) for batch in loader] for name, loader in loaders().items()}
+    taken = dict.fromkeys(alone, 0)
+    share = {name: weight / sum(weights) for name, weight in zip(alone, weights, strict=True)}
+    lengths = {name: len(loader) for name, loader in loaders().items()}
+    for epoch in range(3):
+        assert run.epoch == epoch
+        counts = dict.fromkeys(alone, 0)
+        for place, (name, batch) in enumerate(run, 1):
+            assert bits(batch) == alone[name][taken[name]]
+            taken[name] += 1
+            counts[name] += 1
+            if end != "renormalise":
+                assert all(abs(counts[other] - share[other] * place) <= 1.5 for other in counts)
+        drawn = [name for name in counts if share[name]]
+        if epoch == 0:
+            ended = [name for name in drawn if counts[name] >= lengths[name]]
+            assert len(ended) == (1 if end == "stop" else len(drawn)) or end == "stop"
+        if end == "renormalise" and epoch == 0:
+            assert all(counts[name] == lengths[name] for name in drawn)
+        assert all(counts[name] == 0 for name in counts if not share[name])
+
+
+@given(WEIGHTS, ENDS, st.lists(st.integers(0, 25), min_size=1, max_size=3))
+def test_a_run_resumes_from_one_state(weights: list[float], end: str, stops: list[int]) -> None:
+    whole = bl.interleave(list(loaders().values()), weights, when_exhausted=end)
+    expected = [(name, bits(batch)) for _ in range(4) for name, batch in whole]
+    found: list[Any] = []
+    run = bl.interleave(list(loaders().values()), weights, when_exhausted=end)
+    for stop in stops:
+        batches = iter(run)
+        for _ in range(stop):
+            try:
+                name, batch = next(batches)
+            except StopIteration:
+                batches = iter(run)
+                name, batch = next(batches)
+            found.append((name, bits(batch)))
+        state = json.loads(json.dumps(run.state_dict()))
+        run = bl.interleave(list(loaders().values()), weights, when_exhausted=end)
+        run.load_state_dict(state)
+        assert run.state_dict() == state
+    while len(found) < len(expected):
+        found += [(name, bits(batch)) for name, batch in run]
+    assert found[: len(expected)] == expected
+
+
+def test_ranks_take_turns_alike_and_other_ranks_take_the_rest() -> None:
+    runs = [bl.interleave(loaders(rank, 2), {"rows": 2, "words": 1, "windows": 1}) for rank in range(2)]
+    batches = [iter(run) for run in runs]
+    taken: list[Any] = []
+    for _ in range(7):
+        step = [next(each) for each in batches]
+        assert len({name for name, _ in step}) == 1
+        taken += step
+    states = [run.state_dict() for run in runs]
+    assert states[0] == states[1]
+    other = bl.interleave(loaders(), {"rows": 2, "words": 1, "windows": 1}, when_exhausted="renormalise")
+    other.load_state_dict(states[0])
+    taken += list(other)
+    rows = numpy.concatenate([batch["x"][batch["weight"] > 0] for name, batch in taken if name == "rows"])
+    assert sorted(rows.tolist()) == list(range(50))
+
+
+def test_weights_may_change_when_a_state_is_loaded() -> None:
+    run = bl.interleave(loaders(), {"rows": 1, "words": 0, "windows": 0})
+    batches = iter(run)
+    assert [next(batches)[0] for _ in range(5)] == ["rows"] * 5
+    other = bl.interleave(loaders(), {"rows": 1, "words": 1, "windows": 0})
+    other.load_state_dict(run.state_dict())
+    batches = iter(other)
+    assert [next(batches)[0] for _ in range(6)] == ["rows", "words"] * 3
+
+
+def test_a_state_of_others_is_refused_and_leaves_the_loaders_alone() -> None:
+    run = bl.interleave(loaders())
+    batches = iter(run)
+    next(batches)
+    before = run.state_dict()
+    damaged = before | {"loaders": [before["loaders"][0], before["loaders"][0], before["loaders"][2]]}
+    for state in (3, {}, before | {"taken": [1]}, before | {"loaders": before["loaders"][:2]}, damaged):
+        with pytest.raises(bl.StateError):
+            run.load_state_dict(state)  # type: ignore[arg-type]
+    assert run.state_dict() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([],), "loaders is empty"),
+        (([3],), "loader 0 is a int"),
+        (([loaders()["rows"]], [0]), "all weights are 0"),
+        (([loaders()["rows"]], [-1]), "weight of loader 0 is -1"),
+        (([loaders()["rows"]], [float("nan")]), "weight of loader 0 is nan"),
+        (([loaders()["rows"]], [1, 2]), "expected one for each of 1 loaders"),
+        ((loaders(), {"rows": 1}), r"weights names \['rows'\]"),
+        (([LOADER := loaders()["rows"], LOADER],), "given twice"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments: Any, message: str) -> None:
+    with pytest.raises(bl.ArgumentError, match=message):
+        bl.interleave(*arguments)
+
+
+def test_ranks_of_different_lengths_are_refused() -> None:
+    loader = bl.DataLoader(bl.TensorDataset(x=numpy.arange(9)), 4, uneven="short", rank=0, world_size=2)
+    with pytest.raises(bl.ArgumentError, match="uneven='short'"):
+        next(iter(bl.interleave([loader])))
