@@ -21,8 +21,8 @@ Loaders = Sequence[DataLoader[Any]] | Mapping[Any, DataLoader[Any]]
 class Interleaved:
     """Loaders whose batches take turns, made by :func:`batchloom.interleave`.
 
-    Iteration yields ``(name, batch)`` until the epoch ends, and goes on where it was left: what was taken of each loader
-    is in one state. Loaders go from epoch to epoch by themselves.
+    Iteration yields ``(name, batch)`` until the epoch ends, and goes on where it was left: one state says what was
+    taken of each loader. Loaders go from epoch to epoch by themselves.
     """
 
     def __init__(self, loaders: dict[Hashable, DataLoader[Any]], weights: list[Fraction], when_exhausted: str) -> None:
@@ -95,7 +95,7 @@ class Interleaved:
                 )
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the run after the last batch that was handed over, the same on every rank: plain values."""
+        """Return the state of the run after the last batch that was handed over: plain values, alike on all ranks."""
         return {
             "version": VERSION,
             "epoch": self._epoch,

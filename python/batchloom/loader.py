@@ -206,6 +206,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         DTypeError: The type of a field does not exist in ``output``.
     """
 
+    _block_bytes: int | None = None
+
     # Batches of a named framework hold its arrays; others those of the data, or of the device.
     # fmt: off
     @overload
@@ -372,7 +374,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             prefetch=None if prefetch is None else integer("prefetch", prefetch, least=1, most=MOST),
             shard_size=self._delivery.placement.shard_size,
             poison=bool(os.environ.get("BATCHLOOM_POISON")),
-            block_bytes=blocks.block_bytes,
+            block_bytes=blocks.block_bytes if self._block_bytes is None else self._block_bytes,
             memory=blocks.memory if memory is None else memory,
             index_table=blocks.index_table,
             label_counts=None if counts is None else counts._native(),
@@ -801,6 +803,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
 
 class _Replayer(DataLoader[Batch]):
     """A loader of one rank that forms batches again, of a run that other ranks need not know of."""
+
+    _block_bytes = 1  # a block is one batch
 
     def _begin(self) -> None:
         """Begin an epoch: its ranks are given, and compare nothing."""

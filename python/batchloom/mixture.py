@@ -11,7 +11,7 @@ import numpy
 from batchloom.arguments import choice, integer
 from batchloom.dataset.base import Dataset
 from batchloom.dataset.concat import require_same
-from batchloom.errors import ArgumentError
+from batchloom.errors import ArgumentError, RangeError
 from batchloom.label_counts import LabelCounts
 from batchloom.sizes import read
 
@@ -124,12 +124,15 @@ class Mixture:
         """Return the number, in ``dataset``, of a sample of a source.
 
         Raises:
-            ArgumentError: There is no such source, or no such sample.
+            ArgumentError: There is no such source.
+            RangeError: There is no such sample.
         """
         if source not in self._names:
             raise ArgumentError(f"source is {source!r}; expected one of {', '.join(map(repr, self._names))}")
         place = self._names.index(source)
-        number = integer("sample", sample, most=max(self._counts[place] - 1, 0))
+        number, count = integer("sample", sample), self._counts[place]
+        if number >= count:
+            raise RangeError(f"sample {number} of source {source!r} is out of range; expected 0 <= sample < {count}")
         return sum(self._counts[:place]) + number
 
     def _sources(self) -> numpy.ndarray[Any, Any]:

@@ -303,6 +303,8 @@ class Plan:
         if isinstance(sample, tuple):
             if self._number is None:
                 raise TypeError(f"sample is {sample!r}, and the plan is of no mixture; expected a number")
+            if len(sample) != 2:
+                raise TypeError(f"sample is {sample!r}; expected the name of a source and the number of a sample there")
             sample = self._number(*sample)
         return [Place(*place) for place in self._native.places(_within(sample, self.samples))]
 

@@ -13,7 +13,7 @@ from batchloom.arrays.field import Field, host
 from batchloom.batch import Columns, Schema
 from batchloom.batching import FixedSize
 from batchloom.dataset.base import Dataset, Made
-from batchloom.errors import ArgumentError
+from batchloom.errors import ArgumentError, RangeError
 from batchloom.sizes import Sizes, read
 
 if TYPE_CHECKING:
@@ -83,7 +83,13 @@ class ConcatDataset(Dataset[Any]):
         return None if found is None else read(found)
 
     def origin(self, sample: int) -> Origin:
-        """Return the dataset that a sample is of, and its number there."""
+        """Return the dataset that a sample is of, and its number there.
+
+        Raises:
+            RangeError: There is no such sample.
+        """
+        if not -len(self) <= sample < len(self):
+            raise RangeError(f"sample {sample} is out of range; expected 0 <= sample < {len(self)}")
         row = self._row(range(len(self))[sample])
         source = bisect_right(self._ends, row)
         return Origin(source, row - (self._ends[source - 1] if source else 0))

@@ -428,3 +428,15 @@ def test_a_source_without_labels_is_an_error():
     mixture = bl.Mixture({"long": words[0], "short": words[1]}, by="labels", when_exhausted="renormalise")
     with pytest.raises(bl.ArgumentError, match="source 'short' has no labels"):
         bl.DataLoader(mixture, batching=bl.Packing(16), labels="x")
+
+
+def test_what_is_not_there_is_out_of_range():
+    mixture = bl.Mixture({"a": bl.TensorDataset(x=numpy.arange(10))})
+    plan = bl.DataLoader(mixture, 4, True).plan()
+    with pytest.raises(bl.RangeError, match="sample 10 of source 'a' is out of range; expected 0 <= sample < 10"):
+        plan.where(("a", 10))
+    with pytest.raises(TypeError, match="expected the name of a source"):
+        plan.where(("a",))
+    joined = bl.TensorDataset(numpy.arange(4)).concat(bl.TensorDataset(numpy.arange(5)))
+    with pytest.raises(bl.RangeError, match="sample 9 is out of range; expected 0 <= sample < 9"):
+        joined.origin(9)

@@ -143,7 +143,16 @@ impl Selection {
             return Err(Error::Parts { reason });
         }
         let index = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-        let ends: Vec<u64> = borders(&[index(samples)], parts)?
+        let of_samples = |error| match error {
+            Error::PartStep { part, step, .. } => Error::Parts {
+                reason: format!(
+                    "the parts up to {part} hold {step} samples, and there are {samples}; expected at most as many"
+                ),
+            },
+            error => error,
+        };
+        let ends: Vec<u64> = borders(&[index(samples)], parts)
+            .map_err(of_samples)?
             .iter()
             .map(|ends| ends.first().map_or(0, |&end| end as u64))
             .collect();

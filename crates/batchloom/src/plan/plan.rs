@@ -106,12 +106,19 @@ impl Plan {
     /// Refuses an epoch without steps, unless earlier parts of it had some.
     ///
     /// # Errors
-    /// [`Error::NothingLeft`], or [`Error::AllDropped`] if every sample is too large.
+    /// [`Error::NothingLeft`], [`Error::AllDropped`] if every sample is too large, or [`Error::Grouping`].
     pub(crate) fn require_steps(&self) -> Result<()> {
         if self.steps() > 0 || !self.past.is_empty() {
             return Ok(());
         }
-        let (samples, batches) = (self.samples(), self.epoch.batches());
+        let (samples, batches) = (self.draws(), self.epoch.batches());
+        if self.recipe().is_homogeneous() && batches >= u64::from(self.world_size) {
+            return Err(Error::Grouping {
+                grouping: "homogeneous_by",
+                option: "drop_last",
+                reason: "no key has a full batch for each rank; expected smaller batches, or to keep what is left",
+            });
+        }
         Err(match self.rule().budget() {
             Some(max_tokens) if batches == 0 => Error::AllDropped { samples, max_tokens },
             _ => {

@@ -152,8 +152,16 @@ impl Plan {
         if let Some(reason) = recipe.bans.damage(recipe.samples) {
             return Err(damaged(reason));
         }
-        let mut plan =
-            Self::new(Arc::new(Epoch::new(Arc::new(recipe), state.epoch)), self.world_size, Vec::new());
+        let history = |recipe: &Recipe| recipe.sources().map(|mix| mix.history().clone());
+        let is_same = recipe.seed == self.seed()
+            && recipe.bans.changes() == self.recipe().bans.changes()
+            && history(&recipe) == history(self.recipe());
+        let epoch = match is_same {
+            // It may know its batches already.
+            true => self.at_epoch(state.epoch).epoch,
+            false => Arc::new(Epoch::new(Arc::new(recipe), state.epoch)),
+        };
+        let mut plan = Self::new(epoch, self.world_size, Vec::new());
         for &(world_size, steps) in &state.worlds {
             plan = plan.after(world_size, steps)?;
         }
