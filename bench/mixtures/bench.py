@@ -11,16 +11,21 @@ Promises:
 - ``resume``: the rows lost and repeated by a run of two sources that is saved after 500 batches and goes on in a
   pipeline made anew, over 500 more batches, against the same run without a break. ``furthest_share`` is the share of
   one source through the first 1000 batches, at its furthest from a half after 10 batches and later.
+- ``large runs``: the time to the first batch of a thousand sources of a billion rows each, from a loader that is there,
+  and the bytes of its state as JSON; and the time in which a loader of 100 million samples forms the batch of any step
+  again, once it knows the epoch. Peers have nothing of the kind.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
+import batchloom
 import numpy
 
 from bench.harness.claims import Claim
@@ -35,6 +40,8 @@ WEIGHTS = 10_000_000
 SAMPLES = 200_000
 BATCHES, SLOW_BATCHES = 1000, 200
 STOP = 500
+SOURCES, ROWS, ROW = 1000, 1_000_000_000, 1024
+REPLAYED, REPLAYS = 100_000_000, 50
 MEBIBYTE = 2**20
 
 
@@ -133,6 +140,61 @@ def resumed(make: Callable[[Any], tuple[Any, Any]], samples: int) -> dict[str, A
     }
 
 
+def measure_large(scale: float) -> dict[str, Any]:
+    """Measure first batches of many sources, and batches that are formed again."""
+    first, state_bytes = first_of_sources(max(round(SOURCES * scale), 2))
+    samples = max(round(REPLAYED * scale), 1000)
+    replays = {name: median_replay(name, samples) for name in ("rows", "length buckets", "token budget")}
+    rows = [("first batch of the sources", f"{first:.2f}", f"{state_bytes}")]
+    rows += [(f"replay, {name}", f"{milliseconds:.2f}", "") for name, milliseconds in replays.items()]
+    table("large runs", ("", "median ms", "state bytes"), rows)
+    claims = [
+        Claim("first batch of 1000 sources of a billion rows, ms", first, "<=", 10),
+        Claim("state of 1000 sources, bytes", state_bytes, "<=", 16 * 1024),
+        *(Claim(f"replay among 100 million samples, {name}, ms", each, "<=", 10) for name, each in replays.items()),
+    ]
+    for claim in claims:
+        claim.print()
+    return {"name": "large runs", "samples": samples, "claims": [claim.record() for claim in claims]}
+
+
+def first_of_sources(count: int) -> tuple[float, int]:
+    """Return the median ms to a first batch of so many sources, and the bytes of the state."""
+    row = numpy.zeros((1, ROW), numpy.float32)
+    rows = numpy.broadcast_to(row, (ROWS, ROW))  # one row in memory stands for all
+    sources = {str(source): batchloom.TensorDataset(x=rows) for source in range(count)}
+    mixture = batchloom.Mixture(sources, {name: 1 + place for place, name in enumerate(sources)})
+    found, size = [], 0
+    for seed in range(9):
+        loader = batchloom.DataLoader(mixture, BATCH, shuffle=True, seed=seed, output="numpy")
+        start = time.perf_counter()
+        next(iter(loader))
+        found.append((time.perf_counter() - start) * 1e3)
+        size = len(json.dumps(loader.state_dict()))
+    return float(numpy.median(found)), size
+
+
+def median_replay(rule: str, samples: int) -> float:
+    """Return the median ms in which a batch is formed again."""
+    rng = numpy.random.default_rng(0)
+    if rule == "rows":
+        data = batchloom.TensorDataset(x=numpy.zeros((samples, 4), numpy.uint8))
+        loader: Any = batchloom.DataLoader(data, BATCH, shuffle=True)
+    else:
+        ends = numpy.concatenate([[0], numpy.cumsum(rng.integers(1, 3, samples))])
+        words = batchloom.SequenceDataset(x=(numpy.zeros(ends[-1], numpy.uint8), ends))
+        batching: Any = batchloom.LengthBuckets(BATCH) if rule == "length buckets" else batchloom.TokenBudget(4096)
+        loader = batchloom.DataLoader(words, batching=batching, shuffle=True)
+    steps = len(loader)
+    loader.replay(0, 0)
+    found = []
+    for step in rng.integers(0, steps, REPLAYS).tolist():
+        start = time.perf_counter()
+        loader.replay(0, step)
+        found.append((time.perf_counter() - start) * 1e3)
+    return float(numpy.median(found))
+
+
 def case(name: str, timings: dict[str, Timing], unit: str = "seconds") -> dict[str, Any]:
     """Return the JSON's record of one comparison."""
     candidates = [timing.record({"batchloom": timings[LOOM]}) for timing in timings.values()]
@@ -147,6 +209,7 @@ def main() -> None:
         measure_weights(chosen.rounds, chosen.scale),
         measure_sources(sources, chosen.rounds),
         count_resumes(sources),
+        measure_large(chosen.scale),
     ]
     write("mixtures", chosen, {"cases": cases}, is_whole(chosen))
 

@@ -127,7 +127,10 @@ class ConcatDataset(Dataset[Any]):
         return tuple(field for each in self._datasets for field in each._beside())
 
     def _current(self) -> Dataset[Any]:
-        found = ConcatDataset([each._current() for each in self._datasets], source=self._says_source)
+        datasets = [each._current() for each in self._datasets]
+        if all(now is before for now, before in zip(datasets, self._datasets, strict=True)):
+            return self
+        found = ConcatDataset(datasets, source=self._says_source)
         return found if self._selection is None else found._with(self._selection)
 
     def _check(self) -> None:

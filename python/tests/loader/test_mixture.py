@@ -145,7 +145,7 @@ def test_places_of_sources():
     assert plan.at_epoch(1).where(("books", 3)) == loader.plan(1).where(("books", 3))
     with refused(bl.ArgumentError, "'films'", "'web'"):
         plan.where(("films", 3))
-    with refused(bl.ArgumentError, "20", "19"):
+    with refused(bl.RangeError, "20", "books"):
         plan.where(("books", 20))
     with pytest.raises(TypeError, match="mixture"):
         bl.Plan(10).where(("web", 3))

@@ -146,7 +146,7 @@ impl Selection {
         let of_samples = |error| match error {
             Error::PartStep { part, step, .. } => Error::Parts {
                 reason: format!(
-                    "the parts up to {part} hold {step} samples, and there are {samples}; expected at most as many"
+                    "the parts up to part {part} hold {step} samples, and there are {samples}; expected at most as many"
                 ),
             },
             error => error,
