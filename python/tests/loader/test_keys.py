@@ -22,7 +22,7 @@ def test_batches_and_steps_hold_one_key(keys: list[str], world_size: int, drop_l
         options: dict[str, Any] = {"seed": seed, "rank": rank, "world_size": world_size, "drop_last": drop_last}
         whole = sum(keys.count(key) // 4 // world_size for key in set(keys))
         if drop_last and whole == 0:
-            with pytest.raises(bl.ArgumentError, match="leaves no step|drop_last does not go with homogeneous_by"):
+            with pytest.raises(bl.ArgumentError, match=r"leaves no step|drop_last does not go with homogeneous_by"):
                 bl.DataLoader(dataset, 4, True, homogeneous_by=keys, **options)
             return
         loader = bl.DataLoader(dataset, 4, True, homogeneous_by=keys, uneven="short", num_threads=1, **options)

@@ -36,7 +36,16 @@ pub struct Keys(Arc<[u32]>);
 impl Keys {
     /// The key of each sample, as a number.
     pub fn new(keys: Vec<u32>) -> Self {
-        Self(keys.into())
+        // Keys are counted in a list, which should not be longer than that of the samples.
+        let most = keys.iter().copied().max().map_or(0, to_index);
+        if most <= keys.len() {
+            return Self(keys.into());
+        }
+        let mut known = keys.clone();
+        known.sort_unstable();
+        known.dedup();
+        let number = |key: &u32| to_place(known.partition_point(|other| other < key));
+        Self(keys.iter().map(number).collect())
     }
 
     /// The key of each sample.
@@ -146,22 +155,42 @@ fn counted(keys: &[u32]) -> Vec<u64> {
     counts
 }
 
-/// The places of each key, in their order; keys in ascending order.
-fn by_key(keys: &Keys, samples: &[u64]) -> Vec<Vec<u32>> {
-    let mut places: Vec<u32> = (0..to_place(samples.len())).collect();
-    let key = |&place: &u32| keys.of(samples[to_index(place)]);
-    places.sort_by_key(key);
-    places.chunk_by(|a, b| key(a) == key(b)).map(<[u32]>::to_vec).collect()
+/// The places of each key, in their order, and their ends; keys in ascending order.
+fn by_key(keys: &Keys, samples: &[u64]) -> (Vec<u32>, Vec<usize>) {
+    let keys: Vec<u32> = samples.iter().map(|&sample| keys.of(sample)).collect();
+    let mut ends: Vec<usize> = counted(&keys)
+        .iter()
+        .scan(0, |end, &count| {
+            *end += usize::try_from(count).unwrap_or(usize::MAX);
+            Some(*end)
+        })
+        .collect();
+    // Each end moves to its start as places are put in front of it, the last ones first.
+    let mut places = vec![0; samples.len()];
+    for (place, &key) in keys.iter().enumerate().rev() {
+        let next = &mut ends[to_index(key)];
+        *next -= 1;
+        places[*next] = to_place(place);
+    }
+    ends.push(samples.len());
+    ends.dedup();
+    (places, ends.split_off(1))
+}
+
+/// The places of each key.
+fn groups<'a>(places: &'a [u32], ends: &'a [usize]) -> impl Iterator<Item = &'a [u32]> {
+    let starts = std::iter::once(0).chain(ends.iter().copied());
+    starts.zip(ends).map(|(start, &end)| &places[start..end])
 }
 
 /// Batches of one key each. Those of a key are cut by the rule, in pools of their own.
 fn one_key_each(keys: &Keys, rule: &Rule, grouped: Grouped<'_>) -> PoolBatches {
     let mut found = PoolBatches::default();
-    for mut places in by_key(keys, grouped.samples) {
+    let (places, ends) = by_key(keys, grouped.samples);
+    for mut places in groups(&places, &ends) {
         if let (true, Some(batch_size)) = (grouped.drop_last, rule.batch_size()) {
-            places.truncate(
-                places.len() - places.len() % to_index(u32::try_from(batch_size).unwrap_or(u32::MAX)),
-            );
+            let rest = places.len() % usize::try_from(batch_size).unwrap_or(usize::MAX);
+            places = &places[..places.len() - rest];
         }
         let in_pool = match grouped.shuffled {
             true => rule.samples_in_pool(places.len() as u64, grouped.counted),
@@ -195,12 +224,13 @@ fn different_keys(keys: &Keys, batch_size: u64, samples: &[u64]) -> PoolBatches 
     let mut open: BinaryHeap<(usize, Reverse<usize>)> =
         (0..count).map(|batch| (room(batch), Reverse(batch))).collect();
     let mut batches: Vec<Vec<u32>> = vec![Vec::new(); count];
-    let mut groups = by_key(keys, samples);
+    let (places, ends) = by_key(keys, samples);
+    let mut groups: Vec<&[u32]> = groups(&places, &ends).collect();
     // Keys that are as frequent come in the order of the epoch.
     groups.sort_by_key(|places| (Reverse(places.len()), places[0]));
     let mut filled = Vec::new();
     for places in groups {
-        for place in places {
+        for &place in places {
             let Some((room, Reverse(batch))) = open.pop() else { break };
             batches[batch].push(place);
             filled.push((room - 1, Reverse(batch)));
