@@ -359,7 +359,7 @@ def test_documents_are_selected():
 
 
 def test_parts_of_torch_s_are_parts_of_selections():
-    """What was selected stays selected, below torch's subsets and concatenations, and nothing is copied."""
+    """Selections stay selections, below torch's subsets and concatenations, and nothing is copied."""
     whole = bl.TensorDataset(numpy.arange(20))
     train, rest = whole.split(train=0.5, val=None, seed=0)
 

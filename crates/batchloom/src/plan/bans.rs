@@ -1,7 +1,7 @@
 //! Bans: samples that a run leaves without weight, and since when.
 //!
 //! A banned sample keeps its place in its batch, so that no other sample moves and no rank has another number of steps.
-//! Which samples these are may change between two steps; the changes are history, as world sizes are.
+//! The list of them may change between two steps; the changes are history, as world sizes are.
 
 use std::sync::Arc;
 

@@ -202,7 +202,7 @@ impl PlanBuilder {
     /// Leaves some samples without weight: each keeps its place in its batch, and so does every other sample. The place
     /// holds zeros (labels to ignore), an `index` of -1 and a `weight` of 0, and counts in no [`Step`](super::Step).
     ///
-    /// What is banned may change between two steps: a run that is resumed by a plan with another list follows this one
+    /// The list may change between two steps: a run that is resumed by a plan with another list follows this one
     /// from there on, and its state holds both. Bans are no part of the fingerprint, but a state that has some goes on in
     /// no plan that has none: an empty list lifts them. Default: `None`.
     pub fn ban(mut self, samples: impl Into<Option<Vec<u64>>>) -> Self {

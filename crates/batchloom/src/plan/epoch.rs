@@ -314,12 +314,10 @@ impl Epoch {
         if !mixes && !recipe.balance && !largest_first && one_key.is_none() {
             return Vec::new();
         }
-        let key_of = |grouping: &Grouping, batch| {
-            pool.batched.samples(batch).first().map_or(0, |&sample| u64::from(grouping.key(sample)))
-        };
         let count = pool.batched.batches.ends.len();
         if let Some(grouping) = one_key {
-            let keys: Vec<u64> = (0..count).map(|batch| key_of(grouping, batch)).collect();
+            let keys: Vec<u64> =
+                (0..count).map(|batch| u64::from(pool.batched.key(batch, grouping))).collect();
             let purpose = Purpose::Batches { pool: place };
             let key = mixes.then(|| Key::new(recipe.seed, self.number, purpose));
             let order =
@@ -404,8 +402,7 @@ impl Epoch {
     /// The key of each batch in the order of dealing, if batches are of one key each.
     pub(super) fn keys_dealt(&self, pool: &DealtPool) -> Option<Vec<u32>> {
         let grouping = self.recipe.grouping.as_ref().filter(|grouping| grouping.is_homogeneous())?;
-        let key = |place: u64| pool.indices(place).first().map_or(0, |&sample| grouping.key(sample));
-        Some((0..pool.len()).map(key).collect())
+        Some((0..pool.len()).map(|place| pool.batched.key(pool.batch(place), grouping)).collect())
     }
 
     /// The number of elements of all samples.
@@ -570,6 +567,11 @@ impl DealtPool {
 }
 
 impl BatchedPool {
+    /// The key of all samples of a batch.
+    fn key(&self, batch: usize, grouping: &Grouping) -> u32 {
+        self.samples(batch).first().map_or(0, |&sample| grouping.key(sample))
+    }
+
     fn range(&self, batch: usize) -> Range<usize> {
         let end = |batch: usize| length(u64::from(self.batches.ends[batch]));
         batch.checked_sub(1).map_or(0, end)..end(batch)
