@@ -138,7 +138,7 @@ proptest! {
 
     #[test]
     fn batches_hold_different_keys(
-        keys in keys(150), batch_size in 1..9_u64, drop_last in any::<bool>(), world_size in 1..4_u32, seed in any::<u64>(),
+        keys in prop_oneof![keys(150), prop::collection::vec(0..40_u32, 60..150)], batch_size in 1..9_u64, drop_last in any::<bool>(), world_size in 1..4_u32, seed in any::<u64>(),
     ) {
         let builder = Plan::builder(keys.len() as u64).batch_size(batch_size).distinct_by(Keys::new(keys.clone()));
         let builder = builder.shuffle(true).seed(seed).drop_last(drop_last).world_size(world_size).uneven(Uneven::Mask);
