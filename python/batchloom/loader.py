@@ -113,9 +113,9 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         balanced_by: The class of each sample, as numbers or texts: batches hold as many samples of each class, to one,
             and each class goes through permutations of its own.
         homogeneous_by: The class of each sample, as numbers or texts: a batch holds samples of one class, and the
-            batches of a step those of the same. Batches of a class that fill no step come last; with ``drop_last=True``
-            they are left out, otherwise the last steps hold several classes. Of a mixture, ``"source"`` stands for the
-            sources.
+            batches of a step those of the same. A step that the batches of its class do not fill is left out with
+            ``drop_last=True``; otherwise batches of the class come again in it, or places of weight 0 with
+            ``uneven="mask"``. Of a mixture, ``"source"`` stands for the sources.
         distinct_by: The key of each sample, as numbers or texts: a batch holds no two samples of one key. Needs
             ``shuffle=True`` and batches of a fixed size.
         ban: Samples that are left without weight, by number: each keeps its place in its batch, so that no other sample

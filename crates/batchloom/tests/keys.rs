@@ -6,7 +6,7 @@ use batchloom::batching::{
     CostModel, CostOptimal, FixedSize, Keys, LengthBuckets, Packing, Rule, Sizes, TokenBudget,
 };
 use batchloom::draws::{Mix, Weights};
-use batchloom::plan::PlanBuilder;
+use batchloom::plan::{PlanBuilder, Step};
 use batchloom::ranks::Uneven;
 use batchloom::{Error, Plan};
 use proptest::prelude::*;
@@ -67,7 +67,8 @@ proptest! {
                     *short.entry(key(sample)).or_default() += 1;
                 }
             }
-            prop_assert!(!drop_last || held.len() == 1, "step {} holds {:?}", step, held);
+            prop_assert_eq!(held.len(), 1, "step {} holds {:?}", step, held);
+            prop_assert_eq!(batches.len() as u32, world_size);
             seen.extend(batches.into_iter().flatten());
         }
         prop_assert!(short.values().all(|&count| count == 1 && !drop_last), "{:?}", short);
@@ -98,7 +99,7 @@ proptest! {
     ) {
         let built = |world_size| {
             let builder = plan_of(rule, &keys).homogeneous_by(Keys::new(keys.clone())).shuffle(true).seed(seed);
-            builder.world_size(world_size).drop_last(drop_last).uneven(Uneven::Short).build()
+            builder.world_size(world_size).drop_last(drop_last).uneven(Uneven::Mask).build()
         };
         let key = |sample: &u64| keys[*sample as usize];
         let (mut state, mut seen) = (built(1), Vec::new());
@@ -114,15 +115,20 @@ proptest! {
             for step in 0..steps {
                 let batches = batches(&plan, step);
                 let held: BTreeSet<u32> = batches.iter().flatten().map(key).collect();
-                prop_assert!(!drop_last || held.len() == 1);
+                prop_assert_eq!(held.len(), 1);
                 seen.extend(batches.into_iter().flatten());
             }
+            // What fills steps counts nowhere.
+            let stats = plan.stats();
+            let delivered = stats.samples + stats.repeated - stats.dropped - stats.earlier;
+            let counted: u64 = (0..plan.steps()).map(|step| plan.step(step).unwrap().samples).sum();
+            prop_assert_eq!((stats.repeated, delivered), (0, counted));
             // A run that was not stopped takes the same steps.
             let state_then = plan.state(steps);
             if steps < plan.steps() {
                 let again = built(world_size).unwrap().resume(&state_then).unwrap();
                 for step in steps..plan.steps() {
-                    prop_assert_eq!(again.step(step - steps).unwrap().batches, plan.step(step).unwrap().batches);
+                    prop_assert_eq!(again.step(step - steps).unwrap(), Step { index: step - steps, ..plan.step(step).unwrap() });
                 }
             }
             state = state_then;
@@ -133,6 +139,53 @@ proptest! {
         prop_assert_eq!(seen.len(), all);
         if !drop_last {
             prop_assert_eq!(all, keys.len());
+        }
+    }
+
+    /// Without marks, batches of the key come again where it fills no step: less than a step for each key.
+    #[test]
+    fn batches_that_fill_steps_are_of_their_key(
+        rule in 0..5_usize, keys in keys(120), world_size in 1..5_u32, steps in 0..9_u64, seed in any::<u64>(),
+    ) {
+        let builder = plan_of(rule, &keys).homogeneous_by(Keys::new(keys.clone())).shuffle(true).seed(seed);
+        let plan = builder.world_size(world_size).build().unwrap();
+        let stats = plan.stats();
+        let kinds = keys.iter().collect::<BTreeSet<_>>().len() as u64;
+        let mut batches: BTreeMap<Vec<u64>, u64> = BTreeMap::new();
+        let mut count = 0;
+        for step in 0..plan.steps() {
+            let step = plan.step(step).unwrap();
+            prop_assert_eq!(step.batches.len() as u32, world_size);
+            let held: BTreeSet<u32> = step.batches.iter().flatten().map(|&sample| keys[sample as usize]).collect();
+            prop_assert_eq!(held.len(), 1);
+            prop_assert!(rule != 0 || step.counts.iter().all(|&count| count == step.counts[0]));
+            count += step.samples;
+            for mut batch in step.batches {
+                batch.sort_unstable();
+                batch.dedup();
+                *batches.entry(batch).or_default() += 1;
+            }
+        }
+        let again: u64 = batches.values().map(|count| count - 1).sum();
+        prop_assert!(again <= kinds * u64::from(world_size - 1));
+        prop_assert_eq!(stats.batches, plan.steps() * u64::from(world_size));
+        prop_assert_eq!(stats.samples + stats.repeated, count);
+        let seen: BTreeSet<u64> = batches.keys().flatten().copied().collect();
+        prop_assert_eq!(seen.len(), keys.len());
+        // Every place is listed.
+        let places: usize = (0..keys.len() as u64).map(|sample| plan.places(sample).unwrap().len()).sum();
+        prop_assert_eq!(places as u64, count);
+        // A stop in the middle, and the rest with another number of ranks.
+        let steps = steps.min(plan.steps());
+        let rest = plan.in_world(world_size % 3 + 1).unwrap().resume(&plan.state(steps)).unwrap();
+        if rest.epoch() == 0 {
+            let taken = (0..steps).flat_map(|step| plan.step(step).unwrap().batches);
+            let later = (0..rest.steps()).flat_map(|step| rest.step(step).unwrap().batches);
+            let seen: BTreeSet<u64> = taken.chain(later).flatten().collect();
+            prop_assert_eq!(seen.len(), keys.len());
+            let stats = rest.stats();
+            let counted: u64 = (0..rest.steps()).map(|step| rest.step(step).unwrap().samples).sum();
+            prop_assert_eq!(stats.samples + stats.repeated - stats.earlier, counted);
         }
     }
 
@@ -225,7 +278,12 @@ fn golden() {
     let pairs = Keys::new((0..20).map(|sample| sample / 2).collect());
     let distinct = builder().distinct_by(pairs).build().unwrap();
     let found = [&homogeneous, &distinct].map(|plan| (plan.fingerprint(), held(plan)));
-    check_golden(&serde_json::to_string(&found).unwrap());
+    // Three ranks, and two after the first step of three.
+    let three = builder().homogeneous_by(keys()).world_size(3).build().unwrap();
+    let two = three.in_world(2).unwrap().resume(&three.state(1)).unwrap();
+    let steps =
+        |plan: &Plan| (0..plan.steps()).map(|step| plan.step(step).unwrap().batches).collect::<Vec<_>>();
+    check_golden(&serde_json::to_string(&(found, steps(&three), steps(&two))).unwrap());
 }
 
 fn check_golden(found: &str) {
@@ -248,6 +306,8 @@ fn what_does_not_go_together() {
     assert!(grouping(builder().homogeneous_by(keys()).sizes(Sizes::new(vec![1; 10])).balance(true)));
     assert!(grouping(builder().homogeneous_by(keys()).sizes(Sizes::new(vec![1; 10])).largest_first(true)));
     assert!(grouping(plan_of(2, &[0; 10]).distinct_by(keys()).shuffle(true)));
+    assert!(grouping(builder().homogeneous_by(keys()).uneven(Uneven::Short)));
+    assert!(!grouping(builder().homogeneous_by(keys()).uneven(Uneven::Short).drop_last(true)));
     let short = builder().homogeneous_by(Keys::new(vec![0; 9])).build().unwrap_err();
     assert!(matches!(short, Error::KeysLength { found: 9, expected: 10, .. }), "{short}");
     let frequent = builder().distinct_by(Keys::new(vec![1, 0, 0, 0, 0, 0, 0, 2, 3, 4])).build().unwrap_err();

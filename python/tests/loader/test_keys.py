@@ -25,16 +25,14 @@ def test_batches_and_steps_hold_one_key(keys: list[str], world_size: int, drop_l
             with pytest.raises(bl.ArgumentError, match=r"leaves no step|drop_last does not go with homogeneous_by"):
                 bl.DataLoader(dataset, 4, True, homogeneous_by=keys, **options)
             return
-        loader = bl.DataLoader(dataset, 4, True, homogeneous_by=keys, uneven="short", num_threads=1, **options)
-        batches.append([batch["x"] for batch in loader])
-        assert len(batches[-1]) == len(loader)
-    for step in range(max(map(len, batches))):
-        held = [{keys[sample] for sample in rank[step]} for rank in batches if step < len(rank)]
-        assert all(len(kinds) == 1 for kinds in held)
-        if drop_last:
-            assert len(held) == world_size
-            assert len(set.union(*held)) == 1
-    seen = sorted(int(sample) for rank in batches for batch in rank for sample in batch)
+        loader = bl.DataLoader(dataset, 4, True, homogeneous_by=keys, uneven="mask", num_threads=1, **options)
+        batches.append(list(loader))
+        assert len(batches[-1]) == len(loader) == len(batches[0])
+    for step in zip(*batches, strict=True):
+        assert len({keys[sample] for batch in step for sample in batch["x"]}) == 1
+        assert len({len(batch["x"]) for batch in step}) == 1
+    everything = [batch for rank in batches for batch in rank]
+    seen = sorted(int(sample) for batch in everything for sample in batch["x"][batch.get("weight", 1) != 0].ravel())
     assert len(set(seen)) == len(seen)
     assert drop_last or seen == list(range(len(keys)))
 
@@ -54,7 +52,7 @@ def test_every_rule_makes_batches_of_one_key(rule: bl.Rule) -> None:
 def test_batches_of_a_mixture_hold_one_source() -> None:
     sources = {"web": bl.TensorDataset(x=numpy.arange(90)), "books": bl.TensorDataset(x=numpy.arange(90, 120))}
     mixture = bl.Mixture(sources, weights={"web": 3, "books": 1})
-    loader = bl.DataLoader(mixture, 8, True, homogeneous_by="source", uneven="short")
+    loader = bl.DataLoader(mixture, 8, True, homogeneous_by="source")
     for epoch in range(3):
         batches = list(loader)
         assert all(len(set(batch["source"].tolist())) == 1 for batch in batches), epoch
@@ -99,6 +97,7 @@ def test_plans_and_samplers_with_keys_resume_and_pickle() -> None:
         ({"distinct_by": range(12), "shuffle": False}, "stored order does not go with distinct_by"),
         ({"distinct_by": [7] * 6 + list(range(6))}, "the key of sample 0 is that of 6 samples.*3 batches of 4"),
         ({"distinct_by": range(12), "weights": [1] * 12}, "draws of other samples does not go with distinct_by"),
+        ({"homogeneous_by": [1] * 12, "uneven": "short"}, "uneven short does not go with homogeneous_by"),
         ({"homogeneous_by": [1] * 12, "shard_size": 4}, "shard_size does not go with homogeneous_by"),
         ({"homogeneous_by": numpy.zeros((12, 2))}, "shape"),
     ],

@@ -214,8 +214,9 @@ impl PlanBuilder {
     /// rule cuts the samples of each key by themselves, so that at most one batch of a key is short (one of each pool, for
     /// rules that sort).
     ///
-    /// With several ranks, batches of a key that fill no step come last. With [`drop_last`](Self::drop_last) they are left
-    /// out, so that all ranks see one key at every step; otherwise the last steps hold batches of several keys.
+    /// With several ranks, a step that the batches of its key do not fill is left out with [`drop_last`](Self::drop_last);
+    /// otherwise batches of its key come again, or fill up without weight: see [`uneven`](Self::uneven), which may not be
+    /// [`Uneven::Short`]. That is less than one step for each key.
     pub fn homogeneous_by(mut self, keys: impl Into<Option<Keys>>) -> Self {
         self.homogeneous_by = keys.into();
         self
@@ -425,6 +426,10 @@ fn check_grouping(recipe: &Recipe) -> Result<()> {
         Recipe { rule: Rule::Listed(_), .. } => {
             refused("a list of batches", "the list says which samples share one; expected another rule")
         }
+        Recipe { uneven: Uneven::Short, drop_last: false, .. } if grouping.is_homogeneous() => refused(
+            "uneven short",
+            "the steps that batches of one key do not fill come anywhere; expected uneven pad or mask, or drop_last",
+        ),
         _ if grouping.is_homogeneous() => Ok(()),
         Recipe { shuffle: Shuffle::Nothing, .. } => {
             refused("stored order", "samples move to other batches; expected them to be shuffled")

@@ -12,7 +12,7 @@ use super::runs::Runs;
 use crate::batching::{FixedSize, Grouped, Grouping, PoolBatches, PoolSizes, Sizes, Union};
 use crate::draws::Draws;
 use crate::order::{Key, Order, Purpose, Shards, Shuffle};
-use crate::ranks::BatchOrder;
+use crate::ranks::{BatchOrder, Dealt};
 
 /// One epoch of a run, the same for every world.
 #[derive(Debug)]
@@ -46,8 +46,8 @@ pub(super) struct DealtPool {
     /// The number of its first batch in the epoch.
     pub(super) first: u64,
     batched: Arc<BatchedPool>,
-    /// The order in which the batches are dealt. Empty if they are dealt as the rule made them.
-    dealt: Vec<u32>,
+    /// The order in which the batches are dealt, or `None` if they are dealt as the rule made them.
+    dealt: Option<Vec<Dealt>>,
 }
 
 /// The samples of a pool, and the batches that the rule makes of them.
@@ -248,7 +248,7 @@ impl Epoch {
         self.run_order.is_none()
     }
 
-    /// The number of batches.
+    /// The number of batches, each counted once.
     pub(super) fn batches(&self) -> u64 {
         match (self.runs(), self.recipe.rule.batch_size().filter(|_| !self.recipe.is_homogeneous())) {
             (Some(runs), _) => runs.count(),
@@ -271,6 +271,8 @@ impl Epoch {
     pub(super) fn pool_of(&self, batch: u64) -> u64 {
         match self.equal_batches() {
             Some(batch_size) => self.pool_at(batch * batch_size),
+            // Batches that fill steps of one key come past the last number.
+            None if self.recipe.is_homogeneous() => 0,
             None => self.survey().before.partition_point(|&before| before <= batch) as u64 - 1,
         }
     }
@@ -301,18 +303,19 @@ impl Epoch {
         let pool = self.exchanged(place);
         let only = self.survey.get().and_then(|survey| survey.only.clone());
         let batched = only.unwrap_or_else(|| Arc::new(self.cut(pool)));
-        let mut pool = DealtPool { first, dealt: Vec::new(), batched };
+        let mut pool = DealtPool { first, dealt: None, batched };
         pool.dealt = self.arrange(place, &pool, worlds);
         pool
     }
 
-    fn arrange(&self, place: u64, pool: &DealtPool, worlds: &[(u32, u64)]) -> Vec<u32> {
+    /// The order in which the batches of `pool` are dealt, or `None` if it is that in which the rule made them.
+    fn arrange(&self, place: u64, pool: &DealtPool, worlds: &[(u32, u64)]) -> Option<Vec<Dealt>> {
         let recipe = &self.recipe;
         let one_key = recipe.grouping.as_ref().filter(|grouping| grouping.is_homogeneous());
         let mixes = recipe.shuffle == Shuffle::Samples && (recipe.rule.sorts() || one_key.is_some());
         let largest_first = recipe.largest_first && place == 0;
         if !mixes && !recipe.balance && !largest_first && one_key.is_none() {
-            return Vec::new();
+            return None;
         }
         let count = pool.batched.batches.ends.len();
         if let Some(grouping) = one_key {
@@ -322,7 +325,7 @@ impl Epoch {
             let key = mixes.then(|| Key::new(recipe.seed, self.number, purpose));
             let order =
                 BatchOrder { first: pool.first, costs: &keys, key: key.as_ref(), largest_first: false };
-            return order.homogeneous(worlds);
+            return Some(order.homogeneous(worlds, recipe.drop_last, recipe.uneven));
         }
         let costs = match recipe.balance || largest_first {
             true => self.costs(&pool.batched),
@@ -331,10 +334,8 @@ impl Epoch {
         let purpose = Purpose::Batches { pool: self.exchanged(place) };
         let key = mixes.then(|| Key::new(recipe.seed, self.number, purpose));
         let order = BatchOrder { first: pool.first, costs: &costs, key: key.as_ref(), largest_first };
-        match recipe.balance {
-            true => order.balanced(worlds),
-            false => order.mixed(),
-        }
+        let dealt = if recipe.balance { order.balanced(worlds) } else { order.mixed() };
+        Some(dealt.into_iter().map(Dealt::from).collect())
     }
 
     /// The cost of each batch, in the order in which the rule made them.
@@ -397,12 +398,6 @@ impl Epoch {
             },
         );
         BatchedPool { samples: PoolSamples::Listed(samples), batches }
-    }
-
-    /// The key of each batch in the order of dealing, if batches are of one key each.
-    pub(super) fn keys_dealt(&self, pool: &DealtPool) -> Option<Vec<u32>> {
-        let grouping = self.recipe.grouping.as_ref().filter(|grouping| grouping.is_homogeneous())?;
-        Some((0..pool.len()).map(|place| pool.batched.key(pool.batch(place), grouping)).collect())
     }
 
     /// The number of elements of all samples.
@@ -530,9 +525,14 @@ impl Epoch {
 }
 
 impl DealtPool {
-    /// The number of batches in the pool.
+    /// The number of batches that are dealt, those that fill steps included.
     pub(super) fn len(&self) -> u64 {
-        self.batched.batches.ends.len() as u64
+        self.dealt.as_ref().map_or(self.batched.batches.ends.len(), Vec::len) as u64
+    }
+
+    /// Returns true if the batch dealt in place `place` is dealt elsewhere too, and fills a step here.
+    pub(super) fn fills(&self, place: u64) -> bool {
+        self.dealt.as_ref().is_some_and(|dealt| dealt[length(place)].fills)
     }
 
     /// The number of samples, or parts of samples, in the batch dealt in place `place` of the pool.
@@ -562,7 +562,7 @@ impl DealtPool {
 
     fn batch(&self, place: u64) -> usize {
         let place = length(place);
-        self.dealt.get(place).map_or(place, |&batch| length(u64::from(batch)))
+        self.dealt.as_ref().map_or(place, |dealt| length(u64::from(dealt[place].batch)))
     }
 }
 

@@ -23,7 +23,7 @@ impl Plan {
         }
         let len = self.batch_len(step, rank)?;
         let is_first = u64::from(rank) < self.deal().batches_at(step);
-        Ok(if is_first { len - self.own_len(batch) } else { len })
+        Ok(if is_first && !self.fills_step(batch) { len - self.own_len(batch) } else { len })
     }
 
     /// The number of samples of every batch at `step`, or `None` if batches stay as they are.

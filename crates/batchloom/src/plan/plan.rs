@@ -4,7 +4,7 @@
 //! finding a sample and resuming are O(1). If sizes decide, a step costs the batches of its pool, which are kept for
 //! the following steps, and counting the steps may cost one look at all pools.
 
-use std::collections::{HashMap, TryReserveError, VecDeque};
+use std::collections::{TryReserveError, VecDeque};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::epoch::{DealtPool, Epoch, Parts, fitted};
@@ -537,23 +537,13 @@ impl Plan {
 
     pub(super) fn deal(&self) -> Deal {
         let recipe = self.recipe();
-        let batches = match recipe.is_homogeneous() && recipe.drop_last {
-            true => *self.end.get_or_init(|| self.end_of_groups()),
+        // Steps of one key leave batches out, or hold some again.
+        let steps = || if self.epoch.pools() == 0 { 0 } else { self.pool(0).len() };
+        let batches = match recipe.is_homogeneous() {
+            true => *self.end.get_or_init(steps),
             false => self.epoch.batches(),
         };
         Deal::new(first(&self.past), batches, self.world_size, recipe.drop_last, recipe.uneven)
-    }
-
-    /// The batch after the last one of a step of one key.
-    fn end_of_groups(&self) -> u64 {
-        let (first, mut counts) = (first(&self.past), HashMap::new());
-        if self.epoch.pools() == 0 {
-            return first;
-        }
-        let keys = self.epoch.keys_dealt(&self.pool(0)).unwrap_or_default();
-        keys.into_iter().skip(length(first)).for_each(|key| *counts.entry(key).or_insert(0_u64) += 1);
-        let world_size = u64::from(self.world_size);
-        first + counts.values().map(|count| count - count % world_size).sum::<u64>()
     }
 
     /// The number of the batch that `rank` takes at `step`.
@@ -563,6 +553,14 @@ impl Plan {
         }
         let batch = self.deal().batch(step, rank);
         batch.ok_or_else(|| Error::StepRange { found: step, steps: self.steps_of(rank) })
+    }
+
+    /// Returns true if `batch` is one of its key that fills a step.
+    pub(super) fn fills_step(&self, batch: u64) -> bool {
+        self.recipe().is_homogeneous() && {
+            let (pool, place) = self.pool_with(batch);
+            pool.fills(place)
+        }
     }
 
     /// The pool that holds `batch`, and the place of the batch there.

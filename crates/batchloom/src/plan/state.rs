@@ -166,8 +166,7 @@ impl Plan {
             plan = plan.after(world_size, steps)?;
         }
         // Releases that gave an epoch's end a state of its own counted no batch twice there.
-        let found =
-            if plan.is_over() { first(&plan.past).min(plan.epoch.batches()) } else { first(&plan.past) };
+        let found = if plan.is_over() { plan.deal().first() } else { first(&plan.past) };
         if found != state.batches {
             let reason = format!("it holds {} batches, but its worlds add up to {found}", state.batches);
             return Err(damaged(reason));

@@ -245,9 +245,10 @@ impl<'a> Walk<'a> {
                 if (again.len() as u64) < repeated {
                     again.push(parts.clone());
                 }
+                let first = !pool.fills(index);
                 match batch {
-                    batch if batch < dealt.start => self.pass(&self.plan.epoch.measure(&parts)),
-                    batch if batch < dealt.end => self.take(batch - dealt.start, parts, true),
+                    batch if batch < dealt.start && first => self.pass(&self.plan.epoch.measure(&parts)),
+                    batch if dealt.contains(&batch) => self.take(batch - dealt.start, parts, first),
                     _ => {}
                 }
             }

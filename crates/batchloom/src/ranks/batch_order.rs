@@ -2,12 +2,13 @@
 //!
 //! A rule makes batches from the longest samples of a pool to the shortest. Dealt like that, losses would follow
 //! length, so the batches of a pool are permuted when samples are shuffled. With `balance`, batches of similar cost
-//! stay together, `world_size` at a time, so that no rank waits for another within a step. The order then depends on
-//! the world, and on the worlds that came earlier in the epoch.
+//! stay together, `world_size` at a time, so that no rank waits for another within a step; if batches have a key, those of
+//! one key do. The order then depends on the world, and on the worlds that came earlier in the epoch.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use super::Uneven;
 use crate::order::{Key, Permutation};
 
 /// The batches of one pool, and their place in the epoch.
@@ -15,12 +16,27 @@ use crate::order::{Key, Permutation};
 pub(crate) struct BatchOrder<'a> {
     /// The number of the pool's first batch.
     pub(crate) first: u64,
-    /// The cost of each batch.
+    /// The cost of each batch, or its key.
     pub(crate) costs: &'a [u64],
     /// The key of the shuffle, or `None` if batches stay as the rule made them.
     pub(crate) key: Option<&'a Key>,
     /// True if the batch that costs most comes first.
     pub(crate) largest_first: bool,
+}
+
+/// A batch in the order of dealing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Dealt {
+    /// The batch, in the order in which the rule made them.
+    pub(crate) batch: u32,
+    /// True if the batch is dealt elsewhere too, and fills a step here.
+    pub(crate) fills: bool,
+}
+
+impl From<u32> for Dealt {
+    fn from(batch: u32) -> Self {
+        Self { batch, fills: false }
+    }
 }
 
 impl BatchOrder<'_> {
@@ -38,22 +54,6 @@ impl BatchOrder<'_> {
     /// The batches in the order of dealing, such that those of one step cost about the same. `worlds` lists the parts
     /// of the epoch as (world size, batches taken), the present part last.
     pub(crate) fn balanced(&self, worlds: &[(u32, u64)]) -> Vec<u32> {
-        self.in_steps(worlds, |left, open, world_size, first| self.grouped(left, open, world_size, first))
-    }
-
-    /// The batches in the order of dealing, such that those of one step have one key, which stands in place of the cost.
-    /// Batches of a key that fill no step come last.
-    pub(crate) fn homogeneous(&self, worlds: &[(u32, u64)]) -> Vec<u32> {
-        self.in_steps(worlds, |left, _, world_size, _| self.grouped_by_key(left, world_size))
-    }
-
-    /// The batches in the order of dealing. `group` puts those that are left in the order of steps, given the number that
-    /// completes a step begun in the previous pool, the world size, and whether they are the first ones.
-    fn in_steps(
-        &self,
-        worlds: &[(u32, u64)],
-        group: impl Fn(Vec<u32>, usize, usize, bool) -> Vec<u32>,
-    ) -> Vec<u32> {
         let end = self.first + self.costs.len() as u64;
         let (mut left, mut dealt) = (self.mixed(), Vec::new());
         let mut from = 0_u64;
@@ -63,7 +63,7 @@ impl BatchOrder<'_> {
             if start < to.min(end) {
                 let world_size = u64::from(world_size);
                 let open = (world_size - (start - from) % world_size) % world_size;
-                left = group(left, length(open), length(world_size), dealt.is_empty());
+                left = self.grouped(left, length(open), length(world_size), dealt.is_empty());
                 let later = left.split_off(length(to.min(end) - start));
                 dealt.append(&mut left);
                 left = later;
@@ -71,6 +71,21 @@ impl BatchOrder<'_> {
             from = to;
         }
         dealt.append(&mut left);
+        dealt
+    }
+
+    /// The batches in the order of dealing, such that those of one step have one key, which stands in place of the cost.
+    /// With `drop_last`, a step that the batches of its key do not fill is left out; otherwise batches of the key fill it.
+    pub(crate) fn homogeneous(&self, worlds: &[(u32, u64)], drop_last: bool, uneven: Uneven) -> Vec<Dealt> {
+        let (mixed, mut dealt) = (self.mixed(), Vec::new());
+        let mut is_dealt = vec![false; mixed.len()];
+        for &(world_size, batches) in worlds {
+            let left = mixed.iter().copied().filter(|&batch| !is_dealt[length(u64::from(batch))]);
+            let mut steps = self.steps_of_one_key(left, length(u64::from(world_size)), drop_last, uneven);
+            steps.truncate(length(batches));
+            steps.iter().for_each(|step| is_dealt[length(u64::from(step.batch))] |= !step.fills);
+            dealt.append(&mut steps);
+        }
         dealt
     }
 
@@ -92,17 +107,31 @@ impl BatchOrder<'_> {
         head.iter().chain(body).chain(tail).copied().collect()
     }
 
-    /// Groups of `world_size` batches of one key, in random order, and then those that fill no group.
-    fn grouped_by_key(&self, batches: Vec<u32>, world_size: usize) -> Vec<u32> {
-        let mut by_key: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
-        batches.into_iter().for_each(|batch| by_key.entry(self.cost(batch)).or_default().push(batch));
-        let whole = |batches: &Vec<u32>| batches.len() / world_size * world_size;
-        let groups: Vec<&[u32]> =
-            by_key.values().flat_map(|batches| batches[..whole(batches)].chunks(world_size)).collect();
-        let order = permuted(groups.len(), self.key);
-        let body = order.iter().flat_map(|&group| groups[length(u64::from(group))]);
-        let tail = by_key.values().flat_map(|batches| &batches[whole(batches)..]);
-        body.chain(tail).copied().collect()
+    /// Steps of `world_size` batches of one key, in random order. A step that lacks some is filled by the first batches of
+    /// its key; if they only fill up, by its own last one, which needs no other data.
+    fn steps_of_one_key(
+        &self,
+        batches: impl Iterator<Item = u32>,
+        world_size: usize,
+        drop_last: bool,
+        uneven: Uneven,
+    ) -> Vec<Dealt> {
+        let mut by_key: BTreeMap<u64, Vec<Dealt>> = BTreeMap::new();
+        batches.for_each(|batch| by_key.entry(self.cost(batch)).or_default().push(batch.into()));
+        for batches in by_key.values_mut() {
+            let count = batches.len();
+            if drop_last {
+                batches.truncate(count - count % world_size);
+                continue;
+            }
+            for place in count..count.next_multiple_of(world_size) {
+                let filling = if uneven == Uneven::Mask { count - 1 } else { (place - count) % count };
+                batches.push(Dealt { fills: true, ..batches[filling] });
+            }
+        }
+        let steps: Vec<&[Dealt]> = by_key.values().flat_map(|batches| batches.chunks(world_size)).collect();
+        let order = permuted(steps.len(), self.key);
+        order.iter().flat_map(|&step| steps[length(u64::from(step))]).copied().collect()
     }
 
     fn cost(&self, batch: u32) -> u64 {

@@ -5,5 +5,5 @@
 mod batch_order;
 mod deal;
 
-pub(crate) use batch_order::BatchOrder;
+pub(crate) use batch_order::{BatchOrder, Dealt};
 pub use deal::{Deal, MOST_RANKS, Uneven};
