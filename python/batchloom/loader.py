@@ -111,13 +111,14 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         num_samples: The number of samples that an epoch draws; ``None`` for as many as there are. Without weights, each
             epoch goes on where the one before it stopped: no sample comes again before all have come.
         balanced_by: The class of each sample, as numbers or texts: batches hold as many samples of each class, to one,
-            and each class goes through permutations of its own.
+            and each class goes through permutations of its own. The name of a field stands for what it holds.
         homogeneous_by: The class of each sample, as numbers or texts: a batch holds samples of one class, and the
             batches of a step those of the same. A step that the batches of its class do not fill is left out with
             ``drop_last=True``; otherwise batches of the class come again in it, or places of weight 0 with
-            ``uneven="mask"``. Of a mixture, ``"source"`` stands for the sources.
+            ``uneven="mask"``. The name of a field stands for what it holds; of a mixture, ``"source"`` stands
+            for the sources.
         distinct_by: The key of each sample, as numbers or texts: a batch holds no two samples of one key. Needs
-            ``shuffle=True`` and batches of a fixed size.
+            ``shuffle=True`` and batches of a fixed size. The name of a field stands for what it holds.
         ban: Samples that are left without weight, by number: each keeps its place in its batch, so that no other sample
             moves. What is banned may change when a state is loaded: it holds from there on. A state that bans needs a
             list here: the same, another, or an empty one. Places of banned samples hold zeros (labels that the loader
@@ -383,7 +384,9 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             pad_to=padded_to(pad_to, truncate),
             draws=draws,
             ban=ban,
-            grouping=grouped(len(dataset), self._keys(homogeneous_by), distinct_by),
+            grouping=grouped(
+                len(dataset), self._keys("homogeneous_by", homogeneous_by), self._keys("distinct_by", distinct_by)
+            ),
         )
         columns = [(name, types.dtypes.get(name, stored)) for name, stored in self._native.columns]
         names, marked = [name for name, _ in columns], uneven == "mask" or ban is not None
@@ -407,17 +410,19 @@ class DataLoader(TorchAttributes, Generic[Batch]):
     ) -> _native.Draws | None:
         """Return the draws of an epoch; ``None`` if it is every sample once."""
         if self._mixture is None:
-            return drawn(len(self._dataset), weights, num_samples, balanced_by)
+            return drawn(len(self._dataset), weights, num_samples, self._keys("balanced_by", balanced_by))
         for name, given in (("weights", weights), ("balanced_by", balanced_by)):
             if given is not None:
                 raise ArgumentError(f"{name} is given, and the mixture has weights of its own; expected None")
         return self._mixture._draws(num_samples, labels, counts)
 
-    def _keys(self, homogeneous_by: Any) -> Any:
-        """Return the class of each sample; ``"source"`` stands for the sources of a mixture."""
-        if isinstance(homogeneous_by, str) and homogeneous_by == "source" and self._mixture is not None:
+    def _keys(self, option: str, keys: Any) -> Any:
+        """Return the key of each sample, which a field may hold; ``"source"`` stands for the sources of a mixture."""
+        if not isinstance(keys, str):
+            return keys
+        if keys == "source" and self._mixture is not None:
             return self._mixture._sources()
-        return homogeneous_by
+        return self._dataset._classes(option, keys)
 
     def __len__(self) -> int:
         """Return the number of batches of a whole epoch on this rank, whatever was taken of it.
@@ -541,6 +546,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         self._follow()
         self._settle_seed()
         number = integer("epoch", epoch)
+        if state is not None and not isinstance(state, dict):
+            raise StateError(f"the state is a {type(state).__name__}; expected the dict that state_dict() returned")
         if state is not None and state.get("epoch") != number:
             raise StateError(f"the state is of epoch {state.get('epoch')}; expected one of epoch {number}")
         plan, worlds = self.plan(number), list[list[int]]()

@@ -90,7 +90,8 @@ proptest! {
             let stops: Vec<_> = lengths.iter().map(|&length| length.min(end)).collect();
             let part = (*name).to_owned();
             if starts == stops {
-                prop_assert_eq!(found.unwrap_err(), Error::EmptyPart { part });
+                let end = stops.iter().copied().max().unwrap_or(0) as u64;
+                prop_assert_eq!(found.unwrap_err(), Error::EmptyPart { part, end, count: longest as u64 });
                 return Ok(());
             }
             let within: Vec<_> = starts.iter().zip(&stops).map(|(&start, &stop)| start..stop).collect();

@@ -191,7 +191,7 @@ class Dataset(ABC, Generic[Form]):
             ArgumentError: A part is neither a share nor a number, or parts are of both kinds.
             DataError: Parts hold more than all samples; a part holds none; classes are not one for each sample.
         """
-        strata = self._strata(stratify) if isinstance(stratify, str | int) else stratify
+        strata = self._classes("stratify", stratify) if isinstance(stratify, str | int) else stratify
         return tuple(self._with(part) for part in split(self._selectable, seed, strata, parts))
 
     def concat(self, *others: Dataset[Any]) -> Dataset[Any]:
@@ -209,8 +209,8 @@ class Dataset(ABC, Generic[Form]):
         """Return the samples of this dataset and of others; batches hold ``source`` if that is asked for."""
         return Dataset._concatenated((self, *others), source=source)
 
-    def _strata(self, field: str | int) -> Any:
-        """Return the class of each sample, which a field holds.
+    def _classes(self, option: str, field: str | int) -> Any:
+        """Return the class of each sample, which the field holds that is given as ``option``.
 
         Raises:
             ArgumentError: There is no such field with one number for each sample.
@@ -218,7 +218,7 @@ class Dataset(ABC, Generic[Form]):
         known = {field.label: field for field in self._arrays_by_sample()}
         if str(field) not in known:
             raise ArgumentError(
-                f"stratify is {field!r}, and the fields with a row for each sample are {', '.join(known) or 'none'}; "
+                f"{option} is {field!r}, and the fields with a row for each sample are {', '.join(known) or 'none'}; "
                 "expected one of these, or an array of classes"
             )
         rows = known[str(field)].data

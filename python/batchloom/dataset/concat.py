@@ -110,8 +110,10 @@ class ConcatDataset(Dataset[Any]):
     def _native_dataset(self) -> _native.Dataset:
         return self._whole if self._selection is None else self._whole.select(self._selection)
 
-    def _strata(self, field: str | int) -> Any:
-        found = numpy.concatenate([numpy.asarray(host("stratify", each._strata(field))) for each in self._datasets])
+    def _classes(self, option: str, field: str | int) -> Any:
+        found = numpy.concatenate(
+            [numpy.asarray(host(option, each._classes(option, field))) for each in self._datasets]
+        )
         return found if self._selection is None else found[numpy.from_dlpack(self._selection.numbers())]
 
     def _pad_values(self, pad_value: Any, dtypes: Mapping[str, str]) -> list[tuple[str, bytes]]:

@@ -393,7 +393,7 @@ def test_without_a_horizon_windows_lie_in_their_part():
         ({"a": "yesterday"}, ("part a", "'yesterday'", "datetime")),
         ({"a": "NaT"}, ("part a", "'NaT'")),
         ({"a": [50]}, ("part a", "50")),
-        ({"a": 50, "b": 50}, ("part b", "nothing")),
+        ({"a": 50, "b": 50}, ("part b", "50", "where it begins")),
         ({"by": "day", "a": 50}, ("by", "'day'")),
         ({"by": "index", "a": 0.5}, ("part a", "0.5")),
         ({"by": "share", "a": 50}, ("part a", "50")),

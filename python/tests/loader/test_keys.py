@@ -89,6 +89,22 @@ def test_plans_and_samplers_with_keys_resume_and_pickle() -> None:
         assert first + list(resumed) == [batch.tolist() for batch in plan]
 
 
+def test_a_field_holds_the_keys() -> None:
+    kinds = numpy.arange(60) % 3
+    dataset = bl.TensorDataset(x=numpy.arange(60), kind=kinds)
+    for option in ("homogeneous_by", "distinct_by", "balanced_by"):
+        named, given_keys = (
+            [batch["x"].tolist() for batch in bl.DataLoader(dataset, 3, True, **{option: keys})]
+            for keys in ("kind", kinds)
+        )
+        assert named == given_keys
+    mixture = bl.Mixture({"a": dataset, "b": dataset.take(20)})
+    loader = bl.DataLoader(mixture, 3, True, homogeneous_by="kind")
+    assert all(len(set(batch["kind"].tolist())) == 1 for batch in loader)
+    with pytest.raises(bl.ArgumentError, match=r"homogeneous_by is 'other', and the fields .* are x, kind"):
+        bl.DataLoader(dataset, 3, homogeneous_by="other")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

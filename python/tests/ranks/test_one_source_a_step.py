@@ -1,4 +1,4 @@
-"""Batches of one source on ranks that are processes: all see the same source at every step, through a change of world."""
+"""Batches of one source on ranks that are processes: all see the same at every step, through a change of world."""
 
 import json
 from collections import Counter

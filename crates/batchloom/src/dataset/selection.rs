@@ -158,7 +158,8 @@ impl Selection {
             .collect();
         let starts = [0].into_iter().chain(ends.iter().copied());
         if let Some(place) = starts.clone().zip(&ends).position(|(start, &end)| start == end) {
-            return Err(Error::EmptyPart { part: parts[place].0.to_owned() });
+            let part = parts[place].0.to_owned();
+            return Err(Error::EmptyPart { part, end: ends[place], count: samples });
         }
         let key = match (seed, strata) {
             (Some(seed), strata) => {

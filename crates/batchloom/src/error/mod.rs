@@ -589,10 +589,14 @@ pub enum Error {
         part: String,
     },
     /// A part of a split holds nothing.
-    #[error("part {part} holds nothing: it ends where it begins; expected it to end after that")]
+    #[error("part {part} ends at {end} of {count}, where it begins; expected it to hold at least 1")]
     EmptyPart {
         /// The part.
         part: String,
+        /// The end of the part: a sample, or a step of the longest series.
+        end: u64,
+        /// The number of samples, or of steps of the longest series.
+        count: u64,
     },
     /// A part of a time split makes no dataset.
     #[error("part {part}: {error}")]
@@ -828,13 +832,14 @@ pub enum Error {
     },
     /// The state was saved with other weights, in the middle of an epoch.
     #[error(
-        "the epoch under way was drawn with weights {found}; expected {expected}, the same until the epoch ends"
+        "the epoch under way was drawn {found}, and samples are drawn {expected} now; expected the same until the epoch ends",
+        found = drawn_with(found), expected = drawn_with(expected)
     )]
     StateWeights {
-        /// The digest in the state.
-        found: String,
-        /// The digest of the run.
-        expected: String,
+        /// The digest of the weights in the state, if it has some.
+        found: Option<String>,
+        /// The digest of the weights of the run, if it has some.
+        expected: Option<String>,
     },
     /// The state has another format.
     #[error("the state has format version {found}; this release reads version {expected}")]
@@ -1166,6 +1171,11 @@ impl Error {
             | Self::MidEpoch { .. } => Kind::Runtime,
         }
     }
+}
+
+/// Weights as a message names them.
+fn drawn_with(digest: &Option<String>) -> String {
+    digest.as_ref().map_or("without weights".to_owned(), |digest| format!("by weights of digest {digest}"))
 }
 
 /// The multiples of `step` next to `number`, without 0.

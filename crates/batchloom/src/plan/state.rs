@@ -136,8 +136,7 @@ impl Plan {
         }
         let expected = self.weights_digest(!state.worlds.is_empty());
         if state.weights != expected {
-            let text = |digest: &Option<String>| digest.clone().unwrap_or_else(|| "missing".to_owned());
-            return Err(Error::StateWeights { found: text(&state.weights), expected: text(&expected) });
+            return Err(Error::StateWeights { found: state.weights.clone(), expected });
         }
         if let Some(mix) = recipe.sources() {
             let reason = "it holds no weights of sources".to_owned();

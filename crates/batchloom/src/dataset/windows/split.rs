@@ -29,7 +29,9 @@ impl WindowDataset {
         for ((name, _), stops) in parts.iter().zip(borders(&lengths, parts)?) {
             let part = || (*name).to_owned();
             if starts == stops {
-                return Err(Error::EmptyPart { part: part() });
+                let longest = |ends: &[usize]| ends.iter().copied().max().unwrap_or(0) as u64;
+                let (end, count) = (longest(&stops), longest(&lengths));
+                return Err(Error::EmptyPart { part: part(), end, count });
             }
             let within: Vec<_> = starts.iter().zip(&stops).map(|(&start, &stop)| start..stop).collect();
             let dataset = self.part(&within, reach_back);
