@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from batchloom._native import __version__
 from batchloom.batching import CostModel, CostOptimal, FixedSize, LengthBuckets, Listed, Packing, Rule, TokenBudget
 from batchloom.calibrate import calibrate
+from batchloom.dataset.backtest import Backtest
 from batchloom.dataset.concat import ConcatDataset, Origin
 from batchloom.dataset.groups import GroupDataset, GroupStats
 from batchloom.dataset.map import MapDataset
@@ -46,6 +47,7 @@ from batchloom.slots import Crop, Pad, Resize, Slot, Stack
 
 __all__ = [
     "ArgumentError",
+    "Backtest",
     "BatchSampler",
     "ConcatDataset",
     "CostModel",

@@ -40,7 +40,7 @@ mod _native {
     #[pymodule_export]
     use crate::dataset::tokens::Tokens;
     #[pymodule_export]
-    use crate::dataset::windows::{PartEnd, Windows};
+    use crate::dataset::windows::{Backtest, PartEnd, Windows};
     #[pymodule_export]
     use crate::dataset::{Dataset, Sequences, SparseRows};
     #[pymodule_export]

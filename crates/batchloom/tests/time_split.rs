@@ -1,6 +1,6 @@
 //! Splits of time: shares are exact, borders are in order, and parts are those of their borders.
 
-use batchloom::dataset::{PartEnd, WindowShape, borders};
+use batchloom::dataset::{BacktestShape, PartEnd, WindowShape, borders, tslib_ends};
 use batchloom::{Error, Kind, Tensor, WindowDataset};
 use proptest::prelude::*;
 
@@ -62,6 +62,60 @@ proptest! {
         // A simple fraction that is nearer than 1e-7 moves it by no more.
         prop_assert!(stops as f64 <= exact + 1e-7 * length as f64 + 1e-9, "{stops} {exact}");
         prop_assert!(stops as f64 > exact - 1.0 - 1e-7 * length as f64 - 1e-9, "{stops} {exact}");
+    }
+
+    /// The windows of a backtest, step by step: an origin in each series, inputs before it, horizons from it on.
+    #[test]
+    fn backtests_never_look_ahead(
+        lengths in prop::collection::vec(0_usize..60, 1..4), start in 1_i64..40, horizon in 1_usize..20, stride in 1_usize..20,
+        refit in 0_usize..4, train_len in prop::option::of(1_usize..40), input_len in 1_usize..6, steps in 0_usize..4,
+    ) {
+        let Some(whole) = dataset(&lengths, input_len, steps) else { return Ok(()) };
+        let shape = BacktestShape { horizon, stride, refit, train_len };
+        let Ok(backtest) = whole.backtest(&PartEnd::Step(start), shape) else { return Ok(()) };
+        let span = input_len + steps;
+        let mut first_rows = vec![0];
+        lengths.iter().for_each(|length| first_rows.push(first_rows[first_rows.len() - 1] + length));
+        let taken = |part: &WindowDataset| -> Vec<(usize, usize, usize)> {
+            (0..part.len() as u64).map(|window| part.place(window).unwrap()).collect()
+        };
+        for fold in 0..backtest.folds() {
+            let origin = |series: usize, fold: usize| (start as usize).min(lengths[series]) + fold * stride;
+            let trained_at = fold.checked_div(refit).map_or(0, |refits| refits * refit);
+            prop_assert_eq!(backtest.trained_at(fold), trained_at);
+            let (mut expected_train, mut expected_test) = (Vec::new(), Vec::new());
+            for (series, &length) in lengths.iter().enumerate() {
+                let (end, tested) = (origin(series, trained_at).min(length), origin(series, fold));
+                let from = end - train_len.unwrap_or(usize::MAX).min(end);
+                for step in 0..(length + 1).saturating_sub(span) {
+                    if step >= from && step + span <= end {
+                        expected_train.push((series, first_rows[series] + step, 0));
+                    }
+                    let reaches = if steps > 0 { step + input_len } else { step };
+                    if tested + horizon <= length && reaches >= tested && step + span <= tested + horizon {
+                        expected_test.push((series, first_rows[series] + step, 0));
+                    }
+                }
+            }
+            // A series that is padded in front has one window, which ends with its part.
+            let complete = |part: Vec<_>| part.into_iter().filter(|&(_, _, missing)| missing == 0).collect::<Vec<_>>();
+            match backtest.train(fold) {
+                Ok(train) => {
+                    for (series, row, missing) in taken(&train) {
+                        prop_assert!(row - first_rows[series] + span - missing <= origin(series, fold));
+                    }
+                    prop_assert_eq!(complete(taken(&train)), expected_train);
+                }
+                Err(_) => prop_assert!(expected_train.is_empty()),
+            }
+            match backtest.test(fold) {
+                Ok(test) => prop_assert_eq!(complete(taken(&test)), expected_test),
+                Err(_) => prop_assert!(expected_test.is_empty()),
+            }
+        }
+        // The next fold would fit in no series.
+        let next = start as usize + backtest.folds() * stride + horizon;
+        prop_assert!(lengths.iter().all(|&length| length < (start as usize).min(length) + next - start as usize));
     }
 
     #[test]
@@ -142,4 +196,33 @@ fn time_split_of_ends_that_make_no_sense() {
     }
     let unordered = [("b", PartEnd::Step(5)), ("a", PartEnd::Step(4))];
     assert_eq!(borders(&[10], &unordered), Err(Error::PartOrder { part: part() }));
+}
+
+/// The borders of `Dataset_Custom`: int(n * 0.7), the rest, int(n * 0.2).
+#[test]
+fn time_split_as_the_time_series_library_counts() {
+    for length in [10_usize, 101, 17_420, 26_304, 52_696] {
+        let shares = [("train", 0.7), ("val", 0.1), ("test", 0.2)];
+        let [train, val, test] = tslib_ends(&[length], shares).unwrap();
+        let ends = [("train", train), ("val", val), ("test", test)];
+        let (first, last) = ((length as f64 * 0.7) as usize, (length as f64 * 0.2) as usize);
+        assert_eq!(borders(&[length], &ends).unwrap(), [[first], [length - last], [length]]);
+    }
+    for wrong in [[0.7, 0.1, 0.1], [0.0, 0.8, 0.2], [f64::NAN, 0.1, 0.2], [1.7, -0.9, 0.2]] {
+        let shares = [("train", wrong[0]), ("val", wrong[1]), ("test", wrong[2])];
+        assert!(matches!(tslib_ends(&[10], shares), Err(Error::PartShare { .. })), "{wrong:?}");
+    }
+}
+
+#[test]
+fn backtests_that_make_no_sense() {
+    let whole = dataset(&[40, 20], 4, 2).unwrap();
+    let shape = BacktestShape { horizon: 5, stride: 5, refit: 1, train_len: None };
+    let parts = |shape| whole.backtest(&PartEnd::Step(10), shape).unwrap_err();
+    assert!(matches!(parts(BacktestShape { horizon: 1, ..shape }), Error::Parts { .. }));
+    assert!(matches!(parts(BacktestShape { stride: 0, ..shape }), Error::Parts { .. }));
+    assert!(matches!(parts(BacktestShape { horizon: 31, ..shape }), Error::Parts { .. }));
+    assert!(matches!(parts(BacktestShape { train_len: Some(0), ..shape }), Error::Part { .. }));
+    assert!(matches!(whole.backtest(&PartEnd::Share(1.5), shape), Err(Error::PartShare { .. })));
+    assert_eq!(whole.backtest(&PartEnd::Step(10), shape).unwrap().folds(), 6);
 }

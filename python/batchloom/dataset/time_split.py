@@ -15,11 +15,13 @@ from batchloom.errors import ArgumentError
 Array = numpy.ndarray[Any, Any]
 
 ENDS = ("share", "index", "time")
+ROUNDINGS = ("exact", "tslib")
+BORDERS = ("ett-hour", "ett-minute")
 I64 = 2**63
 
 
 def parts(
-    ends: dict[str, Any], times: list[Array] | None, by: str | None, zoned: bool
+    ends: dict[str, Any], times: list[Array] | None, by: str | None, zoned: bool, rounding: str, lengths: Array
 ) -> list[tuple[str, _native.PartEnd]]:
     """Return the end of each part as the engine takes it.
 
@@ -28,6 +30,8 @@ def parts(
         times: The times of each series, where they are known.
         by: One of :data:`ENDS`, or ``None`` to infer it from ``ends``.
         zoned: ``True`` if times have a time zone.
+        rounding: One of :data:`ROUNDINGS`.
+        lengths: The steps of each series.
 
     Raises:
         ArgumentError: No part, or an end that is not a share, step or time.
@@ -40,11 +44,41 @@ def parts(
             raise ArgumentError(f"part {name} is None, which means the rest; expected None for the last part only")
     said = before if last[1] is None else [*before, last]
     kind = choice("by", by, ENDS) if by is not None else _kind_of_all(said)
-    if kind == "time":
-        found = [(name, _steps(name, end, times, zoned)) for name, end in said]
-    else:
-        found = [(name, (share if kind == "share" else _step)(name, end)) for name, end in said]
+    if choice("rounding", rounding, ROUNDINGS) == "tslib":
+        if kind != "share" or len(said) != 3:
+            raise ArgumentError("rounding is 'tslib', which is for three parts by shares; expected these, or 'exact'")
+        shares = [(name, _number(name, part)) for name, part in said]
+        steps = _native.borrow(numpy.ascontiguousarray(lengths, numpy.int64), "lengths")
+        return list(zip(ends, _native.PartEnd.tslib(steps, shares), strict=True))
+    found = [(name, _end(kind, name, end, times, zoned)) for name, end in said]
     return found if last[1] is not None else [*found, (last[0], _native.PartEnd.rest())]
+
+
+def published(borders: str, ends: dict[str, Any]) -> dict[str, int]:
+    """Return the steps at which the parts of a published evaluation end.
+
+    Raises:
+        ArgumentError: There are no borders of this name, or parts are given too.
+    """
+    name = choice("borders", borders, BORDERS)
+    if ends:
+        raise ArgumentError(f"borders is {name!r}, and parts {', '.join(ends)} are given too; expected one of them")
+    return dict(zip(("train", "val", "test"), _native.PartEnd.ett(name == "ett-hour"), strict=True))
+
+
+def origin(start: Any, times: list[Array] | None, zoned: bool) -> _native.PartEnd:
+    """Return the place at which a backtest begins, from a share, a step or a time.
+
+    Raises:
+        ArgumentError: It is none of these.
+    """
+    return _end(_kind(start), "start", start, times, zoned)
+
+
+def _end(kind: str, name: str, end: Any, times: list[Array] | None, zoned: bool) -> _native.PartEnd:
+    if kind == "time":
+        return _steps(name, end, times, zoned)
+    return share(name, end) if kind == "share" else _step(name, end)
 
 
 def _kind_of_all(said: list[tuple[str, Any]]) -> str:
@@ -68,13 +102,17 @@ def share(name: str, part: Any) -> _native.PartEnd:
     Raises:
         ArgumentError: It is no number above 0 and at most 1.
     """
+    return _native.PartEnd.share(_number(name, part))
+
+
+def _number(name: str, part: Any) -> float:
     try:
         number = float(part)
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not 0 < number <= 1:
         raise ArgumentError(f"part {name} is {part!r}; expected a share above 0 and at most 1")
-    return _native.PartEnd.share(number)
+    return number
 
 
 def _step(name: str, end: Any) -> _native.PartEnd:

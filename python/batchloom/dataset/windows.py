@@ -16,6 +16,7 @@ from batchloom.arrays.field import Field, lend
 from batchloom.arrays.frameworks import require
 from batchloom.batch import Column, Columns, Schema
 from batchloom.dataset import time_split
+from batchloom.dataset.backtest import Backtest
 from batchloom.dataset.base import Dataset, Dicts, Form, Made, Sliceable, Span, Tuples
 from batchloom.dataset.series import Series, aligned, from_arrays, from_frame
 from batchloom.errors import ArgumentError, RangeError
@@ -327,7 +328,16 @@ class WindowDataset(Dataset[Form]):
             viewed_bytes=covered * row,
         )
 
-    def split(self, /, *, by: str | None = None, reach_back: bool = True, **ends: Any) -> tuple[WindowDataset, ...]:
+    def split(
+        self,
+        borders: str | None = None,
+        /,
+        *,
+        by: str | None = None,
+        rounding: str = "exact",
+        reach_back: bool = True,
+        **ends: Any,
+    ) -> tuple[WindowDataset, ...]:
         """Split the time of every series in parts: ``train, val, test = dataset.split(train=0.7, val=0.1, test=0.2)``.
 
         A part holds the windows whose horizon lies in it, so that horizons of different parts have no step in common,
@@ -337,7 +347,12 @@ class WindowDataset(Dataset[Form]):
         parts share the arrays of the dataset.
 
         Args:
+            borders: The borders of a published evaluation, instead of parts: ``"ett-hour"`` or ``"ett-minute"``, the
+                12, 4 and 4 months of the ETT sets.
             by: The kind of ends: ``"share"``, ``"index"`` or ``"time"``; ``None`` infers it from their types.
+            rounding: ``"exact"`` adds shares and takes them as they are meant. ``"tslib"`` counts as the
+                Time-Series-Library does: the first and the last of three parts hold ``int(steps * share)`` steps, and
+                the second one the rest.
             reach_back: If ``True``, inputs may reach into the previous part.
             ends: Parts in order of time, by name. Floats are shares of each series, integers are the steps at which
                 parts end (exclusive) in each series, and other values are the times at which they end (exclusive). The
@@ -352,10 +367,59 @@ class WindowDataset(Dataset[Form]):
         """
         if not isinstance(reach_back, bool):
             raise ArgumentError(f"reach_back is {reach_back!r}; expected True or False")
+        if borders is not None:
+            ends = dict[str, Any](time_split.published(borders, ends))
+        ranges, times = self._ranges()
+        lengths = ranges[:, 1] - ranges[:, 0]
+        parts = time_split.parts(ends, times, by, self._zoned, rounding, lengths)
+        found = self._windows.split(parts, reach_back)
+        return tuple(self._within(windows, ranges[:, :1], reach_back) for windows in found)
+
+    def backtest(
+        self,
+        horizon: int | None = None,
+        stride: int | None = None,
+        *,
+        start: Any = 0.5,
+        refit: bool | int = True,
+        train_len: int | None = None,
+    ) -> Backtest[WindowDataset]:
+        """Return pairs ``(train, test)`` whose origin moves on: ``for train, test in dataset.backtest(24): ...``.
+
+        The origin is the step at which the horizons of ``test`` begin; windows of ``train`` lie wholly before it. The
+        inputs of ``test`` may reach back before the origin, as they would in production. A series takes part in a fold
+        if it has all steps of its test part, and the last fold is the last one in which some series does. Nothing is
+        copied: each fold is a dataset over the same arrays.
+
+        Args:
+            horizon: The steps of each test part; ``None`` for the horizon of the windows (the whole window, if it has
+                none).
+            stride: Steps from one origin to the next; ``None`` for ``horizon``, so that every step is tested once.
+            start: The first origin: a share of each series, a step of each, or a time.
+            refit: ``True`` moves ``train`` up to the origin in each fold, ``False`` keeps that of the first fold, and a
+                number moves it up every so many folds. Until then, ``train`` is the same object.
+            train_len: The steps of ``train``; ``None`` for all before the origin.
+
+        Raises:
+            ArgumentError: A number that makes no sense, or a start that lies outside the series.
+            DataError: A fold without a window.
+        """
+        steps = self._lengths["horizon"] or self._span if horizon is None else integer("horizon", horizon, least=1)
+        ranges, times = self._ranges()
+        folds = self._windows.backtest(
+            time_split.origin(start, times, self._zoned),
+            horizon=steps,
+            stride=steps if stride is None else integer("stride", stride, least=1, most=MOST),
+            refit=int(refit) if isinstance(refit, bool) else integer("refit", refit, least=1, most=MOST),
+            train_len=None if train_len is None else integer("train_len", train_len, least=1, most=MOST),
+        )
+        return Backtest(folds, lambda windows, reach_back: self._within(windows, ranges[:, :1], reach_back))
+
+    def _ranges(self) -> tuple[Array, list[Array] | None]:
+        """Return the first row and the end of each series, and the times of each, where they are known."""
         ranges: Array = numpy.from_dlpack(self._windows.ranges())
         times = None if self._times is None else [self._times[start:end] for start, end in ranges.tolist()]
-        found = self._windows.split(time_split.parts(ends, times, by, self._zoned), reach_back)
-        return tuple(self._within(windows, ranges[:, :1], reach_back) for windows in found)
+        return ranges, times
 
     def _within(self, windows: _native.Windows, firsts: Array, reach_back: bool) -> WindowDataset:
         """Return the dataset of a part, which shares all arrays with this one."""

@@ -1,7 +1,10 @@
 //! Windows of time series.
 
 use batchloom::WindowDataset;
-use batchloom::dataset::{Dataset as EngineDataset, PartEnd as EngineEnd, WindowShape};
+use batchloom::dataset::{
+    Backtest as EngineBacktest, BacktestShape, Dataset as EngineDataset, ETT_HOUR, ETT_MINUTE,
+    PartEnd as EngineEnd, WindowShape, tslib_ends,
+};
 use pyo3::prelude::*;
 
 use crate::batching::parse;
@@ -41,6 +44,21 @@ impl PartEnd {
     #[staticmethod]
     fn rest() -> Self {
         Self(EngineEnd::Rest)
+    }
+
+    /// The ends of three parts of series of these lengths, int64, by their shares, as the Time-Series-Library counts.
+    #[staticmethod]
+    #[expect(clippy::needless_pass_by_value, reason = "extracted from a list of Python")]
+    fn tslib(lengths: &Tensor, shares: [(String, f64); 3]) -> PyResult<Vec<Self>> {
+        let shares = shares.each_ref().map(|(name, share)| (name.as_str(), *share));
+        let ends = tslib_ends(&steps(lengths)?, shares).map_err(|error| raise(&error))?;
+        Ok(ends.into_iter().map(Self).collect())
+    }
+
+    /// The steps at which the three parts of the ETT sets end, by the hour or every 15 minutes.
+    #[staticmethod]
+    fn ett(by_hour: bool) -> [i64; 3] {
+        if by_hour { ETT_HOUR } else { ETT_MINUTE }
     }
 }
 
@@ -146,8 +164,49 @@ impl Windows {
         Ok(parts.into_iter().map(Self).collect())
     }
 
+    /// The folds of a backtest.
+    #[pyo3(signature = (start, *, horizon, stride, refit, train_len))]
+    fn backtest(
+        &self,
+        start: &PartEnd,
+        horizon: usize,
+        stride: usize,
+        refit: usize,
+        train_len: Option<usize>,
+    ) -> PyResult<Backtest> {
+        let shape = BacktestShape { horizon, stride, refit, train_len };
+        self.0.backtest(&start.0, shape).map(Backtest).map_err(|error| raise(&error))
+    }
+
     fn dataset(&self) -> Dataset {
         Dataset(EngineDataset::from(self.0.clone()))
+    }
+}
+
+/// The folds of a backtest.
+#[pyclass(frozen, module = "batchloom._native")]
+#[derive(Debug)]
+pub(crate) struct Backtest(EngineBacktest);
+
+#[pymethods]
+impl Backtest {
+    fn __len__(&self) -> usize {
+        self.0.folds()
+    }
+
+    /// The first fold with the same windows to train on.
+    fn trained_at(&self, fold: usize) -> usize {
+        self.0.trained_at(fold)
+    }
+
+    /// The windows to train on.
+    fn train(&self, fold: usize) -> PyResult<Windows> {
+        self.0.train(fold).map(Windows).map_err(|error| raise(&error))
+    }
+
+    /// The windows to test on.
+    fn test(&self, fold: usize) -> PyResult<Windows> {
+        self.0.test(fold).map(Windows).map_err(|error| raise(&error))
     }
 }
 

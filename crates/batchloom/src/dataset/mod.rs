@@ -34,14 +34,16 @@ pub use map::{
     Held, MapDataset, MapDatasetBuilder, OnError, ReadPart, ReadRequest, Reader, Refusal, Sample,
     SampleLayout, SampleRng, SampleStructure, Skipped, Source, SourceError, Stop, sample_key,
 };
-pub use parts::{PartEnd, borders};
+pub use parts::{ETT_HOUR, ETT_MINUTE, PartEnd, borders, tslib_ends};
 use selected::Selected;
 pub use selection::Selection;
 pub use sequences::{SequenceDataset, SequenceDatasetBuilder, SizeOf};
 pub use tensors::{TensorDataset, TensorField};
 pub use text_ids::TextIds;
 pub use tokens::{TokenDataset, TokenExtras, TokenMode};
-pub use windows::{Anchor, SampledBy, Short, WindowCounts, WindowDataset, WindowShape};
+pub use windows::{
+    Anchor, Backtest, BacktestShape, SampledBy, Short, WindowCounts, WindowDataset, WindowShape,
+};
 
 use crate::batching::{Rule, Sizes};
 pub use crate::tensor::{Sequences, SparseLayout, SparseRows};

@@ -68,6 +68,48 @@ pub fn borders(lengths: &[usize], parts: &[(&str, PartEnd)]) -> Result<Vec<Vec<u
     Ok(found)
 }
 
+/// The steps at which the parts of the hourly ETT sets end in publications: 12, 4 and 4 months of 30 days.
+pub const ETT_HOUR: [i64; 3] = [8640, 11_520, 14_400];
+
+/// The same for the ETT sets with a step every 15 minutes.
+pub const ETT_MINUTE: [i64; 3] = [34_560, 46_080, 57_600];
+
+/// The ends of a first, a middle and a last part as the Time-Series-Library counts them: the first and the last hold
+/// their share of each series, a float product that is truncated, and the middle one holds what is left.
+///
+/// ```
+/// use batchloom::dataset::{PartEnd, tslib_ends};
+///
+/// let [train, val, _] = tslib_ends(&[1001], [("train", 0.7), ("val", 0.1), ("test", 0.2)])?;
+/// assert_eq!((train, val), (PartEnd::Steps(vec![700]), PartEnd::Steps(vec![801]))); // 801 of 1001: 200 are left
+/// # Ok::<(), batchloom::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::PartShare`] for a share that is not above 0 and at most 1, or if shares do not sum to 1.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a share of a length that is a usize"
+)]
+pub fn tslib_ends(lengths: &[usize], shares: [(&str, f64); 3]) -> Result<[PartEnd; 3]> {
+    let total: f64 = shares.iter().map(|(_, share)| share).sum();
+    for (part, share) in shares {
+        if !(share > 0.0 && share <= 1.0) || (total - 1.0).abs() > 1e-6 {
+            return Err(Error::PartShare {
+                part: part.to_owned(),
+                share: number(share),
+                total: number(total),
+            });
+        }
+    }
+    let truncated = |share: f64| move |&length: &usize| (length as f64 * share) as usize;
+    let first = lengths.iter().map(truncated(shares[0].1)).collect();
+    let last = lengths.iter().zip(lengths.iter().map(truncated(shares[2].1)));
+    let middle = last.map(|(&length, last)| length.saturating_sub(last)).collect();
+    Ok([PartEnd::Steps(first), PartEnd::Steps(middle), PartEnd::Rest])
+}
+
 fn at_step(part: &str, step: i64, lengths: &[usize]) -> Result<Vec<usize>> {
     let longest = lengths.iter().copied().max().unwrap_or(0);
     match usize::try_from(step) {

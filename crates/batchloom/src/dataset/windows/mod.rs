@@ -3,12 +3,14 @@
 //! Windows take no memory of their own. The windows of a series are counted by a closed form, and the number of a window
 //! tells where it begins: O(log series) for any window. A window never crosses series.
 
+mod backtest;
 mod shape;
 mod split;
 
 use std::ops::Range;
 use std::sync::Arc;
 
+pub use backtest::{Backtest, BacktestShape};
 pub use shape::{Anchor, SampledBy, Short, WindowShape};
 
 use super::kind::{CollateOptions, Collation, Content, ContentRequest, EpochKey, Index, Kind};
