@@ -171,6 +171,34 @@ def moments(times: Any) -> Array:
     return found
 
 
+def on_the_wall(times: Any) -> Array:
+    """Return times as :func:`moments` does, but as their time zone shows them, where they have one.
+
+    Raises:
+        DTypeError: They are neither numbers nor datetimes, nor ISO texts.
+    """
+    kind = getattr(times, "dtype", getattr(times, "type", None))
+    if getattr(kind, "tz", None) is not None and hasattr(times, "to_numpy") and not hasattr(times, "combine_chunks"):
+        if hasattr(times, "tz_localize") and not hasattr(times, "dt"):
+            return moments(times.tz_localize(None))
+        if hasattr(times, "dt"):
+            return moments(times.dt.tz_localize(None))
+    if getattr(kind, "time_zone", None) is not None:
+        return moments(times.dt.replace_time_zone(None))
+    if getattr(kind, "tz", None) is not None:
+        import pyarrow.compute
+
+        return moments(pyarrow.compute.local_timestamp(times))
+    found = to_numpy(times, "time")
+    return moments(numpy.array([_without_zone(time) for time in found]) if found.dtype.kind in "OUST" else found)
+
+
+def _without_zone(time: Any) -> Any:
+    if isinstance(time, str) and _ZONE.search(time):
+        time = datetime.fromisoformat(time)
+    return time.replace(tzinfo=None) if isinstance(time, datetime) else time
+
+
 def moment(time: Any) -> numpy.datetime64[Any]:
     """Return one time as a datetime of NumPy, in UTC where it has a time zone.
 

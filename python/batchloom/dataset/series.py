@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 import numpy
 from batchloom.arrays import frames
 from batchloom.arrays.field import Field
 from batchloom.arrays.frameworks import framework_of, is_arrow
+from batchloom.dataset.marks import PREFIX, is_mark, made
 from batchloom.dataset.variable import is_variable, variable
 from batchloom.errors import ArgumentError, DataError
 
 Array = numpy.ndarray[Any, Any]
+
+
+# What tells a column of a frame from a mark of the time that has its name.
+COLUMN = "column."
 
 
 class Series(NamedTuple):
@@ -42,6 +47,8 @@ def from_arrays(series: Any, targets: Any, marks: Any, time: Any) -> Series:
     """Read series from an array, a list of arrays, or values with offsets."""
     values, offsets = _series("series", series)
     times = None if time is None else _times(time, offsets)
+    named = all(isinstance(name, str) for name in _names(marks))
+    marks = _of_times(_names(marks), time, offsets, values) if named else marks
     beside = None if marks is None else aligned("marks", marks, offsets)
     return Series(values, _columns(values, targets), beside, offsets, None, times, frames.has_zone(time))
 
@@ -51,17 +58,19 @@ def from_frame(data: Any, targets: Any, marks: Any, id: Any, time: Any, columns:
     frame = frames.Frame(data)
     if id is not None and not _is_name(id, frame):
         raise ArgumentError(f"id is {id!r}; expected one of {', '.join(map(repr, frame.names))}")
-    marked = _listed(marks) if _are_names(marks, frame) else []
+    marked, of_times = _marked(marks, frame)
     aside = [id, *marked, *([time] if _is_name(time, frame) else [])]
     names = [name for name in frame.names if name not in aside] if columns is None else _listed(columns)
     values = frame.numbers(names, "columns")
     ids, offsets = (None, _one_series(len(values))) if id is None else frames.runs(frame.column(id, "id"))
     zoned = frames.has_zone(frame.raw(time, "time") if _is_name(time, frame) else time)
+    raw = frame.raw(time, "time") if _is_name(time, frame) else time
     if _is_name(time, frame):
         time = frame.column(time, "time")
     times = None if time is None else _times(time, offsets)
-    if marked:
-        marks = frame.numbers(marked, "marks")
+    if marked or of_times:
+        columns_of = [frame.numbers(marked, "marks")] if marked else []
+        marks = numpy.concatenate([*columns_of, *_made(of_times, raw, offsets, values)], axis=1)
     beside = None if marks is None else aligned("marks", marks, offsets)
     return Series(values, _named(frame, values, names, targets), beside, offsets, ids, times, zoned)
 
@@ -82,9 +91,51 @@ def _is_name(value: Any, frame: frames.Frame) -> bool:
     return value is not None and not hasattr(value, "shape") and isinstance(value, Hashable) and value in frame.names
 
 
-def _are_names(value: Any, frame: frames.Frame) -> bool:
-    """Return whether ``value`` holds names of columns, and not series."""
-    return value is not None and all(_is_name(name, frame) for name in _listed(value))
+def _marked(marks: Any, frame: frames.Frame) -> tuple[list[Any], list[str]]:
+    """Return the columns that hold marks, and the marks that are made from times: none if ``marks`` are series.
+
+    Raises:
+        ArgumentError: A name could be both.
+    """
+    if marks is None or not all(_is_name(name, frame) for name in _listed(marks)):
+        return [], []
+    columns: list[Any] = []
+    of_times: list[str] = []
+    for name in _listed(marks):
+        if isinstance(name, str) and name.startswith(COLUMN) and name not in frame.names:
+            columns.append(name.removeprefix(COLUMN))
+        elif not is_mark(name):
+            columns.append(name)
+        elif name in frame.names:
+            raise ArgumentError(
+                f"marks has {name!r}, which is a column of the frame and a mark of its times; expected "
+                f"{COLUMN + name!r} or {PREFIX + name!r}"
+            )
+        else:
+            of_times.append(name)
+    return columns, of_times
+
+
+def _names(marks: Any) -> list[Any]:
+    """Return ``marks`` as a list, if it is a text or a list."""
+    return [marks] if isinstance(marks, str) else list(marks) if isinstance(marks, list | tuple) and marks else [None]
+
+
+def _made(names: list[str], time: Any, offsets: Array, values: Any) -> list[Array]:
+    return [_of_times(names, time, offsets, values)] if names else []
+
+
+def _of_times(names: list[str], time: Any, offsets: Array, values: Any) -> Array:
+    """Return marks of the times of series, in the type of their values, if that is one of NumPy's floats.
+
+    Raises:
+        ArgumentError: There are no times.
+    """
+    if time is None:
+        raise ArgumentError(f"marks has {names[0]!r}, but the series have no times; expected time=, or marks as series")
+    kind = str(getattr(values, "dtype", "")).removeprefix("torch.")
+    dtype = kind if kind in ("float16", "float32", "float64") else "float32"
+    return made(names, _times(time, offsets, frames.on_the_wall), offsets, dtype)
 
 
 def _listed(names: Any) -> list[Any]:
@@ -95,18 +146,19 @@ def _listed(names: Any) -> list[Any]:
     return list(names.tolist() if hasattr(names, "tolist") else names)
 
 
-def _times(time: Any, offsets: Array) -> Array:
-    """Return the time of every step of the series at ``offsets``."""
+def _times(time: Any, offsets: Array, read: Callable[[Any], Array] = frames.moments) -> Array:
+    """Return the time of every step of the series at ``offsets``, as ``read`` makes it of what was given."""
     if isinstance(time, list) and time and all(hasattr(part, "__len__") and not isinstance(part, str) for part in time):
         lengths = [len(part) for part in time]
         if lengths != numpy.diff(offsets).tolist():
             raise DataError(f"time has series of lengths {lengths}; expected {numpy.diff(offsets).tolist()}")
-        time = numpy.concatenate([frames.moments(part) for part in time])
+        times = numpy.concatenate([read(part) for part in time])
     elif isinstance(time, tuple) and len(time) == 2:
         if not numpy.array_equal(numpy.asarray(time[1]), offsets):
             raise DataError("time and series have different offsets; expected the same offsets for both")
-        time = time[0]
-    times = frames.moments(time)
+        times = read(time[0])
+    else:
+        times = read(time)
     if len(times) != offsets[-1]:
         raise DataError(f"time has {len(times)} steps; expected {offsets[-1]}, one for each step of the series")
     return times

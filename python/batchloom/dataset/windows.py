@@ -129,8 +129,12 @@ class WindowDataset(Dataset[Form]):
         stride: Steps from one window to the next.
         targets: The columns that ``y`` takes: an index, a slice or indices, or names for a frame; ``None`` for all.
             A slice, or evenly spaced indices, is a view on the series; others are copied once.
-        marks: More values for each step, such as its hour and weekday: series of the same lengths, or the names of
-            columns of a frame.
+        marks: More values for each step. Series of the same lengths, the names of columns of a frame, or marks that are
+            made from ``time``: the names ``"second"``, ``"minute"``, ``"hour"``, ``"weekday"`` (0 is Monday),
+            ``"day"``, ``"yearday"``, ``"week"``, ``"month"``, ``"quarter"`` and ``"year"`` are integers as calendars
+            count, ``"tslib"`` the marks of the Time-Series-Library for steps like these, ``"sin-cos"`` a sine and a
+            cosine for each cycle. Times with a time zone count as it shows them. Where a column has such a name,
+            ``"time.hour"`` is the mark and ``"column.hour"`` the column.
         past: More series of the same lengths, by name, cut as ``x`` is.
         future: More series of the same lengths, by name, cut as ``y`` is.
         id: The column of a frame that tells series apart.
