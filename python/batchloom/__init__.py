@@ -19,6 +19,7 @@ from batchloom.dataset.backtest import Backtest
 from batchloom.dataset.concat import ConcatDataset, Origin
 from batchloom.dataset.groups import GroupDataset, GroupStats
 from batchloom.dataset.map import MapDataset
+from batchloom.dataset.scaler import Scaler
 from batchloom.dataset.sequences import SequenceDataset
 from batchloom.dataset.sparse_rows import SparseRows
 from batchloom.dataset.tensors import TensorDataset
@@ -77,6 +78,7 @@ __all__ = [
     "Resize",
     "Rule",
     "SampleError",
+    "Scaler",
     "SequenceDataset",
     "Slot",
     "SparseRows",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import batchloom._native as _native
 
@@ -17,8 +17,13 @@ class Backtest(Generic[Part]):
     same ``train``. ``len()`` is the number of folds, and each iteration begins with the first one.
     """
 
-    def __init__(self, folds: _native.Backtest, part: Callable[[_native.Windows, bool], Part]) -> None:
-        self._folds, self._part = folds, part
+    def __init__(
+        self,
+        folds: _native.Backtest,
+        part: Callable[[_native.Windows, bool], Part],
+        scaled: Callable[[Part], Callable[[Part], Part]] | None,
+    ) -> None:
+        self._folds, self._part, self._scaled = folds, part, scaled
 
     def __len__(self) -> int:
         return len(self._folds)
@@ -31,10 +36,17 @@ class Backtest(Generic[Part]):
         """
         train: Part | None = None
         trained_at = -1
+        scale: Callable[[Part], Part] = _as_it_is
         for fold in range(len(self)):
             if train is None or self._folds.trained_at(fold) != trained_at:
                 train, trained_at = self._part(self._folds.train(fold), False), self._folds.trained_at(fold)
-            yield train, self._part(self._folds.test(fold), True)
+                scale = _as_it_is if self._scaled is None else self._scaled(train)
+                train = scale(train)
+            yield train, scale(self._part(self._folds.test(fold), True))
 
     def __repr__(self) -> str:
         return f"Backtest({len(self)} folds)"
+
+
+def _as_it_is(part: Any) -> Any:
+    return part

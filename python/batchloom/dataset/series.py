@@ -32,6 +32,8 @@ class Series(NamedTuple):
         ids: The id of each series, for frames with ids.
         times: The time of each step, or ``None``.
         zoned: ``True`` if times have a time zone.
+        chosen: The columns that ``y`` takes of the values, as :func:`columns_of` takes them, in a tuple of one;
+            ``None`` if ``y`` is apart.
     """
 
     x: Any
@@ -41,6 +43,7 @@ class Series(NamedTuple):
     ids: list[Any] | None
     times: Array | None
     zoned: bool = False
+    chosen: tuple[Any] | None = None
 
 
 def from_arrays(series: Any, targets: Any, marks: Any, time: Any) -> Series:
@@ -50,7 +53,8 @@ def from_arrays(series: Any, targets: Any, marks: Any, time: Any) -> Series:
     named = all(isinstance(name, str) for name in _names(marks))
     marks = _of_times(_names(marks), time, offsets, values) if named else marks
     beside = None if marks is None else aligned("marks", marks, offsets)
-    return Series(values, _columns(values, targets), beside, offsets, None, times, frames.has_zone(time))
+    y = columns_of(values, targets)
+    return Series(values, y, beside, offsets, None, times, frames.has_zone(time), (targets,))
 
 
 def from_frame(data: Any, targets: Any, marks: Any, id: Any, time: Any, columns: Any) -> Series:
@@ -69,20 +73,21 @@ def from_frame(data: Any, targets: Any, marks: Any, id: Any, time: Any, columns:
         time = frame.column(time, "time")
     times = None if time is None else _times(time, offsets)
     if marked or of_times:
-        columns_of = [frame.numbers(marked, "marks")] if marked else []
-        marks = numpy.concatenate([*columns_of, *_made(of_times, raw, offsets, values)], axis=1)
+        taken = [frame.numbers(marked, "marks")] if marked else []
+        marks = numpy.concatenate([*taken, *_made(of_times, raw, offsets, values)], axis=1)
     beside = None if marks is None else aligned("marks", marks, offsets)
-    return Series(values, _named(frame, values, names, targets), beside, offsets, ids, times, zoned)
+    chosen = _chosen(frame, names, targets)
+    y = frame.numbers(_listed(targets), "targets") if chosen is None else columns_of(values, *chosen)
+    return Series(values, y, beside, offsets, ids, times, zoned, chosen)
 
 
-def _named(frame: frames.Frame, values: Any, names: list[Any], targets: Any) -> Any:
-    """Return target columns by name: a view of ``values`` if all are among ``names``, else columns of the frame."""
+def _chosen(frame: frames.Frame, names: list[Any], targets: Any) -> tuple[Any] | None:
+    """Return the places of target columns among ``names``, in a tuple of one; ``None`` if some are not among them."""
     options = _listed(targets)
     if targets is None:
-        return values
-    if all(_is_name(name, frame) and name in names for name in options):
-        return _columns(values, [names.index(name) for name in options])
-    return frame.numbers(options, "targets")
+        return (None,)
+    is_among = all(_is_name(name, frame) and name in names for name in options)
+    return ([names.index(name) for name in options],) if is_among else None
 
 
 def _is_name(value: Any, frame: frames.Frame) -> bool:
@@ -215,7 +220,7 @@ def aligned(label: str, data: Any, offsets: Array) -> Any:
     return values
 
 
-def _columns(values: Any, targets: Any) -> Any:
+def columns_of(values: Any, targets: Any) -> Any:
     """Return some columns of ``values``: a view if they are evenly spaced, otherwise a copy."""
     if targets is None:
         return values

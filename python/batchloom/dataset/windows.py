@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack, overload
@@ -15,11 +15,13 @@ from batchloom.arrays import frames
 from batchloom.arrays.field import Field, lend
 from batchloom.arrays.frameworks import require
 from batchloom.batch import Column, Columns, Schema
+from batchloom.dataset import scaler as scaling
 from batchloom.dataset import time_split
 from batchloom.dataset.backtest import Backtest
 from batchloom.dataset.base import Dataset, Dicts, Form, Made, Sliceable, Span, Tuples
-from batchloom.dataset.series import Series, aligned, from_arrays, from_frame
-from batchloom.errors import ArgumentError, RangeError
+from batchloom.dataset.scaler import Scaler
+from batchloom.dataset.series import Series, aligned, columns_of, from_arrays, from_frame
+from batchloom.errors import ArgumentError, DataError, RangeError
 
 if TYPE_CHECKING:
     from batchloom.batch import CollateOptions
@@ -217,10 +219,12 @@ class WindowDataset(Dataset[Form]):
             found = from_arrays(series, targets, marks, time)
         past, future = _by_name("past", past), _by_name("future", future)
         self._named = bool(past or future)
+        self._scaler: Scaler | None = None
         self._set_up(found, past, future)
 
     def _set_up(self, found: Series, past: dict[str, Any], future: dict[str, Any]) -> None:
         self._offsets, self._ids, self._times, self._zoned = found.offsets, found.ids, found.times, found.zoned
+        self._chosen = found.chosen
         if found.times is not None:
             frames.require_increasing(found.times, found.offsets, found.ids)
         horizon = self._lengths["horizon"]
@@ -340,6 +344,8 @@ class WindowDataset(Dataset[Form]):
         by: str | None = None,
         rounding: str = "exact",
         reach_back: bool = True,
+        scale: Any = None,
+        per_series: bool = False,
         **ends: Any,
     ) -> tuple[WindowDataset, ...]:
         """Split the time of every series in parts: ``train, val, test = dataset.split(train=0.7, val=0.1, test=0.2)``.
@@ -358,6 +364,8 @@ class WindowDataset(Dataset[Form]):
                 Time-Series-Library does: the first and the last of three parts hold ``int(steps * share)`` steps, and
                 the second one the rest.
             reach_back: If ``True``, inputs may reach into the previous part.
+            scale: A scale for all parts, which is fitted to the first one alone: see :meth:`scale`.
+            per_series: If ``True``, each series has a scale of its own.
             ends: Parts in order of time, by name. Floats are shares of each series, integers are the steps at which
                 parts end (exclusive) in each series, and other values are the times at which they end (exclusive). The
                 last may be ``None``, for the rest. When splitting a part, steps and shares are relative to that part.
@@ -377,7 +385,11 @@ class WindowDataset(Dataset[Form]):
         lengths = ranges[:, 1] - ranges[:, 0]
         parts = time_split.parts(ends, times, by, self._zoned, rounding, lengths)
         found = self._windows.split(parts, reach_back)
-        return tuple(self._within(windows, ranges[:, :1], reach_back) for windows in found)
+        datasets = tuple(self._within(windows, ranges[:, :1], reach_back) for windows in found)
+        if scale is None:
+            return datasets
+        spans, scaler = datasets[0]._scaled(scale, per_series)
+        return tuple(dataset._with_spans(spans, scaler) for dataset in datasets)
 
     def backtest(
         self,
@@ -387,6 +399,8 @@ class WindowDataset(Dataset[Form]):
         start: Any = 0.5,
         refit: bool | int = True,
         train_len: int | None = None,
+        scale: Any = None,
+        per_series: bool = False,
     ) -> Backtest[WindowDataset]:
         """Return pairs ``(train, test)`` whose origin moves on: ``for train, test in dataset.backtest(24): ...``.
 
@@ -403,6 +417,9 @@ class WindowDataset(Dataset[Form]):
             refit: ``True`` moves ``train`` up to the origin in each fold, ``False`` keeps that of the first fold, and a
                 number moves it up every so many folds. Until then, ``train`` is the same object.
             train_len: The steps of ``train``; ``None`` for all before the origin.
+            scale: A scale for both, which is fitted to ``train`` alone whenever that moves: see :meth:`scale`. The
+                scaled series is a copy for as long as the pair is there.
+            per_series: If ``True``, each series has a scale of its own.
 
         Raises:
             ArgumentError: A number that makes no sense, or a start that lies outside the series.
@@ -417,7 +434,104 @@ class WindowDataset(Dataset[Form]):
             refit=int(refit) if isinstance(refit, bool) else integer("refit", refit, least=1, most=MOST),
             train_len=None if train_len is None else integer("train_len", train_len, least=1, most=MOST),
         )
-        return Backtest(folds, lambda windows, reach_back: self._within(windows, ranges[:, :1], reach_back))
+
+        def part(windows: _native.Windows, reach_back: bool) -> WindowDataset:
+            return self._within(windows, ranges[:, :1], reach_back)
+
+        def scaled(train: WindowDataset) -> Callable[[WindowDataset], WindowDataset]:
+            spans, scaler = train._scaled(scale, per_series)
+            return lambda dataset: dataset._with_spans(spans, scaler)
+
+        return Backtest(folds, part, None if scale is None else scaled)
+
+    def scale(self, scale: Any, *, per_series: bool = False) -> WindowDataset:
+        """Return the windows of scaled series, ``(value - center) / scale``: inputs and targets alike.
+
+        A scale is fitted to the steps of this dataset, and applied to the whole series once: that copy is the only one.
+        To fit it to the training part alone, give it to :meth:`split`, or scale other data by ``train.scaler``. Missing
+        values (NaN) are left out of a fit. Columns of one value have no scale: a warning names them, and they stay as
+        they are. ``past``, ``future`` and marks are not scaled.
+
+        Args:
+            scale: ``"standard"`` (mean and standard deviation), ``"robust"`` (median and range of the middle half) or
+                ``"minmax"`` (to 0 and 1); the ``scaler`` of another dataset; or a transformer of scikit-learn that was
+                fitted to the columns of ``x``.
+            per_series: If ``True``, each series has a scale of its own.
+
+        Raises:
+            ArgumentError: An unknown scale, a transformer that was not fitted, or series that are scaled already.
+            DataError: A scale that is not finite, or is one of another number of columns or series.
+        """
+        return self._with_spans(*self._scaled(scale, per_series))
+
+    @property
+    def scaler(self) -> Any:
+        """The scale of the series: a :class:`Scaler`, or the transformer that was given; ``None`` without one."""
+        return self._scaler
+
+    def unscale(self, y: Any, samples: Any = None) -> Any:
+        """Return targets, or predictions of them, in the units of the series.
+
+        Args:
+            y: An array of NumPy, torch or JAX whose last dimensions are those of a step of ``y``.
+            samples: The number of each window in ``y``, for scales of each series.
+
+        Raises:
+            ArgumentError: The dataset has no scale, or samples are missing.
+            DataError: Another number of columns than ``y`` has, or another number of samples.
+        """
+        if self._scaler is None:
+            raise ArgumentError("unscale() is for series that were scaled; expected scale() or split(scale=) before")
+        inner = tuple(self._spans["y" if "y" in self._spans else "x"].field.tensor.shape[1:])
+        shape = tuple(y.shape)
+        if len(shape) < len(inner) or shape[len(shape) - len(inner) :] != inner:
+            raise DataError(f"y has shape {shape}; expected its last dimensions to be {inner}, those of a step")
+        if not isinstance(self._scaler, Scaler):
+            chosen = self._chosen if "y" in self._spans else None
+            return scaling.inverse(self._scaler, y, self._spans["x"].field, chosen)
+        center, scale = self._scaler.target_center, self._scaler.target_scale
+        if not self._scaler.per_series:
+            return scaling.inverted(y, center[0], scale[0])
+        if samples is None:
+            raise ArgumentError("each series has a scale of its own; expected samples=, the number of each window in y")
+        rows = [self._windows.place(self._number(sample))[0] for sample in samples]
+        if len(rows) != shape[0]:
+            raise DataError(f"samples has {len(rows)} numbers for {shape[0]} windows; expected one for each")
+        between = (1,) * (len(shape) - 1 - len(inner))
+        return scaling.inverted(y, *(found[rows].reshape(-1, *between, *inner) for found in (center, scale)))
+
+    def _scaled(self, scale: Any, per_series: bool) -> tuple[dict[str, Span], Any]:
+        """Return the spans over scaled series, and the scale."""
+        if self._scaler is not None:
+            raise ArgumentError("the series are scaled already; expected one scale")
+        x, span = self._spans["x"].field, self._spans.get("y")
+        is_apart = span is not None and self._chosen is None
+        y = span.field if span is not None and is_apart else x
+        if isinstance(scale, str):
+            ranges, _ = self._ranges()
+            scale = scaling.fitted(scale, x, y, ranges, self._ids, per_series=per_series)
+            if span is not None and self._chosen is not None:
+                chosen = self._chosen
+                scale = scale.of_columns(lambda found: columns_of(found, *chosen))
+        arrays = {"x": scaling.applied(scale, x, self._offsets, target=False)}
+        if span is not None:
+            apart = scaling.applied(scale, y, self._offsets, target=True) if is_apart else None
+            arrays["y"] = apart if self._chosen is None else columns_of(arrays["x"], *self._chosen)
+        spans = {
+            name: Span(Field(name, arrays[name]), span.start, span.steps, span.target) if name in arrays else span
+            for name, span in self._spans.items()
+        }
+        return spans, scale
+
+    def _with_spans(self, spans: dict[str, Span], scaler: Any) -> WindowDataset:
+        """Return the same windows of other arrays."""
+        found = self.__new__(type(self))
+        found.__dict__.update(self.__dict__)
+        found._spans, found._scaler = spans, scaler
+        found._windows = found._slide()
+        if self._selection is not None:
+            found._choose(self._selection)
+        return found
 
     def _ranges(self) -> tuple[Array, list[Array] | None]:
         """Return the first row and the end of each series, and the times of each, where they are known."""

@@ -1,0 +1,289 @@
+"""Scales of series: fitted to some of their steps, applied to all of them once, and inverted for predictions."""
+
+from __future__ import annotations
+
+import math
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from importlib import import_module
+from itertools import pairwise
+from typing import Any
+
+import numpy
+from batchloom.arguments import caller, choice
+from batchloom.arrays.field import Field
+from batchloom.dataset.series import columns_of
+from batchloom.errors import ArgumentError, DataError, DTypeError
+
+Array = numpy.ndarray[Any, Any]
+
+KINDS = ("standard", "robust", "minmax")
+
+# Rows that are scaled at a time, so that they stay in the cache.
+CHUNK = 2**14
+
+
+@dataclass(frozen=True)
+class Scaler:
+    """A scale of series: ``(value - center) / scale``, made by ``WindowDataset.scale``.
+
+    Centers and scales are float64, ``[series, ...]`` of the features; there is one series if all share a scale.
+    """
+
+    kind: str
+    """``"standard"``: mean and standard deviation; ``"robust"``: median and range of the middle half; ``"minmax"``:
+    least value and range. Or the name of a transformer's class."""
+    center: Array
+    """The centers of ``x``."""
+    scale: Array
+    """The scales of ``x``."""
+    target_center: Array
+    """The centers of ``y``."""
+    target_scale: Array
+    """The scales of ``y``."""
+
+    per_series: bool
+    """``True`` if each series has a scale of its own."""
+
+    def of_columns(self, columns: Callable[[Array], Array]) -> Scaler:
+        """Return the same scale, with ``columns`` of the scales of ``x`` for ``y``."""
+        return replace(self, target_center=columns(self.center), target_scale=columns(self.scale))
+
+
+def fitted(kind: str, x: Field, y: Field, ranges: Array, ids: list[Any] | None, *, per_series: bool) -> Scaler:
+    """Fit a scale to the rows ``ranges`` of series, ``[series, 2]``.
+
+    Raises:
+        ArgumentError: There is no such kind.
+        DataError: A column has no finite scale, or a series has no rows.
+        DTypeError: Values are complex.
+    """
+    choice("scale", kind, KINDS)
+    groups = [[row] for row in ranges.tolist()] if per_series else [ranges.tolist()]
+    for number, group in enumerate(groups):
+        if not any(end > start for start, end in group):
+            name = f" ({ids[number]!r})" if ids is not None else ""
+            raise DataError(
+                f"series {number}{name} has no steps to fit a scale to; expected some, or one scale for all"
+            )
+    found = [_fit(kind, field, groups) for field in ((x,) if y is x else (x, y))]
+    return Scaler(kind, *found[0], *found[-1], per_series)
+
+
+def applied(scale: Any, field: Field, offsets: Array, *, target: bool) -> Any:
+    """Return an array of scaled rows, in the framework of the field: floats keep their type, others become float32.
+
+    Args:
+        scale: A :class:`Scaler`, or a fitted transformer.
+        field: The rows.
+        offsets: The beginning of each series, and the end of the last one.
+        target: ``True`` for targets that are no columns of ``x``.
+
+    Raises:
+        ArgumentError: It is no scale, or a transformer that was not fitted or does not take the rows.
+        DataError: It is a scale of another number of columns or series.
+    """
+    if isinstance(scale, Scaler):
+        return _applied(scale, field, offsets, target)
+    if not (hasattr(scale, "transform") and hasattr(scale, "inverse_transform")):
+        raise ArgumentError(f"scale is a {type(scale).__name__}; expected one of {KINDS}, a scaler or a transformer")
+    if target:
+        raise ArgumentError(
+            f"scale is a {type(scale).__name__}, and targets are no columns of the series; expected targets among these"
+        )
+    return _transformed(scale, field)
+
+
+def _applied(scaler: Scaler, field: Field, offsets: Array, target: bool) -> Any:
+    center, scale = (scaler.target_center, scaler.target_scale) if target else (scaler.center, scaler.scale)
+    if center.shape[1:] != tuple(field.tensor.shape[1:]):
+        found, expected = tuple(field.tensor.shape[1:]), center.shape[1:]
+        raise DataError(
+            f"{field.label} has steps of shape {found}, and the scale is one of {expected}; expected the same"
+        )
+    if scaler.per_series and len(center) != len(offsets) - 1:
+        raise DataError(f"the scale is one of {len(center)} series, and there are {len(offsets) - 1}; expected as many")
+    out = _Rows(field)
+    bounds = list(pairwise(offsets.tolist())) if scaler.per_series else [(0, len(field))]
+    for (start, end), shift, divisor in zip(bounds, center, scale, strict=True):
+        for first in range(start, end, CHUNK):
+            last = min(first + CHUNK, end)
+            out.put(first, (_rows(field, first, last) - shift) / divisor)
+    return out.array()
+
+
+def _transformed(transformer: Any, field: Field) -> Any:
+    """Return the array that a fitted transformer makes of all rows.
+
+    Raises:
+        ArgumentError: It was not fitted, or does not take the rows.
+    """
+    name = type(transformer).__name__
+    rows = _rows(field, 0, len(field))
+    _require_fitted(transformer)
+    try:
+        found = numpy.asarray(transformer.transform(rows.reshape(len(rows), -1)))
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ArgumentError(f"scale is a {name} that does not take the series: {error}") from None
+    if found.shape != rows.reshape(len(rows), -1).shape:
+        raise ArgumentError(f"scale is a {name} that makes {found.shape} of {rows.shape}; expected the same shape")
+    out = _Rows(field)
+    out.put(0, found.reshape(rows.shape))
+    return out.array()
+
+
+def inverse(transformer: Any, values: Any, x: Field, chosen: tuple[Any] | None) -> Any:
+    """Return what a transformer inverts of targets, which are the columns ``chosen`` of ``x``."""
+    inner = tuple(x.tensor.shape[1:])
+    width = math.prod(inner)
+    places = columns_of(numpy.arange(width).reshape(1, *inner), *(chosen or (None,))).ravel()
+    torch = sys.modules.get("torch")
+    tensor = values if torch is not None and isinstance(values, torch.Tensor) else None
+    plain = numpy.asarray(values if tensor is None else tensor.detach().cpu().double())
+    rows = numpy.zeros((plain.size // len(places), width))
+    rows[:, places] = plain.reshape(-1, len(places))
+    found = numpy.asarray(transformer.inverse_transform(rows))[:, places].reshape(plain.shape)
+    if tensor is not None:
+        return tensor.new_tensor(found)
+    return found.astype(plain.dtype) if numpy.issubdtype(plain.dtype, numpy.inexact) else found
+
+
+def inverted(values: Any, center: Array, scale: Array) -> Any:
+    """Return ``values * scale + center``, in the framework and the type of ``values``."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(values, torch.Tensor):
+        like = {"dtype": values.dtype, "device": values.device}
+        return values * torch.as_tensor(scale, **like) + torch.as_tensor(center, **like)
+    kind = values.dtype if numpy.issubdtype(values.dtype, numpy.inexact) else numpy.float64
+    return values * scale.astype(kind) + center.astype(kind)
+
+
+def _require_fitted(transformer: Any) -> None:
+    if "sklearn" not in sys.modules:
+        return
+    exceptions, validation = import_module("sklearn.exceptions"), import_module("sklearn.utils.validation")
+    try:
+        validation.check_is_fitted(transformer)
+    except exceptions.NotFittedError:
+        name = type(transformer).__name__
+        raise ArgumentError(f"scale is a {name} that was not fitted; expected {name}().fit(...) first") from None
+    except TypeError:
+        return  # It is no estimator, and says itself what it lacks.
+
+
+def _fit(kind: str, field: Field, groups: list[list[list[int]]]) -> tuple[Array, Array]:
+    """Return the center and the scale of each group of rows, ``[groups, ...]``."""
+    fit = {"standard": _standard, "robust": _robust, "minmax": _minmax}[kind]
+    with numpy.errstate(invalid="ignore", over="ignore"):
+        found = [fit(field, group) for group in groups]
+    center, scale = numpy.stack([each[0] for each in found]), numpy.stack([each[1] for each in found])
+    if not (numpy.isfinite(center) & numpy.isfinite(scale)).all():
+        where = numpy.argwhere(~(numpy.isfinite(center) & numpy.isfinite(scale)))[0].tolist()
+        column = f" of column {', '.join(map(str, where[1:]))}" if len(where) > 1 else ""
+        raise DataError(f"{field.label}: the {kind} scale{column} is not finite; expected values without infinity")
+    # Rounding leaves a small scale to a column of one value.
+    small = scale <= 1e-9 * numpy.abs(center)
+    for place in numpy.argwhere(small).tolist():
+        least, most = _extremes(field, groups[place[0]])
+        small[tuple(place)] = least[tuple(place[1:])] == most[tuple(place[1:])] or scale[tuple(place)] == 0
+    if small.any():
+        columns = sorted({tuple(place[1:]) for place in numpy.argwhere(small).tolist()})
+        named = ", ".join(":".join(map(str, place)) or "0" for place in columns)
+        warnings.warn(
+            f"{field.label}: the {kind} scale of column {named} is 0, so its values stay as they are",
+            stacklevel=caller(),
+        )
+        center, scale = numpy.where(small, 0.0, center), numpy.where(small, 1.0, scale)
+    return center, scale
+
+
+def _standard(field: Field, group: list[list[int]]) -> tuple[Array, Array]:
+    count, total = numpy.int64(0), numpy.float64(0)
+    for rows, exists in _chunks(field, group):
+        total = total + rows.sum(axis=0)
+        count = count + exists
+    mean = total / count
+    squares = numpy.float64(0)
+    for start, end in _bounds(group):
+        away = _rows(field, start, end) - mean
+        numpy.nan_to_num(away, copy=False, nan=0.0, posinf=numpy.inf, neginf=-numpy.inf)
+        squares = squares + numpy.einsum("i...,i...->...", away, away)
+    return numpy.asarray(mean), numpy.sqrt(squares / count)
+
+
+def _minmax(field: Field, group: list[list[int]]) -> tuple[Array, Array]:
+    least, most = _extremes(field, group)
+    return least, most - least
+
+
+def _robust(field: Field, group: list[list[int]]) -> tuple[Array, Array]:
+    rows = numpy.concatenate([_rows(field, start, end) for start, end in group])
+    quantiles = numpy.nanpercentile if numpy.isnan(rows).any() else numpy.percentile
+    low, middle, high = quantiles(rows, [25, 50, 75], axis=0)
+    return middle, numpy.asarray(high - low)
+
+
+def _extremes(field: Field, group: list[list[int]]) -> tuple[Array, Array]:
+    least, most = numpy.float64(numpy.nan), numpy.float64(numpy.nan)
+    for start, end in _bounds(group):
+        rows = _rows(field, start, end)
+        least = numpy.fmin(least, numpy.fmin.reduce(rows, axis=0))
+        most = numpy.fmax(most, numpy.fmax.reduce(rows, axis=0))
+    return numpy.asarray(least), numpy.asarray(most)
+
+
+def _chunks(field: Field, group: list[list[int]]) -> Iterator[tuple[Array, Any]]:
+    """Yield rows, and how many of them exist in each column; what is missing is 0."""
+    for start, end in _bounds(group):
+        rows = _rows(field, start, end)
+        absent = numpy.isnan(rows)
+        yield numpy.where(absent, 0.0, rows), (~absent).sum(axis=0)
+
+
+def _bounds(group: list[list[int]]) -> Iterator[tuple[int, int]]:
+    for start, end in group:
+        for first in range(start, end, CHUNK):
+            yield first, min(first + CHUNK, end)
+
+
+def _rows(field: Field, start: int, end: int) -> Array:
+    """Return rows as float64."""
+    rows = field.slice(start, end)
+    if field.framework == "torch":
+        rows = rows.detach().cpu().double() if not rows.is_complex() else rows
+    if "complex" in str(rows.dtype):
+        raise DTypeError(f"{field.label} has type {field.dtype}; expected real numbers to scale")
+    return numpy.asarray(rows).astype(numpy.float64)
+
+
+class _Rows:
+    """An array that is filled row by row, in the framework of a field."""
+
+    def __init__(self, field: Field) -> None:
+        self._framework, shape = field.framework, field.array.shape
+        if field.framework == "torch":
+            import torch
+
+            kind = field.array.dtype if field.array.is_floating_point() else torch.float32
+            self._values: Any = torch.empty(shape, dtype=kind, device=field.array.device)
+        else:
+            found = numpy.dtype(getattr(field.array, "dtype", numpy.float32))
+            floats = found.kind == "f" or "float" in found.name
+            self._values = numpy.empty(shape, found if floats else numpy.float32)
+
+    def put(self, first: int, rows: Array) -> None:
+        if self._framework == "torch":
+            import torch
+
+            self._values[first : first + len(rows)] = torch.from_numpy(rows)
+        else:
+            self._values[first : first + len(rows)] = rows
+
+    def array(self) -> Any:
+        if self._framework != "jax":
+            return self._values
+        import jax
+
+        return jax.device_put(self._values, jax.devices("cpu")[0])
