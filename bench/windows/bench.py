@@ -6,6 +6,7 @@
 - ``epoch``: the time of each batch of an epoch. ``random``: windows in random order, gathered: x alone, beside loops
   by hand and torch's copy of as many bytes into memory that was written before.
 - ``views``: the time of a batch of views beside the loop that slices an unfolded series by hand (views.py).
+- ``preparing``: a scale and marks, beside scikit-learn and pandas by hand (preparing.py).
 - ``models``: epochs of training five models (models.py). ``ranks``: one of them in two processes (ranks.py).
 
 Promises:
@@ -50,6 +51,7 @@ from bench.windows.peers import (
     fitting,
     why_not,
 )
+from bench.windows.preparing import measure_preparing
 from bench.windows.ranks import measure_ranks
 from bench.windows.series import ITEM, Epochs, Series, Sizes
 from bench.windows.setting import Setting, seconds, wait
@@ -173,6 +175,7 @@ PARTS: dict[str, Callable[[Setting], dict[str, Any]]] = {
     "memory": measure_memory,
     "time": measure_time,
     "views": measure_views,
+    "preparing": measure_preparing,
     "epoch": measure_epoch,
     "random": measure_random,
     "models": measure_models,

@@ -170,11 +170,16 @@ proptest! {
             let y: Vec<i32> = rows.iter().flat_map(|rows| values_of(&rows[targets.clone()])).collect();
             prop_assert_eq!(read(&batch, "x"), x);
             prop_assert_eq!(read(&batch, "y"), y);
-            let mask = batch.field("mask").unwrap();
-            let start = mask.layout().offset();
-            let found = &mask.bytes()[start..start + mask.layout().elements()];
-            let exists: Vec<u8> = rows.iter().flat_map(|rows| rows[..shape.input_len].iter().map(|row| u8::from(row.is_some()))).collect();
-            prop_assert_eq!(found, exists);
+            for (name, steps) in [("mask", 0..shape.input_len), ("target_mask", targets.clone())] {
+                let Some(mask) = batch.field(name) else {
+                    prop_assert!(name == "target_mask" && shape.horizon == 0);
+                    continue;
+                };
+                let start = mask.layout().offset();
+                let found = &mask.bytes()[start..start + mask.layout().elements()];
+                let exists = rows.iter().flat_map(|rows| rows[steps.clone()].iter().map(|row| u8::from(row.is_some())));
+                prop_assert_eq!(found, exists.collect::<Vec<_>>());
+            }
             samples.iter().for_each(|&sample| seen[sample as usize] += 1);
             prop_assert_eq!(plan.run(step, 0).unwrap().is_some(), shuffle != Shuffle::Samples);
         }

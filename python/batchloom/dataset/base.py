@@ -68,7 +68,7 @@ class Sliceable:
         spans: The fields of a window, by name.
         stride: The steps from one window to the next.
         span: The steps that a window takes.
-        mask: The steps of the mask that batches hold after the fields; ``None`` for no mask.
+        masks: The steps of each mask that batches hold after the fields.
         patches: The length of the patches of ``x``, and the steps from one to the next, if it is cut.
         keys: The keys of batches that are dicts; ``None`` for tuples.
         collator: Returns the collator of windows that are not neighbours, given the arrays on a device.
@@ -78,7 +78,7 @@ class Sliceable:
     spans: dict[str, Span]
     stride: int
     span: int
-    mask: int | None
+    masks: tuple[int, ...]
     patches: tuple[int, int] | None
     keys: list[str] | None
     collator: Callable[[Resident], Windows]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Array = numpy.ndarray[Any, Any]
 
-OWN = ("x", "y", "x_mark", "y_mark", "mask")
+OWN = ("x", "y", "x_mark", "y_mark", "mask", "target_mask")
 
 # Attributes that are derived from the others, and are left out of a pickle.
 OF_WINDOWS = ("_windows", "_spans", "_selection")
@@ -113,7 +113,8 @@ class WindowDataset(Dataset[Form]):
     - ``y``, ``[batch, label_len + horizon, targets]``, unless ``horizon`` is 0: it begins ``label_len`` steps before
       the horizon, which begins ``gap`` steps after ``x`` ends,
     - ``x_mark`` and ``y_mark``, the marks of the same steps, if ``marks`` is given,
-    - ``mask``, ``[batch, input_len]``, on request: False at the zeros in front of a short series.
+    - ``mask``, ``[batch, input_len]``, and ``target_mask``, ``[batch, label_len + horizon]``, on request: False at the
+      zeros in front of a short series.
 
     With ``past`` or ``future``, a batch is a dict that also holds these series, by name.
 
@@ -147,7 +148,7 @@ class WindowDataset(Dataset[Form]):
             ``"skip"`` makes no window, ``"error"`` raises an error.
         sampled_by: ``"windows"``: every window comes once an epoch. ``"series"``: every series comes equally often;
             those with fewer windows repeat them.
-        mask: If ``True``, batches hold ``mask``.
+        mask: If ``True``, batches hold ``mask``, and ``target_mask`` if there is a horizon.
         patch_len: Cuts ``x`` into patches, ``[batch, features, patches, patch_len]``, without a copy: a view of the
             batch, whose patches overlap if ``patch_stride`` is shorter (read-only in NumPy). With ``copy=True`` of the
             loader they are a copy.
@@ -265,7 +266,7 @@ class WindowDataset(Dataset[Form]):
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the arrays of a batch, in order."""
-        return (*self._spans, "mask") if self._options["mask"] else tuple(self._spans)
+        return (*self._spans, *self._masks)
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -289,9 +290,9 @@ class WindowDataset(Dataset[Form]):
         """Return one window: the arrays of a batch without their first dimension, as copies."""
         _, row, missing = self._windows.place(sample)
         found = {name: self._part(name, span, row, missing) for name, span in self._spans.items()}
-        if self._options["mask"]:
-            exists = numpy.arange(self._lengths["input_len"]) >= missing
-            found["mask"] = lend(_native.borrow(exists, "mask"), self._framework)
+        for name, (start, steps) in self._masks.items():
+            exists = numpy.arange(start, start + steps) >= missing
+            found[name] = lend(_native.borrow(exists, name), self._framework)
         return found if self._named else tuple(found.values())
 
     def _part(self, name: str, span: Span, row: int, missing: int) -> Any:
@@ -606,15 +607,20 @@ class WindowDataset(Dataset[Form]):
             return StepRange(fetch if options is None else converted(options, name, fetch), span.start, span.steps)
 
         step_ranges = [step_range(name, span) for name, span in self._spans.items()]
-        return Gatherer(step_ranges, self._mask_steps, self._padded)
+        return Gatherer(step_ranges, list(self._masks.values()), self._padded)
 
     def _in_parts(self) -> frozenset[str]:
         return frozenset(self._spans)
 
     @property
-    def _mask_steps(self) -> int | None:
-        """The steps of the mask; ``None`` if batches hold no mask."""
-        return self._lengths["input_len"] if self._options["mask"] else None
+    def _masks(self) -> dict[str, tuple[int, int]]:
+        """The first step of the window that each mask is about, and their number."""
+        if not self._options["mask"]:
+            return {}
+        lengths = self._lengths
+        masks = {"mask": (0, lengths["input_len"])}
+        start, steps = lengths["input_len"] + lengths["gap"] - lengths["label_len"], lengths["horizon"]
+        return masks | ({"target_mask": (start, lengths["label_len"] + steps)} if steps else {})
 
     def _sliceable(self, documents: bool) -> Sliceable:
         return Sliceable(
@@ -622,7 +628,7 @@ class WindowDataset(Dataset[Form]):
             spans=self._spans,
             stride=self._lengths["stride"],
             span=self._span,
-            mask=self._mask_steps,
+            masks=tuple(steps for _, steps in self._masks.values()),
             patches=self._patches,
             keys=list(self.names) if self._named else None,
             collator=self._gatherer,

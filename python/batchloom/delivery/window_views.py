@@ -131,7 +131,7 @@ class WindowViews:
 
     def __init__(self, source: Sliceable, request: PlacementRequest, batch_size: int) -> None:
         self._source, self._windows = source, source.windows
-        self._stride, self._span, self._mask = source.stride, source.span, source.mask
+        self._stride, self._span, self._masks = source.stride, source.span, source.masks
         self._device, self._copy, self._is_there = request.device, request.copy, request.is_there
         self._output = "torch" if self._device is not None else request.output
         self._transfer, self._resident = _transfer(self._device)
@@ -219,8 +219,7 @@ class WindowViews:
     def slice(self, loaded: LoadedRows, row: int, samples: int) -> list[Any]:
         """Return windows of neighbours, whose rows are in ``loaded``."""
         found = loaded.slice(row, samples, self._stride)
-        if self._mask is not None:
-            found.append(self._cuts[0].module.ones(samples, self._mask, self._device))
+        found += [self._cuts[0].module.ones(samples, steps, self._device) for steps in self._masks]
         # Views are copied on a device only: on the CPU, the engine forms the batches of copy=True.
         return [self._cuts[0].module.own(array, None) for array in found] if self._copy else found
 
@@ -270,7 +269,7 @@ class WindowViews:
         if self._transfer is not None and self._limit is None:
             return self._gathered(self._transfer, steps)
         formed, frameworks = steps.form(), [cut.framework for cut in self._cuts]
-        frameworks += frameworks[:1] * (len(formed) - len(frameworks))  # the mask, and marks
+        frameworks += frameworks[:1] * (len(formed) - len(frameworks))  # masks, and marks
         arrays = [lend(tensor, name) for tensor, name in zip(formed, frameworks, strict=True)]
         if self._transfer is not None:
             arrays = [copy.arrive() for copy in [self._transfer.carry(array) for array in arrays]]

@@ -82,8 +82,8 @@ def test_lists_of_series(kind):
     dataset = bl.WindowDataset(LISTS[kind](arrays), 5, 2, mask=True, marks=LISTS[kind]([a[:, 0] for a in arrays]))
     for mode in ("views", "copy", "rows"):
         loader = loader_of(dataset, mode, 7)
-        for samples, (x, y, x_mark, y_mark, mask) in zip(loader.plan(0), loader, strict=True):
-            assert equal((x, y, mask), shape.stack(samples))
+        for samples, (x, y, x_mark, y_mark, *masks) in zip(loader.plan(0), loader, strict=True):
+            assert equal((x, y, *masks), shape.stack(samples))
             assert equal((x_mark, y_mark), [shape.stack(samples)[k][..., 0] for k in (0, 1)])
 
 
@@ -94,7 +94,7 @@ def test_columns_of_series(kind):
     dataset = bl.WindowDataset(COLUMNS[kind](arrays), 5, 2, mask=True, past={"more": COLUMNS[kind](arrays)})
     x, y, *rest = contents(dataset)
     assert [x, y] == expected[:2]
-    assert sorted(map(str, rest)) == sorted(map(str, [expected[0], expected[2]]))
+    assert sorted(map(str, rest)) == sorted(map(str, [expected[0], *expected[2:]]))
 
 
 @pytest.mark.parametrize("kind", ["pyarrow", "polars", "offsets"])
@@ -142,7 +142,7 @@ def test_what_belongs_to_each_step_comes_in_any_form(shape, kinds):
     marks, past, future = (forms[kind]([a[:, k] for a in arrays]) for k, kind in enumerate(kinds))
     dataset = bl.WindowDataset(arrays, **shape.options(), marks=marks, past={"p": past}, future={"f": future})
     for samples, batch in zip((loader := bl.DataLoader(dataset, batch_size=5)).plan(0), loader, strict=True):
-        x, y, _ = shape.stack(samples)
+        x, y = shape.data(samples)
         assert list(batch) == ["x", "y", "x_mark", "y_mark", "p", "f"]
         assert equal(batch, [x, y, x[..., 0], y[..., 0], x[..., 1], y[..., 2]])
 
@@ -183,7 +183,7 @@ def test_frames(kind):
     marks, offsets = data["hour"][:, None], [0, 9, 13, 25]
     expected = bl.WindowDataset((values, offsets), 4, 2, targets=[1], marks=marks, mask=True)
     dataset = bl.WindowDataset(
-        FRAMES[kind](data), 4, 2, id="name", time="day", targets="count", marks=["hour"], mask=True
+        FRAMES[kind](data), 4, 2, id="name", time="day", targets="count", marks=["column.hour"], mask=True
     )
     assert contents(dataset) == contents(expected)
     assert dataset.ids == ["b", "c", "a"]

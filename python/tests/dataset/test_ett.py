@@ -142,7 +142,8 @@ def test_frames(features):
     marks = ["month", "day", "weekday", "hour"]
     frame[marks] = table.marks()
     targets = "OT" if features == "MS" else None
-    whole = bl.WindowDataset(frame, **SHAPES[1].options(), targets=targets, marks=marks, time="date")
+    columns_of_marks = [f"column.{name}" for name in marks]
+    whole = bl.WindowDataset(frame, **SHAPES[1].options(), targets=targets, marks=columns_of_marks, time="date")
     for part, dataset in zip(PARTS, whole.split(**table.ends()), strict=True):
         windows = Windows(table, part, SHAPES[1], features)
         for mine, expected in zip(bl.DataLoader(dataset, batch_size=64), stacked(windows, 64), strict=True):

@@ -93,7 +93,7 @@ def test_series_that_count_the_same_come_equally_often(shape):
 def test_statistics_are_the_bytes_of_the_arrays(shape):
     dataset = shape.dataset(mask=False)
     stats, windows = dataset.stats(7), shape.windows()
-    bytes_of = sum(part.nbytes for part in shape.window(windows[0])[:-1])
+    bytes_of = sum(part.nbytes for part in shape.window(windows[0])[: 2 if shape.horizon else 1])
     assert stats.series_bytes == sum(array.nbytes for array in shape.arrays())
     assert stats.stacked_bytes == len(windows) * bytes_of
     assert stats.gathered_bytes == 7 * bytes_of
@@ -154,10 +154,10 @@ def test_everything_at_once_is_a_dict_in_order(shape, mode, order):
         mask=True,
         patch_len=1,
     )
-    assert dataset.names == ("x", "y", "x_mark", "y_mark", "load", "price", "mask")
+    assert dataset.names == ("x", "y", "x_mark", "y_mark", "load", "price", "mask", "target_mask")
     loader = loader_of(dataset, mode, 5, shuffle=order)
     for samples, batch in zip(loader.plan(0), loader, strict=True):
-        x, y, mask = shape.stack(samples)
+        x, y, mask, target_mask = shape.stack(samples)
         real_y = (y != 0).any(-1)
         assert list(batch) == list(dataset.names)
         expected = {
@@ -166,6 +166,7 @@ def test_everything_at_once_is_a_dict_in_order(shape, mode, order):
             "x_mark": numpy.where(mask, x[..., 0] + 1, 0),
             "y_mark": numpy.where(real_y, y[..., 0] + 1, 0),
             "mask": mask,
+            "target_mask": target_mask,
             "load": x,
             "price": y[..., :1] * 2,
         }
@@ -173,8 +174,9 @@ def test_everything_at_once_is_a_dict_in_order(shape, mode, order):
 
 
 def test_a_padded_horizon_is_zeros_too():
-    x, y, mask = bl.WindowDataset(numpy.array([5, 6]), 2, 3, mask=True)[0]
-    assert (x.tolist(), y.tolist(), mask.tolist()) == ([0, 0], [0, 5, 6], [False, False])
+    x, y, *masks = bl.WindowDataset(numpy.array([5, 6]), 2, 3, mask=True)[0]
+    assert (x.tolist(), y.tolist()) == ([0, 0], [0, 5, 6])
+    assert [mask.tolist() for mask in masks] == [[False, False], [False, True, True]]
 
 
 # Patches
@@ -193,7 +195,7 @@ def test_patches_are_slices_of_x(shape, patch, mode, order):
     loader = loader_of(dataset, mode, 4, shuffle=order)
     starts = range(0, shape.input_len - length + 1, stride or length)
     for samples, batch in zip(loader.plan(0), loader, strict=True):
-        x, *rest = shape.stack(samples)[:-1]
+        x, *rest = shape.data(samples)
         cut = numpy.stack([x[:, start : start + length] for start in starts], axis=1)
         assert equal(batch, [numpy.moveaxis(cut, 3, 1), *rest])
         assert equal([batch[0][0]], [numpy.asarray(dataset[samples[0]][0])])
@@ -263,7 +265,7 @@ def test_parts_hold_the_windows_whose_targets_lie_in_them(shape, cuts, reach_bac
         starts = stops
         loader = bl.DataLoader(part, batch_size=5)
         for samples, batch in zip(loader.plan(0), loader, strict=True):
-            assert equal(batch, shape.stack(samples, windows)[:-1])
+            assert equal(batch, shape.data(samples, windows))
     assert sum(map(len, asked)) == len(set().union(*asked))
 
 

@@ -85,11 +85,12 @@ def test_views_are_equal_to_copies_in_every_layout(name, output):
     for options in ways:
         with pretended():
             loader = bl.DataLoader(dataset, batch_size=4, output=output, **options)
-        for samples, (x, y, mask) in zip(loader.plan(0), loader, strict=True):
+        for samples, (x, y, mask, target_mask) in zip(loader.plan(0), loader, strict=True):
             starts = [dataset.place(int(k)).start for k in samples]
             assert listed(x) == [expected[start : start + 5] for start in starts]
             assert listed(y) == [expected[start + 4 : start + 7] for start in starts]
             assert listed(mask) == [[1.0] * 5] * len(samples)
+            assert listed(target_mask) == [[1.0] * 3] * len(samples)
             assert all(str(array.dtype).removeprefix("torch.") == dataset._spans["x"].field.dtype for array in (x, y))
 
 
@@ -234,7 +235,7 @@ def test_kept_batches_outlive_loader_dataset_and_series(mode):
     del loader, dataset
     gc.collect()
     junk = [numpy.full(1000, -1) for _ in range(200)]
-    assert all(equal(batch, shape.stack(rows)[:-1]) for rows, batch in zip(samples, batches, strict=True))
+    assert all(equal(batch, shape.data(rows)) for rows, batch in zip(samples, batches, strict=True))
     del junk
 
 
@@ -347,7 +348,7 @@ def test_options_that_change_nothing(options):
     for mode in ("views", "copy", "rows", "device"):
         loader = loader_of(shape.dataset(), mode, **{"batch_size": 8, **options})
         for samples, batch in zip(loader.plan(0), loader, strict=True):
-            assert equal(batch, shape.stack(samples)[:-1])
+            assert equal(batch, shape.data(samples))
 
 
 def test_no_rows_are_moved_in_vain():
@@ -379,7 +380,7 @@ def test_the_device_without_values(options, named):
     for samples, batch in zip(loader.plan(0), loader, strict=True):
         size = len(samples)
         assert not named or batch["more"].device.type == "meta"
-        x, y, mask = (batch[name] for name in ("x", "y", "mask")) if named else batch
+        x, y, mask, _ = (batch[name] for name in ("x", "y", "mask", "target_mask")) if named else batch
         assert {array.device.type for array in (x, y, mask)} == {"meta"}
         assert (x.shape, y.shape, mask.shape) == ((size, 4, 2, 4), (size, 2, 2), (size, 8))
 

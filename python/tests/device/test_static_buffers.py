@@ -111,13 +111,13 @@ def test_views_are_copied_to_their_place():
         loader = bl.DataLoader(
             bl.WindowDataset(series, 6, 2, mask=True), 10, static_buffers=True, output="torch", **options
         )
-        found = [(x.data_ptr(), x.clone(), y.clone(), mask.clone()) for x, y, mask in loader]
+        found = [(x.data_ptr(), x.clone(), y.clone(), mask.clone()) for x, y, mask, _ in loader]
         assert len({place for place, *_ in found if place}) == 2
         for samples, (_, x, y, mask) in zip(loader.plan(0), found, strict=True):
             assert torch.equal(x[:, 0], torch.as_tensor(samples).float())
             assert torch.equal(y, x[:, -2:] + 2)
             assert mask.all()
-        (x, _, _), *_ = loader
+        (x, *_), *_ = loader
         x.zero_()
         assert torch.equal(series, torch.arange(100.0))
 

@@ -72,19 +72,25 @@ class Shape:
         return bl.WindowDataset(series, **self.options(), **more)
 
     def window(self, place):
-        """The fields of one sample: x, y and mask."""
+        """The fields of one sample: x and y, mask and target_mask."""
         series, start, missing = place
         values = self.arrays()[series][start:]
         padded = numpy.concatenate([numpy.zeros((missing, FEATURES), values.dtype), values])
         x = padded[: self.input_len]
         y = padded[self.context - self.label_len : self.span]
-        mask = numpy.arange(self.input_len) >= missing
-        return (x, y, mask) if self.horizon else (x, mask)
+        exists = numpy.arange(self.span) >= missing
+        mask, target_mask = exists[: self.input_len], exists[self.context - self.label_len :]
+        return (x, y, mask, target_mask) if self.horizon else (x, mask)
 
     def stack(self, samples, windows=None):
-        """The fields of a batch, its mask last."""
+        """The fields of a batch, its masks last."""
         windows = windows or self.windows()
         return [numpy.stack(part) for part in zip(*(self.window(windows[k]) for k in samples), strict=True)]
+
+    def data(self, samples, windows=None):
+        """The fields of a batch without masks."""
+        found = self.stack(samples, windows)
+        return found[: len(found) // 2]
 
     def is_view(self, samples):
         """Tells whether these samples are neighbours in one series, without zeros."""

@@ -118,11 +118,14 @@ impl<P: Places> Window<P> {
     }
 }
 
-/// Tells the steps of input that exist from the zeros before them: `[samples, steps]`.
+/// Tells steps of a window that exist from the zeros before them: `[samples, steps]`.
 #[derive(Debug, Clone)]
 pub(crate) struct WindowMask<P> {
     pub(crate) windows: Arc<P>,
-    pub(crate) input_len: usize,
+    /// The first step of the window that the mask is about.
+    pub(crate) start: usize,
+    /// The number of steps.
+    pub(crate) len: usize,
 }
 
 impl<P: Places> Form for WindowMask<P> {
@@ -131,7 +134,7 @@ impl<P: Places> Form for WindowMask<P> {
     }
 
     fn shape(&self, members: &Members) -> Vec<usize> {
-        vec![members.count, self.input_len]
+        vec![members.count, self.len]
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
@@ -141,9 +144,9 @@ impl<P: Places> Form for WindowMask<P> {
 
     fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: Slots) -> Result<()> {
         for (batch, wanted) in target.chunks_mut(slots.stride).zip(taken.rows.chunks(slots.batch)) {
-            for (slot, &window) in batch.chunks_exact_mut(self.input_len).zip(wanted) {
-                let missing = self.windows.place(window).missing.min(self.input_len);
-                let (before, data) = slot.split_at_mut(missing);
+            for (slot, &window) in batch.chunks_exact_mut(self.len).zip(wanted) {
+                let missing = self.windows.place(window).missing.saturating_sub(self.start);
+                let (before, data) = slot.split_at_mut(missing.min(self.len));
                 before.fill(0);
                 data.fill(1);
             }

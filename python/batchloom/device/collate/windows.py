@@ -33,12 +33,12 @@ class Windows:
 
     Args:
         step_ranges: The steps of each field.
-        mask: The steps of the mask; ``None`` for no mask.
+        masks: The first step of the window that each mask is about, and their number.
         short: If ``True``, windows may begin with zeros.
     """
 
-    def __init__(self, step_ranges: list[StepRange], mask: int | None, short: bool) -> None:
-        self._step_ranges, self._mask, self._short = step_ranges, mask, short
+    def __init__(self, step_ranges: list[StepRange], masks: list[tuple[int, int]], short: bool) -> None:
+        self._step_ranges, self._masks, self._short = step_ranges, masks, short
 
     def inputs(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
         """Return the index table of a block: the first row of each window, and its steps of zeros."""
@@ -54,9 +54,8 @@ class Windows:
         """Return all fields of windows that begin with ``rows``, after ``missing`` steps of zeros."""
         take = self._with_zeros if self._short else _stored
         found = [take(step_range, rows, missing) for step_range in self._step_ranges]
-        if self._mask is not None:
-            steps = torch.arange(self._mask, device=rows.device)
-            found.append(steps >= missing.view(-1, 1))
+        for start, steps in self._masks:
+            found.append(torch.arange(start, start + steps, device=rows.device) >= missing.view(-1, 1))
         return found
 
     def _with_zeros(self, step_range: StepRange, rows: torch.Tensor, missing: torch.Tensor) -> torch.Tensor:

@@ -322,12 +322,12 @@ impl WindowDataset {
     /// # Errors
     /// The same as those of [`input`](Self::input).
     pub fn target(self, name: impl Into<String>, values: Tensor) -> Result<Self> {
-        let WindowShape { horizon, label_len, .. } = self.windows.shape;
-        let start = self.windows.shape.context() - label_len;
-        self.add(name.into(), values, start, label_len.saturating_add(horizon))
+        let (start, len) = self.windows.shape.target();
+        self.add(name.into(), values, start, len)
     }
 
-    /// Adds `mask`, which is true for the steps of input that exist; short series are padded with others.
+    /// Adds `mask`, which is true for the steps of input that exist, and, if there is a horizon, `target_mask`, which is
+    /// true for such steps of targets. Short series are padded with others.
     #[must_use]
     pub fn mask(mut self) -> Self {
         self.mask = true;
@@ -506,8 +506,12 @@ impl Kind for WindowDataset {
         let form = |span: &Span| Arc::new(Window { windows: windows(), span: span.clone() }) as Arc<dyn Form>;
         let mut fields: Vec<_> = self.names.iter().cloned().zip(self.spans.iter().map(form)).collect();
         if self.mask {
-            let input_len = self.shape().input_len;
-            fields.push(("mask".to_owned(), Arc::new(WindowMask { windows: windows(), input_len })));
+            let shape = self.shape();
+            let (start, len) = shape.target();
+            let masks = [("mask", 0, shape.input_len), ("target_mask", start, len)];
+            for (name, start, len) in masks.into_iter().filter(|(.., len)| *len > 0) {
+                fields.push((name.to_owned(), Arc::new(WindowMask { windows: windows(), start, len })));
+            }
         }
         Collation::new(fields, Index::Windows(windows()))
     }

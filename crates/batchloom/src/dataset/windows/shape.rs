@@ -119,6 +119,11 @@ impl WindowShape {
         self.input_len.saturating_add(self.gap)
     }
 
+    /// The first step of a window that targets hold, and their number.
+    pub(super) fn target(&self) -> (usize, usize) {
+        (self.context() - self.label_len, self.label_len.saturating_add(self.horizon))
+    }
+
     pub(super) fn check(&self) -> Result<()> {
         let refused = |reason: String| Err(Error::WindowShape { reason });
         if self.input_len == 0 {
