@@ -19,6 +19,9 @@ from batchloom.errors import ArgumentError, DataError, DTypeError
 
 Array = numpy.ndarray[Any, Any]
 
+# The first row and the end of ranges of rows.
+Ranges = list[list[int]]
+
 KINDS = ("standard", "robust", "minmax")
 
 # Rows that are scaled at a time, so that they stay in the cache.
@@ -52,8 +55,8 @@ class Scaler:
         return replace(self, target_center=columns(self.center), target_scale=columns(self.scale))
 
 
-def fitted(kind: str, x: Field, y: Field, ranges: Array, ids: list[Any] | None, *, per_series: bool) -> Scaler:
-    """Fit a scale to the rows ``ranges`` of series, ``[series, 2]``.
+def fitted(kind: str, x: Field, y: Field, rows: list[Ranges], ids: list[Any] | None, *, per_series: bool) -> Scaler:
+    """Fit a scale to ranges of rows of each series.
 
     Raises:
         ArgumentError: There is no such kind.
@@ -61,7 +64,7 @@ def fitted(kind: str, x: Field, y: Field, ranges: Array, ids: list[Any] | None, 
         DTypeError: Values are complex.
     """
     choice("scale", kind, KINDS)
-    groups = [[row] for row in ranges.tolist()] if per_series else [ranges.tolist()]
+    groups = rows if per_series else [[each for group in rows for each in group]]
     for number, group in enumerate(groups):
         if not any(end > start for start, end in group):
             name = f" ({ids[number]!r})" if ids is not None else ""
@@ -173,7 +176,7 @@ def _require_fitted(transformer: Any) -> None:
         return  # It is no estimator, and says itself what it lacks.
 
 
-def _fit(kind: str, field: Field, groups: list[list[list[int]]]) -> tuple[Array, Array]:
+def _fit(kind: str, field: Field, groups: list[Ranges]) -> tuple[Array, Array]:
     """Return the center and the scale of each group of rows, ``[groups, ...]``."""
     fit = {"standard": _standard, "robust": _robust, "minmax": _minmax}[kind]
     with numpy.errstate(invalid="ignore", over="ignore"):
@@ -199,7 +202,7 @@ def _fit(kind: str, field: Field, groups: list[list[list[int]]]) -> tuple[Array,
     return center, scale
 
 
-def _standard(field: Field, group: list[list[int]]) -> tuple[Array, Array]:
+def _standard(field: Field, group: Ranges) -> tuple[Array, Array]:
     count, total = numpy.int64(0), numpy.float64(0)
     for rows, exists in _chunks(field, group):
         total = total + rows.sum(axis=0)
@@ -213,19 +216,19 @@ def _standard(field: Field, group: list[list[int]]) -> tuple[Array, Array]:
     return numpy.asarray(mean), numpy.sqrt(squares / count)
 
 
-def _minmax(field: Field, group: list[list[int]]) -> tuple[Array, Array]:
+def _minmax(field: Field, group: Ranges) -> tuple[Array, Array]:
     least, most = _extremes(field, group)
     return least, most - least
 
 
-def _robust(field: Field, group: list[list[int]]) -> tuple[Array, Array]:
+def _robust(field: Field, group: Ranges) -> tuple[Array, Array]:
     rows = numpy.concatenate([_rows(field, start, end) for start, end in group])
     quantiles = numpy.nanpercentile if numpy.isnan(rows).any() else numpy.percentile
     low, middle, high = quantiles(rows, [25, 50, 75], axis=0)
     return middle, numpy.asarray(high - low)
 
 
-def _extremes(field: Field, group: list[list[int]]) -> tuple[Array, Array]:
+def _extremes(field: Field, group: Ranges) -> tuple[Array, Array]:
     least, most = numpy.float64(numpy.nan), numpy.float64(numpy.nan)
     for start, end in _bounds(group):
         rows = _rows(field, start, end)
@@ -234,7 +237,7 @@ def _extremes(field: Field, group: list[list[int]]) -> tuple[Array, Array]:
     return numpy.asarray(least), numpy.asarray(most)
 
 
-def _chunks(field: Field, group: list[list[int]]) -> Iterator[tuple[Array, Any]]:
+def _chunks(field: Field, group: Ranges) -> Iterator[tuple[Array, Any]]:
     """Yield rows, and how many of them exist in each column; what is missing is 0."""
     for start, end in _bounds(group):
         rows = _rows(field, start, end)
@@ -242,7 +245,7 @@ def _chunks(field: Field, group: list[list[int]]) -> Iterator[tuple[Array, Any]]
         yield numpy.where(absent, 0.0, rows), (~absent).sum(axis=0)
 
 
-def _bounds(group: list[list[int]]) -> Iterator[tuple[int, int]]:
+def _bounds(group: Ranges) -> Iterator[tuple[int, int]]:
     for start, end in group:
         for first in range(start, end, CHUNK):
             yield first, min(first + CHUNK, end)

@@ -448,10 +448,10 @@ class WindowDataset(Dataset[Form]):
     def scale(self, scale: Any, *, per_series: bool = False) -> WindowDataset:
         """Return the windows of scaled series, ``(value - center) / scale``: inputs and targets alike.
 
-        A scale is fitted to the steps of this dataset, and applied to the whole series once: that copy is the only one.
-        To fit it to the training part alone, give it to :meth:`split`, or scale other data by ``train.scaler``. Missing
-        values (NaN) are left out of a fit. Columns of one value have no scale: a warning names them, and they stay as
-        they are. ``past``, ``future`` and marks are not scaled.
+        A scale is fitted to the steps of this dataset (of selected windows, to those that they hold), and applied to the
+        whole series once: that copy is the only one. To fit it to the training part alone, give it to :meth:`split`, or
+        scale other data by ``train.scaler``. Missing values (NaN) are left out of a fit. Columns of one value have no
+        scale: a warning names them, and they stay as they are. ``past``, ``future`` and marks are not scaled.
 
         Args:
             scale: ``"standard"`` (mean and standard deviation), ``"robust"`` (median and range of the middle half) or
@@ -509,8 +509,7 @@ class WindowDataset(Dataset[Form]):
         is_apart = span is not None and self._chosen is None
         y = span.field if span is not None and is_apart else x
         if isinstance(scale, str):
-            ranges, _ = self._ranges()
-            scale = scaling.fitted(scale, x, y, ranges, self._ids, per_series=per_series)
+            scale = scaling.fitted(scale, x, y, self._rows_of_series(), self._ids, per_series=per_series)
             if span is not None and self._chosen is not None:
                 chosen = self._chosen
                 scale = scale.of_columns(lambda found: columns_of(found, *chosen))
@@ -523,6 +522,24 @@ class WindowDataset(Dataset[Form]):
             for name, span in self._spans.items()
         }
         return spans, scale
+
+    def _rows_of_series(self) -> list[list[list[int]]]:
+        """Return the ranges of rows of each series: all of a part, and of selected windows those that they cover."""
+        ranges, _ = self._ranges()
+        if self._selection is None:
+            return [[each] for each in ranges.tolist()]
+        windows = _native.borrow(numpy.arange(len(self)), "windows")
+        places: list[Array] = [numpy.from_dlpack(found) for found in self._windows.rows(windows)]
+        starts, ends = places[0], places[0] + self._span - places[1]
+        order = numpy.argsort(starts, kind="stable")
+        found: list[list[list[int]]] = [[] for _ in ranges]
+        for start, end in zip(starts[order].tolist(), ends[order].tolist(), strict=True):
+            group = found[int(numpy.searchsorted(self._offsets, start, side="right")) - 1]
+            if group and start <= group[-1][1]:
+                group[-1][1] = max(group[-1][1], end)
+            else:
+                group.append([start, end])
+        return found
 
     def _with_spans(self, spans: dict[str, Span], scaler: Any) -> WindowDataset:
         """Return the same windows of other arrays."""

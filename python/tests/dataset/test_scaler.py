@@ -151,6 +151,18 @@ def test_frames_backtests_pickles_and_other_data() -> None:
     numpy.testing.assert_allclose(found[..., 0], frame["load"][[[6, 7, 8], [117, 118, 119]]])
 
 
+def test_selected_windows_are_what_is_fitted() -> None:
+    series = series_of([40, 30], 9, 1)
+    dataset = bl.WindowDataset(series, 4, 2)
+    for chosen in (slice(0, 10), [0, 3, 30, 40, 41], [50]):
+        part = dataset.select(chosen)
+        places = [part.place(sample) for sample in range(len(part))]
+        held = sorted({(place.series, place.start + step) for place in places for step in range(6)})
+        rows = numpy.array([series[number][step] for number, step in held])
+        assert part.scale("standard").scaler.center[0] == pytest.approx(rows.mean())
+        assert part.scale("minmax").scaler.scale[0] == pytest.approx(numpy.ptp(rows))
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
