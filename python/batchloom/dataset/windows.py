@@ -448,7 +448,7 @@ class WindowDataset(Dataset[Form]):
     def scale(self, scale: Any, *, per_series: bool = False) -> WindowDataset:
         """Return the windows of scaled series, ``(value - center) / scale``: inputs and targets alike.
 
-        A scale is fitted to the steps of this dataset (of selected windows, to those that they hold), and applied to the
+        A scale is fitted to the steps of this dataset (of selected windows: to theirs), and applied to the
         whole series once: that copy is the only one. To fit it to the training part alone, give it to :meth:`split`, or
         scale other data by ``train.scaler``. Missing values (NaN) are left out of a fit. Columns of one value have no
         scale: a warning names them, and they stay as they are. ``past``, ``future`` and marks are not scaled.
