@@ -124,7 +124,8 @@ def test_wheel_holds_the_package_and_both_licences(wheel):
         texts = {name: files.read(name) for name in names if "/licenses/" in name}
     assert {"batchloom/__init__.py", "batchloom/py.typed", "batchloom/_native.pyi"} <= names
     assert all(name.startswith(("batchloom/", "batchloom-")) for name in names), names
-    assert not [name for name in names if "test" in name or name.endswith((".rs", ".pyc"))]
+    parts = {part for name in names for part in name.split("/")}
+    assert not [part for part in parts if part.startswith(("test", "conftest")) or part.endswith((".rs", ".pyc"))]
     assert sorted(name.rpartition("/")[2] for name in texts) == sorted(LICENCES)
     for name, text in texts.items():
         assert text == (ROOT / name.rpartition("/")[2]).read_bytes()
