@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 from batchloom._native import __version__
 from batchloom.batching import CostModel, CostOptimal, FixedSize, LengthBuckets, Listed, Packing, Rule, TokenBudget
 from batchloom.calibrate import calibrate
-from batchloom.dataset.backtest import Backtest
 from batchloom.dataset.concat import ConcatDataset, Origin
 from batchloom.dataset.groups import GroupDataset, GroupStats
 from batchloom.dataset.map import MapDataset
-from batchloom.dataset.scaler import Scaler
 from batchloom.dataset.sequences import SequenceDataset
 from batchloom.dataset.sparse_rows import SparseRows
 from batchloom.dataset.tensors import TensorDataset
 from batchloom.dataset.tokens import TokenDataset, TokenStats
-from batchloom.dataset.windows import WindowDataset, WindowPlace, WindowStats
+from batchloom.dataset.windows.backtest import Backtest
+from batchloom.dataset.windows.scaler import Scaler
+from batchloom.dataset.windows.window_dataset import WindowDataset, WindowPlace, WindowStats
 from batchloom.delivery.placement import Placement
 from batchloom.errors import (
     ArgumentError,

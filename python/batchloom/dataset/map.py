@@ -18,7 +18,7 @@ from batchloom.dataset.sample_reader import SampleReader, described, short, take
 from batchloom.dataset.sequences import SequenceDataset
 from batchloom.dataset.shared_generators import shared_draw
 from batchloom.dataset.tensors import TensorDataset
-from batchloom.dataset.windows import WindowDataset
+from batchloom.dataset.windows.window_dataset import WindowDataset
 from batchloom.errors import ArgumentError, DataError, SampleError
 from batchloom.sizes import Sizes, checked
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any
 
@@ -9,7 +10,6 @@ import batchloom._native as _native
 import numpy
 from batchloom.arguments import U64, integer
 from batchloom.arrays.field import host
-from batchloom.dataset.time_split import share
 from batchloom.draws import classes_of
 from batchloom.errors import ArgumentError, DataError, RangeError
 
@@ -110,3 +110,27 @@ def restored(
     """Return a selection that was written."""
     numbers = None if listed is None else _native.borrow(listed, "indices")
     return _native.Selection.restored(neighbours, numbers, samples, base, total)
+
+
+def share(name: str, part: Any) -> _native.PartEnd:
+    """Return the end of a part that is given as a share.
+
+    Raises:
+        ArgumentError: It is no number above 0 and at most 1.
+    """
+    return _native.PartEnd.share(share_number(name, part))
+
+
+def share_number(name: str, part: Any) -> float:
+    """Return a part that is given as a share as a number.
+
+    Raises:
+        ArgumentError: It is no number above 0 and at most 1.
+    """
+    try:
+        number = float(part)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not 0 < number <= 1:
+        raise ArgumentError(f"part {name} is {part!r}; expected a share above 0 and at most 1")
+    return number

@@ -17,7 +17,7 @@ from batchloom.arrays.frameworks import is_arrow
 from batchloom.batch import Column, Columns, Schema
 from batchloom.dataset.base import Dataset, Made, Sliceable, Tuples
 from batchloom.dataset.variable import variable
-from batchloom.dataset.windows import WindowDataset
+from batchloom.dataset.windows.window_dataset import WindowDataset
 from batchloom.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:

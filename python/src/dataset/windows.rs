@@ -13,12 +13,12 @@ use crate::dataset::selection::Selection;
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
 
-/// Windows, and the fields that are taken from series for them. They are documented in batchloom/dataset/windows.py.
+/// Windows, and the fields that are taken from series for them. They are documented in batchloom/dataset/windows/window_dataset.py.
 #[pyclass(frozen, module = "batchloom._native")]
 #[derive(Debug)]
 pub(crate) struct Windows(pub(crate) WindowDataset);
 
-/// The end of one part of a time split. Written about in batchloom/dataset/time_split.py.
+/// The end of one part of a time split. Written about in batchloom/dataset/windows/time_split.py.
 #[pyclass(frozen, module = "batchloom._native")]
 #[derive(Debug)]
 pub(crate) struct PartEnd(pub(super) EngineEnd);

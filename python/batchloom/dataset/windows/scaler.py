@@ -14,7 +14,7 @@ from typing import Any
 import numpy
 from batchloom.arguments import caller, choice
 from batchloom.arrays.field import Field
-from batchloom.dataset.series import columns_of
+from batchloom.dataset.windows.series import columns_of
 from batchloom.errors import ArgumentError, DataError, DTypeError
 
 Array = numpy.ndarray[Any, Any]

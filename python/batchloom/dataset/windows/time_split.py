@@ -10,6 +10,7 @@ import batchloom._native as _native
 import numpy
 from batchloom.arguments import choice
 from batchloom.arrays import frames
+from batchloom.dataset.selection import share, share_number
 from batchloom.errors import ArgumentError
 
 Array = numpy.ndarray[Any, Any]
@@ -47,7 +48,7 @@ def parts(
     if choice("rounding", rounding, ROUNDINGS) == "tslib":
         if kind != "share" or len(said) != 3:
             raise ArgumentError("rounding is 'tslib', which is for three parts by shares; expected these, or 'exact'")
-        shares = [(name, _number(name, part)) for name, part in said]
+        shares = [(name, share_number(name, part)) for name, part in said]
         steps = _native.borrow(numpy.ascontiguousarray(lengths, numpy.int64), "lengths")
         return list(zip(ends, _native.PartEnd.tslib(steps, shares), strict=True))
     found = [(name, _end(kind, name, end, times, zoned)) for name, end in said]
@@ -94,25 +95,6 @@ def _kind(end: Any) -> str:
     if isinstance(end, float | numpy.floating):
         return "share"
     return "index" if hasattr(end, "__index__") else "time"
-
-
-def share(name: str, part: Any) -> _native.PartEnd:
-    """Return the end of a part that is given as a share.
-
-    Raises:
-        ArgumentError: It is no number above 0 and at most 1.
-    """
-    return _native.PartEnd.share(_number(name, part))
-
-
-def _number(name: str, part: Any) -> float:
-    try:
-        number = float(part)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not 0 < number <= 1:
-        raise ArgumentError(f"part {name} is {part!r}; expected a share above 0 and at most 1")
-    return number
 
 
 def _step(name: str, end: Any) -> _native.PartEnd:

@@ -15,12 +15,12 @@ from batchloom.arrays import frames
 from batchloom.arrays.field import Field, lend
 from batchloom.arrays.frameworks import require
 from batchloom.batch import Column, Columns, Schema
-from batchloom.dataset import scaler as scaling
-from batchloom.dataset import time_split
-from batchloom.dataset.backtest import Backtest
 from batchloom.dataset.base import Dataset, Dicts, Form, Made, Sliceable, Span, Tuples
-from batchloom.dataset.scaler import Scaler
-from batchloom.dataset.series import Series, aligned, columns_of, from_arrays, from_frame
+from batchloom.dataset.windows import scaler as scaling
+from batchloom.dataset.windows import time_split
+from batchloom.dataset.windows.backtest import Backtest
+from batchloom.dataset.windows.scaler import Scaler
+from batchloom.dataset.windows.series import Series, aligned, columns_of, from_arrays, from_frame
 from batchloom.errors import ArgumentError, DataError, RangeError
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import numpy
 from batchloom.arrays import frames
 from batchloom.arrays.field import Field
 from batchloom.arrays.frameworks import framework_of, is_arrow
-from batchloom.dataset.marks import PREFIX, is_mark, made
 from batchloom.dataset.variable import is_variable, variable
+from batchloom.dataset.windows.marks import PREFIX, is_mark, made
 from batchloom.errors import ArgumentError, DataError
 
 Array = numpy.ndarray[Any, Any]
