@@ -69,7 +69,7 @@ fn windows() -> impl Strategy<Value = Dataset> {
             let shape = WindowShape { horizon, stride, sampled_by, ..WindowShape::new(input_len) };
             let values = numbers(offsets[lengths.len()]);
             let dataset = WindowDataset::new(&offsets, shape).unwrap().input("x", values.clone()).unwrap();
-            dataset.target("y", values).unwrap().mask().into()
+            dataset.target("y", values).unwrap().mask().unwrap().into()
         })
 }
 

@@ -278,7 +278,7 @@ proptest! {
             }));
             let shape = WindowShape { horizon: 2, ..WindowShape::new(3) };
             let dataset = WindowDataset::new(&offsets.collect::<Vec<_>>(), shape).unwrap();
-            Dataset::from(dataset.input("x", values.clone()).unwrap().target("y", values).unwrap().mask())
+            Dataset::from(dataset.input("x", values.clone()).unwrap().target("y", values).unwrap().mask().unwrap())
         };
         let pieces = |all: &[u64]| Dataset::from(token_dataset(&lengths, all, Some(-7)).jitter(true));
         for build in [&windows as &dyn Fn(&[u64]) -> Dataset, &pieces] {
@@ -351,7 +351,7 @@ proptest! {
         let values = numbers(0..rows as u64);
         let shape = WindowShape { horizon: 2, short, ..WindowShape::new(3) };
         let Ok(dataset) = WindowDataset::new(&offsets, shape) else { return Ok(()) };
-        let dataset = dataset.input("x", values.clone()).unwrap().target("y", values).unwrap().mask();
+        let dataset = dataset.input("x", values.clone()).unwrap().target("y", values).unwrap().mask().unwrap();
         let samples = dataset.len() as u64;
         let mut picks: Vec<u64> = picks.iter().map(|pick| pick.index(dataset.len()) as u64).collect();
         if run {

@@ -1,7 +1,7 @@
 //! Windows against their enumeration: their number, their places, their contents (L1, L8), gathered and as views, in
 //! every layout of the series. No window crosses series, and the missing steps of short ones are zeros in front.
 
-use batchloom::dataset::{Anchor, SampledBy, Short, WindowShape};
+use batchloom::dataset::{Anchor, SampledBy, Short, Steps, WindowShape};
 use batchloom::loader::Batch;
 use batchloom::order::Shuffle;
 use batchloom::{Error, Loader, Tensor, WindowDataset};
@@ -76,17 +76,22 @@ fn windows(series: &Series, shape: &WindowShape) -> Vec<Vec<Option<usize>>> {
 }
 
 fn of_series(rows: Range<usize>, shape: &WindowShape) -> Vec<Vec<Option<usize>>> {
-    let (length, span) = (rows.len(), shape.span());
-    if length < span {
-        let zeros = vec![None; span - length];
+    let (length, span) = (rows.len() as isize, shape.span() as isize);
+    let least = span - (shape.lead + shape.trail) as isize;
+    let window = |start: isize| {
+        let row = |step: isize| (0..length).contains(&step).then(|| rows.start + step as usize);
+        (start..start + span).map(row).collect::<Vec<_>>()
+    };
+    if length < least {
         let padded = shape.short == Short::Pad && length > 0;
-        return padded.then(|| zeros.into_iter().chain(rows.map(Some)).collect()).into_iter().collect();
+        return padded.then(|| window(length - span)).into_iter().collect();
     }
-    let starts = (0..=length - span).filter(|start| match shape.anchor {
-        Anchor::Start => start % shape.stride == 0,
-        Anchor::End => (length - span - start) % shape.stride == 0,
+    let (first, last) = (-(shape.lead as isize), length + shape.trail as isize - span);
+    let starts = (first..=last).filter(|start| match shape.anchor {
+        Anchor::Start => (start - first) % shape.stride as isize == 0,
+        Anchor::End => (last - start) % shape.stride as isize == 0,
     });
-    starts.map(|start| (rows.start + start..rows.start + start + span).map(Some).collect()).collect()
+    starts.map(window).collect()
 }
 
 fn values_of(rows: &[Option<usize>]) -> Vec<i32> {
@@ -97,14 +102,17 @@ fn values_of(rows: &[Option<usize>]) -> Vec<i32> {
 
 fn shape() -> impl Strategy<Value = WindowShape> {
     let flags = (any::<bool>(), any::<bool>(), any::<bool>());
-    (1_usize..9, 0_usize..5, 0_usize..9, 0_usize..3, 1_usize..5, flags).prop_map(
-        |(input_len, horizon, label_len, gap, stride, (end, pad, even))| {
+    let numbers = (1_usize..9, 0_usize..5, 0_usize..9, 0_usize..3, 1_usize..5);
+    (numbers, (0_usize..6, 0_usize..6), flags).prop_map(
+        |((input_len, horizon, label_len, gap, stride), (lead, trail), (end, pad, even))| {
+            let lead = lead.min(input_len - 1);
+            let trail = if horizon == 0 { trail.min(input_len - 1 - lead) } else { 0 };
             let gap = if horizon == 0 { 0 } else { gap };
             let label_len = if horizon == 0 { 0 } else { label_len.min(input_len + gap) };
             let anchor = if end { Anchor::End } else { Anchor::Start };
             let short = if pad { Short::Pad } else { Short::Skip };
             let sampled_by = if even { SampledBy::Series } else { SampledBy::Windows };
-            WindowShape { input_len, horizon, label_len, gap, stride, anchor, short, sampled_by }
+            WindowShape { input_len, horizon, label_len, gap, stride, lead, trail, anchor, short, sampled_by }
         },
     )
 }
@@ -156,7 +164,7 @@ proptest! {
                 return Ok(());
             }
         };
-        let dataset = dataset.input("x", series.tensor()).unwrap().target("y", series.tensor()).unwrap().mask();
+        let dataset = dataset.input("x", series.tensor()).unwrap().target("y", series.tensor()).unwrap().mask().unwrap();
         prop_assert_eq!(dataset.len(), expected.len());
         let targets = shape.input_len + shape.gap - shape.label_len..shape.span();
         let targets = if shape.horizon == 0 { 0..0 } else { targets };
@@ -202,7 +210,8 @@ proptest! {
             let (before, after) = (of(window), of(window + 1));
             before.0 == after.0 && after.1 == before.1 + shape.stride
         };
-        let one = end <= expected.len() as u64 && of(start).2 == 0 && (start..end - 1).all(next);
+        let exists = |sample: u64| expected[sample as usize].iter().all(Option::is_some);
+        let one = end <= expected.len() as u64 && (start..end).all(exists) && (start..end - 1).all(next);
         let view = dataset.view(start, end);
         prop_assert_eq!(view.is_some(), one);
         if let Some(view) = view {
@@ -216,7 +225,69 @@ proptest! {
     }
 }
 
+/// Some steps of a window, in any order and as often as they come.
+fn some_steps() -> impl Strategy<Value = Vec<usize>> {
+    prop::collection::vec(0_usize..30, 1..6)
+}
+
 proptest! {
+    /// Fields of any steps, rows of series, of windows and of steps, and the places of windows, against enumeration.
+    #[test]
+    fn fields_beside_windows_are_looked_up(
+        series in series(),
+        shape in shape(),
+        listed in some_steps(),
+        every in 1_usize..4,
+        shuffle in any::<bool>(),
+    ) {
+        let Ok(dataset) = WindowDataset::new(&series.offsets(), shape) else { return Ok(()) };
+        let (span, offsets) = (shape.span(), series.offsets());
+        let listed: Vec<usize> = listed.iter().map(|step| step % span).collect();
+        let strided = Steps::Range { start: 0, len: (span - 1) / every + 1, every };
+        let strided_steps: Vec<usize> = (0..span).step_by(every).collect();
+        let different = WindowShape { sampled_by: SampledBy::Windows, ..shape };
+        let different = WindowDataset::new(&offsets, different).unwrap().len();
+        let numbers = |count: usize| Tensor::from_vec((0..count as i64).collect(), &[count]).unwrap();
+        let dataset = dataset.steps("listed", series.tensor(), Steps::Listed(listed.clone().into())).unwrap();
+        let dataset = dataset.steps("strided", series.tensor(), strided.clone()).unwrap();
+        let dataset = dataset.mask_of("strided_mask", strided).unwrap();
+        let dataset = dataset.of_series("static", numbers(series.lengths.len())).unwrap();
+        let dataset = dataset.of_windows("label", numbers(different)).unwrap();
+        let dataset = dataset.of_step("time", numbers(offsets[offsets.len() - 1]), span - 1).unwrap();
+        let dataset = dataset.index("start", 0).unwrap();
+        let expected = windows(&series, &shape);
+        let loader = Loader::builder(dataset.clone()).batch_size(3).shuffle(shuffle).build().unwrap();
+        for batch in loader.iter() {
+            let batch = batch.unwrap();
+            let of = |name: &str| batch.field(name).unwrap().as_slice::<i64>().unwrap().to_vec();
+            let samples = of("index");
+            let rows: Vec<_> = samples.iter().map(|&sample| &expected[sample as usize]).collect();
+            let taken = |steps: &[usize]| -> Vec<i32> {
+                rows.iter().flat_map(|rows| steps.iter().flat_map(|&step| values_of(&rows[step..=step]))).collect()
+            };
+            prop_assert_eq!(read(&batch, "listed"), taken(&listed));
+            prop_assert_eq!(read(&batch, "strided"), taken(&strided_steps));
+            let exists = rows.iter().flat_map(|rows| strided_steps.iter().map(|&step| u8::from(rows[step].is_some())));
+            let mask = batch.field("strided_mask").unwrap();
+            let start = mask.layout().offset();
+            prop_assert_eq!(&mask.bytes()[start..start + mask.layout().elements()], &exists.collect::<Vec<_>>()[..]);
+            for (at, rows) in rows.iter().enumerate() {
+                let place = rows.iter().position(Option::is_some).unwrap();
+                let first = rows[place].unwrap();
+                let number = offsets.partition_point(|&offset| offset <= first) - 1;
+                prop_assert_eq!((of("series")[at], of("static")[at]), (number as i64, number as i64));
+                let begin = first as i64 - place as i64;
+                prop_assert_eq!(of("start")[at], begin - offsets[number] as i64);
+                let last = offsets[number + 1] as i64 - 1;
+                prop_assert_eq!(of("time")[at], (begin + span as i64 - 1).clamp(first as i64, last));
+                prop_assert_eq!(dataset.sample_at(number, (begin - offsets[number] as i64) as isize).is_some(), true);
+            }
+            if shape.sampled_by == SampledBy::Windows {
+                prop_assert_eq!(of("label"), samples);
+            }
+        }
+    }
+
     /// The horizons of parts that do not overlap have no step in common; only windows that lie across a border are
     /// lost; and without reaching back, no step at all is in common.
     #[test]
@@ -245,8 +316,10 @@ proptest! {
                 if missing == 0 {
                     starts.push(row);
                 }
-                let last = row + shape.span() - missing;
-                let first = last.saturating_sub(if shape.horizon == 0 { shape.span() } else { shape.horizon });
+                let end = row + shape.span() - missing;
+                let last = end.min(offsets[number] + within[number].end);
+                prop_assert!(end - last <= shape.trail);
+                let first = end.saturating_sub(if shape.horizon == 0 { shape.span() } else { shape.horizon });
                 let first = first.max(row);
                 let (start, end) = (offsets[number] + within[number].start, offsets[number] + within[number].end);
                 prop_assert!(start <= first && last <= end, "{start}..{end} has {first}..{last}");

@@ -107,9 +107,10 @@ def patches(array: Any, length: int, stride: int) -> Any:
     return jax.numpy.moveaxis(jax.numpy.moveaxis(cut, 2, -1), 1, -2)
 
 
-def pad_front(array: Any, rows: int) -> Any:
-    """Put rows of zeros before an array."""
-    return jax.numpy.concatenate([jax.numpy.zeros((rows, *array.shape[1:]), array.dtype), array])
+def pad_rows(array: Any, before: int, after: int) -> Any:
+    """Put rows of zeros before an array, and after it."""
+    zeros = jax.numpy.zeros((before + after, *array.shape[1:]), array.dtype)
+    return jax.numpy.concatenate([zeros[:before], array, zeros[before:]])
 
 
 def own(array: Any, device: None) -> Any:

@@ -162,9 +162,15 @@ def patches(array: numpy.ndarray[Any, Any], length: int, stride: int) -> numpy.n
     return numpy.moveaxis(sliding_window_view(array, length, axis=1)[:, ::stride], 1, -2)
 
 
-def pad_front(array: numpy.ndarray[Any, Any], rows: int) -> numpy.ndarray[Any, Any]:
-    """Put rows of zeros before an array."""
-    return numpy.concatenate([numpy.zeros((rows, *array.shape[1:]), array.dtype), array])
+def pad_rows(array: numpy.ndarray[Any, Any], before: int, after: int) -> numpy.ndarray[Any, Any]:
+    """Put rows of zeros before an array, and after it."""
+    zeros = numpy.zeros((before + after, *array.shape[1:]), array.dtype)
+    return numpy.concatenate([zeros[:before], array, zeros[before:]])
+
+
+def repeated(row: numpy.ndarray[Any, Any], samples: int) -> numpy.ndarray[Any, Any]:
+    """Repeat a row in its own memory; read-only."""
+    return numpy.broadcast_to(row, (samples, *row.shape))
 
 
 def ones(samples: int, steps: int, device: None) -> numpy.ndarray[Any, Any]:

@@ -95,9 +95,15 @@ def patches(array: torch.Tensor, length: int, stride: int) -> torch.Tensor:
     return array.unfold(1, length, stride).movedim(1, -2)
 
 
-def pad_front(array: torch.Tensor, rows: int) -> torch.Tensor:
-    """Put rows of zeros before an array."""
-    return torch.cat([array.new_zeros((rows, *array.shape[1:])), array])
+def pad_rows(array: torch.Tensor, before: int, after: int) -> torch.Tensor:
+    """Put rows of zeros before an array, and after it."""
+    zeros = array.new_zeros((before + after, *array.shape[1:]))
+    return torch.cat([zeros[:before], array, zeros[before:]])
+
+
+def repeated(row: torch.Tensor, samples: int) -> torch.Tensor:
+    """Repeat a row in its own memory."""
+    return row.expand(samples, *row.shape)
 
 
 def ones(samples: int, steps: int, device: torch.device | None) -> torch.Tensor:

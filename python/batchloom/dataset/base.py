@@ -20,6 +20,8 @@ from batchloom.label_counts import LabelCounts
 
 if TYPE_CHECKING:
     from batchloom.batch import CollateOptions
+    from batchloom.dataset.windows.beside import LookedUp, SeriesTable
+    from batchloom.dataset.windows.span import Span
     from batchloom.device.collate.windows import Windows
     from batchloom.device.pipeline import Collator
     from batchloom.device.resident import Resident
@@ -50,16 +52,6 @@ else:
 
 
 @dataclass(frozen=True)
-class Span:
-    """One field of a window: ``steps`` steps from ``start`` on, of one array."""
-
-    field: Field
-    start: int
-    steps: int
-    target: bool
-
-
-@dataclass(frozen=True)
 class Sliceable:
     """Samples that are windows on arrays, so that a batch of neighbours is one slice of a template.
 
@@ -69,6 +61,9 @@ class Sliceable:
         stride: The steps from one window to the next.
         span: The steps that a window takes.
         masks: The steps of each mask that batches hold after the fields.
+        beside: The fields that are looked up for each window, by name, and come after the masks.
+        table: The places of series, from which they follow.
+        index: ``True`` if batches hold the number of each window.
         patches: The length of the patches of ``x``, and the steps from one to the next, if it is cut.
         keys: The keys of batches that are dicts; ``None`` for tuples.
         collator: Returns the collator of windows that are not neighbours, given the arrays on a device.
@@ -79,6 +74,9 @@ class Sliceable:
     stride: int
     span: int
     masks: tuple[int, ...]
+    beside: dict[str, LookedUp]
+    table: SeriesTable
+    index: bool
     patches: tuple[int, int] | None
     keys: list[str] | None
     collator: Callable[[Resident], Windows]

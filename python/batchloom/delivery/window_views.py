@@ -17,8 +17,10 @@ from batchloom.arrays.frameworks import require
 from batchloom.batch import CollateOptions, Schema
 from batchloom.batching import FixedSize, Rule
 from batchloom.dataset.base import Dataset, Sliceable
+from batchloom.dataset.windows.beside import view
 from batchloom.delivery.blocks import BlockOptions
 from batchloom.delivery.placement import Placement, PlacementRequest
+from batchloom.window_steps import WindowSteps
 
 if TYPE_CHECKING:
     from batchloom.device.resident import Resident
@@ -37,17 +39,20 @@ class Cut:
         framework: Its framework.
         module: The functions of that framework.
         array: The number of the array that it is cut from.
-        start: The first step of the window that it takes.
-        steps: The number of steps.
+        steps: The steps of the window that it takes.
         patches: The length of patches and the steps from one to the next, if any.
     """
 
     framework: str
     module: Any
     array: int
-    start: int
-    steps: int
+    steps: WindowSteps
     patches: tuple[int, int] | None
+
+    def template(self, rows: Any) -> Any:
+        """Return the steps of a window that begins at each row, ``[ranges, steps, ...]``, as views."""
+        found = self.module.windows(rows, self.steps.covered)
+        return found if self.steps.are_neighbours else found[:, :: self.steps.every]
 
     def finish(self, batch: Any) -> Any:
         """Cut the windows of a batch into patches, if the field has patches."""
@@ -76,11 +81,13 @@ class LoadedRows:
         # Each time: the consumer may have gone on to another stream.
         found = [copy.arrive() for copy in self._copies] if self._copies else self._arrays
         if not self._templates:
-            self._templates = [cut.module.windows(found[cut.array], cut.steps) for cut in self._cuts]
+            self._templates = [cut.template(found[cut.array]) for cut in self._cuts]
         low = row - self.first
         high = low + (samples - 1) * stride + 1
         pairs = zip(self._cuts, self._templates, strict=True)
-        return [cut.finish(template[low + cut.start : high + cut.start : stride]) for cut, template in pairs]
+        return [
+            cut.finish(template[low + cut.steps.start : high + cut.steps.start : stride]) for cut, template in pairs
+        ]
 
 
 def views(
@@ -148,6 +155,7 @@ class WindowViews:
         self._cuts: list[Cut] = []
         self._sources: list[tuple[Any, Field, str]] = []
         self._fields = [span.field for span in source.spans.values()]
+        self._framework = self._fields[0].framework
         places: dict[tuple[int, str], int] = {}
         for name, span in source.spans.items():
             framework = self._output or span.field.framework
@@ -157,8 +165,8 @@ class WindowViews:
                 places[key] = len(self._sources)
                 self._sources.append((module, span.field, framework))
             patches = source.patches if name == "x" else None
-            self._cuts.append(Cut(framework, module, places[key], span.start, span.steps, patches))
-        self._rows = len(source.spans["x"].field.tensor)
+            self._cuts.append(Cut(framework, module, places[key], span.steps, patches))
+        self._rows = len(self._fields[0].tensor)
         self._row_bytes: int = sum(field.tensor.nbytes for _, field, _ in self._sources) // max(self._rows, 1)
 
     def _rows_at_once(self, request: PlacementRequest, batch_size: int) -> int | None:
@@ -197,7 +205,8 @@ class WindowViews:
         """Prepare for batches: move data that is to be resident."""
         self._keys, self._marked = schema.keys, options.marked
         if self._limit is None and self._resident is not None:
-            self._resident.bring(field for _, field, _ in self._sources)
+            looked_up = [each.field for each in self._source.beside.values() if each.field is not None]
+            self._resident.bring([*(field for _, field, _ in self._sources), *looked_up])
 
     def begin(self, loader: _native.Loader, begin: Callable[[], None]) -> _native.StepIterator:
         """Return the batches of the next epoch, which calls ``begin`` before it begins."""
@@ -220,17 +229,29 @@ class WindowViews:
         """Return windows of neighbours, whose rows are in ``loaded``."""
         found = loaded.slice(row, samples, self._stride)
         found += [self._cuts[0].module.ones(samples, steps, self._device) for steps in self._masks]
+        if self._source.beside:
+            found += self.looked_up(row, samples)
         # Views are copied on a device only: on the CPU, the engine forms the batches of copy=True.
         return [self._cuts[0].module.own(array, None) for array in found] if self._copy else found
 
     def marks(self, steps: _native.Steps) -> list[Any]:
         """Return the index and the weight of the next batch, if batches hold them."""
-        if not self._marked:
+        if not self._marked and not self._source.index:
             return []
         index = lend(steps.index(), self._cuts[0].framework)
         if self._transfer is not None:
             index = self._transfer.carry(index).arrive()
-        return [index, self._cuts[0].module.weights(index)]
+        return [index, self._cuts[0].module.weights(index)] if self._marked else [index]
+
+    def looked_up(self, row: int, samples: int) -> list[Any]:
+        """Return the fields that are looked up for windows of neighbours."""
+        table, framework = self._source.table, self._framework
+        found = [
+            view(name, each, table, self._output, framework, row, samples) for name, each in self._source.beside.items()
+        ]
+        if self._transfer is not None:
+            return [copy.arrive() for copy in [self._transfer.carry(array.contiguous()) for array in found]]
+        return found
 
     def cover(self, row: int, samples: int) -> tuple[int, int]:
         """Return the rows that windows cover which begin at equal distances from ``row`` on, as first and end."""
@@ -269,7 +290,11 @@ class WindowViews:
         if self._transfer is not None and self._limit is None:
             return self._gathered(self._transfer, steps)
         formed, frameworks = steps.form(), [cut.framework for cut in self._cuts]
-        frameworks += frameworks[:1] * (len(formed) - len(frameworks))  # masks, and marks
+        frameworks += frameworks[:1] * len(self._masks)
+        numbers = self._output or self._framework
+        for each in self._source.beside.values():
+            frameworks.append(numbers if each.field is None else self._output or each.field.framework)
+        frameworks += [numbers] * (len(formed) - len(frameworks))  # marks
         arrays = [lend(tensor, name) for tensor, name in zip(formed, frameworks, strict=True)]
         if self._transfer is not None:
             arrays = [copy.arrive() for copy in [self._transfer.carry(array) for array in arrays]]

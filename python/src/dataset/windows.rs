@@ -3,7 +3,7 @@
 use batchloom::WindowDataset;
 use batchloom::dataset::{
     Backtest as EngineBacktest, BacktestShape, Dataset as EngineDataset, ETT_HOUR, ETT_MINUTE,
-    PartEnd as EngineEnd, WindowShape, tslib_ends,
+    PartEnd as EngineEnd, Steps, WindowShape, tslib_ends,
 };
 use pyo3::prelude::*;
 
@@ -67,35 +67,81 @@ type Counts = (u64, u64, usize, usize, usize);
 
 #[pymethods]
 impl Windows {
-    /// Windows with these fields: a name, an array `[time, ..]`, and true if it holds targets.
+    /// Windows over series, without a field.
     #[new]
     #[pyo3(signature = (
-        offsets, fields, *, input_len, horizon, label_len, gap, stride, anchor, short, sampled_by, mask
+        offsets, *, input_len, horizon, label_len, gap, stride, lead, trail, anchor, short, sampled_by
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
     fn new(
         offsets: &Tensor,
-        fields: Vec<(String, PyRef<'_, Tensor>, bool)>,
         input_len: usize,
         horizon: usize,
         label_len: usize,
         gap: usize,
         stride: usize,
+        lead: usize,
+        trail: usize,
         anchor: &str,
         short: &str,
         sampled_by: &str,
-        mask: bool,
     ) -> PyResult<Self> {
         let (anchor, short, sampled_by) = (parse(anchor)?, parse(short)?, parse(sampled_by)?);
-        let shape = WindowShape { input_len, horizon, label_len, gap, stride, anchor, short, sampled_by };
+        let shape = WindowShape {
+            input_len,
+            horizon,
+            label_len,
+            gap,
+            stride,
+            lead,
+            trail,
+            anchor,
+            short,
+            sampled_by,
+        };
         let offsets: Vec<usize> = steps(offsets)?;
-        let mut dataset = WindowDataset::new(&offsets, shape).map_err(|error| raise(&error))?;
-        for (name, values, target) in fields {
-            let values = values.0.clone();
-            let added = if target { dataset.target(name, values) } else { dataset.input(name, values) };
-            dataset = added.map_err(|error| raise(&error))?;
-        }
-        Ok(Self(if mask { dataset.mask() } else { dataset }))
+        WindowDataset::new(&offsets, shape).map(Self).map_err(|error| raise(&error))
+    }
+
+    /// The same windows with a field that holds these steps of an array `[time, ..]`.
+    fn with_steps(&self, name: String, values: &Tensor, steps: WindowSteps) -> PyResult<Self> {
+        self.with(|windows| windows.steps(name, values.0.clone(), steps.into()))
+    }
+
+    /// The same windows with a field that is true for those of these steps that exist.
+    fn with_mask(&self, name: String, steps: WindowSteps) -> PyResult<Self> {
+        self.with(|windows| windows.mask_of(name, steps.into()))
+    }
+
+    /// The same windows with a row for each: that of its series, its own, or that of its step `anchor`.
+    fn with_rows(&self, name: String, values: &Tensor, of: &str, anchor: usize) -> PyResult<Self> {
+        let values = values.0.clone();
+        self.with(|windows| match of {
+            "series" => windows.of_series(name, values),
+            "windows" => windows.of_windows(name, values),
+            _ => windows.of_step(name, values, anchor),
+        })
+    }
+
+    /// The same windows with the number of the series, the step `anchor`, and the number of each.
+    fn with_index(&self, step: &str, anchor: usize) -> PyResult<Self> {
+        self.with(|windows| windows.index(step, anchor))
+    }
+
+    /// The first sample that is the window of a series which begins with a step.
+    fn sample_at(&self, series: usize, start: isize) -> Option<u64> {
+        self.0.sample_at(series, start)
+    }
+
+    /// For each series the number of different windows before its own, and the row with which its first one begins,
+    /// `[series, 2]`, as int64; -1 for both if it makes no window.
+    fn firsts(&self) -> PyResult<Tensor> {
+        let first = |found: Option<(u64, isize)>| {
+            found.map_or([-1, -1], |(before, row)| [before.cast_signed(), row as i64])
+        };
+        let found: Vec<i64> = self.0.firsts().into_iter().flat_map(first).collect();
+        let shape = [found.len() / 2, 2];
+        batchloom::Tensor::from_vec(found, &shape).map(Tensor).map_err(|error| raise(&error))
     }
 
     fn __len__(&self) -> usize {
@@ -180,6 +226,28 @@ impl Windows {
 
     fn dataset(&self) -> Dataset {
         Dataset(EngineDataset::from(self.0.clone()))
+    }
+}
+
+impl Windows {
+    fn with(&self, add: impl FnOnce(WindowDataset) -> batchloom::Result<WindowDataset>) -> PyResult<Self> {
+        add(self.0.clone()).map(Self).map_err(|error| raise(&error))
+    }
+}
+
+/// Steps of a window: the first, their number and the distance from one to the next, or a list.
+#[derive(FromPyObject)]
+enum WindowSteps {
+    Range((usize, usize, usize)),
+    Listed(Vec<usize>),
+}
+
+impl From<WindowSteps> for Steps {
+    fn from(steps: WindowSteps) -> Self {
+        match steps {
+            WindowSteps::Range((start, len, every)) => Self::Range { start, len, every },
+            WindowSteps::Listed(steps) => Self::Listed(steps.into()),
+        }
     }
 }
 

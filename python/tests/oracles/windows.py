@@ -28,9 +28,11 @@ class Shape:
     anchor: str = "start"
     short: str = "pad"
     sampled_by: str = "windows"
+    lead: int = 0
 
     def options(self):
-        return {name: value for name, value in self.__dict__.items() if name != "lengths"}
+        given = {name: value for name, value in self.__dict__.items() if name not in ("lengths", "lead")}
+        return given | ({"input_len": (self.input_len - self.lead, self.input_len)} if self.lead else {})
 
     @property
     def context(self):
@@ -40,13 +42,23 @@ class Shape:
     def span(self):
         return self.context + self.horizon
 
-    def starts(self, begin, end):
-        """Each step that a window in steps ``begin`` to ``end`` of a series starts with, and its zeros in front."""
-        fits = [start for start in range(begin, end) if start + self.span <= end]
+    @property
+    def least(self):
+        """The steps that a series must have for a window."""
+        return self.span - self.lead
+
+    def starts(self, begin, end, part=0):
+        """Each step that a window in steps ``begin`` to ``end`` of a series starts with, and its zeros in front.
+
+        Horizons begin at step ``part`` or later.
+        """
+        first = max(begin - self.lead, part - self.context) if part > begin else begin - self.lead
+        fits = [start for start in range(first, end) if start + self.span <= end]
         if not fits and self.short == "pad" and end > begin:
             return [(begin, self.span - (end - begin))]
         first = fits[:1] if self.anchor == "start" else fits[-1:]
-        return [(start, 0) for start in fits if (start - first[0]) % self.stride == 0]
+        found = [start for start in fits if (start - first[0]) % self.stride == 0]
+        return [(max(start, begin), max(begin - start, 0)) for start in found]
 
     def windows(self, within=None):
         """The series, start and zeros of every sample of an epoch."""
@@ -96,7 +108,8 @@ class Shape:
         """Tells whether these samples are neighbours in one series, without zeros."""
         places = [self.windows()[k] for k in samples]
         steps = [b[1] - a[1] for a, b in itertools.pairwise(places)]
-        return len({place[0] for place in places}) == 1 and not places[0][2] and set(steps) <= {self.stride}
+        whole = not any(missing for _, _, missing in places)
+        return len({place[0] for place in places}) == 1 and whole and set(steps) <= {self.stride}
 
 
 @st.composite
@@ -112,6 +125,7 @@ def shapes(draw, most=30, series=4, **fixed):
         "anchor": draw(st.sampled_from(["start", "end"])),
         "short": draw(st.sampled_from(["pad", "skip"])),
         "sampled_by": draw(st.sampled_from(["windows", "series"])),
+        "lead": draw(st.integers(0, input_len - 1)),
     }
     shape = Shape(**(choices | fixed))
     assume(shape.windows())

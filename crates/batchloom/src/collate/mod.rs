@@ -55,4 +55,5 @@ pub(crate) use stack::Stack;
 pub(crate) use taken::Taken;
 pub(crate) use tokens::{Passage, Passages, Pieces, TokenField, Tokens};
 pub(crate) use whole::WholeField;
-pub(crate) use window::{Place, Places, Span, Window, WindowMask};
+pub use window::Steps;
+pub(crate) use window::{Lookup, Place, Places, Span, Window, WindowMask, WindowNumber, WindowRow};

@@ -1,12 +1,14 @@
-//! `window`: gathers windows of a series, each in one piece. Zeros come before a short series.
+//! `window`: gathers windows of a series. Steps that a series does not have, before its beginning or after its end, are
+//! zeros.
 
 use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::index::write;
 use super::prefetch::prefetch_rows;
 use super::stack::copy_rows;
-use super::{Form, Members, Padding, Slots, Taken};
+use super::{Form, Members, Padding, Slots, Stack, Taken};
 use crate::tensor::Rows;
 use crate::{DType, Result, Tensor};
 
@@ -26,6 +28,80 @@ pub(crate) struct Place {
     pub(crate) row: usize,
     /// The number of rows before that one, which are zeros.
     pub(crate) missing: usize,
+    /// The row at which its series ends; from there on, rows are zeros.
+    pub(crate) end: usize,
+}
+
+/// The steps of a window that a field holds, counted from the beginning of the window.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Steps {
+    /// `len` steps from `start` on, one every `every` steps.
+    Range {
+        /// The first step.
+        start: usize,
+        /// The number of steps.
+        len: usize,
+        /// The number of steps from one to the next.
+        every: usize,
+    },
+    /// Any steps, in any order.
+    Listed(Arc<[usize]>),
+}
+
+impl Steps {
+    /// Neighbouring steps.
+    pub fn neighbours(start: usize, len: usize) -> Self {
+        Self::Range { start, len, every: 1 }
+    }
+
+    /// The number of steps.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Range { len, .. } => *len,
+            Self::Listed(steps) => steps.len(),
+        }
+    }
+
+    /// Returns true if there are no steps.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The step at `place`, counted from the beginning of the window.
+    ///
+    /// # Panics
+    /// Panics if there is no such place.
+    pub(crate) fn step(&self, place: usize) -> usize {
+        match self {
+            Self::Range { start, every, .. } => start + place * every,
+            Self::Listed(steps) => steps[place],
+        }
+    }
+
+    /// The number of steps from the beginning of the window to the last one that is held, and that one.
+    pub(crate) fn end(&self) -> usize {
+        (0..self.len()).map(|place| self.step(place).saturating_add(1)).max().unwrap_or(0)
+    }
+
+    /// Visits runs of steps that exist in a window: the places of a run, and the row of the first of them.
+    fn existing(&self, window: Place, mut each: impl FnMut(Range<usize>, usize)) {
+        let Place { row, missing, end } = window;
+        if let Self::Range { start, len, every: 1 } = *self {
+            let zeros = missing.saturating_sub(start).min(len);
+            let first = row + (start + zeros).saturating_sub(missing);
+            let count = (len - zeros).min(end.saturating_sub(first));
+            if count > 0 {
+                each(zeros..zeros + count, first);
+            }
+            return;
+        }
+        for place in 0..self.len() {
+            let found = self.step(place).checked_sub(missing).map(|step| row + step);
+            if let Some(row) = found.filter(|row| *row < end) {
+                each(place..place + 1, row);
+            }
+        }
+    }
 }
 
 /// Some steps of a window, of one array.
@@ -33,10 +109,7 @@ pub(crate) struct Place {
 pub(crate) struct Span {
     pub(crate) values: Tensor,
     pub(crate) rows: Rows,
-    /// The first step of the window that the span holds.
-    pub(crate) start: usize,
-    /// The number of steps.
-    pub(crate) len: usize,
+    pub(crate) steps: Steps,
 }
 
 /// Some steps of each window: `[samples, steps, ..row]`.
@@ -56,7 +129,7 @@ impl<P: Places> Form for Window<P> {
     }
 
     fn shape(&self, members: &Members) -> Vec<usize> {
-        [&[members.count, self.span.len], &self.span.values.shape()[1..]].concat()
+        [&[members.count, self.span.steps.len()], &self.span.values.shape()[1..]].concat()
     }
 
     fn is_data(&self) -> bool {
@@ -69,7 +142,7 @@ impl<P: Places> Form for Window<P> {
     }
 
     fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: Slots) -> Result<()> {
-        let slot = self.span.len * self.span.rows.bytes();
+        let slot = self.span.steps.len() * self.span.rows.bytes();
         if slot == 0 {
             return Ok(());
         }
@@ -88,44 +161,40 @@ impl<P: Places> Form for Window<P> {
 
 impl<P: Places> Padding for Window<P> {
     fn data(&self, members: &Members, member: usize, each: &mut dyn FnMut(Range<usize>)) {
-        let Span { values, rows, len, .. } = &self.span;
+        let Span { values, rows, steps } = &self.span;
         let row = rows.bytes() / values.dtype().size();
-        each(self.zeros(self.windows.place(members.rows(member..member + 1)[0])) * row..len * row);
+        let place = self.windows.place(members.rows(member..member + 1)[0]);
+        steps.existing(place, |places, _| each(places.start * row..places.end * row));
     }
 }
 
 impl<P: Places> Window<P> {
-    /// The number of steps of the span that are zeros.
-    fn zeros(&self, place: Place) -> usize {
-        place.missing.saturating_sub(self.span.start).min(self.span.len)
-    }
-
     fn copy(&self, window: u64, slot: &mut [u8]) {
-        let Span { values, rows, start, len } = &self.span;
-        let place = self.windows.place(window);
-        let zeros = self.zeros(place);
-        let (before, data) = slot.split_at_mut(zeros * rows.bytes());
-        before.fill(0);
-        let first = place.row + (start + zeros).saturating_sub(place.missing);
-        copy_rows(values.bytes(), rows, first, len - zeros, data);
+        let Span { values, rows, steps } = &self.span;
+        let (bytes, mut filled) = (rows.bytes(), 0);
+        steps.existing(self.windows.place(window), |places, first| {
+            let (before, data) = slot[filled..places.end * bytes].split_at_mut(places.start * bytes - filled);
+            before.fill(0);
+            copy_rows(values.bytes(), rows, first, places.len(), data);
+            filled = places.end * bytes;
+        });
+        slot[filled..].fill(0);
     }
 
     fn prefetch(&self, window: u64) {
-        let Span { values, rows, start, len } = &self.span;
-        let place = self.windows.place(window);
-        let row = place.row + start.saturating_sub(place.missing);
-        prefetch_rows(values.bytes(), rows, row, len * rows.bytes());
+        let Span { values, rows, steps } = &self.span;
+        steps.existing(self.windows.place(window), |places, row| {
+            prefetch_rows(values.bytes(), rows, row, places.len() * rows.bytes());
+        });
     }
 }
 
-/// Tells steps of a window that exist from the zeros before them: `[samples, steps]`.
+/// Tells steps of a window that exist from zeros: `[samples, steps]`.
 #[derive(Debug, Clone)]
 pub(crate) struct WindowMask<P> {
     pub(crate) windows: Arc<P>,
-    /// The first step of the window that the mask is about.
-    pub(crate) start: usize,
-    /// The number of steps.
-    pub(crate) len: usize,
+    /// The steps of the window that the mask is about.
+    pub(crate) steps: Steps,
 }
 
 impl<P: Places> Form for WindowMask<P> {
@@ -134,7 +203,7 @@ impl<P: Places> Form for WindowMask<P> {
     }
 
     fn shape(&self, members: &Members) -> Vec<usize> {
-        vec![members.count, self.len]
+        vec![members.count, self.steps.len()]
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
@@ -144,13 +213,68 @@ impl<P: Places> Form for WindowMask<P> {
 
     fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: Slots) -> Result<()> {
         for (batch, wanted) in target.chunks_mut(slots.stride).zip(taken.rows.chunks(slots.batch)) {
-            for (slot, &window) in batch.chunks_exact_mut(self.len).zip(wanted) {
-                let missing = self.windows.place(window).missing.saturating_sub(self.start);
-                let (before, data) = slot.split_at_mut(missing.min(self.len));
-                before.fill(0);
-                data.fill(1);
+            for (slot, &window) in batch.chunks_exact_mut(self.steps.len()).zip(wanted) {
+                slot.fill(0);
+                self.steps.existing(self.windows.place(window), |places, _| slot[places].fill(1));
             }
         }
+        Ok(())
+    }
+}
+
+/// Looks up a number for each window: a row of an array, or what a batch is to hold.
+pub(crate) trait Lookup: Debug + Send + Sync {
+    /// The number of window `window`.
+    fn look_up(&self, window: u64) -> u64;
+}
+
+/// A row for each window, of an array that is not cut like a series: `[samples, ..row]`.
+#[derive(Debug)]
+pub(crate) struct WindowRow<L> {
+    pub(crate) rows: Stack,
+    pub(crate) lookup: L,
+}
+
+impl<L: Lookup> Form for WindowRow<L> {
+    fn dtype(&self) -> DType {
+        self.rows.dtype()
+    }
+
+    fn shape(&self, members: &Members) -> Vec<usize> {
+        self.rows.shape(members)
+    }
+
+    fn is_data(&self) -> bool {
+        true
+    }
+
+    fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
+        let slots = Slots { batch: range.len(), stride: target.len(), fillers: 0 };
+        self.gather(members.taken(range), target, slots)
+    }
+
+    fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: Slots) -> Result<()> {
+        let rows: Vec<u64> = taken.rows.iter().map(|&window| self.lookup.look_up(window)).collect();
+        self.rows.gather(Taken { rows: &rows, ..taken }, target, slots)
+    }
+}
+
+/// A number for each window: `[samples]`, int64.
+#[derive(Debug)]
+pub(crate) struct WindowNumber<L>(pub(crate) L);
+
+impl<L: Lookup> Form for WindowNumber<L> {
+    fn dtype(&self) -> DType {
+        DType::I64
+    }
+
+    fn shape(&self, members: &Members) -> Vec<usize> {
+        vec![members.count]
+    }
+
+    fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
+        let windows = members.rows(range).iter();
+        write(windows.map(|&window| self.0.look_up(window).cast_signed()), target);
         Ok(())
     }
 }

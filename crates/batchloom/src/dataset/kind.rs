@@ -316,6 +316,20 @@ impl Collation {
         Ok(Self { own, ragged, compressed, own_lengths, located, ..Self::new(fields, index)? })
     }
 
+    /// The same fields, and `index` after them: the number of each sample.
+    ///
+    /// # Errors
+    /// [`Error::DuplicateField`].
+    pub(super) fn with_index(self) -> Result<Self> {
+        if self.names.iter().any(|name| name == "index") {
+            return Err(Error::DuplicateField { name: "index".to_owned() });
+        }
+        let names = self.names.iter().cloned().chain(["index".to_owned()]).collect();
+        let mut forms = self.forms;
+        forms.push(Arc::new(SampleIndex));
+        Ok(Self { names, forms, ..self })
+    }
+
     /// The same options, with numbers for the padding of slots as bytes of the types that fields have in batches.
     ///
     /// # Errors
@@ -555,8 +569,8 @@ pub(crate) struct Ragged {
 pub(crate) enum Index {
     /// The sample.
     Rows,
-    /// The row that a window begins with, and the steps of zeros before it.
-    Windows(Arc<dyn Places>),
+    /// The row that a window begins with, and the steps of zeros before it; and after the table, if `lists`, the samples.
+    Windows { places: Arc<dyn Places>, lists: bool },
     /// The place and the extents of each sample in each variable field, and whether batches are concatenations.
     Ragged { fields: Vec<Sequences>, dimensions: usize, packs: bool },
     /// The passages of each piece of a stream, and whether the documents that they are of matter.
@@ -568,7 +582,7 @@ impl Index {
     /// pieces of a stream, with the label of the last token.
     pub(crate) fn space(&self, members: &Members) -> Vec<usize> {
         match self {
-            Self::Rows | Self::Windows(_) => vec![members.count],
+            Self::Rows | Self::Windows { .. } => vec![members.count],
             Self::Ragged { packs: true, .. } => vec![members.elements()],
             Self::Ragged { .. } => [&[members.count], members.union.as_slice()].concat(),
             Self::Stream { pieces, .. } => vec![members.count, pieces.seq_len() + 1],

@@ -21,6 +21,7 @@ mod windows;
 use std::ops::Range;
 use std::sync::Arc;
 
+pub use crate::collate::Steps;
 #[cfg(feature = "arrow")]
 pub use arrow::arrow_lists;
 use concatenated::Concatenated;

@@ -82,7 +82,7 @@ impl IndexTable {
     fn rows(&self) -> usize {
         match self.fields.index() {
             Index::Rows => 1,
-            Index::Windows(_) => 2,
+            Index::Windows { .. } => 2,
             Index::Ragged { fields, dimensions, .. } => 5 + 2 * dimensions + fields.len(),
             Index::Stream { .. } => 6,
         }
@@ -109,7 +109,8 @@ impl IndexTable {
     /// Returns true if samples are listed after the table.
     fn lists(&self) -> bool {
         let ragged = matches!(self.fields.index(), Index::Ragged { .. });
-        self.fields.is_marked() || (ragged && !self.fields.located().is_plain())
+        let counted = matches!(self.fields.index(), Index::Windows { lists: true, .. });
+        self.fields.is_marked() || counted || (ragged && !self.fields.located().is_plain())
     }
 
     /// The number of members before the first sample of a batch.
@@ -120,7 +121,7 @@ impl IndexTable {
     /// The number of members of the batches of a run.
     fn members(&self, plan: &Plan, rank: u32, run: &RunLayout) -> Result<usize> {
         Ok(match self.fields.index() {
-            Index::Rows | Index::Windows(_) => run.batches * run.samples,
+            Index::Rows | Index::Windows { .. } => run.batches * run.samples,
             Index::Ragged { .. } => run.samples + self.leads(),
             Index::Stream { pieces, documents } => {
                 let mut passages = 0;
@@ -153,9 +154,9 @@ impl IndexTable {
                     let places = self.fields.located().places(&samples);
                     places.of(&samples).rows.iter().for_each(|&row| writer.add([number(row)]));
                 }
-                Index::Windows(windows) => {
+                Index::Windows { places, .. } => {
                     for sample in samples(plan, rank, run)? {
-                        let place = windows.place(sample);
+                        let place = places.place(sample);
                         writer.add([index(place.row), index(place.missing)]);
                     }
                 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import numpy
@@ -57,13 +57,15 @@ def from_arrays(series: Any, targets: Any, marks: Any, time: Any) -> Series:
     return Series(values, y, beside, offsets, None, times, frames.has_zone(time), (targets,))
 
 
-def from_frame(data: Any, targets: Any, marks: Any, id: Any, time: Any, columns: Any) -> Series:
-    """Read series from the columns of a frame."""
+def from_frame(
+    data: Any, targets: Any, marks: Any, id: Any, time: Any, columns: Any, beside: Sequence[Any] = ()
+) -> Series:
+    """Read series from the columns of a frame, all but those that are looked up ``beside`` the windows."""
     frame = frames.Frame(data)
     if id is not None and not _is_name(id, frame):
         raise ArgumentError(f"id is {id!r}; expected one of {', '.join(map(repr, frame.names))}")
     marked, of_times = _marked(marks, frame)
-    aside = [id, *marked, *([time] if _is_name(time, frame) else [])]
+    aside: list[Any] = [id, *marked, *beside, *([time] if _is_name(time, frame) else [])]
     names = [name for name in frame.names if name not in aside] if columns is None else _listed(columns)
     values = frame.numbers(names, "columns")
     ids, offsets = (None, _one_series(len(values))) if id is None else frames.runs(frame.column(id, "id"))
@@ -75,10 +77,10 @@ def from_frame(data: Any, targets: Any, marks: Any, id: Any, time: Any, columns:
     if marked or of_times:
         taken = [frame.numbers(marked, "marks")] if marked else []
         marks = numpy.concatenate([*taken, *_made(of_times, raw, offsets, values)], axis=1)
-    beside = None if marks is None else aligned("marks", marks, offsets)
+    marks = None if marks is None else aligned("marks", marks, offsets)
     chosen = _chosen(frame, names, targets)
     y = frame.numbers(_listed(targets), "targets") if chosen is None else columns_of(values, *chosen)
-    return Series(values, y, beside, offsets, ids, times, zoned, chosen)
+    return Series(values, y, marks, offsets, ids, times, zoned, chosen)
 
 
 def _chosen(frame: frames.Frame, names: list[Any], targets: Any) -> tuple[Any] | None:

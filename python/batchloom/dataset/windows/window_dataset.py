@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict, Unpack, overload
 
 import batchloom._native as _native
 import numpy
@@ -15,26 +15,38 @@ from batchloom.arrays import frames
 from batchloom.arrays.field import Field, lend
 from batchloom.arrays.frameworks import require
 from batchloom.batch import Column, Columns, Schema
-from batchloom.dataset.base import Dataset, Dicts, Form, Made, Sliceable, Span, Tuples
+from batchloom.dataset.base import Dataset, Dicts, Form, Made, Sliceable, Tuples
+from batchloom.dataset.windows import offsets as anchored
 from batchloom.dataset.windows import scaler as scaling
 from batchloom.dataset.windows import time_split
 from batchloom.dataset.windows.backtest import Backtest
+from batchloom.dataset.windows.beside import Beside, LookedUp, ReadBeside, SeriesTable
 from batchloom.dataset.windows.scaler import Scaler
 from batchloom.dataset.windows.series import Series, aligned, columns_of, from_arrays, from_frame
+from batchloom.dataset.windows.span import Span
 from batchloom.errors import ArgumentError, DataError, RangeError
+from batchloom.window_steps import WindowSteps
 
 if TYPE_CHECKING:
     from batchloom.batch import CollateOptions
+    from batchloom.device.collate.gather import ResidentRows
     from batchloom.device.collate.windows import Windows as Gatherer
     from batchloom.device.pipeline import Collator
     from batchloom.device.resident import Resident
+    from batchloom.device.shards import RowRange
 
 Array = numpy.ndarray[Any, Any]
 
 OWN = ("x", "y", "x_mark", "y_mark", "mask", "target_mask")
 
+# Names of fields that say which window a sample is.
+PLACES = ("series", "start", "step", "time", "index", "weight")
+
 # Attributes that are derived from the others, and are left out of a pickle.
-OF_WINDOWS = ("_windows", "_spans", "_selection")
+OF_WINDOWS = ("_windows", "_spans", "_looked", "_table", "_selection")
+
+# Lengths that follow from others.
+ENDS = ("lead", "trail")
 
 # More steps than any series has.
 MOST = 2**48
@@ -48,7 +60,7 @@ class WindowPlace(NamedTuple):
     start: int
     """The first step of the series that the window takes."""
     missing: int
-    """The steps of zeros before ``start``, for a series that is too short."""
+    """The steps of zeros before ``start``, which the series does not have."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +102,7 @@ class WindowOptions(TypedDict, total=False):
     short: str
     sampled_by: str
     mask: bool
+    labels_of: str | None
     patch_len: int | None
     patch_stride: int | None
 
@@ -113,10 +126,11 @@ class WindowDataset(Dataset[Form]):
     - ``y``, ``[batch, label_len + horizon, targets]``, unless ``horizon`` is 0: it begins ``label_len`` steps before
       the horizon, which begins ``gap`` steps after ``x`` ends,
     - ``x_mark`` and ``y_mark``, the marks of the same steps, if ``marks`` is given,
-    - ``mask``, ``[batch, input_len]``, and ``target_mask``, ``[batch, label_len + horizon]``, on request: False at the
-      zeros in front of a short series.
+    - ``mask``, ``[batch, input_len]``, and ``target_mask``, ``[batch, label_len + horizon]``, on request: False at
+      zeros that the series does not have.
 
-    With ``past`` or ``future``, a batch is a dict that also holds these series, by name.
+    With ``past``, ``future``, ``labels``, ``static``, ``index`` or ``offsets``, a batch is a dict that also holds these,
+    by name.
 
     **Batches of neighbours are views** (``shuffle=False`` or ``"runs"``): their windows overlap in memory, so writing
     to one in place changes others, and the series. In NumPy they are read-only. Torch has no read-only tensors, so do
@@ -125,7 +139,8 @@ class WindowDataset(Dataset[Form]):
 
     Args:
         series: The series that windows slide over.
-        input_len: Steps of input.
+        input_len: Steps of input; or the least and the most of them: windows at the beginning of a series, which has
+            less than the most before them, begin with zeros.
         horizon: Steps to predict; 0 for inputs alone.
         label_len: Steps before the horizon with which ``y`` begins, for decoders such as Informer's.
         gap: Steps between input and horizon, which neither ``x`` nor the horizon holds.
@@ -140,6 +155,19 @@ class WindowDataset(Dataset[Form]):
             ``"time.hour"`` is the mark and ``"column.hour"`` the column.
         past: More series of the same lengths, by name, cut as ``x`` is.
         future: More series of the same lengths, by name, cut as ``y`` is.
+        labels: A row for each window, each series or each step, told by their number: an array, arrays by name, or columns
+            of a frame. Labels of steps are cut as ``x`` is; those of windows keep their windows in parts of a split.
+        labels_of: ``"windows"``, ``"series"`` or ``"steps"``, for labels whose number fits several.
+        static: A row for each series: an array, arrays by name, columns of the frame that do not change within a
+            series, or a frame with the column ``id``. A batch of neighbours repeats the row by a view.
+        index: If ``True``, batches hold ``series``, ``start`` (the first step of the window in its series, negative if
+            zeros come before the series), ``time`` (that of its first step, if times are known) and ``index`` (the
+            number of the window).
+        offsets: For each field by name, the steps that it takes relative to an anchor, such as
+            ``{"state": [0], "action": range(16)}``. ``series`` is a frame or a dict of arrays ``[time, ...]`` then, and
+            there is no ``input_len``. With ``short="pad"`` every step is an anchor, and steps outside the series are
+            zeros (``mask=True`` adds ``state_mask``, ...); else all steps of a window exist. ``index=True`` adds
+            ``step``, the step of the anchor, in place of ``start``.
         id: The column of a frame that tells series apart.
         time: A column of a frame, or an array, of numbers or datetimes that grow within each series.
         columns: The columns of a frame to take; ``None`` for all others, which must be numbers.
@@ -156,7 +184,7 @@ class WindowDataset(Dataset[Form]):
 
     Raises:
         ArgumentError: Lengths that make no sense, or columns that do not exist.
-        DataError: Series that disagree; time that is missing or does not grow (the message names series and step); a
+        DataError: Series that disagree; labels of another number; a static column that changes; time that is missing or does not grow (the message names series and step); a
             series too short with ``short="error"``; no window at all.
         DTypeError: An element type that cannot be moved as bytes; a column that does not hold numbers.
         DeviceError: An array that is neither on the CPU nor of torch.
@@ -165,19 +193,22 @@ class WindowDataset(Dataset[Form]):
     # fmt: off
     @overload
     def __init__(
-        self: WindowDataset[Tuples], series: Any, input_len: int, horizon: int = 0, *,
-        past: None = None, future: None = None, **options: Unpack[WindowOptions],
+        self: WindowDataset[Tuples], series: Any, input_len: int | tuple[int, int], horizon: int = 0, *,
+        past: None = None, future: None = None, labels: None = None, static: None = None, index: Literal[False] = False,
+        **options: Unpack[WindowOptions],
     ) -> None: ...
     @overload
     def __init__(
-        self: WindowDataset[Dicts], series: Any, input_len: int, horizon: int = 0, *,
-        past: dict[str, Any] | None = None, future: dict[str, Any] | None = None, **options: Unpack[WindowOptions],
+        self: WindowDataset[Dicts], series: Any, input_len: int | tuple[int, int] | None = None, horizon: int = 0, *,
+        past: dict[str, Any] | None = None, future: dict[str, Any] | None = None, labels: Any = None,
+        static: Any = None, index: bool = False, offsets: Mapping[str, Any] | None = None,
+        **options: Unpack[WindowOptions],
     ) -> None: ...
     # fmt: on
     def __init__(
         self,
         series: Any,
-        input_len: int,
+        input_len: int | tuple[int, int] | None = None,
         horizon: int = 0,
         *,
         label_len: int = 0,
@@ -187,6 +218,11 @@ class WindowDataset(Dataset[Form]):
         marks: Any = None,
         past: dict[str, Any] | None = None,
         future: dict[str, Any] | None = None,
+        labels: Any = None,
+        labels_of: str | None = None,
+        static: Any = None,
+        index: bool = False,
+        offsets: Mapping[str, Any] | None = None,
         id: Any = None,
         time: Any = None,
         columns: Sequence[Any] | None = None,
@@ -197,37 +233,82 @@ class WindowDataset(Dataset[Form]):
         patch_len: int | None = None,
         patch_stride: int | None = None,
     ) -> None:
+        self._options: dict[str, Any] = {
+            "anchor": choice("anchor", anchor, ("start", "end")),
+            "short": choice("short", short, ("pad", "skip", "error")),
+            "sampled_by": choice("sampled_by", sampled_by, ("windows", "series")),
+        }
+        self._mask, self._index = bool(mask), bool(index)
+        self._scaler: Scaler | None = None
+        self._chosen: tuple[Any] | None = None
+        self._steps_of_fields = None if offsets is None else anchored.read(offsets)
         self._lengths: dict[str, Any] = {
-            "input_len": integer("input_len", input_len, least=1, most=MOST),
+            **self._inputs(input_len),
             "horizon": integer("horizon", horizon, most=MOST),
             "label_len": integer("label_len", label_len, most=MOST),
             "gap": integer("gap", gap, most=MOST),
             "stride": integer("stride", stride, least=1, most=MOST),
         }
-        self._options: dict[str, Any] = {
-            "anchor": choice("anchor", anchor, ("start", "end")),
-            "short": choice("short", short, ("pad", "skip", "error")),
-            "sampled_by": choice("sampled_by", sampled_by, ("windows", "series")),
-            "mask": bool(mask),
-        }
-        self._patches = _patches(patch_len, patch_stride, input_len)
+        self._patches = _patches(patch_len, patch_stride, self._lengths["input_len"])
+        beside = Beside(labels, labels_of, static)
+        past, future = _by_name("past", past), _by_name("future", future)
+        if self._steps_of_fields is not None:
+            given = {"horizon": horizon, "label_len": label_len, "gap": gap, "targets": targets, "marks": marks}
+            given |= {"past": past, "future": future, "columns": columns, "patch_len": patch_len}
+            self._take_offsets(series, id, time, beside, given)
+            return
         if frames.is_frame(series):
-            found = from_frame(series, targets, marks, id, time, columns)
+            found = from_frame(series, targets, marks, id, time, columns, beside.columns(series))
         else:
             if id is not None or columns is not None:
                 name = "id" if id is not None else "columns"
                 raise ArgumentError(f"{name} is given, but series is not a frame; expected a frame with named columns")
             found = from_arrays(series, targets, marks, time)
-        past, future = _by_name("past", past), _by_name("future", future)
-        self._named = bool(past or future)
-        self._scaler: Scaler | None = None
-        self._set_up(found, past, future)
+        self._named = bool(past or future or beside.is_given or self._index)
+        self._set_up(found, past, future, beside.read(series, id, found.offsets, found.ids))
 
-    def _set_up(self, found: Series, past: dict[str, Any], future: dict[str, Any]) -> None:
+    def _inputs(self, input_len: Any) -> dict[str, int]:
+        """Return the steps of input, and those of them that windows may do without at the ends of a series."""
+        fields = self._steps_of_fields
+        if fields is not None:
+            if input_len is not None:
+                raise ArgumentError(
+                    f"input_len is {input_len!r}, and offsets is given, which says all steps; expected one"
+                )
+            pads = self._options["short"] == "pad"
+            lead, trail = (fields.anchor, fields.span - fields.anchor - 1) if pads else (0, 0)
+            return {"input_len": fields.span, "lead": lead, "trail": trail}
+        if input_len is None:
+            raise ArgumentError("input_len is not given; expected the steps of input, or offsets=")
+        if not isinstance(input_len, tuple | list):
+            return {"input_len": integer("input_len", input_len, least=1, most=MOST), "lead": 0, "trail": 0}
+        if len(input_len) != 2:
+            raise ArgumentError(f"input_len is {input_len!r}; expected a number, or the least and the most steps")
+        least = integer("the least input_len", input_len[0], least=1, most=MOST)
+        most = integer("the most input_len", input_len[1], least=least, most=MOST)
+        return {"input_len": most, "lead": most - least, "trail": 0}
+
+    def _take_offsets(self, series: Any, id: Any, time: Any, beside: Beside, given: dict[str, Any]) -> None:
+        """Take fields by name, each with steps of its own."""
+        assert self._steps_of_fields is not None
+        refused = [name for name, value in given.items() if value is not None and value not in (0, {})]
+        if refused:
+            raise ArgumentError(
+                f"{refused[0]} is given, and so is offsets, which says the steps of each field; expected one"
+            )
+        fields, steps, self._named = self._steps_of_fields, self._steps_of_fields.steps, True
+        found = anchored.from_columns(series, steps, id, time)
+        self._offsets, self._ids, self._times, self._zoned = found.offsets, found.ids, found.times, found.zoned
+        taken = [name for name in steps if name in (*PLACES, "labels", "static")]
+        if taken:
+            raise ArgumentError(f"offsets names a field {taken[0]}, which is taken; expected another name")
+        spans = {name: Span(Field(name, values), steps[name]) for name, values in found.values.items()}
+        masked = {f"{name}_mask": steps[name] for name in steps} if self._mask else {}
+        self._finish(spans, masked, beside.read(series, id, found.offsets, found.ids), fields.anchor)
+
+    def _set_up(self, found: Series, past: dict[str, Any], future: dict[str, Any], beside: ReadBeside) -> None:
         self._offsets, self._ids, self._times, self._zoned = found.offsets, found.ids, found.times, found.zoned
         self._chosen = found.chosen
-        if found.times is not None:
-            frames.require_increasing(found.times, found.offsets, found.ids)
         horizon = self._lengths["horizon"]
         inputs, targets = {"x": found.x}, {"y": found.y} if horizon else {}
         if found.marks is not None:
@@ -236,42 +317,96 @@ class WindowDataset(Dataset[Form]):
         if future and not horizon:
             raise ArgumentError("future is given, but horizon is 0; expected horizon to be at least 1")
         for name, data in {**past, **future}.items():
-            if name in OWN or (name in past and name in future):
+            if name in (*OWN, *PLACES) or (name in past and name in future):
                 raise ArgumentError(f"a series is named {name}, which is taken; expected another name")
             values = aligned(name, data, found.offsets)
             (inputs if name in past else targets)[name] = values
-        self._spans = self._cut(inputs, targets)
+        lengths = self._lengths
+        input_steps = WindowSteps(0, lengths["input_len"])
+        start = lengths["input_len"] + lengths["gap"] - lengths["label_len"]
+        target_steps = WindowSteps(start, lengths["label_len"] + horizon)
+        spans = {name: Span(Field(name, data), input_steps) for name, data in inputs.items()}
+        spans |= {name: Span(Field(name, data), target_steps) for name, data in targets.items()}
+        first = [name for name in OWN if name in spans]
+        spans = {name: spans[name] for name in (*first, *(name for name in spans if name not in first))}
+        masks = {"mask": input_steps} | ({"target_mask": target_steps} if horizon else {}) if self._mask else {}
+        self._finish(spans, masks, beside, 0)
+
+    def _finish(self, spans: dict[str, Span], masks: dict[str, WindowSteps], beside: ReadBeside, anchor: int) -> None:
+        """Take the fields of a window, and those that are looked up beside it."""
+        if self._times is not None:
+            frames.require_increasing(self._times, self._offsets, self._ids)
+        self._spans, self._masks, self._anchor = spans, masks, anchor
         self._parts: tuple[tuple[Array, Array, bool], ...] = ()
-        self._windows = self._slide()
+        whole = self._places()
+        self._firsts: Array = numpy.from_dlpack(whole.firsts())
+        counts = {"windows": whole.counts()[1], "series": len(self._offsets) - 1, "steps": int(self._offsets[-1])}
+        self._looked: dict[str, LookedUp] = {}
+        for name, rows, of in beside.told(counts):
+            if name in (*spans, *masks, *PLACES, *self._looked):
+                raise ArgumentError(f"a field is named {name}, which is taken; expected another name")
+            if of == "steps":
+                if self._steps_of_fields is not None:
+                    raise ArgumentError(f"{name} has a row for each step; expected it among the fields of offsets")
+                spans[name] = Span(Field(name, rows), WindowSteps(0, self._lengths["input_len"]))
+            else:
+                self._looked[name] = LookedUp(of, Field(name, rows))
+        if self._index:
+            self._looked |= self._place_fields()
+        self._take(self._slide())
+
+    def _take(self, windows: _native.Windows) -> None:
+        """Take the windows of the engine, and the table that follows from them."""
+        ranges: Array = numpy.from_dlpack(windows.ranges())
+        rows = numpy.stack([self._offsets[:-1], ranges[:, 1], *self._firsts.T], axis=1)
+        self._windows, self._table = windows, SeriesTable(rows, self._lengths["stride"], self._anchor)
+
+    def _place_fields(self) -> dict[str, LookedUp]:
+        """Return the fields that say which window a sample is."""
+        found = {"series": LookedUp("series"), self._step_name: LookedUp("steps")}
+        if self._times is None:
+            return found
+        times = self._times.view(numpy.int64) if self._times.dtype.kind == "M" else self._times
+        return found | {"time": LookedUp("steps", Field("time", times))}
+
+    @property
+    def _step_name(self) -> str:
+        """The name of the field that says where in its series a window is."""
+        return "start" if self._steps_of_fields is None else "step"
+
+    def _places(self) -> _native.Windows:
+        """Return the windows of the engine, without fields."""
+        return _native.Windows(_native.borrow(self._offsets, "offsets"), **self._lengths, **self._options)
 
     def _slide(self) -> _native.Windows:
         """Return the windows of the engine."""
-        fields = [(name, span.field.tensor, span.target) for name, span in self._spans.items()]
-        offsets = _native.borrow(self._offsets, "offsets")
-        windows = _native.Windows(offsets, fields, **self._lengths, **self._options)
+        windows = self._places()
+        for name, span in self._spans.items():
+            windows = windows.with_steps(name, span.field.tensor, span.steps.native)
+        for name, steps in self._masks.items():
+            windows = windows.with_mask(name, steps.native)
+        for name, each in self._looked.items():
+            if each.field is not None and name != "time":
+                windows = windows.with_rows(name, each.field.tensor, each.of, self._anchor)
+        if self._index:
+            windows = windows.with_index(self._step_name, self._anchor)
+            time = self._looked.get("time")
+            if time is not None and time.field is not None:
+                windows = windows.with_rows("time", time.field.tensor, "steps", self._anchor)
         for starts, stops, reach_back in self._parts:
             windows = windows.part(_native.borrow(starts, "part"), _native.borrow(stops, "part"), reach_back)
         return windows
 
-    def _cut(self, inputs: dict[str, Any], targets: dict[str, Any]) -> dict[str, Span]:
-        """Return the span of each field of a batch in a window: first those of :data:`OWN`, in that order."""
-        lengths = self._lengths
-        start = lengths["input_len"] + lengths["gap"] - lengths["label_len"]
-        spans = {name: Span(Field(name, data), 0, lengths["input_len"], False) for name, data in inputs.items()}
-        steps = lengths["label_len"] + lengths["horizon"]
-        spans |= {name: Span(Field(name, data), start, steps, True) for name, data in targets.items()}
-        first = [name for name in OWN if name in spans]
-        return {name: spans[name] for name in (*first, *(name for name in spans if name not in first))}
-
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the arrays of a batch, in order."""
-        return (*self._spans, *self._masks)
+        return (*self._spans, *self._masks, *self._looked, *(["index"] if self._index else []))
 
     @property
     def fields(self) -> dict[str, Any]:
         """The series from which each array of a batch is cut."""
-        return {name: span.field.array for name, span in self._spans.items()}
+        rows = {name: each.field.array for name, each in self._looked.items() if each.field is not None}
+        return {name: span.field.array for name, span in self._spans.items()} | rows
 
     @property
     def offsets(self) -> Array:
@@ -283,30 +418,81 @@ class WindowDataset(Dataset[Form]):
         """The id of each series; ``None`` unless they came in a frame with ids."""
         return self._ids
 
+    @property
+    def times(self) -> Array | None:
+        """The time of each step, all series one after the other, if they are known: numbers or datetimes of NumPy.
+
+        The field ``time`` of a batch counts in their unit: ``batch["time"].view(dataset.times.dtype)`` for NumPy.
+        """
+        return self._times
+
+    @property
+    def anchor(self) -> int:
+        """The step of a window that is its anchor: with ``offsets``, the steps before it; else 0."""
+        return self._anchor
+
     def _whole_len(self) -> int:
         return len(self._windows)
 
     def _sample(self, sample: int) -> Any:
         """Return one window: the arrays of a batch without their first dimension, as copies."""
-        _, row, missing = self._windows.place(sample)
-        found = {name: self._part(name, span, row, missing) for name, span in self._spans.items()}
-        for name, (start, steps) in self._masks.items():
-            exists = numpy.arange(start, start + steps) >= missing
-            found[name] = lend(_native.borrow(exists, name), self._framework)
+        series, row, missing = self._windows.place(sample)
+        end = int(self._table.rows[series, 1])
+        found = {name: self._part(name, span, row - missing, row, end) for name, span in self._spans.items()}
+        for name, steps in self._masks.items():
+            rows = row - missing + numpy.asarray(steps.numbers, numpy.int64)
+            found[name] = lend(_native.borrow((rows >= row) & (rows < end), name), self._framework)
+        for name, each in self._looked.items():
+            found[name] = self._looked_up(name, each, series, row - missing, row)
+        if self._index:
+            found["index"] = lend(_native.borrow(numpy.array([sample]), "index"), self._framework)[0]
         return found if self._named else tuple(found.values())
 
-    def _part(self, name: str, span: Span, row: int, missing: int) -> Any:
-        zeros = min(max(missing - span.start, 0), span.steps)
-        start = row + max(span.start - missing, 0)
-        found = span.field.slice(start, start + span.steps - zeros)
+    def _part(self, name: str, span: Span, begin: int, first: int, end: int) -> Any:
+        """Return the steps of a field of the window that begins at row ``begin``, of the rows ``first`` to ``end``."""
+        steps = span.steps
+        low, high = begin + steps.start, begin + steps.start + steps.covered
+        start, stop = min(max(low, first), high), max(min(high, end), low)
         module = require(span.field.framework, span.field.dtype, name)
-        found = module.pad_front(found, zeros) if zeros else module.own(found, None)
+        found = span.field.slice(start, max(start, stop))
+        zeros = (start - low, high - max(start, stop))
+        found = module.pad_rows(found, *zeros) if any(zeros) else module.own(found, None)
+        if not steps.are_neighbours:
+            found = found[numpy.asarray(steps.numbers) - steps.start]
         return module.patches(found[None], *self._patches)[0] if self._patches and name == "x" else found
+
+    def _looked_up(self, name: str, each: LookedUp, series: int, begin: int, first: int) -> Any:
+        """Return a field of the window of ``series`` that begins at row ``begin``, and exists from ``first`` on."""
+        start, _, before, first_window = self._table.rows[series].tolist()
+        if each.field is None:
+            number = series if each.of == "series" else begin - start + self._anchor
+            return lend(_native.borrow(numpy.array([number]), name), self._framework)[0]
+        window = before + (begin - first_window) // self._lengths["stride"]
+        row = {"series": series, "windows": window, "steps": max(begin + self._anchor, first)}[each.of]
+        return each.field.slice(row, row + 1)[0]
 
     def place(self, sample: int) -> WindowPlace:
         """Return the place of a window in its series, to join predictions with series and times."""
         series, row, missing = self._windows.place(self._number(sample))
         return WindowPlace(series, row - int(self._offsets[series]), missing)
+
+    def sample_at(self, series: int, start: int) -> int:
+        """Return the number of the window of a series at a step, as batches with ``index=True`` say both.
+
+        Args:
+            series: The number of the series.
+            start: The first step of the window, negative if zeros come before the series; with ``offsets``, the step of
+                its anchor.
+
+        Raises:
+            RangeError: There is no such window.
+        """
+        most = len(self._offsets) - 2
+        number, step = integer("series", series, most=most), operator.index(start) - self._anchor
+        found = self._windows.sample_at(number, step) if abs(step) < MOST else None
+        if found is None:
+            raise RangeError(f"series {number} has no window at step {start}; place() says where windows begin")
+        return found
 
     def _number(self, sample: int) -> int:
         number = operator.index(sample)
@@ -323,7 +509,7 @@ class WindowDataset(Dataset[Form]):
         samples, windows, series, padded, without = self._windows.counts()
         lengths, own = self._lengths, list({id(span.field.array): span for span in self._spans.values()}.values())
         covered = (batch_size - 1) * lengths["stride"] + self._span
-        window = sum(span.steps * span.field.row_bytes for span in self._spans.values())
+        window = sum(span.steps.count * span.field.row_bytes for span in self._spans.values())
         row = sum(span.field.row_bytes for span in own)
         return WindowStats(
             windows=windows,
@@ -505,6 +691,10 @@ class WindowDataset(Dataset[Form]):
         """Return the spans over scaled series, and the scale."""
         if self._scaler is not None:
             raise ArgumentError("the series are scaled already; expected one scale")
+        if self._steps_of_fields is not None:
+            raise ArgumentError(
+                "a scale is of x and y, and fields have names of their own with offsets; scale them before"
+            )
         x, span = self._spans["x"].field, self._spans.get("y")
         is_apart = span is not None and self._chosen is None
         y = span.field if span is not None and is_apart else x
@@ -518,7 +708,7 @@ class WindowDataset(Dataset[Form]):
             apart = scaling.applied(scale, y, self._offsets, target=True) if is_apart else None
             arrays["y"] = apart if self._chosen is None else columns_of(arrays["x"], *self._chosen)
         spans = {
-            name: Span(Field(name, arrays[name]), span.start, span.steps, span.target) if name in arrays else span
+            name: Span(Field(name, arrays[name]), span.steps) if name in arrays else span
             for name, span in self._spans.items()
         }
         return spans, scale
@@ -546,7 +736,7 @@ class WindowDataset(Dataset[Form]):
         found = self.__new__(type(self))
         found.__dict__.update(self.__dict__)
         found._spans, found._scaler = spans, scaler
-        found._windows = found._slide()
+        found._take(found._slide())
         if self._selection is not None:
             found._choose(self._selection)
         return found
@@ -565,7 +755,7 @@ class WindowDataset(Dataset[Form]):
         ranges: Array = numpy.from_dlpack(windows.ranges())
         starts, stops = numpy.ascontiguousarray((ranges - firsts).T)
         part._parts = (*self._parts, (starts, stops, reach_back))
-        part._windows = windows
+        part._take(windows)
         return part
 
     def _choose(self, selection: _native.Selection) -> None:
@@ -573,12 +763,15 @@ class WindowDataset(Dataset[Form]):
 
     def _made(self) -> Made:
         state = {name: value for name, value in self.__dict__.items() if name not in OF_WINDOWS}
-        arrays = {name: (span.field.array, span.start, span.steps, span.target) for name, span in self._spans.items()}
-        return _rebuild, (type(self), state, arrays)
+        arrays = {name: (span.field.array, span.steps) for name, span in self._spans.items()}
+        beside = {
+            name: (each.of, None if each.field is None else each.field.array) for name, each in self._looked.items()
+        }
+        return _rebuild, (type(self), state, arrays, beside)
 
     def __repr__(self) -> str:
         fields = ", ".join(repr(span.field) for span in self._spans.values())
-        lengths = ", ".join(f"{name}={value}" for name, value in self._lengths.items() if value)
+        lengths = ", ".join(f"{name}={value}" for name, value in self._lengths.items() if value and name not in ENDS)
         return f"WindowDataset({fields}; {lengths}; {len(self)} windows of {len(self._offsets) - 1} series)"
 
     @property
@@ -590,7 +783,7 @@ class WindowDataset(Dataset[Form]):
     @property
     def _framework(self) -> str:
         """The framework of the series."""
-        return self._spans["x"].field.framework
+        return next(iter(self._spans.values())).field.framework
 
     def _native_dataset(self) -> _native.Dataset:
         return self._windows.dataset()
@@ -598,14 +791,38 @@ class WindowDataset(Dataset[Form]):
     def _pad_values(self, pad_value: Any, dtypes: Mapping[str, str]) -> list[tuple[str, bytes]]:
         return unpadded(pad_value, "short series are padded with zeros")
 
-    def _arrays(self) -> tuple[Field, ...]:
+    def _series_arrays(self) -> tuple[Field, ...]:
+        """Return the arrays that fields are cut from, each once."""
         return tuple({id(span.field.array): span.field for span in reversed(self._spans.values())}.values())
 
+    def _row_arrays(self) -> tuple[Field, ...]:
+        """Return the arrays that rows are looked up in."""
+        return tuple(each.field for each in self._looked.values() if each.field is not None)
+
+    def _arrays(self) -> tuple[Field, ...]:
+        return (*self._series_arrays(), *self._row_arrays())
+
+    def _beside(self) -> tuple[Field, ...]:
+        return (self._table.field,) if self._looked or self._lengths["trail"] else ()
+
+    def _row_ranges(self, first: int, end: int) -> list[RowRange]:
+        from batchloom.device.shards import RowRange
+
+        start, stop = self._native_dataset().rows(first, end)[0]
+        whole = [RowRange(field, 0, len(field)) for field in (*self._row_arrays(), *self._beside())]
+        return [RowRange(field, start, stop) for field in self._series_arrays()] + whole
+
+    def _most_rows(self, samples: int) -> list[tuple[Field, int]]:
+        most = self._native_dataset().most_rows(samples)[0]
+        whole = [(field, len(field)) for field in (*self._row_arrays(), *self._beside())]
+        return [(field, most) for field in self._series_arrays()] + whole
+
     def _element_bytes(self) -> int | None:
-        return sum(field.row_bytes for field in self._arrays()) if self._padded else None
+        return sum(field.row_bytes for field in self._series_arrays()) if self._padded else None
 
     def _schema(self, columns: Columns) -> Schema:
         frameworks = {name: span.field.framework for name, span in self._spans.items()}
+        frameworks |= {name: each.field.framework for name, each in self._looked.items() if each.field is not None}
         found = (Column(name, dtype, frameworks.get(name, self._framework)) for name, dtype in columns)
         return Schema(tuple(found), named=self._named, patches=self._patches)
 
@@ -613,39 +830,42 @@ class WindowDataset(Dataset[Form]):
         return self._gatherer(resident, options)
 
     def _gatherer(self, resident: Resident, options: CollateOptions | None = None) -> Gatherer:
-        from batchloom.device.collate.windows import StepRange
+        from batchloom.device.collate.windows import LookedUpRows, SeriesPlaces, StepRange
         from batchloom.device.collate.windows import Windows as Gatherer
         from batchloom.device.conversion import converted
 
-        arrays = {id(field.array): partial(resident.rows_of, field) for field in self._arrays()}
+        def fetched(name: str, field: Field) -> Callable[[], ResidentRows]:
+            fetch = partial(resident.rows_of, field)
+            return fetch if options is None else converted(options, name, fetch)
 
-        def step_range(name: str, span: Span) -> StepRange:
-            fetch = arrays[id(span.field.array)]
-            return StepRange(fetch if options is None else converted(options, name, fetch), span.start, span.steps)
-
-        step_ranges = [step_range(name, span) for name, span in self._spans.items()]
-        return Gatherer(step_ranges, list(self._masks.values()), self._padded)
+        shared = {id(field.array): field for field in self._series_arrays()}
+        step_ranges = [
+            StepRange(fetched(name, shared[id(span.field.array)]), span.steps) for name, span in self._spans.items()
+        ]
+        looked_up = [
+            LookedUpRows(each.of, None if each.field is None else fetched(name, each.field))
+            for name, each in self._looked.items()
+        ]
+        places = SeriesPlaces(partial(resident.rows_of, self._table.field), self._table.stride, self._table.anchor)
+        ends = "both" if self._lengths["trail"] else "front" if self._padded else "none"
+        lists = self._index and not (options is not None and options.marked)
+        return Gatherer(step_ranges, list(self._masks.values()), ends, looked_up, places, lists)
 
     def _in_parts(self) -> frozenset[str]:
         return frozenset(self._spans)
 
-    @property
-    def _masks(self) -> dict[str, tuple[int, int]]:
-        """The first step of the window that each mask is about, and their number."""
-        if not self._options["mask"]:
-            return {}
-        lengths = self._lengths
-        masks = {"mask": (0, lengths["input_len"])}
-        start, steps = lengths["input_len"] + lengths["gap"] - lengths["label_len"], lengths["horizon"]
-        return masks | ({"target_mask": (start, lengths["label_len"] + steps)} if steps else {})
-
-    def _sliceable(self, documents: bool) -> Sliceable:
+    def _sliceable(self, documents: bool) -> Sliceable | None:
+        if not all(span.steps.are_strided for span in self._spans.values()):
+            return None
         return Sliceable(
             windows=self._windows,
             spans=self._spans,
             stride=self._lengths["stride"],
             span=self._span,
-            masks=tuple(steps for _, steps in self._masks.values()),
+            masks=tuple(steps.count for steps in self._masks.values()),
+            beside=self._looked,
+            table=self._table,
+            index=self._index,
             patches=self._patches,
             keys=list(self.names) if self._named else None,
             collator=self._gatherer,
@@ -657,9 +877,9 @@ class WindowDataset(Dataset[Form]):
 
     @property
     def _padded(self) -> bool:
-        """``True`` if windows may begin with zeros."""
+        """``True`` if windows may hold zeros that their series does not have."""
         _, _, _, padded, _ = self._windows.counts()
-        return bool(padded)
+        return bool(padded or self._lengths["lead"] or self._lengths["trail"])
 
 
 def _patches(patch_len: int | None, patch_stride: int | None, input_len: int) -> tuple[int, int] | None:
@@ -680,9 +900,17 @@ def _by_name(role: str, series: Any) -> dict[str, Any]:
     return series
 
 
-def _rebuild(kind: type[WindowDataset], state: dict[str, Any], arrays: dict[str, tuple[Any, ...]]) -> WindowDataset:
+def _rebuild(
+    kind: type[WindowDataset],
+    state: dict[str, Any],
+    arrays: dict[str, tuple[Any, WindowSteps]],
+    beside: dict[str, tuple[str, Any]],
+) -> WindowDataset:
     dataset = kind.__new__(kind)
     dataset.__dict__.update(state)
-    dataset._spans = {name: Span(Field(name, array), *rest) for name, (array, *rest) in arrays.items()}
-    dataset._windows = dataset._slide()
+    dataset._spans = {name: Span(Field(name, array), steps) for name, (array, steps) in arrays.items()}
+    dataset._looked = {
+        name: LookedUp(of, None if array is None else Field(name, array)) for name, (of, array) in beside.items()
+    }
+    dataset._take(dataset._slide())
     return dataset

@@ -9,8 +9,9 @@ from typing import Any
 import batchloom._native as _native
 import torch
 from batchloom.arrays.torch import windows
-from batchloom.device.collate.gather import ResidentRows, integer_view, padded, split
+from batchloom.device.collate.gather import ResidentRows, gather, integer_view, padded, split
 from batchloom.device.collate.rows import Outline, samples, split_marks, table
+from batchloom.window_steps import WindowSteps
 
 
 @dataclass(frozen=True)
@@ -19,13 +20,41 @@ class StepRange:
 
     Attributes:
         fetch: Fetches the array ``[time, ...]``.
-        start: The first of the steps, counted from the beginning of the window.
-        steps: The number of steps.
+        steps: The steps, counted from the beginning of the window.
     """
 
     fetch: Callable[[], ResidentRows]
-    start: int
-    steps: int
+    steps: WindowSteps
+
+
+@dataclass(frozen=True)
+class LookedUpRows:
+    """A field that is looked up for each window.
+
+    Attributes:
+        of: The row that it takes: that of the ``"series"``, of the window among all ``"windows"``, or of a step among
+            all ``"steps"``.
+        fetch: Fetches the array of rows; ``None`` for the number of the series, or the step.
+    """
+
+    of: str
+    fetch: Callable[[], ResidentRows] | None
+
+
+@dataclass(frozen=True)
+class SeriesPlaces:
+    """Places of series and of their windows.
+
+    Attributes:
+        fetch: Fetches, for each series, its first row, the row after its last one, the number of windows before its
+            own, and the row with which its first window begins.
+        stride: The steps from one window to the next.
+        anchor: The step of a window that steps are counted by.
+    """
+
+    fetch: Callable[[], ResidentRows]
+    stride: int
+    anchor: int
 
 
 class Windows:
@@ -33,12 +62,24 @@ class Windows:
 
     Args:
         step_ranges: The steps of each field.
-        masks: The first step of the window that each mask is about, and their number.
-        short: If ``True``, windows may begin with zeros.
+        masks: The steps of the window that each mask is about.
+        ends: The zeros that windows may hold: ``"none"``, ``"front"``, or ``"both"`` before and after their series.
+        looked_up: The fields that are looked up for each window.
+        places: The places of series.
+        lists: If ``True``, batches hold the number of each window, and no weight beside it.
     """
 
-    def __init__(self, step_ranges: list[StepRange], masks: list[tuple[int, int]], short: bool) -> None:
-        self._step_ranges, self._masks, self._short = step_ranges, masks, short
+    def __init__(
+        self,
+        step_ranges: list[StepRange],
+        masks: list[WindowSteps],
+        ends: str,
+        looked_up: list[LookedUpRows],
+        places: SeriesPlaces,
+        lists: bool,
+    ) -> None:
+        self._step_ranges, self._masks, self._ends = step_ranges, masks, ends
+        self._looked_up, self._places, self._lists = looked_up, places, lists
 
     def inputs(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
         """Return the index table of a block: the first row of each window, and its steps of zeros."""
@@ -48,29 +89,73 @@ class Windows:
         """Gather the windows of each field, and cut them into batches."""
         sizes = samples(outline.runs)
         fields: list[Sequence[Any]] = [split(found, sizes) for found in self.fields(*arrived[0].unbind())]
-        return fields + split_marks(arrived, outline)
+        marks = split_marks(arrived, outline)
+        return fields + (marks[:1] if self._lists else marks)
 
     def fields(self, rows: torch.Tensor, missing: torch.Tensor) -> list[torch.Tensor]:
         """Return all fields of windows that begin with ``rows``, after ``missing`` steps of zeros."""
-        take = self._with_zeros if self._short else _stored
-        found = [take(step_range, rows, missing) for step_range in self._step_ranges]
-        for start, steps in self._masks:
-            found.append(torch.arange(start, start + steps, device=rows.device) >= missing.view(-1, 1))
+        window = _Window(rows, missing, self._places, self._ends)
+        found = [_taken(window, step_range) for step_range in self._step_ranges]
+        found += [window.exist(steps) for steps in self._masks]
+        return found + [window.look_up(each) for each in self._looked_up]
+
+
+class _Window:
+    """Windows of a block: the first row of each that exists, and the steps of zeros before it."""
+
+    def __init__(self, rows: torch.Tensor, missing: torch.Tensor, places: SeriesPlaces, ends: str) -> None:
+        self.rows, self.missing, self.begin = rows, missing, rows - missing
+        self.ends, self._places = ends, places
+        self._found: tuple[torch.Tensor, torch.Tensor] | None = None
+
+    def steps(self, steps: WindowSteps) -> torch.Tensor:
+        """Return the steps as numbers."""
+        if steps.listed is not None:
+            return torch.tensor(steps.listed, dtype=self.rows.dtype, device=self.rows.device)
+        end = steps.start + steps.count * steps.every
+        return torch.arange(steps.start, end, steps.every, dtype=self.rows.dtype, device=self.rows.device)
+
+    def exist(self, steps: WindowSteps) -> torch.Tensor:
+        """Return a mask of the steps that series have, ``[windows, steps]``."""
+        numbers = self.steps(steps)
+        found = numbers >= self.missing.view(-1, 1)
+        if self.ends == "both":
+            _, place = self._series()
+            found &= self.begin.view(-1, 1) + numbers < place[:, 1:2]
         return found
 
-    def _with_zeros(self, step_range: StepRange, rows: torch.Tensor, missing: torch.Tensor) -> torch.Tensor:
-        source = step_range.fetch()
-        steps = torch.arange(
-            step_range.start, step_range.start + step_range.steps, dtype=rows.dtype, device=rows.device
-        )
-        exists = (steps >= missing.view(-1, 1)).flatten()
-        found = padded(source, ((rows - missing).view(-1, 1) + steps).flatten(), exists)
-        return found.view(len(rows), step_range.steps, *source.inner)
+    def look_up(self, each: LookedUpRows) -> torch.Tensor:
+        """Return a field that is looked up for each window."""
+        series, place = self._series()
+        begin = self.begin.to(torch.int64)
+        if each.fetch is None:
+            return series if each.of == "series" else begin - place[:, 0] + self._places.anchor
+        if each.of == "series":
+            rows = series
+        elif each.of == "windows":
+            rows = place[:, 2] + (begin - place[:, 3]) // self._places.stride
+        else:
+            rows = torch.maximum(begin + self._places.anchor, self.rows)
+        return gather(each.fetch(), rows)
+
+    def _series(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the series of each window, and its places."""
+        if self._found is None:
+            places = self._places.fetch().values
+            series = torch.bucketize(self.rows.to(torch.int64), places[:, 0].contiguous(), right=True) - 1
+            self._found = series, places[series]
+        return self._found
 
 
-def _stored(step_range: StepRange, rows: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
-    source = step_range.fetch()
-    if not step_range.steps:
-        return source.empty(len(rows), 0, *source.inner)
-    template = windows(integer_view(source.values), step_range.steps)
-    return source.taken(template.index_select(0, source.places(rows + step_range.start)))
+def _taken(window: _Window, step_range: StepRange) -> torch.Tensor:
+    """Return the steps of a field, zeros where a series has none."""
+    source, steps = step_range.fetch(), step_range.steps
+    samples = len(window.rows)
+    if not steps.count:
+        return source.empty(samples, 0, *source.inner)
+    if window.ends == "none" and steps.are_neighbours:
+        template = windows(integer_view(source.values), steps.count)
+        return source.taken(template.index_select(0, source.places(window.rows + steps.start)))
+    rows = (window.begin.view(-1, 1) + window.steps(steps)).flatten()
+    exists = None if window.ends == "none" else window.exist(steps).flatten()
+    return padded(source, rows, exists).view(samples, steps.count, *source.inner)

@@ -60,20 +60,20 @@ def test_the_number_of_windows_is_the_closed_form(steps, lengths, stride, anchor
 
 @given(shape=shapes(short="pad", sampled_by="windows"))
 def test_short_series_are_padded_skipped_or_refused(shape):
-    short = [k for k, length in enumerate(shape.lengths) if length < shape.span]
+    short = [k for k, length in enumerate(shape.lengths) if length < shape.least]
     stats = shape.dataset().stats()
     assert stats.series == len(shape.lengths)
     assert stats.padded_series == sum(shape.lengths[k] > 0 for k in short)
     assert stats.series_without_windows == sum(shape.lengths[k] == 0 for k in short)
     skipping = replace(shape, short="skip")
     if len(short) == len(shape.lengths):
-        with refused(bl.DataError, f"{len(short)} series", f"{shape.span} steps"):
+        with refused(bl.DataError, f"{len(short)} series", f"{shape.least} steps"):
             skipping.dataset()
     else:
         assert skipping.dataset().stats().series_without_windows == len(short)
         assert skipping.dataset().stats().padded_series == 0
     if short:
-        with refused(bl.DataError, f"series {short[0]}", f"{shape.lengths[short[0]]} steps", str(shape.span)):
+        with refused(bl.DataError, f"series {short[0]}", f"{shape.lengths[short[0]]} steps", str(shape.least)):
             replace(shape, short="error").dataset()
     else:
         assert len(replace(shape, short="error").dataset()) == len(shape.windows())
@@ -233,7 +233,7 @@ def within(shape, ends, reach_back):
     for stops in ends:
         reach = shape.context if reach_back and shape.horizon else 0
         yield [
-            (stop, stop) if reach and start and stop - start < shape.horizon else (max(start - reach, 0), stop)
+            (stop, stop) if reach and start and stop - start < shape.horizon else (max(start - reach, 0), stop, start)
             for start, stop in zip(starts, stops, strict=True)
         ]
         starts = stops

@@ -1,9 +1,11 @@
 //! `WindowDataset`: every window of a given number of steps of a time series is a sample.
 //!
-//! Windows take no memory of their own. The windows of a series are counted by a closed form, and the number of a window
-//! tells where it begins: O(log series) for any window. A window never crosses series.
+//! Windows take no memory of their own, and never cross series: `places.rs` finds each by its number. Fields are cut
+//! from arrays with a row for each step, or looked up for each window (`beside.rs`): labels, covariates of series, places.
 
 mod backtest;
+mod beside;
+mod places;
 mod shape;
 mod split;
 
@@ -11,42 +13,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 pub use backtest::{Backtest, BacktestShape};
+use beside::{Beside, Labelled};
+use places::Windows;
 pub use shape::{Anchor, SampledBy, Short, WindowShape};
 
 use super::kind::{CollateOptions, Collation, Content, ContentRequest, EpochKey, Index, Kind};
 use super::selection::Selection;
 use crate::batching::Rule;
-use crate::collate::{Form, Place, Places, Span, Window, WindowMask};
+use crate::collate::{Form, Places, Span, Steps, Window, WindowMask};
 use crate::{Error, Result, Tensor};
-
-/// The places of all windows.
-#[derive(Debug)]
-pub(crate) struct Windows {
-    shape: WindowShape,
-    /// The rows of every series that windows may take.
-    series: Vec<Range<usize>>,
-    /// The rows of every series that horizons may take: fewer in a part that windows reach back from.
-    parts: Vec<Range<usize>>,
-    /// The series that make windows.
-    holders: Vec<Holder>,
-    /// The number of samples before each holder, and of all samples.
-    before: Vec<u64>,
-    /// The samples that were selected of these, if some were.
-    selection: Option<Selection>,
-}
-
-/// A series that makes windows.
-#[derive(Debug, Clone)]
-struct Holder {
-    /// The number of the series.
-    series: usize,
-    /// The number of its windows.
-    windows: u64,
-    /// The row with which the first window begins.
-    row: usize,
-    /// The number of rows of zeros before that row.
-    missing: usize,
-}
 
 /// The numbers of windows and of series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,188 +36,6 @@ pub struct WindowCounts {
     pub padded: usize,
     /// The number of series that make no window.
     pub without: usize,
-}
-
-impl Windows {
-    fn new(shape: WindowShape, series: Vec<Range<usize>>, parts: Vec<Range<usize>>) -> Result<Self> {
-        let mut holders = Vec::new();
-        for (number, (rows, part)) in series.iter().zip(&parts).enumerate() {
-            // A horizon that is padded in front would reach into the rows before the part.
-            let leaks = part.start > rows.start && part.len() < shape.horizon;
-            let rows = if leaks { part.end..part.end } else { rows.clone() };
-            holders.extend(Holder::new(&shape, number, &rows)?);
-        }
-        let most = holders.iter().map(|holder| holder.windows).max().unwrap_or(0);
-        let mut before = vec![0_u64];
-        for holder in &holders {
-            let samples = if shape.sampled_by == SampledBy::Series { most } else { holder.windows };
-            before.push(before[before.len() - 1].saturating_add(samples));
-        }
-        match holders.is_empty() {
-            true => Err(Error::NoWindows { series: series.len() as u64, span: shape.span() }),
-            false => Ok(Self { shape, series, parts, holders, before, selection: None }),
-        }
-    }
-
-    /// The number of samples.
-    pub(crate) fn len(&self) -> u64 {
-        self.selection.as_ref().map_or_else(|| self.all(), Selection::len)
-    }
-
-    /// The number of samples, selected or not.
-    fn all(&self) -> u64 {
-        self.before.last().copied().unwrap_or(0)
-    }
-
-    /// The number of `sample` among all samples, selected or not.
-    fn number(&self, sample: u64) -> u64 {
-        self.selection.as_ref().map_or(sample, |selection| selection.get(sample))
-    }
-
-    /// The number of different windows.
-    fn distinct(&self) -> u64 {
-        let Some(selection) = &self.selection else {
-            return self.holders.iter().map(|holder| holder.windows).sum();
-        };
-        if selection.as_range().is_some() && self.shape.sampled_by == SampledBy::Windows {
-            return selection.len();
-        }
-        let mut windows: Vec<(usize, u64)> = (0..self.len()).map(|sample| self.window(sample)).collect();
-        windows.sort_unstable();
-        windows.dedup();
-        windows.len() as u64
-    }
-
-    /// The place in `holders` of the series that makes `sample`, and the number of the window in it. Windows are
-    /// repeated if every series counts the same.
-    fn window(&self, sample: u64) -> (usize, u64) {
-        self.numbered(self.number(sample))
-    }
-
-    /// The same for a sample by its number among all samples.
-    fn numbered(&self, sample: u64) -> (usize, u64) {
-        let holder = match self.holders.len() {
-            1 => 0,
-            _ => self.before.partition_point(|&before| before <= sample) - 1,
-        };
-        (holder, (sample - self.before[holder]) % self.holders[holder].windows)
-    }
-
-    /// The steps from the first window of a series to window `window`: no more than the rows of the series.
-    fn steps(&self, window: u64) -> usize {
-        usize::try_from(window).unwrap_or(usize::MAX).saturating_mul(self.shape.stride)
-    }
-
-    /// The rows that the samples `samples` cover, of `rows` in all. O(log series).
-    ///
-    /// Series lie one after the other, and so do the windows of one, so the first row belongs to the first series and
-    /// the last row to the last. If windows repeat, all windows of these two series are covered.
-    fn covered(&self, samples: Range<usize>, rows: usize) -> Range<usize> {
-        if samples.is_empty() {
-            return 0..0;
-        }
-        let samples = match &self.selection {
-            None => samples,
-            Some(selection) => {
-                let index = |number| usize::try_from(number).unwrap_or(usize::MAX);
-                let numbers = samples.map(|sample| index(selection.get(sample as u64)));
-                numbers.clone().min().unwrap_or(0)..numbers.max().map_or(0, |last| last + 1)
-            }
-        };
-        self.covered_by(samples, rows)
-    }
-
-    /// The same for samples by their numbers among all samples.
-    fn covered_by(&self, samples: Range<usize>, rows: usize) -> Range<usize> {
-        let (first, from) = self.numbered(samples.start as u64);
-        let (last, to) = self.numbered(samples.end as u64 - 1);
-        let (from, to) = match self.shape.sampled_by {
-            SampledBy::Windows => (from, to),
-            SampledBy::Series if first == last && to >= from && to - from == samples.len() as u64 - 1 => {
-                (from, to)
-            }
-            SampledBy::Series => (0, self.holders[last].windows - 1),
-        };
-        let start = self.holders[first].row.saturating_add(self.steps(from));
-        let end = self.holders[last].row.saturating_add(self.steps(to)).saturating_add(self.shape.span());
-        start..end.min(rows)
-    }
-
-    /// The largest number of rows that `samples` neighbouring samples cover.
-    ///
-    /// Moving on by a window moves both ends alike, unless the last sample enters another series, which adds the rows
-    /// in between. So the most rows are covered by samples that end with the first window of a series, or begin the
-    /// first series.
-    fn most_covered(&self, samples: usize, rows: usize) -> usize {
-        if self.selection.as_ref().is_some_and(|selection| selection.as_range().is_none()) {
-            return rows;
-        }
-        let all = usize::try_from(self.all()).unwrap_or(usize::MAX);
-        let samples = samples.min(all);
-        if samples == 0 {
-            return 0;
-        }
-        let begin = |before: &u64| usize::try_from(*before).unwrap_or(usize::MAX);
-        let entering = self.before.iter().map(begin).filter(|&entered| entered < all);
-        let starts =
-            entering.flat_map(|entered| [(entered + 1).saturating_sub(samples), entered.min(all - samples)]);
-        let neighbours = starts.map(|start| self.covered_by(start..start + samples, rows).len());
-        // Two samples of a series whose windows repeat may be its last window and its first, and cover all between.
-        let most = self.holders.iter().map(|holder| holder.windows).max().unwrap_or(0);
-        let repeats = |holder: &&Holder| {
-            self.shape.sampled_by == SampledBy::Series && samples > 1 && holder.windows < most
-        };
-        let whole = self.holders.iter().filter(repeats).map(|holder| {
-            let end =
-                holder.row.saturating_add(self.steps(holder.windows - 1)).saturating_add(self.shape.span());
-            end.min(rows) - holder.row
-        });
-        neighbours.chain(whole).max().unwrap_or(0)
-    }
-
-    /// Returns true if the samples `start..end` are one strided view: in one series, at equal distances, without zeros.
-    pub(crate) fn is_view(&self, start: u64, end: u64) -> bool {
-        if start >= end {
-            return false;
-        }
-        if let Some(selection) = self.selection.as_ref().filter(|selection| selection.as_range().is_none()) {
-            let first = selection.get(start);
-            if !(start..end).zip(first..).all(|(sample, number)| selection.get(sample) == number) {
-                return false;
-            }
-        }
-        let ((first, window), (last, last_window)) = (self.window(start), self.window(end - 1));
-        first == last
-            && last_window.checked_sub(window) == Some(end - 1 - start)
-            && self.holders[first].missing == 0
-    }
-}
-
-impl Places for Windows {
-    fn place(&self, sample: u64) -> Place {
-        let (holder, window) = self.window(sample);
-        let Holder { row, missing, .. } = self.holders[holder];
-        Place { row: row.saturating_add(self.steps(window)), missing }
-    }
-}
-
-impl Holder {
-    /// The windows of the series `number` in these rows, or `None` if it is too short and skipped.
-    fn new(shape: &WindowShape, number: usize, rows: &Range<usize>) -> Result<Option<Self>> {
-        let (length, span) = (rows.len(), shape.span());
-        if let Some(rest) = length.checked_sub(span) {
-            let skipped = if shape.anchor == Anchor::End { rest % shape.stride } else { 0 };
-            let windows = (rest / shape.stride) as u64 + 1;
-            return Ok(Some(Self { series: number, windows, row: rows.start + skipped, missing: 0 }));
-        }
-        match shape.short {
-            Short::Pad if length > 0 => {
-                Ok(Some(Self { series: number, windows: 1, row: rows.start, missing: span - length }))
-            }
-            Short::Pad | Short::Skip => Ok(None),
-            Short::Error => Err(Error::SeriesTooShort { series: number as u64, length, span }),
-        }
-    }
 }
 
 /// The rows that are the `steps` of `whole`, for the series `number`.
@@ -278,9 +71,13 @@ pub struct WindowDataset {
     windows: Arc<Windows>,
     /// The number of rows that every array has.
     rows: usize,
-    names: Vec<String>,
-    spans: Vec<Span>,
-    mask: bool,
+    /// The first row of each series.
+    starts: Arc<[usize]>,
+    spans: Vec<(String, Span)>,
+    masks: Vec<(String, Steps)>,
+    beside: Vec<(String, Beside)>,
+    /// True if batches hold the number of each window.
+    index: bool,
 }
 
 impl WindowDataset {
@@ -302,9 +99,11 @@ impl WindowDataset {
             });
         }
         let series: Vec<_> = offsets.windows(2).map(|pair| pair[0]..pair[1]).collect();
+        let starts = series.iter().map(|rows| rows.start).collect();
         let windows = Arc::new(Windows::new(shape, series.clone(), series)?);
         let rows = offsets.last().copied().unwrap_or(0);
-        Ok(Self { windows, rows, names: Vec::new(), spans: Vec::new(), mask: false })
+        let (spans, masks, beside) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { windows, rows, starts, spans, masks, beside, index: false })
     }
 
     /// Adds a field that holds the steps of input of an array `[time, ..]`.
@@ -313,8 +112,8 @@ impl WindowDataset {
     /// [`Error::ScalarField`], [`Error::DuplicateField`], and [`Error::FieldLength`] if it has fewer steps than the
     /// series.
     pub fn input(self, name: impl Into<String>, values: Tensor) -> Result<Self> {
-        let len = self.windows.shape.input_len;
-        self.add(name.into(), values, 0, len)
+        let steps = Steps::neighbours(0, self.windows.shape.input_len);
+        self.steps(name, values, steps)
     }
 
     /// Adds a field that holds the horizon of an array `[time, ..]`, and the `label_len` steps before it.
@@ -323,35 +122,147 @@ impl WindowDataset {
     /// The same as those of [`input`](Self::input).
     pub fn target(self, name: impl Into<String>, values: Tensor) -> Result<Self> {
         let (start, len) = self.windows.shape.target();
-        self.add(name.into(), values, start, len)
+        self.steps(name, values, Steps::neighbours(start, len))
     }
 
-    /// Adds `mask`, which is true for the steps of input that exist, and, if there is a horizon, `target_mask`, which is
-    /// true for such steps of targets. Short series are padded with others.
-    #[must_use]
-    pub fn mask(mut self) -> Self {
-        self.mask = true;
-        self
-    }
-
-    fn add(mut self, name: String, values: Tensor, start: usize, len: usize) -> Result<Self> {
+    /// Adds a field that holds some steps of each window of an array `[time, ..]`.
+    ///
+    /// # Errors
+    /// The same as those of [`input`](Self::input), and [`Error::WindowShape`] if a step lies outside the window.
+    pub fn steps(mut self, name: impl Into<String>, values: Tensor, steps: Steps) -> Result<Self> {
+        let name = name.into();
+        self.require_steps(&name, &steps)?;
         let rows = values.layout().rows(values.dtype().size());
         let rows = rows.ok_or_else(|| Error::ScalarField { field: name.clone() })?;
         let (found, expected) = (values.shape()[0], self.rows);
         if found != expected {
-            return Err(Error::FieldLength {
-                field: name,
-                found,
-                first: "of the offsets".to_owned(),
-                expected,
-            });
+            let first = "of the offsets".to_owned();
+            return Err(Error::FieldLength { field: name, found, first, expected });
         }
-        if self.names.contains(&name) {
-            return Err(Error::DuplicateField { name });
-        }
-        self.names.push(name);
-        self.spans.push(Span { values, rows, start, len });
+        self.require_new(&name)?;
+        self.spans.push((name, Span { values, rows, steps }));
         Ok(self)
+    }
+
+    /// Adds `mask`, which is true for the steps of input that exist, and, if there is a horizon, `target_mask`, which is
+    /// true for such steps of targets. Other steps are zeros.
+    ///
+    /// # Errors
+    /// [`Error::DuplicateField`].
+    pub fn mask(self) -> Result<Self> {
+        let (start, len) = self.shape().target();
+        let input = Steps::neighbours(0, self.shape().input_len);
+        let masked = self.mask_of("mask", input)?;
+        if len > 0 { masked.mask_of("target_mask", Steps::neighbours(start, len)) } else { Ok(masked) }
+    }
+
+    /// Adds a field that is true for those of some steps of each window that exist.
+    ///
+    /// # Errors
+    /// [`Error::DuplicateField`], and [`Error::WindowShape`] if a step lies outside the window.
+    pub fn mask_of(mut self, name: impl Into<String>, steps: Steps) -> Result<Self> {
+        let name = name.into();
+        self.require_steps(&name, &steps)?;
+        self.require_new(&name)?;
+        self.masks.push((name, steps));
+        Ok(self)
+    }
+
+    /// Adds a field that holds, for each window, the row of its series of an array `[series, ..]`.
+    ///
+    /// # Errors
+    /// [`Error::ScalarField`], [`Error::DuplicateField`], and [`Error::FieldLength`] if there is not a row for each
+    /// series.
+    pub fn of_series(self, name: impl Into<String>, values: Tensor) -> Result<Self> {
+        let series = self.starts.len();
+        self.look_up(name.into(), values, ("of the series", series), Beside::OfSeries)
+    }
+
+    /// Adds a field that holds, for each window, its own row of an array `[windows, ..]`: windows are numbered as they are
+    /// now, each once, and keep their rows in parts and selections.
+    ///
+    /// # Errors
+    /// As [`of_series`](Self::of_series), and [`Error::Parts`] if windows were selected before.
+    pub fn of_windows(self, name: impl Into<String>, values: Tensor) -> Result<Self> {
+        let labelled = Arc::new(Labelled::new(&self.windows)?);
+        let windows = labelled.len();
+        self.look_up(name.into(), values, ("of the windows", windows), |values| {
+            Beside::OfWindow(values, labelled)
+        })
+    }
+
+    /// Adds a field that holds, for each window, a row of an array `[time, ..]`, such as its time: that of the step which
+    /// is `anchor` steps after the beginning of the window, or of the nearest step of the window that exists.
+    ///
+    /// # Errors
+    /// As [`of_series`](Self::of_series), for steps; [`Error::WindowShape`] if the window has no such step.
+    pub fn of_step(self, name: impl Into<String>, values: Tensor, anchor: usize) -> Result<Self> {
+        let (name, rows) = (name.into(), self.rows);
+        self.require_steps(&name, &Steps::neighbours(anchor, 1))?;
+        self.look_up(name, values, ("of the offsets", rows), |values| Beside::OfStep(values, anchor))
+    }
+
+    /// Adds `series`, the number of the series of each window, and the field `step`: the step of that series which is
+    /// `anchor` steps after the beginning of the window, negative where the window begins before its series. At the end of
+    /// a batch comes `index`, the number of the window.
+    ///
+    /// # Errors
+    /// [`Error::DuplicateField`].
+    pub fn index(mut self, step: &str, anchor: usize) -> Result<Self> {
+        for (name, number) in [("series", Beside::Series), (step, Beside::Step(anchor))] {
+            self.require_new(name)?;
+            self.beside.push((name.to_owned(), number));
+        }
+        self.index = true;
+        Ok(self)
+    }
+
+    fn look_up(
+        mut self,
+        name: String,
+        values: Tensor,
+        (first, expected): (&str, usize),
+        beside: impl FnOnce(Tensor) -> Beside,
+    ) -> Result<Self> {
+        self.require_new(&name)?;
+        match values.shape().first() {
+            None => Err(Error::ScalarField { field: name }),
+            Some(&found) if found != expected => {
+                Err(Error::FieldLength { field: name, found, first: first.to_owned(), expected })
+            }
+            Some(_) => {
+                self.beside.push((name, beside(values)));
+                Ok(self)
+            }
+        }
+    }
+
+    fn require_new(&self, name: &str) -> Result<()> {
+        let spans = self.spans.iter().map(|(name, _)| name);
+        let masks = self.masks.iter().map(|(name, _)| name);
+        let beside = self.beside.iter().map(|(name, _)| name);
+        match spans.chain(masks).chain(beside).any(|other| other == name) {
+            true => Err(Error::DuplicateField { name: name.to_owned() }),
+            false => Ok(()),
+        }
+    }
+
+    fn require_steps(&self, name: &str, steps: &Steps) -> Result<()> {
+        let (end, span) = (steps.end(), self.shape().span());
+        match steps {
+            Steps::Range { every: 0, .. } => {
+                let reason = format!("steps of field {name} are 0 steps apart; expected at least 1");
+                Err(Error::WindowShape { reason })
+            }
+            _ if end > span => {
+                let reason = format!(
+                    "field {name} holds step {}; expected steps of the window, which has {span}",
+                    end - 1
+                );
+                Err(Error::WindowShape { reason })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The windows whose horizon lies in a part of the time: in the steps `within[k]` of series `k`, relative to the
@@ -388,8 +299,13 @@ impl WindowDataset {
             rows.push(part.start.saturating_sub(reach).max(series.start)..part.end);
             found.push(part);
         }
-        let windows = Arc::new(Windows::new(*shape, rows, found)?);
-        Ok(Self { windows, ..self.clone() })
+        let windows = Windows::new(*shape, rows, found)?;
+        for (name, beside) in &self.beside {
+            if let Beside::OfWindow(_, labelled) = beside {
+                labelled.require(name, &windows)?;
+            }
+        }
+        Ok(Self { windows: Arc::new(windows), ..self.clone() })
     }
 
     /// The selected windows of these, numbered anew. Neighbours in a series are views, as before.
@@ -397,21 +313,13 @@ impl WindowDataset {
     /// # Errors
     /// [`Error::SelectionSamples`] if the selection is one of another number of samples.
     pub fn select(&self, selection: &Selection) -> Result<Self> {
-        let Windows { shape, series, parts, holders, before, selection: outer } = &*self.windows;
+        let outer = self.windows.selection.as_ref();
         let (found, expected) = (selection.samples(), self.windows.len());
         if found != expected {
             return Err(Error::SelectionSamples { found, expected });
         }
-        let selection =
-            outer.as_ref().map_or_else(|| Ok(selection.clone()), |outer| selection.within(outer))?;
-        let windows = Windows {
-            shape: *shape,
-            series: series.clone(),
-            parts: parts.clone(),
-            holders: holders.clone(),
-            before: before.clone(),
-            selection: Some(selection),
-        };
+        let selection = outer.map_or_else(|| Ok(selection.clone()), |outer| selection.within(outer))?;
+        let windows = Windows { selection: Some(selection), ..(*self.windows).clone() };
         Ok(Self { windows: Arc::new(windows), ..self.clone() })
     }
 
@@ -425,9 +333,9 @@ impl WindowDataset {
         self.len() == 0
     }
 
-    /// The names of the fields, in order.
-    pub fn names(&self) -> &[String] {
-        &self.names
+    /// The names of the fields that are cut from series, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.spans.iter().map(|(name, _)| name.as_str())
     }
 
     /// The shape of a window.
@@ -447,7 +355,7 @@ impl WindowDataset {
             samples: self.windows.len(),
             windows: self.windows.distinct(),
             series: series.len(),
-            padded: holders.iter().filter(|holder| holder.missing > 0).count(),
+            padded: self.windows.padded(),
             without: series.len() - holders.len(),
         }
     }
@@ -466,25 +374,46 @@ impl WindowDataset {
         Ok((self.windows.holders[holder].series, place.row, place.missing))
     }
 
-    /// Returns true if the windows `start..end` are one strided view of the series.
-    pub fn is_view(&self, start: u64, end: u64) -> bool {
-        end <= self.windows.len() && self.windows.is_view(start, end)
+    /// The first sample that is the window of `series` which begins with step `start`, negative if zeros come before the
+    /// series; `None` if there is no such window. O(log series), and O(samples) if samples were selected.
+    pub fn sample_at(&self, series: usize, start: isize) -> Option<u64> {
+        let row = self.starts.get(series)?.cast_signed().checked_add(start)?;
+        self.windows.sample_at(series, row)
     }
 
-    /// The windows `start..end` without a copy: for each field an array `[windows, steps, ..]` over the memory of the
+    /// For each series, the number of different windows before those that it makes, and the row with which its first one
+    /// begins, which may lie before the series. `None` for a series without a window.
+    pub fn firsts(&self) -> Vec<Option<(u64, isize)>> {
+        let mut found = vec![None; self.starts.len()];
+        let mut before = 0;
+        for holder in &self.windows.holders {
+            found[holder.series] = Some((before, holder.first()));
+            before += holder.windows;
+        }
+        found
+    }
+
+    /// Returns true if the windows `start..end` are one strided view of the series.
+    pub fn is_view(&self, start: u64, end: u64) -> bool {
+        let is_strided = |(_, span): &(String, Span)| matches!(span.steps, Steps::Range { .. });
+        end <= self.windows.len() && self.spans.iter().all(is_strided) && self.windows.is_view(start, end)
+    }
+
+    /// The windows `start..end` without a copy: for each field that is cut from series an array `[windows, steps, ..]` over the memory of the
     /// series, whose rows overlap. `None` if they do not lie in one series.
     pub fn view(&self, start: u64, end: u64) -> Option<Vec<Tensor>> {
         if !self.is_view(start, end) {
             return None;
         }
         let (row, count) = (self.windows.place(start).row, usize::try_from(end - start).ok()?);
-        let view = |span: &Span| {
+        let view = |(_, span): &(String, Span)| {
+            let Steps::Range { start, len, every } = span.steps else { return None };
             let (stride, shape) = (span.values.strides()[0], span.values.shape());
-            let shape = [&[count, span.len], &shape[1..]].concat();
+            let shape = [&[count, len], &shape[1..]].concat();
             let step = stride * self.windows.shape.stride.cast_signed();
-            let strides = [&[step, stride], &span.values.strides()[1..]].concat();
+            let strides = [&[step, stride * every.cast_signed()], &span.values.strides()[1..]].concat();
             // An empty field may begin anywhere, and its own start may lie outside the series.
-            let first = if span.len == 0 { 0 } else { stride * (row + span.start).cast_signed() };
+            let first = if len == 0 { 0 } else { stride * (row + start).cast_signed() };
             let offset = span.values.layout().offset().checked_add_signed(first)?;
             Tensor::new(span.values.bytes().clone(), span.values.dtype(), &shape, &strides, offset).ok()
         };
@@ -498,22 +427,25 @@ impl Kind for WindowDataset {
     }
 
     fn arrays(&self) -> Vec<(&str, &Tensor)> {
-        self.names.iter().map(String::as_str).zip(self.spans.iter().map(|span| &span.values)).collect()
+        let spans = self.spans.iter().map(|(name, span)| (name.as_str(), &span.values));
+        let beside = self.beside.iter().filter_map(|(name, beside)| Some((name.as_str(), beside.values()?)));
+        spans.chain(beside).collect()
     }
 
     fn collation(&self, _: &Rule, _: &CollateOptions, _: EpochKey) -> Result<Collation> {
         let windows = || Arc::clone(&self.windows);
-        let form = |span: &Span| Arc::new(Window { windows: windows(), span: span.clone() }) as Arc<dyn Form>;
-        let mut fields: Vec<_> = self.names.iter().cloned().zip(self.spans.iter().map(form)).collect();
-        if self.mask {
-            let shape = self.shape();
-            let (start, len) = shape.target();
-            let masks = [("mask", 0, shape.input_len), ("target_mask", start, len)];
-            for (name, start, len) in masks.into_iter().filter(|(.., len)| *len > 0) {
-                fields.push((name.to_owned(), Arc::new(WindowMask { windows: windows(), start, len })));
-            }
+        let mut fields: Vec<(String, Arc<dyn Form>)> = Vec::new();
+        for (name, span) in &self.spans {
+            fields.push((name.clone(), Arc::new(Window { windows: windows(), span: span.clone() })));
         }
-        Collation::new(fields, Index::Windows(windows()))
+        for (name, steps) in &self.masks {
+            fields.push((name.clone(), Arc::new(WindowMask { windows: windows(), steps: steps.clone() })));
+        }
+        for (name, beside) in &self.beside {
+            fields.push((name.clone(), beside.form(name, &self.windows, &self.starts)?));
+        }
+        let collation = Collation::new(fields, Index::Windows { places: windows(), lists: self.index })?;
+        if self.index { collation.with_index() } else { Ok(collation) }
     }
 
     fn select(&self, selection: &Selection) -> Option<Result<Arc<dyn Kind>>> {
@@ -526,10 +458,14 @@ impl Kind for WindowDataset {
     }
 
     fn rows(&self, samples: Range<usize>) -> Vec<Range<usize>> {
-        vec![self.windows.covered(samples, self.rows); self.spans.len()]
+        let covered = self.windows.covered(samples);
+        let whole = self.beside.iter().filter_map(|(_, beside)| Some(0..beside.values()?.shape()[0]));
+        self.spans.iter().map(|_| covered.clone()).chain(whole).collect()
     }
 
     fn most_rows(&self, samples: usize) -> Vec<usize> {
-        vec![self.windows.most_covered(samples, self.rows); self.spans.len()]
+        let most = self.windows.most_covered(samples, self.rows);
+        let whole = self.beside.iter().filter_map(|(_, beside)| Some(beside.values()?.shape()[0]));
+        self.spans.iter().map(|_| most).chain(whole).collect()
     }
 }

@@ -86,6 +86,11 @@ pub struct WindowShape {
     pub gap: usize,
     /// The number of steps from one window to the next.
     pub stride: usize,
+    /// The most steps of a window that may lie before its series, and are zeros there: input that a window at the
+    /// beginning of a series has to do without.
+    pub lead: usize,
+    /// The most steps of a window that may lie after its series, and are zeros there. Only without a horizon.
+    pub trail: usize,
     /// The end of the series from which windows are counted.
     pub anchor: Anchor,
     /// The treatment of short series.
@@ -103,6 +108,8 @@ impl WindowShape {
             label_len: 0,
             gap: 0,
             stride: 1,
+            lead: 0,
+            trail: 0,
             anchor: Anchor::default(),
             short: Short::default(),
             sampled_by: SampledBy::default(),
@@ -112,6 +119,11 @@ impl WindowShape {
     /// The number of steps of a series that a window takes.
     pub fn span(&self) -> usize {
         self.context().saturating_add(self.horizon)
+    }
+
+    /// The number of steps that a series must have for a window, unless short series are padded.
+    pub fn least_span(&self) -> usize {
+        self.span().saturating_sub(self.lead).saturating_sub(self.trail)
     }
 
     /// The number of steps from the start of a window to its horizon.
@@ -131,6 +143,19 @@ impl WindowShape {
         }
         if self.stride == 0 {
             return refused("stride is 0; expected at least 1 step".to_owned());
+        }
+        let (lead, trail) = (self.lead, self.trail);
+        if self.horizon > 0 && trail > 0 {
+            return refused(format!(
+                "trail is {trail} and horizon {}; expected 0 for one of them",
+                self.horizon
+            ));
+        }
+        if lead.saturating_add(trail) >= self.input_len {
+            return refused(format!(
+                "lead is {lead} and trail is {trail}; expected them to leave at least 1 of the {} steps of input",
+                self.input_len
+            ));
         }
         if self.horizon == 0 && (self.label_len > 0 || self.gap > 0) {
             let (label_len, gap) = (self.label_len, self.gap);
