@@ -41,7 +41,9 @@ class WindowSteps:
     @property
     def covered(self) -> int:
         """The number of neighbouring steps from ``start`` on that hold all of them."""
-        return 0 if not self.count else max(self.numbers) + 1 - self.start
+        if self.listed is not None:
+            return max(self.listed) + 1 - self.start
+        return (self.count - 1) * self.every + 1 if self.count else 0
 
     @property
     def are_neighbours(self) -> bool:

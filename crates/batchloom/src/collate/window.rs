@@ -80,7 +80,13 @@ impl Steps {
 
     /// The number of steps from the beginning of the window to the last one that is held, and that one.
     pub(crate) fn end(&self) -> usize {
-        (0..self.len()).map(|place| self.step(place).saturating_add(1)).max().unwrap_or(0)
+        match self {
+            Self::Range { len: 0, .. } => 0,
+            Self::Range { start, len, every } => {
+                start.saturating_add((len - 1).saturating_mul(*every)).saturating_add(1)
+            }
+            Self::Listed(steps) => steps.iter().map(|step| step.saturating_add(1)).max().unwrap_or(0),
+        }
     }
 
     /// Visits runs of steps that exist in a window: the places of a run, and the row of the first of them.
