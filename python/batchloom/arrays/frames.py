@@ -243,19 +243,20 @@ def require_increasing(times: Array, offsets: Array, ids: list[Any] | None) -> N
     absent = missing(times)
     if absent.any():
         row = int(absent.argmax())
-        raise DataError(f"{_where(row, offsets, ids)} has no time ({times[row]}); expected one at every step")
+        raise DataError(f"{where(row, offsets, ids)} has no time ({times[row]}); expected one at every step")
     late = numpy.flatnonzero(times[1:] <= times[:-1]) + 1
     late = late[~numpy.isin(late, offsets)]
     if len(late):
         row = int(late[0])
         kind = "the same time as" if times[row] == times[row - 1] else "an earlier time than"
         raise DataError(
-            f"{_where(row, offsets, ids)} has {kind} the step before it: {times[row]} after {times[row - 1]}; expected "
+            f"{where(row, offsets, ids)} has {kind} the step before it: {times[row]} after {times[row - 1]}; expected "
             "time to grow within a series: sort by id and time, and drop duplicates"
         )
 
 
-def _where(row: int, offsets: Array, ids: list[Any] | None) -> str:
+def where(row: int, offsets: Array, ids: list[Any] | None) -> str:
+    """Return the name of a row, for errors: its step and its series."""
     series = int(numpy.searchsorted(offsets, row, side="right")) - 1
     name = "" if ids is None else f" ({ids[series]!r})"
     return f"step {row - int(offsets[series])} of series {series}{name}"

@@ -17,6 +17,7 @@ from batchloom.arrays import frames
 from batchloom.arrays.field import Field, lend
 from batchloom.arrays.frameworks import require
 from batchloom.dataset.windows.series import aligned
+from batchloom.dataset.windows.timeline import Timeline
 from batchloom.errors import ArgumentError, DataError
 
 Array = numpy.ndarray[Any, Any]
@@ -121,13 +122,13 @@ class Beside:
         """Return the columns of a frame that are labels or covariates, and so no features."""
         return [*_columns(self._labels, series), *_columns(self._static, series)]
 
-    def read(self, series: Any, id: Any, offsets: Array, ids: list[Any] | None) -> ReadBeside:
+    def read(self, series: Any, id: Any, timeline: Timeline, ids: list[Any] | None) -> ReadBeside:
         """Read the arrays of labels and covariates.
 
         Args:
             series: The series, which may be a frame.
             id: The column of ids, for frames.
-            offsets: The beginning of each series, and the end of the last one.
+            timeline: The steps of series.
             ids: The id of each series.
 
         Raises:
@@ -139,17 +140,25 @@ class Beside:
         if columns := _columns(self._labels, series):
             labels = {"labels": _side_by_side(series, columns, "labels", isinstance(self._labels, list))}
             if of == "series":
-                labels = {"labels": constant("labels", columns, labels["labels"], offsets, ids)}
-            of = of or "steps"
+                labels = {"labels": constant("labels", columns, labels["labels"], timeline.rows, ids)}
+            else:
+                of, labels = "steps", {"labels": timeline.filled("labels", labels["labels"], columns)}
         else:
-            for name, rows in named("labels", self._labels).items():
-                labels[name] = aligned(name, rows, offsets) if isinstance(rows, list | tuple) else rows
+            labels = {name: _of_steps(name, rows, timeline) for name, rows in named("labels", self._labels).items()}
         if columns := _columns(self._static, series):
             values = _side_by_side(series, columns, "static", True)
-            return ReadBeside(labels, of, {"static": constant("static", columns, values, offsets, ids)})
+            return ReadBeside(labels, of, {"static": constant("static", columns, values, timeline.rows, ids)})
         is_frame = frames.is_frame(self._static) and not isinstance(self._static, Mapping)
         static = of_ids(self._static, id, ids) if is_frame else self._static
         return ReadBeside(labels, of, named("static", static))
+
+
+def _of_steps(name: str, rows: Any, timeline: Timeline) -> Any:
+    """Return labels, those of steps that were missing among them where there is one for each row that was given."""
+    if isinstance(rows, list | tuple):
+        rows = aligned(name, rows, timeline.rows)
+    of_rows = hasattr(rows, "shape") and rows.shape and len(rows) == timeline.rows[-1] != timeline.offsets[-1]
+    return timeline.filled(name, rows) if of_rows else rows
 
 
 @dataclass(frozen=True)

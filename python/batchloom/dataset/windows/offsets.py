@@ -14,7 +14,8 @@ from batchloom.arrays import frames
 from batchloom.arrays.field import Field
 from batchloom.arrays.frameworks import is_arrow
 from batchloom.dataset.variable import is_variable, variable
-from batchloom.dataset.windows.series import aligned
+from batchloom.dataset.windows.series import aligned, timeline_of
+from batchloom.dataset.windows.timeline import Timeline
 from batchloom.errors import ArgumentError, DataError
 from batchloom.window_steps import WindowSteps
 
@@ -76,20 +77,20 @@ class NamedSeries(NamedTuple):
 
     Attributes:
         values: The array of each field, ``[time, ...]``, all series one after the other.
-        offsets: The beginning of each series, and the end of the last one.
+        timeline: The steps of series, and the time of each.
         ids: The id of each series, for series with ids.
-        times: The time of each step, or ``None``.
         zoned: ``True`` if times have a time zone.
     """
 
     values: dict[str, Any]
-    offsets: Array
+    timeline: Timeline
     ids: list[Any] | None
-    times: Array | None
     zoned: bool
 
 
-def from_columns(series: Any, names: Iterable[str], id: Any, time: Any) -> NamedSeries:
+def from_columns(
+    series: Any, names: Iterable[str], id: Any, time: Any, freq: Any = None, fill: Any = None
+) -> NamedSeries:
     """Read fields from the columns of a frame, or from a dict of arrays ``[time, ...]`` of any shape.
 
     Raises:
@@ -98,8 +99,8 @@ def from_columns(series: Any, names: Iterable[str], id: Any, time: Any) -> Named
     """
     if not frames.is_frame(series):
         raise ArgumentError(
-            f"offsets is given, and series is a {type(series).__name__}; expected series by name: a frame, or a dict of "
-            "arrays"
+            f"offsets is given, and series is a {type(series).__name__}; expected series by name: a frame, or a dict "
+            "of arrays"
         )
     frame = frames.Frame(series)
     ids, offsets = (None, None) if id is None else frames.runs(frame.column(id, "id"))
@@ -107,12 +108,11 @@ def from_columns(series: Any, names: Iterable[str], id: Any, time: Any) -> Named
     first = next(iter(columns))
     if offsets is None:
         offsets = _offsets(first, columns[first])
-    values = {name: _steps(name, column, offsets) for name, column in columns.items()}
     raw = frame.raw(time, "time") if isinstance(time, str) else time
-    times = None if raw is None else frames.moments(raw)
-    if times is not None and len(times) != offsets[-1]:
-        raise DataError(f"time has {len(times)} steps; expected {offsets[-1]}, one for each step of the series")
-    return NamedSeries(values, offsets, ids, times, raw is not None and frames.has_zone(raw))
+    timeline, zoned = timeline_of(raw, offsets, ids, freq, fill)
+    values = {name: timeline.filled(name, _steps(name, column, offsets)) for name, column in columns.items()}
+    timeline.require_used()
+    return NamedSeries(values, timeline, ids, zoned)
 
 
 def _offsets(name: str, column: Any) -> Array:

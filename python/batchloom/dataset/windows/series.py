@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy
-from batchloom.arrays import frames
+from batchloom.arrays import frames, zones
 from batchloom.arrays.field import Field
 from batchloom.arrays.frameworks import framework_of, is_arrow
 from batchloom.dataset.variable import is_variable, variable
 from batchloom.dataset.windows.marks import PREFIX, is_mark, made
+from batchloom.dataset.windows.timeline import Timeline
 from batchloom.errors import ArgumentError, DataError
 
 Array = numpy.ndarray[Any, Any]
@@ -28,9 +30,8 @@ class Series(NamedTuple):
         x: The values, all series one after the other, ``[steps, ...]``.
         y: The columns to predict.
         marks: The marks of each step, or ``None``.
-        offsets: The beginning of each series, and the end of the last one.
+        timeline: The steps of the series, and their times.
         ids: The id of each series, for frames with ids.
-        times: The time of each step, or ``None``.
         zoned: ``True`` if times have a time zone.
         chosen: The columns that ``y`` takes of the values, as :func:`columns_of` takes them, in a tuple of one;
             ``None`` if ``y`` is apart.
@@ -39,48 +40,87 @@ class Series(NamedTuple):
     x: Any
     y: Any
     marks: Any
-    offsets: Array
+    timeline: Timeline
     ids: list[Any] | None
-    times: Array | None
     zoned: bool = False
     chosen: tuple[Any] | None = None
 
+    @property
+    def offsets(self) -> Array:
+        """The beginning of each series, and the end of the last one."""
+        return self.timeline.offsets
 
-def from_arrays(series: Any, targets: Any, marks: Any, time: Any) -> Series:
+    @property
+    def times(self) -> Array | None:
+        """The time of each step, or ``None``."""
+        return self.timeline.times
+
+    def beside(self, label: str, data: Any) -> Any:
+        """Return the array of more series for the same steps, or for the rows from which they came.
+
+        Raises:
+            DataError: A series has another length; the message names it.
+        """
+        return _beside(label, data, self.timeline)
+
+
+def from_arrays(series: Any, targets: Any, marks: Any, time: Any, freq: Any = None, fill: Any = None) -> Series:
     """Read series from an array, a list of arrays, or values with offsets."""
     values, offsets = _series("series", series)
-    times = None if time is None else _times(time, offsets)
-    named = all(isinstance(name, str) for name in _names(marks))
-    marks = _of_times(_names(marks), time, offsets, values) if named else marks
-    beside = None if marks is None else aligned("marks", marks, offsets)
-    y = columns_of(values, targets)
-    return Series(values, y, beside, offsets, None, times, frames.has_zone(time), (targets,))
+    timeline, zoned = timeline_of(time, offsets, None, freq, fill)
+    values = timeline.filled("series", values)
+    beside: Any = None
+    if all(isinstance(name, str) for name in _names(marks)):
+        beside = _of_times(_names(marks), timeline, values)
+    elif marks is not None:
+        beside = _beside("marks", marks, timeline)
+    return Series(values, columns_of(values, targets), beside, timeline, None, zoned, (targets,))
 
 
 def from_frame(
-    data: Any, targets: Any, marks: Any, id: Any, time: Any, columns: Any, beside: Sequence[Any] = ()
+    data: Any,
+    targets: Any,
+    marks: Any,
+    id: Any,
+    time: Any,
+    columns: Any,
+    freq: Any = None,
+    fill: Any = None,
+    looked_up: Sequence[Any] = (),
 ) -> Series:
-    """Read series from the columns of a frame, all but those that are looked up ``beside`` the windows."""
+    """Read series from the columns of a frame, all but those that are looked up beside windows."""
     frame = frames.Frame(data)
     if id is not None and not _is_name(id, frame):
         raise ArgumentError(f"id is {id!r}; expected one of {', '.join(map(repr, frame.names))}")
     marked, of_times = _marked(marks, frame)
-    aside: list[Any] = [id, *marked, *beside, *([time] if _is_name(time, frame) else [])]
+    aside: list[Any] = [id, *marked, *looked_up, *([time] if _is_name(time, frame) else [])]
     names = [name for name in frame.names if name not in aside] if columns is None else _listed(columns)
     values = frame.numbers(names, "columns")
     ids, offsets = (None, _one_series(len(values))) if id is None else frames.runs(frame.column(id, "id"))
-    zoned = frames.has_zone(frame.raw(time, "time") if _is_name(time, frame) else time)
     raw = frame.raw(time, "time") if _is_name(time, frame) else time
-    if _is_name(time, frame):
-        time = frame.column(time, "time")
-    times = None if time is None else _times(time, offsets)
+    timeline, zoned = timeline_of(raw, offsets, ids, freq, fill)
+    values = timeline.filled("series", values, names)
+    beside: Any = None
     if marked or of_times:
-        taken = [frame.numbers(marked, "marks")] if marked else []
-        marks = numpy.concatenate([*taken, *_made(of_times, raw, offsets, values)], axis=1)
-    marks = None if marks is None else aligned("marks", marks, offsets)
+        taken = [timeline.filled("marks", frame.numbers(marked, "marks"), marked)] if marked else []
+        beside = numpy.concatenate([*taken, *_made(of_times, timeline, values)], axis=1)
+    elif marks is not None:
+        beside = _beside("marks", marks, timeline)
     chosen = _chosen(frame, names, targets)
-    y = frame.numbers(_listed(targets), "targets") if chosen is None else columns_of(values, *chosen)
-    return Series(values, y, marks, offsets, ids, times, zoned, chosen)
+    if chosen is None:
+        y = timeline.filled("targets", frame.numbers(_listed(targets), "targets"), _listed(targets))
+    else:
+        y = columns_of(values, *chosen)
+    return Series(values, y, beside, timeline, ids, zoned, chosen)
+
+
+def timeline_of(time: Any, offsets: Array, ids: list[Any] | None, freq: Any, fill: Any) -> tuple[Timeline, bool]:
+    """Return the steps of series and their times, and whether these have a time zone."""
+    times = None if time is None else _times(time, offsets)
+    zoned = frames.has_zone(time)
+    zone = partial(zones.zone_of, time) if zoned else None
+    wall = partial(_times, time, offsets, frames.on_the_wall)
+    return Timeline(times, wall, zone, offsets, ids, freq, fill), zoned
 
 
 def _chosen(frame: frames.Frame, names: list[Any], targets: Any) -> tuple[Any] | None:
@@ -128,21 +168,21 @@ def _names(marks: Any) -> list[Any]:
     return [marks] if isinstance(marks, str) else list(marks) if isinstance(marks, list | tuple) and marks else [None]
 
 
-def _made(names: list[str], time: Any, offsets: Array, values: Any) -> list[Array]:
-    return [_of_times(names, time, offsets, values)] if names else []
+def _made(names: list[str], timeline: Timeline, values: Any) -> list[Array]:
+    return [_of_times(names, timeline, values)] if names else []
 
 
-def _of_times(names: list[str], time: Any, offsets: Array, values: Any) -> Array:
+def _of_times(names: list[str], timeline: Timeline, values: Any) -> Array:
     """Return marks of the times of series, in the type of their values, if that is one of NumPy's floats.
 
     Raises:
         ArgumentError: There are no times.
     """
-    if time is None:
+    if timeline.times is None:
         raise ArgumentError(f"marks has {names[0]!r}, but the series have no times; expected time=, or marks as series")
     kind = str(getattr(values, "dtype", "")).removeprefix("torch.")
     dtype = kind if kind in ("float16", "float32", "float64") else "float32"
-    return made(names, _times(time, offsets, frames.on_the_wall), offsets, dtype)
+    return made(names, timeline.wall(), timeline.offsets, dtype)
 
 
 def _listed(names: Any) -> list[Any]:
@@ -209,6 +249,22 @@ def aligned(label: str, data: Any, offsets: Array) -> Any:
         DataError: A series has another length; the message names it.
     """
     values, found = _series(label, data)
+    _require_aligned(label, data, values, found, offsets)
+    return values
+
+
+def _beside(label: str, data: Any, timeline: Timeline) -> Any:
+    """Return the array of series that have a value for each step, or for each row, to which those of steps come."""
+    values, found = _series(label, data)
+    is_whole = len(values) == timeline.offsets[-1]
+    _require_aligned(label, data, values, found, timeline.offsets if is_whole else timeline.rows)
+    if is_whole:
+        timeline.use(label)
+        return values
+    return timeline.filled(label, values)
+
+
+def _require_aligned(label: str, data: Any, values: Any, found: Array, offsets: Array) -> None:
     if isinstance(data, list | tuple) and len(found) != len(offsets):
         raise DataError(f"{label} has {len(found) - 1} series; expected {len(offsets) - 1}")
     lengths, expected = numpy.diff(found), numpy.diff(offsets)
@@ -219,7 +275,6 @@ def aligned(label: str, data: Any, offsets: Array) -> Any:
         )
     if len(values) != offsets[-1]:
         raise DataError(f"{label} has {len(values)} steps in all; expected {offsets[-1]}, as the main series have")
-    return values
 
 
 def columns_of(values: Any, targets: Any) -> Any:

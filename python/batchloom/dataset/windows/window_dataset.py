@@ -22,7 +22,7 @@ from batchloom.dataset.windows import time_split
 from batchloom.dataset.windows.backtest import Backtest
 from batchloom.dataset.windows.beside import Beside, LookedUp, ReadBeside, SeriesTable
 from batchloom.dataset.windows.scaler import Scaler
-from batchloom.dataset.windows.series import Series, aligned, columns_of, from_arrays, from_frame
+from batchloom.dataset.windows.series import Series, columns_of, from_arrays, from_frame
 from batchloom.dataset.windows.span import Span
 from batchloom.errors import ArgumentError, DataError, RangeError
 from batchloom.window_steps import WindowSteps
@@ -97,6 +97,8 @@ class WindowOptions(TypedDict, total=False):
     marks: Any
     id: Any
     time: Any
+    freq: Any
+    fill: Any
     columns: Sequence[Any] | None
     anchor: str
     short: str
@@ -129,8 +131,8 @@ class WindowDataset(Dataset[Form]):
     - ``mask``, ``[batch, input_len]``, and ``target_mask``, ``[batch, label_len + horizon]``, on request: False at
       zeros that the series does not have.
 
-    With ``past``, ``future``, ``labels``, ``static``, ``index`` or ``offsets``, a batch is a dict that also holds these,
-    by name.
+    With ``past``, ``future``, ``labels``, ``static``, ``index`` or ``offsets``, a batch is a dict that also holds
+    these, by name.
 
     **Batches of neighbours are views** (``shuffle=False`` or ``"runs"``): their windows overlap in memory, so writing
     to one in place changes others, and the series. In NumPy they are read-only. Torch has no read-only tensors, so do
@@ -155,8 +157,9 @@ class WindowDataset(Dataset[Form]):
             ``"time.hour"`` is the mark and ``"column.hour"`` the column.
         past: More series of the same lengths, by name, cut as ``x`` is.
         future: More series of the same lengths, by name, cut as ``y`` is.
-        labels: A row for each window, each series or each step, told by their number: an array, arrays by name, or columns
-            of a frame. Labels of steps are cut as ``x`` is; those of windows keep their windows in parts of a split.
+        labels: A row for each window, each series or each step, told by their number: an array, arrays by name, or
+            columns of a frame. Labels of steps are cut as ``x`` is; those of windows keep their windows in parts of a
+            split.
         labels_of: ``"windows"``, ``"series"`` or ``"steps"``, for labels whose number fits several.
         static: A row for each series: an array, arrays by name, columns of the frame that do not change within a
             series, or a frame with the column ``id``. A batch of neighbours repeats the row by a view.
@@ -170,6 +173,15 @@ class WindowDataset(Dataset[Form]):
             ``step``, the step of the anchor, in place of ``start``.
         id: The column of a frame that tells series apart.
         time: A column of a frame, or an array, of numbers or datetimes that grow within each series.
+        freq: The step from each time to the next, which is checked: a name as pandas has it (``"s"``, ``"min"``,
+            ``"h"``, ``"D"``, ``"W-MON"``, ``"B"``, ``"MS"``, ``"ME"``, ``"QS"``, ``"QE"``, ``"YS"``, ``"YE"``, as in
+            ``"15min"`` with a number before it), a timedelta, or a number for times that are numbers. ``"infer"``
+            takes the most frequent step. Hours and less count elapsed time; days and more keep the time that clocks
+            show. ``None`` checks no step.
+        fill: The values of missing steps, which come with their times and marks: ``"forward"`` (those of the step
+            before), ``"linear"`` (those on a straight line to the next step, for floats), ``"zero"``, ``"nan"`` or a
+            number; or a dict of these by the column of a frame or of an array, where ``"marks"`` and the names of
+            ``past`` and ``future`` stand for these. ``None``: a missing step is an error.
         columns: The columns of a frame to take; ``None`` for all others, which must be numbers.
         anchor: ``"start"``: the first window begins with the series. ``"end"``: the last one ends with it.
         short: Treatment of a series too short for one window: ``"pad"`` makes one window with zeros in front,
@@ -184,9 +196,11 @@ class WindowDataset(Dataset[Form]):
 
     Raises:
         ArgumentError: Lengths that make no sense, or columns that do not exist.
-        DataError: Series that disagree; labels of another number; a static column that changes; time that is missing or does not grow (the message names series and step); a
-            series too short with ``short="error"``; no window at all.
-        DTypeError: An element type that cannot be moved as bytes; a column that does not hold numbers.
+        DataError: Series that disagree; labels of another number; a static column that changes; time that is missing,
+            does not grow or does not go on by ``freq`` (the message names series and step); a series too short with
+            ``short="error"``; no window at all.
+        DTypeError: An element type that cannot be moved as bytes, or not filled so; a column that does not hold
+            numbers.
         DeviceError: An array that is neither on the CPU nor of torch.
     """
 
@@ -225,6 +239,8 @@ class WindowDataset(Dataset[Form]):
         offsets: Mapping[str, Any] | None = None,
         id: Any = None,
         time: Any = None,
+        freq: Any = None,
+        fill: Any = None,
         columns: Sequence[Any] | None = None,
         anchor: str = "start",
         short: str = "pad",
@@ -255,17 +271,17 @@ class WindowDataset(Dataset[Form]):
         if self._steps_of_fields is not None:
             given = {"horizon": horizon, "label_len": label_len, "gap": gap, "targets": targets, "marks": marks}
             given |= {"past": past, "future": future, "columns": columns, "patch_len": patch_len}
-            self._take_offsets(series, id, time, beside, given)
+            self._take_offsets(series, id, (time, freq, fill), beside, given)
             return
         if frames.is_frame(series):
-            found = from_frame(series, targets, marks, id, time, columns, beside.columns(series))
+            found = from_frame(series, targets, marks, id, time, columns, freq, fill, beside.columns(series))
         else:
             if id is not None or columns is not None:
                 name = "id" if id is not None else "columns"
                 raise ArgumentError(f"{name} is given, but series is not a frame; expected a frame with named columns")
-            found = from_arrays(series, targets, marks, time)
+            found = from_arrays(series, targets, marks, time, freq, fill)
         self._named = bool(past or future or beside.is_given or self._index)
-        self._set_up(found, past, future, beside.read(series, id, found.offsets, found.ids))
+        self._set_up(found, past, future, beside.read(series, id, found.timeline, found.ids))
 
     def _inputs(self, input_len: Any) -> dict[str, int]:
         """Return the steps of input, and those of them that windows may do without at the ends of a series."""
@@ -288,7 +304,9 @@ class WindowDataset(Dataset[Form]):
         most = integer("the most input_len", input_len[1], least=least, most=MOST)
         return {"input_len": most, "lead": most - least, "trail": 0}
 
-    def _take_offsets(self, series: Any, id: Any, time: Any, beside: Beside, given: dict[str, Any]) -> None:
+    def _take_offsets(
+        self, series: Any, id: Any, time: tuple[Any, Any, Any], beside: Beside, given: dict[str, Any]
+    ) -> None:
         """Take fields by name, each with steps of its own."""
         assert self._steps_of_fields is not None
         refused = [name for name, value in given.items() if value is not None and value not in (0, {})]
@@ -297,18 +315,23 @@ class WindowDataset(Dataset[Form]):
                 f"{refused[0]} is given, and so is offsets, which says the steps of each field; expected one"
             )
         fields, steps, self._named = self._steps_of_fields, self._steps_of_fields.steps, True
-        found = anchored.from_columns(series, steps, id, time)
-        self._offsets, self._ids, self._times, self._zoned = found.offsets, found.ids, found.times, found.zoned
+        found = anchored.from_columns(series, steps, id, *time)
+        self._offsets, self._times, self._is_filled = (
+            found.timeline.offsets,
+            found.timeline.times,
+            found.timeline.is_filled,
+        )
+        self._ids, self._zoned = found.ids, found.zoned
         taken = [name for name in steps if name in (*PLACES, "labels", "static")]
         if taken:
             raise ArgumentError(f"offsets names a field {taken[0]}, which is taken; expected another name")
         spans = {name: Span(Field(name, values), steps[name]) for name, values in found.values.items()}
         masked = {f"{name}_mask": steps[name] for name in steps} if self._mask else {}
-        self._finish(spans, masked, beside.read(series, id, found.offsets, found.ids), fields.anchor)
+        self._finish(spans, masked, beside.read(series, id, found.timeline, found.ids), fields.anchor)
 
     def _set_up(self, found: Series, past: dict[str, Any], future: dict[str, Any], beside: ReadBeside) -> None:
         self._offsets, self._ids, self._times, self._zoned = found.offsets, found.ids, found.times, found.zoned
-        self._chosen = found.chosen
+        self._chosen, self._is_filled = found.chosen, found.timeline.is_filled
         horizon = self._lengths["horizon"]
         inputs, targets = {"x": found.x}, {"y": found.y} if horizon else {}
         if found.marks is not None:
@@ -319,8 +342,9 @@ class WindowDataset(Dataset[Form]):
         for name, data in {**past, **future}.items():
             if name in (*OWN, *PLACES) or (name in past and name in future):
                 raise ArgumentError(f"a series is named {name}, which is taken; expected another name")
-            values = aligned(name, data, found.offsets)
+            values = found.beside(name, data)
             (inputs if name in past else targets)[name] = values
+        found.timeline.require_used()
         lengths = self._lengths
         input_steps = WindowSteps(0, lengths["input_len"])
         start = lengths["input_len"] + lengths["gap"] - lengths["label_len"]
@@ -334,8 +358,6 @@ class WindowDataset(Dataset[Form]):
 
     def _finish(self, spans: dict[str, Span], masks: dict[str, WindowSteps], beside: ReadBeside, anchor: int) -> None:
         """Take the fields of a window, and those that are looked up beside it."""
-        if self._times is not None:
-            frames.require_increasing(self._times, self._offsets, self._ids)
         self._spans, self._masks, self._anchor = spans, masks, anchor
         self._parts: tuple[tuple[Array, Array, bool], ...] = ()
         whole = self._places()
@@ -420,11 +442,16 @@ class WindowDataset(Dataset[Form]):
 
     @property
     def times(self) -> Array | None:
-        """The time of each step, all series one after the other, if they are known: numbers or datetimes of NumPy.
+        """The time of each step of all series, in UTC where times have a time zone; ``None`` without times.
 
         The field ``time`` of a batch counts in their unit: ``batch["time"].view(dataset.times.dtype)`` for NumPy.
         """
         return self._times
+
+    @property
+    def filled(self) -> Array | None:
+        """``True`` at each step of all series that was missing and was filled; ``None`` without ``freq``."""
+        return self._is_filled
 
     @property
     def anchor(self) -> int:
