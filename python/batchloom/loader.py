@@ -186,6 +186,10 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         copy: If ``True``, batches of windows always own their memory and are never views on the series.
         static_buffers: If ``True``, every batch is written into the same torch tensors, one set for each shape, as
             CUDA graphs need: the next batch overwrites it.
+        check: If ``True``, or with ``BATCHLOOM_CHECK=1`` in the environment, a write into a batch of windows that is a
+            view is an error when the next batch is asked for, at the end of the epoch, or when the iterator is closed
+            (after ``break``, a warning). It names the step, the window and the field. That copies the rows of each
+            batch and compares them, for debugging. Batches that own their memory need no check, and have none.
         num_threads: The number of threads that form blocks, including the consumer while it waits; ``None`` for one on
             each core, at most 8, or for one in a worker of a torch ``DataLoader``. With one, a separate thread forms
             blocks. An epoch of less than 512 KiB is formed by the consumer alone.
@@ -286,6 +290,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         output: Output | None = None,
         copy: bool = False,
         static_buffers: bool = False,
+        check: bool = False,
         pad_value: Any = 0,
         pad_side: PadSide = "right",
         pad_to: PadTo = "longest",
@@ -343,7 +348,15 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             order if draws is None and homogeneous_by is None and distinct_by is None else "samples"
         )  # what is drawn by weight is no run of neighbours
         self._delivery = choose(
-            dataset, self._batching, neighbours, documents, request, types.each, collation, bool(ban)
+            dataset,
+            self._batching,
+            neighbours,
+            documents,
+            request,
+            types.each,
+            collation,
+            bool(ban),
+            check or os.environ.get("BATCHLOOM_CHECK", "0") not in ("", "0"),
         )
         on_demand = dataset._is_on_demand
         padding, numbers = collation.padding(pad_value)

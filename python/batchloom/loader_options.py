@@ -36,6 +36,7 @@ class LoaderOptions(TorchOptions, total=False):
     memory_limit: int | None
     copy: bool
     static_buffers: bool
+    check: bool
     pad_value: Any
     pad_side: PadSide
     pad_to: PadTo

@@ -18,7 +18,7 @@ settings.load_profile(os.environ.get("BATCHLOOM_HYPOTHESIS", "fast"))
 pytest.register_assert_rewrite("oracles", "refusals")
 
 TESTS = str(Path(__file__).parent)
-FOREIGN = ("RANK", "WORLD_SIZE", "BATCHLOOM_POISON")
+FOREIGN = ("RANK", "WORLD_SIZE", "BATCHLOOM_CHECK", "BATCHLOOM_POISON")
 
 
 @pytest.fixture(autouse=True)

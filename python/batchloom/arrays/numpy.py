@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 import sys
 from collections.abc import Callable, Sequence
@@ -202,6 +203,17 @@ def sparse_rows(width: int, is_matrix: bool) -> Callable[..., Any]:
         return kind((values, columns, bounds), shape=(len(bounds) - 1, width), copy=False)
 
     return make
+
+
+def bits(array: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
+    """Return the bytes of each row, ``[rows, bytes]``: a view of an array that is compact, otherwise a copy."""
+    return numpy.ascontiguousarray(array).reshape(len(array), math.prod(array.shape[1:])).view(numpy.uint8)
+
+
+def differences(found: numpy.ndarray[Any, Any], expected: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
+    """Return the number of elements of each row that differ."""
+    count: numpy.ndarray[Any, Any] = (found != expected).sum(1)
+    return count
 
 
 def own(array: numpy.ndarray[Any, Any], device: None) -> numpy.ndarray[Any, Any]:

@@ -8,6 +8,7 @@ from numbers import Real
 from typing import Any
 
 import batchloom._native as _native
+import numpy
 import torch
 from batchloom.errors import DataError, DeviceError, DTypeError
 from torch.utils.dlpack import from_dlpack
@@ -130,6 +131,16 @@ def own(array: torch.Tensor, device: torch.device | None) -> torch.Tensor:
     """Copy an array, to a device or where it is: compact, and fit for training whatever the consumer's mode."""
     with torch.inference_mode(False):
         return array.to(array.device if device is None else device, copy=True, memory_format=torch.contiguous_format)
+
+
+def bits(array: torch.Tensor) -> torch.Tensor:
+    """Return the bytes of each row, ``[rows, bytes]``: a view of an array that is compact, otherwise a copy."""
+    return array.detach().contiguous().view(len(array), math.prod(array.shape[1:])).view(torch.uint8)
+
+
+def differences(found: torch.Tensor, expected: torch.Tensor) -> numpy.ndarray[Any, Any]:
+    """Return the number of elements of each row that differ."""
+    return (found != expected).sum(1).cpu().numpy()
 
 
 def accelerator(device: Any) -> torch.device | None:

@@ -67,6 +67,7 @@ class Sliceable:
         patches: The length of the patches of ``x``, and the steps from one to the next, if it is cut.
         keys: The keys of batches that are dicts; ``None`` for tuples.
         collator: Returns the collator of windows that are not neighbours, given the arrays on a device.
+        where: Returns the name of a row, for errors.
     """
 
     windows: _native.Windows
@@ -80,6 +81,7 @@ class Sliceable:
     patches: tuple[int, int] | None
     keys: list[str] | None
     collator: Callable[[Resident], Windows]
+    where: Callable[[int], str]
 
 
 Made = tuple[Callable[..., Any], tuple[Any, ...]]

@@ -14,7 +14,8 @@ from batchloom.delivery.host import Host
 from batchloom.delivery.on_device import LateOnDevice, OnDevice
 from batchloom.delivery.on_jax import OnJax
 from batchloom.delivery.placement import Placement, PlacementRequest
-from batchloom.delivery.window_views import views
+from batchloom.delivery.view_check import CheckedWindowViews
+from batchloom.delivery.window_views import WindowViews, views
 from batchloom.slots import Collate
 
 
@@ -48,6 +49,7 @@ def choose(
     conversions: Mapping[str, _native.Conversion],
     collation: Collate,
     bans: bool,
+    check: bool,
 ) -> Delivery:
     """Return the delivery that suits a dataset, a rule and the request of the user.
 
@@ -60,6 +62,7 @@ def choose(
         conversions: The conversions of fields. Views are none of the data in another type.
         collation: The slots of fields, which are filled in memory.
         bans: ``True`` if samples are banned, whose places are cleared in memory.
+        check: ``True`` if batches that are views are checked for writes.
     """
     if request.target is not None:
         return OnJax(dataset, request, request.target)
@@ -68,9 +71,11 @@ def choose(
         if placement.mode == "host":
             return Host(dataset, request, placement)
         return LateOnDevice(dataset, request, placement)
-    found = views(dataset, rule, order, documents, request) if not (conversions or collation.slots) else None
-    if found is not None:
-        return found
+    if not (conversions or collation.slots):
+        kind = CheckedWindowViews if check else WindowViews
+        found = views(dataset, rule, order, documents, request, kind)
+        if found is not None:
+            return found
     unit = getattr(rule, "batch_size", 1) if dataset._lies_together(documents) else None
     placement = request.decide(dataset, unit)
     reason = _ungathered(dataset, placement, conversions, collation, bans)

@@ -78,8 +78,7 @@ class LoadedRows:
 
     def slice(self, row: int, samples: int, stride: int) -> list[Any]:
         """Return windows that begin at equal distances from ``row`` on: views."""
-        # Each time: the consumer may have gone on to another stream.
-        found = [copy.arrive() for copy in self._copies] if self._copies else self._arrays
+        found = self._here()
         if not self._templates:
             self._templates = [cut.template(found[cut.array]) for cut in self._cuts]
         low = row - self.first
@@ -89,9 +88,17 @@ class LoadedRows:
             cut.finish(template[low + cut.steps.start : high + cut.steps.start : stride]) for cut, template in pairs
         ]
 
+    def rows(self, first: int, end: int) -> list[Any]:
+        """Return the rows ``first`` to ``end`` of every array."""
+        return [array[first - self.first : end - self.first] for array in self._here()]
+
+    def _here(self) -> list[Any]:
+        # Each time: the consumer may have gone on to another stream.
+        return [copy.arrive() for copy in self._copies] if self._copies else self._arrays
+
 
 def views(
-    dataset: Dataset, batching: Rule, shuffle: str, documents: bool, request: PlacementRequest
+    dataset: Dataset, batching: Rule, shuffle: str, documents: bool, request: PlacementRequest, kind: type[WindowViews]
 ) -> WindowViews | None:
     """Return the delivery of views, or ``None`` where batches are no neighbours, or are to be formed."""
     source = dataset._sliceable(documents)
@@ -101,7 +108,7 @@ def views(
     lendable = all(_lendable(field, request.output or field.framework, request.device) for field in fields)
     if not lendable or (request.device is None and request.copy):
         return None
-    return WindowViews(source, request, batching.batch_size)
+    return kind(source, request, batching.batch_size)
 
 
 def _lendable(field: Field, framework: str, device: Any) -> bool:
@@ -208,9 +215,13 @@ class WindowViews:
             looked_up = [each.field for each in self._source.beside.values() if each.field is not None]
             self._resident.bring([*(field for _, field, _ in self._sources), *looked_up])
 
-    def begin(self, loader: _native.Loader, begin: Callable[[], None]) -> _native.StepIterator:
+    def begin(self, loader: _native.Loader, begin: Callable[[], None]) -> Any:
         """Return the batches of the next epoch, which calls ``begin`` before it begins."""
         steps = loader.steps(self._windows)
+        return self._iterator(steps, BatchMaker(self, steps), begin)
+
+    def _iterator(self, steps: _native.Steps, maker: BatchMaker, begin: Callable[[], None]) -> _native.StepIterator:
+        """Return the batches that ``maker`` makes of steps."""
         deliver = None if self._static is None else self._static.put
 
         def start() -> None:
@@ -218,7 +229,7 @@ class WindowViews:
                 field.check()
             begin()
 
-        return _native.StepIterator(steps, start, BatchMaker(self, steps), self._keys, deliver)
+        return _native.StepIterator(steps, start, maker, self._keys, deliver)
 
     def release(self) -> None:
         """Unmap pages that memory maps have read, once they are many."""

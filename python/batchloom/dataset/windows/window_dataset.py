@@ -896,6 +896,7 @@ class WindowDataset(Dataset[Form]):
             patches=self._patches,
             keys=list(self.names) if self._named else None,
             collator=self._gatherer,
+            where=partial(frames.where, offsets=self._offsets, ids=self._ids),
         )
 
     @property

@@ -1,0 +1,177 @@
+"""A check that batches which are views were not written to: the rows of a batch are compared with a copy of them.
+
+The copy holds the rows that a batch covers, for as long as the batch is the last one. Every byte is compared, when the
+next batch is asked for, at the end of the epoch, or when the iterator is closed. Nothing is restored.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import batchloom._native as _native
+import numpy
+from batchloom.delivery.window_views import BatchMaker, Cut, LoadedRows, WindowViews
+from batchloom.errors import DataError
+
+Array = numpy.ndarray[Any, Any]
+
+
+class CheckedWindowViews(WindowViews):
+    """Batches that are views, each of which is checked for writes after its step."""
+
+    def begin(self, loader: _native.Loader, begin: Callable[[], None]) -> Any:
+        """Return the batches of the next epoch, which calls ``begin`` before it begins."""
+        if self._copy or self._static is not None:
+            return super().begin(loader, begin)  # their memory is their own
+        steps = loader.steps(self._windows)
+        maker = WatchedMaker(self, steps, loader)
+        return CheckedBatches(self._iterator(steps, maker, begin), maker)
+
+    def watch(self, loaded: LoadedRows, row: int, place: tuple[int, int], numbers: Array) -> Watch:
+        """Return a copy of the rows that a batch covers, to compare with."""
+        modules = [module for module, _, _ in self._sources]
+        rows = loaded.rows(*self.cover(row, len(numbers)))
+        copies = [module.bits(module.own(array, None)) for module, array in zip(modules, rows, strict=True)]
+        return Watch(modules, rows, copies, row, place, numbers)
+
+    def error(self, watch: Watch, changed: list[Array]) -> DataError:
+        """Return the error of a batch of which some bytes of some rows were changed."""
+        found = numpy.flatnonzero(sum(changed))
+        names = self._written(changed, int(found[0]), int(found[-1]), len(watch.numbers))
+        written = " or ".join(self._named(name, watch, int(found[0])) for name in names)
+        step, epoch = watch.place
+        return DataError(
+            f"step {step} of epoch {epoch} wrote to {written}: {len(found)} steps of the series changed. Batches of "
+            "neighbours are views, which share these steps; expected a new array, as x = x - x.mean(1, keepdim=True), "
+            "or a loader with copy=True"
+        )
+
+    def _named(self, name: str, watch: Watch, row: int) -> str:
+        """Return the name of the last window of a field that begins no later than a row."""
+        start = dict(zip(self._source.spans, self._cuts, strict=True))[name].start
+        window = min((row - start) // self._stride, len(watch.numbers) - 1)
+        place = self._source.where(watch.row + window * self._stride)
+        return f"{name} of sample {watch.numbers[window]}, a window from {place} on"
+
+    def _written(self, changed: list[Array], first: int, last: int, samples: int) -> list[str]:
+        """Return the fields that hold all changes; those that hold some, if each of them holds a part."""
+        most = max(rows.sum() for rows in changed)
+        rows = sum(changed) > 0
+
+        def reach(cut: Cut) -> slice:
+            return slice(cut.start, cut.start + (samples - 1) * self._stride + cut.steps)
+
+        def holds_all(cut: Cut) -> bool:
+            own, span = changed[cut.array], reach(cut)
+            whole = bool(((own > 0) == rows).all()) and bool(own.sum() == most)
+            return whole and span.start <= first and last < span.stop
+
+        cuts = dict(zip(self._source.spans, self._cuts, strict=True))
+        found = [name for name, cut in cuts.items() if holds_all(cut)]
+        return found or [name for name, cut in cuts.items() if changed[cut.array][reach(cut)].any()]
+
+
+@dataclass(frozen=True)
+class Watch:
+    """A copy of the rows of a batch.
+
+    Attributes:
+        modules: The functions of the framework of each array.
+        rows: The rows of each array.
+        copies: Their bytes as the batch was handed over.
+        row: The number of the first one.
+        place: The step and the epoch.
+        numbers: The samples of the batch.
+    """
+
+    modules: list[Any]
+    rows: list[Any]
+    copies: list[Any]
+    row: int
+    place: tuple[int, int]
+    numbers: Array
+
+    def changed(self) -> list[Array]:
+        """Return the number of bytes of each row that differ from the copy, for each array."""
+        found = zip(self.modules, self.rows, self.copies, strict=True)
+        return [module.differences(module.bits(array), copy) for module, array, copy in found]
+
+
+class WatchedMaker(BatchMaker):
+    """Makes the batches of one epoch, and watches the last one."""
+
+    def __init__(self, views: CheckedWindowViews, steps: _native.Steps, loader: _native.Loader) -> None:
+        super().__init__(views, steps)
+        self._checked, self._loader = views, loader
+        self._watch: Watch | None = None
+
+    def __call__(self, row: int | None, samples: int | None) -> list[Any]:
+        """Return the arrays of the next batch, given its first row and the number of its samples if it is one view."""
+        self._watch = None
+        if row is None or samples is None:
+            return super().__call__(row, samples)
+        loaded = self._loaded = self._with(0, *self._views.cover(row, samples))
+        found = super().__call__(row, samples)
+        state = self._loader.state()
+        place = sum(steps for _, steps in state["worlds"]), state["epoch"]
+        numbers = numpy.from_dlpack(self._steps.indices())
+        self._watch = self._checked.watch(loaded, row, place, numbers)
+        return found
+
+    def verify(self) -> None:
+        """Check that the last batch was not written to.
+
+        Raises:
+            DataError: It was; the message names its step, the window and the field.
+        """
+        watch, self._watch = self._watch, None
+        if watch is None:
+            return
+        changed = watch.changed()
+        if any(rows.any() for rows in changed):
+            raise self._checked.error(watch, changed)
+
+
+class CheckedBatches:
+    """The batches of an epoch, each of which is checked after its step."""
+
+    def __init__(self, batches: _native.StepIterator, maker: WatchedMaker) -> None:
+        self._batches, self._maker = batches, maker
+
+    def __iter__(self) -> Iterator[Any]:
+        """Return itself."""
+        return self
+
+    def __next__(self) -> Any:
+        """Return the next batch.
+
+        Raises:
+            DataError: The last one was written to.
+        """
+        self._maker.verify()
+        return next(self._batches)
+
+    def close(self) -> None:
+        """End the iteration.
+
+        Raises:
+            DataError: The last batch was written to.
+        """
+        self._batches.close()
+        self._maker.verify()
+
+    def __reduce__(self) -> NoReturn:
+        self._batches.__reduce__()
+
+    def __del__(self) -> None:
+        if sys.is_finalizing():
+            return
+        try:
+            self._maker.verify()
+        except DataError as error:
+            # No error comes out of here: a loop that is left by break would hide it.
+            warnings.warn(str(error), RuntimeWarning, stacklevel=2)
