@@ -52,7 +52,7 @@ class CheckedWindowViews(WindowViews):
 
     def _named(self, name: str, watch: Watch, row: int) -> str:
         """Return the name of the last window of a field that begins no later than a row."""
-        start = dict(zip(self._source.spans, self._cuts, strict=True))[name].start
+        start = dict(zip(self._source.spans, self._cuts, strict=True))[name].steps.start
         window = min((row - start) // self._stride, len(watch.numbers) - 1)
         place = self._source.where(watch.row + window * self._stride)
         return f"{name} of sample {watch.numbers[window]}, a window from {place} on"
@@ -63,7 +63,7 @@ class CheckedWindowViews(WindowViews):
         rows = sum(changed) > 0
 
         def reach(cut: Cut) -> slice:
-            return slice(cut.start, cut.start + (samples - 1) * self._stride + cut.steps)
+            return slice(cut.steps.start, cut.steps.start + (samples - 1) * self._stride + cut.steps.covered)
 
         def holds_all(cut: Cut) -> bool:
             own, span = changed[cut.array], reach(cut)

@@ -295,7 +295,7 @@ class WindowDataset(Dataset[Form]):
             lead, trail = (fields.anchor, fields.span - fields.anchor - 1) if pads else (0, 0)
             return {"input_len": fields.span, "lead": lead, "trail": trail}
         if input_len is None:
-            raise ArgumentError("input_len is not given; expected the steps of input, or offsets=")
+            raise ArgumentError("input_len is None; expected the steps of input, or offsets=")
         if not isinstance(input_len, tuple | list):
             return {"input_len": integer("input_len", input_len, least=1, most=MOST), "lead": 0, "trail": 0}
         if len(input_len) != 2:
