@@ -24,7 +24,8 @@ from batchloom.dataset.tensors import TensorDataset
 from batchloom.dataset.tokens import TokenDataset, TokenStats
 from batchloom.dataset.windows.backtest import Backtest
 from batchloom.dataset.windows.scaler import Scaler
-from batchloom.dataset.windows.window_dataset import WindowDataset, WindowPlace, WindowStats
+from batchloom.dataset.windows.slid import WindowPlace, WindowStats
+from batchloom.dataset.windows.window_dataset import WindowDataset
 from batchloom.delivery.placement import Placement
 from batchloom.errors import (
     ArgumentError,

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+# More steps than any series has.
+MOST_STEPS = 2**48
+
 
 @dataclass(frozen=True)
 class WindowSteps:

@@ -13,7 +13,7 @@ use crate::dataset::selection::Selection;
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
 
-/// Windows, and the fields that are taken from series for them. They are documented in batchloom/dataset/windows/window_dataset.py.
+/// Windows, and the fields that are taken from series for them. They are documented in batchloom/dataset/windows/.
 #[pyclass(frozen, module = "batchloom._native")]
 #[derive(Debug)]
 pub(crate) struct Windows(pub(crate) WindowDataset);

@@ -17,12 +17,9 @@ from batchloom.dataset.variable import is_variable, variable
 from batchloom.dataset.windows.series import aligned, timeline_of
 from batchloom.dataset.windows.timeline import Timeline
 from batchloom.errors import ArgumentError, DataError
-from batchloom.window_steps import WindowSteps
+from batchloom.window_steps import MOST_STEPS, WindowSteps
 
 Array = numpy.ndarray[Any, Any]
-
-# More steps than any series has.
-MOST = 2**48
 
 
 class Offsets(NamedTuple):
@@ -67,7 +64,7 @@ def _listed(name: Any, steps: Any) -> list[int]:
     if not found:
         raise ArgumentError(f"offsets of field {name} are empty; expected at least one step")
     far = max(found, key=abs)
-    if abs(far) >= MOST:
+    if abs(far) >= MOST_STEPS:
         raise ArgumentError(f"offsets of field {name} have step {far}; expected steps of a series")
     return found
 
