@@ -8,6 +8,8 @@
 - ``views``: the time of a batch of views beside the loop that slices an unfolded series by hand (views.py).
 - ``preparing``: a scale and marks, beside scikit-learn and pandas by hand (preparing.py).
 - ``models``: epochs of training five models (models.py). ``ranks``: one of them in two processes (ranks.py).
+- ``accuracy``: errors of published forecasters on published series, beside the published ones (accuracy.py). It comes
+  last, and goes to a file of its own.
 
 Promises:
 
@@ -20,6 +22,7 @@ Promises:
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -35,6 +38,7 @@ from bench.harness.measure import Candidate, Timing, interleave
 from bench.harness.record import pictures_folder, write
 from bench.harness.report import faster_than, fastest_first, print_disturbed, table
 from bench.windows import pictures
+from bench.windows.accuracy import measure_accuracy
 from bench.windows.models import measure_models
 from bench.windows.peers import (
     GATHER,
@@ -68,6 +72,8 @@ RANDOM_MODES = (RANDOM, STACK_RANDOM, WORKERS_RANDOM, GATHER, GATHER_REUSED)
 SAME_COST, FIRST_PART = (STACK_RANDOM, GATHER), 3
 COPY = "copy of as many bytes"
 STACKING_RATIO, COPY_SHARE, MEMORY_SHARE = 2.5, 0.85, 0.3
+# The part that comes last and has a file of its own, and the time that it may take on a CPU.
+ACCURACY, MINUTES = "accuracy", 20.0
 # Modes whose batches are larger than this run once in a round, without a warm-up.
 LARGE = 2.5e8
 
@@ -191,20 +197,35 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "help": "the share of the device's memory that the batches of a mode may take to be measured",
     },
     "published": {"action": "store_true", "help": "models and steps of the published sizes (for a GPU)"},
+    "minutes": {
+        "type": float,
+        "default": MINUTES,
+        "help": "how long PatchTST trains for its errors; published: to its end",
+    },
     "pictures": PICTURES,
 }
 
 
 def main() -> None:
     """Run the chapter."""
-    chosen = arguments(__doc__, PARTS, **OPTIONS)
-    setting = Setting(torch.device(chosen.device), chosen.rounds, chosen.memory_share, chosen.scale, chosen.published)
+    chosen = arguments(__doc__, (*PARTS, ACCURACY), **OPTIONS)
+    device = torch.device(chosen.device)
+    setting = Setting(device, chosen.rounds, chosen.memory_share, chosen.scale, chosen.published, chosen.minutes)
     print(f"compared with stacking: {check(list(MODES), setting.device)} batches of all modes")
+    suffix = "" if setting.device.type == "cpu" else f"-{setting.device.type}"
+    if wanted(chosen, PARTS):
+        run(setting, chosen, f"windows{suffix}")
+    if ACCURACY in (chosen.only or [ACCURACY]):
+        save = partial(write, f"windows-accuracy{suffix}", chosen, whole=chosen.scale == 1)
+        save(measure_accuracy(setting, save))
+
+
+def run(setting: Setting, chosen: argparse.Namespace, name: str) -> None:
+    """Measure all parts but the errors; draw and write them."""
     if reason := why_not(setting, STACK, setting.sizes(REFERENCE)):
         raise SystemExit(f"stacking cannot be measured at the reference point: {reason}; raise --memory-share")
-    parts = {name: part(setting) for name, part in wanted(chosen, PARTS).items()}
+    parts = {part: measure(setting) for part, measure in wanted(chosen, PARTS).items()}
     whole = is_whole(chosen) and chosen.memory_share >= MEMORY_SHARE
-    name = "windows" if setting.device.type == "cpu" else f"windows-{setting.device.type}"
     for path in pictures.draw(parts, pictures_folder(chosen, whole)):
         print(f"drawn: {path}")
     write(name, chosen, parts, whole)

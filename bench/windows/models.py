@@ -2,8 +2,8 @@
 
 Promises:
 
-- DLinear is written from its definition. The others are transformers' own: the vanilla Transformer, Informer and
-  Autoformer give hidden states, and a linear layer makes the forecast; PatchTST has a head of its own.
+- DLinear is written from its definition (linear.py). The others are transformers' own: the vanilla Transformer,
+  Informer and Autoformer give hidden states, and a linear layer makes the forecast; PatchTST has a head of its own.
 - A training starts with the same weights and the same random state in every mode, and its losses are kept. On
   batches that are owned they must be stacking's of the same order, to the last bit; on views they may differ by
   rounding, because torch adds up in an order that follows the strides.
@@ -23,11 +23,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import avg_pool1d, mse_loss, pad
+from torch.nn.functional import mse_loss
 
 from bench.harness.claims import Claim, stated
 from bench.harness.measure import Candidate, Timing, interleave
 from bench.harness.report import print_disturbed, table
+from bench.windows.linear import DLinear
 from bench.windows.peers import MODES, PER_BATCH, PRELOADED, RANDOM, STACK, STACK_RANDOM, VIEWS, WORKERS
 from bench.windows.series import MARKS, Batch, Epochs, Series, Sizes
 from bench.windows.setting import Setting, wait
@@ -36,7 +37,6 @@ BOUND = "no loading: one batch, again and again"
 # The published windows; the models have the published sizes, or such as a CPU trains in seconds.
 WINDOWS = Sizes(features=100, batch=100, length=300, label=40, horizon=60)
 PUBLISHED_STEPS, MOST_ROUNDS = 10_000, 3
-KERNEL = 25
 LESS_TIME, ROUNDING = 0.95, 1e-5
 # Rounding grows from step to step: only the first losses are compared.
 COMPARED = 100
@@ -61,19 +61,16 @@ class Width:
 SMALL, PUBLISHED = Width(32, 2, 64, 1, 1, 16, 16), Width(512, 8, 2048, 2, 1, 16, 8)
 
 
-class DLinear(nn.Module):
-    """Splits each feature in a moving average and the rest; one linear layer over time for each makes the forecast."""
+class Alone(nn.Module):
+    """A model that is told x alone."""
 
-    def __init__(self, sizes: Sizes, width: Width) -> None:
+    def __init__(self, model: nn.Module) -> None:
         super().__init__()
-        self.trend = nn.Linear(sizes.length, sizes.horizon)
-        self.rest = nn.Linear(sizes.length, sizes.horizon)
+        self.model = model
 
     def forward(self, x: Tensor, future: Tensor, x_mark: Tensor, future_mark: Tensor) -> Tensor:
         """Return the forecast."""
-        steps = x.transpose(1, 2)
-        trend = avg_pool1d(pad(steps, (KERNEL // 2, KERNEL // 2), mode="replicate"), KERNEL, stride=1)
-        return (self.trend(trend) + self.rest(steps - trend)).transpose(1, 2)
+        return self.model(x)
 
 
 class Seq2Seq(nn.Module):
@@ -162,7 +159,7 @@ class Kind:
 
 
 KINDS = (
-    Kind("DLinear", DLinear, 60),
+    Kind("DLinear", lambda sizes, width: Alone(DLinear(sizes.length, sizes.horizon)), 60),
     Kind("Transformer", lambda sizes, width: Seq2Seq(sizes, width, "TimeSeriesTransformer"), 6),
     Kind("Informer", lambda sizes, width: Seq2Seq(sizes, width, "Informer"), 6),
     Kind("Autoformer", lambda sizes, width: Seq2Seq(sizes, width, "Autoformer", label_length=sizes.label), 6),

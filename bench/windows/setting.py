@@ -22,6 +22,7 @@ class Setting:
     memory_share: float
     scale: float
     published: bool
+    minutes: float
 
     @property
     def memory(self) -> int:
