@@ -8,8 +8,8 @@
 - ``views``: the time of a batch of views beside the loop that slices an unfolded series by hand (views.py).
 - ``preparing``: a scale and marks, beside scikit-learn and pandas by hand (preparing.py).
 - ``models``: epochs of training five models (models.py). ``ranks``: one of them in two processes (ranks.py).
-- ``accuracy``: errors of published forecasters on published series, beside the published ones (accuracy.py). It comes
-  last, and goes to a file of its own.
+- ``dlinear`` and ``patchtst``: errors of two forecasters on the series that they were published with, beside the
+  published ones (accuracy.py). They come last, and each goes to a file of its own.
 
 Promises:
 
@@ -38,7 +38,7 @@ from bench.harness.measure import Candidate, Timing, interleave
 from bench.harness.record import pictures_folder, write
 from bench.harness.report import faster_than, fastest_first, print_disturbed, table
 from bench.windows import pictures
-from bench.windows.accuracy import measure_accuracy
+from bench.windows.accuracy import Save, measure_dlinear, measure_patchtst
 from bench.windows.models import measure_models
 from bench.windows.peers import (
     GATHER,
@@ -72,8 +72,8 @@ RANDOM_MODES = (RANDOM, STACK_RANDOM, WORKERS_RANDOM, GATHER, GATHER_REUSED)
 SAME_COST, FIRST_PART = (STACK_RANDOM, GATHER), 3
 COPY = "copy of as many bytes"
 STACKING_RATIO, COPY_SHARE, MEMORY_SHARE = 2.5, 0.85, 0.3
-# The part that comes last and has a file of its own, and the time that it may take on a CPU.
-ACCURACY, MINUTES = "accuracy", 20.0
+# The time that PatchTST may take for its errors on a CPU.
+MINUTES = 15.0
 # Modes whose batches are larger than this run once in a round, without a warm-up.
 LARGE = 2.5e8
 
@@ -187,7 +187,11 @@ PARTS: dict[str, Callable[[Setting], dict[str, Any]]] = {
     "models": measure_models,
     "ranks": measure_ranks,
 }
-
+# Parts that come last and have files of their own, which are written as they go on.
+LAST: dict[str, Callable[[Setting, Save], dict[str, Any]]] = {
+    "dlinear": measure_dlinear,
+    "patchtst": measure_patchtst,
+}
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "device": {"default": "cpu", "help": "where batches are to be, and models are trained"},
@@ -208,16 +212,16 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 def main() -> None:
     """Run the chapter."""
-    chosen = arguments(__doc__, (*PARTS, ACCURACY), **OPTIONS)
+    chosen = arguments(__doc__, (*PARTS, *LAST), **OPTIONS)
     device = torch.device(chosen.device)
     setting = Setting(device, chosen.rounds, chosen.memory_share, chosen.scale, chosen.published, chosen.minutes)
     print(f"compared with stacking: {check(list(MODES), setting.device)} batches of all modes")
     suffix = "" if setting.device.type == "cpu" else f"-{setting.device.type}"
     if wanted(chosen, PARTS):
         run(setting, chosen, f"windows{suffix}")
-    if ACCURACY in (chosen.only or [ACCURACY]):
-        save = partial(write, f"windows-accuracy{suffix}", chosen, whole=chosen.scale == 1)
-        save(measure_accuracy(setting, save))
+    for part, measure in wanted(chosen, LAST).items():
+        save = partial(write, f"windows-{part}{suffix}", chosen, whole=chosen.scale == 1)
+        save(measure(setting, save))
 
 
 def run(setting: Setting, chosen: argparse.Namespace, name: str) -> None:

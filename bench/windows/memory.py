@@ -5,6 +5,8 @@ Promises:
 - On the CPU: by how much the process grew at most (the kernel's high-water mark, reset before the loader is made) while
   the epoch went by, each batch let go before the next was asked for. The series is there before, and so is the code:
   the mode has run on a tiny series.
+- Memory that is let go goes back to the kernel at once: the C library would keep some of it, now more and now less, by
+  what was let go before.
 - On a CUDA device: the same of what torch's allocator gave out there. Nothing of the series is there before.
 - ``python -m bench.windows.memory`` is a server: it has loaded the code, nothing else, and forks once for each task
   that it reads as a line of JSON. No allocator keeps memory from one measurement for the next.
@@ -32,6 +34,8 @@ from bench.windows.setting import take, wait
 # An epoch of so many batches, of which stacking makes the first: it holds one at a time, however many there are.
 EPOCH, STACKED, REPEATS = 20, 2, 3
 TINY = Sizes(2, 2, 4, 1, 1)
+# More bytes than this are mapped on their own, and so are given back on their own.
+MAPPED = {"MALLOC_MMAP_THRESHOLD_": "65536"}
 
 
 class Meter:
@@ -44,6 +48,7 @@ class Meter:
         self._server = subprocess.Popen(
             [sys.executable, "-m", "bench.windows.memory"],
             cwd=BENCH.parent,
+            env={**os.environ, **MAPPED},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -1,4 +1,4 @@
-"""Train in two data-parallel processes, with the stacking pipeline and with batchloom.
+"""Train in two and in four data-parallel processes, with the stacking pipeline and with batchloom.
 
 Promises:
 
@@ -31,13 +31,12 @@ from torch.nn.parallel import DistributedDataParallel
 from bench.harness.claims import stated
 from bench.harness.measure import Candidate, Timing, interleave
 from bench.harness.report import print_disturbed, table
-from bench.windows.models import KINDS, MOST_ROUNDS, SMALL, WINDOWS, Loss, same_losses, train
+from bench.windows.models import KINDS, PUBLISHED, SMALL, WINDOWS, Kind, Loss, same_losses, train
 from bench.windows.peers import MODES, PER_BATCH, PRELOADED, RANDOM, RUNS, STACK, STACK_RANDOM, Slices
 from bench.windows.series import Epochs, Series, Shuffle, Sizes
 from bench.windows.setting import Setting, wait
 
-WORLD, STEPS = 2, 30
-KIND = KINDS[0]
+WORLDS, STEPS, MOST_ROUNDS = (2, 4), 30, 3
 # Each mode, and the stacking pipeline in the same order; that of runs is not measured.
 AGAINST = {PER_BATCH: STACK, PRELOADED: STACK, RANDOM: STACK_RANDOM}
 ORDER = (STACK, PER_BATCH, PRELOADED, RUNS, STACK_RANDOM, RANDOM)
@@ -45,8 +44,15 @@ ORDER = (STACK, PER_BATCH, PRELOADED, RUNS, STACK_RANDOM, RANDOM)
 
 @dataclass(frozen=True)
 class Job:
-    """The windows and the device that all ranks train on."""
+    """The model, the windows and the device that all ranks train on.
 
+    Attributes:
+        kind: The number of the model: models are made of functions, which no process can send to another.
+    """
+
+    world: int
+    kind: int
+    published: bool
     sizes: Sizes
     steps: int
     device: str
@@ -54,33 +60,38 @@ class Job:
 
     def series(self) -> Series:
         """Draw a series that gives every rank so many full batches."""
-        return Series.of_batches(self.sizes, self.steps * WORLD)
+        return Series.of_batches(self.sizes, self.steps * self.world)
+
+    def model(self) -> Loss:
+        """Make the model."""
+        width = PUBLISHED if self.published else SMALL
+        return Loss(KINDS[self.kind].make(self.sizes, width), self.sizes.horizon)
 
 
 def serve(rank: int, connection: Connection, job: Job) -> None:
     """Be a rank: run an epoch in each mode that is asked for, until ``None`` is."""
-    torch.set_num_threads(max(len(os.sched_getaffinity(0)) // WORLD, 1))
-    device, backend = place(job.device, rank)
-    distributed.init_process_group(backend, init_method=f"file://{job.rendezvous}", rank=rank, world_size=WORLD)
+    torch.set_num_threads(max(len(os.sched_getaffinity(0)) // job.world, 1))
+    device, backend = place(job, rank)
+    distributed.init_process_group(backend, init_method=f"file://{job.rendezvous}", rank=rank, world_size=job.world)
     series = job.series()
     epochs = {mode: MODES[mode].epochs(series, device) for mode in ORDER}
     for mode in iter(connection.recv, None):
-        connection.send(epoch(job.sizes, epochs[mode], device))
+        connection.send(epoch(job, epochs[mode], device))
     distributed.destroy_process_group()
 
 
-def place(device: str, rank: int) -> tuple[torch.device, str]:
+def place(job: Job, rank: int) -> tuple[torch.device, str]:
     """Return the device of a rank, and the backend of its gradients."""
-    if torch.device(device).type == "cpu":
-        return torch.device(device), "gloo"
+    if torch.device(job.device).type == "cpu":
+        return torch.device(job.device), "gloo"
     count = torch.cuda.device_count()
-    return torch.device("cuda", rank % count), "nccl" if count >= WORLD else "gloo"
+    return torch.device("cuda", rank % count), "nccl" if count >= job.world else "gloo"
 
 
-def epoch(sizes: Sizes, epochs: Epochs, device: torch.device) -> dict[str, Any]:
+def epoch(job: Job, epochs: Epochs, device: torch.device) -> dict[str, Any]:
     """Train for an epoch, beginning with all other ranks; return its seconds, waits, losses and parameters."""
     torch.manual_seed(0)
-    model = DistributedDataParallel(Loss(KIND.make(sizes, SMALL), sizes.horizon).to(device))
+    model = DistributedDataParallel(job.model().to(device))
     optimizer = torch.optim.Adam(model.parameters())
     distributed.barrier()
     start = time.perf_counter()
@@ -105,7 +116,7 @@ class Ranks:
 
     def __enter__(self) -> Ranks:
         context = get_context("spawn")
-        pairs = [context.Pipe() for _ in range(WORLD)]
+        pairs = [context.Pipe() for _ in range(self.job.world)]
         self._connections = [ours for ours, _ in pairs]
         self._processes = [
             context.Process(target=serve, args=(rank, theirs, self.job), daemon=True)
@@ -142,30 +153,41 @@ class Ranks:
                 raise SystemExit(f"{mode}: the ranks differ in their steps or in their parameters")
 
 
-def check_plans(series: Series, shuffle: Shuffle) -> None:
+def check_plans(series: Series, shuffle: Shuffle, world: int) -> None:
     """Put the plans of all ranks together; stop unless each window is there once."""
-    plans = [series.loader(shuffle=shuffle, rank=rank, world_size=WORLD).plan(0) for rank in range(WORLD)]
+    plans = [series.loader(shuffle=shuffle, rank=rank, world_size=world).plan(0) for rank in range(world)]
     seen = Counter(window for plan in plans for batch in plan for window in batch.tolist())
     if seen != Counter(range(len(Slices(series)))):
-        raise SystemExit(f"shuffle={shuffle!r}: the plans of {WORLD} ranks do not hold each window once")
+        raise SystemExit(f"shuffle={shuffle!r}: the plans of {world} ranks do not hold each window once")
 
 
 def measure_ranks(setting: Setting) -> dict[str, Any]:
-    """Train in every mode; return its record for the JSON."""
+    """Train in every mode, in two and in four processes; return its record for the JSON.
+
+    One model stands for all, unless the published ones are asked for.
+    """
+    kinds = KINDS if setting.published else KINDS[:1]
+    cases = [measure_case(setting, number, world) for number in range(len(kinds)) for world in WORLDS]
+    return {"sizes": asdict(setting.sizes(WINDOWS)), "cases": cases}
+
+
+def measure_case(setting: Setting, number: int, world: int) -> dict[str, Any]:
+    """Train one model in every mode, in so many processes; return its record for the JSON."""
     sizes, steps = setting.sizes(WINDOWS), setting.scaled(STEPS)
     with tempfile.TemporaryDirectory() as folder:
-        job = Job(sizes, steps, str(setting.device), str(Path(folder) / "rendezvous"))
+        rendezvous = str(Path(folder) / "rendezvous")
+        job = Job(world, number, setting.published, sizes, steps, str(setting.device), rendezvous)
         for shuffle in (False, "runs", True):
-            check_plans(job.series(), shuffle)
+            check_plans(job.series(), shuffle, world)
         with Ranks(job) as ranks:
             modes = [Candidate(mode, partial(ranks.run, mode), {"steps": steps}, slow=True) for mode in ORDER]
             for mode in ORDER:
                 ranks.run(mode)  # to warm up
-            timings = interleave("ranks", modes, min(setting.rounds, MOST_ROUNDS))
-    return {"sizes": asdict(sizes), "world_size": WORLD, "model": KIND.name, **report(ranks.losses, timings)}
+            timings = interleave(f"{world} ranks", modes, min(setting.rounds, MOST_ROUNDS))
+    return {"world_size": world, "model": KINDS[number].name, **report(KINDS[number], world, ranks.losses, timings)}
 
 
-def report(losses: dict[str, list[list[float]]], timings: dict[str, Timing]) -> dict[str, Any]:
+def report(kind: Kind, world: int, losses: dict[str, list[list[float]]], timings: dict[str, Timing]) -> dict[str, Any]:
     """Print the measurements; return them for the JSON."""
     for mode, timing in timings.items():
         timing.candidate.facts["losses"] = losses[mode]
@@ -178,11 +200,12 @@ def report(losses: dict[str, list[list[float]]], timings: dict[str, Timing]) -> 
         differs = f"{differences[mode]:.2g}" if mode in differences else ""
         ratio = timing.ratio(timings[AGAINST.get(mode, STACK)])
         rows.append((mode, f"{timing.median:.3f}", f"{timing.minimum:.3f}", f"{ratio:.3f}", differs))
-    table(f"{WORLD} ranks, {KIND.name}", heads, rows)
-    print_disturbed("ranks", timings)
+    title = f"{world} ranks, {kind.name}"
+    table(title, heads, rows)
+    print_disturbed(title, timings)
     against = {"stacking": timings[STACK], "stacking_random": timings[STACK_RANDOM]}
     candidates = [timing.record(against) for timing in timings.values()]
-    return {"candidates": candidates, "claims": stated(same_losses(f"{WORLD} ranks", differences))}
+    return {"candidates": candidates, "claims": stated(same_losses(title, differences))}
 
 
 def difference(mine: list[list[float]], theirs: list[list[float]]) -> float:
