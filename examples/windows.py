@@ -1,17 +1,21 @@
 """Trains DLinear on the windows of a real series without stacking them, and tests it on every window.
 
-The series is ETTh1 if ../shared/data holds it: two years of a transformer's load and oil temperature, hour by hour.
-Otherwise it is four years of Seattle's weather, day by day, from the package vega_datasets. The same model is trained
-on windows that torch's loader stacks, on batchloom's in random order, and on runs of neighbouring windows, which are
-views of the series. The output is the time and the error of each, the memory that stacked windows would take, and how
-far the error moves if an evaluation drops its last batch.
+The series is ETTh1 if ../shared/data, or the folder that BATCHLOOM_DATA names, holds it: two years of a transformer's
+load and oil temperature, hour by hour. Otherwise it is four years of Seattle's weather, day by day, from the package
+vega_datasets. The same model is trained on windows that torch's loader stacks, on batchloom's in random order, and on
+runs of neighbouring windows, which are views of the series. The output is the time and the error of each, the memory
+that stacked windows would take, and how far the error moves if an evaluation drops its last batch. In the end it writes
+a page, forecast.html in the folder for temporary files unless told otherwise: forecasts beside the truth, errors by
+step of the horizon and by series, and those of two forecasts without a model.
 
-    python examples/windows.py --picture forecast.svg
+    python examples/windows.py --page forecast.html
 """
 
 import argparse
 import csv
+import os
 import statistics
+import tempfile
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,11 +23,13 @@ from pathlib import Path
 
 import batchloom as bl
 import torch
+from forecast_page import Errors, Shown, page
 from torch import Tensor, nn
 from torch.nn import functional
 from tqdm import tqdm
 
-ETTH1 = Path(__file__).parents[2] / "shared" / "data" / "ETTh1.csv"
+DATA = Path(os.environ.get("BATCHLOOM_DATA", Path(__file__).parents[2] / "shared" / "data"))
+ETTH1 = DATA / "ETTh1.csv"
 INPUT, HORIZON, BATCH, EPOCHS, SMOOTH = 336, 96, 32, 8, 25
 LEARNING_RATE = 5e-3
 
@@ -32,23 +38,30 @@ Batches = Iterable[tuple[Tensor, Tensor]]
 
 @dataclass
 class Series:
-    """Columns over time, scaled by the training part, and the step at which each part ends."""
+    """Columns over time, the step at which each part ends, and the steps of a season."""
 
     name: str
     values: Tensor
     ends: dict[str, int]
     columns: list[str]
+    season: int
     reference: str
+
+    def parts(self) -> dict[str, bl.WindowDataset]:
+        """Return the windows of each part, scaled by the training part: mean 0 and deviation 1."""
+        whole, ends = bl.WindowDataset(self.values, INPUT, HORIZON), self.ends
+        found = whole.split(train=ends["train"], val=ends["val"], test=ends["test"], scale="standard")
+        return dict(zip(ends, found, strict=True))
 
 
 def etth1() -> Series:
     """Return the series that papers compare on, split as they do: twelve, four and four months of thirty days."""
     with ETTH1.open() as file:
         (_, *columns), *rows = csv.reader(file)
-    values = torch.tensor([[float(value) for value in row] for _, *row in rows], dtype=torch.float64)
+    values = torch.tensor([[float(value) for value in row] for _, *row in rows])
     ends = {part: months * 30 * 24 for part, months in (("train", 12), ("val", 16), ("test", 20))}
     reference = "DLinear's paper reports 0.375 and 0.399"
-    return Series("ETTh1", scaled(values, ends), ends, columns, reference)
+    return Series("ETTh1", values, ends, columns, 24, reference)
 
 
 def weather() -> Series:
@@ -58,15 +71,9 @@ def weather() -> Series:
     except ImportError:
         raise SystemExit(f"no series here: neither {ETTH1} nor the package vega_datasets") from None
     frame = data.seattle_weather().select_dtypes("number")
-    values = torch.tensor(frame.to_numpy())
+    values = torch.tensor(frame.to_numpy(), dtype=torch.float32)
     ends = {part: len(values) * tenths // 10 for part, tenths in (("train", 6), ("val", 8), ("test", 10))}
-    return Series("Seattle's weather", scaled(values, ends), ends, list(frame), "no paper reports on it")
-
-
-def scaled(values: Tensor, ends: dict[str, int]) -> Tensor:
-    """Return the columns with mean 0 and deviation 1 over the training part."""
-    known = values[: ends["train"]]
-    return ((values - known.mean(0)) / known.std(0, correction=0)).float()
+    return Series("Seattle's weather", values, ends, list(frame), 7, "no paper reports on it")
 
 
 class Stacking(torch.utils.data.Dataset):
@@ -155,7 +162,7 @@ def describe(series: Series, parts: dict[str, bl.WindowDataset]) -> None:
 def compare(series: Series, parts: dict[str, bl.WindowDataset]) -> nn.Module:
     """Train with each loader and print errors and times; return the model of batchloom's random order."""
     val, test = (bl.DataLoader(parts[part], batch_size=256) for part in ("val", "test"))
-    stacking = Stacking(series.values[: series.ends["train"]])
+    stacking = Stacking(parts["train"].fields["x"][: series.ends["train"]])
     loaders: dict[str, Batches] = {
         "torch DataLoader, random": torch.utils.data.DataLoader(stacking, BATCH, shuffle=True),
         "batchloom, random": bl.DataLoader(parts["train"], batch_size=BATCH, shuffle=True),
@@ -185,43 +192,50 @@ def show_dropped(model: nn.Module, test: bl.WindowDataset) -> None:
         print(f"  batches of {batch_size:3}: MSE {mse - whole:+.4f}, MAE {mae - distance:+.4f}, {hidden}")
 
 
+def forecasts(model: nn.Module, x: Tensor, season: int) -> dict[str, Tensor]:
+    """Return the forecasts of the model, of the last value, and of the values one season before."""
+    before = x[:, -season:].repeat(1, HORIZON // season + 1, 1)[:, :HORIZON]
+    last = x[:, -1:].expand(-1, HORIZON, -1)
+    return {"DLinear": model(x), "last value": last, f"{season} steps before": before}
+
+
 @torch.no_grad()
-def draw(path: Path, model: nn.Module, test: bl.WindowDataset, column: str) -> None:
-    """Draw the last column in the middle window of the test part: the input, the forecast and the truth."""
-    x, y = test[len(test) // 2]
-    lines = {"black": x, "seagreen": y, "crimson": model(x[None])[0]}
-    values = torch.cat([line[:, -1] for line in lines.values()])
-    low, high = values.min().item(), values.max().item()
-    frame = 'viewBox="-10 -30 884 290" style="background: white" fill="none" font-family="sans-serif"'
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" {frame}>']
-    for colour, line in lines.items():
-        first = 0 if line is x else INPUT
-        heights = [240 * (high - value) / (high - low) for value in line[:, -1].tolist()]
-        points = " ".join(f"{2 * (first + step)},{height:.1f}" for step, height in enumerate(heights))
-        parts.append(f'<polyline stroke="{colour}" stroke-width="1.5" points="{points}"/>')
-    title = f"{column}: seen (black), forecast (red) and truth (green)"
-    parts.append(f'<text y="-12" font-size="14" fill="black">{title}</text></svg>')
-    path.write_text("\n".join(parts), encoding="utf-8")
-    print(f"\na forecast of {column}, drawn: {path}")
+def write_page(path: Path, model: nn.Module, test: bl.WindowDataset, series: Series) -> None:
+    """Write a page of forecasts of the test part."""
+    found = Errors()
+    for x, y in bl.DataLoader(test, batch_size=256):
+        found.add(y, forecasts(model, x, series.season))
+    # The last column, which papers forecast, and the first.
+    places = [(window, column) for column in (-1, 0) for window in (len(test) // 4, 3 * len(test) // 4)]
+    shown = [draw(model, test, series, window, column) for window, column in places]
+    unit = "deviations of the training part"
+    path.write_text(page(f"Forecasts of {series.name}", series.columns, shown, found, unit), encoding="utf-8")
+    print(f"\na page of forecasts, of their errors by step and by series: {path}")
+
+
+def draw(model: nn.Module, test: bl.WindowDataset, series: Series, window: int, column: int) -> Shown:
+    """Return one column of one window in its own units: twice as many steps seen as forecast."""
+    x, y = test[window]
+    lines = {"seen": x[None, -2 * HORIZON :], "truth": y[None], **forecasts(model, x[None], series.season)}
+    seen, truth, *others = [torch.as_tensor(test.unscale(line))[0, :, column].tolist() for line in lines.values()]
+    title = f"{series.columns[column]}, test window {window:,}"
+    return Shown(title, seen, truth, dict(zip(list(lines)[2:], others, strict=True)))
 
 
 def main() -> None:
-    """Train three ways; test on every window; draw a forecast if asked to."""
+    """Train three ways; test on every window; write a page of forecasts."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--picture", type=Path, help="where to write a forecast as SVG")
-    picture = parser.parse_args().picture
+    default = Path(tempfile.gettempdir()) / "forecast.html"
+    parser.add_argument("--page", type=Path, default=default, help="where to write the page of forecasts")
+    path = parser.parse_args().page
     # A model this small gains little from a second core, and loses much if something else runs there.
     torch.set_num_threads(1)
     series = etth1() if ETTH1.exists() else weather()
-    whole = bl.WindowDataset(series.values, INPUT, HORIZON)
-    ends = series.ends
-    found = whole.split(train=ends["train"], val=ends["val"], test=ends["test"])
-    parts: dict[str, bl.WindowDataset] = dict(zip(("train", "val", "test"), found, strict=True))
+    parts = series.parts()
     describe(series, parts)
     model = compare(series, parts)
     show_dropped(model, parts["test"])
-    if picture:
-        draw(picture, model, parts["test"], series.columns[-1])
+    write_page(path, model, parts["test"], series)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ Promises:
 - Errors are those of every window of the test part, at the epoch with the least error on the validation part. The last
   batch counts, unlike in the published code, which drops it.
 - Settings are those of the published scripts. DLinear trains its ten epochs. PatchTST trains all hundred with
-  ``--published``; else it trains in runs alone, for as many epochs as ``--minutes`` allow, the same number each way. The
-  JSON says how many.
+  ``--published``; else it trains in runs alone, for as many epochs as ``--minutes`` allow, the same number each way.
+  The JSON says how many.
 - The JSON is written after each epoch. DLinear and PatchTST have a file each, ``windows-dlinear-<machine>.json`` and
   ``windows-patchtst-<machine>.json``.
 """
