@@ -81,17 +81,22 @@ def _git(*arguments: str) -> str | None:
 
 
 def write(name: str, chosen: argparse.Namespace, body: dict[str, Any], whole: bool) -> None:
-    """Write measurements to the file that ``--output`` names, or to ``results/<name>-<machine>.json``.
-
-    A run that is not ``whole`` goes to ``results/local/``, which git ignores.
-    """
+    """Write measurements to their file."""
     head = {"name": name, "taken": datetime.now(UTC).isoformat(timespec="seconds"), "whole": whole}
     where = {"machine": machine(), "versions": versions(), "commit": commit(), "arguments": vars(chosen)}
     body = {"torch_threads": torch.get_num_threads(), **body}
-    path = Path(chosen.output or results(whole) / _file_name(name))
+    path = file_of(name, chosen, whole)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({**head, **where, **body}, indent=1) + "\n")
     print(f"\nwritten: {path}")
+
+
+def file_of(name: str, chosen: argparse.Namespace, whole: bool) -> Path:
+    """Return the file that ``--output`` names, or ``results/<name>-<machine>.json``.
+
+    A run that is not ``whole`` goes to ``results/local/``, which git ignores.
+    """
+    return Path(chosen.output or results(whole) / _file_name(name))
 
 
 def results(whole: bool) -> Path:

@@ -11,17 +11,20 @@ Promises:
 - Settings are those of the published scripts. DLinear trains its ten epochs. PatchTST trains all hundred with
   ``--published``; else it trains in runs alone, for as many epochs as ``--minutes`` allow, the same number each way.
   The JSON says how many.
-- The JSON is written after each epoch. DLinear and PatchTST have a file each, ``windows-dlinear-<machine>.json`` and
-  ``windows-patchtst-<machine>.json``.
+- The JSON is written after each epoch. A run keeps the cells that its file has, if they were trained to their end with
+  the same settings and versions, and goes on with the next one. DLinear and PatchTST have a file each,
+  ``windows-dlinear-<machine>.json`` and ``windows-patchtst-<machine>.json``.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import batchloom
@@ -33,6 +36,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from bench.harness.claims import Claim, stated
 from bench.harness.measure import progress
+from bench.harness.record import commit, versions
 from bench.harness.report import table
 from bench.windows.forecast_sets import INPUT, ForecastSet, Parts, found
 from bench.windows.linear import DLinear
@@ -61,7 +65,6 @@ PATCH_ERRORS = {
     "ETTm2": {96: (0.167, 0.258), 192: (0.226, 0.297), 336: (0.281, 0.332), 720: (0.372, 0.385)},
 }
 Schedule = Callable[[torch.optim.Optimizer, int], LRScheduler]
-Save = Callable[[dict[str, Any]], None]
 
 
 def by_epoch(factor: Callable[[int], float]) -> Schedule:
@@ -259,12 +262,22 @@ class Cell:
 
     def record(self, trainings: list[Training]) -> dict[str, Any]:
         """Return the JSON's record."""
-        names = ("model", "set", "horizon", "published_mse", "published_mae")
-        facts = (self.recipe.name, self.chosen.name, self.horizon, *self.published)
-        return dict(zip(names, facts, strict=True)) | {"ways": [each.record() for each in trainings]}
+        recipe, known = self.recipe, versions()
+        return {
+            "model": recipe.name,
+            "set": self.chosen.name,
+            "horizon": self.horizon,
+            "published_mse": self.published[0],
+            "published_mae": self.published[1],
+            "settings": {name: getattr(recipe, name) for name in ("batch", "rate", "epochs", "patience")},
+            "versions": {name: known[name] for name in ("batchloom", "torch")},
+            "commit": commit(),
+            "ended": all(each.ended for each in trainings),
+            "ways": [each.record() for each in trainings],
+        }
 
 
-def measure_dlinear(setting: Setting, save: Save) -> dict[str, Any]:
+def measure_dlinear(setting: Setting, kept: Kept) -> dict[str, Any]:
     """Train DLinear at every horizon; return its record for the JSON."""
     recipes = {horizon: replace(LINEAR, rate=LINEAR_RATES[horizon]) for horizon in HORIZONS}
     sets = [chosen for chosen in found() if chosen.name == LINEAR_SET]
@@ -272,11 +285,11 @@ def measure_dlinear(setting: Setting, save: Save) -> dict[str, Any]:
         setting,
         [Cell(recipes[horizon], each, horizon, LINEAR_ERRORS[horizon]) for each in sets for horizon in HORIZONS],
         math.inf,
-        save,
+        kept,
     )
 
 
-def measure_patchtst(setting: Setting, save: Save) -> dict[str, Any]:
+def measure_patchtst(setting: Setting, kept: Kept) -> dict[str, Any]:
     """Train PatchTST/42: with --published all of table 3, else its first horizon; return its record for the JSON."""
     recipes = {"ett-hour": PATCH_HOURS, "ett-minute": PATCH_MINUTES}
     horizons, ways = (HORIZONS, tuple(ORDERS)) if setting.published else (HORIZONS[:1], (STACK_RUNS, RUNS))
@@ -286,25 +299,41 @@ def measure_patchtst(setting: Setting, save: Save) -> dict[str, Any]:
         for horizon in horizons
     ]
     seconds = math.inf if setting.published else setting.minutes * 60 / max(len(cells), 1)
-    return measure(setting, cells, seconds, save)
+    return measure(setting, cells, seconds, kept)
 
 
-def measure(setting: Setting, cells: list[Cell], most_seconds: float, save: Save) -> dict[str, Any]:
-    """Train every cell, and save what is known after each epoch; return the record for the JSON."""
+def measure(setting: Setting, cells: list[Cell], most_seconds: float, kept: Kept) -> dict[str, Any]:
+    """Train every cell that is not known, and save after each epoch; return the record for the JSON."""
     done: list[dict[str, Any]] = []
     for cell in cells:
         recipe = replace(cell.recipe, epochs=setting.scaled(cell.recipe.epochs))
-        until = time.monotonic() + most_seconds
-        note = partial(saved, save, list(done))
-        done.append(replace(cell, recipe=recipe).train(setting.device, until, note))
+        known = kept.cell(replace(cell, recipe=recipe))
+        until, note = time.monotonic() + most_seconds, partial(kept.note, list(done))
+        done.append(known or replace(cell, recipe=recipe).train(setting.device, until, note))
     print_cells(done)
     return {"cells": done, "claims": stated([claim for record in done for claim in claims_of(record)])}
 
 
-def saved(save: Save, done: list[dict[str, Any]], record: dict[str, Any]) -> None:
-    """Save the cells that are done, and the one that is not."""
-    cells = [*done, record]
-    save({"cells": cells, "claims": [claim.record() for each in cells for claim in claims_of(each)]})
+@dataclass(frozen=True)
+class Kept:
+    """What a file has of earlier runs, and how to write to it."""
+
+    path: Path
+    save: Callable[[dict[str, Any]], None]
+
+    def cell(self, cell: Cell) -> dict[str, Any] | None:
+        """Return the record of a cell that was trained to its end in the same way, if there is one."""
+        known = json.loads(self.path.read_text()) if self.path.exists() else {"cells": []}
+        names = ("model", "set", "horizon", "settings", "versions")
+        wanted = cell.record([])
+        same = [each for each in known["cells"] if all(each.get(name) == wanted[name] for name in names)]
+        found = [each for each in same if each["ended"] and [way["way"] for way in each["ways"]] == list(cell.ways)]
+        return found[0] if found else None
+
+    def note(self, done: list[dict[str, Any]], record: dict[str, Any]) -> None:
+        """Save the cells that are done, and the one that is not."""
+        cells = [*done, record]
+        self.save({"cells": cells, "claims": [claim.record() for each in cells for claim in claims_of(each)]})
 
 
 def claims_of(record: dict[str, Any]) -> list[Claim]:

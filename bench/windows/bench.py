@@ -35,10 +35,10 @@ import torch
 from bench.harness.claims import Claim, slower, stated
 from bench.harness.command import PICTURES, arguments, is_whole, wanted
 from bench.harness.measure import Candidate, Timing, interleave
-from bench.harness.record import pictures_folder, write
+from bench.harness.record import file_of, pictures_folder, write
 from bench.harness.report import faster_than, fastest_first, print_disturbed, table
 from bench.windows import pictures
-from bench.windows.accuracy import Save, measure_dlinear, measure_patchtst
+from bench.windows.accuracy import Kept, measure_dlinear, measure_patchtst
 from bench.windows.models import measure_models
 from bench.windows.peers import (
     GATHER,
@@ -188,7 +188,7 @@ PARTS: dict[str, Callable[[Setting], dict[str, Any]]] = {
     "ranks": measure_ranks,
 }
 # Parts that come last and have files of their own, which are written as they go on.
-LAST: dict[str, Callable[[Setting, Save], dict[str, Any]]] = {
+LAST: dict[str, Callable[[Setting, Kept], dict[str, Any]]] = {
     "dlinear": measure_dlinear,
     "patchtst": measure_patchtst,
 }
@@ -220,8 +220,9 @@ def main() -> None:
     if wanted(chosen, PARTS):
         run(setting, chosen, f"windows{suffix}")
     for part, measure in wanted(chosen, LAST).items():
-        save = partial(write, f"windows-{part}{suffix}", chosen, whole=chosen.scale == 1)
-        save(measure(setting, save))
+        name, whole = f"windows-{part}{suffix}", chosen.scale == 1
+        save = partial(write, name, chosen, whole=whole)
+        save(measure(setting, Kept(file_of(name, chosen, whole), save)))
 
 
 def run(setting: Setting, chosen: argparse.Namespace, name: str) -> None:
