@@ -15,7 +15,7 @@ import polars
 import pyarrow
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import refused
 
@@ -282,6 +282,21 @@ def test_hours_are_absolute_and_days_are_those_of_the_wall(kind: str) -> None:
     assert dataset.fields["x_mark"].tolist() == [[25, 6], [26, 6], [27, 6], [28, 6], [29, 6]]
     hours = numpy.diff(dataset.times).astype("timedelta64[h]").astype(int)
     assert hours.tolist() == [24, 25, 24, 24]
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe", "Africa/Casablanca"])
+@pytest.mark.parametrize("freq", ["h", "15min", "D", "W-SUN"])
+@settings(max_examples=5)
+@given(seed=st.integers(0, 2**32), first=st.integers(0, 360))
+def test_gaps_across_changes_of_summer_time(zone: str, freq: str, seed: int, first: int) -> None:
+    start = datetime(2024, 1, 1) + timedelta(days=first)
+    index = pandas.date_range(start, periods=202, freq=freq, tz=zone)
+    # Few rows are kept, so that a gap may hold both changes of a year.
+    frame = with_gaps(index, (numpy.random.default_rng(seed).random(200) < 0.1).tolist())
+    dataset = bl.WindowDataset(frame, 1, id="id", time="time", freq=freq, fill="linear", marks=MARKS)
+    expected = oracle(frame, index, "linear")
+    numpy.testing.assert_array_equal(dataset.times, moments(expected["time"]))
+    numpy.testing.assert_array_equal(dataset.fields["x_mark"], calendar(expected["time"]))
 
 
 @pytest.mark.parametrize(("day", "often"), [("2024-03-31", "never"), ("2024-10-27", "twice")])

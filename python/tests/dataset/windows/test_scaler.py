@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import batchloom as bl
@@ -52,6 +54,37 @@ def test_a_scale_is_that_of_the_training_part_alone(kind: str, lengths: list[int
         stored = [dataset.fields["y"][dataset.offsets[place.series] + place.start + 3 :][:2] for place in places]
         found = part.unscale(y, samples) if each else part.unscale(y)
         numpy.testing.assert_allclose(found, numpy.stack(stored), rtol=1e-6, atol=1e-6)
+
+
+@given(
+    kind=st.sampled_from(["standard", "robust", "minmax"]),
+    lengths=st.lists(st.integers(30, 60), min_size=1, max_size=3),
+    label_len=st.integers(0, 3),
+    later=st.sampled_from([0.0, 1e9, numpy.nan, numpy.inf]),
+    each=st.booleans(),
+    seed=st.integers(0, 2**32),
+)
+def test_what_comes_after_training_moves_no_scale(
+    kind: str, lengths: list[int], label_len: int, later: float, each: bool, seed: int
+) -> None:
+    series = series_of(lengths, seed)
+    time = [numpy.arange(length) for length in lengths]
+
+    def scalers(rows: list[numpy.ndarray[Any, Any]]) -> Iterator[tuple[Any, int]]:
+        """Yield each scale, and the step before which all lie to which it is fitted."""
+        options = {"scale": kind, "per_series": each}
+        dataset = bl.WindowDataset(rows, 3, 2, label_len=label_len, time=time)
+        yield dataset.split(train=18.5, test=None, by="time", reach_back=False, **options)[1].scaler, 19
+        yield dataset.split(train=20, val=25, test=None, **options)[2].scaler, 20
+        for fold, (_, test) in enumerate(dataset.backtest(4, start=20, **options)):
+            yield test.scaler, 20 + 4 * fold
+
+    before = list(scalers(series))
+    for place, (scaler, end) in enumerate(before):
+        changed = [numpy.where(numpy.arange(len(rows))[:, None] < end, rows, later) for rows in series]
+        found, _ = next(itertools.islice(scalers(changed), place, None))
+        numpy.testing.assert_array_equal(found.center, scaler.center)
+        numpy.testing.assert_array_equal(found.scale, scaler.scale)
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
