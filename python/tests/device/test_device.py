@@ -209,17 +209,18 @@ def test_streams_that_go_on_row_by_row(corpus, way):
     kind=st.sampled_from(["float32", "uint16", "bfloat16", "bool", "uint64"]),
     layout=st.sampled_from(list(LAYOUTS)),
     patched=st.booleans(),
+    pad=st.sampled_from([None, "end"]),
     more=st.sampled_from([{}, {"mask": True}, {"copy": True}, {"mask": True, "copy": True}]),
     size=sizes_of_blocks,
 )
-def test_windows_in_any_order(shape, way, order, kind, layout, patched, more, size):
+def test_windows_in_any_order(shape, way, order, kind, layout, patched, pad, more, size):
     rows = sum(shape.lengths)
     series = LAYOUTS[layout](arbitrary(kind, (rows, 3)))
     given = {"past": {"p": arbitrary("int16", (rows,))}} if patched else {}
     if patched and shape.horizon:
         given["future"] = {"f": arbitrary("float64", (rows, 2))}
     if patched:
-        given |= {"patch_len": min(2, shape.input_len), "patch_stride": 1}
+        given |= {"patch_len": min(2, shape.input_len), "patch_stride": 1, "patch_pad": pad}
     more = dict(more)
     dataset = bl.WindowDataset((series, shape.offsets()), **shape.options(), **given, mask=more.pop("mask", False))
     assert_as_on_the_host(dataset, (way,), size=size, batch_size=4, shuffle=order, world_size=2, rank=0, **more)

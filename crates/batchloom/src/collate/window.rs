@@ -44,7 +44,7 @@ pub enum Steps {
         /// The number of steps from one to the next.
         every: usize,
     },
-    /// Any steps, in any order.
+    /// Any steps, in any order, as often as they are listed: a field of them is gathered, never a view.
     Listed(Arc<[usize]>),
 }
 
@@ -101,11 +101,20 @@ impl Steps {
             }
             return;
         }
-        for place in 0..self.len() {
-            let found = self.step(place).checked_sub(missing).map(|step| row + step);
-            if let Some(row) = found.filter(|row| *row < end) {
-                each(place..place + 1, row);
-            }
+        let row_of = |place| Some(row + self.step(place).checked_sub(missing)?).filter(|row| *row < end);
+        let mut place = 0;
+        while place < self.len() {
+            let Some(first) = row_of(place) else {
+                place += 1;
+                continue;
+            };
+            // Steps that follow each other are one run.
+            let is_next = |count: &usize| {
+                place + count < self.len() && row_of(place + count) == Some(first + count)
+            };
+            let count = 1 + (1..).take_while(is_next).count();
+            each(place..place + count, first);
+            place += count;
         }
     }
 }

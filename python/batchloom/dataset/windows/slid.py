@@ -80,6 +80,10 @@ class WindowStats:
     """Bytes of a batch of windows that owns its memory, as with ``shuffle=True``."""
     viewed_bytes: int
     """Bytes of the rows that a batch of neighbours covers: a batch of views needs these alone, all in the series."""
+    materialised_bytes: int
+    """Bytes that a batch of neighbours writes on the CPU: 0 for views, ``gathered_bytes`` where they are not."""
+    patched_bytes: int
+    """Bytes of the patches of a batch, if each were stored: they are a view, of the series or of what was written."""
 
 
 class SlidWindows(Dataset[Form]):
@@ -279,6 +283,7 @@ class SlidWindows(Dataset[Form]):
         covered = (batch_size - 1) * lengths["stride"] + self._span
         window = sum(span.steps.count * span.field.row_bytes for span in self._spans.values())
         row = sum(span.field.row_bytes for span in own)
+        are_views = all(span.steps.are_strided for span in self._spans.values())
         return WindowStats(
             windows=windows,
             samples=samples,
@@ -289,7 +294,16 @@ class SlidWindows(Dataset[Form]):
             stacked_bytes=samples * window,
             gathered_bytes=batch_size * window,
             viewed_bytes=covered * row,
+            materialised_bytes=0 if are_views else batch_size * window,
+            patched_bytes=batch_size * self._patch_bytes(),
         )
+
+    def _patch_bytes(self) -> int:
+        """Return the bytes of the patches of a window, if each were stored."""
+        if self._patches is None:
+            return 0
+        (length, stride), x = self._patches, self._spans["x"]
+        return ((x.steps.count - length) // stride + 1) * length * x.field.row_bytes
 
     def _ranges(self) -> tuple[Array, list[Array] | None]:
         """Return the first row and the end of each series, and the times of each, where they are known."""

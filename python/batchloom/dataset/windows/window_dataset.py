@@ -46,6 +46,7 @@ class WindowOptions(TypedDict, total=False):
     labels_of: str | None
     patch_len: int | None
     patch_stride: int | None
+    patch_pad: str | None
 
 
 class WindowDataset(WindowsInParts[Form]):
@@ -76,7 +77,7 @@ class WindowDataset(WindowsInParts[Form]):
     **Batches of neighbours are views** (``shuffle=False`` or ``"runs"``): their windows overlap in memory, so writing
     to one in place changes others, and the series. In NumPy they are read-only. Torch has no read-only tensors, so do
     not write to them, or ask the loader for ``copy=True``. Batches of random windows (``shuffle=True``), batches that
-    cross from one series to the next, and batches with a padded window own their memory.
+    cross from one series to the next, and batches with a padded window own their memory. So do all with ``patch_pad``.
 
     Args:
         series: The series that windows slide over.
@@ -131,7 +132,11 @@ class WindowDataset(WindowsInParts[Form]):
         patch_len: Cuts ``x`` into patches, ``[batch, features, patches, patch_len]``, without a copy: a view of the
             batch, whose patches overlap if ``patch_stride`` is shorter (read-only in NumPy). With ``copy=True`` of the
             loader they are a copy.
-        patch_stride: Steps from one patch to the next; ``None`` for ``patch_len``.
+        patch_stride: Steps from one patch to the next; ``None`` for ``patch_len``. Steps at the end of ``x`` that fill
+            no patch are left out.
+        patch_pad: ``"end"`` repeats the last step of ``x`` ``patch_stride`` times before patches are cut, as PatchTST
+            does: there is one patch more, and no step is left out. ``x`` with its longer end is gathered in every
+            order, since each window has an end of its own, and patches are views of that.
 
     Raises:
         ArgumentError: Lengths that make no sense, or columns that do not exist.
@@ -187,6 +192,7 @@ class WindowDataset(WindowsInParts[Form]):
         mask: bool = False,
         patch_len: int | None = None,
         patch_stride: int | None = None,
+        patch_pad: str | None = None,
     ) -> None:
         self._options: dict[str, Any] = {
             "anchor": choice("anchor", anchor, ("start", "end")),
@@ -205,11 +211,18 @@ class WindowDataset(WindowsInParts[Form]):
             "stride": integer("stride", stride, least=1, most=MOST_STEPS),
         }
         self._patches = _patches(patch_len, patch_stride, self._lengths["input_len"])
+        self._repeats = _repeats(patch_pad, self._patches, self._lengths["input_len"])
         beside = Beside(labels, labels_of, static)
         past, future = _by_name("past", past), _by_name("future", future)
         if self._steps_of_fields is not None:
             given = {"horizon": horizon, "label_len": label_len, "gap": gap, "targets": targets, "marks": marks}
-            given |= {"past": past, "future": future, "columns": columns, "patch_len": patch_len}
+            given |= {
+                "past": past,
+                "future": future,
+                "columns": columns,
+                "patch_len": patch_len,
+                "patch_pad": patch_pad,
+            }
             self._take_offsets(series, id, (time, freq, fill), beside, given)
             return
         if frames.is_frame(series):
@@ -289,6 +302,10 @@ class WindowDataset(WindowsInParts[Form]):
         start = lengths["input_len"] + lengths["gap"] - lengths["label_len"]
         target_steps = WindowSteps(start, lengths["label_len"] + horizon)
         spans = {name: Span(Field(name, data), input_steps) for name, data in inputs.items()}
+        if self._repeats:
+            last = lengths["input_len"] - 1
+            steps = WindowSteps.of([*range(last + 1), *[last] * self._repeats])
+            spans["x"] = Span(spans["x"].field, steps)
         spans |= {name: Span(Field(name, data), target_steps) for name, data in targets.items()}
         first = [name for name in OWN if name in spans]
         spans = {name: spans[name] for name in (*first, *(name for name in spans if name not in first))}
@@ -304,6 +321,18 @@ def _patches(patch_len: int | None, patch_stride: int | None, input_len: int) ->
     length = integer("patch_len", patch_len, least=1, most=input_len)
     # A stride longer than the input makes one patch, as a stride of the length of the input does.
     return length, length if patch_stride is None else min(integer("patch_stride", patch_stride, least=1), input_len)
+
+
+def _repeats(patch_pad: str | None, patches: tuple[int, int] | None, input_len: int) -> int:
+    """Return how often patches need the last step of ``x`` once more."""
+    if patch_pad is None:
+        return 0
+    choice("patch_pad", patch_pad, ("end",))
+    if patches is None:
+        raise ArgumentError(f"patch_pad is {patch_pad!r}, but patch_len is not given; expected both")
+    length, stride = patches
+    # Of as many repeated steps as a stride has, the last ones fill no patch.
+    return stride - (input_len - length) % stride
 
 
 def _by_name(role: str, series: Any) -> dict[str, Any]:
