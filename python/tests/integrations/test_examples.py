@@ -1,4 +1,5 @@
-"""The examples in trainers run on two processes, in less than a minute each, and say what they should."""
+"""The examples in trainers run on two processes, and that of patches in one: in less than a minute each, and they say
+what they should."""
 
 import os
 import re
@@ -20,7 +21,7 @@ TORCHRUN = ("-m", "torch.distributed.run", "--nproc-per-node", "2")
 )
 def test_digits_are_learnt_and_each_is_counted_once(name, package, launcher, tmp_path):
     pytest.importorskip(package, reason="scripts/setup --integrations installs it")
-    said = output(name, launcher, tmp_path)
+    said = output(f"digits_{name}", launcher, tmp_path)
     steps, right = map(int, re.search(r"(\d+) steps of 2 processes; right: (\d+) of 397 digits", said).groups())
     assert steps == 10 * 22  # 44 batches of 1400 digits
     assert right > 320
@@ -28,16 +29,23 @@ def test_digits_are_learnt_and_each_is_counted_once(name, package, launcher, tmp
 
 def test_workers_of_ray_train_each_digit_once_an_epoch(tmp_path):
     pytest.importorskip("ray", reason="scripts/setup --integrations installs it")
-    said = output("ray", (), tmp_path)
+    said = output("digits_ray", (), tmp_path)
     two, one = map(int, re.search(r"(\d+) samples on two workers and (\d+) on one", said).groups())
     assert 0 < two < one
     assert two + one == 10 * 1797
 
 
-def output(name, launcher, folder):
+def test_a_model_of_patches_forecasts_better_than_the_last_step(tmp_path):
+    said = output("patches", (), tmp_path, "--epochs", "1")
+    assert "[7, 42, 16]" in said
+    mse, repeated = map(float, re.search(r"MSE ([\d.]+), .*again and again: ([\d.]+)", said).groups())
+    assert mse < repeated
+
+
+def output(name, launcher, folder, *arguments):
     """The output of an example. Temporary files go to a folder of the test; Ray's sockets need a short path."""
-    environment = os.environ if name == "ray" else {**os.environ, "TMPDIR": str(folder)}
-    command = [sys.executable, *launcher, str(EXAMPLES / f"digits_{name}.py")]
+    environment = os.environ if name == "digits_ray" else {**os.environ, "TMPDIR": str(folder)}
+    command = [sys.executable, *launcher, str(EXAMPLES / f"{name}.py"), *arguments]
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=230, check=False
     )
