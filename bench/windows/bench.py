@@ -6,6 +6,7 @@
 - ``epoch``: the time of each batch of an epoch. ``random``: windows in random order, gathered: x alone, beside loops
   by hand and torch's copy of as many bytes into memory that was written before.
 - ``views``: the time of a batch of views beside the loop that slices an unfolded series by hand (views.py).
+- ``patches``: patches as views, beside a PatchTST that unfolds stacked windows itself (patches.py).
 - ``preparing``: a scale and marks, beside scikit-learn and pandas by hand (preparing.py).
 - ``models``: epochs of training five models (models.py). ``ranks``: one of them in two processes (ranks.py).
 - ``dlinear`` and ``patchtst``: errors of two forecasters on the series that they were published with, beside the
@@ -40,6 +41,7 @@ from bench.harness.report import faster_than, fastest_first, print_disturbed, ta
 from bench.windows import pictures
 from bench.windows.accuracy import Kept, measure_dlinear, measure_patchtst
 from bench.windows.models import measure_models
+from bench.windows.patches import measure_patches
 from bench.windows.peers import (
     GATHER,
     GATHER_REUSED,
@@ -182,6 +184,7 @@ PARTS: dict[str, Callable[[Setting], dict[str, Any]]] = {
     "time": measure_time,
     "views": measure_views,
     "preparing": measure_preparing,
+    "patches": measure_patches,
     "epoch": measure_epoch,
     "random": measure_random,
     "models": measure_models,
