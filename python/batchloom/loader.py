@@ -193,8 +193,9 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         num_threads: The number of threads that form blocks, including the consumer while it waits; ``None`` for one on
             each core, at most 8, or for one in a worker of a torch ``DataLoader``. With one, a separate thread forms
             blocks. An epoch of less than 512 KiB is formed by the consumer alone.
-        prefetch: The number of blocks that are formed ahead of the one in use; ``None`` for 2, or 1 where blocks are
-            larger than 32 MiB.
+        prefetch: The number of blocks that are formed ahead of the one in use (for samples on demand: of batches);
+            ``None`` for 2, or 1 where a batch is larger than a block of 2 MiB (on demand: than 32 MiB). With 0, a block
+            is formed when it is asked for, by all threads, in the memory of the last one if that was let go of.
         digest: If ``True``, batches are hashed as they are handed over, for :meth:`digest`. That reads each of them
             once more, and copies it from a device.
         torch: Arguments of torch's ``DataLoader``: see :class:`batchloom.torch_options.TorchOptions`. ``sampler`` and
@@ -385,7 +386,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             pad_side=side,
             labels=labels,
             num_threads=threads,
-            prefetch=None if prefetch is None else integer("prefetch", prefetch, least=1, most=MOST),
+            prefetch=None if prefetch is None else integer("prefetch", prefetch, most=MOST),
             shard_size=self._delivery.placement.shard_size,
             poison=bool(os.environ.get("BATCHLOOM_POISON")),
             block_bytes=blocks.block_bytes if self._block_bytes is None else self._block_bytes,
@@ -577,7 +578,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
                 "world_size": world_size,
                 "mesh": None,
                 "num_threads": 1,
-                "prefetch": 1,
+                "prefetch": 0,
                 "digest": False,
             }
             same = {"seed": plan.seed, "generator": None, "batch_size": None, "batching": self._batching}

@@ -216,7 +216,6 @@ fn bad_datasets_are_named() {
     assert_eq!(dataset(vec![("x", values(4)), ("y", values(3))]), different);
     let loader = || Loader::builder(TensorDataset::new([("x", values(4))]).unwrap());
     assert_eq!(loader().num_threads(0).build().unwrap_err(), Error::Threads);
-    assert_eq!(loader().prefetch(0).build().unwrap_err(), Error::Prefetch);
     assert_eq!(loader().rank(2, 2).build().unwrap_err(), Error::Rank { rank: 2, world_size: 2 });
     let wide = Tensor::new(Bytes::from(vec![0; 8]), DType::U64, &[1 << 40, 1 << 40], &[0, 0], 0).unwrap();
     let wide = Loader::builder(TensorDataset::new([("x", wide)]).unwrap()).batch_size(1 << 20);

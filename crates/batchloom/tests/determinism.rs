@@ -44,7 +44,7 @@ fn threads_delays_and_block_sizes_never_show() {
     let reference = loader(1, 1 << 20, 2, 0);
     let expected: Vec<_> = (0..2).map(|_| epoch(&reference)).collect();
     for threads in [1, 2, 7] {
-        for (block_bytes, prefetch) in [(1, 1), (2000, 3), (50_000, 1)] {
+        for (block_bytes, prefetch) in [(1, 1), (2000, 3), (2000, 0), (50_000, 1)] {
             for delays in [0, 1, 999] {
                 let loader = loader(threads, block_bytes, prefetch, delays);
                 for expected in &expected[..if block_bytes == 1 { 1 } else { 2 }] {

@@ -1,13 +1,14 @@
 //! Lifetime (L11): a batch stays valid and unchanged as long as anyone holds it. Lazy (L12): no source is read before
 //! its block is filled. Memory: bytes in flight are bounded.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use batchloom::batching::PadTo;
 use batchloom::dataset::Sequences;
-use batchloom::loader::{Batch, Polled};
+use batchloom::loader::{Batch, LoaderBuilder};
 use batchloom::{Loader, SequenceDataset, Tensor, TensorDataset};
 
 const ROWS: usize = 4000;
@@ -59,38 +60,38 @@ fn a_kept_batch_keeps_its_block() {
     }
 }
 
-/// A loader fills no block further ahead than `prefetch`, whatever time it is given.
+/// A loader fills no block further ahead than `prefetch`, whatever time it is given; with 0, none before it is asked for.
 #[test]
 fn nothing_is_read_before_its_block_is_due() {
-    for prefetch in [1, 2, 5] {
+    for (prefetch, threads) in [(0, 1), (0, 3), (1, 3), (2, 3), (5, 3)] {
         let furthest = Arc::new(AtomicU64::new(0));
         let seen = Arc::clone(&furthest);
         let loader = Loader::builder(dataset())
             .batch_size(10)
-            .num_threads(3)
+            .num_threads(threads)
             .prefetch(prefetch)
             .block_bytes(3200)
             .probe(move |block| {
-                seen.fetch_max(block, Ordering::SeqCst);
+                seen.fetch_max(block + 1, Ordering::SeqCst);
             })
             .build()
             .unwrap();
         assert_eq!(furthest.load(Ordering::SeqCst), 0);
         let mut blocks = loader.blocks();
         for delivered in 1..10 {
-            let polled = blocks.poll(Duration::from_secs(10)).unwrap();
-            assert!(matches!(polled, Polled::Block(_)));
+            let block = blocks.next();
+            assert!(matches!(block, Some(Ok(_))));
             std::thread::sleep(Duration::from_millis(10));
-            let ahead = furthest.load(Ordering::SeqCst) + 1 - delivered;
+            let ahead = furthest.load(Ordering::SeqCst) - delivered;
             assert!(ahead <= prefetch as u64, "{ahead} blocks ahead of {delivered}, prefetch {prefetch}");
+            // To look ahead is not to ask.
+            assert!(prefetch > 0 || blocks.ahead().is_none());
         }
     }
 }
 
-/// One large batch is made ahead of the one in use, mostly in the memory of the one before. Three are there if a loop takes
-/// more than a moment to let go of that. A consumer that keeps all batches gets them all.
-#[test]
-fn large_batches_are_made_one_ahead() {
+/// Batches of 33 MiB, of samples 0 to 7, and the number of allocations that were made for them.
+fn large_batches(threads: usize, prefetch: Option<usize>) -> (Loader, Arc<AtomicU64>) {
     let values = Tensor::from_vec((0..8).collect::<Vec<u8>>(), &[8]).unwrap();
     let sequences = Sequences::new("x", values, &(0..9).collect::<Vec<i64>>()).unwrap();
     let dataset = SequenceDataset::new().variable("x", sequences).build().unwrap();
@@ -98,24 +99,61 @@ fn large_batches_are_made_one_ahead() {
     let counted = Arc::clone(&allocated);
     let loader = Loader::builder(dataset)
         .batch_size(1)
-        .num_threads(2)
+        .num_threads(threads)
         .pad_to(PadTo::new([33 << 20]).unwrap())
         .memory(64, move |bytes| {
             counted.fetch_add(1, Ordering::SeqCst);
             Ok(vec![0; bytes])
-        })
-        .build()
-        .unwrap();
-    let firsts = |batch: &batchloom::Result<Batch>| {
-        batch.as_ref().unwrap().field("x").unwrap().as_slice::<u8>().unwrap()[0]
-    };
-    let mut held = None;
-    for (number, batch) in (0..).zip(loader.iter()) {
-        held = Some(batch);
-        assert_eq!(held.as_ref().map(firsts), Some(number));
+        });
+    let loader = prefetch.into_iter().fold(loader, LoaderBuilder::prefetch).build().unwrap();
+    (loader, allocated)
+}
+
+fn first(batch: &Batch) -> u8 {
+    batch.field("x").unwrap().as_slice::<u8>().unwrap()[0]
+}
+
+/// Of large batches, one is made beyond those that the consumer holds, or none is without `prefetch`, whenever it lets go
+/// of them: in a loop that holds one at a time, that holds one as it asks for the next, or that lets go of it late.
+#[test]
+fn large_batches_take_the_memory_of_those_before() {
+    for threads in [1, 3] {
+        for (prefetch, held, late, expected) in [
+            (Some(0), 0, 0, 1),
+            (Some(0), 1, 20, 2),
+            (Some(0), 3, 0, 4),
+            (Some(1), 1, 20, 2),
+            (None, 0, 20, 2),
+            (None, 1, 20, 2),
+            (None, 2, 20, 3),
+        ] {
+            let (loader, allocated) = large_batches(threads, prefetch);
+            for _ in 0..2 {
+                let mut kept = VecDeque::new();
+                for (number, batch) in (0..).zip(loader.iter()) {
+                    kept.push_back(batch.unwrap());
+                    assert_eq!(kept.back().map(first), Some(number));
+                    std::thread::sleep(Duration::from_millis(late));
+                    while kept.len() > held {
+                        kept.pop_front();
+                    }
+                }
+            }
+            let found = allocated.load(Ordering::SeqCst);
+            assert!(
+                found <= expected,
+                "{found}, not {expected}: {held} held, {prefetch:?}, {threads} threads"
+            );
+        }
     }
-    drop(held);
-    assert!((1..=3).contains(&allocated.load(Ordering::SeqCst)));
-    let kept: Vec<_> = loader.iter().collect();
-    assert!(kept.iter().map(firsts).eq(0..8));
+}
+
+/// A consumer that keeps all batches gets them all.
+#[test]
+fn large_batches_may_be_kept() {
+    for prefetch in [None, Some(0), Some(3)] {
+        let (loader, _) = large_batches(2, prefetch);
+        let kept: Vec<_> = loader.iter().map(Result::unwrap).collect();
+        assert!(kept.iter().map(first).eq(0..8));
+    }
 }

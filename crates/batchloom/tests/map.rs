@@ -116,7 +116,7 @@ proptest! {
         rule in rules(),
         seed in any::<u64>(),
         threads in 1_usize..8,
-        prefetch in 1_usize..4,
+        prefetch in 0_usize..4,
         uneven in prop_oneof![Just(Uneven::Pad), Just(Uneven::Mask), Just(Uneven::Short)],
         world_size in 1_u32..4,
         cut in 0_usize..9,
@@ -306,6 +306,24 @@ fn samples_are_read_when_their_block_is_formed() {
         assert_eq!(rest, 20);
         let _whole: Vec<_> = loader.iter().map(|batch| batch.unwrap()).collect();
         assert_eq!(read.lock().unwrap().len(), after + 200);
+    }
+}
+
+/// Without `prefetch`, the samples of a batch are read when it is asked for, and those of no other batch.
+#[test]
+fn samples_are_read_when_their_batch_is_asked_for() {
+    for threads in [1, 3] {
+        let rows = Rows { samples: 100, ..Rows::default() };
+        let read = Arc::clone(&rows.read);
+        let dataset = MapDataset::new(rows).build().unwrap();
+        let loader = Loader::builder(dataset).batch_size(5).num_threads(threads).prefetch(0).build().unwrap();
+        let mut batches = loader.iter();
+        for step in 1..=20 {
+            let _batch = batches.next().unwrap().unwrap();
+            thread::sleep(Duration::from_millis(3));
+            assert_eq!(read.lock().unwrap().len(), 5 * step);
+        }
+        assert!(batches.next().is_none());
     }
 }
 

@@ -55,7 +55,8 @@ class MapDataset(Dataset[Any]):
     - the loader gives a field a slot: ``collate={"image": bl.Pad()}``.
 
     Threads of the loader call the function, several at a time. A block is one batch: ``prefetch=2`` reads at most two
-    batches ahead of the one in use, and nothing is read after the iterator is gone. If the function has a parameter
+    batches ahead of the one in use, ``prefetch=0`` reads a batch when it is asked for, and nothing is read after the
+    iterator is gone. If the function has a parameter
     ``rng``, it gets a ``numpy.random.Generator`` whose numbers follow from the seed, the epoch and the sample: so
     augmentation is the same after a resume, and for any number of threads and ranks. What it draws from generators that
     threads share (``random``, ``numpy.random``, ``torch.rand``) is not.

@@ -23,7 +23,7 @@ from oracles.sequences import SIZES
     shuffle=st.booleans(),
     block_bytes=st.integers(1, 3000),
     threads=st.integers(1, 4),
-    prefetch=st.integers(1, 3),
+    prefetch=st.integers(0, 3),
     labels=st.booleans(),
     side=st.sampled_from(["right", "left"]),
 )

@@ -92,7 +92,7 @@ def test_where_rows_lie_does_not_matter(names, rule, random):
 
 
 @few
-@given(case=cases() | cases(**subsampled), threads=st.integers(2, 5), prefetch=st.integers(1, 3))
+@given(case=cases() | cases(**subsampled), threads=st.integers(2, 5), prefetch=st.integers(0, 3))
 def test_threads_change_nothing(case, threads, prefetch):
     loaders = [case.loader(num_threads=1), case.loader(num_threads=threads, prefetch=prefetch)]
     for _ in range(2):

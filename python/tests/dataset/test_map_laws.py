@@ -36,7 +36,7 @@ def delayed(fn, places):
     shuffle=st.booleans(),
     seed=st.integers(0, 2**64 - 1),
     threads=st.sampled_from([1, 2, 7]),
-    prefetch=st.integers(1, 4),
+    prefetch=st.integers(0, 4),
     world_size=st.integers(1, 3),
     uneven=st.sampled_from(["pad", "mask", "short"]),
     places=st.lists(st.integers(0, 3), min_size=1, max_size=5),
@@ -83,7 +83,7 @@ class Counted:
         return number
 
 
-@pytest.mark.parametrize("prefetch", [1, 2, 3])
+@pytest.mark.parametrize("prefetch", [0, 1, 2, 3])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_nothing_is_read_early_late_or_twice(threads, prefetch):
     items = Counted(200)

@@ -77,7 +77,7 @@ def test_separators_stand_between_documents_and_nowhere_else(corpus):
 
 
 @few
-@given(corpus=corpora(), threads=st.integers(1, 6), prefetch=st.integers(1, 4), world_size=worlds)
+@given(corpus=corpora(), threads=st.integers(1, 6), prefetch=st.integers(0, 4), world_size=worlds)
 def test_threads_and_blocks_change_nothing(corpus, threads, prefetch, world_size):
     loaders = corpus.loaders(world_size, num_threads=threads, prefetch=prefetch)
     assert epochs(loaders) == epochs(corpus.loaders(world_size, num_threads=1))

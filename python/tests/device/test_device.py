@@ -51,7 +51,7 @@ common = {
     "shuffle": st.booleans(),
     "seed": st.integers(0, 2**64 - 1),
     "num_threads": st.sampled_from([None, 1, 3]),
-    "prefetch": st.integers(1, 3),
+    "prefetch": st.integers(0, 3),
     "uneven": st.sampled_from(["pad", "mask", "short"]),
 }
 options = st.fixed_dictionaries(common)

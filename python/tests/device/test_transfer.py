@@ -73,7 +73,7 @@ def test_memory_is_kept_until_its_copy_is_over(mode, kind, patience):
     size=st.sampled_from([64, 500, 4000]),
     patience=st.integers(0, 6),
     threads=st.integers(1, 3),
-    prefetch=st.integers(1, 3),
+    prefetch=st.integers(0, 3),
     mode=st.sampled_from(["resident", "streamed"]),
     keep=st.integers(1, 5),
 )
@@ -311,7 +311,7 @@ def test_memory_for_copies_is_bounded_over_fifty_epochs():
     offsets = numpy.concatenate([[0], numpy.cumsum(lengths)])
     dataset = bl.SequenceDataset(x=(torch.arange(int(offsets[-1])), offsets))
     for mode in ("resident", "streamed"):
-        for prefetch, threads in ((1, 1), (2, 2)):
+        for prefetch, threads in ((0, 2), (1, 1), (2, 2)):
             with accelerated(5) as device, blocks(1 << 12):
                 options = {"batching": bl.TokenBudget(400, pool=50), "shuffle": True}
                 loader = bl.DataLoader(

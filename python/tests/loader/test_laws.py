@@ -79,7 +79,7 @@ def wide_rows():
 
 
 @pytest.mark.parametrize("threads", [1, 2, 7])
-@pytest.mark.parametrize("prefetch", [1, 3])
+@pytest.mark.parametrize("prefetch", [0, 1, 3])
 def test_threads_and_a_slow_consumer_never_change_a_byte(threads, prefetch):
     X = wide_rows()
     dataset = bl.TensorDataset(X, numpy.arange(4000))
@@ -169,13 +169,21 @@ def test_more_ranks_than_batches():
 
 
 @few
-@given(run=runs(most=40, batch_size=12), world_size=st.integers(1, 4), last=st.booleans())
-def test_resume_at_every_step_of_three_epochs(run, world_size, last):
+@given(
+    run=runs(most=40, batch_size=12),
+    world_size=st.integers(1, 4),
+    last=st.booleans(),
+    prefetch=st.sampled_from([None, 0]),
+)
+def test_resume_at_every_step_of_three_epochs(run, world_size, last, prefetch):
     assume(run.steps(0, world_size))
     rank = world_size - 1 if last else 0
     other = run.with_seed(run.seed // 2)
     expected = [run.seen(epoch, world_size, rank) for epoch in range(3)]
-    assert_resumes(run.loader(world_size, rank), lambda: other.loader(world_size, rank), expected, listed)
+    options = {"prefetch": prefetch}
+    assert_resumes(
+        run.loader(world_size, rank, **options), lambda: other.loader(world_size, rank, **options), expected, listed
+    )
 
 
 @given(run=runs(), world_size=worlds, stops=st.tuples(fractions, fractions, fractions))
@@ -421,10 +429,10 @@ KEEP = """
     import numpy
     import batchloom as bl
 
-    output, keep = sys.argv[1], int(sys.argv[2])
+    output, keep, prefetch = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     X = numpy.arange(4096 * 1024, dtype=numpy.float32).reshape(4096, 1024)
     y = numpy.arange(4096)
-    loader = bl.DataLoader(bl.TensorDataset(X, y), 24, shuffle=True, output=output, num_threads=3)
+    loader = bl.DataLoader(bl.TensorDataset(X, y), 24, True, output=output, num_threads=3, prefetch=prefetch)
     held, count = [], 0
     for epoch in range(6):
         for samples, batch in zip(loader.plan(epoch), loader):
@@ -448,10 +456,11 @@ KEEP = """
 
 
 @pytest.mark.parametrize("output", ["numpy", "torch"])
-def test_kept_batches_never_change(script, output):
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_kept_batches_never_change(script, output, prefetch):
     batches = 6 * -(-4096 // 24)
-    assert int(script(KEEP, output, 1, BATCHLOOM_POISON=1)) == batches
-    assert int(script(KEEP, output, 50, BATCHLOOM_POISON=1)) > batches // 50
+    assert int(script(KEEP, output, 1, prefetch, BATCHLOOM_POISON=1)) == batches
+    assert int(script(KEEP, output, 50, prefetch, BATCHLOOM_POISON=1)) > batches // 50
 
 
 def test_poison_is_seen_by_who_looks_at_memory_that_was_let_go(script):

@@ -103,7 +103,7 @@ def test_blocks_of_many_batches():
     widths=st.lists(st.integers(0, 20), min_size=1, max_size=3),
     block_bytes=st.integers(1, 5000),
     threads=st.integers(1, 4),
-    prefetch=st.integers(1, 3),
+    prefetch=st.integers(0, 3),
     rank=st.integers(0, 2),
 )
 def test_blocks_of_any_size(run, widths, block_bytes, threads, prefetch, rank):

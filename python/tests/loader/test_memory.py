@@ -155,6 +155,41 @@ def test_a_batch_larger_than_a_block_goes_through_alone(script):
     assert int(most) < 3.2 * (64 << 20)
 
 
+RANDOM_WINDOWS = (
+    MEASURE
+    + """
+    prefetch, holds, pause = eval(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+    dataset = bl.WindowDataset(numpy.ones((4000, 64), numpy.float32), 500, 0)
+    loader = bl.DataLoader(dataset, 500, shuffle=True, drop_last=True, prefetch=prefetch, num_threads=2)
+    small = bl.WindowDataset(numpy.ones((400, 64), numpy.float32), 50, 0)
+    list(bl.DataLoader(small, 50, shuffle=True, num_threads=2))
+
+    def most():
+        (found,) = (line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
+        return int(found) * 1024
+
+    early = resident()
+    open("/proc/self/clear_refs", "w").write("5")
+    for epoch in range(2):
+        for (batch,) in loader:
+            assert batch.nbytes == 64_000_000
+            time.sleep(pause)
+            if not holds:
+                del batch
+    print(most() - early)
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("prefetch", "holds", "batches"), [(None, 0, 2.1), (None, 1, 2.1), (1, 1, 2.1), (0, 0, 1.1), (0, 1, 2.1)]
+)
+@pytest.mark.parametrize("pause", [0, 0.02])
+def test_large_batches_at_random_take_the_memory_of_one_or_two(script, prefetch, holds, batches, pause):
+    """One is with the loop, which lets go of it before or just after it gets the next; one is made ahead, or none."""
+    assert int(script(RANDOM_WINDOWS, prefetch, holds, pause)) < batches * 64_000_000
+
+
 def test_what_a_consumer_keeps_costs_its_block_and_no_more(script):
     out = script(
         MEASURE

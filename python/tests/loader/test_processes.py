@@ -20,9 +20,9 @@ SLOW = """
     import numpy
     import batchloom as bl
 
-    def slow(rows, batch_size, threads=2):
+    def slow(rows, batch_size, threads=2, prefetch=None):
         values = numpy.broadcast_to(numpy.zeros((1, 1), numpy.uint8), (rows, 1_000_000))
-        return bl.DataLoader(bl.TensorDataset(values), batch_size, num_threads=threads)
+        return bl.DataLoader(bl.TensorDataset(values), batch_size, num_threads=threads, prefetch=prefetch)
 
     def workers(wait=True):
         for _ in range(200):
@@ -54,7 +54,8 @@ FORK = """
     import batchloom as bl
 
     X = numpy.arange(20_000 * 100, dtype=numpy.int32).reshape(20_000, 100)
-    loader = bl.DataLoader(bl.TensorDataset(X), 8, shuffle=True, num_threads=3)
+    taken, prefetch = map(int, sys.argv[1:])
+    loader = bl.DataLoader(bl.TensorDataset(X), 8, shuffle=True, num_threads=3, prefetch=prefetch)
 
     def whole(epoch):
         count = 0
@@ -83,7 +84,6 @@ FORK = """
         whole(2)
         assert threading.active_count() == 1
 
-    taken = int(sys.argv[1])
     batches = iter(loader)
     held = next(batches)
     for _ in range(taken - 1):
@@ -111,9 +111,9 @@ FORK = """
 """
 
 
-@pytest.mark.parametrize("taken", [1, 300, 2400])
-def test_a_fork_in_mid_iteration(script, taken):
-    script(FORK, taken)
+@pytest.mark.parametrize(("taken", "prefetch"), [(1, 2), (300, 2), (300, 0), (2400, 2), (2400, 0)])
+def test_a_fork_in_mid_iteration(script, taken, prefetch):
+    script(FORK, taken, prefetch)
 
 
 def test_a_fork_before_iteration_and_a_fork_of_a_fork(script):
@@ -286,7 +286,7 @@ def interrupted(code, *arguments, after=0.5):
 
 
 WAITING = """
-    batches = iter(slow(4000, 4000))
+    batches = iter(slow(4000, 4000, prefetch=int(sys.argv[1])))
     print("ready", flush=True)
     try:
         next(batches)
@@ -312,8 +312,9 @@ LISTING = """
 """
 
 
-def test_control_c_while_waiting_for_a_block():
-    code, out, err, seconds = interrupted(WAITING)
+@pytest.mark.parametrize("prefetch", [0, 1])
+def test_control_c_while_waiting_for_a_block(prefetch):
+    code, out, err, seconds = interrupted(WAITING, prefetch)
     assert out == "interrupted True 0 end\n"
     assert code == -signal.SIGINT, err
     assert "KeyboardInterrupt" in err

@@ -633,9 +633,6 @@ pub enum Error {
     /// The number of threads is 0.
     #[error("num_threads is 0; expected at least 1")]
     Threads,
-    /// The number of blocks to prefetch is 0.
-    #[error("prefetch is 0; expected at least 1 block")]
-    Prefetch,
     /// A step is past the end of the plan.
     #[error("step {found} is outside the plan; expected 0 <= step < {steps}")]
     StepRange {
@@ -1115,7 +1112,6 @@ impl Error {
             | Self::PadValue { .. }
             | Self::FieldOption { .. }
             | Self::Threads
-            | Self::Prefetch
             | Self::BatchTooLarge { .. }
             | Self::ResidentLimit { .. }
             | Self::ShardTooLarge { .. }

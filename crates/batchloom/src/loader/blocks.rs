@@ -149,6 +149,8 @@ impl BegunBlocks {
 
     fn poll(&mut self, patience: Duration) -> Result<Polled> {
         let deadline = Instant::now() + patience;
+        self.check_process()?;
+        self.queue.ask(&self.job.buffers);
         while self.helps && Instant::now() < deadline && help(&self.job, &self.queue, &mut self.indices) {}
         let polled = self.take(deadline)?;
         if matches!(polled, Polled::End) {
@@ -160,6 +162,10 @@ impl BegunBlocks {
     fn ahead(&mut self) -> Option<Block> {
         match self.take(Instant::now()) {
             Ok(Polled::Block(block)) => Some(block),
+            Ok(Polled::Pending) => {
+                self.job.buffers.keep();
+                None
+            }
             _ => None,
         }
     }
@@ -189,6 +195,7 @@ impl BegunBlocks {
             return;
         }
         self.queue.stop();
+        self.job.buffers.keep();
         if let Some(iteration) = self.iteration.take() {
             // A worker may drop its own blocks while memory is allocated for it; it then leaves when it comes back.
             self.workers.leave(iteration);

@@ -4,11 +4,11 @@
 //! last view is gone, from any thread that drops it, and is handed out again.
 //!
 //! A loop lets go of a batch just after it has taken the next. Where blocks are large, a thread that is about to open one
-//! waits a moment for that: otherwise there would be one block more than the loop and `prefetch` ask for.
+//! ahead waits for that: otherwise there would be one block more than the loop and `prefetch` ask for. The blocks that a
+//! consumer holds as it asks for another one are those that it keeps, so that no wait is in vain twice.
 
 use std::process;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
 
 use crate::tensor::buffer::Buffer;
 use crate::{Error, Result};
@@ -16,9 +16,8 @@ use crate::{Error, Result};
 /// The byte that recycled buffers are filled with if poisoning is on.
 const POISON: u8 = 0xA5;
 
-/// The least bytes of a block for which memory is waited for, and the longest wait.
+/// The least bytes of a block for which memory is waited for.
 const LARGE: usize = 8 << 20;
-const PATIENCE: Duration = Duration::from_millis(5);
 
 /// A function that allocates at least as many bytes as it is given.
 pub(super) type Allocate = Arc<dyn Fn(usize) -> Result<Buffer> + Send + Sync>;
@@ -38,7 +37,7 @@ pub(super) struct BufferOptions {
 /// The buffers of one loader.
 pub(super) struct Buffers {
     pool: Mutex<Pool>,
-    /// Signals that a buffer has come back, or was dropped.
+    /// Signals that a buffer has come back, or was dropped, or that a consumer asks for a block or stops.
     given: Condvar,
     options: BufferOptions,
     process: u32,
@@ -49,7 +48,7 @@ struct Pool {
     free: Vec<Buffer>,
     /// The number of buffers that hold blocks which were delivered.
     delivered: usize,
-    /// The number of them that the consumer keeps, as far as is known.
+    /// The number of them that the consumer held when it last asked for a block.
     kept: usize,
 }
 
@@ -101,20 +100,22 @@ impl Buffers {
         Delivered(Arc::downgrade(self))
     }
 
-    /// Waits a moment for a buffer of at least `bytes` bytes, if that is much and the consumer has more blocks than it
-    /// keeps. One that keeps all its batches is waited for ever more rarely.
-    pub(super) fn wait(&self, bytes: usize) {
+    /// Waits for a buffer of at least `bytes` bytes, if that is much, until the consumer has at most one block, or those
+    /// that it keeps, or `is_over`; [`keep`](Self::keep) looks at that again.
+    pub(super) fn wait(&self, bytes: usize, is_over: impl Fn() -> bool) {
         if bytes < LARGE {
             return;
         }
-        let is_due = |pool: &mut Pool| pool.delivered > pool.kept.max(1) && pool.best(bytes).is_none();
-        let (mut pool, waited) = self
-            .given
-            .wait_timeout_while(self.lock(), PATIENCE, is_due)
-            .unwrap_or_else(PoisonError::into_inner);
-        if waited.timed_out() {
-            pool.kept = pool.delivered.saturating_mul(2);
-        }
+        let waits =
+            |pool: &mut Pool| pool.delivered > pool.kept.max(1) && pool.best(bytes).is_none() && !is_over();
+        drop(self.given.wait_while(self.lock(), waits));
+    }
+
+    /// Notes that the consumer keeps the blocks that it has now: it asks for another one, or stops.
+    pub(super) fn keep(&self) {
+        let mut pool = self.lock();
+        pool.kept = pool.delivered;
+        self.given.notify_all();
     }
 
     fn allocate(&self, bytes: usize) -> Result<Buffer> {
@@ -142,7 +143,7 @@ impl Buffers {
         }
         let mut pool = self.lock();
         pool.free.push(buffer);
-        self.given.notify_one();
+        self.given.notify_all();
         if pool.free.len() > self.options.keep {
             // The smallest buffer serves the fewest blocks.
             pool.free.sort_unstable_by_key(|buffer| std::cmp::Reverse(buffer.len()));
@@ -171,8 +172,7 @@ impl Drop for Delivered {
         if let Some(buffers) = self.0.upgrade().filter(|buffers| !buffers.is_foreign()) {
             let mut pool = buffers.lock();
             pool.delivered -= 1;
-            pool.kept = pool.kept.min(pool.delivered);
-            buffers.given.notify_one();
+            buffers.given.notify_all();
         }
     }
 }

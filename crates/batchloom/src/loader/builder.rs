@@ -293,8 +293,9 @@ impl LoaderBuilder {
         self
     }
 
-    /// Sets the number of blocks that may be made ahead of the one in use. Default: 2, or 1 if they are larger than
-    /// 32 MiB.
+    /// Sets the number of blocks that may be made ahead of the one in use; of samples on demand, that of batches. With 0,
+    /// a block is made when it is asked for, by all threads, in the memory of the last one if that was let go of. Default:
+    /// 2, or 1 where a batch is larger than a block (on demand: than 32 MiB).
     pub fn prefetch(mut self, prefetch: usize) -> Self {
         self.prefetch = Some(prefetch);
         self
@@ -323,7 +324,7 @@ impl LoaderBuilder {
     /// Builds the loader. Threads and memory come with the first iteration.
     ///
     /// # Errors
-    /// Those of [`PlanBuilder::build`], and [`Error::Rank`], [`Error::Threads`], [`Error::Prefetch`] and
+    /// Those of [`PlanBuilder::build`], and [`Error::Rank`], [`Error::Threads`] and
     /// [`Error::BatchTooLarge`]; for sequences, [`Error::ForeignSizes`], [`Error::PadTo`], [`Error::NotPackable`], [`Error::Labels`],
     /// [`Error::PadValue`] and [`Error::DuplicateField`]; [`Error::FieldOption`]; for streams, [`Error::Continuous`]; and
     /// [`Error::MarkField`] with [`Uneven::Mask`].
@@ -342,9 +343,6 @@ impl LoaderBuilder {
         let threads = self.threads.unwrap_or_else(cores);
         if threads == 0 {
             return Err(Error::Threads);
-        }
-        if self.prefetch == Some(0) {
-            return Err(Error::Prefetch);
         }
         if !self.index_table {
             self.dataset.require_readable()?;

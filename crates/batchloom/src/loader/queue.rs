@@ -1,13 +1,14 @@
 //! The queue between workers and consumer: it hands out tasks, waits for pieces, and delivers blocks in order.
 //!
-//! Promises, whatever the timing: blocks are delivered by number; the blocks that wait here take at most `prefetch`
-//! times the bytes of the largest block so far, or are a single block, as they are where blocks are large and no number was
-//! chosen, beside a block of samples on demand that the consumer waits for; `stop` and `fail` end every wait. The
-//! protocol is in `README.md` beside this file.
+//! Promises, whatever the timing: blocks are delivered by number; the blocks that wait here are a single one, or take at
+//! most the bytes of `prefetch` blocks (of the largest so far, or of the usual size if no number was chosen), beside a
+//! block of samples on demand that the consumer asked for; if `prefetch` is 0, there is one only while the consumer asks
+//! for it; `stop` and `fail` end every wait. The protocol is in `README.md` beside this file.
 
 use std::collections::VecDeque;
 use std::mem;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -20,7 +21,8 @@ use crate::dataset::{ReadPart, Stop};
 use crate::tensor::buffer::SplitBuffer;
 use crate::{Error, Result};
 
-/// The number of blocks that may wait unless another was chosen; a single one, where blocks are larger than `LARGE`.
+/// The number of blocks of the usual size that may wait unless another was chosen. Of samples on demand these are batches,
+/// and a single one, where they are larger than `LARGE`.
 pub(super) const PREFETCH: usize = 2;
 const LARGE: usize = 32 << 20;
 
@@ -103,28 +105,6 @@ impl Inner {
         self.blocks.iter().any(|block| matches!(block, QueuedBlock::Reading(_) | QueuedBlock::Read))
     }
 
-    /// Returns true if a block may be opened: as many bytes may wait as `prefetch` blocks take, and of samples that are
-    /// read on demand as many blocks.
-    fn has_room(&self, next: &LaidOut, prefetch: Option<usize>) -> bool {
-        let bytes = next.planned.layout.bytes;
-        let largest = self.largest.max(bytes);
-        let prefetch = prefetch.unwrap_or(if largest > LARGE { 1 } else { PREFETCH });
-        match next.reads {
-            Some(_) => self.may_read(prefetch, largest),
-            None => {
-                self.blocks.is_empty()
-                    || self.bytes.saturating_add(bytes) <= self.largest.saturating_mul(prefetch)
-            }
-        }
-    }
-
-    /// Returns true if one more batch may be read on demand: `prefetch` of them ahead of the one in use. That is the batch
-    /// that a consumer waits for, except of large batches, whose memory it may still hold.
-    fn may_read(&self, prefetch: usize, largest: usize) -> bool {
-        let awaited = self.waits && largest <= LARGE;
-        self.blocks.len() < prefetch.saturating_add(awaited.into())
-    }
-
     /// The block of a number, if it is open.
     fn block(&mut self, number: u64) -> Option<&mut QueuedBlock> {
         let place = usize::try_from(number.checked_sub(self.delivered)?).ok()?;
@@ -143,21 +123,24 @@ impl Inner {
 /// The queue that this file describes.
 pub(super) struct Queue {
     inner: Mutex<Inner>,
-    /// The same as `stopped` there, for threads that are reading.
+    /// The same as `stopped` there, for threads that are reading or wait for memory.
     stop: Stop,
     /// Signals that there may be work, or the end.
     work: Condvar,
     /// Signals that the front block may be ready, or that there may be work for the consumer, or the end.
     ready: Condvar,
-    /// The number of blocks that may wait, if that was chosen.
+    /// True from the time that the consumer asks for a block that is not ready until it gets it. Written under the lock.
+    asked: AtomicBool,
+    /// The number of blocks that may wait, if that was chosen, and the usual bytes of a block.
     prefetch: Option<usize>,
-    /// True if samples are made on demand, so that one more block may be opened while the consumer waits.
+    block_bytes: usize,
+    /// True if samples are made on demand.
     on_demand: bool,
 }
 
 impl Queue {
-    /// A queue in which at most `prefetch` blocks of about `largest` bytes wait.
-    pub(super) fn new(largest: usize, prefetch: Option<usize>, on_demand: bool) -> Self {
+    /// A queue in which at most `prefetch` blocks of about `block_bytes` wait.
+    pub(super) fn new(block_bytes: usize, prefetch: Option<usize>, on_demand: bool) -> Self {
         let inner = Inner {
             blocks: VecDeque::new(),
             tasks: VecDeque::new(),
@@ -169,14 +152,58 @@ impl Queue {
             opening: false,
             exhausted: false,
             bytes: 0,
-            largest,
+            largest: block_bytes,
             idle: 0,
             waits: false,
             stopped: false,
             failure: None,
         };
-        let (inner, stop) = (Mutex::new(inner), Stop::default());
-        Self { inner, stop, work: Condvar::new(), ready: Condvar::new(), prefetch, on_demand }
+        let (inner, stop, asked) = (Mutex::new(inner), Stop::default(), AtomicBool::new(false));
+        let (work, ready) = (Condvar::new(), Condvar::new());
+        Self { inner, stop, work, ready, asked, prefetch, block_bytes, on_demand }
+    }
+
+    /// Notes that the consumer asks for the next block. Unless that is ready, it is opened now if it is not open yet,
+    /// whatever the consumer keeps.
+    pub(super) fn ask(&self, buffers: &Buffers) {
+        let inner = self.lock();
+        if inner.is_ready() || self.asked.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        if inner.idle > 0 && (self.on_demand || self.prefetch == Some(0)) {
+            self.work.notify_all();
+        }
+        drop(inner);
+        buffers.keep();
+    }
+
+    fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    /// Returns true if a block may be opened now: the only one that waits, unless it was to be asked for, or one of those
+    /// that take as many bytes as may wait. Of samples that are read on demand, as many batches may wait.
+    fn may_open(&self, inner: &Inner, next: &LaidOut) -> bool {
+        let bytes = next.planned.layout.bytes;
+        if next.reads.is_some() {
+            return self.may_read(inner, inner.largest.max(bytes));
+        }
+        let most = match self.prefetch {
+            Some(blocks) => inner.largest.saturating_mul(blocks),
+            None => self.block_bytes.saturating_mul(PREFETCH),
+        };
+        match inner.blocks.is_empty() {
+            true => self.prefetch != Some(0) || self.is_asked(),
+            false => inner.bytes.saturating_add(bytes) <= most,
+        }
+    }
+
+    /// Returns true if one more batch may be read on demand: `prefetch` of them ahead of the one in use. That is the batch
+    /// that a consumer asks for, except of large batches, whose memory it may still hold.
+    fn may_read(&self, inner: &Inner, largest: usize) -> bool {
+        let prefetch = self.prefetch.unwrap_or(if largest > LARGE { 1 } else { PREFETCH });
+        let asked = self.is_asked() && (largest <= LARGE || prefetch == 0);
+        inner.blocks.len() < prefetch.saturating_add(asked.into())
     }
 
     /// A worker's next task, from a block that is opened for it if that is allowed. `None` when there will be no more.
@@ -190,10 +217,7 @@ impl Queue {
                 return Ok(Some(task));
             }
             inner = match self.reserve(&mut inner, job)? {
-                Some(planned) => {
-                    let is_patient = !inner.waits;
-                    self.open(inner, job, planned, is_patient)?
-                }
+                Some(planned) => self.open(inner, job, planned)?,
                 None if !inner.tasks.is_empty() => inner,
                 None if inner.exhausted && !inner.is_reading() => break,
                 None => {
@@ -222,7 +246,7 @@ impl Queue {
             && !job.buffers.is_lent()
             && let Some(planned) = self.reserve(&mut inner, job)?
         {
-            inner = self.open(inner, job, planned, false)?;
+            inner = self.open(inner, job, planned)?;
         }
         Ok(inner.tasks.pop_front())
     }
@@ -256,14 +280,12 @@ impl Queue {
         inner.lay_out(job)?;
         match inner.next.take() {
             None => self.exhaust(inner),
-            Some(NextBlock::LaidOut(mut next)) if inner.has_room(&next, self.prefetch) => {
+            Some(NextBlock::LaidOut(mut next)) if self.may_open(inner, &next) => {
                 (inner.step, inner.first) = (next.planned.layout.end, next.planned.layout.next.take());
                 inner.opening = true;
                 return Ok(Some(next));
             }
-            Some(NextBlock::ToRead(to_read))
-                if inner.may_read(self.prefetch.unwrap_or(PREFETCH), inner.largest) =>
-            {
+            Some(NextBlock::ToRead(to_read)) if self.may_read(inner, inner.largest) => {
                 inner.step = to_read.step + 1;
                 self.admit_reading(inner, to_read);
             }
@@ -281,20 +303,17 @@ impl Queue {
         self.notify(inner);
     }
 
-    /// Opens a block, without the lock: an allocation may take long, and may come back to this queue. A thread that is
-    /// patient waits a moment for the memory of a batch that is about to be let go of.
+    /// Opens a block, without the lock: an allocation may take long, and may come back to this queue. A large block that
+    /// was not asked for waits for the memory of the batch that the consumer is about to let go of.
     fn open<'a>(
         &'a self,
         inner: MutexGuard<'a, Inner>,
         job: &Job,
         next: LaidOut,
-        is_patient: bool,
     ) -> Result<MutexGuard<'a, Inner>> {
         let number = inner.opened;
         drop(inner);
-        if is_patient {
-            job.buffers.wait(next.planned.memory());
-        }
+        job.buffers.wait(next.planned.memory(), || self.is_asked() || self.stop.is_set());
         let opened = job.open(number, next)?;
         let mut inner = self.lock();
         inner.opening = false;
@@ -428,9 +447,6 @@ impl Queue {
                 return Ok(Next::Pending);
             }
             inner.waits = true;
-            if self.on_demand && inner.idle > 0 && !inner.exhausted {
-                self.work.notify_all();
-            }
             inner = self.ready.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0;
             inner.waits = false;
         }
@@ -451,6 +467,7 @@ impl Queue {
         skipped.sort_unstable_by_key(|(member, _)| *member);
         planned.skipped.extend(skipped.into_iter().map(|(_, skipped)| skipped));
         inner.delivered += 1;
+        self.asked.store(false, Ordering::SeqCst);
         inner.bytes -= planned.layout.bytes;
         // Counted before a thread can open the next block, which may wait for this one's memory.
         let delivered = buffers.deliver();
