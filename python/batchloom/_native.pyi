@@ -493,6 +493,8 @@ class StepIterator:
         steps: Steps,
         begin: Callable[[], None],
         make: Callable[[int | None, int | None], list[Any]],
+        templates: tuple[Callable[[], list[Any]], int] | None,
+        release: Callable[[], None],
         keys: list[str] | None,
         deliver: Callable[[Any], Any] | None,
     ) -> StepIterator: ...

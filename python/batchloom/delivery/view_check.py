@@ -31,6 +31,10 @@ class CheckedWindowViews(WindowViews):
         maker = WatchedMaker(self, steps, loader)
         return CheckedBatches(self._iterator(steps, maker, begin), maker)
 
+    @property
+    def _adds(self) -> bool:
+        return True  # Each batch is watched as it is made.
+
     def watch(self, loaded: LoadedRows, row: int, place: tuple[int, int], numbers: Array) -> Watch:
         """Return a copy of the rows that a batch covers, to compare with."""
         modules = [module for module, _, _ in self._sources]

@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from batchloom.device.static_buffers import StaticBuffers
     from batchloom.device.transfer import Copy, Transfer
 
-# Batches after which memory maps are looked at.
-RELEASED = 64
-
 
 @dataclass(frozen=True)
 class Cut:
@@ -50,12 +47,12 @@ class Cut:
     patches: tuple[int, int] | None
 
     def template(self, rows: Any) -> Any:
-        """Return the steps of a window that begins at each row, ``[ranges, steps, ...]``, as views."""
-        found = self.module.windows(rows, self.steps.covered)
-        return found if self.steps.are_neighbours else found[:, :: self.steps.every]
+        """Return its windows that begin with each of the rows: views."""
+        found = self.module.windows(rows, self.steps.covered)[self.steps.start :]
+        return self.finish(found if self.steps.are_neighbours else found[:, :: self.steps.every])
 
     def finish(self, batch: Any) -> Any:
-        """Cut the windows of a batch into patches, if the field has patches."""
+        """Cut windows into patches, if the field has patches."""
         return batch if self.patches is None else self.module.patches(batch, *self.patches)
 
 
@@ -78,15 +75,16 @@ class LoadedRows:
 
     def slice(self, row: int, samples: int, stride: int) -> list[Any]:
         """Return windows that begin at equal distances from ``row`` on: views."""
+        low = row - self.first
+        high = low + (samples - 1) * stride + 1
+        return [template[low:high:stride] for template in self.templates()]
+
+    def templates(self) -> list[Any]:
+        """Return the windows that begin with each of the rows, of each field: views."""
         found = self._here()
         if not self._templates:
             self._templates = [cut.template(found[cut.array]) for cut in self._cuts]
-        low = row - self.first
-        high = low + (samples - 1) * stride + 1
-        pairs = zip(self._cuts, self._templates, strict=True)
-        return [
-            cut.finish(template[low + cut.steps.start : high + cut.steps.start : stride]) for cut, template in pairs
-        ]
+        return self._templates
 
     def rows(self, first: int, end: int) -> list[Any]:
         """Return the rows ``first`` to ``end`` of every array."""
@@ -229,10 +227,21 @@ class WindowViews:
                 field.check()
             begin()
 
-        return _native.StepIterator(steps, start, maker, self._keys, deliver)
+        templates = None if self._adds else (self._all_windows, self._stride)
+        return _native.StepIterator(steps, start, maker, templates, self.release, self._keys, deliver)
+
+    @property
+    def _adds(self) -> bool:
+        """``True`` if a batch takes more than slices of series that stay where they are."""
+        moves = self._transfer is not None or self._limit is not None
+        return moves or self._marked or bool(self._masks or self._source.beside or self._source.index)
+
+    def _all_windows(self) -> list[Any]:
+        """Return the windows that begin with each of the rows, of each field."""
+        return self._all().templates()
 
     def release(self) -> None:
-        """Unmap pages that memory maps have read, once they are many."""
+        """Unmap the pages that memory maps have read, if they are many."""
         for field in self._fields:
             release(field)
 
@@ -331,13 +340,9 @@ class BatchMaker:
         self._views, self._steps = views, steps
         self._loaded: LoadedRows | None = None
         self._next: LoadedRows | None = None
-        self._made = 0
 
     def __call__(self, row: int | None, samples: int | None) -> list[Any]:
         """Return the arrays of the next batch, given its first row and the number of its samples if it is one view."""
-        self._made += 1
-        if self._made % RELEASED == 0:
-            self._views.release()
         self._views.read()
         if row is None or samples is None:
             return self._views.owned(self._steps)

@@ -6,13 +6,16 @@ use batchloom::loader;
 use pyo3::exceptions::PyTypeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PySlice, PyString};
 
 use super::assembly::Container;
 use super::batches::in_use;
 use crate::dataset::windows::Windows;
 use crate::dlpack::Tensor;
 use crate::error::{LoaderError, raise};
+
+/// The number of batches after which memory maps are looked at.
+const RELEASED: u64 = 64;
 
 /// The steps of one epoch of windows. They are documented in batchloom/delivery/window_views.py.
 #[pyclass(frozen, module = "batchloom._native")]
@@ -80,8 +83,57 @@ struct Callables {
     /// A function that makes the arrays of the next batch, from its first row and the number of its samples if it is one
     /// view.
     make: Py<PyAny>,
+    /// The arrays of all rows, of which the arrays of a batch that is one view are slices, if they are no more than that.
+    templates: Templates,
+    /// A function to call now and then, that lets go of what memory maps have read.
+    release: Py<PyAny>,
+    /// The number of batches made.
+    made: u64,
     /// A function that makes a batch ready as it is handed over, if batches need that.
     deliver: Option<Py<PyAny>>,
+}
+
+impl Callables {
+    /// The arrays of the next batch, given its first row and the number of its samples if it is one view.
+    fn arrays(&mut self, py: Python<'_>, view: Option<(usize, u64)>) -> PyResult<Vec<Py<PyAny>>> {
+        self.made += 1;
+        if self.made.is_multiple_of(RELEASED) {
+            self.release.call0(py)?;
+        }
+        if let Some((row, samples)) = view
+            && let Some(arrays) = self.templates.slice(py, row, samples)?
+        {
+            return Ok(arrays);
+        }
+        self.make.call1(py, view.unzip())?.extract(py)
+    }
+}
+
+/// Arrays with the windows of all rows, which are made when the first batch is sliced from them.
+#[derive(Debug)]
+struct Templates {
+    /// A function that makes them, and the number of rows between the windows of a batch. `None` if there are none.
+    make: Option<(Py<PyAny>, usize)>,
+    made: Vec<Py<PyAny>>,
+}
+
+impl Templates {
+    /// The slices for a batch of `samples` windows from `row` on. `None` if there are no templates.
+    fn slice(&mut self, py: Python<'_>, row: usize, samples: u64) -> PyResult<Option<Vec<Py<PyAny>>>> {
+        let Some((make, stride)) = &self.make else { return Ok(None) };
+        if self.made.is_empty() {
+            self.made = make.call0(py)?.extract(py)?;
+        }
+        let end = row + usize::try_from(samples)?.saturating_sub(1) * stride + 1;
+        let range = PySlice::new(py, row.cast_signed(), end.cast_signed(), stride.cast_signed());
+        let slice = |template: &Py<PyAny>| template.bind(py).get_item(&range).map(Bound::unbind);
+        self.made.iter().map(slice).collect::<PyResult<_>>().map(Some)
+    }
+
+    fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(self.make.as_ref().map(|(make, _)| make))?;
+        self.made.iter().try_for_each(|template| visit.call(template))
+    }
 }
 
 #[pymethods]
@@ -91,10 +143,13 @@ impl StepIterator {
         steps: Py<Steps>,
         begin: Py<PyAny>,
         make: Py<PyAny>,
+        templates: Option<(Py<PyAny>, usize)>,
+        release: Py<PyAny>,
         keys: Option<Vec<Py<PyString>>>,
         deliver: Option<Py<PyAny>>,
     ) -> Self {
-        let callables = Callables { begin: Some(begin), make, deliver };
+        let templates = Templates { make: templates, made: Vec::new() };
+        let callables = Callables { begin: Some(begin), make, templates, release, made: 0, deliver };
         Self { steps, container: keys.into(), callables: Mutex::new(Some(callables)) }
     }
 
@@ -104,20 +159,19 @@ impl StepIterator {
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         let (mut guard, steps) = (self.lock()?, self.steps.get());
-        let Some(Callables { begin, make, deliver }) = guard.as_mut() else { return Ok(None) };
-        if let Some(function) = begin {
-            function.call0(py)?;
+        let Some(callables) = guard.as_mut() else { return Ok(None) };
+        if let Some(begin) = &callables.begin {
+            begin.call0(py)?;
             py.detach(|| steps.steps.left()).map_err(|error| raise(&error))?;
-            *begin = None;
+            callables.begin = None;
         }
         if steps.left()? == 0 {
             *guard = None;
             steps.steps.end();
             return Ok(None);
         }
-        let (row, samples) = steps.view(0)?.unzip();
-        let mut batch = self.container.batch(py, make.call1(py, (row, samples))?.extract(py)?)?;
-        if let Some(deliver) = deliver {
+        let mut batch = self.container.batch(py, callables.arrays(py, steps.view(0)?)?)?;
+        if let Some(deliver) = &callables.deliver {
             batch = deliver.call1(py, (batch,))?;
         }
         steps.steps.advance();
@@ -141,10 +195,12 @@ impl StepIterator {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         // An iterator from which a thread is taking a batch is not garbage.
         let Ok(callables) = self.callables.try_lock() else { return Ok(()) };
-        let Some(Callables { begin, make, deliver }) = callables.as_ref() else { return Ok(()) };
-        visit.call(begin)?;
-        visit.call(make)?;
-        visit.call(deliver)
+        let Some(callables) = callables.as_ref() else { return Ok(()) };
+        visit.call(&callables.begin)?;
+        visit.call(&callables.make)?;
+        callables.templates.visit(&visit)?;
+        visit.call(&callables.release)?;
+        visit.call(&callables.deliver)
     }
 
     fn __clear__(&self) {
