@@ -3,8 +3,9 @@
     python -m bench windows [--only memory] [--device cuda] [--rounds 5] [--scale 0.1] [--published]
 
 - ``memory`` and ``time`` of a batch, over features, batch and length (sweeps.py).
-- ``epoch``: the time of each batch of an epoch. ``random``: windows in random order, gathered: x alone, beside loops
-  by hand and torch's copy of as many bytes into memory that was written before.
+- ``epoch``: the time of each batch of an epoch. ``random``: windows in random order, gathered, one batch ahead or none,
+  and in the first epoch of a loader: x alone, beside loops by hand and torch's copy of as many bytes into memory that
+  was written before.
 - ``views``: the time of a batch of views beside the loop that slices an unfolded series by hand (views.py).
 - ``patches``: patches as views, beside a PatchTST that unfolds stacked windows itself (patches.py).
 - ``preparing``: a scale and marks, beside scikit-learn and pandas by hand (preparing.py).
@@ -43,6 +44,7 @@ from bench.windows.accuracy import Kept, measure_dlinear, measure_patchtst
 from bench.windows.models import measure_models
 from bench.windows.patches import measure_patches
 from bench.windows.peers import (
+    ASKED,
     GATHER,
     GATHER_REUSED,
     MODES,
@@ -69,11 +71,12 @@ EPOCH_MODES = (STACK, PER_BATCH, PRELOADED, RUNS, RANDOM)
 # Every fifth window, so that the few batches of an epoch come from all over a series that is larger than the caches.
 X_ALONE = replace(REFERENCE, label=0, horizon=0, stride=5)
 RANDOM_CASES = ((X_ALONE, 8), (replace(X_ALONE, features=100, batch=100, length=300), 100))
-RANDOM_MODES = (RANDOM, STACK_RANDOM, WORKERS_RANDOM, GATHER, GATHER_REUSED)
+RANDOM_MODES = (RANDOM, ASKED, STACK_RANDOM, WORKERS_RANDOM, GATHER, GATHER_REUSED)
+FIRST = "batchloom random, first epoch"
 # Modes whose batches all cost the same make the first part of the epoch only, where batches are large.
 SAME_COST, FIRST_PART = (STACK_RANDOM, GATHER), 3
 COPY = "copy of as many bytes"
-STACKING_RATIO, COPY_SHARE, MEMORY_SHARE = 2.5, 0.85, 0.3
+STACKING_RATIO, COPY_SHARE, REUSED_SHARE, MEMORY_SHARE = 2.5, 0.85, 0.8, 0.3
 # The time that PatchTST may take for its errors on a CPU.
 MINUTES = 15.0
 # Modes whose batches are larger than this run once in a round, without a warm-up.
@@ -120,12 +123,16 @@ def note(epochs: Epochs, device: torch.device, runs: list[list[float]]) -> float
 def measure_random(setting: Setting) -> dict[str, Any]:
     """Time windows in random order; return its record for the JSON."""
     cases = [random_case(setting, fitting(setting, sizes), batches) for sizes, batches in RANDOM_CASES]
-    timings = cases[0][1]
-    loom, stack, copy = timings[RANDOM], timings[STACK_RANDOM], timings[COPY]
-    claims = [
-        slower("random order", stack, loom, STACKING_RATIO),
-        Claim.of_ratio("random order: batchloom's bandwidth, times the copy's", copy, loom, ">=", COPY_SHARE),
-    ]
+    (_, large), (_, small) = cases
+    claims = [slower("random order", large[STACK_RANDOM], large[RANDOM], STACKING_RATIO)]
+    for name in (RANDOM, ASKED):
+        text = f"random order: bandwidth of {name}, times the copy's"
+        claims.append(Claim.of_ratio(text, large[COPY], large[name], ">=", COPY_SHARE))
+    text = "random order: first epoch, times stacking's"
+    claims.append(Claim.of_ratio(text, large[FIRST], large[STACK_RANDOM], "<=", 1))
+    for name in (RANDOM, ASKED):
+        text = f"random order in the cache: bandwidth of {name}, times that of index_select into one buffer"
+        claims.append(Claim.of_ratio(text, small[GATHER_REUSED], small[name], ">=", REUSED_SHARE))
     return {"cases": [case for case, _ in cases], "claims": stated(claims)}
 
 
@@ -138,6 +145,8 @@ def random_case(setting: Setting, sizes: Sizes, batches: int) -> tuple[dict[str,
         most = FIRST_PART if large and name in SAME_COST else None
         run = partial(seconds, MODES[name].epochs(series, device), device, most)
         candidates.append(Candidate(name, run, {"batches": most or batches}, slow=large))
+    first = partial(first_epoch, series, device)
+    candidates.append(Candidate(FIRST, first, {"batches": batches}, slow=large))
     timings = interleave(f"random: {named(asdict(sizes))}", candidates, setting.rounds)
     print_random(sizes, timings)
     against = {"copy": timings[COPY], "batchloom": timings[RANDOM]}
@@ -147,6 +156,11 @@ def random_case(setting: Setting, sizes: Sizes, batches: int) -> tuple[dict[str,
         "candidates": [timing.record(against) for timing in timings.values()],
         "faster_than_batchloom": faster_than(RANDOM, timings),
     }, timings
+
+
+def first_epoch(series: Series, device: torch.device) -> float:
+    """Time the first epoch of a loader, whose memory is fresh; return the seconds of a batch."""
+    return seconds(MODES[RANDOM].epochs(series, device), device)
 
 
 def copying(size: int, device: torch.device) -> Callable[[], None]:

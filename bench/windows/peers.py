@@ -27,6 +27,7 @@ from bench.windows.setting import Setting
 STACK, WORKERS, HAND = "stacking", "stacking, 2 workers", "by hand: unfold, sliced"
 PER_BATCH, PRELOADED, RUNS = "batchloom per batch", "batchloom preloaded", "batchloom runs"
 RANDOM, STACK_RANDOM, WORKERS_RANDOM = "batchloom random", "stacking, random", "stacking, random, 2 workers"
+ASKED = "batchloom random, nothing ahead"
 GATHER, GATHER_REUSED = "by hand: index_select", "by hand: index_select, one buffer"
 VIEWS = (PER_BATCH, PRELOADED, RUNS)
 # How many batches a loader holds at once that works ahead.
@@ -129,6 +130,7 @@ ALL_MODES = (
     Mode(STACK_RANDOM, partial(stacking, shuffle=True), True),
     Mode(WORKERS_RANDOM, partial(stacking, shuffle=True, workers=2), True),
     Mode(RANDOM, partial(loom, shuffle=True, resident=True), True),
+    Mode(ASKED, partial(loom, shuffle=True, resident=True, prefetch=0), True),
     Mode(GATHER, gathered, True),
     Mode(GATHER_REUSED, partial(gathered, reused=True), True),
 )

@@ -25,7 +25,7 @@ from bench.harness.claims import Claim, stated
 from bench.harness.measure import Candidate, Timing, interleave
 from bench.harness.report import faster_than, print_disturbed, table
 from bench.windows.memory import Meter
-from bench.windows.peers import HAND, MODES, PER_BATCH, PRELOADED, RANDOM, RUNS, STACK, VIEWS, WORKERS, why_not
+from bench.windows.peers import ASKED, HAND, MODES, PER_BATCH, PRELOADED, RANDOM, RUNS, STACK, VIEWS, WORKERS, why_not
 from bench.windows.series import Epochs, Series, Sizes
 from bench.windows.setting import Setting, seconds
 
@@ -38,6 +38,8 @@ SWEEPS = {
 # Batches of an epoch; stacking makes so many of them as have about so many bytes.
 BATCHES, WORKER_BATCHES, STACKED_BYTES = 20, 6, 1e9
 SHARE, SLACK = 0.01, 1.1
+# Windows at random, x alone: batches in memory at most, of a loop that lets go of each before it asks for the next.
+ALONE, HELD = replace(REFERENCE, label=0, horizon=0), {RANDOM: 2.1, ASKED: 1.1}
 
 
 def points_of(setting: Setting) -> dict[Sizes, list[str]]:
@@ -56,11 +58,21 @@ def measure_memory(setting: Setting) -> dict[str, Any]:
         for sizes, sweeps in points_of(setting).items():
             modes = {name: grown(meter, setting, name, sizes) for name in names}
             points.append({"sweeps": sweeps, **asdict(sizes), **computed(sizes), "modes": modes})
+        alone = setting.sizes(ALONE)
+        at_random = {name: grown(meter, setting, name, alone) for name in HELD}
     print_memory(points, names)
     print_bounds(points)
     is_there = setting.device.type == "cpu"
-    claims = [memory_claim(each, name, is_there) for each in points for name in VIEWS]
-    return {"points": points, "claims": stated(claims)}
+    claims = stated([memory_claim(each, name, is_there) for each in points for name in VIEWS])
+    claims += held(alone, at_random)
+    return {"points": points, "random": {**asdict(alone), "modes": at_random}, "claims": claims}
+
+
+def held(sizes: Sizes, modes: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Claim how many batches of windows at random are in memory; return it for the JSON."""
+    text = f"memory of windows at random, x alone, {sizes.stacked_bytes / 1e6:.0f} MB a batch"
+    found = {name: mode["peak_bytes"] / sizes.stacked_bytes for name, mode in modes.items() if "peak_bytes" in mode}
+    return stated([Claim(f"{text}, in batches: {name}", found[name], "<=", HELD[name]) for name in found])
 
 
 def grown(meter: Meter, setting: Setting, name: str, sizes: Sizes) -> dict[str, Any]:
