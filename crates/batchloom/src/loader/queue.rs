@@ -167,10 +167,8 @@ impl Queue {
     /// whatever the consumer keeps.
     pub(super) fn ask(&self, buffers: &Buffers) {
         let inner = self.lock();
-        if inner.is_ready() || self.asked.swap(true, Ordering::SeqCst) {
-            return;
-        }
-        if inner.idle > 0 && (self.on_demand || self.prefetch == Some(0)) {
+        let is_first = !inner.is_ready() && !self.asked.swap(true, Ordering::SeqCst);
+        if is_first && inner.idle > 0 && (self.on_demand || self.prefetch == Some(0)) {
             self.work.notify_all();
         }
         drop(inner);
