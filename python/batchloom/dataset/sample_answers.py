@@ -17,7 +17,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from itertools import takewhile
 from multiprocessing import parent_process, reduction
 from multiprocessing.connection import Connection, wait
@@ -27,7 +27,7 @@ import batchloom._native as _native
 import numpy
 from batchloom.dataset.sample_reader import SampleReader, described
 from batchloom.dataset.sample_structure import Structure
-from batchloom.dataset.seeded_generators import SeededGenerators, seed_generators
+from batchloom.dataset.seeded_generators import SeededGenerators
 from batchloom.errors import LoaderError, SampleError
 
 # Places in the status: the number of the sample that is being read, and whether the request was called off.
@@ -39,6 +39,9 @@ READ, FILL, WRITE = b"R", b"F", b"W"
 
 # The number of a sample, or of an element, where there is none.
 ABSENT = 2**64 - 1
+
+# The most slots that are kept for further requests.
+MOST_SLOTS = 64
 
 
 def status_of(memory: mmap.mmap) -> memoryview:
@@ -146,11 +149,15 @@ class Answers:
         self._segments: dict[int, mmap.mmap] = {}
         self._held: dict[int, tuple[int, int, list[Any]]] = {}
         self._parts = 0
-        self._stop = CalledOff(status)
-        self._layouts: dict[int, tuple[Structure, _native.SlotPlan]] = {}
+        # The sign that a request was called off: an array of one number is as true as the number.
+        self._stop = numpy.frombuffer(status, numpy.int64)[CALLED_OFF : CALLED_OFF + 1]
+        self._layouts: dict[int, tuple[str, _native.SlotPlan]] = {}
+        # Blocks use few pieces of memory again and again.
+        self._slots = lru_cache(MOST_SLOTS)(self._make_slots)
 
     def add_segment(self, number: int, size: int, gone: list[int], file: int) -> None:
         """Map a segment, and forget those that are gone."""
+        self._slots.cache_clear()
         for known in gone:
             self._segments.pop(known, None)
         self._segments[number] = mmap.mmap(file, size)
@@ -159,7 +166,7 @@ class Answers:
     def add_layout(self, number: int, structure: Structure, fields: list[tuple[str, list[int]]]) -> None:
         """Remember the layout of samples that go straight into their slots."""
         structure = self._reader.structures.add(structure)
-        self._layouts[number] = structure, _native.SlotPlan(structure, fields)
+        self._layouts[number] = structure.text, _native.SlotPlan(structure, fields)
 
     def _memory(self, segment: int, offset: int, length: int) -> Any:
         return numpy.frombuffer(self._segments[segment], numpy.uint8, length, offset)
@@ -201,15 +208,17 @@ class Answers:
     def _fill(self, numbers: list[int]) -> list[Any] | None:
         layout, seed, epoch, places = numbers[:4]
         first = 4 + 3 * places
-        structure, plan = self._layouts[layout]
-        memory = [self._memory(*numbers[place : place + 3]) for place in range(4, first, 3)]
-        fill = partial(
-            self._reader.fill, _native.Slots(plan, memory), structure.text, numbers[first:], seed, epoch, self._stop
-        )
+        slots, text = self._slots(layout, *numbers[4:first]), self._layouts[layout][0]
+        fill = partial(self._reader.fill, slots, text, numbers[first:], seed, epoch, self._stop)
         outcomes = self._generators.request(fill)
         if outcomes is None:
             return None
         return [_portable(outcome) if isinstance(outcome, BaseException) else outcome for outcome in outcomes]
+
+    def _make_slots(self, layout: int, *places: int) -> _native.Slots:
+        """Return the slots of a layout in some places of segments."""
+        memory = [self._memory(*places[place : place + 3]) for place in range(0, len(places), 3)]
+        return _native.Slots(self._layouts[layout][1], memory)
 
     def _write(self, numbers: list[int], writer: str) -> None:
         part, field, concatenates = numbers[:3]
@@ -220,17 +229,16 @@ class Answers:
             (number, None if sample == ABSENT else sample, None if start == ABSENT else (start, count))
             for number, sample, start, count in zip(places, places, places, places, strict=True)
         ]
-        functions = {name: partial(_seeded, fill, seed, epoch) for name, fill in self._reader.functions.items()}
+        functions = {name: partial(self._seeded, fill, seed, epoch) for name, fill in self._reader.functions.items()}
         _native.write_slots(writer, bool(concatenates), found, arrays, memory, functions)
 
+    def _seeded(self, fill: Callable[..., None], seed: int, epoch: int, sample: Any, number: int, *slot: Any) -> None:
+        """Fill the slot of a sample; the generators that the function draws from are seeded for it.
 
-def _seeded(fill: Callable[..., None], seed: int, epoch: int, sample: Any, number: int, *slot: Any) -> None:
-    """Fill the slot of a sample; the generators that the function draws from are seeded for it.
-
-    They are seeded before each call: a slot function cannot be called again for a slot that it has written to.
-    """
-    seed_generators(seed, epoch, number)
-    fill(sample, number, *slot)
+        They are seeded before each call: a slot function cannot be called again for a slot that it has written to.
+        """
+        self._generators.seed(seed, epoch, number)
+        fill(sample, number, *slot)
 
 
 def _add(held: list[Any], outcomes: list[Any], found: Any) -> None:
@@ -249,37 +257,23 @@ class ProcessReader(SampleReader):
 
     def __init__(self, reader: SampleReader, generators: SeededGenerators, status: memoryview) -> None:
         super().__init__(reader.items, reader.fn, reader.functions, reader.whole)
-        self._generators, self._status = generators, status
+        self._generators, self._announced = generators, status[SAMPLE : SAMPLE + 1]
 
     def samples(self, numbers: Iterable[int], seed: int, epoch: int, stop: Any = False) -> Iterator[Any]:
         """Yield samples; the status names each, and the generators that it draws from are seeded for it."""
-        read, first = super().samples, self._generators.first
-        if not self._generators.is_first:
-            return read(self._announced(numbers, seed, epoch), seed, epoch, stop)
+        generators = self._generators
+
+        def made(some: Iterable[int], stop: Any = False) -> Iterator[Any]:
+            seeded = generators.seed if generators.are_drawn else None
+            return self._made(some, seed, epoch, stop, self._announced, seeded)
 
         def one(number: int) -> Any:
-            return next(read(self._announced((number,), seed, epoch), seed, epoch))
+            return next(made((number,)))
 
+        if not generators.is_first:
+            return made(numbers, stop)
         wanted = takewhile(lambda _: not stop, numbers)
-        return (first(partial(one, number)) for number in wanted)
-
-    def _announced(self, numbers: Iterable[int], seed: int, epoch: int) -> Iterator[int]:
-        status, generators = self._status, self._generators
-        for number in numbers:
-            status[SAMPLE] = number
-            if generators.are_drawn:
-                seed_generators(seed, epoch, number)
-            yield number
-
-
-class CalledOff:
-    """The sign that a request was called off, as the process that asked writes it."""
-
-    def __init__(self, status: memoryview) -> None:
-        self._status = status
-
-    def __bool__(self) -> bool:
-        return self._status[CALLED_OFF] != 0
+        return (generators.first(partial(one, number)) for number in wanted)
 
 
 def _portable(error: BaseException) -> BaseException:

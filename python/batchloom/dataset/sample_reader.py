@@ -62,7 +62,19 @@ class SampleReader:
         return found
 
     def samples(self, numbers: Iterable[int], seed: int, epoch: int, stop: Any = False) -> Iterator[Any]:
-        """Yield samples as the function makes them, and for one that cannot be had, the reason, until ``stop`` is true.
+        """Yield samples as the function makes them, or the reason that one cannot be had, until ``stop`` is true."""
+        return self._made(numbers, seed, epoch, stop)
+
+    def _made(
+        self,
+        numbers: Iterable[int],
+        seed: int,
+        epoch: int,
+        stop: Any,
+        announced: Any = None,
+        seeded: Callable[[int, int, int], None] | None = None,
+    ) -> Iterator[Any]:
+        """Yield samples. First the number of each is written to ``announced``, and ``seeded`` is called for it.
 
         The function is called in this loop itself: a call in between would cost a cheap function some of its time.
         """
@@ -70,6 +82,10 @@ class SampleReader:
         for number in numbers:
             if stop:
                 break
+            if announced is not None:
+                announced[0] = number
+            if seeded is not None:
+                seeded(seed, epoch, number)
             item = None
             try:
                 item = items[number]
@@ -156,14 +172,14 @@ class SampleReader:
         if ``stop`` becomes true. ``text`` stands for the structure that samples should have.
         """
         outcomes: list[Any] = []
-        expected = self.structures.of_text(text)
+        expected, put = self.structures.of_text(text), slots.put
         for place, found in enumerate(self.samples(numbers, seed, epoch, stop)):
+            outcome = None
             if type(found) is Refused:
-                outcomes.append(found.error)
-            elif slots.put(place, found):
-                outcomes.append(None)
-            else:
-                outcomes.append(self._put(slots, expected, place, numbers[place], found))
+                outcome = found.error
+            elif not put(place, found):
+                outcome = self._put(slots, expected, place, numbers[place], found)
+            outcomes.append(outcome)
         are_there = len(outcomes) == len(numbers) and not any(outcomes)
         return None if are_there else outcomes
 

@@ -11,16 +11,23 @@ each sample only once a sample has drawn. Promises:
 
 from __future__ import annotations
 
-import functools
+import ctypes
 import random
 import sys
 from collections.abc import Callable
+from functools import cache, lru_cache
 from typing import Any, TypeVar
 
 import batchloom._native as _native
 import numpy
 
 T = TypeVar("T")
+
+# The bytes of the state of NumPy's usual generator: 624 words, and the place of the next.
+MT19937_BYTES = 625 * 4
+
+# Seeds Python's generator with a number, without the work for seeds of other types.
+_seed_python = super(random.Random, random.seed.__self__).seed  # type: ignore[attr-defined]
 
 
 class SeededGenerators:
@@ -34,15 +41,17 @@ class SeededGenerators:
     def __init__(self) -> None:
         self.are_drawn = False
         self.is_first = True
+        # The states that the generators have unless something draws; None if they are seeded for a sample.
+        self._watched: tuple[Any, ...] | None = None
 
     def request(self, answer: Callable[[], T]) -> T:
         """Return the answer to a request, given again if it turns out that its samples draw."""
         if self.are_drawn:
             return answer()
-        _watch()
+        self._watch()
         found = answer()
         self.is_first = False
-        if self.are_drawn or not _have_moved():
+        if self.are_drawn or not self._have_moved():
             return found
         self.are_drawn = True
         return answer()
@@ -50,18 +59,25 @@ class SeededGenerators:
     def first(self, read: Callable[[], T]) -> T:
         """Return a sample of the first request, read again if it draws."""
         found = read()
-        if self.are_drawn:
-            return found
-        if not _have_moved():
-            _watch()
+        if self.are_drawn or not self._have_moved():
             return found
         self.are_drawn = True
         return read()
 
+    def seed(self, seed: int, epoch: int, sample: int) -> None:
+        """Seed the generators by the seed, the epoch and the sample."""
+        self._watched = None
+        _seed(*_native.sample_key(seed, epoch, sample))
 
-def seed_generators(seed: int, epoch: int, sample: int) -> None:
-    """Seed the generators by the seed, the epoch and the sample."""
-    _seed(*_native.sample_key(seed, epoch, sample))
+    def _watch(self) -> None:
+        """Seed the generators by zeros, unless that is what they are, so that draws can be told."""
+        if self._watched is None:
+            _seed(0, 0)
+            self._watched = _states()
+
+    def _have_moved(self) -> bool:
+        """Return whether generators that are watched have been drawn from, or whether torch has been imported."""
+        return _states() != self._watched
 
 
 def _seed(first: int, second: int) -> None:
@@ -73,25 +89,47 @@ def _seed(first: int, second: int) -> None:
         torch.default_generator.manual_seed(first & 0x7FFFFFFFFFFFFFFF)
 
 
-def _watch() -> None:
-    """Seed the generators by zeros, so that draws can be told."""
-    _seed(0, 0)
+def _states() -> tuple[Any, ...]:
+    """Return what tells the states of generators that were seeded by zeros, and leave them as they are.
 
-
-def _have_moved() -> bool:
-    """Return whether generators that were seeded by zeros have been drawn from, or whether torch has been imported."""
-    return _next() != _first_numbers("torch" in sys.modules)
-
-
-def _next() -> tuple[Any, ...]:
-    """Draw a number from each generator."""
+    To take a state apart, or to seed anew, costs as much as several samples of a fast function: so the memory of states
+    is compared where it can be had.
+    """
     torch = sys.modules.get("torch")
-    drawn = () if torch is None else (torch.default_generator.get_state().numpy().tobytes(),)
-    return random.getrandbits(64), numpy.random.bytes(8), *drawn
+    if torch is None:
+        return _python_state(), _numpy_state()
+    state = torch.default_generator.get_state()
+    return _python_state(), _numpy_state(), _bytes_type(_torch_bytes()).from_address(state.data_ptr()).raw
 
 
-@functools.cache
-def _first_numbers(_torch_is_loaded: bool) -> tuple[Any, ...]:
-    """Return the numbers that generators seeded by zeros begin with."""
-    _watch()
-    return _next()
+def _python_state() -> int:
+    number = random.getrandbits(64)
+    _seed_python(0)
+    return number
+
+
+def _numpy_state() -> bytes:
+    memory = _numpy_memory(numpy.random.get_bit_generator())  # type: ignore[attr-defined]
+    if memory is not None:
+        return bytes(memory.raw)
+    number = numpy.random.bytes(8)
+    numpy.random.seed(0)
+    return number
+
+
+@lru_cache(1)
+def _numpy_memory(generator: Any) -> Any:
+    """Return the state of NumPy's usual generator as it lies in memory; ``None`` for one of another kind."""
+    if type(generator) is not numpy.random.MT19937:
+        return None
+    return _bytes_type(MT19937_BYTES).from_address(generator.ctypes.state_address)
+
+
+@cache
+def _torch_bytes() -> int:
+    return int(sys.modules["torch"].default_generator.get_state().numel())
+
+
+@cache
+def _bytes_type(size: int) -> Any:
+    return ctypes.c_char * size

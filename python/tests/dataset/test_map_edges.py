@@ -186,7 +186,11 @@ def test_items_that_cannot_be_made_in_a_process():
         next(iter(loader))
 
 
-@pytest.mark.parametrize("fn", [draws_late, partial(draws_late, at=0), partial(draws_late, at=40)])
+LATE = [partial(draws_late, at=at) for at in (0, 30, 40)]
+LATE_OF_ONE = [partial(draws_late, of=(name,)) for name in ("random", "numpy", "torch")]
+
+
+@pytest.mark.parametrize("fn", [*LATE, *LATE_OF_ONE])
 def test_draws_that_come_late_follow_from_the_sample(fn):
     def found(processes, start=0):
         loader = loaded(fn, 48, workers="processes", threads=processes, shuffle=True, seed=1)

@@ -103,11 +103,10 @@ def empty(number):
     return numpy.zeros((0, 3)), number
 
 
-def draws_late(number, at=30):
-    """Numbers that samples from `at` on draw from the generators that a process shares; -1 for others."""
-    if number < at:
-        return numpy.array([number, -1.0, -1.0, -1.0])
-    return numpy.array([number, random.random(), numpy.random.random(), float(torch.rand(()))])
+def draws_late(number, at=30, of=("random", "numpy", "torch")):
+    """Numbers that samples from `at` on draw from generators that a process shares; -1 for others."""
+    draws = {"random": random.random, "numpy": numpy.random.random, "torch": lambda: float(torch.rand(()))}
+    return numpy.array([number, *(draw() if number >= at and name in of else -1.0 for name, draw in draws.items())])
 
 
 def joins_drawn(samples):
