@@ -23,7 +23,7 @@ class Gaps:
         source: The row of each step, or the last one before it.
         steps: The steps that are missing.
         places: The number of steps from the row before each of them.
-        shares: The distance of that step on the way to the row after it, as a share.
+        shares: The share of the way to the row after it.
     """
 
     source: Array
