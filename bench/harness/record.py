@@ -23,6 +23,7 @@ PACKAGES = (
     *("scipy", "pillow", "torchvision", "spdl-core"),
     *("transformers", "tokenizers", "trl", "datasets", "pyarrow", "lhotse", "numba"),
     *("lightning", "accelerate", "ray", "torchdata", "litdata", "jax"),
+    *("neuralforecast", "darts", "pytorch-forecasting", "pandas"),
 )
 
 

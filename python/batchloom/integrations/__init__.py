@@ -1,15 +1,18 @@
-"""Integrations with trainers, one framework a file. Nothing here is imported unless it is used."""
+"""Integrations with trainers and forecasting libraries, one a file. Nothing here is imported unless it is used."""
 
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-FRAMEWORKS = ("accelerate", "hf", "lightning", "ray")
+FRAMEWORKS = ("accelerate", "darts", "hf", "lightning", "neuralforecast", "pytorch_forecasting", "ray")
 
 if TYPE_CHECKING:
     from batchloom.integrations import accelerate as accelerate
+    from batchloom.integrations import darts as darts
     from batchloom.integrations import hf as hf
     from batchloom.integrations import lightning as lightning
+    from batchloom.integrations import neuralforecast as neuralforecast
+    from batchloom.integrations import pytorch_forecasting as pytorch_forecasting
     from batchloom.integrations import ray as ray
 else:
 

@@ -1,0 +1,81 @@
+"""A loader whose batches have the form that another library reads: what the forecasting libraries have in common.
+
+The order, the epochs, the states and the ranks are those of a ``DataLoader``. What such libraries want beside the steps
+of a window (the values of its series, its group, its time) follows from the numbers of the samples, which the plan has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, SupportsIndex
+
+import numpy
+from batchloom.dataset.base import Dataset
+from batchloom.errors import ArgumentError
+from batchloom.loader import DataLoader
+
+Array = numpy.ndarray[Any, Any]
+
+Form = Callable[[Any, Array], Any]
+"""A function that makes a batch of a library of ours, and of the numbers of its samples."""
+
+
+class LibraryLoader(DataLoader[Any]):
+    """A loader that hands over its batches in the form of a library. They own their memory.
+
+    Args:
+        dataset: The windows.
+        batch_size: The windows in a batch.
+        form: Makes a batch of the library of one of ours, which is of torch, and of the numbers of its samples.
+        options: More arguments of :class:`batchloom.DataLoader`.
+    """
+
+    def __init__(self, dataset: Dataset[Any], batch_size: int, form: Form, **options: Any) -> None:
+        refused: list[str] = [name for name in ("output", "copy", "ban") if name in options]
+        if options.get("uneven") == "mask":
+            refused.append("uneven='mask'")
+        if refused:
+            raise ArgumentError(
+                f"found {', '.join(refused)}; expected other options, since batches have the form of a library: "
+                "torch tensors of their own, without marks"
+            )
+        super().__init__(dataset, batch_size, output="torch", copy=True, **options)
+        self._form = form
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._formed(super().__iter__())
+
+    def _formed(self, batches: Iterator[Any]) -> Iterator[Any]:
+        numbers = iter(self.plan())
+        for batch in batches:
+            yield self._form(batch, numpy.asarray(next(numbers)))
+
+    def replay(self, epoch: int, step: SupportsIndex, *, state: dict[str, Any] | None = None) -> Any:
+        """Form one batch of this rank again: see :meth:`batchloom.DataLoader.replay`."""
+        if state is not None:
+            raise ArgumentError("state is given; expected None: batches in the form of a library are of whole epochs")
+        return self._form(super().replay(epoch, step), numpy.asarray(self.plan(epoch)[step]))
+
+
+class SeriesOfSamples:
+    """Finds the series of samples by their numbers.
+
+    Args:
+        counts: The samples of each series, one series after the other.
+        series: The series that each of these counts is about; ``None`` for all in order.
+        chosen: The samples that were selected of all; ``None`` for all.
+    """
+
+    def __init__(self, counts: Array, series: Array | None = None, chosen: Array | None = None) -> None:
+        self._ends, self._series, self._chosen = numpy.cumsum(counts), series, chosen
+
+    def __call__(self, samples: Array) -> Array:
+        """Return the number of the series of each sample."""
+        places = samples if self._chosen is None else self._chosen[samples]
+        found: Array = numpy.searchsorted(self._ends, places, side="right")
+        return found if self._series is None else self._series[found]
+
+
+def same(loader: LibraryLoader) -> LibraryLoader:
+    """Return the loader: with :func:`functools.partial`, the method of a data module that gives it."""
+    return loader
