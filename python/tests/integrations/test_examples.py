@@ -1,5 +1,6 @@
-"""The examples in trainers run on two processes, and that of patches in one: in less than a minute each, and they say
-what they should."""
+"""The examples in trainers, forecasting libraries, and of patches: in less than a minute each, and they say what they
+should.
+"""
 
 import os
 import re
@@ -40,6 +41,14 @@ def test_a_model_of_patches_forecasts_better_than_the_last_step(tmp_path):
     assert "[7, 42, 16]" in said
     mse, repeated = map(float, re.search(r"MSE ([\d.]+), .*again and again: ([\d.]+)", said).groups())
     assert mse < repeated
+
+
+@pytest.mark.parametrize(("library", "most"), [("neuralforecast", 0.4), ("darts", 0.4)])
+def test_forecasts_are_about_as_good_with_either_loader(library, most, tmp_path):
+    pytest.importorskip(library, reason="scripts/setup --integrations installs it")
+    said = output(f"forecast_{library}", (), tmp_path)
+    own, ours = map(float, re.findall(r"mean absolute error (\d\.\d+)", said))
+    assert max(own, ours) < most
 
 
 def output(name, launcher, folder, *arguments):

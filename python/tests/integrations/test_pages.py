@@ -1,4 +1,4 @@
-"""The pages on trainers are true: their code runs, page by page, in a process of its own."""
+"""The pages on trainers and forecasting libraries are true: their code runs, each in a process of its own."""
 
 import re
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-PAGES = Path(__file__).parents[3] / "docs" / "trainers"
+DOCS = Path(__file__).parents[3] / "docs"
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
@@ -17,10 +17,24 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 )
 def test_code_on_page_runs(page, package, tmp_path):
     pytest.importorskip(package, reason="scripts/setup --integrations installs it")
-    blocks = BLOCK.findall((PAGES / f"{page}.md").read_text(encoding="utf-8"))
+    blocks = BLOCK.findall((DOCS / "trainers" / f"{page}.md").read_text(encoding="utf-8"))
     assert blocks
-    path = tmp_path / "page.py"
-    path.write_text("\n".join(blocks), encoding="utf-8")
+    run("\n".join(blocks), tmp_path)
+
+
+@pytest.mark.parametrize("library", ["neuralforecast", "darts", "pytorch_forecasting"])
+@pytest.mark.timeout(240)
+def test_code_on_forecasting_libraries_runs(library, tmp_path):
+    pytest.importorskip(library, reason="scripts/setup --integrations installs it")
+    blocks = BLOCK.findall((DOCS / "forecasting-libraries.md").read_text(encoding="utf-8"))
+    (block,) = (block for block in blocks if f"batchloom.integrations.{library}" in block)
+    run(block, tmp_path, timeout=230)
+
+
+def run(code, folder, timeout=110):
+    """Run code from a file in a folder."""
+    path = folder / "page.py"
+    path.write_text(code, encoding="utf-8")
     command = [sys.executable, path]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=110, check=False)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=timeout, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]

@@ -11,9 +11,11 @@ from torch.utils import data
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
-# The guide to the Rust interface is tested by rustdoc, which compiles and runs its blocks.
+# The guide to the Rust interface is tested by rustdoc, which compiles and runs its blocks, and the page on forecasting
+# libraries by tests/integrations, where these are installed.
+NOT_RUN = ("rust.md", "laws.md", "forecasting-libraries.md")
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
-RUN = [page for page in (ROOT / "python" / "README.md", *PAGES) if page.name not in ("rust.md", "laws.md")]
+RUN = [page for page in (ROOT / "python" / "README.md", *PAGES) if page.name not in NOT_RUN]
 # All Markdown of the repository; what cargo builds may hold pages of others.
 FOLDERS = ("bench", "crates", "docs", "examples", "python")
 EVERYWHERE = [*ROOT.glob("*.*"), *(found for folder in FOLDERS for found in (ROOT / folder).rglob("*.*"))]
