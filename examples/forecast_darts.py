@@ -16,7 +16,7 @@ from batchloom.integrations.darts import WindowBatches
 from darts import TimeSeries
 from darts.models import NHiTSModel
 
-SERIES, STEPS, INPUT, HORIZON = 100, 200, 28, 7
+SERIES, STEPS, INPUT, HORIZON = 100, 150, 28, 7
 QUIET = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
 
 
