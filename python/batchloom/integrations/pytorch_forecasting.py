@@ -76,6 +76,8 @@ def _require_plain(dataset: TimeSeriesDataSet) -> None:
     """
     if not isinstance(dataset, TimeSeriesDataSet):
         raise ArgumentError(f"the dataset is a {type(dataset).__name__}; expected a TimeSeriesDataSet")
+    if dataset.predict_mode:
+        raise ArgumentError("predict_mode is True; expected a dataset to train on, or the library's own loader")
     if dataset.randomize_length is not None:
         raise ArgumentError(f"randomize_length is {dataset.randomize_length}; expected None")
     if dataset._overwrite_values is not None:
