@@ -357,7 +357,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             types.each,
             collation,
             bool(ban),
-            check or os.environ.get("BATCHLOOM_CHECK", "0") not in ("", "0"),
+            check or os.environ.get("BATCHLOOM_CHECK", "").lower() not in ("", "0", "false", "no", "off"),
         )
         on_demand = dataset._is_on_demand
         padding, numbers = collation.padding(pad_value)

@@ -71,7 +71,8 @@ def choose(
         if placement.mode == "host":
             return Host(dataset, request, placement)
         return LateOnDevice(dataset, request, placement)
-    if not (conversions or collation.slots):
+    # Places of banned samples are cleared in memory, not on a device.
+    if not (conversions or collation.slots or (bans and request.device is not None)):
         kind = CheckedWindowViews if check else WindowViews
         found = views(dataset, rule, order, documents, request, kind)
         if found is not None:

@@ -286,7 +286,8 @@ def test_control_c_in_any_step_loses_no_batch(way, kind, after, static_buffers, 
         if number < len(expected):
             assert loader.state_dict()["batches"] == number
     assert found == expected
-    assert interruptions
+    # Views on series that stay where they are are sliced without a step in Python.
+    assert interruptions or (way, kind) == ("resident", "neighbours")
     assert len(found) == number
 
 

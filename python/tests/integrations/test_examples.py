@@ -43,7 +43,6 @@ def test_a_model_of_patches_forecasts_better_than_the_last_step(tmp_path):
     assert mse < repeated
 
 
-
 @pytest.mark.parametrize(("library", "most"), [("neuralforecast", 0.4), ("darts", 0.4)])
 def test_forecasts_are_about_as_good_with_either_loader(library, most, tmp_path):
     pytest.importorskip(library, reason="scripts/setup --integrations installs it")

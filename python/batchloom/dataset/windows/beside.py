@@ -1,7 +1,7 @@
 """The fields beside the windows of a batch: a row or a number that is looked up for each window.
 
-Labels, covariates of series, and the places of windows are not cut from series. A batch of neighbours has views of
-them: the row of a series is repeated without a copy, and rows of windows and of steps are slices.
+Labels, covariates of series, and the places of windows are not cut from series. Batches hold copies of their rows, so
+that writing to them changes no data; a batch of neighbours has one of the row of its series, repeated by a view.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class SeriesTable:
 def view(
     name: str, looked_up: LookedUp, table: SeriesTable, output: str | None, framework: str, row: int, samples: int
 ) -> Any:
-    """Return a field of windows that are neighbours without zeros, the first of which begins with ``row``: a view.
+    """Return a field of windows that are neighbours without zeros, the first of which begins with ``row``.
 
     Args:
         name: The name of the field.
@@ -82,13 +82,13 @@ def view(
         found = lend(_native.borrow(numbers, name), output or framework)
         return found if looked_up.of == "steps" else _module(output or framework, name).repeated(found[0], samples)
     framework = output or looked_up.field.framework
-    rows = lend(looked_up.field.tensor, framework)
+    rows, module = lend(looked_up.field.tensor, framework), _module(framework, name)
     if looked_up.of == "series":
-        return _module(framework, name).repeated(rows[series], samples)
+        return module.repeated(module.own(rows[series : series + 1], None)[0], samples)
     if looked_up.of == "windows":
         window = before + (row - first) // stride
-        return rows[window : window + samples]
-    return rows[row + anchor : row + anchor + (samples - 1) * stride + 1 : stride]
+        return module.own(rows[window : window + samples], None)
+    return module.own(rows[row + anchor : row + anchor + (samples - 1) * stride + 1 : stride], None)
 
 
 def _module(framework: str, name: str) -> Any:
@@ -135,30 +135,36 @@ class Beside:
             ArgumentError: A column does not exist.
             DataError: A covariate changes within a series, or a series has none.
         """
-        labels: dict[str, Any] = {}
         of = self._of
         if columns := _columns(self._labels, series):
             labels = {"labels": _side_by_side(series, columns, "labels", isinstance(self._labels, list))}
+            if of == "windows":
+                raise ArgumentError(
+                    f"labels_of is 'windows', and labels names {', '.join(map(repr, columns))} of the frame, which has "
+                    "a row for each step; expected 'steps' or 'series', or an array of labels"
+                )
             if of == "series":
                 labels = {"labels": constant("labels", columns, labels["labels"], timeline.rows, ids)}
             else:
                 of, labels = "steps", {"labels": timeline.filled("labels", labels["labels"], columns)}
         else:
-            labels = {name: _of_steps(name, rows, timeline) for name, rows in named("labels", self._labels).items()}
+            labels = {name: _labels(name, rows, timeline) for name, rows in named("labels", self._labels).items()}
         if columns := _columns(self._static, series):
             values = _side_by_side(series, columns, "static", True)
-            return ReadBeside(labels, of, {"static": constant("static", columns, values, timeline.rows, ids)})
+            rows = constant("static", columns, values, timeline.rows, ids)
+            return ReadBeside(labels, of, {"static": rows}, timeline)
         is_frame = frames.is_frame(self._static) and not isinstance(self._static, Mapping)
         static = of_ids(self._static, id, ids) if is_frame else self._static
-        return ReadBeside(labels, of, named("static", static))
+        return ReadBeside(labels, of, named("static", static), timeline)
 
 
-def _of_steps(name: str, rows: Any, timeline: Timeline) -> Any:
-    """Return labels, those of steps that were missing among them where there is one for each row that was given."""
+def _labels(name: str, rows: Any, timeline: Timeline) -> Any:
+    """Return labels as an array: those of lists of series one after the other."""
     if isinstance(rows, list | tuple):
-        rows = aligned(name, rows, timeline.rows)
-    of_rows = hasattr(rows, "shape") and rows.shape and len(rows) == timeline.rows[-1] != timeline.offsets[-1]
-    return timeline.filled(name, rows) if of_rows else rows
+        listed = isinstance(rows, list) and all(numpy.isscalar(row) for row in rows)
+        return numpy.asarray(rows) if listed else aligned(name, rows, timeline.rows)
+    is_array = any(hasattr(rows, each) for each in ("__dlpack__", "detach"))
+    return rows if is_array or not hasattr(rows, "__len__") else frames.to_numpy(rows, name)
 
 
 @dataclass(frozen=True)
@@ -168,6 +174,7 @@ class ReadBeside:
     labels: dict[str, Any]
     of: str | None
     static: dict[str, Any]
+    timeline: Timeline
 
     def told(self, counts: dict[str, int]) -> list[tuple[str, Any, str]]:
         """Return the name and the rows of each field, and what they are of.
@@ -179,10 +186,17 @@ class ReadBeside:
             ArgumentError: The number of labels fits several of them.
             DataError: There is not a row for each.
         """
-        found = [(name, rows, labels_of(name, rows, counts, self.of)) for name, rows in self.labels.items()]
+        given = int(self.timeline.rows[-1])
+        found = []
+        for name, rows in self.labels.items():
+            of = labels_of(name, rows, counts, given, self.of)
+            was_given = of == "steps" and len(rows) == given != counts["steps"]
+            found.append((name, self.timeline.filled(name, rows) if was_given else rows, of))
         for name, rows in self.static.items():
-            if not hasattr(rows, "shape") or not rows.shape or len(rows) != counts["series"]:
-                have = f"{len(rows)} rows" if hasattr(rows, "__len__") else repr(rows)
+            if not hasattr(rows, "shape"):
+                raise DataError(f"{name} is a {type(rows).__name__}; expected an array with a row for each series")
+            if not rows.shape or len(rows) != counts["series"]:
+                have = f"{len(rows)} rows" if rows.shape else "no rows"
                 raise DataError(
                     f"{name} has {have}; expected an array with a row for each of the {counts['series']} series"
                 )
@@ -202,13 +216,14 @@ def _side_by_side(series: Any, names: list[Any], role: str, is_list: bool) -> Ar
     return found if is_list else numpy.ascontiguousarray(found[:, 0])
 
 
-def labels_of(name: str, labels: Any, counts: dict[str, int], chosen: str | None) -> str:
+def labels_of(name: str, labels: Any, counts: dict[str, int], given: int, chosen: str | None) -> str:
     """Return what labels are rows of, told by their number where that is enough.
 
     Args:
         name: The name of the field.
         labels: An array of labels.
         counts: The number of windows, of series and of steps.
+        given: The number of steps that were given, where more were filled in.
         chosen: One of :data:`LABELS_OF`, or ``None`` to tell by the number.
 
     Raises:
@@ -218,7 +233,7 @@ def labels_of(name: str, labels: Any, counts: dict[str, int], chosen: str | None
     if not hasattr(labels, "shape") or not labels.shape:
         raise DataError(f"{name} is {labels!r}; expected an array with a row for each window, series or step")
     found = len(labels)
-    fitting = [of for of, count in counts.items() if count == found]
+    fitting = [of for of, count in counts.items() if found == count or (of == "steps" and found == given)]
     if chosen is not None and chosen not in fitting:
         raise DataError(f"{name} has {found} rows; expected {counts[chosen]}, one for each of the {chosen}")
     if chosen is not None:

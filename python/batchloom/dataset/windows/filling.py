@@ -61,6 +61,11 @@ class Fill:
                 raise ArgumentError(f"fill is {way!r}; expected {', '.join(map(repr, WAYS))}, a number, or a dict")
         self._unused = set(fill) if isinstance(fill, Mapping) else set()
 
+    @property
+    def looks_ahead(self) -> bool:
+        """``True`` if missing steps take values from steps after them."""
+        return "linear" in (self._fill.values() if isinstance(self._fill, Mapping) else [self._fill])
+
     def ways(self, label: str, columns: Sequence[Any]) -> list[Any]:
         """Return the way for each of some columns, or a list of the one for all.
 

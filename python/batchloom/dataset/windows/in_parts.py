@@ -12,7 +12,7 @@ from batchloom.dataset.base import Form
 from batchloom.dataset.windows import time_split
 from batchloom.dataset.windows.backtest import Backtest
 from batchloom.dataset.windows.scaled import ScaledWindows
-from batchloom.errors import ArgumentError
+from batchloom.errors import ArgumentError, DataError
 from batchloom.window_steps import MOST_STEPS
 
 if TYPE_CHECKING:
@@ -138,7 +138,24 @@ class WindowsInParts(ScaledWindows[Form]):
         # Attributes are shared, as a copy of the dataset would borrow all arrays again.
         part.__dict__.update(self.__dict__)
         ranges: Array = numpy.from_dlpack(windows.ranges())
+        self._require_no_look_ahead(ranges)
         starts, stops = numpy.ascontiguousarray((ranges - firsts).T)
         part._parts = (*self._parts, (starts, stops, reach_back))
         part._take(windows)
         return part
+
+    def _require_no_look_ahead(self, ranges: Array) -> None:
+        """Check that no part ends with steps whose values come from steps after it.
+
+        Raises:
+            DataError: One does; the message names the series and the step.
+        """
+        if self._filled_ahead is None:
+            return
+        for series, (start, end) in enumerate(ranges.tolist()):
+            if start < end < self._offsets[series + 1] and self._filled_ahead[end - 1]:
+                step = end - int(self._offsets[series])
+                raise DataError(
+                    f"a part ends at step {step} of series {series}, in a gap that fill='linear' fills from the step "
+                    "after it; expected an end where steps were given, or fill='forward'"
+                )

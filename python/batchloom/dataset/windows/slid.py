@@ -15,7 +15,7 @@ import batchloom._native as _native
 import numpy
 from batchloom.arguments import integer, unpadded
 from batchloom.arrays import frames
-from batchloom.arrays.field import Field, lend
+from batchloom.arrays.field import Field, host, lend
 from batchloom.arrays.frameworks import require
 from batchloom.batch import Column, Columns, Schema
 from batchloom.dataset.base import Dataset, Form, Made, Sliceable
@@ -96,6 +96,7 @@ class SlidWindows(Dataset[Form]):
     _times: Array | None
     _zoned: bool
     _is_filled: Array | None
+    _filled_ahead: Array | None
     _patches: tuple[int, int] | None
     _steps_of_fields: Offsets | None
     _named: bool
@@ -133,7 +134,9 @@ class SlidWindows(Dataset[Form]):
         found = {"series": LookedUp("series"), self._step_name: LookedUp("steps")}
         if self._times is None:
             return found
-        times = self._times.view(numpy.int64) if self._times.dtype.kind == "M" else self._times
+        times: Any = self._times.view(numpy.int64) if self._times.dtype.kind == "M" else self._times
+        if self._framework == "torch":
+            times = lend(_native.borrow(times, "time"), "torch")
         return found | {"time": LookedUp("steps", Field("time", times))}
 
     @property
@@ -199,6 +202,11 @@ class SlidWindows(Dataset[Form]):
         return self._is_filled
 
     @property
+    def series(self) -> Array:
+        """The number of the series of each sample; int64. To split by series: ``select(dataset.series < 80)``."""
+        return self._series_and_begin()[0]
+
+    @property
     def anchor(self) -> int:
         """The step of a window that is its anchor: with ``offsets``, the steps before it; else 0."""
         return self._anchor
@@ -216,8 +224,6 @@ class SlidWindows(Dataset[Form]):
             found[name] = lend(_native.borrow((rows >= row) & (rows < end), name), self._framework)
         for name, each in self._looked.items():
             found[name] = self._looked_up(name, each, series, row - missing, row)
-        if self._index:
-            found["index"] = lend(_native.borrow(numpy.array([sample]), "index"), self._framework)[0]
         return found if self._named else tuple(found.values())
 
     def _part(self, name: str, span: Span, begin: int, first: int, end: int) -> Any:
@@ -351,6 +357,25 @@ class SlidWindows(Dataset[Form]):
     def _row_arrays(self) -> tuple[Field, ...]:
         """Return the arrays that rows are looked up in."""
         return tuple(each.field for each in self._looked.values() if each.field is not None)
+
+    def _series_and_begin(self) -> tuple[Array, Array]:
+        """Return the series of each sample, and the row with which it begins; that row may lie before the series."""
+        samples = _native.borrow(numpy.arange(len(self)), "samples")
+        places: list[Array] = [numpy.from_dlpack(found) for found in self._windows.rows(samples)]
+        rows, missing = places
+        series = numpy.searchsorted(self._offsets[:-1], rows, side="right") - 1
+        return series, rows - missing
+
+    def _classes(self, option: str, field: str | int) -> Any:
+        looked_up = self._looked.get(str(field))
+        if looked_up is None or looked_up.of == "steps":
+            return super()._classes(option, field)
+        series, begin = self._series_and_begin()
+        if looked_up.field is None:
+            return series
+        _, _, before, first = self._table.rows[series].T
+        rows = series if looked_up.of == "series" else before + (begin - first) // self._lengths["stride"]
+        return numpy.asarray(host(option, looked_up.field.data))[rows]
 
     def _arrays(self) -> tuple[Field, ...]:
         return (*self._series_arrays(), *self._row_arrays())

@@ -114,6 +114,11 @@ class Timeline:
             columns = range(values.shape[1]) if len(values.shape) == 2 and label == "series" else []
         return filled(label, values, self._gaps, self._fill.ways(label, columns))
 
+    @property
+    def filled_ahead(self) -> Array | None:
+        """``True`` at steps whose values come from steps after them; ``None`` if there are none."""
+        return self.is_filled if self._fill is not None and self._fill.looks_ahead else None
+
     def use(self, label: str) -> None:
         """Note that there is a series of this name, which need not be filled."""
         if self._fill is not None:

@@ -17,7 +17,7 @@ from batchloom.dataset.windows.scaler import Scaler
 from batchloom.dataset.windows.series import Series, from_arrays, from_frame
 from batchloom.dataset.windows.slid import OWN, PLACES
 from batchloom.dataset.windows.span import Span
-from batchloom.errors import ArgumentError
+from batchloom.errors import ArgumentError, DataError
 from batchloom.window_steps import MOST_STEPS, WindowSteps
 
 if TYPE_CHECKING:
@@ -273,7 +273,8 @@ class WindowDataset(WindowsInParts[Form]):
             found.timeline.times,
             found.timeline.is_filled,
         )
-        self._ids, self._zoned = found.ids, found.zoned
+        self._ids, self._zoned, self._filled_ahead = found.ids, found.zoned, found.timeline.filled_ahead
+        self._require_whole_windows(found.timeline.offsets, found.ids)
         taken = [name for name in steps if name in (*PLACES, "labels", "static")]
         if taken:
             raise ArgumentError(f"offsets names a field {taken[0]}, which is taken; expected another name")
@@ -281,9 +282,31 @@ class WindowDataset(WindowsInParts[Form]):
         masked = {f"{name}_mask": steps[name] for name in steps} if self._mask else {}
         self._finish(spans, masked, beside.read(series, id, found.timeline, found.ids), fields.anchor)
 
+    def _require_whole_windows(self, offsets: Array, ids: list[Any] | None) -> None:
+        """Check that each series has all steps of a window, if one that has not is an error.
+
+        Raises:
+            DataError: A series is too short; the message names the steps that reach furthest.
+        """
+        fields = self._steps_of_fields
+        assert fields is not None
+        lengths = numpy.diff(offsets)
+        if self._options["short"] != "error" or not (lengths < fields.span).any():
+            return
+        series = int((lengths < fields.span).argmax())
+        which = f"series {series}" if ids is None else f"series {series} ({ids[series]!r})"
+        steps = {name: [step - fields.anchor for step in found.numbers] for name, found in fields.steps.items()}
+        first, last = (best(steps, key=lambda name: best(steps[name])) for best in (min, max))
+        raise DataError(
+            f"{which} has {lengths[series]} steps, and offsets reach from {min(0, *steps[first])} ({first}) to "
+            f"{max(0, *steps[last])} ({last}), which are {fields.span}; expected a longer series, or short='pad' "
+            "or 'skip'"
+        )
+
     def _set_up(self, found: Series, past: dict[str, Any], future: dict[str, Any], beside: ReadBeside) -> None:
         self._offsets, self._ids, self._times, self._zoned = found.offsets, found.ids, found.times, found.zoned
         self._chosen, self._is_filled = found.chosen, found.timeline.is_filled
+        self._filled_ahead = found.timeline.filled_ahead
         horizon = self._lengths["horizon"]
         inputs, targets = {"x": found.x}, {"y": found.y} if horizon else {}
         if found.marks is not None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles.windows import MODES, loader_of, modes, shapes
+from oracles.windows import MODES, loader_of, modes, pretended, shapes
 from refusals import refused
 
 orders = st.sampled_from([False, "runs", True])
@@ -96,8 +96,8 @@ def test_a_sample_is_a_batch_of_one(shape, labels_of):
     loader = bl.DataLoader(dataset, 1, copy=True)
     for sample, batch in enumerate(loader):
         one = dataset[sample]
-        assert tuple(one) == tuple(batch)
-        assert all(numpy.array_equal(one[name], batch[name][0]) for name in batch)
+        assert (*one, "index") == tuple(batch)
+        assert all(numpy.array_equal(one[name], batch[name][0]) for name in one)
 
 
 @given(shape=shapes(sampled_by="windows"), chosen=st.data())
@@ -139,10 +139,12 @@ def test_a_series_of_neighbours_repeats_its_row_by_a_view():
         [torch.randn(100, 3), torch.randn(90, 3)], 10, 2, static=static, labels=torch.arange(168)
     )
     batch = next(iter(bl.DataLoader(dataset, batch_size=32)))
-    assert batch["static"].data_ptr() == static.data_ptr()
     assert batch["static"].stride() == (0, 1)
+    assert batch["static"].untyped_storage().nbytes() == 50 * 4
     assert batch["labels"].tolist() == list(range(32))
-    assert batch["labels"].untyped_storage().nbytes() == 168 * 8
+    batch["labels"] += 1
+    assert batch["static"][0].equal(static[0])
+    assert next(iter(bl.DataLoader(dataset, batch_size=32)))["labels"].tolist() == list(range(32))
 
 
 @st.composite
@@ -281,6 +283,58 @@ def test_times_are_those_of_first_steps():
     assert batch["time"].view(dataset.times.dtype).tolist() == [time[k].item() for k in (0, 0, 0, 1, 2)]
 
 
+def test_labels_of_windows_are_not_those_of_steps_that_were_given():
+    frame = {"t": numpy.array([0, 1, 3, 4]), "v": numpy.arange(4.0)}
+    options = {"time": "t", "freq": 1, "fill": "forward"}
+    with refused(bl.ArgumentError, "labels", "4", "windows", "steps", "labels_of="):
+        bl.WindowDataset(frame, 2, **options, labels=numpy.arange(4))
+    dataset = bl.WindowDataset(frame, 2, **options, labels=numpy.arange(4), labels_of="windows")
+    assert dataset.fields["labels"].tolist() == [0, 1, 2, 3]
+    dataset = bl.WindowDataset(frame, 2, **options, labels=numpy.arange(4), labels_of="steps")
+    assert dataset.fields["labels"].tolist() == [0, 1, 1, 2, 3]
+    with refused(bl.ArgumentError, "labels_of", "windows", "'v'", "steps"):
+        bl.WindowDataset({**frame, "w": frame["v"]}, 2, time="t", labels="v", labels_of="windows")
+
+
+def test_values_that_are_filled_from_later_steps_reach_into_no_part():
+    times = numpy.array([0, 1, 2, 3, 4, 5, 8, 9, 10, 11])
+    dataset = bl.WindowDataset(numpy.arange(10.0), 2, 1, time=times, freq=1, fill="linear")
+    for end in (7, 8):
+        with refused(bl.DataError, f"step {end}", "series 0", "fill='linear'"):
+            dataset.split(train=end, test=None)
+    with refused(bl.DataError, "step 7", "series 0"):
+        list(dataset.backtest(1, start=6))
+    train, _ = dataset.split(train=6, test=None)
+    assert len(train) == 4
+
+
+def test_samples_are_drawn_by_labels_of_windows_and_of_series():
+    rare = (numpy.arange(91) % 10 == 0).astype(int)
+    dataset = bl.WindowDataset(numpy.arange(100.0), 10, labels=rare, index=True)
+    batch = next(iter(bl.DataLoader(dataset, 40, shuffle=True, balanced_by="labels")))
+    assert 15 <= batch["labels"].sum() <= 25
+    part = dataset.split(a=0.5, b=0.5)[1].select(slice(None, None, 2))
+    batch = next(iter(bl.DataLoader(part, 20, shuffle=True, balanced_by="labels")))
+    assert 5 <= batch["labels"].sum() <= 15
+    two = bl.WindowDataset([numpy.arange(30.0), numpy.arange(60.0)], 10, labels=numpy.array([3, 5]), index=True)
+    assert two.series.tolist() == [0] * 21 + [1] * 51
+    assert len(two.select(two.series < 1)) == 21
+    for batch in bl.DataLoader(two, 8, shuffle=True, homogeneous_by="labels"):
+        assert len(set(batch["labels"].tolist())) == 1
+
+
+@pytest.mark.parametrize("options", [{}, {"shuffle": "runs"}, {"shuffle": True}])
+def test_banned_windows_are_cleared_on_devices_too(options):
+    series = torch.arange(40.0)
+    series[3] = float("nan")
+    dataset = bl.WindowDataset(series, 2, labels=torch.arange(39), index=True)
+    with pretended():
+        loaders = [bl.DataLoader(dataset, 8, ban=[2, 3], **options, **more) for more in ({}, {"device": "meta"})]
+    for host, device in zip(*loaders, strict=True):
+        assert all(torch.equal(host[name], device[name]) for name in host)
+        assert not host["x"].isnan().any()
+
+
 def test_bad_input():
     series = numpy.arange(40.0)
     two = [numpy.arange(30.0), numpy.arange(20.0)]
@@ -322,7 +376,9 @@ def test_bad_input():
         make({"state": series}, horizon=3, offsets={"state": [0]})
     with refused(bl.DataError, "action", "30", "40"):
         make({"state": series, "action": numpy.arange(30)}, offsets={"state": [0], "action": [0]})
-    with refused(bl.DataError, "series 0", "40", "51"):
+    with refused(bl.DataError, "static", "list"):
+        make(two, 8, static=[1.0, 2.0])
+    with refused(bl.DataError, "series 0", "40 steps", "50 (state)"):
         make({"state": series}, offsets={"state": range(51)}, short="error")
     with refused(bl.RangeError, "series 0", "-1"):
         make(series, 8).sample_at(0, -1)

@@ -116,8 +116,8 @@ impl Labelled {
                 if self.number(holder.series, place.begin()).is_none() {
                     let reason = format!(
                         "field {name} has a row for each window, and the part has a window of series {} at row {} \
-                         that is not among them; expected a row for each step or series, or a stride of 1 and no short \
-                         series (the stride is {})",
+                         that is not among them, as the stride is {}; expected labels of steps or series, or parts \
+                         that are selected by the numbers of windows",
                         holder.series, place.row, windows.shape.stride
                     );
                     return Err(Error::Parts { reason });
