@@ -109,9 +109,8 @@ impl Steps {
                 continue;
             };
             // Steps that follow each other are one run.
-            let is_next = |count: &usize| {
-                place + count < self.len() && row_of(place + count) == Some(first + count)
-            };
+            let is_next =
+                |count: &usize| place + count < self.len() && row_of(place + count) == Some(first + count);
             let count = 1 + (1..).take_while(is_next).count();
             each(place..place + count, first);
             place += count;

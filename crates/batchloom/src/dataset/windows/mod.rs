@@ -399,8 +399,9 @@ impl WindowDataset {
         end <= self.windows.len() && self.spans.iter().all(is_strided) && self.windows.is_view(start, end)
     }
 
-    /// The windows `start..end` without a copy: for each field that is cut from series an array `[windows, steps, ..]` over the memory of the
-    /// series, whose rows overlap. `None` if they do not lie in one series.
+    /// The windows `start..end` without a copy: for each field that is cut from series an array `[windows, steps, ..]` over
+    /// the memory of the series, whose rows overlap. `None` if they do not lie in one series, or a field holds steps that
+    /// are not at equal distances.
     pub fn view(&self, start: u64, end: u64) -> Option<Vec<Tensor>> {
         if !self.is_view(start, end) {
             return None;
