@@ -90,20 +90,43 @@ fn nothing_is_read_before_its_block_is_due() {
     }
 }
 
-/// Batches of 33 MiB, of samples 0 to 7, and the number of allocations that were made for them.
-fn large_batches(threads: usize, prefetch: Option<usize>) -> (Loader, Arc<AtomicU64>) {
+/// The number of allocations that are there, and the most that were there at once.
+#[derive(Default)]
+struct Allocations {
+    now: AtomicU64,
+    most: AtomicU64,
+}
+
+/// Memory that is counted as long as it is there.
+struct Counted(Vec<u8>, Arc<Allocations>);
+
+impl AsMut<[u8]> for Counted {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.1.now.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Batches of 33 MiB, of samples 0 to 7, and the allocations that are made for them.
+fn large_batches(threads: usize, prefetch: Option<usize>) -> (Loader, Arc<Allocations>) {
     let values = Tensor::from_vec((0..8).collect::<Vec<u8>>(), &[8]).unwrap();
     let sequences = Sequences::new("x", values, &(0..9).collect::<Vec<i64>>()).unwrap();
     let dataset = SequenceDataset::new().variable("x", sequences).build().unwrap();
-    let allocated = Arc::new(AtomicU64::new(0));
+    let allocated = Arc::new(Allocations::default());
     let counted = Arc::clone(&allocated);
     let loader = Loader::builder(dataset)
         .batch_size(1)
         .num_threads(threads)
         .pad_to(PadTo::new([33 << 20]).unwrap())
         .memory(64, move |bytes| {
-            counted.fetch_add(1, Ordering::SeqCst);
-            Ok(vec![0; bytes])
+            let now = counted.now.fetch_add(1, Ordering::SeqCst) + 1;
+            counted.most.fetch_max(now, Ordering::SeqCst);
+            Ok(Counted(vec![0; bytes], Arc::clone(&counted)))
         });
     let loader = prefetch.into_iter().fold(loader, LoaderBuilder::prefetch).build().unwrap();
     (loader, allocated)
@@ -139,7 +162,7 @@ fn large_batches_take_the_memory_of_those_before() {
                     }
                 }
             }
-            let found = allocated.load(Ordering::SeqCst);
+            let found = allocated.most.load(Ordering::SeqCst);
             assert!(
                 found <= expected,
                 "{found}, not {expected}: {held} held, {prefetch:?}, {threads} threads"
