@@ -316,7 +316,7 @@ def measure(setting: Setting, cells: list[Cell], most_seconds: float, kept: Kept
 
 @dataclass(frozen=True)
 class Kept:
-    """What a file has of earlier runs, and how to write to it."""
+    """The results of earlier runs in a file, to which new ones are added."""
 
     path: Path
     save: Callable[[dict[str, Any]], None]
