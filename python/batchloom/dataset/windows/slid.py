@@ -37,9 +37,6 @@ Array = numpy.ndarray[Any, Any]
 
 OWN = ("x", "y", "x_mark", "y_mark", "mask", "target_mask")
 
-# Names of fields that say which window a sample is.
-PLACES = ("series", "start", "step", "time", "index", "weight")
-
 # Attributes that are derived from the others, and are left out of a pickle.
 OF_WINDOWS = ("_windows", "_spans", "_looked", "_table", "_selection")
 
@@ -111,7 +108,7 @@ class SlidWindows(Dataset[Form]):
         counts = {"windows": whole.counts()[1], "series": len(self._offsets) - 1, "steps": int(self._offsets[-1])}
         self._looked: dict[str, LookedUp] = {}
         for name, rows, of in beside.told(counts):
-            if name in (*spans, *masks, *PLACES, *self._looked):
+            if name in (*spans, *masks, *self._place_names, *self._looked):
                 raise ArgumentError(f"a field is named {name}, which is taken; expected another name")
             if of == "steps":
                 if self._steps_of_fields is not None:
@@ -138,6 +135,11 @@ class SlidWindows(Dataset[Form]):
         if self._framework == "torch":
             times = lend(_native.borrow(times, "time"), "torch")
         return found | {"time": LookedUp("steps", Field("time", times))}
+
+    @property
+    def _place_names(self) -> tuple[str, ...]:
+        """The names of the fields that say which window a sample is, if batches hold them."""
+        return ("series", self._step_name, "time", "index") if self._index else ()
 
     @property
     def _step_name(self) -> str:

@@ -15,7 +15,7 @@ from batchloom.dataset.windows.beside import Beside, ReadBeside
 from batchloom.dataset.windows.in_parts import WindowsInParts
 from batchloom.dataset.windows.scaler import Scaler
 from batchloom.dataset.windows.series import Series, from_arrays, from_frame
-from batchloom.dataset.windows.slid import OWN, PLACES
+from batchloom.dataset.windows.slid import OWN
 from batchloom.dataset.windows.span import Span
 from batchloom.errors import ArgumentError, DataError
 from batchloom.window_steps import MOST_STEPS, WindowSteps
@@ -275,7 +275,7 @@ class WindowDataset(WindowsInParts[Form]):
         )
         self._ids, self._zoned, self._filled_ahead = found.ids, found.zoned, found.timeline.filled_ahead
         self._require_whole_windows(found.timeline.offsets, found.ids)
-        taken = [name for name in steps if name in (*PLACES, "labels", "static")]
+        taken = [name for name in steps if name in (*self._place_names, "labels", "static")]
         if taken:
             raise ArgumentError(f"offsets names a field {taken[0]}, which is taken; expected another name")
         spans = {name: Span(Field(name, values), steps[name]) for name, values in found.values.items()}
@@ -315,7 +315,7 @@ class WindowDataset(WindowsInParts[Form]):
         if future and not horizon:
             raise ArgumentError("future is given, but horizon is 0; expected horizon to be at least 1")
         for name, data in {**past, **future}.items():
-            if name in (*OWN, *PLACES) or (name in past and name in future):
+            if name in (*OWN, *self._place_names) or (name in past and name in future):
                 raise ArgumentError(f"a series is named {name}, which is taken; expected another name")
             values = found.beside(name, data)
             (inputs if name in past else targets)[name] = values

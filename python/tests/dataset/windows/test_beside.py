@@ -357,7 +357,7 @@ def test_bad_input():
         frame = {name: FRAME[name] for name in ("store", "sales")}
         make(frame, 7, id="store", static=pandas.DataFrame({"store": ["n"], "kind": [3]}))
     with refused(bl.ArgumentError, "start", "another name"):
-        make(two, 8, labels={"start": numpy.zeros(2)}, labels_of="series")
+        make(two, 8, labels={"start": numpy.zeros(2)}, labels_of="series", index=True)
     with refused(bl.ArgumentError, "input_len", "(1, 2, 3)"):
         make(series, (1, 2, 3))
     with refused(bl.ArgumentError, "input_len", "5"):
