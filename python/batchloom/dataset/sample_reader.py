@@ -171,25 +171,22 @@ class SampleReader:
         Otherwise return a list: ``None`` for each sample, or its error, or its layout if that is another. It is shorter
         if ``stop`` becomes true. ``text`` stands for the structure that samples should have.
         """
-        outcomes: list[Any] = []
-        expected, put = self.structures.of_text(text), slots.put
+        put, place, others = slots.put, -1, {}
         for place, found in enumerate(self.samples(numbers, seed, epoch, stop)):
-            outcome = None
-            if type(found) is Refused:
-                outcome = found.error
-            elif not put(place, found):
-                outcome = self._put(slots, expected, place, numbers[place], found)
-            outcomes.append(outcome)
-        are_there = len(outcomes) == len(numbers) and not any(outcomes)
-        return None if are_there else outcomes
+            if not put(place, found):
+                others[place] = self._put(slots, text, place, numbers[place], found)
+        are_there = place + 1 == len(numbers) and not any(others.values())
+        return None if are_there else [others.get(place) for place in range(place + 1)]
 
-    def _put(self, slots: _native.Slots, expected: Structure, place: int, number: int, sample: Any) -> Any:
+    def _put(self, slots: _native.Slots, text: str, place: int, number: int, sample: Any) -> Any:
         """Take a sample apart and put it into its slots; return its error, or its layout if that is another."""
+        if type(sample) is Refused:
+            return sample.error
         try:
             structure, arrays = self._taken(number, sample)
         except SampleError as error:
             return error
-        if structure is expected and slots.put_arrays(place, arrays):
+        if structure is self.structures.of_text(text) and slots.put_arrays(place, arrays):
             return None
         return structure, [(array.dtype, array.shape) for array in arrays]
 

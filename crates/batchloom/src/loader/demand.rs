@@ -47,7 +47,8 @@ const MOST_PARTS: usize = 4;
 /// cost as much as several samples of a fast function.
 const LEAST: Duration = Duration::from_millis(1);
 
-/// The time that a sample takes, as the latest part took it.
+/// The time that a sample takes, as the latest parts took it: each moves it by a quarter, so that a part that was
+/// interrupted does not split the batches after it.
 #[derive(Default)]
 pub(super) struct Pace {
     nanoseconds: AtomicU64,
@@ -58,8 +59,13 @@ impl Pace {
     fn of<T>(&self, samples: usize, read: impl FnOnce() -> T) -> T {
         let start = Instant::now();
         let found = read();
-        let each = start.elapsed().as_nanos() / samples.max(1) as u128;
-        self.nanoseconds.store(u64::try_from(each).unwrap_or(u64::MAX), Ordering::Relaxed);
+        let latest = start.elapsed().as_nanos() / samples.max(1) as u128;
+        let latest = u64::try_from(latest).unwrap_or(u64::MAX);
+        let each = match self.nanoseconds.load(Ordering::Relaxed) {
+            0 => latest,
+            before => before - before / 4 + latest / 4,
+        };
+        self.nanoseconds.store(each, Ordering::Relaxed);
         found
     }
 
