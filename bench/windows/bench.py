@@ -130,9 +130,9 @@ def measure_random(setting: Setting) -> dict[str, Any]:
         claims.append(Claim.of_ratio(text, large[COPY], large[name], ">=", COPY_SHARE))
     text = "random order: first epoch, times stacking's"
     claims.append(Claim.of_ratio(text, large[FIRST], large[STACK_RANDOM], "<=", 1))
-    for name in (RANDOM, ASKED):
-        text = f"random order in the cache: bandwidth of {name}, times that of index_select into one buffer"
-        claims.append(Claim.of_ratio(text, small[GATHER_REUSED], small[name], ">=", REUSED_SHARE))
+    # index_select writes into one buffer, and nothing is ahead of it: a batch ahead takes as much of the cache again.
+    text = f"random order in the cache: bandwidth of {ASKED}, times that of index_select into one buffer"
+    claims.append(Claim.of_ratio(text, small[GATHER_REUSED], small[ASKED], ">=", REUSED_SHARE))
     return {"cases": [case for case, _ in cases], "claims": stated(claims)}
 
 

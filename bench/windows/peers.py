@@ -129,8 +129,8 @@ ALL_MODES = (
     Mode(RUNS, partial(loom, shuffle="runs", resident=True), "runs"),
     Mode(STACK_RANDOM, partial(stacking, shuffle=True), True),
     Mode(WORKERS_RANDOM, partial(stacking, shuffle=True, workers=2), True),
-    Mode(RANDOM, partial(loom, shuffle=True, resident=True), True),
-    Mode(ASKED, partial(loom, shuffle=True, resident=True, prefetch=0), True),
+    Mode(RANDOM, partial(loom, shuffle=True), True),
+    Mode(ASKED, partial(loom, shuffle=True, prefetch=0), True),
     Mode(GATHER, gathered, True),
     Mode(GATHER_REUSED, partial(gathered, reused=True), True),
 )

@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use super::prefetch::{Prefetch, prefetch_row};
 use super::{Form, Members, Slots, Taken};
+use crate::tensor::buffer::copy_past_caches;
 use crate::tensor::{Rows, moved};
 use crate::{DType, Error, Result, Tensor};
 
@@ -143,6 +144,9 @@ fn strided(source: &[u8], rows: &Rows, indices: &[u64], target: &mut [u8], slots
     }
 }
 
+/// The number of bytes of a sample from which a batch of any usual number of them fits no cache.
+const HUGE: usize = 1 << 20;
+
 /// Copies `count` rows from row `first` on, one after the other.
 pub(super) fn copy_rows(source: &[u8], rows: &Rows, first: usize, count: usize, target: &mut [u8]) {
     let bytes = rows.bytes();
@@ -151,7 +155,11 @@ pub(super) fn copy_rows(source: &[u8], rows: &Rows, first: usize, count: usize, 
     }
     if rows.steps.is_empty() && isize::try_from(bytes).is_ok_and(|bytes| bytes == rows.stride) {
         let start = rows.offset + first * bytes;
-        return target.copy_from_slice(&source[start..start + count * bytes]);
+        let source = &source[start..start + count * bytes];
+        return match source.len() < HUGE {
+            true => target.copy_from_slice(source),
+            false => copy_past_caches(source, target),
+        };
     }
     for (row, target) in (first..first + count).zip(target.chunks_exact_mut(bytes)) {
         copy_runs(source, rows.start(row), &rows.steps, rows.contiguous, target);
