@@ -53,6 +53,8 @@ pub mod loader;
 pub mod order;
 pub mod plan;
 pub mod ranks;
+#[cfg(feature = "report")]
+pub mod report;
 pub mod tensor;
 
 pub use dataset::{GroupDataset, MapDataset, SequenceDataset, TensorDataset, TokenDataset, WindowDataset};

@@ -12,9 +12,9 @@ use crate::Result;
 /// Batches of `batch_size` samples of similar size.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct LengthBuckets {
-    batch_size: u64,
-    pool: Pool,
-    multiple_of: u32,
+    pub(super) batch_size: u64,
+    pub(super) pool: Pool,
+    pub(super) multiple_of: u32,
 }
 
 impl LengthBuckets {

@@ -39,13 +39,13 @@ impl FromStr for Count {
 /// Batches of as many samples of similar size as fit into a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct TokenBudget {
-    max_tokens: u64,
-    count: Count,
-    max_length_spread: Option<u32>,
-    max_samples: Option<u64>,
-    multiple_of: u32,
-    oversize: Oversize,
-    pool: Pool,
+    pub(super) max_tokens: u64,
+    pub(super) count: Count,
+    pub(super) max_length_spread: Option<u32>,
+    pub(super) max_samples: Option<u64>,
+    pub(super) multiple_of: u32,
+    pub(super) oversize: Oversize,
+    pub(super) pool: Pool,
 }
 
 impl TokenBudget {

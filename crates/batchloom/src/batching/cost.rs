@@ -138,7 +138,7 @@ impl CostModel {
     }
 
     /// The cost that one sample padded to `length` adds.
-    pub(super) fn price(&self, length: u64) -> f64 {
+    pub(crate) fn price(&self, length: u64) -> f64 {
         let length = length as f64;
         (self.per_token + self.per_pair * length) * length
     }

@@ -22,6 +22,7 @@ mod pool_batches;
 mod rule;
 mod sizes;
 mod sorted;
+mod spelling;
 
 pub use buckets::LengthBuckets;
 pub use budget::{Count, TokenBudget};

@@ -21,12 +21,12 @@ use crate::Result;
 /// The batches of samples of similar size whose total cost is least.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct CostOptimal {
-    cost: CostModel,
-    max_tokens: Option<u64>,
-    max_samples: Option<u64>,
-    multiple_of: u32,
-    oversize: Oversize,
-    pool: Pool,
+    pub(super) cost: CostModel,
+    pub(super) max_tokens: Option<u64>,
+    pub(super) max_samples: Option<u64>,
+    pub(super) multiple_of: u32,
+    pub(super) oversize: Oversize,
+    pub(super) pool: Pool,
 }
 
 impl CostOptimal {

@@ -79,15 +79,15 @@ impl FromStr for PackingOrder {
 /// Batches that are concatenations of samples, as full as they can be.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Packing {
-    max_tokens: u32,
-    max_samples: Option<u32>,
+    pub(super) max_tokens: u32,
+    pub(super) max_samples: Option<u32>,
     /// The policy; fingerprints keep the name that it had in their first version.
     #[serde(rename = "overflow")]
-    oversize: PackedOversize,
-    pool: Pool,
+    pub(super) oversize: PackedOversize,
+    pub(super) pool: Pool,
     /// The order; fingerprints keep the form of their first version, which knew one.
     #[serde(skip_serializing_if = "PackingOrder::is_decreasing")]
-    order: PackingOrder,
+    pub(super) order: PackingOrder,
 }
 
 impl Packing {

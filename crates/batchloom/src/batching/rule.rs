@@ -1,6 +1,6 @@
 //! `Rule`: any of the rules.
 
-use serde::Serialize;
+use serde::Serializer;
 
 use super::{
     CostOptimal, Count, FixedSize, LengthBuckets, Listed, Oversize, PackedOversize, Packing, Pool,
@@ -12,7 +12,18 @@ use crate::{Error, Result};
 const MOST_PARTS: u64 = 1 << 28;
 
 /// The rule by which samples share a batch.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+///
+/// It reads and prints as text, which serde uses too:
+///
+/// ```
+/// use batchloom::batching::{Rule, TokenBudget};
+///
+/// let rule: Rule = "token-budget:16384,multiple_of=64".parse()?;
+/// assert_eq!(rule, TokenBudget::new(16384)?.multiple_of(64)?.into());
+/// assert_eq!(rule.to_string(), "token-budget:16384,multiple_of=64");
+/// # Ok::<(), batchloom::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Rule {
     /// Equal numbers of samples, in order.
@@ -205,6 +216,21 @@ impl Rule {
             Self::TokenBudget(rule) => Some(rule.budget()),
             Self::CostOptimal(rule) => rule.budget(),
             Self::Packing(rule) => Some(u64::from(rule.capacity())),
+        }
+    }
+
+    /// Writes the parts of the rule as fingerprints know them: the form of their first version, which is not the text.
+    ///
+    /// # Errors
+    /// Those of the serializer.
+    pub(crate) fn serialize_parts<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::FixedSize(rule) => serializer.serialize_newtype_variant("Rule", 0, self.name(), rule),
+            Self::LengthBuckets(rule) => serializer.serialize_newtype_variant("Rule", 1, self.name(), rule),
+            Self::TokenBudget(rule) => serializer.serialize_newtype_variant("Rule", 2, self.name(), rule),
+            Self::CostOptimal(rule) => serializer.serialize_newtype_variant("Rule", 3, self.name(), rule),
+            Self::Packing(rule) => serializer.serialize_newtype_variant("Rule", 4, self.name(), rule),
+            Self::Listed(rule) => serializer.serialize_newtype_variant("Rule", 5, self.name(), rule),
         }
     }
 

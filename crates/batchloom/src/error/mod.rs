@@ -129,6 +129,14 @@ pub enum Error {
         /// The budget.
         max_tokens: u64,
     },
+    /// A text spells no rule.
+    #[error("the rule {text:?} cannot be read: {reason}")]
+    RuleText {
+        /// The text.
+        text: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A parameter that has to be at least 1 is 0.
     #[error("{name} is 0; expected at least 1")]
     NotPositive {
@@ -1083,6 +1091,7 @@ impl Error {
             | Self::Continuous { .. }
             | Self::AllDropped { .. }
             | Self::NotPositive { .. }
+            | Self::RuleText { .. }
             | Self::ShardSize { .. }
             | Self::Multiple { .. }
             | Self::Cost { .. }

@@ -12,7 +12,6 @@ mod mates;
 #[expect(clippy::module_inception, reason = "the file of the type that the folder is named for")]
 mod plan;
 mod recipe;
-mod report;
 mod restore_order;
 mod runs;
 mod state;

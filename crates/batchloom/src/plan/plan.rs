@@ -535,6 +535,38 @@ impl Plan {
         pool.find(place).into_iter().map(|(batch, index)| (pool.first + batch, index)).collect()
     }
 
+    /// Visits the batches of all steps, pool by pool: the step of each, its rank, its samples that count, and its
+    /// elements with padding. Batches that come again at the end of the epoch come last.
+    #[cfg(feature = "report")]
+    pub(crate) fn each_dealt(&self, mut visit: impl FnMut(u64, u32, &Parts, u64)) {
+        let (deal, world_size) = (self.deal(), u64::from(self.world_size));
+        let mut take = |number: u64, parts: Parts| {
+            let step = number / world_size;
+            let parts = parts.fitted(self.filled_len(step));
+            let rank = u32::try_from(number % world_size).unwrap_or(u32::MAX);
+            let elements = self.epoch.measure(&parts).padded;
+            let fillers = match self.uneven() {
+                Uneven::Mask => self.fillers(step, rank).unwrap_or_default(),
+                _ => 0,
+            };
+            let counted = parts.samples.len() as u64 - fillers;
+            visit(step, rank, &parts.fitted(Some(counted)).without(self.banned(step)), elements);
+        };
+        for place in 0..self.epoch.pools() {
+            let pool = self.pool(place);
+            for index in 0..pool.len() {
+                let number = (pool.first + index).checked_sub(deal.first());
+                if let Some(number) = number.filter(|&number| number < deal.dealt()) {
+                    take(number, pool.parts(index, self.recipe()));
+                }
+            }
+        }
+        for number in deal.dealt()..deal.dealt() + deal.repeated() {
+            let rank = u32::try_from(number % world_size).unwrap_or(u32::MAX);
+            take(number, self.parts(number / world_size, rank).unwrap_or_default());
+        }
+    }
+
     pub(super) fn deal(&self) -> Deal {
         let recipe = self.recipe();
         // Steps of one key leave batches out, or hold some again.

@@ -14,6 +14,7 @@ use crate::ranks::Uneven;
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Recipe {
     pub(super) samples: u64,
+    #[serde(serialize_with = "Rule::serialize_parts")]
     pub(super) rule: Rule,
     pub(super) shuffle: Shuffle,
     pub(super) seed: u64,

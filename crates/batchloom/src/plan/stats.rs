@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::Plan;
 use super::epoch::{Measure, Parts};
 use super::mates::rank_correlation;
+use crate::batching::CostModel;
 use crate::ranks::Uneven;
 
 /// The cost of a plan over all ranks.
@@ -79,8 +80,15 @@ impl Plan {
     pub fn stats(&self) -> Stats {
         match self.epoch.uniform() {
             Some(batch_size) => self.uniform_stats(batch_size),
-            None => Walk::new(self).stats(),
+            None => Walk::new(self, None).stats().0,
         }
+    }
+
+    /// The cost of this plan, whose samples have sizes, and the time of its steps by a model: that of the slowest rank
+    /// at each step, added up.
+    #[cfg(feature = "report")]
+    pub(crate) fn timed_stats(&self, cost: &CostModel) -> (Stats, f64) {
+        Walk::new(self, Some(*cost)).stats()
     }
 
     /// The share of batch mates that the next epoch keeps. After the last epoch, the one before it counts.
@@ -213,17 +221,22 @@ struct Walk<'a> {
     waited: u64,
     /// The mean size of each batch.
     means: Vec<f64>,
+    cost: Option<CostModel>,
+    /// The time of the slowest rank in the step under way, and of those in the steps before.
+    slowest: f64,
+    time: f64,
 }
 
 impl<'a> Walk<'a> {
-    fn new(plan: &'a Plan) -> Self {
+    fn new(plan: &'a Plan, cost: Option<CostModel>) -> Self {
         let (samples, steps, world_size) = (plan.epoch.len(), plan.steps(), plan.world_size());
         let tokens = plan.epoch.tokens();
         let stats = Stats { samples, tokens, steps, world_size, ..Stats::default() };
-        Self { plan, stats, shapes: HashSet::new(), longest: 0, waited: 0, means: Vec::new() }
+        let (shapes, means) = (HashSet::new(), Vec::new());
+        Self { plan, stats, shapes, longest: 0, waited: 0, means, cost, slowest: 0.0, time: 0.0 }
     }
 
-    fn stats(mut self) -> Stats {
+    fn stats(mut self) -> (Stats, f64) {
         let deal = self.plan.deal();
         let dealt = deal.first()..deal.first() + deal.dealt();
         // Batches from the start of the epoch that come again at its end.
@@ -311,6 +324,7 @@ impl<'a> Walk<'a> {
         stats.dropped += measure.samples; // what is delivered, until `finish`
         stats.largest = stats.largest.max(filled.padded);
         self.longest = self.longest.max(filled.padded);
+        self.slowest = self.slowest.max(self.time_of(&parts, &filled));
         self.means.push(filled.real as f64 / filled.parts.max(1) as f64);
         let packs = self.plan.recipe().packs();
         self.shapes.insert((if packs { 0 } else { filled.parts }, filled.shape));
@@ -324,12 +338,24 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn close_step(&mut self) {
-        self.waited += self.longest * u64::from(self.stats.world_size);
-        self.longest = 0;
+    /// The time of a batch by the model.
+    fn time_of(&self, parts: &Parts, measure: &Measure) -> f64 {
+        let Some(cost) = &self.cost else { return 0.0 };
+        match self.plan.recipe().packs() {
+            true => {
+                cost.fixed() + parts.sizes.iter().map(|&size| cost.price(u64::from(size))).sum::<f64>()
+            }
+            false => cost.cost(measure.parts, measure.padded / measure.parts.max(1)),
+        }
     }
 
-    fn finish(mut self) -> Stats {
+    fn close_step(&mut self) {
+        self.waited += self.longest * u64::from(self.stats.world_size);
+        self.time += self.slowest;
+        (self.longest, self.slowest) = (0, 0.0);
+    }
+
+    fn finish(mut self) -> (Stats, f64) {
         self.close_step();
         let mut stats = self.stats;
         let delivered = stats.dropped;
@@ -345,7 +371,7 @@ impl<'a> Walk<'a> {
         let counted = if self.plan.rule().counts_real() { stats.real } else { stats.padded };
         let room = |budget: u64| budget as f64 * stats.batches as f64;
         stats.efficiency = budget.map(room).filter(|&room| room > 0.0).map(|room| counted as f64 / room);
-        stats
+        (stats, self.time)
     }
 }
 

@@ -1,0 +1,238 @@
+//! The arguments of the program.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use batchloom::batching::{CostModel, Rule};
+use batchloom::ranks::Uneven;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+/// Compares batching rules on the lengths of your samples, plans epochs, and shows them.
+#[derive(Debug, Parser)]
+#[command(name = "batchloom", bin_name = "batchloom", version, propagate_version = true, max_term_width = 100)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    /// Write JSON instead of text
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// List the columns of files, and what batchloom can make of each
+    Inspect {
+        /// Parquet, Arrow or .npy files
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+    /// Show the lengths of samples: quantiles and a histogram
+    Lengths {
+        #[command(flatten)]
+        source: Source,
+        /// Write the lengths to a .npy file, which other commands read fast
+        #[arg(short, long)]
+        output: Option<PathBuf>,
+    },
+    /// Compare rules: padding, steps, shapes, the largest batch, waiting of ranks
+    Compare {
+        #[command(flatten)]
+        source: Source,
+        #[command(flatten)]
+        rules: Rules,
+    },
+    /// Plan an epoch by one rule: its costs, any step, the place of any sample
+    Plan(Box<PlanArguments>),
+    /// Write a page that shows lengths, rules and a plan
+    Report {
+        #[command(flatten)]
+        source: Source,
+        #[command(flatten)]
+        rules: Rules,
+        /// The file of the page
+        #[arg(short, long, default_value = "report.html")]
+        output: PathBuf,
+    },
+    /// Tell where a run stands, from the state of its loader
+    State {
+        /// The state as JSON
+        state: PathBuf,
+        /// The plan of the run, as `plan --output` wrote it: the state must belong to it
+        #[arg(long)]
+        plan: Option<PathBuf>,
+        /// The ranks that go on; those of the plan unless given
+        #[arg(long, requires = "plan")]
+        world_size: Option<u32>,
+    },
+    /// Write shell completions
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Write the manual as a man page
+    Manual,
+}
+
+/// The lengths of samples.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Source {
+    /// The lengths: .npy, .parquet, .arrow, .txt, .jsonl, or - for numbers from standard input
+    pub(crate) lengths: PathBuf,
+    /// The column of a Parquet, Arrow or .jsonl file: numbers, or lists and texts, whose lengths count
+    #[arg(long)]
+    pub(crate) column: Option<String>,
+    /// What to count in a line of text: the number that it is, its words, or its characters
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) count: Count,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Count {
+    #[default]
+    Numbers,
+    Words,
+    Characters,
+}
+
+/// The rules to compare.
+#[derive(Debug, Args)]
+pub(crate) struct Rules {
+    /// A rule, such as token-budget:16384,multiple_of=64; may be given several times [default: all, at equal tokens]
+    #[arg(long = "rule", value_name = "RULE")]
+    pub(crate) rules: Vec<Rule>,
+    /// The ranks
+    #[arg(long, default_value_t = 1)]
+    pub(crate) world_size: u32,
+    /// The elements of a batch, for the default rules [default: those of 64 samples of mean length]
+    #[arg(long, conflicts_with_all = ["rules", "memory"])]
+    pub(crate) max_tokens: Option<u64>,
+    /// The memory that a batch may take, such as 40GiB, for the default rules
+    #[arg(long, requires = "bytes_per_token", conflicts_with = "rules")]
+    pub(crate) memory: Option<Bytes>,
+    /// The memory that an element takes, such as 2.1MB
+    #[arg(long, requires = "memory")]
+    pub(crate) bytes_per_token: Option<Bytes>,
+    /// The cost of a batch, of an element and of a pair of elements, such as 0.004,2e-7,1e-11: rules are then compared by
+    /// the time of an epoch
+    #[arg(long, value_name = "FIXED,TOKEN,PAIR")]
+    pub(crate) cost: Option<Cost>,
+}
+
+#[derive(Debug, Args)]
+#[command(subcommand_precedence_over_arg = true)]
+pub(crate) struct PlanArguments {
+    #[command(flatten)]
+    pub(crate) source: Source,
+    #[command(flatten)]
+    pub(crate) run: Run,
+    /// Write the plan to a file: its recipe and its fingerprint
+    #[arg(short, long)]
+    pub(crate) output: Option<PathBuf>,
+    #[command(subcommand)]
+    pub(crate) question: Option<Question>,
+}
+
+/// The options of a run.
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// The rule, such as token-budget:16384,multiple_of=64
+    #[arg(long)]
+    pub(crate) rule: Rule,
+    /// Take samples as they are stored, not in a random order
+    #[arg(long)]
+    pub(crate) in_order: bool,
+    /// The number that random orders depend on
+    #[arg(long, default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// The epoch
+    #[arg(long, default_value_t = 0)]
+    pub(crate) epoch: u64,
+    /// The ranks
+    #[arg(long, default_value_t = 1)]
+    pub(crate) world_size: u32,
+    /// Put batches of similar cost into the same step
+    #[arg(long)]
+    pub(crate) balance: bool,
+    /// Leave out samples and batches that fill no batch and no step
+    #[arg(long)]
+    pub(crate) drop_last: bool,
+    /// What happens to batches that do not fill the last step: pad, mask or short
+    #[arg(long, default_value = "pad", value_parser = Uneven::from_str)]
+    pub(crate) uneven: Uneven,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Question {
+    /// Show the samples of a step
+    Step {
+        /// The step
+        step: u64,
+        /// The rank; all of them unless given
+        #[arg(long)]
+        rank: Option<u32>,
+    },
+    /// Show the step, the rank and the place at which a sample comes
+    Where {
+        /// The number of the sample
+        sample: u64,
+    },
+    /// Compare with another plan of the same lengths, as `plan --output` wrote it: the first step that differs
+    Diff {
+        /// The file of the other plan
+        other: PathBuf,
+    },
+    /// Write every step as a line of JSON
+    Export {
+        /// The file; standard output unless given
+        #[arg(short, long)]
+        output: Option<PathBuf>,
+    },
+}
+
+/// A number of bytes, with or without a unit.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Bytes(pub(crate) f64);
+
+impl FromStr for Bytes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let end = text.find(|letter: char| letter.is_ascii_alphabetic() && letter != 'e').unwrap_or(text.len());
+        let (number, unit) = text.split_at(end);
+        let factor = match unit.trim() {
+            "" | "B" => 1.0,
+            "kB" | "KB" => 1e3,
+            "MB" => 1e6,
+            "GB" => 1e9,
+            "KiB" => 1024.0,
+            "MiB" => 1024.0 * 1024.0,
+            "GiB" => 1024.0 * 1024.0 * 1024.0,
+            unit => return Err(format!("there is no unit {unit:?}; expected B, kB, MB, GB, KiB, MiB or GiB")),
+        };
+        match number.trim().parse::<f64>() {
+            Ok(number) if number.is_finite() && number > 0.0 => Ok(Self(number * factor)),
+            _ => Err(format!("{text:?} is no number of bytes; expected one above 0, such as 40GiB")),
+        }
+    }
+}
+
+/// A cost model as three numbers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Cost(pub(crate) CostModel);
+
+impl FromStr for Cost {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let numbers: Vec<f64> = text.split(',').map(|number| number.trim().parse()).collect::<Result<_, _>>().map_err(
+            |_| format!("{text:?} is no cost; expected three numbers with commas between them"),
+        )?;
+        match numbers[..] {
+            [fixed, token, pair] => {
+                CostModel::new(fixed, token, pair).map(Self).map_err(|error| error.to_string())
+            }
+            _ => Err(format!("there are {} numbers; expected three: FIXED,TOKEN,PAIR", numbers.len())),
+        }
+    }
+}

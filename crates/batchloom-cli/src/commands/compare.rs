@@ -1,0 +1,50 @@
+//! `compare`: rules side by side.
+
+use anyhow::{Result, bail};
+use batchloom::batching::{Rule, Sizes};
+use batchloom::report::Comparison;
+
+use crate::arguments::{Rules, Source};
+use crate::output::{Output, columns};
+use crate::progress::Progress;
+use crate::read::{self, Tables};
+
+pub(super) fn run(source: &Source, rules: &Rules, tables: &dyn Tables, output: &mut Output<'_>) -> Result<()> {
+    let found = compare(&Sizes::new(read::lengths(source, tables)?), rules)?;
+    let wide = found.to_string();
+    let widest = wide.lines().map(str::len).take(found.rules.len() + 2).max().unwrap_or(0);
+    match columns().is_some_and(|columns| columns < widest) {
+        true => Ok(output.result(&found, format!("{found:#}"))?),
+        false => Ok(output.result(&found, wide)?),
+    }
+}
+
+/// Compares the rules that were asked for, or the usual ones.
+pub(super) fn compare(sizes: &Sizes, rules: &Rules) -> Result<Comparison> {
+    let cost = rules.cost.map(|cost| cost.0);
+    let chosen = match rules.rules.as_slice() {
+        [] => Comparison::usual_rules(sizes, budget(rules)?, cost)?,
+        rules => rules.to_vec(),
+    };
+    let progress = Progress::of(chosen.len() as u64, "planning");
+    let say = |rule: &Rule| {
+        progress.say(rule.to_string());
+        progress.add(1);
+    };
+    Ok(Comparison::new(sizes, &chosen, rules.world_size, cost, say)?)
+}
+
+/// The elements of a batch, if they were given, or follow from memory.
+fn budget(rules: &Rules) -> Result<Option<u64>> {
+    let (Some(memory), Some(each)) = (rules.memory, rules.bytes_per_token) else { return Ok(rules.max_tokens) };
+    let tokens = memory.0 / each.0;
+    if !(1.0..1e18).contains(&tokens) {
+        bail!("the memory holds {tokens:.2} elements; expected at least 1 and less than 10^18");
+    }
+    Ok(Some(whole(tokens)))
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "compared with limits before")]
+fn whole(number: f64) -> u64 {
+    number as u64
+}

@@ -1,0 +1,163 @@
+//! `plan`: the costs of an epoch by one rule, and questions about it.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use batchloom::Plan;
+use batchloom::batching::Sizes;
+use batchloom::report::Statistic;
+use serde::Serialize;
+
+use crate::arguments::{PlanArguments, Question};
+use crate::output::Output;
+use crate::plan_file::PlanFile;
+use crate::progress::Progress;
+use crate::read::{self, Tables};
+
+pub(super) fn run(arguments: PlanArguments, tables: &dyn Tables, output: &mut Output<'_>) -> Result<()> {
+    let sizes = Sizes::new(read::lengths(&arguments.source, tables)?);
+    let mut file = PlanFile::new(&arguments.source, &arguments.run);
+    let progress = Progress::new("planning");
+    let plan = file.plan(sizes)?;
+    drop(progress);
+    file.fingerprint = plan.fingerprint();
+    if let Some(path) = &arguments.output {
+        let text = serde_json::to_string_pretty(&file)? + "\n";
+        fs::write(path, text).with_context(|| path.display().to_string())?;
+    }
+    match arguments.question {
+        None => costs(&plan, output),
+        Some(Question::Step { step, rank }) => show_step(&plan, step, rank, output),
+        Some(Question::Where { sample }) => locate(&plan, sample, output),
+        Some(Question::Diff { other }) => diff(&plan, &PlanFile::read(&other)?.rebuilt(tables)?, output),
+        Some(Question::Export { output: path }) => export(&plan, path.as_deref(), output),
+    }
+}
+
+fn costs(plan: &Plan, output: &mut Output<'_>) -> Result<()> {
+    let progress = Progress::new("measuring");
+    let stats = plan.stats();
+    drop(progress);
+    let statistics = stats.statistics();
+    let name = statistics.iter().map(|found| found.name.len()).max().unwrap_or(0);
+    let value = statistics.iter().map(|found| found.value.to_string().len()).max().unwrap_or(0);
+    let mut text = format!("{}, fingerprint {}\n", plan.rule(), plan.fingerprint());
+    for Statistic { name: called, value: found, meaning, .. } in statistics {
+        writeln!(text, "{called:name$}  {found:>value$}  {meaning}")?;
+    }
+    Ok(output.result(&stats, text)?)
+}
+
+/// The samples of a rank at a step.
+#[derive(Debug, Serialize)]
+struct Batch {
+    step: u64,
+    rank: u32,
+    elements: u64,
+    samples: Vec<u64>,
+    /// The elements that are taken of each sample.
+    sizes: Vec<u32>,
+    /// The first element that is taken of each sample, where that is not the first for all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    starts: Vec<u32>,
+}
+
+fn batch(plan: &Plan, step: u64, rank: u32) -> Result<Batch> {
+    let (parts, elements) = (plan.parts(step, rank)?, plan.batch_elements(step, rank)?);
+    let starts = if parts.starts.iter().any(|&start| start > 0) { parts.starts } else { Vec::new() };
+    Ok(Batch { step, rank, elements, samples: parts.samples, sizes: parts.sizes, starts })
+}
+
+fn show_step(plan: &Plan, step: u64, rank: Option<u32>, output: &mut Output<'_>) -> Result<()> {
+    let ranks = match rank {
+        Some(rank) => rank..rank.saturating_add(1),
+        None => 0..plan.world_size(),
+    };
+    let batches = ranks.map(|rank| batch(plan, step, rank)).collect::<Result<Vec<_>>>()?;
+    let mut text = String::new();
+    for batch in &batches {
+        let real: u64 = batch.sizes.iter().map(|&size| u64::from(size)).sum();
+        let (rank, count, elements) = (batch.rank, batch.samples.len(), batch.elements);
+        writeln!(text, "step {step}, rank {rank}: {count} samples, {real} of {elements} elements are data")?;
+        let samples: Vec<_> = batch.samples.iter().map(u64::to_string).collect();
+        writeln!(text, "{}", samples.join(" "))?;
+    }
+    Ok(output.result(&batches, text)?)
+}
+
+/// The place of a sample.
+#[derive(Debug, Serialize)]
+struct Found {
+    step: u64,
+    rank: u32,
+    index: u64,
+}
+
+fn locate(plan: &Plan, sample: u64, output: &mut Output<'_>) -> Result<()> {
+    let places = plan.places(sample)?;
+    let found: Vec<_> =
+        places.iter().map(|place| Found { step: place.step, rank: place.rank, index: place.index }).collect();
+    let mut text = String::new();
+    if found.is_empty() {
+        writeln!(text, "sample {sample} does not come in this epoch: it is dropped")?;
+    }
+    for Found { step, rank, index } in &found {
+        writeln!(text, "sample {sample}: step {step}, rank {rank}, place {index}")?;
+    }
+    Ok(output.result(&found, text)?)
+}
+
+/// The difference of two plans.
+#[derive(Debug, Serialize)]
+struct Difference {
+    first: Option<u64>,
+    differing: u64,
+    steps: u64,
+    other_steps: u64,
+}
+
+fn diff(plan: &Plan, other: &Plan, output: &mut Output<'_>) -> Result<()> {
+    if plan.samples() != other.samples() {
+        bail!("the plans have {} and {} samples; expected the same lengths", plan.samples(), other.samples());
+    }
+    let (steps, other_steps) = (plan.steps(), other.steps());
+    let progress = Progress::of(steps.max(other_steps), "comparing");
+    let (mut first, mut differing) = (None, 0);
+    for step in 0..steps.max(other_steps) {
+        let same = step < steps && step < other_steps && plan.step(step)?.batches == other.step(step)?.batches;
+        if !same {
+            first = first.or(Some(step));
+            differing += 1;
+        }
+        progress.add(1);
+    }
+    drop(progress);
+    let text = match first {
+        None => format!("the plans are the same: {steps} steps\n"),
+        Some(first) => format!(
+            "the plans differ from step {first} on: {differing} steps differ, of {steps} here and {other_steps} there\n"
+        ),
+    };
+    Ok(output.result(&Difference { first, differing, steps, other_steps }, text)?)
+}
+
+fn export(plan: &Plan, path: Option<&Path>, output: &mut Output<'_>) -> Result<()> {
+    let Some(path) = path else { return write_steps(plan, output.bytes()) };
+    let named = || path.display().to_string();
+    let mut file = BufWriter::new(File::create(path).with_context(named)?);
+    write_steps(plan, &mut file)?;
+    file.flush().with_context(named)
+}
+
+fn write_steps(plan: &Plan, out: &mut dyn Write) -> Result<()> {
+    for step in 0..plan.steps() {
+        for rank in (0..plan.world_size()).filter(|&rank| step < plan.steps_of(rank)) {
+            serde_json::to_writer(&mut *out, &batch(plan, step, rank)?)?;
+            writeln!(out)?;
+        }
+    }
+    Ok(())
+}

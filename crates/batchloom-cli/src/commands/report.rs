@@ -1,0 +1,42 @@
+//! `report`: a page that shows lengths, rules and the plan of the best one.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use batchloom::Plan;
+use batchloom::batching::Sizes;
+use batchloom::report::{Histogram, Page};
+use serde::Serialize;
+
+use super::compare::compare;
+use crate::arguments::{Rules, Source};
+use crate::output::Output;
+use crate::progress::Progress;
+use crate::read::{self, Tables};
+
+/// The page that was written.
+#[derive(Debug, Serialize)]
+struct Written<'a> {
+    page: &'a Path,
+}
+
+pub(super) fn run(
+    source: &Source,
+    rules: &Rules,
+    file: &Path,
+    tables: &dyn Tables,
+    output: &mut Output<'_>,
+) -> Result<()> {
+    let sizes = Sizes::new(read::lengths(source, tables)?);
+    let found = compare(&sizes, rules)?;
+    let progress = Progress::new("drawing");
+    let best = found.rules[found.best].rule.clone();
+    let builder = Plan::builder(sizes.len()).rule(best).sizes(sizes.clone()).shuffle(true);
+    let plan = builder.world_size(rules.world_size).build()?;
+    let page = Page::new(format!("Batches of {}", source.lengths.display()));
+    let page = page.histogram(&Histogram::new(sizes.as_slice())).comparison(&found).plan(&plan);
+    fs::write(file, page.html()).with_context(|| file.display().to_string())?;
+    drop(progress);
+    Ok(output.result(&Written { page: file }, format!("{}\n", file.display()))?)
+}

@@ -1,0 +1,69 @@
+//! `state`: where a run stands.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use batchloom::plan::State;
+use serde::Serialize;
+
+use crate::output::Output;
+use crate::plan_file::PlanFile;
+use crate::read::Tables;
+
+/// A state in words that need no knowledge of its format.
+#[derive(Debug, Serialize)]
+struct Standing {
+    epoch: u64,
+    batches: u64,
+    worlds: Vec<(u32, u64)>,
+    steps: Option<u64>,
+    seed: u64,
+    fingerprint: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left: Option<Left>,
+}
+
+/// What is left of the epoch.
+#[derive(Debug, Serialize)]
+struct Left {
+    epoch: u64,
+    world_size: u32,
+    steps: u64,
+}
+
+pub(super) fn run(
+    path: &Path,
+    plan: Option<&Path>,
+    world_size: Option<u32>,
+    tables: &dyn Tables,
+    output: &mut Output<'_>,
+) -> Result<()> {
+    let named = || path.display().to_string();
+    let text = fs::read_to_string(path).with_context(named)?;
+    let state: State = serde_json::from_str(&text).context("this is no state of a loader").with_context(named)?;
+    let left = plan.map(|plan| left(&state, plan, world_size, tables)).transpose().with_context(named)?;
+    let mut words = format!("epoch {}, seed {}, fingerprint {}\n", state.epoch, state.seed, state.fingerprint);
+    for (ranks, steps) in &state.worlds {
+        writeln!(words, "{steps} steps of this epoch with {ranks} ranks")?;
+    }
+    writeln!(words, "{} batches of this epoch are delivered", state.batches)?;
+    if let Some(steps) = state.steps {
+        writeln!(words, "{steps} steps in all epochs")?;
+    }
+    if let Some(left) = &left {
+        let Left { epoch, world_size, steps } = left;
+        writeln!(words, "{steps} steps of epoch {epoch} are left for {world_size} ranks")?;
+    }
+    let State { epoch, batches, worlds, steps, seed, fingerprint, .. } = state;
+    Ok(output.result(&Standing { epoch, batches, worlds, steps, seed, fingerprint, left }, words)?)
+}
+
+fn left(state: &State, plan: &Path, world_size: Option<u32>, tables: &dyn Tables) -> Result<Left> {
+    let mut file = PlanFile::read(plan)?;
+    // The fingerprint is the same for any number of ranks.
+    file.world_size = world_size.unwrap_or(file.world_size);
+    let rest = file.rebuilt(tables)?.resume(state)?;
+    Ok(Left { epoch: rest.epoch(), world_size: rest.world_size(), steps: rest.steps() })
+}

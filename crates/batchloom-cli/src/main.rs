@@ -1,0 +1,7 @@
+//! The program `batchloom`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    batchloom_cli::main(std::env::args_os(), &batchloom_cli::Files)
+}

@@ -1,0 +1,44 @@
+//! Results on standard output: text, or JSON.
+
+use std::fmt::Display;
+use std::io::{self, BufWriter, Write};
+
+use serde::Serialize;
+use terminal_size::{Width, terminal_size};
+
+/// The output of a command.
+pub(crate) struct Output<'a> {
+    out: BufWriter<&'a mut dyn Write>,
+    json: bool,
+}
+
+impl<'a> Output<'a> {
+    pub(crate) fn new(out: &'a mut dyn Write, json: bool) -> Self {
+        Self { out: BufWriter::new(out), json }
+    }
+
+    /// Writes a result: `value` if JSON was asked for, and otherwise `text`.
+    pub(crate) fn result(&mut self, value: &impl Serialize, text: impl Display) -> io::Result<()> {
+        match self.json {
+            true => {
+                serde_json::to_writer(&mut self.out, value)?;
+                writeln!(self.out)
+            }
+            false => write!(self.out, "{text}"),
+        }
+    }
+
+    /// The bytes themselves.
+    pub(crate) fn bytes(&mut self) -> &mut dyn Write {
+        &mut self.out
+    }
+
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// The columns of the terminal that standard output is; `None` if it is none.
+pub(crate) fn columns() -> Option<usize> {
+    terminal_size().map(|(Width(columns), _)| columns.into())
+}

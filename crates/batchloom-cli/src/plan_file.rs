@@ -1,0 +1,94 @@
+//! The file of a plan: the recipe, the lengths that it is about, and the fingerprint.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use batchloom::Plan;
+use batchloom::batching::{Rule, Sizes};
+use batchloom::ranks::Uneven;
+use serde::{Deserialize, Serialize};
+
+use crate::arguments::{Count, Run, Source};
+use crate::read::{self, Tables};
+
+/// A plan as a file keeps it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PlanFile {
+    pub(crate) lengths: PathBuf,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) column: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) count: Option<String>,
+    pub(crate) rule: Rule,
+    pub(crate) shuffle: bool,
+    pub(crate) seed: u64,
+    pub(crate) epoch: u64,
+    pub(crate) world_size: u32,
+    pub(crate) balance: bool,
+    pub(crate) drop_last: bool,
+    pub(crate) uneven: Uneven,
+    pub(crate) fingerprint: String,
+}
+
+impl PlanFile {
+    /// The file of a plan that is about to be built.
+    pub(crate) fn new(source: &Source, run: &Run) -> Self {
+        let count = match source.count {
+            Count::Numbers => None,
+            Count::Words => Some("words".to_owned()),
+            Count::Characters => Some("characters".to_owned()),
+        };
+        Self {
+            lengths: source.lengths.clone(),
+            column: source.column.clone(),
+            count,
+            rule: run.rule.clone(),
+            shuffle: !run.in_order,
+            seed: run.seed,
+            epoch: run.epoch,
+            world_size: run.world_size,
+            balance: run.balance,
+            drop_last: run.drop_last,
+            uneven: run.uneven,
+            fingerprint: String::new(),
+        }
+    }
+
+    /// Reads the file of a plan.
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        let named = || path.display().to_string();
+        let text = fs::read_to_string(path).with_context(named)?;
+        let parsed = serde_json::from_str(&text);
+        parsed.context("this is no file of a plan, as `batchloom plan --output` writes it").with_context(named)
+    }
+
+    /// Builds the plan over lengths.
+    pub(crate) fn plan(&self, sizes: Sizes) -> Result<Plan> {
+        let builder = Plan::builder(sizes.len()).sizes(sizes).rule(self.rule.clone()).shuffle(self.shuffle);
+        let builder = builder.seed(self.seed).epoch(self.epoch).world_size(self.world_size);
+        let builder = builder.balance(self.balance).drop_last(self.drop_last).uneven(self.uneven);
+        Ok(builder.build()?)
+    }
+
+    /// Builds the plan that the file was written for, over the lengths that it names.
+    pub(crate) fn rebuilt(&self, tables: &dyn Tables) -> Result<Plan> {
+        let count = match self.count.as_deref() {
+            Some("words") => Count::Words,
+            Some("characters") => Count::Characters,
+            _ => Count::Numbers,
+        };
+        let source = Source { lengths: self.lengths.clone(), column: self.column.clone(), count };
+        let plan = self.plan(Sizes::new(read::lengths(&source, tables)?))?;
+        if plan.fingerprint() != self.fingerprint {
+            bail!(
+                "{} has changed since the plan was written: its fingerprint is {} now, and was {}",
+                self.lengths.display(),
+                plan.fingerprint(),
+                self.fingerprint
+            );
+        }
+        Ok(plan)
+    }
+}

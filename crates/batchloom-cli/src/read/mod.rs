@@ -1,0 +1,117 @@
+//! Lengths of samples from files. The end of the name says the form, and the file has to agree.
+
+mod columns;
+#[cfg(feature = "columns")]
+mod files;
+mod npy;
+mod text;
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+
+use crate::arguments::Source;
+use crate::progress::Progress;
+
+#[cfg(feature = "columns")]
+pub use files::Files;
+pub(crate) use npy::{npy_array, write_npy};
+
+/// A table with columns.
+pub struct Table {
+    /// The names and the types of columns.
+    pub schema: SchemaRef,
+    /// The number of rows, if the file says it.
+    pub rows: Option<u64>,
+    /// The parts in which the file holds rows: row groups, or batches.
+    pub chunks: Option<u64>,
+    /// The rows, part by part.
+    pub batches: Box<dyn Iterator<Item = Result<RecordBatch>>>,
+}
+
+impl fmt::Debug for Table {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { schema, rows, chunks, .. } = self;
+        formatter.debug_struct("Table").field("schema", schema).field("rows", rows).field("chunks", chunks).finish()
+    }
+}
+
+/// A reader of files with columns.
+pub trait Tables {
+    /// Opens a Parquet or an Arrow file, to read one column or all.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is of another kind, or has no such column.
+    fn open(&self, path: &Path, column: Option<&str>) -> Result<Table>;
+}
+
+/// The form of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Npy,
+    Columns,
+    Text,
+    JsonLines,
+}
+
+impl Form {
+    /// The form that the name of a file says.
+    pub(crate) fn of(path: &Path) -> Result<Self> {
+        let end = path.extension().map(|end| end.to_string_lossy().to_lowercase());
+        Ok(match end.as_deref() {
+            _ if path.as_os_str() == "-" => Self::Text,
+            Some("npy") => Self::Npy,
+            Some("parquet" | "pq" | "arrow" | "feather" | "ipc") => Self::Columns,
+            Some("txt") => Self::Text,
+            Some("jsonl" | "ndjson") => Self::JsonLines,
+            _ => bail!(
+                "{} has a name of no known kind; expected .npy, .parquet, .arrow, .txt, .jsonl, or - for standard input",
+                path.display()
+            ),
+        })
+    }
+}
+
+/// Reads the lengths of samples.
+///
+/// # Errors
+/// One that names the file, and the row or the line where there is one.
+pub(crate) fn lengths(source: &Source, tables: &dyn Tables) -> Result<Vec<u32>> {
+    let path = &source.lengths;
+    let progress = Progress::new(format!("reading {}", path.display()));
+    let form = Form::of(path)?;
+    if source.column.is_some() && matches!(form, Form::Npy | Form::Text) {
+        bail!("{} has no columns; expected no --column", path.display());
+    }
+    let found = match form {
+        Form::Npy => npy::lengths(open(path)?),
+        Form::Columns => columns::lengths(tables, path, source.column.as_deref()),
+        Form::Text => text::lines(open(path)?, source.count),
+        Form::JsonLines => text::json_lines(open(path)?, source.column.as_deref(), source.count),
+    };
+    drop(progress);
+    let found = found.with_context(|| path.display().to_string())?;
+    if found.is_empty() {
+        bail!("{}: there are no lengths; expected at least one", path.display());
+    }
+    Ok(found)
+}
+
+fn open(path: &Path) -> Result<BufReader<Box<dyn Read>>> {
+    let file: Box<dyn Read> = match path.as_os_str() == "-" {
+        true => Box::new(io::stdin()),
+        false => Box::new(File::open(path).with_context(|| path.display().to_string())?),
+    };
+    Ok(BufReader::with_capacity(1 << 20, file))
+}
+
+/// A number as the length of a sample.
+pub(crate) fn length<T: TryInto<u32> + Copy + fmt::Display>(number: T, place: impl Fn() -> String) -> Result<u32> {
+    let refused = || anyhow::anyhow!("{} is {number}; expected a length, 0 to {}", place(), u32::MAX);
+    number.try_into().map_err(|_| refused())
+}

@@ -1,0 +1,267 @@
+//! Rules side by side, on the same lengths: what each costs, and which is best.
+//!
+//! Rules are compared at about equal tokens a batch, over the same ranks, shuffled with the same seed. The work of a rule
+//! is the time of an epoch by a cost model if one is given. Otherwise it is the elements that all ranks compute or wait
+//! for: those of the largest batch of each step, times the ranks.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use serde::{Serialize, Serializer};
+
+use super::statistics::grouped;
+use crate::batching::{
+    CostModel, CostOptimal, FixedSize, LengthBuckets, Packing, Rule, Sizes, TokenBudget,
+};
+use crate::plan::Stats;
+use crate::{Plan, Result};
+
+/// The samples of mean length that a batch holds unless a budget is given.
+const USUAL: u64 = 64;
+
+/// The multiple to which the rule with few shapes rounds.
+const MULTIPLE: u32 = 64;
+
+/// The part of a budget that a batch of the cost-optimal rule costs besides its elements, unless a model is given.
+const FIXED_PART: u64 = 16;
+
+/// Work that is this close counts as equal: the simpler rule, which comes first, is then the better one.
+const CLOSE: f64 = 1.005;
+
+/// Rules side by side.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Comparison {
+    /// The number of samples.
+    pub samples: u64,
+    /// The sum of their lengths.
+    pub tokens: u64,
+    /// The number of ranks.
+    pub world_size: u32,
+    /// The rules, in the order in which they were given.
+    pub rules: Vec<Compared>,
+    /// The place of the best rule.
+    pub best: usize,
+}
+
+/// A rule, and what it costs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Compared {
+    /// The rule.
+    pub rule: Rule,
+    /// The statistics of its plan.
+    pub stats: Stats,
+    /// The time of an epoch by the cost model, if one was given.
+    pub time: Option<f64>,
+    /// The time that it took to plan the epoch and to measure it.
+    #[serde(serialize_with = "seconds")]
+    pub planned: Duration,
+}
+
+fn seconds<S: Serializer>(duration: &Duration, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.serialize_f64(duration.as_secs_f64())
+}
+
+impl Compared {
+    /// The work of an epoch: its time by the cost model, or the elements that all ranks compute or wait for.
+    pub fn work(&self) -> f64 {
+        let waited = 1.0 - self.stats.imbalance;
+        self.time.unwrap_or(self.stats.padded as f64 / waited.max(f64::MIN_POSITIVE))
+    }
+
+    /// Returns true if every sample is delivered whole.
+    pub fn is_whole(&self) -> bool {
+        self.stats.dropped == 0 && self.stats.truncated == 0
+    }
+}
+
+impl Comparison {
+    /// Plans an epoch by each rule, one after the other: memory is that of one plan. `progress` is told each rule before
+    /// it is planned.
+    ///
+    /// ```
+    /// use batchloom::batching::Sizes;
+    /// use batchloom::report::Comparison;
+    ///
+    /// let sizes = Sizes::new((1..=1000).collect::<Vec<u32>>());
+    /// let rules = Comparison::usual_rules(&sizes, None, None)?;
+    /// let found = Comparison::new(&sizes, &rules, 4, None, |_| ())?;
+    /// assert!(found.rules[found.best].stats.padding < 0.05);
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`PlanBuilder::build`](crate::plan::PlanBuilder::build), and [`Error::NoSamples`](crate::Error::NoSamples)
+    /// if there are no rules to compare.
+    pub fn new(
+        sizes: &Sizes,
+        rules: &[Rule],
+        world_size: u32,
+        cost: Option<CostModel>,
+        mut progress: impl FnMut(&Rule),
+    ) -> Result<Self> {
+        let compared = |rule: &Rule| {
+            progress(rule);
+            Compared::new(sizes, rule, world_size, cost)
+        };
+        let rules = rules.iter().map(compared).collect::<Result<Vec<_>>>()?;
+        let best = best(&rules).ok_or(crate::Error::NoSamples)?;
+        Ok(Self { samples: sizes.len(), tokens: sizes.total(), world_size, rules, best })
+    }
+
+    /// Every rule, at equal tokens a batch: `max_tokens` of them, or those of 64 samples of mean length, and at least
+    /// those of the longest sample.
+    ///
+    /// # Errors
+    /// [`Error::NotPositive`](crate::Error::NotPositive) if `max_tokens` is 0, and
+    /// [`Error::BinTooLarge`](crate::Error::BinTooLarge).
+    pub fn usual_rules(
+        sizes: &Sizes,
+        max_tokens: Option<u64>,
+        cost: Option<CostModel>,
+    ) -> Result<Vec<Rule>> {
+        let samples = sizes.len().max(1);
+        let longest = sizes.as_slice().iter().max().map_or(1, |&size| u64::from(size));
+        let usual = (sizes.total().div_ceil(samples) * USUAL).max(longest.next_multiple_of(MULTIPLE.into()));
+        let budget = max_tokens.unwrap_or(usual);
+        let of_mean = (u128::from(budget) * u128::from(samples) / u128::from(sizes.total().max(1))).max(1);
+        let batch_size = u64::try_from(of_mean).unwrap_or(u64::MAX);
+        let cost = match cost {
+            Some(cost) => cost,
+            None => CostModel::new((budget / FIXED_PART) as f64, 1.0, 0.0)?,
+        };
+        let mut rules: Vec<Rule> = vec![
+            FixedSize::new(batch_size)?.into(),
+            LengthBuckets::new(batch_size)?.into(),
+            TokenBudget::new(budget)?.into(),
+        ];
+        if budget >= longest.next_multiple_of(MULTIPLE.into()) {
+            rules.push(TokenBudget::new(budget)?.multiple_of(MULTIPLE)?.into());
+        }
+        rules.extend([CostOptimal::new(cost).max_tokens(budget)?.into(), Packing::new(budget)?.into()]);
+        Ok(rules)
+    }
+
+    /// The best rule and the reason, as one sentence.
+    pub fn verdict(&self) -> String {
+        let (best, name) = (&self.rules[self.best], self.rules[self.best].rule.to_string());
+        let (padding, waits) = (best.stats.padding * 100.0, best.stats.imbalance * 100.0);
+        let facts = format!("{padding:.1}% padding, {waits:.1}% waiting");
+        let worst = self.rules.iter().max_by(|a, b| a.work().total_cmp(&b.work()));
+        let against = worst.filter(|worst| worst.work() > best.work() * CLOSE).map(|worst| {
+            let times = worst.work() / best.work().max(f64::MIN_POSITIVE);
+            format!(", {times:.1} times less work than {}", worst.rule)
+        });
+        let lossy = if best.is_whole() { "" } else { "; it loses data, as every rule here does" };
+        let padded = self.rules.iter().enumerate().filter(|(_, found)| !found.rule.packs());
+        let padded = padded.min_by(|(_, a), (_, b)| a.work().total_cmp(&b.work())).filter(|_| best.rule.packs());
+        let otherwise = padded.map(|(_, found)| {
+            let more = (found.work() / best.work().max(f64::MIN_POSITIVE) - 1.0) * 100.0;
+            format!("; for a model that takes no packed sequences, {}: {more:.1}% more work", found.rule)
+        });
+        let (against, otherwise) = (against.unwrap_or_default(), otherwise.unwrap_or_default());
+        format!("{name} is best: {facts}{against}{lossy}{otherwise}.")
+    }
+}
+
+/// The place of the rule of least work, of those that deliver every sample whole if there are some. Of rules that are
+/// close, the first.
+fn best(rules: &[Compared]) -> Option<usize> {
+    let loses = rules.iter().all(|found| !found.is_whole());
+    let allowed = || rules.iter().enumerate().filter(move |(_, found)| loses || found.is_whole());
+    let least = allowed().map(|(_, found)| found.work()).min_by(f64::total_cmp)?;
+    allowed().find(|(_, found)| found.work() <= least * CLOSE).map(|(place, _)| place)
+}
+
+impl Compared {
+    fn new(sizes: &Sizes, rule: &Rule, world_size: u32, cost: Option<CostModel>) -> Result<Self> {
+        let start = Instant::now();
+        let builder = Plan::builder(sizes.len()).rule(rule.clone()).sizes(sizes.clone()).shuffle(true);
+        let plan = builder.world_size(world_size).build()?;
+        let (stats, time) = match cost {
+            Some(cost) => {
+                let (stats, time) = plan.timed_stats(&cost);
+                (stats, Some(time))
+            }
+            None => (plan.stats(), None),
+        };
+        Ok(Self { rule: rule.clone(), stats, time, planned: start.elapsed() })
+    }
+}
+
+/// The columns of the table, each with its meaning.
+const COLUMNS: [(&str, &str); 10] = [
+    ("steps", "steps of the rank that has most"),
+    ("padding", "share of padding in what is computed"),
+    ("waiting", "share of the ranks' time spent waiting for the largest batch of a step"),
+    ("shapes", "distinct shapes of batches"),
+    ("largest", "elements of the largest batch"),
+    ("full", "how full batches are, where the rule limits them"),
+    ("mates", "share of batch mates that stay together in the next epoch"),
+    ("lost", "samples dropped or cut short"),
+    ("work", "time by the cost model, or elements computed or waited for, as a multiple of the best rule's"),
+    ("planned", "time to plan the epoch, in milliseconds"),
+];
+
+impl Comparison {
+    /// The columns of the table and what they mean.
+    pub fn columns() -> Vec<(&'static str, &'static str)> {
+        COLUMNS.to_vec()
+    }
+
+    /// The cells of the table, a row for each rule, in the order of the columns.
+    pub fn cells(&self) -> Vec<Vec<String>> {
+        let best = self.rules[self.best].work().max(f64::MIN_POSITIVE);
+        let percent = |share: f64| format!("{:.1}%", share * 100.0);
+        let maybe = |share: Option<f64>| share.map_or("-".to_owned(), percent);
+        let row = |found: &Compared| {
+            let stats = &found.stats;
+            vec![
+                stats.steps.to_string(),
+                percent(stats.padding),
+                percent(stats.imbalance),
+                stats.shapes.to_string(),
+                stats.largest.to_string(),
+                maybe(stats.efficiency),
+                maybe(stats.mates_kept),
+                (stats.dropped + stats.truncated).to_string(),
+                format!("{:.2}", found.work() / best),
+                found.planned.as_millis().to_string(),
+            ]
+        };
+        self.rules.iter().map(row).collect()
+    }
+}
+
+/// Prints a table with a row for each rule, and the verdict. Numbers come first, as rules may be long; with `{:#}` each rule
+/// has a line of its own, for terminals of 80 columns.
+impl fmt::Display for Comparison {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ranks = match self.world_size {
+            1 => "1 rank".to_owned(),
+            ranks => format!("{ranks} ranks"),
+        };
+        let (samples, tokens) = (grouped(self.samples), grouped(self.tokens));
+        writeln!(formatter, "{samples} samples, {tokens} tokens, {ranks}")?;
+        let cells = self.cells();
+        let width = |column: usize| {
+            let widest = cells.iter().map(|row| row[column].len()).max().unwrap_or(0);
+            widest.max(COLUMNS[column].0.len())
+        };
+        let line = |cells: Vec<&str>, rule: &str| {
+            let cells = cells.iter().enumerate().map(|(column, cell)| format!("{cell:>0$}", width(column)));
+            let cells = cells.collect::<Vec<_>>().join(" ");
+            match formatter.alternate() {
+                true => format!("{rule}\n{cells}"),
+                false => format!("{cells}  {rule}"),
+            }
+        };
+        let mut lines = vec![line(COLUMNS.map(|(name, _)| name).to_vec(), "rule")];
+        for (row, found) in cells.iter().zip(&self.rules) {
+            lines.push(line(row.iter().map(String::as_str).collect(), &found.rule.to_string()));
+        }
+        writeln!(formatter, "{}\n", lines.join("\n"))?;
+        writeln!(formatter, "{}", self.verdict())
+    }
+}

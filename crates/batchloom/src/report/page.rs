@@ -1,0 +1,195 @@
+//! The page: sections of HTML, each with its picture.
+
+use super::pictures::{self, Drawn, HEIGHT, WIDTH};
+use super::statistics::grouped;
+use super::{Comparison, Histogram};
+use crate::Plan;
+
+const TEMPLATE: &str = include_str!("page.html");
+
+/// A page of HTML, to which sections are added.
+///
+/// ```
+/// use batchloom::Plan;
+/// use batchloom::batching::{Sizes, TokenBudget};
+/// use batchloom::report::{Histogram, Page};
+///
+/// let lengths: Vec<u32> = (1..=1000).collect();
+/// let plan = Plan::builder(1000).sizes(Sizes::new(lengths.clone())).rule(TokenBudget::new(8192)?).build()?;
+/// let page = Page::new("a thousand samples").histogram(&Histogram::new(&lengths)).plan(&plan);
+/// assert!(page.html().contains(&plan.fingerprint()));
+/// # Ok::<(), batchloom::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    title: String,
+    sections: Vec<String>,
+}
+
+impl Plan {
+    /// A page that shows this plan under a title: lengths, costs, a batch, steps and order, as self-contained HTML.
+    ///
+    /// ```
+    /// use batchloom::Plan;
+    ///
+    /// let plan = Plan::builder(1000).batch_size(64).shuffle(true).build()?;
+    /// let page = plan.report("a thousand samples");
+    /// assert!(page.contains(&plan.fingerprint()));
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    pub fn report(&self, title: &str) -> String {
+        let page = Page::new(title);
+        let lengths = self.sizes().map(|sizes| Histogram::new(sizes.as_slice()));
+        let page = lengths.iter().fold(page, |page, lengths| page.histogram(lengths));
+        page.plan(self).html()
+    }
+}
+
+impl Page {
+    /// A page without sections.
+    pub fn new(title: impl Into<String>) -> Self {
+        Self { title: title.into(), sections: Vec::new() }
+    }
+
+    /// Adds the lengths of samples.
+    #[must_use]
+    pub fn histogram(mut self, histogram: &Histogram) -> Self {
+        let quantiles = histogram.quantiles.iter().map(|(percent, length)| format!("{percent}%: {length}"));
+        let text = format!(
+            "{} samples, {} tokens, mean {:.1}. Shares of samples that are no longer: {}.",
+            grouped(histogram.samples),
+            grouped(histogram.tokens),
+            histogram.mean,
+            quantiles.collect::<Vec<_>>().join(", "),
+        );
+        let ends = format!(
+            "<p class=\"ends\"><span>{}</span><span>length</span><span>{}</span></p>",
+            histogram.least, histogram.most
+        );
+        let picture = picture("lengths", "samples by length", &pictures::bins(histogram));
+        self.sections.push(section("Lengths", &text, &format!("{picture}{ends}")));
+        self
+    }
+
+    /// Adds rules side by side.
+    #[must_use]
+    pub fn comparison(mut self, comparison: &Comparison) -> Self {
+        let text = format!(
+            "{} samples over {} ranks, an epoch by each rule. {}",
+            grouped(comparison.samples),
+            comparison.world_size,
+            escaped(&comparison.verdict()),
+        );
+        self.sections.push(section("Rules", &text, &format!("{}{}", areas(comparison), rules(comparison))));
+        self
+    }
+
+    /// Adds a plan: its costs, a batch, its steps, and its order.
+    #[must_use]
+    pub fn plan(mut self, plan: &Plan) -> Self {
+        let (stats, drawn) = (plan.stats(), Drawn::of(plan));
+        let rows = stats.statistics().into_iter().map(|statistic| {
+            format!("<tr><th>{}<td>{}<td>{}", statistic.name, statistic.value, statistic.meaning)
+        });
+        let table = format!("<table class=\"stats\">\n{}\n</table>", rows.collect::<Vec<_>>().join("\n"));
+        let text = format!(
+            "Rule <code>{}</code>, fingerprint <code>{}</code>.",
+            escaped(&plan.rule().to_string()),
+            plan.fingerprint()
+        );
+        self.sections.push(section("What it costs", &text, &table));
+        if let Some(batch) = pictures::batch(plan) {
+            let text = "Dark: elements of samples. Light: padding. Of samples, at most 64, evenly spread.";
+            let step = plan.steps() / 2;
+            let picture = picture("batch", "a batch", &batch);
+            self.sections.push(section(&format!("The batch of step {step}, rank 0"), text, &picture));
+        }
+        let text = "Left to right: steps, at most 120 of them, evenly spread. Top to bottom: ranks. The darker, the \
+                    larger the batch: in a step of one shade no rank waits.";
+        let steps = picture("steps", "batch sizes by step and rank", &drawn.steps(plan, &stats));
+        self.sections.push(section("Steps", text, &steps));
+        let text = "A dot for a sample, at most 3,000 of them: left to right when it comes, top to bottom where it is \
+                    stored.";
+        let order = picture("order", "step by sample", &drawn.order(plan, &stats));
+        self.sections.push(section("Order", text, &order));
+        self
+    }
+
+    /// The page as text.
+    pub fn html(&self) -> String {
+        let title = escaped(&self.title);
+        let sections = self.sections.join("\n");
+        let mut parts = TEMPLATE.split("$title");
+        let page = parts.next().unwrap_or_default().to_owned();
+        parts.fold(page, |page, part| page + &title + part).replacen("$sections", &sections, 1)
+    }
+}
+
+fn section(title: &str, text: &str, body: &str) -> String {
+    format!("<section>\n<h2>{title}</h2>\n<p>{text}</p>\n{body}\n</section>")
+}
+
+fn picture(id: &str, label: &str, shapes: &str) -> String {
+    format!(
+        "<svg id=\"{id}\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" preserveAspectRatio=\"none\" role=\"img\" \
+         aria-label=\"{label}\">\n{shapes}\n</svg>"
+    )
+}
+
+/// A bar for each rule: elements of samples, padding, and elements that ranks could have computed while they waited.
+fn areas(comparison: &Comparison) -> String {
+    let computed = |found: &super::Compared| {
+        let padded = found.stats.padded as f64;
+        let all = padded / (1.0 - found.stats.imbalance).max(f64::MIN_POSITIVE);
+        [found.stats.real as f64, padded - found.stats.real as f64, all - padded]
+    };
+    let all = |found: &super::Compared| computed(found).iter().sum::<f64>();
+    let most = comparison.rules.iter().map(all).fold(1.0, f64::max);
+    let bar = |(place, found): (usize, &super::Compared)| {
+        let parts = computed(found).into_iter().zip(["real", "padding", "waiting"]);
+        let parts = parts.map(|(elements, name)| {
+            let (width, count) = (elements / most * 100.0, format!("{elements:.0} {name}"));
+            format!("<i class=\"{name}\" style=\"width:{width:.2}%\" title=\"{count}\"></i>")
+        });
+        let mark = if place == comparison.best { " class=\"best\"" } else { "" };
+        let (rule, parts) = (escaped(&found.rule.to_string()), parts.collect::<String>());
+        format!("<p{mark}><code>{rule}</code></p><div class=\"bar\">{parts}</div>")
+    };
+    let bars: String = comparison.rules.iter().enumerate().map(bar).collect();
+    let key = ["real", "padding", "waiting"].map(|name| format!("<i class=\"{name}\"></i> {name} "));
+    format!("<div class=\"bars\">{bars}<p class=\"key\">{}</p></div>", key.concat())
+}
+
+/// The table of rules.
+fn rules(comparison: &Comparison) -> String {
+    let head: String = Comparison::columns()
+        .into_iter()
+        .map(|(name, meaning)| format!("<th title=\"{}\">{name}", escaped(meaning)))
+        .collect();
+    let row = |(found, cells): (&super::Compared, Vec<String>)| {
+        let cells: String = cells.into_iter().map(|cell| format!("<td>{cell}")).collect();
+        format!("<tr><td><code>{}</code>{cells}", escaped(&found.rule.to_string()))
+    };
+    let rows: Vec<_> = comparison.rules.iter().zip(comparison.cells()).map(row).collect();
+    let meanings = Comparison::columns().into_iter().map(|(name, meaning)| format!("{name}: {meaning}"));
+    let meanings = escaped(&meanings.collect::<Vec<_>>().join("; "));
+    format!(
+        "<div class=\"wide\"><table class=\"rules\">\n<tr><th>rule{head}\n{}\n</table></div>\n\
+         <p class=\"note\">{meanings}.</p>",
+        rows.join("\n")
+    )
+}
+
+pub(super) fn escaped(text: &str) -> String {
+    text.chars().fold(String::new(), |mut found, letter| {
+        match letter {
+            '&' => found.push_str("&amp;"),
+            '<' => found.push_str("&lt;"),
+            '>' => found.push_str("&gt;"),
+            '"' => found.push_str("&quot;"),
+            '\'' => found.push_str("&#x27;"),
+            letter => found.push(letter),
+        }
+        found
+    })
+}

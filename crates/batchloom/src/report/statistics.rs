@@ -1,0 +1,105 @@
+//! The statistics of a plan as names, values and what they mean: said once, for every place that shows them.
+
+use std::fmt;
+
+use crate::plan::Stats;
+
+/// One statistic of a plan.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct Statistic {
+    /// The name, that of the field of [`Stats`].
+    pub name: &'static str,
+    /// The value.
+    pub value: Value,
+    /// The meaning, in a few words.
+    pub meaning: &'static str,
+}
+
+/// The value of a statistic. It prints as people read it: `12,345`, `1.25%`, `+0.500`, or `-` where there is no value.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub enum Value {
+    /// A number of things.
+    Count(u64),
+    /// A share of 1.
+    Share(f64),
+    /// A number between -1 and 1.
+    Correlation(f64),
+    /// No value: the plan has no such statistic.
+    Absent,
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self {
+            Self::Count(number) => grouped(*number),
+            Self::Share(share) => format!("{:.2}%", share * 100.0),
+            Self::Correlation(number) => format!("{number:+.3}"),
+            Self::Absent => "-".to_owned(),
+        };
+        formatter.pad(&text)
+    }
+}
+
+impl Stats {
+    /// The statistics with their meanings, in the order of the fields.
+    ///
+    /// ```
+    /// use batchloom::Plan;
+    ///
+    /// let plan = Plan::builder(12_345).batch_size(64).build()?;
+    /// let samples = plan.stats().statistics()[0];
+    /// assert_eq!((samples.name, samples.value.to_string()), ("samples", "12,345".to_owned()));
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    pub fn statistics(&self) -> Vec<Statistic> {
+        let share = |share: Option<f64>| share.map_or(Value::Absent, Value::Share);
+        let correlation = self.length_correlation.map_or(Value::Absent, Value::Correlation);
+        let all = [
+            ("samples", Value::Count(self.samples), "samples of the epoch"),
+            ("tokens", Value::Count(self.tokens), "their elements"),
+            ("batches", Value::Count(self.batches), "batches over all ranks, repeated ones included"),
+            ("steps", Value::Count(self.steps), "steps of the rank that has most"),
+            ("world_size", Value::Count(self.world_size.into()), "ranks"),
+            ("real", Value::Count(self.real), "elements delivered that are data"),
+            ("padded", Value::Count(self.padded), "elements delivered, padding included"),
+            ("padding", Value::Share(self.padding), "share of padding"),
+            ("efficiency", share(self.efficiency), "how full batches are, where the rule limits them"),
+            ("shapes", Value::Count(self.shapes), "distinct shapes of batches"),
+            ("dropped", Value::Count(self.dropped), "samples left out by drop_last or for their size"),
+            ("dropped_tokens", Value::Count(self.dropped_tokens), "their elements"),
+            ("banned", Value::Count(self.banned), "samples without weight, because they are banned"),
+            ("banned_tokens", Value::Count(self.banned_tokens), "their elements"),
+            ("truncated", Value::Count(self.truncated), "samples cut short"),
+            ("truncated_tokens", Value::Count(self.truncated_tokens), "elements that this cost"),
+            ("split", Value::Count(self.split), "samples delivered in several parts"),
+            ("repeated", Value::Count(self.repeated), "samples delivered again to fill the last step"),
+            ("repeated_tokens", Value::Count(self.repeated_tokens), "their elements"),
+            ("earlier", Value::Count(self.earlier), "samples delivered in earlier parts of the epoch"),
+            ("earlier_tokens", Value::Count(self.earlier_tokens), "their elements"),
+            ("largest", Value::Count(self.largest), "elements of the largest batch"),
+            (
+                "imbalance",
+                Value::Share(self.imbalance),
+                "share of all ranks' time spent waiting for the largest batch of a step",
+            ),
+            ("mates_kept", share(self.mates_kept), "share of batch mates that stay together in the next epoch"),
+            ("length_correlation", correlation, "rank correlation of the size of batches with their step"),
+        ];
+        all.map(|(name, value, meaning)| Statistic { name, value, meaning }).to_vec()
+    }
+}
+
+/// A number with a comma before every third digit.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut found = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            found.push(',');
+        }
+        found.push(digit);
+    }
+    found
+}
