@@ -10,7 +10,13 @@ use clap_complete::Shell;
 
 /// Compares batching rules on the lengths of your samples, plans epochs, and shows them.
 #[derive(Debug, Parser)]
-#[command(name = "batchloom", bin_name = "batchloom", version, propagate_version = true, max_term_width = 100)]
+#[command(
+    name = "batchloom",
+    bin_name = "batchloom",
+    version,
+    propagate_version = true,
+    max_term_width = 100
+)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -198,7 +204,8 @@ impl FromStr for Bytes {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let end = text.find(|letter: char| letter.is_ascii_alphabetic() && letter != 'e').unwrap_or(text.len());
+        let end =
+            text.find(|letter: char| letter.is_ascii_alphabetic() && letter != 'e').unwrap_or(text.len());
         let (number, unit) = text.split_at(end);
         let factor = match unit.trim() {
             "" | "B" => 1.0,
@@ -208,7 +215,9 @@ impl FromStr for Bytes {
             "KiB" => 1024.0,
             "MiB" => 1024.0 * 1024.0,
             "GiB" => 1024.0 * 1024.0 * 1024.0,
-            unit => return Err(format!("there is no unit {unit:?}; expected B, kB, MB, GB, KiB, MiB or GiB")),
+            unit => {
+                return Err(format!("there is no unit {unit:?}; expected B, kB, MB, GB, KiB, MiB or GiB"));
+            }
         };
         match number.trim().parse::<f64>() {
             Ok(number) if number.is_finite() && number > 0.0 => Ok(Self(number * factor)),
@@ -225,9 +234,10 @@ impl FromStr for Cost {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let numbers: Vec<f64> = text.split(',').map(|number| number.trim().parse()).collect::<Result<_, _>>().map_err(
-            |_| format!("{text:?} is no cost; expected three numbers with commas between them"),
-        )?;
+        let numbers: Vec<f64> =
+            text.split(',').map(|number| number.trim().parse()).collect::<Result<_, _>>().map_err(|_| {
+                format!("{text:?} is no cost; expected three numbers with commas between them")
+            })?;
         match numbers[..] {
             [fixed, token, pair] => {
                 CostModel::new(fixed, token, pair).map(Self).map_err(|error| error.to_string())

@@ -14,6 +14,7 @@ mod plan_file;
 mod progress;
 mod read;
 
+use std::error::Error;
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
@@ -65,6 +66,9 @@ pub fn run(
 
 /// Returns true if the reader of standard output has enough.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    let broken = |error: &io::Error| error.kind() == ErrorKind::BrokenPipe;
-    error.chain().any(|cause| cause.downcast_ref().is_some_and(broken))
+    let kind = |cause: &(dyn Error + 'static)| match cause.downcast_ref::<io::Error>() {
+        Some(error) => Some(error.kind()),
+        None => cause.downcast_ref::<serde_json::Error>()?.io_error_kind(),
+    };
+    error.chain().any(|cause| kind(cause) == Some(ErrorKind::BrokenPipe))
 }

@@ -61,7 +61,9 @@ impl PlanFile {
         let named = || path.display().to_string();
         let text = fs::read_to_string(path).with_context(named)?;
         let parsed = serde_json::from_str(&text);
-        parsed.context("this is no file of a plan, as `batchloom plan --output` writes it").with_context(named)
+        parsed
+            .context("this is no file of a plan, as `batchloom plan --output` writes it")
+            .with_context(named)
     }
 
     /// Builds the plan over lengths.

@@ -30,6 +30,7 @@ mod placement;
 mod plan;
 mod pools;
 mod prose;
+#[cfg(feature = "report")]
 mod report;
 #[cfg(feature = "image")]
 mod resize;
@@ -40,6 +41,7 @@ mod samples;
 mod selections;
 mod sequences;
 mod sparse_rows;
+mod spelling;
 mod threads;
 mod time_split;
 mod tokens;

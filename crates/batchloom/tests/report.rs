@@ -1,11 +1,19 @@
-//! The page that shows a plan is self-contained, true to the numbers, and small for any plan.
+//! The page that shows a plan is self-contained, true to the numbers, and small for any plan. Rules side by side say what
+//! their plans say.
 
 use batchloom::Plan;
-use batchloom::batching::{Sizes, TokenBudget};
+use batchloom::batching::{CostModel, FixedSize, Oversize, Packing, Rule, Sizes, TokenBudget};
+use batchloom::ranks::Uneven;
+use batchloom::report::{Comparison, Histogram, Page};
 use proptest::prelude::*;
 
-/// The numbers of an attribute, over all elements of a kind.
+/// The numbers of an attribute, over all elements of a kind in the pictures of steps and order.
 fn numbers(page: &str, element: &str, attribute: &str) -> Vec<f64> {
+    let pictures = ["steps", "order"].map(|id| {
+        let (_, rest) = page.split_once(&format!("<svg id=\"{id}\"")).unwrap();
+        rest.split_once("</svg>").unwrap().0
+    });
+    let page = pictures.concat();
     let start = format!("<{element} ");
     let named = format!(" {attribute}=\"");
     let elements = page.split(&start).skip(1).map(|rest| format!(" {}", rest.split('>').next().unwrap()));
@@ -15,9 +23,12 @@ fn numbers(page: &str, element: &str, attribute: &str) -> Vec<f64> {
 }
 
 fn sized(sizes: &[u32], world_size: u32) -> Plan {
-    let rule = TokenBudget::new(100).unwrap();
+    with_uneven(sizes, world_size, Uneven::Pad, TokenBudget::new(100).unwrap())
+}
+
+fn with_uneven(sizes: &[u32], world_size: u32, uneven: Uneven, rule: impl Into<Rule>) -> Plan {
     let builder = Plan::builder(sizes.len() as u64).sizes(Sizes::new(sizes.to_vec())).rule(rule);
-    builder.shuffle(true).world_size(world_size).build().unwrap()
+    builder.shuffle(true).world_size(world_size).uneven(uneven).build().unwrap()
 }
 
 proptest! {
@@ -27,8 +38,14 @@ proptest! {
     fn report_draws_every_batch_and_every_sample(
         sizes in prop::collection::vec(1_u32..100, 1..300),
         world_size in 1_u32..5,
+        uneven in prop::sample::select(vec![Uneven::Pad, Uneven::Mask, Uneven::Short]),
+        batch_size in 0_u64..9,
     ) {
-        let plan = sized(&sizes, world_size);
+        let rule: Rule = match FixedSize::new(batch_size) {
+            Ok(rule) => rule.into(),
+            Err(_) => TokenBudget::new(100).unwrap().into(),
+        };
+        let plan = with_uneven(&sizes, world_size, uneven, rule);
         let page = plan.report("a plan");
         let steps = plan.steps();
         prop_assume!(steps <= 120);
@@ -43,9 +60,9 @@ proptest! {
             let title = format!("<title>step {step}, rank {rank}: {elements} elements</title>");
             prop_assert!(page.contains(&title));
         }
-        let dots: Vec<_> = (0..sizes.len() as u64)
-            .flat_map(|sample| plan.places(sample).unwrap().into_iter().map(move |place| (place.step, sample)))
-            .collect();
+        let of_sample = |sample| plan.places(sample).unwrap().into_iter().map(move |place| (place.step, sample));
+        let mut dots: Vec<_> = (0..sizes.len() as u64).flat_map(of_sample).collect();
+        dots.sort_by_key(|&(step, sample)| (sample, step));
         let found: Vec<_> = numbers(&page, "circle", "cx").into_iter().zip(numbers(&page, "circle", "cy")).collect();
         prop_assert_eq!(found.len(), dots.len());
         for ((x, y), (step, sample)) in found.into_iter().zip(dots) {
@@ -92,4 +109,124 @@ fn report_escapes_its_title() {
     let page = Plan::builder(10).build().unwrap().report("<b> & \"$stats\" 'x'");
     assert_eq!(page.matches("&lt;b&gt; &amp; &quot;$stats&quot; &#x27;x&#x27;").count(), 2);
     assert!(!page.contains("<b>"));
+}
+
+/// The time of an epoch, as the slow way counts it.
+fn time(plan: &Plan, cost: &CostModel) -> f64 {
+    let batch = |step: u64, rank: u32| {
+        let sizes = plan.parts(step, rank).unwrap().sizes;
+        match plan.rule().to_string().starts_with("packing") {
+            true => {
+                let parts = sizes.iter().map(|&size| cost.cost(1, u64::from(size)) - cost.fixed());
+                cost.fixed() + parts.sum::<f64>()
+            }
+false => {
+                let samples = sizes.len() as u64;
+                cost.cost(samples, plan.batch_elements(step, rank).unwrap() / samples)
+            }
+        }
+    };
+    let slowest = |step| (0..plan.world_size()).map(|rank| batch(step, rank)).fold(0.0, f64::max);
+    (0..plan.steps()).map(slowest).sum()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn rules_side_by_side_say_what_their_plans_say(
+        sizes in prop::collection::vec(1_u32..100, 1..200),
+        world_size in 1_u32..4,
+    ) {
+        let (all, cost) = (Sizes::new(sizes.clone()), CostModel::new(3.0, 0.5, 0.01).unwrap());
+        let rules = Comparison::usual_rules(&all, Some(128), None).unwrap();
+        let plain = Comparison::new(&all, &rules, world_size, None, |_| ()).unwrap();
+        let timed = Comparison::new(&all, &rules, world_size, Some(cost), |_| ()).unwrap();
+        for ((rule, plain), timed) in rules.iter().zip(&plain.rules).zip(&timed.rules) {
+            let plan = with_uneven(&sizes, world_size, Uneven::Pad, rule.clone());
+            prop_assert_eq!(&plain.stats, &plan.stats());
+            prop_assert_eq!(&timed.stats, &plan.stats());
+            let steps = (0..plan.steps()).map(|step| {
+                (0..world_size).map(|rank| plan.batch_elements(step, rank).unwrap()).max().unwrap()
+            });
+            let computed = steps.sum::<u64>() as f64 * f64::from(world_size);
+            prop_assert!((plain.work() - computed).abs() < 1e-6 * computed.max(1.0));
+            let expected = time(&plan, &cost);
+            prop_assert!((timed.work() - expected).abs() < 1e-9 * expected);
+        }
+        for found in [plain, timed] {
+            let least = found.rules.iter().map(|rule| rule.work()).fold(f64::INFINITY, f64::min);
+            prop_assert!(found.rules[found.best].work() <= least * 1.005);
+            let text = found.to_string();
+            prop_assert_eq!(text.lines().count(), rules.len() + 4);
+            prop_assert!(text.contains(&rules[found.best].to_string()));
+        }
+    }
+
+    #[test]
+    fn histograms_hold_every_length_once(lengths in prop::collection::vec(
+        prop_oneof![0_u32..50, 0_u32..100_000, Just(u32::MAX)], 0..300,
+    )) {
+        let found = Histogram::new(&lengths);
+        prop_assert_eq!(found.samples, lengths.len() as u64);
+        prop_assert_eq!(found.tokens, lengths.iter().map(|&length| u64::from(length)).sum::<u64>());
+        for (place, bin) in found.bins.iter().enumerate() {
+            prop_assert!(bin.first <= bin.last);
+            prop_assert!(place == 0 || found.bins[place - 1].last + 1 == bin.first);
+            let inside = lengths.iter().filter(|&&length| bin.first <= length && length <= bin.last);
+            prop_assert_eq!(inside.count() as u64, bin.samples);
+        }
+        prop_assert_eq!(found.bins.iter().map(|bin| bin.samples).sum::<u64>(), found.samples);
+        prop_assert!(found.bins.len() <= 32);
+        for (percent, length) in found.quantiles {
+            let shorter = lengths.iter().filter(|&&other| other <= length).count();
+            prop_assert!(shorter * 100 >= lengths.len() * percent as usize);
+            let below = lengths.iter().filter(|&&other| other < length).count();
+            prop_assert!(lengths.is_empty() || below * 100 < lengths.len() * percent as usize);
+        }
+    }
+}
+
+#[test]
+fn a_rule_that_loses_samples_is_best_only_if_all_do() {
+    let sizes = Sizes::new(vec![5, 5, 5, 100]);
+    let drops = TokenBudget::new(10).unwrap().oversize(Oversize::Drop).into();
+    let keeps = TokenBudget::new(10).unwrap().oversize(Oversize::Alone).into();
+    let found = Comparison::new(&sizes, &[drops, keeps], 1, None, |_| ()).unwrap();
+    assert_eq!(found.best, 1);
+    let only = Comparison::new(
+        &sizes,
+        &found.rules[..1].iter().map(|found| found.rule.clone()).collect::<Vec<_>>(),
+        1,
+        None,
+        |_| (),
+    );
+    assert!(only.unwrap().verdict().contains("it loses data"));
+    assert!(Comparison::new(&sizes, &[], 1, None, |_| ()).is_err());
+    let too_small: Rule = Packing::new(10).unwrap().into();
+    let error = Comparison::new(&sizes, &[too_small], 1, None, |_| ()).unwrap_err();
+    assert!(error.to_string().contains("sample 3"), "{error}");
+}
+
+#[test]
+fn pages_show_all_that_is_added() {
+    let lengths: Vec<u32> = (1..500).collect();
+    let sizes = Sizes::new(lengths.clone());
+    let rules = Comparison::usual_rules(&sizes, None, None).unwrap();
+    let found = Comparison::new(&sizes, &rules, 4, None, |_| ()).unwrap();
+    let plan = Plan::builder(499).sizes(sizes).rule(rules[5].clone()).build().unwrap();
+    let page =
+        Page::new("lengths & rules").histogram(&Histogram::new(&lengths)).comparison(&found).plan(&plan);
+    let html = page.html();
+    for id in ["lengths", "batch", "steps", "order"] {
+        assert_eq!(html.matches(&format!("<svg id=\"{id}\"")).count(), 1, "{id}");
+    }
+    for rule in &rules {
+        assert_eq!(
+            html.matches(&format!("<code>{rule}</code>")).count(),
+            2 + usize::from(*rule == rules[5]),
+            "{rule}"
+        );
+    }
+    assert!(!html.contains("<script") && !html.contains("http"));
 }

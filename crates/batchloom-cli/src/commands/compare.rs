@@ -9,7 +9,12 @@ use crate::output::{Output, columns};
 use crate::progress::Progress;
 use crate::read::{self, Tables};
 
-pub(super) fn run(source: &Source, rules: &Rules, tables: &dyn Tables, output: &mut Output<'_>) -> Result<()> {
+pub(super) fn run(
+    source: &Source,
+    rules: &Rules,
+    tables: &dyn Tables,
+    output: &mut Output<'_>,
+) -> Result<()> {
     let found = compare(&Sizes::new(read::lengths(source, tables)?), rules)?;
     let wide = found.to_string();
     let widest = wide.lines().map(str::len).take(found.rules.len() + 2).max().unwrap_or(0);
@@ -36,7 +41,9 @@ pub(super) fn compare(sizes: &Sizes, rules: &Rules) -> Result<Comparison> {
 
 /// The elements of a batch, if they were given, or follow from memory.
 fn budget(rules: &Rules) -> Result<Option<u64>> {
-    let (Some(memory), Some(each)) = (rules.memory, rules.bytes_per_token) else { return Ok(rules.max_tokens) };
+    let (Some(memory), Some(each)) = (rules.memory, rules.bytes_per_token) else {
+        return Ok(rules.max_tokens);
+    };
     let tokens = memory.0 / each.0;
     if !(1.0..1e18).contains(&tokens) {
         bail!("the memory holds {tokens:.2} elements; expected at least 1 and less than 10^18");

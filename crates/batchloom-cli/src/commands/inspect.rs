@@ -70,7 +70,9 @@ fn inspect(path: &Path, tables: &dyn Tables) -> Result<Inspected> {
             let kind = format!("{kind} {shape:?}");
             (rows, Some(1), vec![Column { name: "the array".to_owned(), kind, makes }])
         }
-        Form::Text | Form::JsonLines => bail!("{}: text has no columns to inspect; see `batchloom lengths`", named()),
+        Form::Text | Form::JsonLines => {
+            bail!("{}: text has no columns to inspect; see `batchloom lengths`", named())
+        }
     };
     Ok(Inspected { file: named(), bytes, rows, chunks, columns })
 }

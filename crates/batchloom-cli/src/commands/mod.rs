@@ -20,7 +20,9 @@ pub(crate) fn run(command: Command, tables: &dyn Tables, output: &mut Output<'_>
         Command::Lengths { source, output: file } => lengths::run(&source, file.as_deref(), tables, output),
         Command::Compare { source, rules } => compare::run(&source, &rules, tables, output),
         Command::Plan(arguments) => plan::run(*arguments, tables, output),
-        Command::Report { source, rules, output: file } => report::run(&source, &rules, &file, tables, output),
+        Command::Report { source, rules, output: file } => {
+            report::run(&source, &rules, &file, tables, output)
+        }
         Command::State { state, plan, world_size } => {
             state::run(&state, plan.as_deref(), world_size, tables, output)
         }

@@ -127,7 +127,8 @@ fn diff(plan: &Plan, other: &Plan, output: &mut Output<'_>) -> Result<()> {
     let progress = Progress::of(steps.max(other_steps), "comparing");
     let (mut first, mut differing) = (None, 0);
     for step in 0..steps.max(other_steps) {
-        let same = step < steps && step < other_steps && plan.step(step)?.batches == other.step(step)?.batches;
+        let same =
+            step < steps && step < other_steps && plan.step(step)?.batches == other.step(step)?.batches;
         if !same {
             first = first.or(Some(step));
             differing += 1;

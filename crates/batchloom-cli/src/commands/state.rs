@@ -42,9 +42,11 @@ pub(super) fn run(
 ) -> Result<()> {
     let named = || path.display().to_string();
     let text = fs::read_to_string(path).with_context(named)?;
-    let state: State = serde_json::from_str(&text).context("this is no state of a loader").with_context(named)?;
+    let state: State =
+        serde_json::from_str(&text).context("this is no state of a loader").with_context(named)?;
     let left = plan.map(|plan| left(&state, plan, world_size, tables)).transpose().with_context(named)?;
-    let mut words = format!("epoch {}, seed {}, fingerprint {}\n", state.epoch, state.seed, state.fingerprint);
+    let mut words =
+        format!("epoch {}, seed {}, fingerprint {}\n", state.epoch, state.seed, state.fingerprint);
     for (ranks, steps) in &state.worlds {
         writeln!(words, "{steps} steps of this epoch with {ranks} ranks")?;
     }

@@ -40,9 +40,9 @@ fn only_column(schema: &Schema) -> Result<String> {
 
 /// A message for a column that is not there, which offers the nearest name.
 pub(super) fn missing(column: &str, names: &[&str]) -> String {
-    let near = names.iter().max_by(|a, b| {
-        strsim::jaro_winkler(column, a).total_cmp(&strsim::jaro_winkler(column, b))
-    });
+    let near = names
+        .iter()
+        .max_by(|a, b| strsim::jaro_winkler(column, a).total_cmp(&strsim::jaro_winkler(column, b)));
     match near.filter(|near| strsim::jaro_winkler(column, near) > 0.7) {
         Some(near) => format!("has no column {column:?}; did you mean {near:?}?"),
         None => format!("has no column {column:?}; expected one of {}", names.join(", ")),

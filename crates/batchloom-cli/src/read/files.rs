@@ -57,7 +57,8 @@ fn parquet(file: File, column: Option<&str>) -> Result<Table> {
 }
 
 fn arrow_file(file: File, column: Option<&str>) -> Result<Table> {
-    let reader = FileReader::try_new(BufReader::new(file.try_clone()?), None).context("this is no Arrow file")?;
+    let reader =
+        FileReader::try_new(BufReader::new(file.try_clone()?), None).context("this is no Arrow file")?;
     let (schema, chunks) = (reader.schema(), Some(reader.num_batches() as u64));
     let Some(column) = column else {
         return Ok(Table { schema, rows: None, chunks, batches: Box::new(reader.map(|batch| Ok(batch?))) });
@@ -68,10 +69,16 @@ fn arrow_file(file: File, column: Option<&str>) -> Result<Table> {
 }
 
 fn arrow_stream(mut file: File, column: Option<&str>) -> Result<Table> {
-    let reader = StreamReader::try_new(BufReader::new(file.try_clone()?), None).context("this is no Arrow file")?;
+    let reader =
+        StreamReader::try_new(BufReader::new(file.try_clone()?), None).context("this is no Arrow file")?;
     let schema = reader.schema();
     let Some(column) = column else {
-        return Ok(Table { schema, rows: None, chunks: None, batches: Box::new(reader.map(|batch| Ok(batch?))) });
+        return Ok(Table {
+            schema,
+            rows: None,
+            chunks: None,
+            batches: Box::new(reader.map(|batch| Ok(batch?))),
+        });
     };
     let columns = Some(vec![place(&schema, column)?]);
     file.rewind()?;

@@ -37,7 +37,12 @@ pub struct Table {
 impl fmt::Debug for Table {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { schema, rows, chunks, .. } = self;
-        formatter.debug_struct("Table").field("schema", schema).field("rows", rows).field("chunks", chunks).finish()
+        formatter
+            .debug_struct("Table")
+            .field("schema", schema)
+            .field("rows", rows)
+            .field("chunks", chunks)
+            .finish()
     }
 }
 
@@ -111,7 +116,10 @@ fn open(path: &Path) -> Result<BufReader<Box<dyn Read>>> {
 }
 
 /// A number as the length of a sample.
-pub(crate) fn length<T: TryInto<u32> + Copy + fmt::Display>(number: T, place: impl Fn() -> String) -> Result<u32> {
+pub(crate) fn length<T: TryInto<u32> + Copy + fmt::Display>(
+    number: T,
+    place: impl Fn() -> String,
+) -> Result<u32> {
     let refused = || anyhow::anyhow!("{} is {number}; expected a length, 0 to {}", place(), u32::MAX);
     number.try_into().map_err(|_| refused())
 }

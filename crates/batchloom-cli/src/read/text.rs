@@ -35,7 +35,9 @@ fn number(line: &str, place: u64) -> Result<u32> {
     let text = line.trim();
     let shown: String = text.chars().take(40).collect();
     let number: i128 = text.parse().map_err(|_| {
-        anyhow!("line {place} is {shown:?}; expected a number, or --count words or characters for lines of text")
+        anyhow!(
+            "line {place} is {shown:?}; expected a number, or --count words or characters for lines of text"
+        )
     })?;
     length(number, || format!("line {place}"))
 }
@@ -55,7 +57,8 @@ pub(super) fn json_lines(file: impl BufRead, column: Option<&str>, count: Count)
         if line.trim().is_empty() {
             continue;
         }
-        let value: Value = serde_json::from_str(&line).map_err(|error| anyhow!("line {place} is no JSON: {error}"))?;
+        let value: Value =
+            serde_json::from_str(&line).map_err(|error| anyhow!("line {place} is no JSON: {error}"))?;
         let value = match (&value, column) {
             (Value::Object(fields), Some(column)) => fields.get(column).ok_or_else(|| {
                 let names: Vec<_> = fields.keys().map(String::as_str).collect();
@@ -65,7 +68,9 @@ pub(super) fn json_lines(file: impl BufRead, column: Option<&str>, count: Count)
                 let names: Vec<_> = fields.keys().map(String::as_str).collect();
                 bail!("line {place} is an object; expected --column, one of {}", names.join(", "))
             }
-            (_, Some(column)) => bail!("line {place} is no object; expected one with {column:?}, or no --column"),
+            (_, Some(column)) => {
+                bail!("line {place} is no object; expected one with {column:?}, or no --column")
+            }
             (value, None) => value,
         };
         let named = || format!("line {place}");

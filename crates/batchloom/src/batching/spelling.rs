@@ -45,8 +45,7 @@ impl Rule {
                 ("length-buckets", Some(rule.batch_size), named(&["pool", "multiple_of"], options))
             }
             Self::TokenBudget(rule) => {
-                let names =
-                    ["count", "max_length_spread", "max_samples", "multiple_of", "oversize", "pool"];
+                let names = ["count", "max_length_spread", "max_samples", "multiple_of", "oversize", "pool"];
                 let options = [
                     other(&rule.count, Count::default()),
                     other(&rule.max_length_spread, None),
@@ -58,9 +57,8 @@ impl Rule {
                 ("token-budget", Some(rule.max_tokens), named(&names, options))
             }
             Self::CostOptimal(rule) => {
-                let names = [
-                    "fixed", "per_token", "per_pair", "max_samples", "multiple_of", "oversize", "pool",
-                ];
+                let names =
+                    ["fixed", "per_token", "per_pair", "max_samples", "multiple_of", "oversize", "pool"];
                 let options = [
                     other(&rule.cost.fixed(), 0.0),
                     other(&rule.cost.per_token(), 0.0),

@@ -134,7 +134,7 @@ pub enum Error {
     RuleText {
         /// The text.
         text: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// A parameter that has to be at least 1 is 0.

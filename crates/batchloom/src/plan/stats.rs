@@ -342,9 +342,7 @@ impl<'a> Walk<'a> {
     fn time_of(&self, parts: &Parts, measure: &Measure) -> f64 {
         let Some(cost) = &self.cost else { return 0.0 };
         match self.plan.recipe().packs() {
-            true => {
-                cost.fixed() + parts.sizes.iter().map(|&size| cost.price(u64::from(size))).sum::<f64>()
-            }
+            true => cost.fixed() + parts.sizes.iter().map(|&size| cost.price(u64::from(size))).sum::<f64>(),
             false => cost.cost(measure.parts, measure.padded / measure.parts.max(1)),
         }
     }

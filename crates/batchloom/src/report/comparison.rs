@@ -10,9 +10,7 @@ use std::time::{Duration, Instant};
 use serde::{Serialize, Serializer};
 
 use super::statistics::grouped;
-use crate::batching::{
-    CostModel, CostOptimal, FixedSize, LengthBuckets, Packing, Rule, Sizes, TokenBudget,
-};
+use crate::batching::{CostModel, CostOptimal, FixedSize, LengthBuckets, Packing, Rule, Sizes, TokenBudget};
 use crate::plan::Stats;
 use crate::{Plan, Result};
 
@@ -116,11 +114,7 @@ impl Comparison {
     /// # Errors
     /// [`Error::NotPositive`](crate::Error::NotPositive) if `max_tokens` is 0, and
     /// [`Error::BinTooLarge`](crate::Error::BinTooLarge).
-    pub fn usual_rules(
-        sizes: &Sizes,
-        max_tokens: Option<u64>,
-        cost: Option<CostModel>,
-    ) -> Result<Vec<Rule>> {
+    pub fn usual_rules(sizes: &Sizes, max_tokens: Option<u64>, cost: Option<CostModel>) -> Result<Vec<Rule>> {
         let samples = sizes.len().max(1);
         let longest = sizes.as_slice().iter().max().map_or(1, |&size| u64::from(size));
         let usual = (sizes.total().div_ceil(samples) * USUAL).max(longest.next_multiple_of(MULTIPLE.into()));
@@ -155,7 +149,8 @@ impl Comparison {
         });
         let lossy = if best.is_whole() { "" } else { "; it loses data, as every rule here does" };
         let padded = self.rules.iter().enumerate().filter(|(_, found)| !found.rule.packs());
-        let padded = padded.min_by(|(_, a), (_, b)| a.work().total_cmp(&b.work())).filter(|_| best.rule.packs());
+        let padded =
+            padded.min_by(|(_, a), (_, b)| a.work().total_cmp(&b.work())).filter(|_| best.rule.packs());
         let otherwise = padded.map(|(_, found)| {
             let more = (found.work() / best.work().max(f64::MIN_POSITIVE) - 1.0) * 100.0;
             format!("; for a model that takes no packed sequences, {}: {more:.1}% more work", found.rule)

@@ -99,7 +99,11 @@ fn edges(least: u32, median: u32, most: u32) -> Vec<u32> {
 }
 
 /// The whole part of a number that is known to lie between two lengths.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a length, which was 32 bits before")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a length, which was 32 bits before"
+)]
 fn whole(number: f64) -> u32 {
     number as u32
 }

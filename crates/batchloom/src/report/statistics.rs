@@ -84,7 +84,11 @@ impl Stats {
                 Value::Share(self.imbalance),
                 "share of all ranks' time spent waiting for the largest batch of a step",
             ),
-            ("mates_kept", share(self.mates_kept), "share of batch mates that stay together in the next epoch"),
+            (
+                "mates_kept",
+                share(self.mates_kept),
+                "share of batch mates that stay together in the next epoch",
+            ),
             ("length_correlation", correlation, "rank correlation of the size of batches with their step"),
         ];
         all.map(|(name, value, meaning)| Statistic { name, value, meaning }).to_vec()

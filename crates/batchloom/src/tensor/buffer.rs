@@ -7,7 +7,10 @@
 //! The pages are anonymous pages, which the kernel hands over zeroed, so fresh memory is initialised at no cost. Large
 //! pages are asked for, because a gather writes all over its block. A caller can lend its own memory instead, if blocks
 //! have to be where an accelerator can fetch them.
-#![expect(unsafe_code, reason = "disjoint writes into one allocation, a prefetch hint, and stores past the caches")]
+#![expect(
+    unsafe_code,
+    reason = "disjoint writes into one allocation, a prefetch hint, and stores past the caches"
+)]
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;

@@ -1,0 +1,312 @@
+//! The program as people run it: as a process, with files, pipes and closed pipes.
+#![cfg(feature = "columns")]
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::fs;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, Int64Array, ListArray, RecordBatch, StringArray};
+use parquet::arrow::ArrowWriter;
+use tempfile::TempDir;
+
+/// A folder of files that hold the same lengths in every form.
+struct Folder(TempDir);
+
+/// Lengths that a formula gives: the same on every machine.
+fn lengths() -> Vec<i64> {
+    (0..400_i64).map(|place| 5 + (place * place * 7 + place * 13) % 190).collect()
+}
+
+impl Folder {
+    fn new() -> Self {
+        let folder = Self(tempfile::tempdir().unwrap());
+        let lines: Vec<_> = lengths().iter().map(i64::to_string).collect();
+        folder.write("lengths.txt", lines.join("\n") + "\n");
+        let rows: Vec<_> =
+            lines.iter().map(|line| format!("{{\"n\": {line}, \"text\": \"ab c\"}}")).collect();
+        folder.write("rows.jsonl", rows.join("\n"));
+        let lists = lengths().into_iter().map(|length| Some(vec![Some(1); usize::try_from(length).unwrap()]));
+        let columns: [(&str, Arc<dyn Array>); 3] = [
+            ("input_ids", Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(lists))),
+            ("n", Arc::new(Int64Array::from(lengths()))),
+            ("text", Arc::new(StringArray::from(vec!["ab c"; 400]))),
+        ];
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let file = fs::File::create(folder.path("rows.parquet")).unwrap();
+        let mut writer = ArrowWriter::try_new(file, batch.schema(), None).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+        let file = fs::File::create(folder.path("rows.arrow")).unwrap();
+        let mut writer = arrow_ipc::writer::FileWriter::try_new(file, &batch.schema()).unwrap();
+        writer.write(&batch).unwrap();
+        writer.finish().unwrap();
+        folder
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    /// Runs the program in the folder.
+    fn run(&self, arguments: &str) -> Output {
+        command(self.0.path(), arguments).output().unwrap()
+    }
+
+    /// The output of a run that has to succeed.
+    fn said(&self, arguments: &str) -> String {
+        let output = self.run(arguments);
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success() && errors.is_empty(), "{arguments}: {errors}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The line on standard error of a run that has to fail with code 1.
+    fn refused(&self, arguments: &str) -> String {
+        let output = self.run(arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments}");
+        assert!(output.stdout.is_empty(), "{arguments}");
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(errors.lines().count(), 1, "{arguments}: {errors}");
+        errors.trim_end().to_owned()
+    }
+}
+
+fn command(folder: &Path, arguments: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_batchloom"));
+    command.current_dir(folder).args(arguments.split(' ')).env("NO_COLOR", "1");
+    command
+}
+
+/// The table without the last column of numbers, which is a time.
+fn timeless(text: &str) -> String {
+    let cut =
+        |line: &str| match line.split_whitespace().next().is_some_and(|word| word.parse::<u64>().is_ok()) {
+            true if line.contains(':') => {
+                let words: Vec<_> = line.split_whitespace().collect();
+                let (rule, numbers) = words.split_last().unwrap();
+                format!("{} {rule}", numbers[..numbers.len() - 1].join(" "))
+            }
+            _ => line.to_owned(),
+        };
+    text.lines().map(cut).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn lengths_are_the_same_from_every_form() {
+    let folder = Folder::new();
+    let expected = folder.said("lengths lengths.txt");
+    for form in [
+        "rows.jsonl --column n",
+        "rows.parquet --column n",
+        "rows.parquet --column input_ids",
+        "rows.arrow --column n",
+        "rows.arrow --column input_ids",
+    ] {
+        assert_eq!(folder.said(&format!("lengths {form}")), expected, "{form}");
+    }
+    folder.said("lengths rows.arrow --column n -o lengths.npy");
+    assert_eq!(folder.said("lengths lengths.npy"), expected);
+    let mut child =
+        command(folder.0.path(), "lengths -").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(&fs::read(folder.path("lengths.txt")).unwrap()).unwrap();
+    assert_eq!(String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap(), expected);
+    let texts = folder.said("lengths rows.parquet --column text");
+    assert!(texts.starts_with("400 samples, 1,600 tokens"), "{texts}");
+    folder.write("prose.txt", "to be or\n\nnot to be\n");
+    assert!(folder.said("lengths prose.txt --count words").starts_with("3 samples, 6 tokens"));
+    assert!(folder.said("lengths prose.txt --count characters").starts_with("3 samples, 17 tokens"));
+}
+
+#[test]
+fn output_is_as_it_was() {
+    let folder = Folder::new();
+    insta::assert_snapshot!("lengths", folder.said("lengths lengths.txt"));
+    insta::assert_snapshot!("compare", timeless(&folder.said("compare lengths.txt --world-size 2")));
+    let rules = "--rule fixed-size:8 --rule token-budget:1024,multiple_of=64 --cost 0.004,2e-7,1e-11";
+    insta::assert_snapshot!("compare_rules", timeless(&folder.said(&format!("compare lengths.txt {rules}"))));
+    insta::assert_snapshot!("inspect", folder.said("inspect rows.arrow"));
+    let plan = "plan lengths.txt --rule token-budget:2048 --world-size 2 --seed 7";
+    insta::assert_snapshot!("plan", folder.said(plan));
+    insta::assert_snapshot!("plan_step", folder.said(&format!("{plan} step 3")));
+    insta::assert_snapshot!("plan_where", folder.said(&format!("{plan} where 17")));
+    insta::assert_snapshot!("help", folder.said("--help"));
+    insta::assert_snapshot!("help_compare", folder.said("compare --help"));
+    insta::assert_snapshot!("help_plan", folder.said("plan --help"));
+}
+
+#[test]
+fn json_says_what_text_says() {
+    let folder = Folder::new();
+    let parsed = |arguments: &str| -> serde_json::Value {
+        serde_json::from_str(&folder.said(&format!("{arguments} --json"))).unwrap()
+    };
+    let found = parsed("compare lengths.txt --world-size 2");
+    assert_eq!(found["samples"], 400);
+    assert_eq!(found["rules"].as_array().unwrap().len(), 6);
+    assert!(found["rules"][2]["rule"].as_str().unwrap().starts_with("token-budget:"));
+    assert_eq!(parsed("lengths lengths.txt")["samples"], 400);
+    let plan = "plan lengths.txt --rule fixed-size:8 --world-size 2";
+    assert_eq!(parsed(plan)["steps"], 25);
+    let step = parsed(&format!("{plan} step 3"));
+    assert_eq!(step.as_array().unwrap().len(), 2);
+    let sample = step[1]["samples"][4].as_u64().unwrap();
+    let place = parsed(&format!("{plan} where {sample}"));
+    assert_eq!((&place[0]["step"], &place[0]["rank"], &place[0]["index"]), (&3.into(), &1.into(), &4.into()));
+    assert_eq!(parsed("inspect rows.parquet")[0]["rows"], 400);
+}
+
+#[test]
+fn plans_are_saved_compared_and_resumed() {
+    let folder = Folder::new();
+    let plan = "plan lengths.txt --rule token-budget:2048 --world-size 2";
+    folder.said(&format!("{plan} -o plan.json"));
+    assert!(folder.said(&format!("{plan} diff plan.json")).starts_with("the plans are the same"));
+    let other = folder.said(&format!("{plan} --seed 1 diff plan.json"));
+    assert!(other.starts_with("the plans differ from step 0 on"), "{other}");
+    let exported = folder.said(&format!("{plan} export"));
+    let mut samples: Vec<u64> = exported
+        .lines()
+        .flat_map(|line| {
+            let batch: serde_json::Value = serde_json::from_str(line).unwrap();
+            batch["samples"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|sample| sample.as_u64().unwrap())
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    samples.sort_unstable();
+    samples.dedup();
+    assert_eq!(samples, (0..400).collect::<Vec<_>>());
+    let fingerprint = folder.said(plan).lines().next().unwrap().rsplit(' ').next().unwrap().to_owned();
+    let state = format!(
+        "{{\"version\": 1, \"fingerprint\": \"{fingerprint}\", \"seed\": 0, \"epoch\": 0, \"batches\": 6, \
+         \"worlds\": [[2, 3]]}}"
+    );
+    folder.write("state.json", &state);
+    let steps: u64 = serde_json::from_str::<serde_json::Value>(&folder.said(&format!("{plan} --json")))
+        .unwrap()["steps"]
+        .as_u64()
+        .unwrap();
+    let told = folder.said("state state.json --plan plan.json");
+    assert!(told.contains("3 steps of this epoch with 2 ranks"), "{told}");
+    assert!(told.contains(&format!("{} steps of epoch 0 are left for 2 ranks", steps - 3)), "{told}");
+    assert!(folder.said("state state.json --plan plan.json --world-size 1").contains("left for 1 ranks"));
+    folder.said("plan lengths.txt --rule token-budget:4096 -o other.json");
+    let error = folder.refused("state state.json --plan other.json");
+    assert!(error.contains(&fingerprint), "{error}");
+    folder.write("lengths.txt", "1\n2\n3\n");
+    let error = folder.refused("state state.json --plan plan.json");
+    assert!(error.contains("lengths.txt has changed since the plan was written"), "{error}");
+}
+
+#[test]
+fn reports_are_pages() {
+    let folder = Folder::new();
+    assert_eq!(folder.said("report lengths.txt -o page.html"), "page.html\n");
+    let page = fs::read_to_string(folder.path("page.html")).unwrap();
+    for title in ["Lengths", "Rules", "What it costs", "Steps", "Order"] {
+        assert!(page.contains(&format!("<h2>{title}</h2>")), "{title}");
+    }
+}
+
+#[test]
+fn bad_data_is_one_line_and_exit_code_1() {
+    let folder = Folder::new();
+    folder.write("empty.txt", "");
+    folder.write("words.txt", "3\nfour\n");
+    folder.write("negative.txt", "3\n-4\n");
+    folder.write("gap.txt", "3\n\n4\n");
+    folder.write("large.txt", "4294967296\n");
+    folder.write("fake.npy", "not an array");
+    folder.write("fake.parquet", "not a table");
+    folder.write("fake.arrow", "not a table");
+    folder.write("nulls.jsonl", "1\nnull\n");
+    folder.write("broken.jsonl", "{\"a\": \n");
+    folder.write("objects.jsonl", "{\"a\": 1}\n");
+    folder.write("state.json", "{\"version\": 1}");
+    for (arguments, reason) in [
+        ("lengths missing.txt", "missing.txt: No such file"),
+        ("lengths empty.txt", "empty.txt: there are no lengths"),
+        ("lengths words.txt", "words.txt: line 2 is \"four\"; expected a number"),
+        ("lengths negative.txt", "negative.txt: line 2 is -4; expected a length"),
+        ("lengths gap.txt", "gap.txt: line 2 is empty"),
+        ("lengths large.txt", "line 1 is 4294967296; expected a length, 0 to 4294967295"),
+        ("lengths fake.npy", "fake.npy: this is no .npy file"),
+        ("lengths fake.parquet", "fake.parquet: this is no Parquet file"),
+        ("lengths fake.arrow", "fake.arrow: this is no Arrow file"),
+        ("lengths nulls.jsonl", "line 2 is null"),
+        ("lengths broken.jsonl", "line 1 is no JSON"),
+        ("lengths objects.jsonl", "line 1 is an object; expected --column, one of a"),
+        ("lengths objects.jsonl --column b", "has no column \"b\"; expected one of a"),
+        ("lengths rows.parquet", "there are 3 columns; expected --column, one of input_ids, n, text"),
+        ("lengths rows.parquet --column input_id", "did you mean \"input_ids\"?"),
+        ("lengths rows.arrow --column m", "has no column \"m\""),
+        ("lengths lengths.txt --column n", "lengths.txt has no columns"),
+        ("lengths table.csv", "table.csv has a name of no known kind"),
+        ("inspect lengths.txt", "text has no columns"),
+        ("compare lengths.txt --rule packing:64", "sample"),
+        ("compare lengths.txt --max-tokens 64", "sample"),
+        ("plan lengths.txt --rule packing:64", "oversize"),
+        ("plan lengths.txt --rule fixed-size:8 step 9999", "9999"),
+        ("plan lengths.txt --rule fixed-size:8 step 0 --rank 3", "rank is 3"),
+        ("plan lengths.txt --rule fixed-size:8 where 400", "400"),
+        ("plan lengths.txt --rule fixed-size:8 diff words.txt", "this is no file of a plan"),
+        ("state state.json", "this is no state of a loader"),
+        ("report lengths.txt -o missing/page.html", "missing/page.html"),
+    ] {
+        let error = folder.refused(arguments);
+        assert!(error.starts_with("batchloom: ") && error.contains(reason), "{arguments}: {error}");
+    }
+}
+
+#[test]
+fn bad_usage_is_exit_code_2() {
+    let folder = Folder::new();
+    for arguments in [
+        "compare",
+        "compare lengths.txt --rule token-budget",
+        "compare lengths.txt --rule fixed-size:8 --max-tokens 3",
+        "compare lengths.txt --memory 40GiB",
+        "compare lengths.txt --memory 40XB --bytes-per-token 2",
+        "compare lengths.txt --cost 1,2",
+        "plan lengths.txt",
+        "weave",
+    ] {
+        let output = folder.run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments}");
+        assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{arguments}");
+    }
+}
+
+#[test]
+fn a_closed_pipe_ends_the_program_in_silence() {
+    let folder = Folder::new();
+    let arguments = "plan lengths.txt --rule fixed-size:1 export";
+    let mut command = command(folder.0.path(), arguments);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut start = [0; 10];
+    child.stdout.take().unwrap().read_exact(&mut start).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.stderr.is_empty());
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn shells_and_man_get_their_files() {
+    let folder = Folder::new();
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(folder.said(&format!("completions {shell}")).contains("batchloom"));
+    }
+    let manual = folder.said("manual");
+    assert!(manual.contains(".TH batchloom 1") && manual.contains("compare"));
+}
