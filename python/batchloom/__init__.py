@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from batchloom._native import __version__
 from batchloom.batching import CostModel, CostOptimal, FixedSize, LengthBuckets, Listed, Packing, Rule, TokenBudget
 from batchloom.calibrate import calibrate
+from batchloom.compare import Compared, Comparison, compare
 from batchloom.dataset.concat import ConcatDataset, Origin
 from batchloom.dataset.groups import GroupDataset, GroupStats
 from batchloom.dataset.map import MapDataset
@@ -51,6 +52,8 @@ __all__ = [
     "ArgumentError",
     "Backtest",
     "BatchSampler",
+    "Compared",
+    "Comparison",
     "ConcatDataset",
     "CostModel",
     "CostOptimal",
@@ -95,6 +98,7 @@ __all__ = [
     "WindowStats",
     "__version__",
     "calibrate",
+    "compare",
     "interleave",
     "restore_order",
 ]

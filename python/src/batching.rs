@@ -16,6 +16,16 @@ pub(crate) struct Rule(pub(crate) EngineRule);
 
 #[pymethods]
 impl Rule {
+    /// The rule that a text spells.
+    #[staticmethod]
+    fn of_text(text: &str) -> PyResult<Self> {
+        made(text.parse::<EngineRule>())
+    }
+
+    fn __str__(&self) -> String {
+        self.0.to_string()
+    }
+
     #[staticmethod]
     fn fixed(batch_size: u64) -> PyResult<Self> {
         made(FixedSize::new(batch_size))

@@ -1,11 +1,12 @@
 //! `batchloom._native`: the engine for Python. This is only glue: it converts, and decides nothing.
 //!
 //! One file a concept: `dlpack` borrows and lends arrays, `arrow` borrows Arrow lists, `batching`, `dataset`, `plan`
-//! and `loader` wrap the engine's types, `error` turns its errors into exceptions, `interpreter` guards visits of the
+//! `loader` and `report` wrap the engine's types, `command_line` runs the program, `error` turns its errors into exceptions, `interpreter` guards visits of the
 //! engine's threads, `slot_function` calls functions that fill slots. The package that users see is written in Python, beside this folder.
 
 mod arrow;
 mod batching;
+mod command_line;
 mod conversion;
 mod dataset;
 mod dlpack;
@@ -16,6 +17,7 @@ mod labels;
 mod loader;
 mod memory;
 mod plan;
+mod report;
 mod slot_function;
 
 /// The extension module.
@@ -25,6 +27,8 @@ mod _native {
     use crate::arrow::{are_numbers, borrow_lists};
     #[pymodule_export]
     use crate::batching::{Rule, check_shapes, fit_cost};
+    #[pymodule_export]
+    use crate::command_line::run_command;
     #[pymodule_export]
     use crate::conversion::{Conversion, conversions};
     #[pymodule_export]
@@ -55,6 +59,8 @@ mod _native {
     };
     #[pymodule_export]
     use crate::plan::{Plan, restore_order};
+    #[pymodule_export]
+    use crate::report::{Comparison, compare};
     #[pymodule_export]
     #[expect(non_upper_case_globals, reason = "Python's name for it")]
     const __version__: &str = env!("CARGO_PKG_VERSION");

@@ -3,7 +3,8 @@
 use batchloom::batching::Keys;
 use batchloom::draws::{History, WrittenWeights};
 use batchloom::order::Shuffle;
-use batchloom::plan::Ban;
+use batchloom::plan::{Ban, Stats};
+use batchloom::report::Value;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -148,34 +149,7 @@ impl Plan {
 
     /// The cost of the plan.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let stats = py.detach(|| self.plan.stats());
-        let dict = PyDict::new(py);
-        dict.set_item("samples", stats.samples)?;
-        dict.set_item("tokens", stats.tokens)?;
-        dict.set_item("batches", stats.batches)?;
-        dict.set_item("steps", stats.steps)?;
-        dict.set_item("world_size", stats.world_size)?;
-        dict.set_item("real", stats.real)?;
-        dict.set_item("padded", stats.padded)?;
-        dict.set_item("padding", stats.padding)?;
-        dict.set_item("efficiency", stats.efficiency)?;
-        dict.set_item("shapes", stats.shapes)?;
-        dict.set_item("dropped", stats.dropped)?;
-        dict.set_item("dropped_tokens", stats.dropped_tokens)?;
-        dict.set_item("banned", stats.banned)?;
-        dict.set_item("banned_tokens", stats.banned_tokens)?;
-        dict.set_item("truncated", stats.truncated)?;
-        dict.set_item("truncated_tokens", stats.truncated_tokens)?;
-        dict.set_item("split", stats.split)?;
-        dict.set_item("repeated", stats.repeated)?;
-        dict.set_item("repeated_tokens", stats.repeated_tokens)?;
-        dict.set_item("earlier", stats.earlier)?;
-        dict.set_item("earlier_tokens", stats.earlier_tokens)?;
-        dict.set_item("largest", stats.largest)?;
-        dict.set_item("imbalance", stats.imbalance)?;
-        dict.set_item("mates_kept", stats.mates_kept)?;
-        dict.set_item("length_correlation", stats.length_correlation)?;
-        Ok(dict)
+        dict_of(py, &py.detach(|| self.plan.stats()))
     }
 
     /// A page that shows the plan, as HTML.
@@ -516,4 +490,17 @@ fn read_sources(written: &Bound<'_, PyAny>) -> PyResult<History> {
     };
     let entries = entries().map_err(|error| damaged(&format!("sources: {error}")))?;
     History::try_from(entries).map_err(|reason| damaged(&reason))
+}
+
+/// Statistics as a dict.
+pub(crate) fn dict_of<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    for statistic in stats.statistics() {
+        match statistic.value {
+            Value::Count(number) => dict.set_item(statistic.name, number)?,
+            Value::Share(number) | Value::Correlation(number) => dict.set_item(statistic.name, number)?,
+            _ => dict.set_item(statistic.name, py.None())?,
+        }
+    }
+    Ok(dict)
 }

@@ -120,7 +120,7 @@ fn time(plan: &Plan, cost: &CostModel) -> f64 {
                 let parts = sizes.iter().map(|&size| cost.cost(1, u64::from(size)) - cost.fixed());
                 cost.fixed() + parts.sum::<f64>()
             }
-false => {
+            false => {
                 let samples = sizes.len() as u64;
                 cost.cost(samples, plan.batch_elements(step, rank).unwrap() / samples)
             }

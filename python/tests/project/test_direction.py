@@ -28,8 +28,10 @@ LAYERS = (
         "torch_options",
         "watchers",
     ),
-    ("interleave",),
+    ("compare", "interleave"),
     ("integrations",),
+    ("command_line",),
+    ("__main__",),
 )
 
 

@@ -14,9 +14,10 @@ use super::{Tables, length};
 
 /// Reads the column of a file, which has to be named if there are several.
 pub(super) fn lengths(tables: &dyn Tables, path: &Path, column: Option<&str>) -> Result<Vec<u32>> {
+    let schema = tables.open(path, None)?.schema;
     let column = match column {
-        Some(column) => column.to_owned(),
-        None => only_column(&tables.open(path, None)?.schema)?,
+        Some(column) => named(&schema, column)?,
+        None => only_column(&schema)?,
     };
     let table = tables.open(path, Some(&column))?;
     let mut found = Vec::new();
@@ -26,6 +27,14 @@ pub(super) fn lengths(tables: &dyn Tables, path: &Path, column: Option<&str>) ->
         add(&**array, &column, &mut found)?;
     }
     Ok(found)
+}
+
+fn named(schema: &Schema, column: &str) -> Result<String> {
+    let names: Vec<_> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    match names.contains(&column) {
+        true => Ok(column.to_owned()),
+        false => bail!("the file {}", missing(column, &names)),
+    }
 }
 
 fn only_column(schema: &Schema) -> Result<String> {

@@ -4,13 +4,11 @@ use std::fs::File;
 use std::io::{BufReader, Read, Seek};
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use arrow_ipc::reader::{FileReader, StreamReader};
-use arrow_schema::Schema;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
-use super::columns::missing;
 use super::{Table, Tables};
 
 /// Files on disk.
@@ -37,17 +35,11 @@ impl Tables for Files {
     }
 }
 
-/// The place of a column.
-fn place(schema: &Schema, column: &str) -> Result<usize> {
-    let names = || schema.fields().iter().map(|field| field.name().as_str()).collect::<Vec<_>>();
-    schema.index_of(column).map_err(|_| anyhow!("the file {}", missing(column, &names())))
-}
-
 fn parquet(file: File, column: Option<&str>) -> Result<Table> {
     let builder = ParquetRecordBatchReaderBuilder::try_new(file).context("this is no Parquet file")?;
     let schema = builder.schema().clone();
     let mask = match column {
-        Some(column) => ProjectionMask::roots(builder.parquet_schema(), [place(&schema, column)?]),
+        Some(column) => ProjectionMask::roots(builder.parquet_schema(), [schema.index_of(column)?]),
         None => ProjectionMask::all(),
     };
     let rows = u64::try_from(builder.metadata().file_metadata().num_rows()).ok();
@@ -63,7 +55,7 @@ fn arrow_file(file: File, column: Option<&str>) -> Result<Table> {
     let Some(column) = column else {
         return Ok(Table { schema, rows: None, chunks, batches: Box::new(reader.map(|batch| Ok(batch?))) });
     };
-    let columns = Some(vec![place(&schema, column)?]);
+    let columns = Some(vec![schema.index_of(column)?]);
     let reader = FileReader::try_new(BufReader::new(file), columns)?;
     Ok(Table { schema, rows: None, chunks, batches: Box::new(reader.map(|batch| Ok(batch?))) })
 }
@@ -80,7 +72,7 @@ fn arrow_stream(mut file: File, column: Option<&str>) -> Result<Table> {
             batches: Box::new(reader.map(|batch| Ok(batch?))),
         });
     };
-    let columns = Some(vec![place(&schema, column)?]);
+    let columns = Some(vec![schema.index_of(column)?]);
     file.rewind()?;
     let reader = StreamReader::try_new(BufReader::new(file), columns)?;
     Ok(Table { schema, rows: None, chunks: None, batches: Box::new(reader.map(|batch| Ok(batch?))) })

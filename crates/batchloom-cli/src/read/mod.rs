@@ -48,10 +48,10 @@ impl fmt::Debug for Table {
 
 /// A reader of files with columns.
 pub trait Tables {
-    /// Opens a Parquet or an Arrow file, to read one column or all.
+    /// Opens a Parquet or an Arrow file, to read one column, which is there, or all.
     ///
     /// # Errors
-    /// The file cannot be read, or is of another kind, or has no such column.
+    /// The file cannot be read, or is of another kind.
     fn open(&self, path: &Path, column: Option<&str>) -> Result<Table>;
 }
 

@@ -118,7 +118,7 @@ impl Comparison {
         let samples = sizes.len().max(1);
         let longest = sizes.as_slice().iter().max().map_or(1, |&size| u64::from(size));
         let usual = (sizes.total().div_ceil(samples) * USUAL).max(longest.next_multiple_of(MULTIPLE.into()));
-        let budget = max_tokens.unwrap_or(usual);
+        let budget = max_tokens.unwrap_or(usual.max(1));
         let of_mean = (u128::from(budget) * u128::from(samples) / u128::from(sizes.total().max(1))).max(1);
         let batch_size = u64::try_from(of_mean).unwrap_or(u64::MAX);
         let cost = match cost {

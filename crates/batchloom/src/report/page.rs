@@ -56,15 +56,17 @@ impl Page {
     pub fn histogram(mut self, histogram: &Histogram) -> Self {
         let quantiles = histogram.quantiles.iter().map(|(percent, length)| format!("{percent}%: {length}"));
         let text = format!(
-            "{} samples, {} tokens, mean {:.1}. Shares of samples that are no longer: {}.",
+            "{} samples, {} tokens, mean {:.1}. Lengths that so many samples do not exceed: {}. Left to right: lengths.",
             grouped(histogram.samples),
             grouped(histogram.tokens),
             histogram.mean,
             quantiles.collect::<Vec<_>>().join(", "),
         );
         let ends = format!(
-            "<p class=\"ends\"><span>{}</span><span>length</span><span>{}</span></p>",
-            histogram.least, histogram.most
+            "<p class=\"ends\"><span>{}</span><span>{}</span><span>{}</span></p>",
+            histogram.least,
+            histogram.bins.get(histogram.bins.len() / 2).map_or(histogram.most, |bin| bin.first),
+            histogram.most
         );
         let picture = picture("lengths", "samples by length", &pictures::bins(histogram));
         self.sections.push(section("Lengths", &text, &format!("{picture}{ends}")));
@@ -99,13 +101,18 @@ impl Page {
         );
         self.sections.push(section("What it costs", &text, &table));
         if let Some(batch) = pictures::batch(plan) {
-            let text = "Dark: elements of samples. Light: padding. Of samples, at most 64, evenly spread.";
+            let text = match plan.concatenated() || plan.rule().packs() {
+                true => "A piece for each sample, one behind the other, in all the room that the batch has.",
+                false => {
+                    "A row for each sample, at most 64 of them, evenly spread. Strong: its elements. Faint: padding."
+                }
+            };
             let step = plan.steps() / 2;
             let picture = picture("batch", "a batch", &batch);
             self.sections.push(section(&format!("The batch of step {step}, rank 0"), text, &picture));
         }
-        let text = "Left to right: steps, at most 120 of them, evenly spread. Top to bottom: ranks. The darker, the \
-                    larger the batch: in a step of one shade no rank waits.";
+        let text = "Left to right: steps, at most 120 of them, evenly spread. Top to bottom: ranks. The \
+                    stronger, the larger the batch: in a step of one shade no rank waits.";
         let steps = picture("steps", "batch sizes by step and rank", &drawn.steps(plan, &stats));
         self.sections.push(section("Steps", text, &steps));
         let text = "A dot for a sample, at most 3,000 of them: left to right when it comes, top to bottom where it is \
@@ -160,8 +167,23 @@ fn areas(comparison: &Comparison) -> String {
     format!("<div class=\"bars\">{bars}<p class=\"key\">{}</p></div>", key.concat())
 }
 
-/// The table of rules.
+impl Comparison {
+    /// The table and the verdict as a piece of HTML, for notebooks.
+    pub fn html(&self) -> String {
+        let style = "text-align:left;font-variant-numeric:tabular-nums";
+        let verdict = escaped(&self.verdict());
+        format!("<div style=\"{style}\">\n{}\n<p>{verdict}</p></div>", table(self))
+    }
+}
+
+/// The table of rules, and the meanings of its columns.
 fn rules(comparison: &Comparison) -> String {
+    let meanings = Comparison::columns().into_iter().map(|(name, meaning)| format!("{name}: {meaning}"));
+    let meanings = escaped(&meanings.collect::<Vec<_>>().join("; "));
+    format!("<div class=\"wide\">{}</div>\n<p class=\"note\">{meanings}.</p>", table(comparison))
+}
+
+fn table(comparison: &Comparison) -> String {
     let head: String = Comparison::columns()
         .into_iter()
         .map(|(name, meaning)| format!("<th title=\"{}\">{name}", escaped(meaning)))
@@ -171,16 +193,10 @@ fn rules(comparison: &Comparison) -> String {
         format!("<tr><td><code>{}</code>{cells}", escaped(&found.rule.to_string()))
     };
     let rows: Vec<_> = comparison.rules.iter().zip(comparison.cells()).map(row).collect();
-    let meanings = Comparison::columns().into_iter().map(|(name, meaning)| format!("{name}: {meaning}"));
-    let meanings = escaped(&meanings.collect::<Vec<_>>().join("; "));
-    format!(
-        "<div class=\"wide\"><table class=\"rules\">\n<tr><th>rule{head}\n{}\n</table></div>\n\
-         <p class=\"note\">{meanings}.</p>",
-        rows.join("\n")
-    )
+    format!("<table class=\"rules\">\n<tr><th>rule{head}\n{}\n</table>", rows.join("\n"))
 }
 
-pub(super) fn escaped(text: &str) -> String {
+fn escaped(text: &str) -> String {
     text.chars().fold(String::new(), |mut found, letter| {
         match letter {
             '&' => found.push_str("&amp;"),

@@ -1,0 +1,36 @@
+//! The program `batchloom` for the Python package: the same code as the crate's, with tables that pyarrow reads.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+
+use anyhow::{Result, anyhow};
+use arrow_array::RecordBatchReader;
+use batchloom_cli::{Table, Tables};
+use pyo3::prelude::*;
+use pyo3_arrow::PyRecordBatchReader;
+
+/// Runs the program with its name and arguments; returns its exit code. `open` opens a Parquet or an Arrow file: see
+/// batchloom/command_line.py.
+#[pyfunction]
+pub(crate) fn run_command(py: Python<'_>, arguments: Vec<OsString>, open: Py<PyAny>) -> u8 {
+    let run = || batchloom_cli::run(arguments, &Opened(open), &mut io::stdout().lock(), &mut io::stderr());
+    py.detach(run)
+}
+
+/// Tables that a function of Python opens.
+struct Opened(Py<PyAny>);
+
+impl Tables for Opened {
+    fn open(&self, path: &Path, column: Option<&str>) -> Result<Table> {
+        let open = |py: Python<'_>| -> PyResult<(PyRecordBatchReader, Option<u64>, Option<u64>)> {
+            self.0.call1(py, (path, column))?.extract(py)
+        };
+        let (reader, rows, chunks) = Python::attach(|py| {
+            open(py).map_err(|error| anyhow!("{}", error.value(py)))
+        })?;
+        let reader = Python::attach(|py| reader.into_reader().map_err(|error| anyhow!("{}", error.value(py))))?;
+        let schema = reader.schema();
+        Ok(Table { schema, rows, chunks, batches: Box::new(reader.map(|batch| Ok(batch?))) })
+    }
+}

@@ -1,0 +1,84 @@
+//! Rules side by side, as Python shows them. They are documented in batchloom/compare.py.
+
+use batchloom::batching::{CostModel, Rule as EngineRule};
+use batchloom::report::{Comparison as EngineComparison, Histogram, Page};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::batching::{Rule, known};
+use crate::dlpack::Tensor;
+use crate::error::{DataError, raise};
+use crate::plan::dict_of;
+
+/// Rules side by side.
+#[pyclass(frozen, module = "batchloom._native")]
+#[derive(Debug)]
+pub(crate) struct Comparison {
+    comparison: EngineComparison,
+    histogram: Histogram,
+}
+
+/// A rule as text, its statistics, the time of an epoch by the cost model, its work, and the seconds to plan it.
+type Compared<'py> = (String, Bound<'py, PyDict>, Option<f64>, f64, f64);
+
+/// Compares rules on sizes, or the usual rules.
+#[pyfunction]
+pub(crate) fn compare(
+    py: Python<'_>,
+    sizes: &Tensor,
+    rules: Option<Vec<PyRef<'_, Rule>>>,
+    world_size: u32,
+    max_tokens: Option<u64>,
+    cost: Option<(f64, f64, f64)>,
+) -> PyResult<Comparison> {
+    let Some(sizes) = known(Some(sizes))? else { return Err(DataError::new_err("there are no sizes")) };
+    let rules: Option<Vec<EngineRule>> =
+        rules.map(|rules| rules.iter().map(|rule| rule.0.clone()).collect());
+    let compared = || {
+        let cost = cost.map(|(fixed, token, pair)| CostModel::new(fixed, token, pair)).transpose()?;
+        let rules = match rules {
+            Some(rules) => rules,
+            None => EngineComparison::usual_rules(&sizes, max_tokens, cost)?,
+        };
+        let comparison = EngineComparison::new(&sizes, &rules, world_size, cost, |_| ())?;
+        Ok(Comparison { comparison, histogram: Histogram::new(sizes.as_slice()) })
+    };
+    py.detach(compared).map_err(|error| raise(&error))
+}
+
+#[pymethods]
+impl Comparison {
+    /// The rules in the order in which they were given.
+    fn rules<'py>(&self, py: Python<'py>) -> PyResult<Vec<Compared<'py>>> {
+        let rules = self.comparison.rules.iter().map(|found| {
+            let stats = dict_of(py, &found.stats)?;
+            Ok((found.rule.to_string(), stats, found.time, found.work(), found.planned.as_secs_f64()))
+        });
+        rules.collect()
+    }
+
+    /// The place of the best rule.
+    fn best(&self) -> usize {
+        self.comparison.best
+    }
+
+    /// The best rule and the reason.
+    fn verdict(&self) -> String {
+        self.comparison.verdict()
+    }
+
+    /// The table as text.
+    fn text(&self) -> String {
+        self.comparison.to_string()
+    }
+
+    /// The table as HTML.
+    fn html(&self) -> String {
+        self.comparison.html()
+    }
+
+    /// A page with the lengths and the rules, as HTML.
+    fn page(&self, title: &str) -> String {
+        Page::new(title).histogram(&self.histogram).comparison(&self.comparison).html()
+    }
+}
