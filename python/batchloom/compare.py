@@ -83,8 +83,7 @@ def compare(
         sizes: The size of each sample, or a dataset whose samples have sizes.
         rules: The rules, as objects or as text; all of them at equal tokens a batch, unless given.
         world_size: The ranks that share an epoch.
-        max_tokens: The elements of a batch, for the rules that are not given; those of 64 samples of mean length, unless
-            given.
+        max_tokens: The elements of a batch, if no rules are given; those of 64 samples of mean length, unless given.
         cost: The cost of a batch, by which rules are then compared; otherwise they are by the elements that all ranks
             compute or wait for.
 
@@ -112,9 +111,8 @@ def _sizes_of(sizes: Any) -> Any:
         return sizes
     found = getattr(sizes, "sizes", None)
     if found is None:
-        raise ArgumentError(
-            f"samples of this {type(sizes).__name__} have no sizes; expected some that differ in length"
-        )
+        kind = type(sizes).__name__
+        raise ArgumentError(f"samples of this {kind} have no sizes; expected some that differ in length")
     return found
 
 

@@ -26,10 +26,10 @@ impl Tables for Opened {
         let open = |py: Python<'_>| -> PyResult<(PyRecordBatchReader, Option<u64>, Option<u64>)> {
             self.0.call1(py, (path, column))?.extract(py)
         };
-        let (reader, rows, chunks) = Python::attach(|py| {
-            open(py).map_err(|error| anyhow!("{}", error.value(py)))
-        })?;
-        let reader = Python::attach(|py| reader.into_reader().map_err(|error| anyhow!("{}", error.value(py))))?;
+        let (reader, rows, chunks) =
+            Python::attach(|py| open(py).map_err(|error| anyhow!("{}", error.value(py))))?;
+        let reader =
+            Python::attach(|py| reader.into_reader().map_err(|error| anyhow!("{}", error.value(py))))?;
         let schema = reader.schema();
         Ok(Table { schema, rows, chunks, batches: Box::new(reader.map(|batch| Ok(batch?))) })
     }

@@ -32,8 +32,7 @@ pub(crate) fn compare(
     cost: Option<(f64, f64, f64)>,
 ) -> PyResult<Comparison> {
     let Some(sizes) = known(Some(sizes))? else { return Err(DataError::new_err("there are no sizes")) };
-    let rules: Option<Vec<EngineRule>> =
-        rules.map(|rules| rules.iter().map(|rule| rule.0.clone()).collect());
+    let rules: Option<Vec<EngineRule>> = rules.map(|rules| rules.iter().map(|rule| rule.0.clone()).collect());
     let compared = || {
         let cost = cost.map(|(fixed, token, pair)| CostModel::new(fixed, token, pair)).transpose()?;
         let rules = match rules {

@@ -67,7 +67,8 @@ def test_it_shows_in_notebooks_and_on_a_page(tmp_path) -> None:
     assert "Comparison of 6 rules" in repr(found)
     found.report(tmp_path / "page.html", "a & b")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "<title>a &amp; b</title>" in page and "<h2>Rules</h2>" in page
+    assert "<title>a &amp; b</title>" in page
+    assert "<h2>Rules</h2>" in page
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,8 @@ def test_bad_data_is_one_line(folder: Path) -> None:
     }.items():
         out, error = run(folder, arguments, 1)
         assert not out
-        assert error.startswith("batchloom: ") and error.count("\n") == 1, error
+        assert error.startswith("batchloom: ")
+        assert error.count("\n") == 1, error
         assert message in error
 
 

@@ -41,18 +41,18 @@ impl Rule {
         match self {
             Self::FixedSize(rule) => ("fixed-size", Some(rule.batch_size()), Vec::new()),
             Self::LengthBuckets(rule) => {
-                let options = [other(&rule.pool, Pool::Auto), other(&rule.multiple_of, 1)];
+                let options = [other(&rule.pool, &Pool::Auto), other(&rule.multiple_of, &1)];
                 ("length-buckets", Some(rule.batch_size), named(&["pool", "multiple_of"], options))
             }
             Self::TokenBudget(rule) => {
                 let names = ["count", "max_length_spread", "max_samples", "multiple_of", "oversize", "pool"];
                 let options = [
-                    other(&rule.count, Count::default()),
-                    other(&rule.max_length_spread, None),
-                    other(&rule.max_samples, None),
-                    other(&rule.multiple_of, 1),
-                    other(&rule.oversize, Oversize::default()),
-                    other(&rule.pool, Pool::Auto),
+                    other(&rule.count, &Count::default()),
+                    other(&rule.max_length_spread, &None),
+                    other(&rule.max_samples, &None),
+                    other(&rule.multiple_of, &1),
+                    other(&rule.oversize, &Oversize::default()),
+                    other(&rule.pool, &Pool::Auto),
                 ];
                 ("token-budget", Some(rule.max_tokens), named(&names, options))
             }
@@ -60,22 +60,22 @@ impl Rule {
                 let names =
                     ["fixed", "per_token", "per_pair", "max_samples", "multiple_of", "oversize", "pool"];
                 let options = [
-                    other(&rule.cost.fixed(), 0.0),
-                    other(&rule.cost.per_token(), 0.0),
-                    other(&rule.cost.per_pair(), 0.0),
-                    other(&rule.max_samples, None),
-                    other(&rule.multiple_of, 1),
-                    other(&rule.oversize, Oversize::default()),
-                    other(&rule.pool, Pool::Auto),
+                    other(&rule.cost.fixed(), &0.0),
+                    other(&rule.cost.per_token(), &0.0),
+                    other(&rule.cost.per_pair(), &0.0),
+                    other(&rule.max_samples, &None),
+                    other(&rule.multiple_of, &1),
+                    other(&rule.oversize, &Oversize::default()),
+                    other(&rule.pool, &Pool::Auto),
                 ];
                 ("cost-optimal", rule.max_tokens, named(&names, options))
             }
             Self::Packing(rule) => {
                 let options = [
-                    other(&rule.max_samples, None),
-                    other(&rule.oversize, PackedOversize::default()),
-                    other(&rule.pool, Pool::Auto),
-                    other(&rule.order, PackingOrder::default()),
+                    other(&rule.max_samples, &None),
+                    other(&rule.oversize, &PackedOversize::default()),
+                    other(&rule.pool, &Pool::Auto),
+                    other(&rule.order, &PackingOrder::default()),
                 ];
                 let names = ["max_samples", "oversize", "pool", "order"];
                 ("packing", Some(rule.capacity().into()), named(&names, options))
@@ -90,7 +90,7 @@ fn named<const N: usize>(names: &[&'static str; N], values: [Option<String>; N])
 }
 
 /// A value as text, unless it is the default.
-fn other<T: Serialize + PartialEq>(value: &T, default: T) -> Option<String> {
+fn other<T: Serialize + PartialEq>(value: &T, default: &T) -> Option<String> {
     // Numbers and names cannot fail.
     let text = || match serde_json::to_value(value).unwrap_or_default() {
         Value::String(text) => text,
@@ -100,7 +100,7 @@ fn other<T: Serialize + PartialEq>(value: &T, default: T) -> Option<String> {
         },
         other => other.to_string(),
     };
-    (*value != default).then(text)
+    (value != default).then(text)
 }
 
 /// Reads the text that a rule is printed as.
