@@ -166,10 +166,22 @@ fn padded(parts: &Parts, rule: &Rule) -> u64 {
     longest * parts.samples.len() as u64
 }
 
-/// A parameter of a rule, by its serialised name.
+/// The parameters of a rule, by their names.
+fn parameters(rule: &Rule) -> serde_json::Value {
+    let value = match rule {
+        Rule::FixedSize(rule) => serde_json::to_value(rule),
+        Rule::LengthBuckets(rule) => serde_json::to_value(rule),
+        Rule::TokenBudget(rule) => serde_json::to_value(rule),
+        Rule::CostOptimal(rule) => serde_json::to_value(rule),
+        Rule::Packing(rule) => serde_json::to_value(rule),
+        other => serde_json::to_value(other),
+    };
+    value.unwrap()
+}
+
+/// A parameter of a rule that is a number.
 fn parameter(rule: &Rule, name: &str) -> Option<u64> {
-    let value = serde_json::to_value(rule).unwrap();
-    value.as_object().unwrap().values().next().unwrap().get(name).and_then(serde_json::Value::as_u64)
+    parameters(rule).get(name).and_then(serde_json::Value::as_u64)
 }
 
 fn multiple_of(rule: &Rule) -> u64 {
@@ -177,9 +189,8 @@ fn multiple_of(rule: &Rule) -> u64 {
 }
 
 fn policy(rule: &Rule, name: &str) -> String {
-    let value = serde_json::to_value(rule).unwrap();
-    let value = value.as_object().unwrap().values().next().unwrap().get(name).cloned();
-    value.and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+    let parameters = parameters(rule);
+    parameters.get(name).and_then(serde_json::Value::as_str).unwrap_or_default().to_owned()
 }
 
 /// The intervals of each sample that came, in order of their starts.
