@@ -1,5 +1,6 @@
-//! A batching engine for deep learning: mini-batches at memory speed, in an order that is a pure function of a few
-//! integers.
+#![doc = include_str!("../README.md")]
+//!
+//! # How it is built
 //!
 //! Data goes one way, and the modules are its stages:
 //!
@@ -14,20 +15,6 @@
 //!   time and memory; equal steps for every rank; exact resume with any number of ranks.
 //! - [`Loader`] ([`tensor`], [`dataset`], [`loader`]): moves bytes and decides nothing. It has its own threads and
 //!   bounded memory, and recycles blocks when the last batch that views them is gone.
-//!
-//! ```
-//! use batchloom::{Loader, Tensor, TensorDataset};
-//!
-//! let x = Tensor::from_vec((0..1000).map(|x| x as f32).collect(), &[100, 10])?;
-//! let y = Tensor::from_vec((0..100_i64).collect(), &[100])?;
-//! let loader = Loader::builder(TensorDataset::new([("x", x), ("y", y)])?).batch_size(16).shuffle(true).build()?;
-//! for batch in &loader {
-//!     let batch = batch?;
-//!     let (x, y) = (&batch.fields()[0], &batch.fields()[1]);
-//!     assert_eq!(x.shape()[0], y.shape()[0]);
-//! }
-//! # Ok::<(), batchloom::Error>(())
-//! ```
 //!
 //! # Compared with common designs
 //!
