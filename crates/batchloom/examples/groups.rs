@@ -9,7 +9,8 @@ use batchloom::{GroupDataset, Loader, Result, Tensor};
 #[expect(clippy::print_stdout, reason = "an example shows something")]
 fn main() -> Result<()> {
     // Query q has q % 5 + 1 documents, whose relevance is their number.
-    let queries: Vec<i64> = (0..200).flat_map(|query| vec![query; (query % 5 + 1) as usize]).collect();
+    let sizes = [1, 2, 3, 4, 5].into_iter().cycle();
+    let queries: Vec<i64> = (0..200).zip(sizes).flat_map(|(query, size)| vec![query; size]).collect();
     let rows = queries.len();
     let relevance: Vec<f32> = queries.iter().map(|query| *query as f32).collect();
     let features = Tensor::from_vec(relevance.clone(), &[rows, 1])?;

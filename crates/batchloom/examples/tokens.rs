@@ -5,7 +5,7 @@
 use batchloom::{Loader, Result, Tensor, TokenDataset};
 
 fn loader(rank: u32, world_size: u32) -> Result<Loader> {
-    let tokens = Tensor::from_vec((0..50_000_u32).map(|token| token as u16).collect(), &[50_000])?;
+    let tokens = Tensor::from_vec((0..50_000_u16).collect(), &[50_000])?;
     let documents: Vec<i64> = (0..=100).map(|document| document * 500).collect();
     let dataset = TokenDataset::new(tokens, 256)?.documents(&Tensor::from_vec(documents, &[101])?)?;
     let loader = Loader::builder(dataset).batch_size(8).shuffle(true).shuffle_documents(true);
