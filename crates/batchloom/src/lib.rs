@@ -32,6 +32,7 @@
 //! user never causes a panic; it is an error.
 
 pub mod batching;
+mod brief;
 mod collate;
 pub mod dataset;
 pub mod draws;

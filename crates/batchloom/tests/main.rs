@@ -12,6 +12,7 @@ mod bans;
 mod batches;
 mod cost;
 mod counts;
+mod debug;
 mod definitions;
 mod determinism;
 mod direction;

@@ -30,8 +30,14 @@ use crate::{Error, Result};
 /// assert_eq!(batch.len(), 50);
 /// # Ok::<(), batchloom::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Keys(Arc<[u32]>);
+
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_tuple("Keys").field(&crate::brief::Brief(&self.0)).finish()
+    }
+}
 
 impl Keys {
     /// The key of each sample, as a number.

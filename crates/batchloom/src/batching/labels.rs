@@ -9,11 +9,13 @@ use super::{Rule, Sizes};
 use crate::{Error, Result};
 
 /// The number of labels of each sample that losses do not ignore.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct LabelCounts {
     counts: Arc<[u32]>,
     piece: Option<u32>,
 }
+
+crate::brief::debug_in_brief!(LabelCounts, [piece], [counts]);
 
 impl LabelCounts {
     /// One number for each sample.
@@ -57,12 +59,14 @@ impl From<LabelCounts> for Labels {
 }
 
 /// The labels of the samples of a plan.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct SampleLabels {
     labels: Labels,
     /// The first piece of each sample, if counts are of pieces.
     first: Option<Arc<[u64]>>,
 }
+
+crate::brief::debug_in_brief!(SampleLabels, [labels], [first]);
 
 impl SampleLabels {
     /// Checks that counts, if labels were counted, are those of `samples` samples of these sizes, as `rule` takes them: at

@@ -15,13 +15,15 @@ const MOST: usize = u32::MAX as usize;
 ///
 /// Lists may name a sample several times, or never. They belong to one epoch, and so are not part of the fingerprint
 /// of a run; a state in the middle of an epoch holds their digest.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Listed {
     samples: Arc<[u32]>,
     ends: Arc<[u32]>,
     digest: u128,
     batch_size: Option<u64>,
 }
+
+crate::brief::debug_in_brief!(Listed, [batch_size], [samples, ends]);
 
 impl Listed {
     /// Batches of `samples`, each of which ends where `ends` says.

@@ -18,11 +18,13 @@ use crate::{Error, Result};
 /// assert_eq!(pad_to.lengths(), [64, 128, 512]);
 /// # Ok::<(), batchloom::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct PadTo {
     lengths: Vec<u32>,
     truncate: Truncate,
 }
+
+crate::brief::debug_in_brief!(PadTo, [truncate], [lengths]);
 
 /// The treatment of a sample that is longer than all lengths that batches are padded to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]

@@ -11,7 +11,7 @@ use crate::{Error, Result};
 ///
 /// A sample with several variable dimensions (an image of any height and width) has an extent in each, and their
 /// product is its size. Such samples are padded to the union of their extents.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Sizes {
     sizes: Arc<[u32]>,
     /// The number of variable dimensions and the extents of each sample, if there are several dimensions.
@@ -19,6 +19,8 @@ pub struct Sizes {
     total: u64,
     digest: u128,
 }
+
+crate::brief::debug_in_brief!(Sizes, [total], [sizes, extents]);
 
 impl Sizes {
     /// The sizes of samples with one variable dimension. This takes one pass over them.

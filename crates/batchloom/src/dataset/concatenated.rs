@@ -13,7 +13,6 @@ use crate::{Error, Result, Tensor};
 pub(super) const SOURCE: &str = "source";
 
 /// Several datasets. The data of each stays where it is.
-#[derive(Debug)]
 pub(super) struct Concatenated {
     parts: Vec<Arc<dyn Kind>>,
     /// The number of samples before each part, and of all samples.
@@ -22,6 +21,8 @@ pub(super) struct Concatenated {
     /// True if batches say which dataset each sample is of.
     says_source: bool,
 }
+
+crate::brief::debug_in_brief!(Concatenated, [sizes, says_source], [parts, before]);
 
 impl Concatenated {
     /// The samples of `parts`, of which there is at least one.

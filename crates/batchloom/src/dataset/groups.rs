@@ -17,12 +17,14 @@ use crate::tensor::Sequences;
 use crate::{Error, Result, Tensor};
 
 /// The rows of each group. Groups are numbered in the order of their first appearance.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Groups {
     offsets: Vec<i64>,
     /// The row at each place, if groups do not lie one after the other.
     order: Option<Arc<[u64]>>,
 }
+
+crate::brief::debug_in_brief!(Groups, [], [offsets, order]);
 
 impl Groups {
     /// The groups of rows with these ids. This takes one pass; each change of id costs a look-up, unless ids are

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::parts::{PartEnd, borders};
+use crate::brief::Brief;
 use crate::order::{Key, Order, Purpose};
 use crate::{Error, Result};
 
@@ -35,11 +36,21 @@ pub struct Selection {
 }
 
 /// The numbers of the samples.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 enum Numbers {
     Range(Range<u64>),
     Narrow(Arc<[u32]>),
     Wide(Arc<[u64]>),
+}
+
+impl std::fmt::Debug for Numbers {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Range(range) => range.fmt(formatter),
+            Self::Narrow(numbers) => Brief(numbers).fmt(formatter),
+            Self::Wide(numbers) => Brief(numbers).fmt(formatter),
+        }
+    }
 }
 
 impl Numbers {

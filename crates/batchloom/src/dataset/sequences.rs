@@ -74,7 +74,7 @@ impl From<&str> for SizeOf {
 }
 
 /// The fields of a [`SequenceDataset`].
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct SequenceDatasetBuilder {
     names: Vec<String>,
     fields: Vec<Field>,
@@ -82,6 +82,8 @@ pub struct SequenceDatasetBuilder {
     own_lengths: Vec<String>,
     size_of: SizeOf,
 }
+
+crate::brief::debug_in_brief!(SequenceDatasetBuilder, [names, fields, own_lengths, size_of], [sizes]);
 
 impl Field {
     /// The array that the field is taken from.

@@ -12,11 +12,13 @@ use std::collections::HashMap;
 /// assert_eq!(ids.codes(), [0, 1, 0]);
 /// assert_eq!(ids.first_rows(), [0, 1]); // the text with number k is rows[first_rows[k]]
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct TextIds {
     codes: Vec<i64>,
     first_rows: Vec<usize>,
 }
+
+crate::brief::debug_in_brief!(TextIds, [], [codes, first_rows]);
 
 impl TextIds {
     /// Numbers texts, or any bytes. This takes one pass; each text that differs from the one before costs a look-up.

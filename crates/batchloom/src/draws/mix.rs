@@ -69,7 +69,7 @@ impl FromStr for Exhausted {
 /// assert_eq!((0..50).map(|step| plan.indices(step, 0).map(books)).sum::<Result<usize, _>>()?, 100);
 /// # Ok::<(), batchloom::Error>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Mix {
     /// The number of samples before each source, and of all samples.
     before: Arc<[u64]>,
@@ -82,6 +82,8 @@ pub struct Mix {
     /// The names of the sources, if they have some.
     names: Option<Arc<[String]>>,
 }
+
+crate::brief::debug_in_brief!(Mix, [history, exhausted, names], [before, measure, members]);
 
 impl Mix {
     /// Sources of as many samples as `counts` says, and their weights.

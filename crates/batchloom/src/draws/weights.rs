@@ -25,12 +25,14 @@ const BITS: i32 = 62;
 /// assert_eq!(drawn.iter().filter(|&&sample| sample == 2).count(), 300);
 /// # Ok::<(), batchloom::Error>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Weights {
     /// The units before each sample, and of all samples.
     before: Arc<[u64]>,
     digest: u128,
 }
+
+crate::brief::debug_in_brief!(Weights, [], [before]);
 
 impl Weights {
     /// One weight for each sample.

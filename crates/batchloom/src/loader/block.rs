@@ -15,7 +15,7 @@ use crate::tensor::Layout;
 use crate::{Error, Result, Tensor};
 
 /// Consecutive batches of one rank in one allocation, ready to be handed over.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Block {
     runs: Vec<ShapeRun>,
     bytes: Bytes,
@@ -24,6 +24,8 @@ pub struct Block {
     skipped: Skipped,
     nesting: Arc<str>,
 }
+
+crate::brief::debug_in_brief!(Block, [runs, table, skipped, nesting], [bytes]);
 
 /// Consecutive batches of one shape, field by field.
 #[derive(Debug, Clone)]

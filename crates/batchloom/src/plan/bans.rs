@@ -10,12 +10,20 @@ use std::sync::Arc;
 pub type Ban = (u64, u64, Vec<u64>);
 
 /// The samples that a run leaves without weight.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub(super) struct Bans {
     /// The samples that were asked for, ascending, or `None` if batches have no marks.
     asked: Option<Arc<[u64]>>,
     /// The changes so far, in order.
     changes: Arc<[Ban]>,
+}
+
+impl std::fmt::Debug for Bans {
+    /// Writes how many changes there are: each lists samples.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let asked = crate::brief::Brief(&self.asked);
+        formatter.debug_struct("Bans").field("asked", &asked).field("changes", &self.changes.len()).finish()
+    }
 }
 
 impl Bans {

@@ -13,7 +13,7 @@ use crate::ranks::{MOST_RANKS, Uneven};
 use crate::{Error, Result};
 
 /// The options of a [`Plan`], made by [`Plan::builder`].
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct PlanBuilder {
     samples: u64,
     rule: Result<Rule>,
@@ -38,6 +38,34 @@ pub struct PlanBuilder {
     epoch: u64,
     world_size: u32,
 }
+
+crate::brief::debug_in_brief!(
+    PlanBuilder,
+    [
+        samples,
+        rule,
+        shuffle,
+        seed,
+        drop_last,
+        uneven,
+        sizes,
+        balance,
+        largest_first,
+        concatenated,
+        content,
+        shard_size,
+        pad_to,
+        labels,
+        num_samples,
+        mix,
+        weights,
+        homogeneous_by,
+        distinct_by,
+        epoch,
+        world_size
+    ],
+    [ban]
+);
 
 impl Plan {
     /// The options of a plan over `samples` samples.

@@ -15,7 +15,6 @@ use crate::order::{Key, Order, Purpose, Shards, Shuffle};
 use crate::ranks::{BatchOrder, Dealt};
 
 /// One epoch of a run, the same for every world.
-#[derive(Debug)]
 pub(super) struct Epoch {
     pub(super) recipe: Arc<Recipe>,
     pub(super) number: u64,
@@ -28,6 +27,8 @@ pub(super) struct Epoch {
     ban_batches: OnceLock<Vec<u64>>,
     survey: OnceLock<Survey>,
 }
+
+crate::brief::debug_in_brief!(Epoch, [recipe, number], []);
 
 /// The facts that are known once all pools have been looked at.
 #[derive(Debug)]

@@ -30,7 +30,7 @@ const KEPT_POOLS: usize = 3;
 /// assert_eq!(plan.places(batch[5])?[0].step, 1_000_000);
 /// # Ok::<(), batchloom::Error>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Plan {
     pub(super) epoch: Arc<Epoch>,
     pub(super) world_size: u32,
@@ -41,6 +41,8 @@ pub struct Plan {
     /// The batch before which the last step ends, if batches that fill no step of one key are left out.
     end: OnceLock<u64>,
 }
+
+crate::brief::debug_in_brief!(Plan, [epoch, world_size, past], []);
 
 /// Pools by their places in the order of dealing, the latest in front.
 type Recent = VecDeque<(u64, Arc<DealtPool>)>;

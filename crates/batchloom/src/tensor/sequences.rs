@@ -10,7 +10,7 @@ use super::{Rows, Tensor};
 use crate::{Error, Result};
 
 /// One variable field: an array of values, and the part of it that makes each sample.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Sequences {
     values: Tensor,
     rows: Rows,
@@ -24,6 +24,8 @@ pub struct Sequences {
     leading: usize,
     varying: Vec<usize>,
 }
+
+crate::brief::debug_in_brief!(Sequences, [values, leading, varying], [order, starts, extents]);
 
 impl Sequences {
     /// Samples of which sample `k` is `values[offsets[k]..offsets[k + 1]]`. Values have any shape `[total, ..]` and

@@ -15,11 +15,18 @@ use crate::{Error, Result};
 /// assert_eq!(x.as_slice::<f32>(), Some(&[1.0, 2.0, 3.0, 4.0][..]));
 /// # Ok::<(), batchloom::Error>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Tensor {
     bytes: Bytes,
     dtype: DType,
     layout: Layout,
+}
+
+impl std::fmt::Debug for Tensor {
+    /// Writes the type and the shape, not the elements.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Tensor({}, {:?})", self.dtype, self.shape())
+    }
 }
 
 impl Tensor {

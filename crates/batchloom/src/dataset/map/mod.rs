@@ -71,7 +71,7 @@ pub struct MapDataset {
 }
 
 /// The options of a [`MapDataset`].
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct MapDatasetBuilder {
     reader: Arc<dyn Reader>,
     samples: u64,
@@ -79,6 +79,8 @@ pub struct MapDatasetBuilder {
     variable: Option<Vec<String>>,
     on_error: OnError,
 }
+
+crate::brief::debug_in_brief!(MapDatasetBuilder, [reader, samples, variable, on_error], [sizes]);
 
 impl MapDataset {
     /// The options of a dataset over a source. The size of each sample is asked for, and no data is read.

@@ -42,13 +42,14 @@ impl Stop {
 }
 
 /// The result of reading: the layout of each sample, or the reason that it could not be read, and the samples.
-#[derive(Debug)]
 pub struct ReadPart {
     /// The outcome for each sample that was asked for. There are fewer if the iteration was stopped.
     pub outcomes: Vec<Result<SampleLayout, Cause>>,
     /// The samples that could be read, at the places of their outcomes.
     pub samples: Arc<dyn ReadSamples>,
 }
+
+crate::brief::debug_in_brief!(ReadPart, [samples], [outcomes]);
 
 /// The structure of a sample, and the type and shape of each field.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -311,8 +312,13 @@ impl Sample {
 }
 
 /// Samples that this process holds: the fields of each.
-#[derive(Debug)]
 pub struct Held(pub Vec<Vec<Tensor>>);
+
+impl Debug for Held {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_tuple("Held").field(&crate::brief::Brief(&self.0)).finish()
+    }
+}
 
 impl ReadSamples for Held {
     fn write(

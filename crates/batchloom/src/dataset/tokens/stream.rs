@@ -18,7 +18,7 @@ use crate::tensor::Rows;
 const NOTED: usize = 16;
 
 /// Documents as they are stored, one after the other.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Corpus {
     pub(super) tokens: Tensor,
     /// Steps through the tokens.
@@ -30,6 +30,8 @@ pub(super) struct Corpus {
     /// The documents that were selected of these, if some were that are no neighbours.
     pub(super) selection: Option<Selection>,
 }
+
+crate::brief::debug_in_brief!(Corpus, [tokens, separator, selection], [documents]);
 
 impl Corpus {
     /// The number of documents.

@@ -22,7 +22,7 @@ pub struct BacktestShape {
 }
 
 /// The folds of a backtest. They are views: each costs O(series), and shares all arrays with the dataset.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Backtest {
     dataset: WindowDataset,
     shape: BacktestShape,
@@ -30,6 +30,8 @@ pub struct Backtest {
     series: Vec<(usize, usize)>,
     folds: usize,
 }
+
+crate::brief::debug_in_brief!(Backtest, [dataset, shape, folds], [series]);
 
 impl WindowDataset {
     /// The folds whose first origin is `start`, in every series. A series takes part in a fold if it has all steps of the

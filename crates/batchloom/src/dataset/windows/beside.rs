@@ -65,12 +65,13 @@ impl Beside {
 }
 
 /// Windows that have labels, each once.
-#[derive(Debug)]
 pub(super) struct Labelled {
     windows: Windows,
     /// The number of windows before each series that makes some, and of all windows.
     before: Vec<u64>,
 }
+
+crate::brief::debug_in_brief!(Labelled, [windows], [before]);
 
 impl Labelled {
     /// Labels for each of `windows`, by their number.
@@ -139,12 +140,13 @@ impl Lookup for SeriesOf {
 }
 
 /// Looks up the step of a series that is `anchor` steps after the beginning of a window.
-#[derive(Debug)]
 struct StepOf {
     windows: Arc<Windows>,
     starts: Arc<[usize]>,
     anchor: usize,
 }
+
+crate::brief::debug_in_brief!(StepOf, [windows, anchor], [starts]);
 
 impl Lookup for StepOf {
     fn look_up(&self, window: u64) -> u64 {

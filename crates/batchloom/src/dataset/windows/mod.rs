@@ -66,7 +66,7 @@ fn steps_of(number: usize, whole: &Range<usize>, steps: &Range<usize>) -> Result
 /// assert_eq!(batch[0].shape(), [16, 10, 2]); // over the memory of the series: no copy
 /// # Ok::<(), batchloom::Error>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct WindowDataset {
     windows: Arc<Windows>,
     /// The number of rows that every array has.
@@ -79,6 +79,8 @@ pub struct WindowDataset {
     /// True if batches hold the number of each window.
     index: bool,
 }
+
+crate::brief::debug_in_brief!(WindowDataset, [windows, rows, spans, masks, beside, index], [starts]);
 
 impl WindowDataset {
     /// The windows of series that lie one after the other: series `k` is the rows `offsets[k]..offsets[k + 1]`.

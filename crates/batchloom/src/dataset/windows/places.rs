@@ -11,7 +11,7 @@ use crate::dataset::selection::Selection;
 use crate::{Error, Result};
 
 /// The places of all windows.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Windows {
     pub(super) shape: WindowShape,
     /// The rows of every series that windows may take.
@@ -25,6 +25,8 @@ pub(crate) struct Windows {
     /// The samples that were selected of these, if some were.
     pub(super) selection: Option<Selection>,
 }
+
+crate::brief::debug_in_brief!(Windows, [shape, selection], [series, parts, before]);
 
 /// A series that makes windows.
 #[derive(Debug, Clone)]
