@@ -10,6 +10,7 @@
 mod arrow;
 mod bans;
 mod batches;
+mod conversions;
 mod cost;
 mod counts;
 mod debug;

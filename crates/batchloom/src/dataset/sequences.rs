@@ -10,7 +10,7 @@ use crate::collate::{
     Boundaries, Form, Index as SampleIndex, Labels, Lengths, Mask, OwnLengths, Pack, Pad, Positions,
     Segments, Stack, is_integer,
 };
-use crate::tensor::Sequences;
+use crate::tensor::{Element, Sequences};
 use crate::{Error, Result, Tensor};
 
 /// One field of a dataset.
@@ -118,6 +118,29 @@ impl SequenceDatasetBuilder {
         self.names.push(name.into());
         self.fields.push(Field::Variable(sequences));
         self
+    }
+
+    /// Adds a field whose samples are slices, or anything that lends one. They are copied, one after the other.
+    ///
+    /// ```
+    /// use batchloom::SequenceDataset;
+    ///
+    /// let documents = vec![vec![5_i32, 6], vec![7]];
+    /// let dataset = SequenceDataset::new().slices("ids", &documents)?.build()?;
+    /// assert_eq!(dataset.sizes().as_slice(), [2, 1]);
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Sequences::of`].
+    pub fn slices<T: Element, S: AsRef<[T]>>(
+        self,
+        name: impl Into<String>,
+        samples: impl IntoIterator<Item = S>,
+    ) -> Result<Self> {
+        let name = name.into();
+        let sequences = Sequences::of(&name, samples)?;
+        Ok(self.variable(name, sequences))
     }
 
     /// Adds a field with one row for each sample.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::kind::{CollateOptions, Collation, EpochKey, Index, Kind};
 use crate::batching::Rule;
 use crate::collate::{ColIndices, CrowIndices, Densify, Entries, Form, Stack};
-use crate::tensor::{SparseLayout, SparseRows};
+use crate::tensor::{Element, SparseLayout, SparseRows};
 use crate::{Error, Result, Tensor};
 
 /// Arrays that share their first dimension. Sample `k` is row `k` of each.
@@ -45,6 +45,13 @@ pub enum TensorField {
 impl From<Tensor> for TensorField {
     fn from(array: Tensor) -> Self {
         Self::Dense(array)
+    }
+}
+
+impl<T: Element> From<Vec<T>> for TensorField {
+    /// An array of one value for each sample, without a copy.
+    fn from(values: Vec<T>) -> Self {
+        Self::Dense(values.into())
     }
 }
 

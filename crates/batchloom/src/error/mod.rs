@@ -920,6 +920,95 @@ pub enum Error {
         /// The number of bytes of memory.
         bytes: usize,
     },
+    /// Values are asked for as those of another type.
+    #[error("the elements are {found}, and {asked} were asked for; expected to read them as {found}")]
+    ElementType {
+        /// The type of the elements.
+        found: DType,
+        /// The type asked for.
+        asked: DType,
+    },
+    /// Values are asked for that are in memory that this process cannot read.
+    #[error(
+        "an array of {dtype} of shape {shape:?} is in memory that this process cannot read; expected a copy in memory \
+         of this process"
+    )]
+    Unreadable {
+        /// The type of the elements.
+        dtype: DType,
+        /// The lengths of the dimensions.
+        shape: Vec<usize>,
+    },
+    /// Values are asked for in a line, and do not lie so.
+    #[error(
+        "an array of {dtype} of shape {shape:?} has byte strides {strides:?}; expected elements in row-major order \
+         without gaps: read it row by row, or copy it"
+    )]
+    Gaps {
+        /// The type of the elements.
+        dtype: DType,
+        /// The lengths of the dimensions.
+        shape: Vec<usize>,
+        /// The byte strides of the dimensions.
+        strides: Vec<isize>,
+    },
+    /// Values begin at an address at which no value of their type may begin.
+    #[error(
+        "the elements, {dtype}, begin {past} bytes past a multiple of {expected}; expected them at a multiple: copy \
+         the bytes to memory of such elements"
+    )]
+    Alignment {
+        /// The type of the elements.
+        dtype: DType,
+        /// The bytes from the multiple before them.
+        past: usize,
+        /// The number that addresses are multiples of.
+        expected: usize,
+    },
+    /// A byte stands for no truth value.
+    #[error("byte {place} of an array of bool is {found}; expected 0 or 1, or to read the array as uint8")]
+    NotBool {
+        /// The place of the byte, from the first element on.
+        place: usize,
+        /// The byte.
+        found: u8,
+    },
+    /// An array has another number of dimensions than is asked for.
+    #[error("an array of shape {shape:?} has {} dimensions; expected {expected}", shape.len())]
+    ArrayRank {
+        /// The lengths of the dimensions.
+        shape: Vec<usize>,
+        /// The number of dimensions asked for.
+        expected: usize,
+    },
+    /// A batch has no such field.
+    #[error("the batch has no field {name}; expected one of {}", known.join(", "))]
+    NoField {
+        /// The name asked for.
+        name: String,
+        /// The names of its fields.
+        known: Vec<String>,
+    },
+    /// Bytes do not fill the shape that they are to have.
+    #[error("{found} bytes do not fill the shape {shape:?} of {dtype}, which takes {expected}")]
+    ByteCount {
+        /// The number of bytes given.
+        found: usize,
+        /// The type of the elements.
+        dtype: DType,
+        /// The lengths of the dimensions.
+        shape: Vec<usize>,
+        /// The number of bytes that the shape takes.
+        expected: usize,
+    },
+    /// An option of the loader does nothing for this kind of data.
+    #[error("{option} is set, which this kind of data does not have; expected {expected}")]
+    Inapplicable {
+        /// The option.
+        option: &'static str,
+        /// The kind of data that has it.
+        expected: &'static str,
+    },
     /// The number of values does not fill the shape.
     #[error("{values} values do not fill the shape {shape:?}, which holds {expected}")]
     Shape {
@@ -1066,7 +1155,7 @@ impl Error {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Part { error, .. } => error.kind(),
-            Self::ArrowType { .. } | Self::SparseType { .. } => Kind::Type,
+            Self::ArrowType { .. } | Self::SparseType { .. } | Self::ElementType { .. } => Kind::Type,
             Self::BatchSize { .. }
             | Self::World { .. }
             | Self::Rank { .. }
@@ -1119,6 +1208,9 @@ impl Error {
             | Self::CountLabels { .. }
             | Self::MarkField { .. }
             | Self::PadValue { .. }
+            | Self::NoField { .. }
+            | Self::ArrayRank { .. }
+            | Self::Inapplicable { .. }
             | Self::FieldOption { .. }
             | Self::Threads
             | Self::BatchTooLarge { .. }
@@ -1160,6 +1252,11 @@ impl Error {
             | Self::NoWindows { .. }
             | Self::Read(_)
             | Self::Layout { .. }
+            | Self::Unreadable { .. }
+            | Self::Gaps { .. }
+            | Self::Alignment { .. }
+            | Self::NotBool { .. }
+            | Self::ByteCount { .. }
             | Self::Unrepresentable { .. }
             | Self::Shape { .. } => Kind::Data,
             Self::StepRange { .. } | Self::SampleRange { .. } => Kind::Range,

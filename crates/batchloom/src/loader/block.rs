@@ -11,7 +11,7 @@ use super::layout::{FieldLayout, RunLayout, Shards};
 use super::planned::PlannedBlock;
 use crate::dataset::Skipped;
 use crate::error::Cause;
-use crate::tensor::Layout;
+use crate::tensor::{Element, Layout};
 use crate::{Error, Result, Tensor};
 
 /// Consecutive batches of one rank in one allocation, ready to be handed over.
@@ -199,6 +199,31 @@ impl Batch {
     pub fn field(&self, name: &str) -> Option<&Tensor> {
         let place = self.names.iter().position(|other| other == name)?;
         self.fields.get(place)
+    }
+
+    /// The values of the field with this name, in row-major order.
+    ///
+    /// ```
+    /// use batchloom::{Loader, Tensor, TensorDataset};
+    ///
+    /// let dataset = TensorDataset::new([("x", Tensor::from(vec![1_i64, 2, 3]))])?;
+    /// let loader = Loader::builder(dataset).batch_size(2).build()?;
+    /// let batch = loader.iter().next().expect("a batch")?;
+    /// assert_eq!(batch.view::<i64>("x")?, [1, 2]);
+    /// assert!(batch.view::<f32>("x").is_err() && batch.view::<i64>("y").is_err());
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NoField`], and those of [`Tensor::try_as_slice`].
+    pub fn view<T: Element>(&self, name: &str) -> Result<&[T]> {
+        let missing = || Error::NoField { name: name.to_owned(), known: self.names.to_vec() };
+        self.field(name).ok_or_else(missing)?.try_as_slice()
+    }
+
+    /// The fields by name, in order, for callers that keep them. They hold the memory of the block as the batch does.
+    pub fn into_fields(self) -> Vec<(String, Tensor)> {
+        self.names.iter().cloned().zip(self.fields).collect()
     }
 
     /// The number of samples, or of parts of split samples.

@@ -102,19 +102,34 @@ impl std::fmt::Display for DType {
     }
 }
 
-/// A Rust type whose values can be put in a tensor and read back.
-pub trait Element: bytemuck::Pod {
+/// A Rust type whose values can be put in a tensor and read back: integers, floats and `bool`, and with the feature `half`
+/// its `f16` and `bf16`. No other crate can add one, as each stands for a [`DType`].
+pub trait Element:
+    sealed::Sealed + bytemuck::CheckedBitPattern + bytemuck::NoUninit + Send + Sync + 'static
+{
     /// The element type that it stands for.
     const DTYPE: DType;
 }
 
+/// The reason that no other crate can implement [`Element`]: it cannot name this.
+mod sealed {
+    pub trait Sealed {}
+}
+
 macro_rules! element {
     ($($rust:ty => $dtype:ident),*) => {
-        $(impl Element for $rust { const DTYPE: DType = DType::$dtype; })*
+        $(impl sealed::Sealed for $rust {}
+
+        impl Element for $rust {
+            const DTYPE: DType = DType::$dtype;
+        })*
     };
 }
 
 element!(u8 => U8, u16 => U16, u32 => U32, u64 => U64, i8 => I8, i16 => I16, i32 => I32, i64 => I64, f32 => F32, f64 => F64);
+element!(bool => Bool);
+#[cfg(feature = "half")]
+element!(half::f16 => F16, half::bf16 => BF16);
 
 impl Serialize for DType {
     /// Writes the name.

@@ -43,6 +43,11 @@ impl Layout {
         Some(Self { shape: shape.to_vec(), strides, offset: 0 })
     }
 
+    /// The layout of `len` elements of `size` bytes in one line.
+    pub(super) fn line(len: usize, size: usize) -> Self {
+        Self { shape: vec![len], strides: vec![size.cast_signed()], offset: 0 }
+    }
+
     /// The lengths of the dimensions.
     pub fn shape(&self) -> &[usize] {
         &self.shape
@@ -87,8 +92,13 @@ impl Layout {
 
     /// The layout of `[range]` along the first dimension.
     pub(crate) fn slice(&self, range: std::ops::Range<usize>) -> Option<Self> {
+        self.narrow(0, range)
+    }
+
+    /// The layout of `range` of dimension `dim`.
+    pub(super) fn narrow(&self, dim: usize, range: std::ops::Range<usize>) -> Option<Self> {
         let mut layout = self.clone();
-        let (len, stride) = (layout.shape.first_mut()?, *layout.strides.first()?);
+        let (len, stride) = (layout.shape.get_mut(dim)?, *layout.strides.get(dim)?);
         if range.start > range.end || range.end > *len {
             return None;
         }
@@ -98,8 +108,20 @@ impl Layout {
         Some(layout)
     }
 
+    /// The layout with the dimensions in another order, of which each comes once.
+    pub(super) fn permute(&self, order: &[usize]) -> Option<Self> {
+        let mut sorted = order.to_vec();
+        sorted.sort_unstable();
+        let listed = sorted.iter().copied().eq(0..self.shape.len());
+        let (shape, strides) = order
+            .iter()
+            .map(|&dim| Some((*self.shape.get(dim)?, *self.strides.get(dim)?)))
+            .collect::<Option<(Vec<_>, Vec<_>)>>()?;
+        listed.then_some(Self { shape, strides, offset: self.offset })
+    }
+
     /// The bytes that the elements lie in, from the first to past the last, or `None` if their offsets overflow.
-    fn extent(&self, size: usize) -> Option<(isize, isize)> {
+    pub(super) fn extent(&self, size: usize) -> Option<(isize, isize)> {
         let offset = isize::try_from(self.offset).ok()?;
         let (mut start, mut end) = (offset, offset);
         if self.shape.contains(&0) {

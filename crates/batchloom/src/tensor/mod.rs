@@ -3,6 +3,8 @@
 //! The engine moves bytes and knows shapes; the meaning of the numbers is the framework's business. Memory is shared
 //! and counted ([`bytes::Bytes`]), whatever owns it: a vector, a memory map, a NumPy array, or a block of the engine.
 
+#[cfg(feature = "ndarray")]
+mod arrays;
 pub(crate) mod buffer;
 mod dtype;
 mod layout;

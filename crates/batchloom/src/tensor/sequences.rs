@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Rows, Tensor};
+use super::{Element, Rows, Tensor};
 use crate::{Error, Result};
 
 /// One variable field: an array of values, and the part of it that makes each sample.
@@ -60,6 +60,28 @@ impl Sequences {
         }
         let (starts, extents) = (starts.into(), extents.into());
         Ok(Self { values, rows, order: None, starts, extents, leading: 1, varying: vec![0] })
+    }
+
+    /// Samples that are slices, or anything that lends one, copied one after the other.
+    ///
+    /// ```
+    /// use batchloom::dataset::Sequences;
+    ///
+    /// let ids = Sequences::of("ids", [vec![1_i64, 2, 3], vec![], vec![4]])?;
+    /// assert_eq!((ids.len(), ids.values().as_slice::<i64>()), (3, Some(&[1, 2, 3, 4][..])));
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Offsets`], which names the field `name`, for a sample of 2^32 values or more.
+    pub fn of<T: Element, S: AsRef<[T]>>(name: &str, samples: impl IntoIterator<Item = S>) -> Result<Self> {
+        let (mut values, mut offsets) = (Vec::new(), vec![0]);
+        for sample in samples {
+            values.extend_from_slice(sample.as_ref());
+            // A vector has no more elements than the signed numbers count.
+            offsets.push(values.len().cast_signed() as i64);
+        }
+        Self::new(name, values.into(), &offsets)
     }
 
     /// The same samples, if the value at each place is a row of `order`.
@@ -208,6 +230,36 @@ impl Sequences {
         self.varying.iter().map(move |&dimension| self.extents(sample)[dimension])
     }
 }
+
+impl<T: Element> TryFrom<&[Vec<T>]> for Sequences {
+    type Error = Error;
+
+    /// A sample for each vector, as [`of`](Self::of) copies them.
+    fn try_from(samples: &[Vec<T>]) -> Result<Self> {
+        Self::of(UNNAMED, samples)
+    }
+}
+
+impl<T: Element> TryFrom<&[&[T]]> for Sequences {
+    type Error = Error;
+
+    /// A sample for each slice, as [`of`](Self::of) copies them.
+    fn try_from(samples: &[&[T]]) -> Result<Self> {
+        Self::of(UNNAMED, samples)
+    }
+}
+
+impl<T: Element> TryFrom<Vec<Vec<T>>> for Sequences {
+    type Error = Error;
+
+    /// A sample for each vector, as [`of`](Self::of) copies them.
+    fn try_from(samples: Vec<Vec<T>>) -> Result<Self> {
+        Self::of(UNNAMED, samples)
+    }
+}
+
+/// The name of sequences in errors where none was given.
+const UNNAMED: &str = "sequences";
 
 /// The number of elements of a shape, or `None` if it overflows.
 fn elements(lengths: &[u32]) -> Option<usize> {

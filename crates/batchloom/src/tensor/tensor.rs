@@ -49,12 +49,39 @@ impl Tensor {
     ///
     /// # Errors
     /// [`Error::Shape`] if the shape holds another number of values.
-    pub fn from_vec<T: Element + Send + Sync>(values: Vec<T>, shape: &[usize]) -> Result<Self> {
+    pub fn from_vec<T: Element>(values: Vec<T>, shape: &[usize]) -> Result<Self> {
         let expected =
             shape.iter().try_fold(1, |product: usize, &len| product.checked_mul(len)).unwrap_or(usize::MAX);
         let layout = Layout::compact(shape, size_of::<T>()).filter(|_| expected == values.len());
         let layout = layout.ok_or(Error::Shape { values: values.len(), shape: shape.to_vec(), expected })?;
         Ok(Self { bytes: Bytes::from_owner(Values(values)), dtype: T::DTYPE, layout })
+    }
+
+    /// The elements of `bytes`, in row-major order without gaps, as an array. The memory is shared, not copied: that of a
+    /// map of a file, for example, which `Bytes::from_owner` holds.
+    ///
+    /// ```
+    /// use batchloom::{DType, Tensor};
+    /// use bytes::Bytes;
+    ///
+    /// let x = Tensor::from_bytes(Bytes::from_static(&[1, 2, 3, 4, 5, 6]), DType::U8, &[2, 3])?;
+    /// assert_eq!(x.index(1).and_then(|row| row.as_slice::<u8>().map(<[u8]>::to_vec)), Some(vec![4, 5, 6]));
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::ByteCount`] if the shape takes another number of bytes.
+    pub fn from_bytes(bytes: Bytes, dtype: DType, shape: &[usize]) -> Result<Self> {
+        let expected = shape.iter().try_fold(dtype.size(), |bytes, &len| bytes.checked_mul(len));
+        let layout = Layout::compact(shape, dtype.size()).filter(|_| expected == Some(bytes.len()));
+        let wrong = || Error::ByteCount {
+            found: bytes.len(),
+            dtype,
+            shape: shape.to_vec(),
+            expected: expected.unwrap_or(usize::MAX),
+        };
+        let layout = layout.ok_or_else(wrong)?;
+        Ok(Self { bytes, dtype, layout })
     }
 
     /// An array whose elements are in memory that this process cannot read, such as that of an accelerator. It has a
@@ -99,17 +126,77 @@ impl Tensor {
         &self.bytes
     }
 
-    /// The values, if they lie in row-major order without gaps and `T` is their type.
+    /// The values, if they lie in row-major order without gaps and `T` is their type. [`try_as_slice`](Self::try_as_slice)
+    /// says why not.
     pub fn as_slice<T: Element>(&self) -> Option<&[T]> {
+        self.try_as_slice().ok()
+    }
+
+    /// The values, which lie in row-major order without gaps, and are of the type `T`.
+    ///
+    /// The bytes of a `bool` are looked at, one by one: each must be 0 or 1.
+    ///
+    /// ```
+    /// use batchloom::{DType, Error, Tensor};
+    ///
+    /// let mask = Tensor::from_vec(vec![true, false], &[2])?;
+    /// assert_eq!(mask.try_as_slice::<bool>()?, [true, false]);
+    /// let wrong = mask.try_as_slice::<u8>();
+    /// assert_eq!(wrong, Err(Error::ElementType { found: DType::Bool, asked: DType::U8 }));
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::ElementType`] if the values are of another type; [`Error::Unreadable`] if they are in memory that this
+    /// process cannot read; [`Error::Gaps`] if they do not lie in order, or not together; [`Error::Alignment`] if they
+    /// begin where no `T` may; [`Error::NotBool`].
+    pub fn try_as_slice<T: Element>(&self) -> Result<&[T]> {
+        self.require_type(T::DTYPE)?;
         let size = self.dtype.size();
-        if self.dtype != T::DTYPE || !self.layout.is_compact(size) {
-            return None;
+        if !self.layout.is_compact(size) {
+            return Err(self.gaps());
         }
         if self.layout.elements() == 0 {
-            return Some(&[]);
+            return Ok(&[]);
         }
-        let bytes = self.bytes.get(self.layout.offset()..)?.get(..self.layout.elements() * size)?;
-        bytemuck::try_cast_slice(bytes).ok()
+        let start = self.layout.offset();
+        self.values_of(start..start.saturating_add(self.layout.elements() * size))
+    }
+
+    /// Refuses to read values as those of another type, or where this process has none.
+    ///
+    /// # Errors
+    /// [`Error::ElementType`] and [`Error::Unreadable`].
+    pub(super) fn require_type(&self, asked: DType) -> Result<()> {
+        let found = self.dtype;
+        match found == asked {
+            false => Err(Error::ElementType { found, asked }),
+            true if self.is_elsewhere() => {
+                Err(Error::Unreadable { dtype: found, shape: self.shape().to_vec() })
+            }
+            true => Ok(()),
+        }
+    }
+
+    /// The error of values that do not lie as asked for.
+    pub(super) fn gaps(&self) -> Error {
+        Error::Gaps { dtype: self.dtype, shape: self.shape().to_vec(), strides: self.strides().to_vec() }
+    }
+
+    /// The values that some bytes hold, which are a multiple of their size.
+    ///
+    /// # Errors
+    /// [`Error::Alignment`] and [`Error::NotBool`].
+    pub(super) fn values_of<T: Element>(&self, bytes: std::ops::Range<usize>) -> Result<&[T]> {
+        let bytes = self.bytes.get(bytes).unwrap_or(&[]);
+        let past = bytes.as_ptr().addr() % align_of::<T>();
+        if past > 0 {
+            return Err(Error::Alignment { dtype: self.dtype, past, expected: align_of::<T>() });
+        }
+        bytemuck::checked::try_cast_slice(bytes).map_err(|_| {
+            let place = bytes.iter().position(|&byte| byte > 1).unwrap_or(0);
+            Error::NotBool { place, found: bytes.get(place).copied().unwrap_or(0) }
+        })
     }
 
     /// `self[index]` along the first dimension, sharing the memory. `None` past the end or for a scalar.
@@ -120,6 +207,37 @@ impl Tensor {
     /// `self[range]` along the first dimension, sharing the memory. `None` if it leaves the dimension.
     pub fn slice(&self, range: std::ops::Range<usize>) -> Option<Self> {
         self.with_layout(self.layout.slice(range)?)
+    }
+
+    /// `range` of dimension `dim`, and all of the others, sharing the memory. `None` without such a dimension, or if the
+    /// range leaves it.
+    ///
+    /// ```
+    /// use batchloom::Tensor;
+    ///
+    /// let x = Tensor::from_vec((0..6_i64).collect(), &[2, 3])?;
+    /// let last = x.narrow(1, 2..3).expect("a column"); // of rows that are 24 bytes apart
+    /// assert_eq!((last.shape(), last.strides()), (&[2, 1][..], &[24, 8][..]));
+    /// assert_eq!(last.index(1).and_then(|row| row.as_slice::<i64>().map(<[i64]>::to_vec)), Some(vec![5]));
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    pub fn narrow(&self, dim: usize, range: std::ops::Range<usize>) -> Option<Self> {
+        self.with_layout(self.layout.narrow(dim, range)?)
+    }
+
+    /// The same elements with the dimensions in another order, sharing the memory: dimension `k` is `order[k]` of this
+    /// one. `None` unless `order` lists each dimension once.
+    ///
+    /// ```
+    /// use batchloom::Tensor;
+    ///
+    /// let x = Tensor::from_vec((0..6_i64).collect(), &[2, 3])?;
+    /// let columns = x.permute(&[1, 0]).expect("two dimensions");
+    /// assert_eq!((columns.shape(), columns.strides()), (&[3, 2][..], &[8, 24][..]));
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    pub fn permute(&self, order: &[usize]) -> Option<Self> {
+        self.with_layout(self.layout.permute(order)?)
     }
 
     /// The same bytes read as another type, or `None` if the types differ in size.
@@ -141,8 +259,23 @@ impl Tensor {
     }
 }
 
+impl<T: Element> From<Vec<T>> for Tensor {
+    /// An array of one dimension, without a copy.
+    fn from(values: Vec<T>) -> Self {
+        let layout = Layout::line(values.len(), size_of::<T>());
+        Self { bytes: Bytes::from_owner(Values(values)), dtype: T::DTYPE, layout }
+    }
+}
+
+impl<T: Element> From<&[T]> for Tensor {
+    /// An array of one dimension, with a copy of the values.
+    fn from(values: &[T]) -> Self {
+        Self::from(values.to_vec())
+    }
+}
+
 /// A vector of elements as an owner of bytes.
-struct Values<T>(Vec<T>);
+pub(super) struct Values<T>(pub(super) Vec<T>);
 
 impl<T: Element> AsRef<[u8]> for Values<T> {
     fn as_ref(&self) -> &[u8] {
