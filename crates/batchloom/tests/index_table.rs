@@ -145,7 +145,7 @@ proptest! {
         lengths.iter().for_each(|&length| offsets.push(offsets[offsets.len() - 1] + length));
         let total = offsets[offsets.len() - 1];
         let dataset = |here| {
-            let shape = WindowShape { horizon, stride, ..WindowShape::new(input_len) };
+            let shape = WindowShape::new(input_len).horizon(horizon).stride(stride);
             let windows = WindowDataset::new(&offsets, shape).unwrap();
             windows.input("x", rows(total, here)).unwrap().into()
         };
@@ -196,7 +196,7 @@ proptest! {
             let dataset = TokenDataset::new(rows(total, here), seq_len).unwrap().documents(&offsets).unwrap();
             let dataset = if separated { dataset.separator(-1) } else { dataset };
             let mode = if continuous { TokenMode::Continuous } else { TokenMode::Chunk };
-            let every = TokenExtras { position_ids: extras, segment_ids: extras, resets: extras };
+            let every = TokenExtras::default().position_ids(extras).segment_ids(extras).resets(extras);
             dataset.mode(mode).extras(every).into()
         };
         let (here, there) = pair(dataset, |builder| {

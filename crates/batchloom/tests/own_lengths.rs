@@ -102,7 +102,8 @@ proptest! {
                 match &size_of {
                     SizeOf::Max => source.max(target),
                     SizeOf::Sum => source + target,
-                    SizeOf::Field(name) => if name == "source" { source } else { target },
+                    SizeOf::Field(name) if name == "source" => source,
+                    _ => target,
                 }
             };
             let longest = samples.iter().map(size).max().unwrap().next_multiple_of(multiple_of);

@@ -66,7 +66,7 @@ fn windows() -> impl Strategy<Value = Dataset> {
                 offsets
             });
             let sampled_by = if series { SampledBy::Series } else { SampledBy::Windows };
-            let shape = WindowShape { horizon, stride, sampled_by, ..WindowShape::new(input_len) };
+            let shape = WindowShape::new(input_len).horizon(horizon).stride(stride).sampled_by(sampled_by);
             let values = numbers(offsets[lengths.len()]);
             let dataset = WindowDataset::new(&offsets, shape).unwrap().input("x", values.clone()).unwrap();
             dataset.target("y", values).unwrap().mask().unwrap().into()
@@ -83,7 +83,7 @@ fn tokens() -> impl Strategy<Value = Dataset> {
             let tokens = Tensor::from_vec((0..count as i64).collect(), &[count]).unwrap();
             let dataset = TokenDataset::new(tokens, seq_len).unwrap().documents(&offsets).unwrap();
             let dataset = if separated { dataset.separator(-1) } else { dataset };
-            dataset.extras(TokenExtras { position_ids: true, ..TokenExtras::default() })
+            dataset.extras(TokenExtras::default().position_ids(true))
         })
         .prop_map(Dataset::from)
 }
@@ -169,7 +169,7 @@ fn most_rows_of_windows_are_those_of_some() {
             .collect();
         for (input_len, stride) in [(3, 1), (2, 3), (5, 2), (1, 2)] {
             let sampled_by = if stride == 2 { SampledBy::Series } else { SampledBy::Windows };
-            let shape = WindowShape { stride, sampled_by, ..WindowShape::new(input_len) };
+            let shape = WindowShape::new(input_len).stride(stride).sampled_by(sampled_by);
             let dataset = WindowDataset::new(&offsets, shape).unwrap();
             let dataset = Dataset::from(dataset.input("x", numbers(offsets[lengths.len()])).unwrap());
             let samples = dataset.len() as u64;

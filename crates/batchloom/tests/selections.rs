@@ -116,7 +116,7 @@ fn token_dataset(lengths: &[usize], all: &[u64], separator: Option<i64>) -> Toke
     let offsets: Vec<i64> = [0].into_iter().chain(ends).collect();
     let offsets = Tensor::from_vec(offsets, &[all.len() + 1]).unwrap();
     let dataset = TokenDataset::new(sequences.values().clone(), 3).unwrap().documents(&offsets).unwrap();
-    let extras = TokenExtras { position_ids: true, segment_ids: true, resets: true };
+    let extras = TokenExtras::default().position_ids(true).segment_ids(true).resets(true);
     separator.into_iter().fold(dataset.extras(extras), TokenDataset::separator)
 }
 
@@ -276,7 +276,7 @@ proptest! {
                 *end += lengths[sample as usize];
                 Some(*end)
             }));
-            let shape = WindowShape { horizon: 2, ..WindowShape::new(3) };
+            let shape = WindowShape::new(3).horizon(2);
             let dataset = WindowDataset::new(&offsets.collect::<Vec<_>>(), shape).unwrap();
             Dataset::from(dataset.input("x", values.clone()).unwrap().target("y", values).unwrap().mask().unwrap())
         };
@@ -349,7 +349,7 @@ proptest! {
         let offsets: Vec<usize> = [0].into_iter().chain(series.iter().scan(0, |end, len| { *end += len; Some(*end) })).collect();
         let rows = offsets[offsets.len() - 1];
         let values = numbers(0..rows as u64);
-        let shape = WindowShape { horizon: 2, short, ..WindowShape::new(3) };
+        let shape = WindowShape::new(3).horizon(2).short(short);
         let Ok(dataset) = WindowDataset::new(&offsets, shape) else { return Ok(()) };
         let dataset = dataset.input("x", values.clone()).unwrap().target("y", values).unwrap().mask().unwrap();
         let samples = dataset.len() as u64;

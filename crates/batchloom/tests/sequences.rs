@@ -64,7 +64,7 @@ fn check_padded(lengths: &[u32], parts: &Parts, batch: &Batch, multiple_of: usiz
         let padding = vec![padding; width - row.len()];
         match side {
             PadSide::Right => [row, &padding].concat(),
-            PadSide::Left => [&padding, row].concat(),
+            _ => [&padding, row].concat(),
         }
     };
     let wide = |row: &[i32]| row.iter().map(|&token| i64::from(token)).collect::<Vec<_>>();

@@ -14,8 +14,7 @@ fn dataset(lengths: &[usize], input_len: usize, horizon: usize) -> Option<Window
     lengths.iter().for_each(|length| offsets.push(offsets[offsets.len() - 1] + length));
     let rows = offsets[lengths.len()];
     let values = Tensor::from_vec((0..rows as i64).collect(), &[rows]).unwrap();
-    let windows =
-        WindowDataset::new(&offsets, WindowShape { horizon, ..WindowShape::new(input_len) }).ok()?;
+    let windows = WindowDataset::new(&offsets, WindowShape::new(input_len).horizon(horizon)).ok()?;
     Some(windows.input("x", values.clone()).unwrap().target("y", values).unwrap())
 }
 

@@ -60,7 +60,7 @@ impl Corpus {
     fn dataset(&self, seq_len: usize, mode: TokenMode) -> batchloom::Result<TokenDataset> {
         let offsets = self.offsets();
         let documents = Tensor::from_vec(offsets.clone(), &[offsets.len()])?;
-        let extras = TokenExtras { position_ids: true, segment_ids: true, resets: true };
+        let extras = TokenExtras::default().position_ids(true).segment_ids(true).resets(true);
         let dataset = TokenDataset::new(self.tokens(), seq_len)?.mode(mode).extras(extras);
         let dataset = if self.separated { dataset.separator(SEPARATOR) } else { dataset };
         dataset.documents(&documents)

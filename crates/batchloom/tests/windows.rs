@@ -89,7 +89,7 @@ fn of_series(rows: Range<usize>, shape: &WindowShape) -> Vec<Vec<Option<usize>>>
     let (first, last) = (-(shape.lead as isize), length + shape.trail as isize - span);
     let starts = (first..=last).filter(|start| match shape.anchor {
         Anchor::Start => (start - first) % shape.stride as isize == 0,
-        Anchor::End => (last - start) % shape.stride as isize == 0,
+        _ => (last - start) % shape.stride as isize == 0,
     });
     starts.map(window).collect()
 }
@@ -112,7 +112,16 @@ fn shape() -> impl Strategy<Value = WindowShape> {
             let anchor = if end { Anchor::End } else { Anchor::Start };
             let short = if pad { Short::Pad } else { Short::Skip };
             let sampled_by = if even { SampledBy::Series } else { SampledBy::Windows };
-            WindowShape { input_len, horizon, label_len, gap, stride, lead, trail, anchor, short, sampled_by }
+            WindowShape::new(input_len)
+                .horizon(horizon)
+                .label_len(label_len)
+                .gap(gap)
+                .stride(stride)
+                .lead(lead)
+                .trail(trail)
+                .anchor(anchor)
+                .short(short)
+                .sampled_by(sampled_by)
         },
     )
 }
@@ -245,7 +254,7 @@ proptest! {
         let listed: Vec<usize> = listed.iter().map(|step| step % span).collect();
         let strided = Steps::Range { start: 0, len: (span - 1) / every + 1, every };
         let strided_steps: Vec<usize> = (0..span).step_by(every).collect();
-        let different = WindowShape { sampled_by: SampledBy::Windows, ..shape };
+        let different = shape.sampled_by(SampledBy::Windows);
         let different = WindowDataset::new(&offsets, different).unwrap().len();
         let numbers = |count: usize| Tensor::from_vec((0..count as i64).collect(), &[count]).unwrap();
         let dataset = dataset.steps("listed", series.tensor(), Steps::Listed(listed.clone().into())).unwrap();
@@ -297,7 +306,7 @@ proptest! {
         borders in (0.0..1.0_f64, 0.0..1.0_f64),
         reach_back in any::<bool>(),
     ) {
-        let shape = WindowShape { sampled_by: SampledBy::Windows, ..shape };
+        let shape = shape.sampled_by(SampledBy::Windows);
         let Ok(whole) = WindowDataset::new(&series.offsets(), shape) else { return Ok(()) };
         let (low, high) = (borders.0.min(borders.1), borders.0.max(borders.1));
         let at = |length: usize, share: f64| (length as f64 * share) as usize;
@@ -403,17 +412,12 @@ proptest! {
 fn bad_input() {
     let refused = |shape: WindowShape| WindowDataset::new(&[0, 10], shape).unwrap_err();
     assert!(matches!(refused(WindowShape::new(0)), Error::WindowShape { .. }));
-    assert!(matches!(refused(WindowShape { stride: 0, ..WindowShape::new(3) }), Error::WindowShape { .. }));
-    assert!(matches!(refused(WindowShape { gap: 1, ..WindowShape::new(3) }), Error::WindowShape { .. }));
-    assert!(matches!(
-        refused(WindowShape { label_len: 5, horizon: 2, ..WindowShape::new(4) }),
-        Error::WindowShape { .. }
-    ));
-    let error = WindowDataset::new(&[0, 10, 13], WindowShape { short: Short::Error, ..WindowShape::new(4) })
-        .unwrap_err();
+    assert!(matches!(refused(WindowShape::new(3).stride(0)), Error::WindowShape { .. }));
+    assert!(matches!(refused(WindowShape::new(3).gap(1)), Error::WindowShape { .. }));
+    assert!(matches!(refused(WindowShape::new(4).label_len(5).horizon(2)), Error::WindowShape { .. }));
+    let error = WindowDataset::new(&[0, 10, 13], WindowShape::new(4).short(Short::Error)).unwrap_err();
     assert!(matches!(error, Error::SeriesTooShort { series: 1, length: 3, span: 4 }));
-    let error =
-        WindowDataset::new(&[0, 3], WindowShape { short: Short::Skip, ..WindowShape::new(4) }).unwrap_err();
+    let error = WindowDataset::new(&[0, 3], WindowShape::new(4).short(Short::Skip)).unwrap_err();
     assert!(matches!(error, Error::NoWindows { series: 1, span: 4 }));
     let whole = WindowDataset::new(&[0, 10, 13], WindowShape::new(3)).unwrap();
     assert!(matches!(whole.part(&[0..5, 0..1, 0..1], true), Err(Error::Parts { .. })));

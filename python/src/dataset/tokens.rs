@@ -36,7 +36,8 @@ impl Tokens {
         jitter: bool,
     ) -> PyResult<Self> {
         let mode = parse(mode)?;
-        let extras = TokenExtras { position_ids, segment_ids, resets };
+        let extras =
+            TokenExtras::default().position_ids(position_ids).segment_ids(segment_ids).resets(resets);
         let build = || {
             let dataset =
                 TokenDataset::new(tokens.0.clone(), seq_len)?.mode(mode).extras(extras).jitter(jitter);

@@ -87,18 +87,16 @@ impl Windows {
         sampled_by: &str,
     ) -> PyResult<Self> {
         let (anchor, short, sampled_by) = (parse(anchor)?, parse(short)?, parse(sampled_by)?);
-        let shape = WindowShape {
-            input_len,
-            horizon,
-            label_len,
-            gap,
-            stride,
-            lead,
-            trail,
-            anchor,
-            short,
-            sampled_by,
-        };
+        let shape = WindowShape::new(input_len)
+            .horizon(horizon)
+            .label_len(label_len)
+            .gap(gap)
+            .stride(stride)
+            .lead(lead)
+            .trail(trail)
+            .anchor(anchor)
+            .short(short)
+            .sampled_by(sampled_by);
         let offsets: Vec<usize> = steps(offsets)?;
         WindowDataset::new(&offsets, shape).map(Self).map_err(|error| raise(&error))
     }

@@ -16,6 +16,7 @@ use crate::{Error, Result};
 /// The elements that a budget counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Count {
     /// Elements with padding, which is what memory costs.
     #[default]

@@ -34,6 +34,7 @@ pub struct Measurement {
 
 /// A cost model fitted to measurements, and how far it is from them.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct Fit {
     /// The model.
     pub model: CostModel,

@@ -9,6 +9,7 @@ use super::{PoolBatches, Sorted};
 /// The treatment of a sample that alone exceeds the budget of a rule that pads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Oversize {
     /// No plan is made, and the error names the sample.
     #[default]

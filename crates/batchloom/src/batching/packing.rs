@@ -23,6 +23,7 @@ const LARGE: u32 = 4;
 /// The treatment of a sample that is larger than a bin.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum PackedOversize {
     /// No plan is made, and the error names the sample.
     #[default]
@@ -49,6 +50,7 @@ impl FromStr for PackedOversize {
 /// The order in which samples are put into bins, when they are shuffled. Without shuffling, the longest come first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum PackingOrder {
     /// Samples above a quarter of the bin, the longest first, and then the others in the random order of the epoch. It
     /// fills bins nearly as well, and bins are new in every epoch.

@@ -29,6 +29,7 @@ crate::brief::debug_in_brief!(PadTo, [truncate], [lengths]);
 /// The treatment of a sample that is longer than all lengths that batches are padded to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Truncate {
     /// No plan is made, and the error names the sample.
     #[default]

@@ -18,6 +18,7 @@ const AHEAD: usize = 4;
 
 /// The side on which padding goes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
 pub enum PadSide {
     /// After the data.
     #[default]

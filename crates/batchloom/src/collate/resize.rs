@@ -28,6 +28,7 @@ pub struct Resize {
 
 /// The way from pixels to those of another size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum Filter {
     /// The nearest pixel.
     Nearest,

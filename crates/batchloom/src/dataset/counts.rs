@@ -7,6 +7,7 @@ use crate::{Error, Result};
 
 /// The sequences of a [`SequenceDataset`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SequenceCounts {
     /// The number of samples.
     pub samples: u64,
@@ -20,6 +21,7 @@ pub struct SequenceCounts {
 
 /// The groups of a [`GroupDataset`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GroupCounts {
     /// The number of groups.
     pub groups: u64,
@@ -35,6 +37,7 @@ pub struct GroupCounts {
 
 /// The tokens of a [`TokenDataset`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TokenCounts {
     /// The number of tokens of all documents.
     pub tokens: u64,

@@ -121,6 +121,7 @@ fn runs(ids: &[i64]) -> Vec<(usize, usize)> {
 
 /// The layout of a batch of groups.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum GroupLayout {
     /// Rows of one group after the other: `[rows, ..]`.
     #[default]
@@ -143,6 +144,7 @@ impl FromStr for GroupLayout {
 
 /// The treatment of a group that has more rows than allowed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum GroupOversize {
     /// No dataset is made, and the error names the group.
     #[default]

@@ -192,6 +192,7 @@ impl Dataset {
     ///
     /// # Errors
     /// [`Error::SampleRange`] if the range does not lie in the dataset.
+    #[doc(hidden)]
     pub fn rows(&self, samples: Range<u64>) -> Result<Vec<(&str, Range<usize>)>> {
         let within = usize::try_from(samples.start).ok().zip(usize::try_from(samples.end).ok());
         let Some((start, end)) = within.filter(|(start, end)| start <= end && *end <= self.len()) else {
@@ -205,6 +206,7 @@ impl Dataset {
 
     /// The most rows of each array that any `samples` neighbouring samples need, by the name of its field. Never fewer
     /// than [`rows`](Self::rows) says of any of them; more if rows of groups lie scattered, or if windows repeat.
+    #[doc(hidden)]
     pub fn most_rows(&self, samples: u64) -> Vec<(&str, usize)> {
         let samples = usize::try_from(samples).unwrap_or(usize::MAX).min(self.len());
         self.names().zip(self.0.most_rows(samples)).collect()

@@ -9,6 +9,7 @@ use crate::{Error, Result};
 
 /// The end of one part of a time split. A part begins where the previous one ends.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum PartEnd {
     /// The part holds this share of each series: above 0, and at most 1 with those of the parts before.
     Share(f64),

@@ -52,6 +52,7 @@ pub struct SequenceDataset {
 
 /// The size of a sample whose fields have lengths of their own: what rules sort, count and budget by.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SizeOf {
     /// The largest of its fields: no field of a batch exceeds a budget, padding included.
     #[default]

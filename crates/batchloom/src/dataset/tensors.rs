@@ -35,6 +35,7 @@ pub struct TensorDataset {
 /// One field of a [`TensorDataset`].
 #[derive(Debug, Clone)]
 #[expect(clippy::large_enum_variant, reason = "a dataset has a few fields")]
+#[non_exhaustive]
 pub enum TensorField {
     /// An array whose first dimension counts the samples.
     Dense(Tensor),

@@ -58,18 +58,21 @@ impl Block {
     /// The index table of a loader with [`index_table`](super::LoaderBuilder::index_table), int32 or int64: the table
     /// `[rows, members]`, and the picks `[elements]`, which give the number, within its sample, of each element. The
     /// picks are empty unless samples are subsampled.
+    #[doc(hidden)]
     pub fn index_table(&self) -> Option<(&Tensor, &Tensor)> {
         self.table.as_ref().map(|parts| (&parts[0], &parts[1]))
     }
 
     /// The samples of all batches of an index table, int32 or int64, -1 where a place only fills up. Batches that are
     /// concatenations have one more before their first. Empty unless batches are [masked](crate::ranks::Uneven::Mask).
+    #[doc(hidden)]
     pub fn index(&self) -> Option<&Tensor> {
         self.table.as_ref().map(|parts| &parts[2])
     }
 
     /// The shard that holds all samples of the block, and the shard after it, in samples as stored. `None` unless the
     /// block is an index table and the order goes shard by shard.
+    #[doc(hidden)]
     pub fn shards(&self) -> Option<(&Range<u64>, Option<&Range<u64>>)> {
         self.shards.as_ref().map(|(shard, next)| (shard, next.as_ref()))
     }
@@ -82,6 +85,7 @@ impl Block {
 
     /// The nesting of samples that are made on demand, as their reader told it:
     /// [`SampleStructure::nesting`](crate::dataset::SampleStructure). Empty for other data.
+    #[doc(hidden)]
     pub fn nesting(&self) -> &str {
         &self.nesting
     }
@@ -161,6 +165,7 @@ impl ShapeRun {
 
     /// The shape of the elements of each batch that an index table numbers: `[samples]`, `[samples, ..extents]` if
     /// samples are padded, `[elements]` if they are concatenated, or `[samples, seq_len + 1]` for a stream.
+    #[doc(hidden)]
     pub fn space(&self) -> &[usize] {
         &self.space
     }

@@ -20,6 +20,7 @@ use crate::{Error, Result};
 const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// The outcome of waiting for a block.
+#[doc(hidden)]
 #[derive(Debug)]
 pub enum Polled {
     /// The next block.
@@ -48,6 +49,7 @@ impl Blocks {
     /// # Errors
     /// [`Error::Worker`], [`Error::Memory`], and [`Error::Forked`] in a forked child. The first call begins the epoch
     /// and so may also fail with [`Error::Spawn`] and [`Error::NothingLeft`]; another call then tries again.
+    #[doc(hidden)]
     pub fn poll(&mut self, patience: Duration) -> Result<Polled> {
         if self.closed {
             return Ok(Polled::End);
@@ -68,6 +70,7 @@ impl Blocks {
 
     /// The next block, if it is ready now, for consumers that begin with it while batches of the one before are in use.
     /// Errors, the end and the beginning are left to [`poll`](Self::poll).
+    #[doc(hidden)]
     pub fn ahead(&mut self) -> Option<Block> {
         self.begun.as_mut().and_then(BegunBlocks::ahead)
     }

@@ -207,6 +207,7 @@ impl LoaderBuilder {
     ///
     /// # Errors
     /// [`Error::FieldOption`], and errors that say which option or rule does not go with the kind of data.
+    #[doc(hidden)]
     pub fn conversions(&self) -> Result<Vec<FieldConversion>> {
         let collation = self.dataset.kind().collation(&self.plan.chosen_rule()?, &self.collate, (0, 0))?;
         collation.slotted(&self.collate)?.conversions(&self.collate)
@@ -220,6 +221,7 @@ impl LoaderBuilder {
 
     /// Sets the number that pads `field`, or all fields, of samples that are made on demand, whose types are not known
     /// yet. Default: zero.
+    #[doc(hidden)]
     pub fn pad_number(mut self, field: Option<String>, number: f64) -> Self {
         self.collate.pad_numbers.push((field, number));
         self
@@ -264,6 +266,7 @@ impl LoaderBuilder {
     /// Makes blocks of [index tables](super::Block::index_table) instead of samples, for data in memory that this
     /// process does not read. Batches are then made of the tables elsewhere; those of [`Loader::iter`] have no fields.
     /// Default: off.
+    #[doc(hidden)]
     pub fn index_table(mut self, index_table: bool) -> Self {
         self.index_table = index_table;
         self

@@ -166,6 +166,7 @@ impl Loader {
 
     /// The steps of the next epoch, for callers that take batches from the data themselves. It begins as
     /// [`iter`](Self::iter) says, and starts no worker.
+    #[doc(hidden)]
     pub fn steps(&self) -> Steps {
         Steps::new(Arc::clone(&self.0))
     }

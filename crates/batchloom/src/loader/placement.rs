@@ -21,6 +21,7 @@ pub enum Residency {
 
 /// The way of data to a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum PlacementMode {
     /// The engine's threads make batches in memory.
     Host,
@@ -46,6 +47,7 @@ impl PlacementMode {
 
 /// The reason for a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum LimitSource {
     /// The user's `memory_limit`.
     MemoryLimit,
@@ -67,6 +69,7 @@ impl fmt::Display for LimitSource {
 
 /// The largest number of bytes that data may take on a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Limit {
     /// The number of bytes, those that are there already included.
     pub bytes: u64,
@@ -103,6 +106,7 @@ pub struct PlacementRequest {
 
 /// A decision about placement.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Placement {
     /// The way of the data.
     pub mode: PlacementMode,

@@ -20,6 +20,7 @@ use crate::{Error, Result};
 
 /// The steps of one epoch, on one rank. The next one is the first that was not counted by [`advance`](Self::advance).
 /// The epoch begins as [`left`](Self::left) or a step is asked for.
+#[doc(hidden)]
 pub struct Steps {
     epochs: Arc<Epochs>,
     begun: OnceLock<BegunSteps>,

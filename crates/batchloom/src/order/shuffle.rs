@@ -6,6 +6,7 @@ use serde::{Serialize, Serializer};
 
 /// The things that each epoch puts in a random order of its own.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Shuffle {
     /// No shuffle: samples come as stored.
     #[default]

@@ -67,6 +67,7 @@ enum PoolSamples {
 
 /// The samples of a batch, and the elements that it takes of each.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Parts {
     /// The samples.
     pub samples: Vec<u64>,

@@ -49,6 +49,7 @@ type Recent = VecDeque<(u64, Arc<DealtPool>)>;
 
 /// One step: `world_size` batches, one for each rank, taken at the same time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Step {
     /// The number of the step in the plan.
     pub index: u64,
@@ -69,6 +70,7 @@ pub struct Step {
 
 /// The place of a sample in a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Place {
     /// The step that delivers the sample.
     pub step: u64,

@@ -15,6 +15,7 @@ pub const MOST_RANKS: u32 = 1 << 20;
 /// The treatment of batches that do not fill the last step, if nothing is dropped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Uneven {
     /// Batches from the start of the epoch are repeated, so that every rank has the same number of steps. If a rule
     /// makes batches of equal numbers of samples, a smaller batch of a step repeats its samples until it has as many

@@ -116,6 +116,7 @@ impl SplitBuffer {
 }
 
 /// One of the disjoint regions of a split buffer, and the only handle on its bytes.
+#[doc(hidden)]
 #[derive(Debug)]
 pub struct Region {
     start: *mut u8,

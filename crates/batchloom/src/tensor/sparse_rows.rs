@@ -8,6 +8,7 @@ use crate::{Error, Result};
 
 /// The form in which a batch holds sparse rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum SparseLayout {
     /// Compressed rows, as they are stored: `crow_indices` `[rows + 1]`, `col_indices` and `values` `[entries]`.
     #[default]

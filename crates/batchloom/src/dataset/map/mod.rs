@@ -32,6 +32,7 @@ use crate::{DType, Error, Result, Tensor};
 
 /// The treatment of a sample that cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum OnError {
     /// The batch is an error.
     #[default]

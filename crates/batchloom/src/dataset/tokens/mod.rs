@@ -21,6 +21,7 @@ use crate::{DType, Error, Result, Tensor};
 
 /// The choice of the pieces of the stream that are samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum TokenMode {
     /// Piece `k` of the stream is sample `k`.
     #[default]
@@ -44,6 +45,7 @@ impl FromStr for TokenMode {
 
 /// The fields of a batch of tokens besides inputs and labels.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct TokenExtras {
     /// Adds `position_ids`: the place of each token in its document, counted from the start of the piece; int64.
     pub position_ids: bool,
@@ -51,6 +53,26 @@ pub struct TokenExtras {
     pub segment_ids: bool,
     /// Adds `resets`: true for each token that begins a document.
     pub resets: bool,
+}
+
+impl TokenExtras {
+    /// Sets whether batches hold `position_ids`. Default: no.
+    #[must_use]
+    pub fn position_ids(self, position_ids: bool) -> Self {
+        Self { position_ids, ..self }
+    }
+
+    /// Sets whether batches hold `segment_ids`. Default: no.
+    #[must_use]
+    pub fn segment_ids(self, segment_ids: bool) -> Self {
+        Self { segment_ids, ..self }
+    }
+
+    /// Sets whether batches hold `resets`. Default: no.
+    #[must_use]
+    pub fn resets(self, resets: bool) -> Self {
+        Self { resets, ..self }
+    }
 }
 
 /// Documents of tokens, one after the other, in pieces of equal length.

@@ -42,7 +42,7 @@ impl WindowDataset {
     /// use batchloom::{Tensor, WindowDataset};
     ///
     /// let series = Tensor::from_vec((0..100).map(|step| step as f32).collect(), &[100])?;
-    /// let dataset = WindowDataset::new(&[0, 100], WindowShape { horizon: 4, ..WindowShape::new(10) })?;
+    /// let dataset = WindowDataset::new(&[0, 100], WindowShape::new(10).horizon(4))?;
     /// let dataset = dataset.input("x", series.clone())?.target("y", series)?;
     /// let shape = BacktestShape { horizon: 12, stride: 12, refit: 1, train_len: None };
     /// let backtest = dataset.backtest(&PartEnd::Share(0.5), shape)?;

@@ -25,6 +25,7 @@ use crate::{Error, Result, Tensor};
 
 /// The numbers of windows and of series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WindowCounts {
     /// The number of samples of an epoch.
     pub samples: u64,
@@ -59,7 +60,7 @@ fn steps_of(number: usize, whole: &Range<usize>, steps: &Range<usize>) -> Result
 /// use batchloom::{Tensor, WindowDataset};
 ///
 /// let series = Tensor::from_vec((0..100).map(|step| step as f32).collect(), &[50, 2])?;
-/// let shape = WindowShape { horizon: 4, ..WindowShape::new(10) };
+/// let shape = WindowShape::new(10).horizon(4);
 /// let dataset = WindowDataset::new(&[0, 50], shape)?.input("x", series.clone())?.target("y", series)?;
 /// assert_eq!(dataset.len(), 50 - 14 + 1);
 /// let batch = dataset.view(0, 16).expect("neighbours in one series");

@@ -6,6 +6,7 @@ use crate::{Error, Result};
 
 /// The end of a series from which windows are counted, if they do not fill it exactly.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Anchor {
     /// The first window begins with the series.
     #[default]
@@ -28,6 +29,7 @@ impl FromStr for Anchor {
 
 /// The treatment of a series that is too short for one window. A series without any step never makes a window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Short {
     /// The series makes one window, which begins with zeros.
     #[default]
@@ -53,6 +55,7 @@ impl FromStr for Short {
 
 /// The unit that counts the same everywhere in an epoch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum SampledBy {
     /// Every window counts the same, so a long series counts more than a short one.
     #[default]
@@ -74,7 +77,15 @@ impl FromStr for SampledBy {
 }
 
 /// The shape of a window: steps of input, then `gap` steps that are not looked at, then the horizon.
+///
+/// ```
+/// use batchloom::dataset::WindowShape;
+///
+/// let shape = WindowShape::new(96).horizon(24).stride(2);
+/// assert_eq!((shape.input_len, shape.span()), (96, 120));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct WindowShape {
     /// The number of steps of input.
     pub input_len: usize,
@@ -114,6 +125,60 @@ impl WindowShape {
             short: Short::default(),
             sampled_by: SampledBy::default(),
         }
+    }
+
+    /// Sets the number of steps to predict. Default: 0, for inputs alone.
+    #[must_use]
+    pub fn horizon(self, horizon: usize) -> Self {
+        Self { horizon, ..self }
+    }
+
+    /// Sets the number of steps before the horizon with which targets begin. Default: 0.
+    #[must_use]
+    pub fn label_len(self, label_len: usize) -> Self {
+        Self { label_len, ..self }
+    }
+
+    /// Sets the number of steps between input and horizon. Default: 0.
+    #[must_use]
+    pub fn gap(self, gap: usize) -> Self {
+        Self { gap, ..self }
+    }
+
+    /// Sets the number of steps from one window to the next. Default: 1.
+    #[must_use]
+    pub fn stride(self, stride: usize) -> Self {
+        Self { stride, ..self }
+    }
+
+    /// Sets the most steps of a window that may lie before its series. Default: 0.
+    #[must_use]
+    pub fn lead(self, lead: usize) -> Self {
+        Self { lead, ..self }
+    }
+
+    /// Sets the most steps of a window that may lie after its series. Default: 0.
+    #[must_use]
+    pub fn trail(self, trail: usize) -> Self {
+        Self { trail, ..self }
+    }
+
+    /// Sets the end of the series from which windows are counted. Default: the start.
+    #[must_use]
+    pub fn anchor(self, anchor: Anchor) -> Self {
+        Self { anchor, ..self }
+    }
+
+    /// Sets the treatment of short series. Default: they are padded.
+    #[must_use]
+    pub fn short(self, short: Short) -> Self {
+        Self { short, ..self }
+    }
+
+    /// Sets the unit that counts the same in an epoch. Default: windows.
+    #[must_use]
+    pub fn sampled_by(self, sampled_by: SampledBy) -> Self {
+        Self { sampled_by, ..self }
     }
 
     /// The number of steps of a series that a window takes.

@@ -13,7 +13,7 @@ impl WindowDataset {
     /// use batchloom::{Tensor, WindowDataset};
     ///
     /// let series = Tensor::from_vec((0..100).map(|step| step as f32).collect(), &[100])?;
-    /// let dataset = WindowDataset::new(&[0, 100], WindowShape { horizon: 4, ..WindowShape::new(10) })?;
+    /// let dataset = WindowDataset::new(&[0, 100], WindowShape::new(10).horizon(4))?;
     /// let dataset = dataset.input("x", series.clone())?.target("y", series)?;
     /// let parts = dataset.split(&[("train", PartEnd::Share(0.8)), ("test", PartEnd::Rest)], true)?;
     /// assert_eq!((parts[0].len(), parts[1].len()), (80 - 14 + 1, 20 - 4 + 1));
