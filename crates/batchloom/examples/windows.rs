@@ -11,7 +11,7 @@ const STEPS: usize = 2000;
 fn main() -> Result<()> {
     let series: Vec<f32> = (0..STEPS).map(|step| (step as f32 / 24.0).sin()).collect();
     let series = Tensor::from_vec(series, &[STEPS, 1])?;
-    let shape = WindowShape { horizon: 24, ..WindowShape::new(96) };
+    let shape = WindowShape::new(96).horizon(24);
     let dataset = WindowDataset::new(&[0, STEPS], shape)?.input("x", series.clone())?.target("y", series)?;
     println!("{} windows of a series of {STEPS} steps", dataset.len());
 
