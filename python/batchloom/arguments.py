@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, Literal, SupportsIndex, TypeVar
 
+import numpy
 from batchloom.errors import ArgumentError
 
 Kind = TypeVar("Kind", bound=type)
@@ -41,17 +42,28 @@ def choice(name: str, value: object, allowed: Sequence[str]) -> str:
     raise ArgumentError(f"{name} is {value!r}; expected {' or '.join(map(repr, allowed))}")
 
 
+def boolean(name: str, value: object) -> bool:
+    """Return ``value`` as a boolean: ``True``, ``False``, or the numbers 1 and 0.
+
+    Raises:
+        ArgumentError: ``value`` is anything else: what is true or false of other values is seldom what was meant.
+    """
+    if isinstance(value, bool | int | numpy.bool_) and value in (0, 1):
+        return bool(value)
+    raise ArgumentError(f"{name} is {value!r}; expected True or False")
+
+
 def shuffled(shuffle: object) -> str:
     """Return the argument ``shuffle`` as the engine names it: "samples", "nothing" or "runs".
 
     Raises:
-        ArgumentError: ``shuffle`` is a string other than "runs".
+        ArgumentError: ``shuffle`` is neither a boolean nor "runs". ``None`` is ``False``, as for torch.
     """
     if isinstance(shuffle, str):
         if shuffle != RUNS:
             raise ArgumentError(f"shuffle is {shuffle!r}; expected True, False or 'runs'")
         return RUNS
-    return "samples" if shuffle else "nothing"
+    return "samples" if shuffle is not None and boolean("shuffle", shuffle) else "nothing"
 
 
 def streamed(shuffle: object, mode: str) -> tuple[str, bool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypedDict
 
-from batchloom.arguments import TRUNCATE, U32, UNEVEN, PadTo, Truncate, Uneven, choice, integer
+from batchloom.arguments import TRUNCATE, U32, UNEVEN, PadTo, Truncate, Uneven, boolean, choice, integer
 from batchloom.errors import ArgumentError
 
 
@@ -23,14 +23,14 @@ def plan_options(drop_last: bool, seed: int, uneven: Uneven, balance: bool, larg
     """Return the options of a plan.
 
     Raises:
-        ArgumentError: The seed is no integer, or ``uneven`` is unknown.
+        ArgumentError: The seed is no integer, ``uneven`` is unknown, or another option is no boolean.
     """
     return {
-        "drop_last": bool(drop_last),
+        "drop_last": boolean("drop_last", drop_last),
         "seed": integer("seed", seed),
         "uneven": choice("uneven", uneven, UNEVEN),
-        "balance": bool(balance),
-        "largest_first": bool(largest_first),
+        "balance": boolean("balance", balance),
+        "largest_first": boolean("largest_first", largest_first),
     }
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import batchloom._native as _native
 import numpy
-from batchloom.arguments import choice, integer, streamed, unpadded
+from batchloom.arguments import boolean, choice, integer, streamed, unpadded
 from batchloom.arrays import frames
 from batchloom.arrays.field import Field, host, release
 from batchloom.arrays.frameworks import is_arrow
@@ -112,10 +112,10 @@ class TokenDataset(Dataset[Tuples]):
         self._options: dict[str, Any] = {
             "mode": choice("mode", mode, ("chunk", "continuous")),
             "separator": None if separator is None else _token("separator", separator),
-            "position_ids": bool(position_ids),
-            "segment_ids": bool(segment_ids),
-            "resets": bool(resets),
-            "jitter": bool(jitter),
+            "position_ids": boolean("position_ids", position_ids),
+            "segment_ids": boolean("segment_ids", segment_ids),
+            "resets": boolean("resets", resets),
+            "jitter": boolean("jitter", jitter),
         }
         self._seq_len = integer("seq_len", seq_len, least=1, most=MOST)
         values, offsets = _corpus(tokens, documents)

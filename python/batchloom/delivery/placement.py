@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import batchloom._native as _native
-from batchloom.arguments import U64, integer
+from batchloom.arguments import U64, boolean, integer
 from batchloom.arrays.field import Field
 from batchloom.arrays.frameworks import load, require_known
 from batchloom.dataset.base import Dataset
@@ -96,7 +96,8 @@ class PlacementRequest:
             raise ArgumentError(f'resident is {resident!r}; expected True, False or "auto"')
         if output is not None:
             require_known(output)
-        self.resident, self.copy, self.static_buffers, self.output = resident, bool(copy), bool(static_buffers), output
+        self.resident, self.output = resident, output
+        self.copy, self.static_buffers = boolean("copy", copy), boolean("static_buffers", static_buffers)
         self.shard_size = None if shard_size is None else integer("shard_size", shard_size, least=1)
         self.memory_limit = None if memory_limit is None else integer("memory_limit", memory_limit, least=1)
         # Samples that are made on demand tell theirs later.

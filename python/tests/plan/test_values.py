@@ -135,3 +135,18 @@ def test_asking_for_a_step_needs_no_other(sizes, rule):
     fresh = bl.Plan(sizes=sizes, batching=rule, shuffle=True, epoch=2**63)
     assert fresh[step].tolist() == late[step].tolist()
     assert fresh.step(step).tokens == late.step(step).tokens
+
+
+@pytest.mark.parametrize("option", ["shuffle", "drop_last", "balance", "largest_first"])
+@pytest.mark.parametrize("value", [2, "no", [], 0.5, numpy.ones(2)])
+def test_options_that_are_true_or_false_take_nothing_else(option, value):
+    with pytest.raises(bl.ArgumentError, match=f"^{option} is .*; expected True"):
+        bl.Plan(100, 4, **{option: value})
+    with pytest.raises(bl.ArgumentError, match=f"^{option} is .*; expected True"):
+        bl.DataLoader(bl.TensorDataset(numpy.arange(100)), 4, **{option: value})
+
+
+@pytest.mark.parametrize("value", [True, 1, numpy.True_])
+def test_booleans_are_those_of_python_and_numpy(value):
+    assert bl.Plan(10, 4, drop_last=value).drop_last is True
+    assert bl.Plan(10, 4, shuffle=None).shuffle == bl.Plan(10, 4).shuffle

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 import numpy
-from batchloom.arguments import choice, integer
+from batchloom.arguments import boolean, choice, integer
 from batchloom.arrays import frames
 from batchloom.arrays.field import Field
 from batchloom.dataset.base import Dicts, Form, Tuples
@@ -199,7 +199,7 @@ class WindowDataset(WindowsInParts[Form]):
             "short": choice("short", short, ("pad", "skip", "error")),
             "sampled_by": choice("sampled_by", sampled_by, ("windows", "series")),
         }
-        self._mask, self._index = bool(mask), bool(index)
+        self._mask, self._index = boolean("mask", mask), boolean("index", index)
         self._scaler: Scaler | None = None
         self._chosen: tuple[Any] | None = None
         self._steps_of_fields = None if offsets is None else anchored.read(offsets)
