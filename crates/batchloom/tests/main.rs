@@ -20,6 +20,7 @@ mod direction;
 mod draws;
 mod groups;
 mod index_table;
+mod iterators;
 mod keys;
 mod lifetime;
 mod lists;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::Form;
 use super::cast::Cast;
 use super::convert::{Affine, Channels, Conversion};
+use super::scalar::Scalar;
 use crate::{DType, Error, Result};
 
 /// The options of one field. Values come out as `(x * scale - mean) / std`.
@@ -56,7 +57,7 @@ impl FieldOptions {
     }
 
     /// The form of field `name` that `inner` makes, in another type; `inner` itself if its type is asked for.
-    /// `pad_value` is an element of the new type.
+    /// `pad_value` becomes an element of the new type.
     ///
     /// # Errors
     /// [`Error::FieldOption`], and [`Error::PadValue`].
@@ -64,17 +65,15 @@ impl FieldOptions {
         &self,
         name: &str,
         inner: Arc<dyn Form>,
-        pad_value: Option<&[u8]>,
+        pad_value: Option<&Scalar>,
     ) -> Result<Arc<dyn Form>> {
         if !self.changes(inner.dtype()) {
             return Ok(inner);
         }
         let conversion = self.conversion(name, &*inner)?;
         let expected = conversion.to.size();
-        let pad_value = pad_value.map_or_else(|| vec![0; expected], <[u8]>::to_vec);
-        if pad_value.len() != expected {
-            return Err(Error::PadValue { field: name.to_owned(), found: pad_value.len(), expected });
-        }
+        let element = |value: &Scalar| value.element(name, conversion.to);
+        let pad_value = pad_value.map_or_else(|| Ok(vec![0; expected]), element)?;
         Ok(Arc::new(Cast::new(name, inner, conversion, pad_value)))
     }
 

@@ -140,6 +140,14 @@ impl Kind for Concatenated {
         if self.says_source { collation.with_source(SOURCE, datasets) } else { Ok(collation) }
     }
 
+    fn makes_labels(&self) -> bool {
+        self.parts.iter().all(|part| part.makes_labels())
+    }
+
+    fn has_documents(&self) -> bool {
+        self.parts.iter().any(|part| part.has_documents())
+    }
+
     fn labels(&self, options: &CollateOptions) -> Option<Labels> {
         let each: Vec<Labels> = self.parts.iter().map(|part| part.labels(options)).collect::<Option<_>>()?;
         if each.iter().all(|labels| *labels == each[0]) && !matches!(each[0], Labels::Counted(_)) {

@@ -15,7 +15,7 @@ use super::selection::Selection;
 use crate::batching::{FixedSize, Labels, Rule, Sizes};
 use crate::collate::{
     BySource, Conversion, FieldConversion, FieldOptions, Form, Index as SampleIndex, Members, PadSide,
-    Passages, Places, Slot, Slotted, SourceNumber, Taken, Weight,
+    Passages, Places, Scalar, Slot, Slotted, SourceNumber, Taken, Weight,
 };
 use crate::order::Shuffle;
 use crate::tensor::{Layout, Sequences, SparseRows};
@@ -63,6 +63,16 @@ pub(crate) trait Kind: Debug + Send + Sync {
     /// The labels of batches, if the loader makes them.
     fn labels(&self, _options: &CollateOptions) -> Option<Labels> {
         None
+    }
+
+    /// Returns true if a field can be named whose next tokens are labels.
+    fn makes_labels(&self) -> bool {
+        false
+    }
+
+    /// Returns true if there are documents that an epoch can shuffle.
+    fn has_documents(&self) -> bool {
+        false
     }
 
     /// Returns true if the forms of one epoch differ from those of another.
@@ -146,8 +156,8 @@ pub(crate) struct Content {
 pub(crate) struct CollateOptions {
     /// The side on which padding goes.
     pub(crate) pad_side: PadSide,
-    /// The bytes of one element of padding, for some fields by name.
-    pub(crate) pad_values: Vec<(String, Vec<u8>)>,
+    /// The values that pad some fields, by name.
+    pub(crate) pad_values: Vec<(String, Scalar)>,
     /// The types and the scales of some fields, by name.
     pub(crate) fields: Vec<(String, FieldOptions)>,
     /// The numbers that pad fields whose types are not known yet, by name, or all of them.
@@ -179,17 +189,13 @@ impl CollateOptions {
     /// follows, which does the padding.
     ///
     /// # Errors
-    /// [`Error::PadValue`].
+    /// [`Error::FieldOption`] and [`Error::PadValue`].
     pub(super) fn stored_pad_value(&self, name: &str, dtype: DType) -> Result<Vec<u8>> {
         let expected = dtype.size();
         if self.fields.iter().any(|(field, options)| field == name && options.changes(dtype)) {
             return Ok(vec![0; expected]);
         }
-        let value = self.pad_value(name).map_or_else(|| vec![0; expected], <[u8]>::to_vec);
-        match value.len() {
-            found if found == expected => Ok(value),
-            found => Err(Error::PadValue { field: name.to_owned(), found, expected }),
-        }
+        self.pad_value(name).map_or_else(|| Ok(vec![0; expected]), |value| value.element(name, dtype))
     }
 
     /// The bytes of the element with which the slots of a field are padded. What a function leaves of them is converted
@@ -234,7 +240,7 @@ impl CollateOptions {
                 let held = Conversion::new(DType::F64, dtype, None)
                     .is_some_and(|to| to.convert(&number.to_ne_bytes(), &mut element, 0, 1).is_ok());
                 match held {
-                    true => options.pad_values.push((name.clone(), element)),
+                    true => options.pad_values.push((name.clone(), element.into())),
                     false if field.is_none() => options.unpadded.push((name.clone(), reason())),
                     false => return Err(Error::FieldOption { field: name.clone(), reason: reason() }),
                 }
@@ -243,8 +249,8 @@ impl CollateOptions {
         Ok(options)
     }
 
-    fn pad_value(&self, name: &str) -> Option<&[u8]> {
-        self.pad_values.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_slice())
+    fn pad_value(&self, name: &str) -> Option<&Scalar> {
+        self.pad_values.iter().find(|(field, _)| field == name).map(|(_, value)| value)
     }
 }
 
@@ -353,6 +359,14 @@ impl Collation {
             self.forms[place] = Arc::new(Slotted::new(name, inner, slot, padding)?);
         }
         Ok(self)
+    }
+
+    /// Refuses padding of fields that the data does not have.
+    ///
+    /// # Errors
+    /// [`Error::FieldOption`].
+    pub(crate) fn require_padded(&self, options: &CollateOptions) -> Result<()> {
+        options.pad_values.iter().try_for_each(|(name, _)| self.place(name).map(drop))
     }
 
     /// The same fields, some of them in other types.

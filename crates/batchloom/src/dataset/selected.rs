@@ -60,6 +60,14 @@ impl Kind for Selected {
         })
     }
 
+    fn makes_labels(&self) -> bool {
+        self.whole.makes_labels()
+    }
+
+    fn has_documents(&self) -> bool {
+        self.whole.has_documents()
+    }
+
     fn changes_with_epoch(&self, options: &CollateOptions) -> bool {
         self.whole.changes_with_epoch(options)
     }

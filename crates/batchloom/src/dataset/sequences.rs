@@ -444,6 +444,10 @@ impl Kind for SequenceDataset {
         self.collate(packs, options, described)
     }
 
+    fn makes_labels(&self) -> bool {
+        true
+    }
+
     fn labels(&self, options: &CollateOptions) -> Option<NextTokens> {
         let field = options.labels.as_ref()?;
         let of_own = self.own_lengths.contains(field).then(|| self.sequences(field)).flatten();

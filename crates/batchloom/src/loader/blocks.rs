@@ -1,5 +1,6 @@
 //! One iteration: the blocks of an epoch, and the batches that are views of them.
 
+use std::iter::FusedIterator;
 use std::process;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -85,6 +86,20 @@ impl Blocks {
     /// Returns true if the epoch has begun.
     pub fn is_begun(&self) -> bool {
         self.begun.is_some()
+    }
+
+    /// The number of batches that are left: those of the epoch that would begin now, before one has begun. An epoch that
+    /// cannot begin is one error.
+    fn left(&self) -> u64 {
+        match &self.begun {
+            Some(begun) => begun.delivery.left(),
+            None => {
+                let cursor = self.epochs.cursor();
+                let (plan, rank) = (cursor.upcoming(), cursor.rank());
+                drop(cursor);
+                if plan.require_steps().is_ok() { plan.steps_of(rank) } else { 1 }
+            }
+        }
     }
 
     /// The names of the fields, in order.
@@ -246,6 +261,9 @@ impl std::fmt::Debug for Blocks {
 
 /// The batches of one epoch, in order. It begins as the first one is asked for. Dropping it waits until the workers left
 /// it.
+///
+/// The length is known, so that progress can be shown and `collect` allocates once: it is the number of batches that are
+/// left, unless one of them is an error, which is the last.
 #[derive(Debug)]
 pub struct Batches {
     /// The blocks, or `None` after the end or a failure.
@@ -261,6 +279,12 @@ impl Batches {
 
 impl Iterator for Batches {
     type Item = Result<Batch>;
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = self.blocks.as_ref().map_or(0, Blocks::left);
+        let left = usize::try_from(left).unwrap_or(usize::MAX);
+        (left, Some(left))
+    }
 
     fn next(&mut self) -> Option<Result<Batch>> {
         let blocks = self.blocks.as_mut()?;
@@ -283,3 +307,7 @@ impl Iterator for Batches {
         }
     }
 }
+
+impl ExactSizeIterator for Batches {}
+
+impl FusedIterator for Batches {}

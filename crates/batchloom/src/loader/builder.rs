@@ -13,7 +13,7 @@ use super::layout::{BlockLayout, Limits};
 use super::queue::PREFETCH;
 use super::workers::Workers;
 use crate::batching::{Keys, LabelCounts, Labels, PadTo, Rule};
-use crate::collate::{Channels, FieldConversion, PadSide, Slot};
+use crate::collate::{Channels, FieldConversion, PadSide, Scalar, Slot};
 use crate::dataset::Dataset;
 use crate::dataset::kind::CollateOptions;
 use crate::draws::{Mix, Weights};
@@ -213,9 +213,21 @@ impl LoaderBuilder {
         collation.slotted(&self.collate)?.conversions(&self.collate)
     }
 
-    /// Sets the bytes of the element that pads `field`, in the type that it has in batches. Default: zeros.
-    pub fn pad_value(mut self, field: impl Into<String>, element: &[u8]) -> Self {
-        self.collate.pad_values.push((field.into(), element.to_vec()));
+    /// Sets the value that pads `field`: a number or a truth value that the type holds which the field has in batches,
+    /// or the bytes of an element of that type. Default: zeros.
+    ///
+    /// ```
+    /// use batchloom::{Loader, SequenceDataset};
+    ///
+    /// let dataset = SequenceDataset::new().slices("ids", [vec![5_i64], vec![6, 7]])?.build()?;
+    /// let loader = Loader::builder(dataset.clone()).batch_size(2).pad_value("ids", -1).build()?;
+    /// let batch = loader.iter().next().expect("a batch")?;
+    /// assert_eq!(batch.view::<i64>("ids")?, [5, -1, 6, 7]);
+    /// assert!(Loader::builder(dataset).pad_value("ids", 0.5).build().is_err());
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    pub fn pad_value(mut self, field: impl Into<String>, value: impl Into<Scalar>) -> Self {
+        self.collate.pad_values.push((field.into(), value.into()));
         self
     }
 
@@ -329,9 +341,11 @@ impl LoaderBuilder {
     /// # Errors
     /// Those of [`PlanBuilder::build`], and [`Error::Rank`], [`Error::Threads`] and
     /// [`Error::BatchTooLarge`]; for sequences, [`Error::ForeignSizes`], [`Error::PadTo`], [`Error::NotPackable`], [`Error::Labels`],
-    /// [`Error::PadValue`] and [`Error::DuplicateField`]; [`Error::FieldOption`]; for streams, [`Error::Continuous`]; and
-    /// [`Error::MarkField`] with [`Uneven::Mask`].
+    /// [`Error::PadValue`] and [`Error::DuplicateField`]; [`Error::FieldOption`]; for streams, [`Error::Continuous`];
+    /// [`Error::Inapplicable`] for labels or shuffled documents of data that has none; and [`Error::MarkField`] with
+    /// [`Uneven::Mask`].
     pub fn build(mut self) -> Result<Loader> {
+        self.check_applicable()?;
         let options = self.plan.clone();
         (self.plan, self.collate.rows) =
             with_content(self.plan, &self.dataset, self.collate.shuffles_documents)?;
@@ -393,6 +407,23 @@ impl LoaderBuilder {
             block_bytes: self.block_bytes,
             probe: self.probe,
         })))
+    }
+
+    /// Refuses options that this kind of data does not have.
+    ///
+    /// # Errors
+    /// [`Error::Inapplicable`].
+    fn check_applicable(&self) -> Result<()> {
+        let kind = self.dataset.kind();
+        if self.collate.labels.is_some() && !kind.makes_labels() {
+            let expected =
+                "sequences, whose next tokens are labels (streams of tokens have labels without it)";
+            return Err(Error::Inapplicable { option: "labels", expected });
+        }
+        if self.collate.shuffles_documents && !kind.has_documents() {
+            return Err(Error::Inapplicable { option: "shuffle_documents", expected: "streams of tokens" });
+        }
+        Ok(())
     }
 
     fn plan(mut self, change: impl FnOnce(PlanBuilder) -> PlanBuilder) -> Self {

@@ -46,6 +46,11 @@ impl Delivery {
         self.steps.load(Ordering::Relaxed)
     }
 
+    /// The number of batches that are left to hand over.
+    pub(super) fn left(&self) -> u64 {
+        self.total.saturating_sub(self.steps())
+    }
+
     /// Returns true if every batch was handed over, and the consumer has seen the end.
     fn is_finished(&self) -> bool {
         self.ended.load(Ordering::Relaxed) && self.steps() == self.total
@@ -63,7 +68,7 @@ impl Delivery {
 }
 
 /// The place of a loader in its run.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Cursor {
     /// The rank that is served, among as many as the plan has.
     rank: u32,

@@ -106,16 +106,47 @@ impl Epochs {
             return Ok(());
         }
         cursor.check_rank(rank, world_size)?;
-        let upcoming = cursor.upcoming();
-        let plan = match self.collate.rows {
-            Some(_) => self.plan_of_rows(&upcoming, world_size)?,
-            None => upcoming.in_world(world_size)?,
-        };
-        if rank >= world_size {
-            return Err(Error::Rank { rank, world_size });
-        }
+        let plan = self.plan_of_rank(&cursor.upcoming(), rank, world_size)?;
         cursor.serve(rank, plan);
         Ok(())
+    }
+
+    /// The same data and options for `rank` of `world_size`, from the next epoch on. What is left of a loaded one is shared
+    /// among these ranks.
+    ///
+    /// # Errors
+    /// [`Error::Rank`], [`Error::World`], and those of a plan for so many ranks.
+    pub(super) fn on_rank(&self, rank: u32, world_size: u32) -> Result<Self> {
+        let mut cursor = self.cursor().clone();
+        let plan = self.plan_of_rank(&cursor.upcoming(), rank, world_size)?;
+        cursor.serve(rank, plan);
+        Ok(Self {
+            dataset: self.dataset.clone(),
+            plan: self.plan.clone(),
+            collate: self.collate.clone(),
+            fields: Arc::clone(&self.fields),
+            index_table: self.index_table,
+            threads: self.threads,
+            prefetch: self.prefetch,
+            block_bytes: self.block_bytes,
+            probe: self.probe.clone(),
+            buffers: Mutex::new(self.buffers().afresh()),
+            workers: Mutex::new(self.workers().afresh()),
+            cursor: Mutex::new(cursor),
+        })
+    }
+
+    /// The plan of the epoch of `upcoming` for `world_size` ranks, one of which is `rank`.
+    fn plan_of_rank(&self, upcoming: &Plan, rank: u32, world_size: u32) -> Result<Plan> {
+        let plan = match self.collate.rows {
+            _ if upcoming.world_size() == world_size => upcoming.clone(),
+            Some(_) => self.plan_of_rows(upcoming, world_size)?,
+            None => upcoming.in_world(world_size)?,
+        };
+        match rank < world_size {
+            true => Ok(plan),
+            false => Err(Error::Rank { rank, world_size }),
+        }
     }
 
     /// The plan of the same epoch for another number of ranks, of a stream with as many rows as all their batches.

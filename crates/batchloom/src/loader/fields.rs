@@ -40,6 +40,7 @@ impl Fields {
             // Fields are known, and options for them looked at, once samples are read.
             return Self::marked(collation, plan, None);
         }
+        collation.require_padded(options)?;
         let options = collation.typed(options)?;
         Self::marked(collation.slotted(&options)?.cast(&options)?, plan, None)
     }

@@ -63,6 +63,28 @@ impl Loader {
         self.0.set_rank(rank, world_size)
     }
 
+    /// The loader of `rank` among `world_size` ranks, over the same data with the same options: for programs that train on
+    /// several devices, with a loader for each. It begins with the epoch that begins next here, and has threads and blocks
+    /// of its own. If a state was loaded, what is left of its epoch is shared among these ranks.
+    ///
+    /// ```
+    /// use batchloom::{Loader, Result, TensorDataset};
+    ///
+    /// let dataset = TensorDataset::new([("x", (0..10_i64).collect::<Vec<_>>())])?;
+    /// let loader = Loader::builder(dataset).batch_size(2).build()?;
+    /// let ranks = (0..2).map(|rank| loader.on_rank(rank, 2)).collect::<Result<Vec<_>>>()?;
+    /// let first = ranks[1].iter().next().expect("a batch")?;
+    /// assert_eq!(first.view::<i64>("x")?, [2, 3]);
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Rank`](crate::Error::Rank), [`Error::World`](crate::Error::World), and
+    /// [`Error::NothingLeft`](crate::Error::NothingLeft) if so many ranks would take no step.
+    pub fn on_rank(&self, rank: u32, world_size: u32) -> Result<Self> {
+        Ok(Self(Arc::new(self.0.on_rank(rank, world_size)?)))
+    }
+
     /// Returns true if some, but not all batches of the latest epoch were handed over.
     pub fn is_mid_epoch(&self) -> bool {
         self.0.cursor().is_mid_epoch()

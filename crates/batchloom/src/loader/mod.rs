@@ -33,6 +33,6 @@ pub use steps::Steps;
 
 pub use crate::collate::{
     Channels, Crop, FieldConversion, FillSlot, Filter, FunctionSlot, Keep, PadSide, PadSlot, ReadSamples,
-    Resize, Slot, SlotError, SlotMut, SlotPlace, SlotTarget, SlotWriter,
+    Resize, Scalar, Slot, SlotError, SlotMut, SlotPlace, SlotTarget, SlotWriter,
 };
 pub use crate::tensor::buffer::{Memory, Region};

@@ -358,6 +358,10 @@ impl Kind for TokenDataset {
         Some(Labels::Each(self.seq_len as u64))
     }
 
+    fn has_documents(&self) -> bool {
+        true
+    }
+
     fn changes_with_epoch(&self, options: &CollateOptions) -> bool {
         options.shuffles_documents || self.jitter
     }
