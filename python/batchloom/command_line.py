@@ -17,7 +17,8 @@ def main() -> None:
     """Run the program with the arguments of this process, and end the process with its exit code."""
     # The program runs without the interpreter, which could not raise KeyboardInterrupt in it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    sys.stdout.flush()
+    if sys.stdout is not None:  # it is closed
+        sys.stdout.flush()
     sys.exit(_native.run_command(["batchloom", *sys.argv[1:]], open_table))
 
 
@@ -40,11 +41,11 @@ def open_table(path: Path, column: str | None) -> tuple[Any, int | None, int | N
     except ImportError:
         raise ValueError("to read Parquet and Arrow files needs pyarrow: pip install pyarrow") from None
     columns = None if column is None else [column]
-    if path.suffix in (".parquet", ".pq"):
+    if path.suffix.lower() in (".parquet", ".pq"):
         try:
             file = parquet.ParquetFile(path)
         except pyarrow.ArrowInvalid:
-            raise ValueError("this is no Parquet file") from None
+            raise ValueError("this is not a Parquet file") from None
         schema = _schema(pyarrow, file.schema_arrow, columns)
         batches = pyarrow.RecordBatchReader.from_batches(schema, file.iter_batches(columns=columns))
         return batches, file.metadata.num_rows, file.num_row_groups
@@ -58,7 +59,7 @@ def open_table(path: Path, column: str | None) -> tuple[Any, int | None, int | N
         try:
             found, parts = pyarrow.ipc.open_stream(source), None
         except pyarrow.ArrowInvalid:
-            raise ValueError("this is no Arrow file") from None
+            raise ValueError("this is not an Arrow file") from None
         read = iter(found)
     schema = _schema(pyarrow, found.schema, columns)
     chosen = (batch if columns is None else batch.select(columns) for batch in read)

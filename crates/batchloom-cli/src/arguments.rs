@@ -1,5 +1,6 @@
 //! The arguments of the program.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -67,8 +68,8 @@ pub(crate) enum Command {
         /// The plan of the run, as `plan --output` wrote it: the state must belong to it
         #[arg(long)]
         plan: Option<PathBuf>,
-        /// The ranks that go on; those of the plan unless given
-        #[arg(long, requires = "plan")]
+        /// The number of ranks that go on; that of the plan unless given
+        #[arg(long, requires = "plan", value_parser = clap::value_parser!(u32).range(RANKS))]
         world_size: Option<u32>,
     },
     /// Write shell completions
@@ -93,6 +94,9 @@ pub(crate) struct Source {
     pub(crate) count: Count,
 }
 
+/// The numbers of ranks that there can be.
+const RANKS: RangeInclusive<i64> = 1..=1 << 20;
+
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Count {
     #[default]
@@ -107,11 +111,12 @@ pub(crate) struct Rules {
     /// A rule, such as token-budget:16384,multiple_of=64; may be given several times [default: all, at equal tokens]
     #[arg(long = "rule", value_name = "RULE")]
     pub(crate) rules: Vec<Rule>,
-    /// The ranks
-    #[arg(long, default_value_t = 1)]
+    /// The number of ranks
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(RANKS))]
     pub(crate) world_size: u32,
-    /// The elements of a batch, for the default rules [default: those of 64 samples of mean length]
-    #[arg(long, conflicts_with_all = ["rules", "memory"])]
+    /// The elements of a batch, for the default rules [default: those of 64 samples of mean length]; rules of equal numbers
+    /// of samples hold as many on average
+    #[arg(long, conflicts_with_all = ["rules", "memory"], value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_tokens: Option<u64>,
     /// The memory that a batch may take, such as 40GiB, for the default rules
     #[arg(long, requires = "bytes_per_token", conflicts_with = "rules")]
@@ -154,8 +159,8 @@ pub(crate) struct Run {
     /// The epoch
     #[arg(long, default_value_t = 0)]
     pub(crate) epoch: u64,
-    /// The ranks
-    #[arg(long, default_value_t = 1)]
+    /// The number of ranks
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(RANKS))]
     pub(crate) world_size: u32,
     /// Put batches of similar cost into the same step
     #[arg(long)]
@@ -174,7 +179,7 @@ pub(crate) enum Question {
     Step {
         /// The step
         step: u64,
-        /// The rank; all of them unless given
+        /// Only this rank
         #[arg(long)]
         rank: Option<u32>,
     },

@@ -58,10 +58,16 @@ pub fn run(
         Err(error) if is_closed_pipe(&error) => 0,
         Err(error) => {
             // If standard error is closed, the exit code still tells.
-            let _closed = writeln!(errors, "batchloom: {error:#}");
+            let _closed = writeln!(errors, "batchloom: {}", one_line(&format!("{error:#}")));
             1
         }
     }
+}
+
+/// A message on one line, without the traceback that another language adds.
+fn one_line(message: &str) -> String {
+    let end = message.find("Traceback (").unwrap_or(message.len());
+    message[..end].split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Returns true if the reader of standard output has enough.

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::{self, BufWriter, Write};
 
 use serde::Serialize;
-use terminal_size::{Width, terminal_size};
+use terminal_size::{Width, terminal_size_of};
 
 /// The output of a command.
 pub(crate) struct Output<'a> {
@@ -21,8 +21,9 @@ impl<'a> Output<'a> {
     pub(crate) fn result(&mut self, value: &impl Serialize, text: impl Display) -> io::Result<()> {
         match self.json {
             true => {
-                serde_json::to_writer(&mut self.out, value)?;
-                writeln!(self.out)
+                // What cannot be written as JSON is an error before anything is written.
+                let text = serde_json::to_string(value)?;
+                writeln!(self.out, "{text}")
             }
             false => write!(self.out, "{text}"),
         }
@@ -40,5 +41,5 @@ impl<'a> Output<'a> {
 
 /// The columns of the terminal that standard output is; `None` if it is none.
 pub(crate) fn columns() -> Option<usize> {
-    terminal_size().map(|(Width(columns), _)| columns.into())
+    terminal_size_of(io::stdout()).map(|(Width(columns), _)| columns.into())
 }

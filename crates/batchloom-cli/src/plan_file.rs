@@ -62,7 +62,7 @@ impl PlanFile {
         let text = fs::read_to_string(path).with_context(named)?;
         let parsed = serde_json::from_str(&text);
         parsed
-            .context("this is no file of a plan, as `batchloom plan --output` writes it")
+            .context("this is not the file of a plan, as `batchloom plan --output` writes it")
             .with_context(named)
     }
 

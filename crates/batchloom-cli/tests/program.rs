@@ -210,6 +210,18 @@ fn plans_are_saved_compared_and_resumed() {
 }
 
 #[test]
+fn any_lengths_can_be_compared() {
+    let folder = Folder::new();
+    for (lengths, rules) in [("0\n0\n", 5), ("1\n", 6), ("7\n4000000000\n", 5)] {
+        folder.write("odd.txt", lengths);
+        let found = folder.said("compare odd.txt --world-size 3");
+        assert_eq!(found.lines().count(), rules + 4, "{found}");
+        folder.said("report odd.txt --world-size 1000");
+        assert!(fs::metadata(folder.path("report.html")).unwrap().len() < 1 << 20);
+    }
+}
+
+#[test]
 fn reports_are_pages() {
     let folder = Folder::new();
     assert_eq!(folder.said("report lengths.txt -o page.html"), "page.html\n");
@@ -241,11 +253,11 @@ fn bad_data_is_one_line_and_exit_code_1() {
         ("lengths negative.txt", "negative.txt: line 2 is -4; expected a length"),
         ("lengths gap.txt", "gap.txt: line 2 is empty"),
         ("lengths large.txt", "line 1 is 4294967296; expected a length, 0 to 4294967295"),
-        ("lengths fake.npy", "fake.npy: this is no .npy file"),
-        ("lengths fake.parquet", "fake.parquet: this is no Parquet file"),
-        ("lengths fake.arrow", "fake.arrow: this is no Arrow file"),
+        ("lengths fake.npy", "fake.npy: this is not a .npy file"),
+        ("lengths fake.parquet", "fake.parquet: this is not a Parquet file"),
+        ("lengths fake.arrow", "fake.arrow: this is not an Arrow file"),
         ("lengths nulls.jsonl", "line 2 is null"),
-        ("lengths broken.jsonl", "line 1 is no JSON"),
+        ("lengths broken.jsonl", "line 1 is not JSON"),
         ("lengths objects.jsonl", "line 1 is an object; expected --column, one of a"),
         ("lengths objects.jsonl --column b", "has no column \"b\"; expected one of a"),
         ("lengths rows.parquet", "there are 3 columns; expected --column, one of input_ids, n, text"),
@@ -259,9 +271,11 @@ fn bad_data_is_one_line_and_exit_code_1() {
         ("plan lengths.txt --rule packing:64", "oversize"),
         ("plan lengths.txt --rule fixed-size:8 step 9999", "9999"),
         ("plan lengths.txt --rule fixed-size:8 step 0 --rank 3", "rank is 3"),
+        ("plan lengths.txt --rule fixed-size:8 step 0 --rank 4294967295", "rank is 4294967295"),
         ("plan lengths.txt --rule fixed-size:8 where 400", "400"),
-        ("plan lengths.txt --rule fixed-size:8 diff words.txt", "this is no file of a plan"),
-        ("state state.json", "this is no state of a loader"),
+        ("compare lengths.txt --cost 1e308,1e308,1e308", "finite numbers"),
+        ("plan lengths.txt --rule fixed-size:8 diff words.txt", "this is not the file of a plan"),
+        ("state state.json", "this is not the state of a loader"),
         ("report lengths.txt -o missing/page.html", "missing/page.html"),
     ] {
         let error = folder.refused(arguments);
@@ -279,6 +293,8 @@ fn bad_usage_is_exit_code_2() {
         "compare lengths.txt --memory 40GiB",
         "compare lengths.txt --memory 40XB --bytes-per-token 2",
         "compare lengths.txt --cost 1,2",
+        "compare lengths.txt --world-size 0",
+        "compare lengths.txt --max-tokens 0",
         "plan lengths.txt",
         "weave",
     ] {

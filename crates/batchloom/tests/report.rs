@@ -203,6 +203,10 @@ fn a_rule_that_loses_samples_is_best_only_if_all_do() {
     );
     assert!(only.unwrap().verdict().contains("it loses data"));
     assert!(Comparison::new(&sizes, &[], 1, None, |_| ()).is_err());
+    let rules =
+        ["packing:100", "token-budget:10,oversize=drop", "fixed-size:2"].map(|text| text.parse().unwrap());
+    let verdict = Comparison::new(&sizes, &rules, 1, None, |_| ()).unwrap().verdict();
+    assert!(verdict.contains("without packing fixed-size:2 is best"), "{verdict}");
     let too_small: Rule = Packing::new(10).unwrap().into();
     let error = Comparison::new(&sizes, &[too_small], 1, None, |_| ()).unwrap_err();
     assert!(error.to_string().contains("sample 3"), "{error}");

@@ -57,8 +57,8 @@ def test_bad_data_is_one_line(folder: Path) -> None:
     for arguments, message in {
         "lengths rows.parquet --column id": 'has no column "id"; did you mean "ids"?',
         "lengths rows.arrow": "there are 3 columns; expected --column, one of ids, n, text",
-        "lengths fake.parquet": "fake.parquet: this is no Parquet file",
-        "lengths fake.arrow": "fake.arrow: this is no Arrow file",
+        "lengths fake.parquet": "fake.parquet: this is not a Parquet file",
+        "lengths fake.arrow": "fake.arrow: this is not an Arrow file",
         "lengths missing.parquet --column n": "missing.parquet",
         "compare lengths.npy --rule packing:4": "sample",
     }.items():

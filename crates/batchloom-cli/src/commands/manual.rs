@@ -18,9 +18,11 @@ pub(super) fn completions(shell: Shell, output: &mut Output<'_>) -> Result<()> {
 pub(super) fn page(output: &mut Output<'_>) -> Result<()> {
     let mut command = Arguments::command();
     command.build();
+    pages(&command, output)
+}
+
+fn pages(command: &clap::Command, output: &mut Output<'_>) -> Result<()> {
     clap_mangen::Man::new(command.clone()).render(&mut output.bytes())?;
-    for command in command.get_subcommands().filter(|command| command.get_name() != "help") {
-        clap_mangen::Man::new(command.clone()).render(&mut output.bytes())?;
-    }
-    Ok(())
+    let commands = command.get_subcommands().filter(|command| command.get_name() != "help");
+    commands.into_iter().try_for_each(|command| pages(command, output))
 }

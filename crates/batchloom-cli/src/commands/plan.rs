@@ -73,10 +73,10 @@ fn batch(plan: &Plan, step: u64, rank: u32) -> Result<Batch> {
 
 fn show_step(plan: &Plan, step: u64, rank: Option<u32>, output: &mut Output<'_>) -> Result<()> {
     let ranks = match rank {
-        Some(rank) => rank..rank.saturating_add(1),
-        None => 0..plan.world_size(),
+        Some(rank) => vec![rank],
+        None => (0..plan.world_size()).collect(),
     };
-    let batches = ranks.map(|rank| batch(plan, step, rank)).collect::<Result<Vec<_>>>()?;
+    let batches = ranks.into_iter().map(|rank| batch(plan, step, rank)).collect::<Result<Vec<_>>>()?;
     let mut text = String::new();
     for batch in &batches {
         let real: u64 = batch.sizes.iter().map(|&size| u64::from(size)).sum();

@@ -17,8 +17,8 @@ use crate::read::{self, Tables};
 
 /// The page that was written.
 #[derive(Debug, Serialize)]
-struct Written<'a> {
-    page: &'a Path,
+struct Written {
+    page: String,
 }
 
 pub(super) fn run(
@@ -38,5 +38,7 @@ pub(super) fn run(
     let page = page.histogram(&Histogram::new(sizes.as_slice())).comparison(&found).plan(&plan);
     fs::write(file, page.html()).with_context(|| file.display().to_string())?;
     drop(progress);
-    Ok(output.result(&Written { page: file }, format!("{}\n", file.display()))?)
+    let page = file.display().to_string();
+    let text = format!("{page}\n");
+    Ok(output.result(&Written { page }, text)?)
 }

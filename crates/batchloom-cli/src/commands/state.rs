@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
-use batchloom::plan::State;
+use anyhow::{Context, Result, bail};
+use batchloom::plan::{STATE_VERSION, State};
 use serde::Serialize;
 
 use crate::output::Output;
@@ -43,7 +43,10 @@ pub(super) fn run(
     let named = || path.display().to_string();
     let text = fs::read_to_string(path).with_context(named)?;
     let state: State =
-        serde_json::from_str(&text).context("this is no state of a loader").with_context(named)?;
+        serde_json::from_str(&text).context("this is not the state of a loader").with_context(named)?;
+    if state.version != STATE_VERSION {
+        bail!("{}: the state has version {}; expected {STATE_VERSION}", named(), state.version);
+    }
     let left = plan.map(|plan| left(&state, plan, world_size, tables)).transpose().with_context(named)?;
     let mut words =
         format!("epoch {}, seed {}, fingerprint {}\n", state.epoch, state.seed, state.fingerprint);

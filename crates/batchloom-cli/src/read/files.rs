@@ -25,10 +25,11 @@ impl Tables for Files {
         let mut start = [0; 6];
         let read = file.read(&mut start)?;
         file.rewind()?;
-        let is_parquet = path.extension().is_some_and(|end| end == "parquet" || end == "pq");
+        let end = path.extension().map(|end| end.to_string_lossy().to_lowercase());
+        let is_parquet = matches!(end.as_deref(), Some("parquet" | "pq"));
         match (is_parquet, start[..read].starts_with(PARQUET), start[..read].starts_with(ARROW)) {
             (true, true, _) => parquet(file, column),
-            (true, false, _) => bail!("this is no Parquet file"),
+            (true, false, _) => bail!("this is not a Parquet file"),
             (false, _, true) => arrow_file(file, column),
             (false, _, false) => arrow_stream(file, column),
         }
@@ -36,7 +37,7 @@ impl Tables for Files {
 }
 
 fn parquet(file: File, column: Option<&str>) -> Result<Table> {
-    let builder = ParquetRecordBatchReaderBuilder::try_new(file).context("this is no Parquet file")?;
+    let builder = ParquetRecordBatchReaderBuilder::try_new(file).context("this is not a Parquet file")?;
     let schema = builder.schema().clone();
     let mask = match column {
         Some(column) => ProjectionMask::roots(builder.parquet_schema(), [schema.index_of(column)?]),
@@ -50,7 +51,7 @@ fn parquet(file: File, column: Option<&str>) -> Result<Table> {
 
 fn arrow_file(file: File, column: Option<&str>) -> Result<Table> {
     let reader =
-        FileReader::try_new(BufReader::new(file.try_clone()?), None).context("this is no Arrow file")?;
+        FileReader::try_new(BufReader::new(file.try_clone()?), None).context("this is not an Arrow file")?;
     let (schema, chunks) = (reader.schema(), Some(reader.num_batches() as u64));
     let Some(column) = column else {
         return Ok(Table { schema, rows: None, chunks, batches: Box::new(reader.map(|batch| Ok(batch?))) });
@@ -61,8 +62,8 @@ fn arrow_file(file: File, column: Option<&str>) -> Result<Table> {
 }
 
 fn arrow_stream(mut file: File, column: Option<&str>) -> Result<Table> {
-    let reader =
-        StreamReader::try_new(BufReader::new(file.try_clone()?), None).context("this is no Arrow file")?;
+    let reader = StreamReader::try_new(BufReader::new(file.try_clone()?), None)
+        .context("this is not an Arrow file")?;
     let schema = reader.schema();
     let Some(column) = column else {
         return Ok(Table {

@@ -11,7 +11,7 @@ use super::length;
 
 /// Reads integers of any size.
 pub(super) fn lengths(file: impl Read) -> Result<Vec<u32>> {
-    let array = NpyFile::new(file).context("this is no .npy file")?;
+    let array = NpyFile::new(file).context("this is not a .npy file")?;
     if array.shape().len() != 1 {
         bail!("the array has shape {:?}; expected one dimension", array.shape());
     }
@@ -53,7 +53,7 @@ pub(crate) fn write_npy(path: &Path, lengths: &[u32]) -> Result<()> {
 
 /// The type and the shape of an array.
 pub(crate) fn npy_array(path: &Path) -> Result<(String, Vec<u64>)> {
-    let array = NpyFile::new(File::open(path)?).context("this is no .npy file")?;
+    let array = NpyFile::new(File::open(path)?).context("this is not a .npy file")?;
     let kind = match array.dtype() {
         DType::Plain(kind) => kind.to_string(),
         _ => "several fields".to_owned(),

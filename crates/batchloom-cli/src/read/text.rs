@@ -14,6 +14,7 @@ pub(super) fn lines(file: impl BufRead, count: Count) -> Result<Vec<u32>> {
     let mut blank = None;
     for (place, line) in (1_u64..).zip(file.lines()) {
         let line = line.with_context(|| format!("line {place}"))?;
+        let line = line.trim_start_matches('\u{feff}');
         match count {
             Count::Numbers if line.trim().is_empty() => {
                 blank.get_or_insert(place);
@@ -23,9 +24,9 @@ pub(super) fn lines(file: impl BufRead, count: Count) -> Result<Vec<u32>> {
                 if let Some(place) = blank {
                     bail!("line {place} is empty; expected a number");
                 }
-                found.push(number(&line, place)?);
+                found.push(number(line, place)?);
             }
-            count => found.push(length(counted(&line, count), || format!("line {place}"))?),
+            count => found.push(length(counted(line, count), || format!("line {place}"))?),
         }
     }
     Ok(found)
@@ -58,7 +59,7 @@ pub(super) fn json_lines(file: impl BufRead, column: Option<&str>, count: Count)
             continue;
         }
         let value: Value =
-            serde_json::from_str(&line).map_err(|error| anyhow!("line {place} is no JSON: {error}"))?;
+            serde_json::from_str(&line).map_err(|error| anyhow!("line {place} is not JSON: {error}"))?;
         let value = match (&value, column) {
             (Value::Object(fields), Some(column)) => fields.get(column).ok_or_else(|| {
                 let names: Vec<_> = fields.keys().map(String::as_str).collect();
@@ -69,7 +70,7 @@ pub(super) fn json_lines(file: impl BufRead, column: Option<&str>, count: Count)
                 bail!("line {place} is an object; expected --column, one of {}", names.join(", "))
             }
             (_, Some(column)) => {
-                bail!("line {place} is no object; expected one with {column:?}, or no --column")
+                bail!("line {place} is not an object; expected one with {column:?}, or no --column")
             }
             (value, None) => value,
         };

@@ -130,10 +130,14 @@ impl Comparison {
             LengthBuckets::new(batch_size)?.into(),
             TokenBudget::new(budget)?.into(),
         ];
-        if budget >= longest.next_multiple_of(MULTIPLE.into()) {
+        // Rules that cannot be applied to these lengths are left out.
+        if budget >= longest.next_multiple_of(MULTIPLE.into()).max(MULTIPLE.into()) {
             rules.push(TokenBudget::new(budget)?.multiple_of(MULTIPLE)?.into());
         }
-        rules.extend([CostOptimal::new(cost).max_tokens(budget)?.into(), Packing::new(budget)?.into()]);
+        if sizes.dimensions() == 1 {
+            rules.push(CostOptimal::new(cost).max_tokens(budget)?.into());
+            rules.extend(Packing::new(budget).ok().map(Rule::from));
+        }
         Ok(rules)
     }
 
@@ -145,15 +149,19 @@ impl Comparison {
         let worst = self.rules.iter().max_by(|a, b| a.work().total_cmp(&b.work()));
         let against = worst.filter(|worst| worst.work() > best.work() * CLOSE).map(|worst| {
             let times = worst.work() / best.work().max(f64::MIN_POSITIVE);
-            format!(", {times:.1} times less work than {}", worst.rule)
+            format!("; {} takes {times:.1} times the work", worst.rule)
         });
         let lossy = if best.is_whole() { "" } else { "; it loses data, as every rule here does" };
-        let padded = self.rules.iter().enumerate().filter(|(_, found)| !found.rule.packs());
+        let padded = self
+            .rules
+            .iter()
+            .enumerate()
+            .filter(|(_, found)| !found.rule.packs() && (found.is_whole() || !best.is_whole()));
         let padded =
             padded.min_by(|(_, a), (_, b)| a.work().total_cmp(&b.work())).filter(|_| best.rule.packs());
         let otherwise = padded.map(|(_, found)| {
             let more = (found.work() / best.work().max(f64::MIN_POSITIVE) - 1.0) * 100.0;
-            format!("; for a model that takes no packed sequences, {}: {more:.1}% more work", found.rule)
+            format!("; without packing {} is best, with {more:.1}% more work", found.rule)
         });
         let (against, otherwise) = (against.unwrap_or_default(), otherwise.unwrap_or_default());
         format!("{name} is best: {facts}{against}{lossy}{otherwise}.")
@@ -177,6 +185,10 @@ impl Compared {
         let (stats, time) = match cost {
             Some(cost) => {
                 let (stats, time) = plan.timed_stats(&cost);
+                if !time.is_finite() {
+                    let found = format!("such that an epoch of {rule} costs {time}");
+                    return Err(crate::Error::Cost { found });
+                }
                 (stats, Some(time))
             }
             None => (plan.stats(), None),

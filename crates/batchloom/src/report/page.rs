@@ -54,13 +54,17 @@ impl Page {
     /// Adds the lengths of samples.
     #[must_use]
     pub fn histogram(mut self, histogram: &Histogram) -> Self {
-        let quantiles = histogram.quantiles.iter().map(|(percent, length)| format!("{percent}%: {length}"));
+        let shares = histogram.quantiles.iter();
+        let shares = shares.map(|(percent, length)| format!("{percent}% of them are at most {length} long."));
+        let width = |bin: Option<&super::Bin>| bin.map_or(0, |bin| bin.last - bin.first);
+        let grows = width(histogram.bins.last()) > 2 * width(histogram.bins.first()).max(1);
         let text = format!(
-            "{} samples, {} tokens, mean {:.1}. Lengths that so many samples do not exceed: {}. Left to right: lengths.",
+            "{} samples, {} tokens, mean {:.1}. {} Left to right: lengths{}.",
             grouped(histogram.samples),
             grouped(histogram.tokens),
             histogram.mean,
-            quantiles.collect::<Vec<_>>().join(", "),
+            shares.collect::<Vec<_>>().join(" "),
+            if grows { "; each bar holds a wider range than the one before" } else { "" },
         );
         let ends = format!(
             "<p class=\"ends\"><span>{}</span><span>{}</span><span>{}</span></p>",
@@ -111,7 +115,7 @@ impl Page {
             let picture = picture("batch", "a batch", &batch);
             self.sections.push(section(&format!("The batch of step {step}, rank 0"), text, &picture));
         }
-        let text = "Left to right: steps, at most 120 of them, evenly spread. Top to bottom: ranks. The \
+        let text = "Left to right: steps, at most 120 of them, evenly spread. Top to bottom: ranks, at most 64. The \
                     stronger, the larger the batch: in a step of one shade no rank waits.";
         let steps = picture("steps", "batch sizes by step and rank", &drawn.steps(plan, &stats));
         self.sections.push(section("Steps", text, &steps));
@@ -143,12 +147,13 @@ fn picture(id: &str, label: &str, shapes: &str) -> String {
     )
 }
 
-/// A bar for each rule: elements of samples, padding, and elements that ranks could have computed while they waited.
+/// A bar for each rule: elements of samples, padding and repeats, and elements that ranks could have computed while they waited.
 fn areas(comparison: &Comparison) -> String {
     let computed = |found: &super::Compared| {
-        let padded = found.stats.padded as f64;
+        // What is delivered again to fill the last step is no more use than padding.
+        let (real, padded) = (found.stats.real - found.stats.repeated_tokens, found.stats.padded as f64);
         let all = padded / (1.0 - found.stats.imbalance).max(f64::MIN_POSITIVE);
-        [found.stats.real as f64, padded - found.stats.real as f64, all - padded]
+        [real as f64, padded - real as f64, all - padded]
     };
     let all = |found: &super::Compared| computed(found).iter().sum::<f64>();
     let most = comparison.rules.iter().map(all).fold(1.0, f64::max);

@@ -10,6 +10,7 @@ pub(super) const WIDTH: f64 = 720.0;
 pub(super) const HEIGHT: f64 = 240.0;
 
 const MOST_STEPS: u64 = 120;
+const MOST_RANKS: u64 = 64;
 const MOST_DOTS: u64 = 3000;
 const MOST_ROWS: usize = 64;
 
@@ -22,21 +23,22 @@ pub(super) struct Drawn {
 }
 
 impl Drawn {
-    /// At most 120 steps and 3000 samples, evenly spread. Where sizes decide, this makes the batches of every pool once;
+    /// At most 120 steps, 64 ranks and 3000 samples, evenly spread. Where sizes decide, this makes the batches of every pool once;
     /// otherwise it is O(1).
     pub(super) fn of(plan: &Plan) -> Self {
         let (steps, samples) = (spread(plan.steps(), MOST_STEPS), spread(plan.samples(), MOST_DOTS));
+        let ranks = ranks(plan);
         let mut drawn = match plan.sizes() {
-            None => Self::by_number(plan, &steps, &samples),
-            Some(_) => Self::by_pool(plan, &steps, &samples),
+            None => Self::by_number(plan, &steps, &ranks, &samples),
+            Some(_) => Self::by_pool(plan, &steps, &ranks, &samples),
         };
         drawn.batches.sort_unstable();
         drawn.samples.sort_unstable();
         drawn
     }
 
-    fn by_number(plan: &Plan, steps: &[u64], samples: &[u64]) -> Self {
-        let ranks = |&step: &u64| (0..plan.world_size()).map(move |rank| (step, rank));
+    fn by_number(plan: &Plan, steps: &[u64], ranks: &[u32], samples: &[u64]) -> Self {
+        let ranks = |&step: &u64| ranks.iter().map(move |&rank| (step, rank));
         let batch = |(step, rank)| plan.batch_elements(step, rank).ok().map(|found| (step, rank, found));
         let places = |&sample: &u64| {
             let places = plan.places(sample).unwrap_or_default();
@@ -48,10 +50,10 @@ impl Drawn {
         }
     }
 
-    fn by_pool(plan: &Plan, steps: &[u64], samples: &[u64]) -> Self {
+    fn by_pool(plan: &Plan, steps: &[u64], ranks: &[u32], samples: &[u64]) -> Self {
         let mut drawn = Self { batches: Vec::new(), samples: Vec::new() };
         plan.each_dealt(|step, rank, parts, elements| {
-            if steps.binary_search(&step).is_ok() {
+            if steps.binary_search(&step).is_ok() && ranks.binary_search(&rank).is_ok() {
                 drawn.batches.push((step, rank, elements));
             }
             let chosen = parts.samples.iter().filter(|sample| samples.binary_search(sample).is_ok());
@@ -64,11 +66,13 @@ impl Drawn {
     pub(super) fn steps(&self, plan: &Plan, stats: &Stats) -> String {
         let columns = spread(stats.steps, MOST_STEPS);
         let largest = stats.largest.max(1) as f64;
-        let (width, height) = (WIDTH / columns.len().max(1) as f64, HEIGHT / f64::from(plan.world_size()));
+        let rows = ranks(plan);
+        let (width, height) = (WIDTH / columns.len().max(1) as f64, HEIGHT / rows.len().max(1) as f64);
         let cell = |&(step, rank, elements): &(u64, u32, u64)| {
             let shade = 0.15 + 0.85 * elements as f64 / largest;
             let place = columns.partition_point(|&column| column < step);
-            let (x, y) = (place as f64 * width, f64::from(rank) * height);
+            let row = rows.partition_point(|&row| row < rank);
+            let (x, y) = (place as f64 * width, row as f64 * height);
             format!(
                 "<rect x=\"{x:.2}\" y=\"{y:.2}\" width=\"{:.2}\" height=\"{:.2}\" fill-opacity=\"{shade:.2}\">\
                  <title>step {step}, rank {rank}: {elements} elements</title></rect>",
@@ -88,6 +92,12 @@ impl Drawn {
         };
         self.samples.iter().map(dot).collect::<Vec<_>>().join("\n")
     }
+}
+
+/// The ranks that are drawn.
+fn ranks(plan: &Plan) -> Vec<u32> {
+    let ranks = spread(plan.world_size().into(), MOST_RANKS);
+    ranks.into_iter().filter_map(|rank| u32::try_from(rank).ok()).collect()
 }
 
 /// The batch in the middle of the epoch: a row for each sample, as long as the sample, beside its padding. Of a packed
