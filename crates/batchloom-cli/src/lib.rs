@@ -66,7 +66,8 @@ pub fn run(
 
 /// A message on one line, without the traceback that another language adds.
 fn one_line(message: &str) -> String {
-    let end = message.find("Traceback (").unwrap_or(message.len());
+    let end = message.find(" Detail: Python exception").or_else(|| message.find("Traceback ("));
+    let end = end.unwrap_or(message.len());
     message[..end].split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

@@ -17,6 +17,7 @@ use crate::ranks::Uneven;
 /// and `tokens + repeated_tokens` is `real + truncated_tokens + dropped_tokens + banned_tokens + earlier_tokens`. A sample that is split
 /// counts where its first part comes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Stats {
     /// The number of samples of the epoch: those of the dataset, unless it draws others, or some of them again.
     pub samples: u64,
