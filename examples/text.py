@@ -3,8 +3,8 @@
 The text is Shakespeare's if ../shared/data holds it, otherwise the help topics that ship with Python. A sample is a
 speech or a paragraph, from a few bytes to a few hundred. First a table compares all rules on their lengths. The same
 model is then trained three ways: on random batches of 12, on token budgets over pools sorted by length, and on packed
-batches without padding. The output is the padding of each and its speed. Then the loss per byte of one model over the whole text is computed padded and packed. Both are equal,
-because no byte of one speech sees a byte of another.
+batches without padding. The output is the padding of each and its speed. Then the loss per byte of one model over the
+whole text is computed padded and packed. Both are equal, because no byte of one speech sees a byte of another.
 
     python examples/text.py
 """
