@@ -89,7 +89,7 @@ pub(crate) struct Source {
     /// The column of a Parquet, Arrow or .jsonl file: numbers, or lists and texts, whose lengths count
     #[arg(long)]
     pub(crate) column: Option<String>,
-    /// What to count in a line of text: the number that it is, its words, or its characters
+    /// The length of a line of text: the number that it is, its words, or its characters
     #[arg(long, value_enum, default_value_t)]
     pub(crate) count: Count,
 }
@@ -168,7 +168,7 @@ pub(crate) struct Run {
     /// Leave out samples and batches that fill no batch and no step
     #[arg(long)]
     pub(crate) drop_last: bool,
-    /// What happens to batches that do not fill the last step: pad, mask or short
+    /// Treatment of batches that do not fill the last step: pad, mask or short
     #[arg(long, default_value = "pad", value_parser = Uneven::from_str)]
     pub(crate) uneven: Uneven,
 }

@@ -25,7 +25,7 @@ struct Inspected {
 struct Column {
     name: String,
     kind: String,
-    /// What batchloom can make of it.
+    /// The things that batchloom can make of it.
     makes: String,
 }
 
@@ -77,7 +77,7 @@ fn inspect(path: &Path, tables: &dyn Tables) -> Result<Inspected> {
     Ok(Inspected { file: named(), bytes, rows, chunks, columns })
 }
 
-/// What batchloom can make of a column of a type.
+/// The things that batchloom can make of a column of a type.
 fn makes(kind: &DataType) -> String {
     let text = match kind {
         DataType::List(inner) | DataType::LargeList(inner) if inner.data_type().is_numeric() => {

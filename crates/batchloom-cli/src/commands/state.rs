@@ -25,7 +25,7 @@ struct Standing {
     left: Option<Left>,
 }
 
-/// What is left of the epoch.
+/// The rest of the epoch.
 #[derive(Debug, Serialize)]
 struct Left {
     epoch: u64,
