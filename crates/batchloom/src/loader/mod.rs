@@ -20,6 +20,7 @@ mod loader;
 mod placement;
 mod planned;
 mod queue;
+mod signal;
 mod steps;
 mod worker;
 mod workers;

@@ -9,14 +9,15 @@ use std::collections::VecDeque;
 use std::mem;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::buffers::{Buffers, Delivered};
 use super::demand::{Reading, SkippedMember, ToRead};
 use super::job::{Job, LaidOut, NextBlock, Opened, Task};
 use super::layout::RunLayout;
 use super::planned::PlannedBlock;
+use super::signal::{SOON, Signal};
 use crate::dataset::{ReadPart, Stop};
 use crate::tensor::buffer::SplitBuffer;
 use crate::{Error, Result};
@@ -81,9 +82,6 @@ struct Inner {
     /// The number of bytes of the blocks in `blocks`, and of the largest block so far.
     bytes: usize,
     largest: usize,
-    /// The number of workers that wait for work, and true while the consumer waits: a notification costs a system call.
-    idle: usize,
-    waits: bool,
     stopped: bool,
     failure: Option<Error>,
 }
@@ -126,9 +124,9 @@ pub(super) struct Queue {
     /// The same as `stopped` there, for threads that are reading or wait for memory.
     stop: Stop,
     /// Signals that there may be work, or the end.
-    work: Condvar,
+    work: Signal,
     /// Signals that the front block may be ready, or that there may be work for the consumer, or the end.
-    ready: Condvar,
+    ready: Signal,
     /// True from the time that the consumer asks for a block that is not ready until it gets it. Written under the lock.
     asked: AtomicBool,
     /// The number of blocks that may wait, if that was chosen, and the usual bytes of a block.
@@ -153,13 +151,11 @@ impl Queue {
             exhausted: false,
             bytes: 0,
             largest: block_bytes,
-            idle: 0,
-            waits: false,
             stopped: false,
             failure: None,
         };
         let (inner, stop, asked) = (Mutex::new(inner), Stop::default(), AtomicBool::new(false));
-        let (work, ready) = (Condvar::new(), Condvar::new());
+        let (work, ready) = (Signal::default(), Signal::default());
         Self { inner, stop, work, ready, asked, prefetch, block_bytes, on_demand }
     }
 
@@ -168,11 +164,17 @@ impl Queue {
     pub(super) fn ask(&self, buffers: &Buffers) {
         let inner = self.lock();
         let is_first = !inner.is_ready() && !self.asked.swap(true, Ordering::SeqCst);
-        if is_first && inner.idle > 0 && (self.on_demand || self.prefetch == Some(0)) {
-            self.work.notify_all();
+        if is_first && (self.on_demand || self.prefetch == Some(0)) {
+            self.work.raise();
         }
         drop(inner);
         buffers.keep();
+    }
+
+    /// The time that a worker without work stays awake: where nothing is made ahead, the next block is often asked for at
+    /// once.
+    fn awake(&self) -> Duration {
+        if self.prefetch == Some(0) && !self.on_demand { SOON } else { Duration::ZERO }
     }
 
     fn is_asked(&self) -> bool {
@@ -218,12 +220,7 @@ impl Queue {
                 Some(planned) => self.open(inner, job, planned)?,
                 None if !inner.tasks.is_empty() => inner,
                 None if inner.exhausted && !inner.is_reading() => break,
-                None => {
-                    inner.idle += 1;
-                    let mut inner = self.work.wait(inner).unwrap_or_else(PoisonError::into_inner);
-                    inner.idle -= 1;
-                    inner
-                }
+                None => self.work.wait(&self.inner, inner, self.awake(), Duration::MAX),
             };
         }
         Ok(None)
@@ -395,11 +392,9 @@ impl Queue {
             all.extend(skipped);
         }
         if block == inner.delivered && inner.is_ready() {
-            if inner.waits {
-                self.ready.notify_all();
-            }
-            if block == 0 && inner.idle > 0 {
-                self.work.notify_all();
+            self.ready.raise();
+            if block == 0 {
+                self.work.raise();
             }
         }
     }
@@ -444,9 +439,9 @@ impl Queue {
             if left.is_zero() || (helps && !inner.tasks.is_empty()) {
                 return Ok(Next::Pending);
             }
-            inner.waits = true;
-            inner = self.ready.wait_timeout(inner, left).unwrap_or_else(PoisonError::into_inner).0;
-            inner.waits = false;
+            // A consumer that helps waits for the last pieces alone, which are being filled.
+            let awake = if helps { SOON } else { Duration::ZERO };
+            inner = self.ready.wait(&self.inner, inner, awake, left);
         }
     }
 
@@ -469,9 +464,7 @@ impl Queue {
         inner.bytes -= planned.layout.bytes;
         // Counted before a thread can open the next block, which may wait for this one's memory.
         let delivered = buffers.deliver();
-        if inner.idle > 0 {
-            self.work.notify_all();
-        }
+        self.work.raise();
         Ok(Next::Block(planned, whole, delivered))
     }
 
@@ -483,14 +476,10 @@ impl Queue {
         self.notify(&inner);
     }
 
-    /// Wakes all that wait.
-    fn notify(&self, inner: &Inner) {
-        if inner.idle > 0 {
-            self.work.notify_all();
-        }
-        if inner.waits {
-            self.ready.notify_all();
-        }
+    /// Wakes all that wait. The caller holds the lock.
+    fn notify(&self, _: &Inner) {
+        self.work.raise();
+        self.ready.raise();
     }
 
     /// The memory of blocks that were never delivered, to be taken after the workers have ended.
