@@ -44,6 +44,7 @@ class Way:
         batches: Returns the windows of each batch, given the dataset of the library.
         windows: The windows that are timed.
         slow: True where a batch takes long.
+        holds_all: True where the windows of all series are held at once.
         facts: Further entries of its record.
     """
 
@@ -51,6 +52,7 @@ class Way:
     batches: Callable[[Any], Batches]
     windows: int
     slow: bool = False
+    holds_all: bool = False
     facts: dict[str, Any] = field(default_factory=dict)
 
 
@@ -264,8 +266,8 @@ LIBRARIES = (
         "neuralforecast",
         neuralforecast_dataset,
         (
-            Way("neuralforecast", neuralforecast_own(SERIES), 8 * WINDOWS, facts={"series_in_batch": SERIES}),
-            Way("neuralforecast, all series a batch", neuralforecast_own(None), 2 * WINDOWS, slow=True),
+            Way("neuralforecast", neuralforecast_own(SERIES), 100 * WINDOWS, facts={"series_in_batch": SERIES}),
+            Way("neuralforecast, all series a batch", neuralforecast_own(None), 2 * WINDOWS, slow=True, holds_all=True),
             Way(LOOM, neuralforecast_ours, 400 * WINDOWS),
         ),
         neuralforecast_check,

@@ -41,6 +41,13 @@ def wanted(chosen: argparse.Namespace, parts: Mapping[str, Part]) -> dict[str, P
     return {name: part for name, part in parts.items() if name in (chosen.only or parts)}
 
 
-def is_whole(chosen: argparse.Namespace) -> bool:
-    """Tell whether the run has its full size: no option that every chapter takes made it smaller."""
-    return chosen.scale == 1 and chosen.rounds >= LEAST_ROUNDS and not vars(chosen).get("only")
+def is_whole(chosen: argparse.Namespace, parts: Iterable[str] = ()) -> bool:
+    """Tell whether the run has its full size: no option that every chapter takes made it smaller.
+
+    Args:
+        chosen: The command line.
+        parts: The parts that a whole run has, where ``--only`` may choose from more.
+    """
+    only = vars(chosen).get("only")
+    has_all = not only or bool(parts) and set(parts) <= set(only)
+    return chosen.scale == 1 and chosen.rounds >= LEAST_ROUNDS and has_all

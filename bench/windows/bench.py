@@ -11,7 +11,8 @@
 - ``preparing``: a scale and marks, beside scikit-learn and pandas by hand (preparing.py).
 - ``models``: epochs of training five models (models.py). ``ranks``: one of them in two processes (ranks.py).
 - ``dlinear`` and ``patchtst``: errors of two forecasters on the series that they were published with, beside the
-  published ones (accuracy.py). They come last, and each goes to a file of its own.
+  published ones (accuracy.py). They come last, and each goes to a file of its own. A run that names all other parts
+  with ``--only`` is whole.
 
 Promises:
 
@@ -247,7 +248,7 @@ def run(setting: Setting, chosen: argparse.Namespace, name: str) -> None:
     if reason := why_not(setting, STACK, setting.sizes(REFERENCE)):
         raise SystemExit(f"stacking cannot be measured at the reference point: {reason}; raise --memory-share")
     parts = {part: measure(setting) for part, measure in wanted(chosen, PARTS).items()}
-    whole = is_whole(chosen) and chosen.memory_share >= MEMORY_SHARE
+    whole = is_whole(chosen, PARTS) and chosen.memory_share >= MEMORY_SHARE
     for path in pictures.draw(parts, pictures_folder(chosen, whole)):
         print(f"drawn: {path}")
     write(name, chosen, parts, whole)

@@ -29,6 +29,8 @@ Array = numpy.ndarray[Any, Any]
 
 # What is after the name of a field that is cut as the steps to predict are.
 AHEAD = "_ahead"
+# The windows whose steps are checked at once.
+CHECKED = 1 << 16
 
 
 def window_loader(
@@ -82,7 +84,22 @@ def _require_plain(dataset: TimeSeriesDataSet) -> None:
         raise ArgumentError(f"randomize_length is {dataset.randomize_length}; expected None")
     if dataset._overwrite_values is not None:
         raise ArgumentError("values of the dataset are overwritten; expected reset_overwrite_values() before")
-    index, steps = dataset.index, dataset.max_encoder_length + dataset.max_prediction_length
+    for first in range(0, len(dataset.index), CHECKED):
+        _require_steps(dataset, first)
+    for name in dataset.reals:
+        if name not in dataset.target_names and isinstance(dataset.get_transformer(name), EncoderNormalizer):
+            raise ArgumentError(
+                f"{name} has an EncoderNormalizer, which scales it anew in each window; expected one for targets alone"
+            )
+
+
+def _require_steps(dataset: TimeSeriesDataSet, first: int) -> None:
+    """Check the steps of some windows, of which ``first`` is the first.
+
+    Raises:
+        ArgumentError: They have too few or too many.
+    """
+    index, steps = dataset.index[first : first + CHECKED], dataset.max_encoder_length + dataset.max_prediction_length
     last = dataset.data["time"].numpy()[index.index_end.to_numpy()]
     decoder = dataset.calculate_decoder_length(last, index.sequence_length.to_numpy())
     rows = (index.index_end - index.index_start + 1).to_numpy()
@@ -93,11 +110,8 @@ def _require_plain(dataset: TimeSeriesDataSet) -> None:
     ):
         if (found != expected).any():
             window = int((found != expected).argmax())
-            raise ArgumentError(f"window {window} has {found[window]} {what}; expected {expected}, as in all windows")
-    for name in dataset.reals:
-        if name not in dataset.target_names and isinstance(dataset.get_transformer(name), EncoderNormalizer):
             raise ArgumentError(
-                f"{name} has an EncoderNormalizer, which scales it anew in each window; expected one for targets alone"
+                f"window {first + window} has {found[window]} {what}; expected {expected}, as in all windows"
             )
 
 
@@ -109,14 +123,14 @@ class _Form:
         self._lengths = dataset.max_encoder_length, dataset.max_prediction_length
         # Fitted to the windows of each batch: copies, as the dataset uses its own.
         self._normalizers = copy.deepcopy(dataset.target_normalizers)
-        self._series, firsts, numbers = numpy.unique(
-            dataset.index.sequence_id.to_numpy(), return_index=True, return_inverse=True
-        )
-        self._number = numbers.astype(numpy.int32)
-        self._scales = self._scales_of(dataset.data["groups"][self._starts[torch.from_numpy(firsts)]])
+        # Windows of one series come one after the other: each such run has a row of scales.
+        series = dataset.index.sequence_id.to_numpy()
+        self._runs = numpy.flatnonzero(series[1:] != series[:-1]) + 1
+        firsts = self._starts[torch.from_numpy(numpy.append(0, self._runs))]
+        self._scales = self._scales_of(dataset.data["groups"][firsts])
 
     def _scales_of(self, groups: torch.Tensor) -> list[torch.Tensor]:
-        """Return the scales of each target, with a row for each series."""
+        """Return the scales of each target, with a row for each group."""
         dataset = self._dataset
         found = [dataset.target_normalizer.get_parameters(group, dataset.group_ids) for group in groups]
         if not isinstance(dataset.target_normalizer, MultiNormalizer):
@@ -129,7 +143,8 @@ class _Form:
         time = dataset.data["time"][start] + encoder
         targets = [batch[f"target{number}"] for number in range(len(self._scales))]
         ahead = [batch[f"target{number}{AHEAD}"] for number in range(len(self._scales))]
-        scales = [scales[torch.from_numpy(self._number[samples]).long()] for scales in self._scales]
+        run = torch.from_numpy(numpy.searchsorted(self._runs, samples, side="right"))
+        scales = [scales[run] for scales in self._scales]
         self._mark(batch["x"], batch["y"])
         for number, normalizer in enumerate(self._normalizers):
             if isinstance(normalizer, EncoderNormalizer):
