@@ -7,7 +7,7 @@ from importlib import import_module
 
 CHAPTERS = (
     "rows", "order", "batching", "collate", "sequences", "windows", "groups", "tokens", "on_demand", "randomness",
-    "mixtures", "compare", "device", "resume", "forecasting_libraries",
+    "mixtures", "compare", "burn", "device", "resume", "forecasting_libraries",
 )  # fmt: skip
 
 

@@ -49,5 +49,5 @@ def is_whole(chosen: argparse.Namespace, parts: Iterable[str] = ()) -> bool:
         parts: The parts that a whole run has, where ``--only`` may choose from more.
     """
     only = vars(chosen).get("only")
-    has_all = not only or bool(parts) and set(parts) <= set(only)
+    has_all = not only or (bool(parts) and set(parts) <= set(only))
     return chosen.scale == 1 and chosen.rounds >= LEAST_ROUNDS and has_all

@@ -42,6 +42,7 @@ from batchloom.errors import (
 from batchloom.interleave import interleave
 from batchloom.label_counts import LabelCounts
 from batchloom.loader import DataLoader
+from batchloom.metrics import Metrics
 from batchloom.mixture import Mixture
 from batchloom.plan import Place, Plan, Step
 from batchloom.restore_order import restore_order
@@ -71,6 +72,7 @@ __all__ = [
     "Listed",
     "LoaderError",
     "MapDataset",
+    "Metrics",
     "Mixture",
     "Origin",
     "Packing",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Callable, Iterator, Mapping
+from logging import INFO
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, Literal, SupportsIndex, Unpack, overload
 
@@ -39,6 +40,7 @@ from batchloom.label_counts import LabelCounts
 from batchloom.label_counts import label_counts as counted
 from batchloom.loader_options import LoaderOptions
 from batchloom.mesh import Mesh
+from batchloom.metrics import LOGGER, Metrics, logged
 from batchloom.mixture import Mixture
 from batchloom.plan import Plan, table, warn_of_one_pool
 from batchloom.plan_options import padded_to, plan_options
@@ -466,6 +468,17 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         """The steps that the run has taken, over all epochs: those before a state that was loaded included."""
         return self._native.steps_taken
 
+    def metrics(self) -> Metrics:
+        """Return the metrics of the latest epoch: its work so far, and the time that the loop waited for batches.
+
+            for batch in loader:
+                ...
+            print(loader.metrics())  # the loop waited 2.1 % of the epoch for batches; at most 12.0 MB were ready ahead
+
+        Where the logger ``batchloom`` logs at level ``INFO``, each epoch logs this line as it ends.
+        """
+        return Metrics(*self._native.metrics())
+
     def steps(self, end: int | None = None) -> Iterator[Batch]:
         """Yield batches, epoch after epoch, until the run has taken ``end`` steps: after a resume, the rest of them.
 
@@ -628,7 +641,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             self._renew(current)
         batches: Iterator[Any] = self._delivery.begin(self._native, self._begin)
         batches = map(itemgetter(0), batches) if self._is_bare else batches
-        return batches if self._digest is None else map(self._digest.add, batches)
+        batches = batches if self._digest is None else map(self._digest.add, batches)
+        return logged(self, batches) if LOGGER.isEnabledFor(INFO) else batches
 
     def _begin(self) -> None:
         """Prepare for an epoch that is about to begin: its ranks, its seed, and the batches of a sampler.

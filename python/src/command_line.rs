@@ -6,9 +6,11 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow};
 use arrow_array::RecordBatchReader;
+use arrow_array::ffi_stream::ArrowArrayStreamReader;
 use batchloom_cli::{Table, Tables};
 use pyo3::prelude::*;
-use pyo3_arrow::PyRecordBatchReader;
+
+use crate::arrow::record_batches;
 
 /// Runs the program with its name and arguments; returns its exit code. `open` opens a Parquet or an Arrow file: see
 /// batchloom/command_line.py.
@@ -23,13 +25,13 @@ struct Opened(Py<PyAny>);
 
 impl Tables for Opened {
     fn open(&self, path: &Path, column: Option<&str>) -> Result<Table> {
-        let open = |py: Python<'_>| -> PyResult<(PyRecordBatchReader, Option<u64>, Option<u64>)> {
-            self.0.call1(py, (path, column))?.extract(py)
+        let open = |py: Python<'_>| -> PyResult<(ArrowArrayStreamReader, Option<u64>, Option<u64>)> {
+            let opened = self.0.bind(py).call1((path, column))?;
+            let (reader, rows, chunks): (Bound<'_, PyAny>, _, _) = opened.extract()?;
+            Ok((record_batches(&reader)?, rows, chunks))
         };
         let (reader, rows, chunks) =
             Python::attach(|py| open(py).map_err(|error| anyhow!("{}", error.value(py))))?;
-        let reader =
-            Python::attach(|py| reader.into_reader().map_err(|error| anyhow!("{}", error.value(py))))?;
         let schema = reader.schema();
         Ok(Table { schema, rows, chunks, batches: Box::new(reader.map(|batch| Ok(batch?))) })
     }

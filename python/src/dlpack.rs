@@ -1,6 +1,7 @@
 //! Arrays in and out, by DLPack and without a copy.
 //!
-//! In: any producer of a CPU tensor, in any layout, becomes shared bytes that keep the producer alive. Out: a tensor of
+//! In: any producer of a CPU tensor, in any layout, becomes shared bytes that keep the producer alive; one whose elements
+//! do not begin at multiples of their size, as frameworks want them, is copied. Out: a tensor of
 //! the engine is itself a producer, and the consumer keeps its block alive.
 //!
 //! One of the files that may be unsafe: it trusts a producer's description of its own memory, as the protocol demands,
@@ -21,6 +22,7 @@ use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
 
 use crate::error::{DTypeError, DataError, DeviceError, RangeError, raise};
+use crate::guard::guarded;
 use crate::interpreter::Visit;
 
 /// The dtypes of the engine and of DLPack, side by side.
@@ -253,36 +255,42 @@ impl AsMut<[u8]> for Lent {
 
 /// Takes over memory that a caller allocated: one dimension of bytes, which nothing else may use from now on.
 pub(crate) fn lent(object: &Bound<'_, PyAny>) -> PyResult<Lent> {
-    let request = ImportRequest::new(object.as_borrowed())?;
-    require_cpu(&request, "memory")?;
-    let imported = request.import(None, None)?;
-    let (Description { dtype, shape, strides, len, .. }, start) = {
-        let described =
-            imported.validate().map_err(|error| DataError::new_err(format!("memory: {error}")))?;
-        describe(&described, "memory")?
-    };
-    match (dtype, strides.as_slice()) {
-        (DType::U8, [stride]) if len == 0 || *stride == 1 => {
-            Ok(Lent { start: start.cast_mut(), len, _producer: Producer::new(imported) })
+    guarded("memory", || {
+        let (imported, Description { dtype, shape, strides, len, .. }, start) = described(object, "memory")?;
+        match (dtype, strides.as_slice()) {
+            (DType::U8, [stride]) if len == 0 || *stride == 1 => {
+                Ok(Lent { start: start.cast_mut(), len, _producer: Producer::new(imported) })
+            }
+            _ => Err(DataError::new_err(format!(
+                "memory is {dtype} {shape:?}; expected one dimension of bytes"
+            ))),
         }
-        _ => Err(DataError::new_err(format!("memory is {dtype} {shape:?}; expected one dimension of bytes"))),
-    }
+    })
+}
+
+/// Asks a producer on the CPU for its memory, with its description and the address of the lowest byte.
+fn described(object: &Bound<'_, PyAny>, field: &str) -> PyResult<(ImportedDlpack, Description, *const u8)> {
+    let request = ImportRequest::new(object.as_borrowed())?;
+    require_cpu(&request, field)?;
+    let imported = request.import(None, None).or_else(|error| import_older(object, error))?;
+    let (description, start) = {
+        let tensor =
+            imported.validate().map_err(|error| DataError::new_err(format!("field {field}: {error}")))?;
+        describe(&tensor, field)?
+    };
+    Ok((imported, description, start))
 }
 
 /// Borrows the memory of a DLPack producer on the CPU. `field` names it in errors.
 #[pyfunction]
 pub(crate) fn borrow(object: &Bound<'_, PyAny>, field: &str) -> PyResult<Tensor> {
-    let request = ImportRequest::new(object.as_borrowed())?;
-    require_cpu(&request, field)?;
-    let imported = request.import(None, None).or_else(|error| import_older(object, error))?;
-    let (tensor, start) = {
-        let described =
-            imported.validate().map_err(|error| DataError::new_err(format!("field {field}: {error}")))?;
-        describe(&described, field)?
-    };
-    let Description { dtype, shape, strides, offset, len } = tensor;
-    let bytes = Bytes::from_owner(Borrowed { start, len, _producer: Producer::new(imported) });
-    batchloom::Tensor::new(bytes, dtype, &shape, &strides, offset).map(Tensor).map_err(|error| raise(&error))
+    guarded(field, || {
+        let (imported, tensor, start) = described(object, field)?;
+        let Description { dtype, shape, strides, offset, len } = tensor;
+        let bytes = Bytes::from_owner(Borrowed { start, len, _producer: Producer::new(imported) });
+        let tensor = batchloom::Tensor::new(bytes, dtype, &shape, &strides, offset);
+        tensor.and_then(batchloom::Tensor::aligned).map(Tensor).map_err(|error| raise(&error))
+    })
 }
 
 /// Copies an array with the buffer protocol, if it has this type and shape and lies in row-major order without gaps.
@@ -383,10 +391,22 @@ fn describe(tensor: &TensorRef<'_>, field: &str) -> PyResult<(Description, *cons
     let (below, above) =
         reach(&shape, &strides, size).ok_or_else(|| invalid("it is larger than memory can be"))?;
     let len = if shape.contains(&0) { 0 } else { below + above };
-    let first =
-        tensor.data_ptr().cast::<u8>().wrapping_add(usize::try_from(tensor.byte_offset()).unwrap_or(0));
-    let offset = if len == 0 { 0 } else { below };
-    Ok((Description { dtype, shape, strides, offset, len }, first.wrapping_sub(below)))
+    if len == 0 {
+        return Ok((Description { dtype, shape, strides, offset: 0, len }, std::ptr::null()));
+    }
+    let base = tensor.data_ptr().cast::<u8>();
+    if base.is_null() {
+        return Err(invalid("it has elements, and its address is 0"));
+    }
+    let moved = usize::try_from(tensor.byte_offset()).unwrap_or(usize::MAX);
+    let first = base.addr().checked_add(moved).filter(|&first| first > below);
+    match first.and_then(|first| isize::try_from(first.checked_add(above)?).ok()) {
+        Some(_) => {
+            let start = base.wrapping_add(moved).wrapping_sub(below);
+            Ok((Description { dtype, shape, strides, offset: below, len }, start))
+        }
+        None => Err(invalid(&format!("its offset of {moved} bytes leads outside of memory"))),
+    }
 }
 
 /// The bytes of an array before its first element and from there on, or `None` if they overflow.

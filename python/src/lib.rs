@@ -1,7 +1,8 @@
 //! `batchloom._native`: the engine for Python. This is only glue: it converts, and decides nothing.
 //!
 //! One file a concept: `dlpack` borrows and lends arrays, `arrow` borrows Arrow lists, `batching`, `dataset`, `plan`
-//! `loader` and `report` wrap the engine's types, `command_line` runs the program, `error` turns its errors into exceptions, `interpreter` guards visits of the
+//! `loader` and `report` wrap the engine's types, `command_line` runs the program, `error` turns its errors into exceptions, `guard` catches panics of
+//! libraries, `interpreter` guards visits of the
 //! engine's threads, `slot_function` calls functions that fill slots. The package that users see is written in Python, beside this folder.
 
 mod arrow;
@@ -12,6 +13,7 @@ mod dataset;
 mod dlpack;
 mod draws;
 mod error;
+mod guard;
 mod interpreter;
 mod labels;
 mod loader;

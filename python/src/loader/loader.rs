@@ -136,6 +136,24 @@ impl Loader {
         py.detach(|| self.0.remaining())
     }
 
+    /// The metrics of the latest iteration, and their text: see batchloom/metrics.py. Times are in seconds.
+    fn metrics(&self) -> (u64, u64, u64, f64, f64, f64, usize, usize, usize, String) {
+        let found = self.0.metrics();
+        let seconds = [found.elapsed, found.waited, found.idle].map(|time| time.as_secs_f64());
+        (
+            found.batches,
+            found.blocks,
+            found.bytes,
+            seconds[0],
+            seconds[1],
+            seconds[2],
+            found.queued,
+            found.queued_bytes,
+            found.most_queued_bytes,
+            found.to_string(),
+        )
+    }
+
     /// The number of steps that the run has taken.
     #[getter]
     fn steps_taken(&self) -> u64 {

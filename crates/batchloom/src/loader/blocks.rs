@@ -146,10 +146,12 @@ impl BegunBlocks {
         helps: bool,
         prefetch: Option<usize>,
     ) -> Result<Self> {
-        let queue = Arc::new(Queue::new(job.block_bytes, prefetch, job.demand.is_some()));
+        let (on_demand, counted) = (job.demand.is_some(), Arc::clone(&delivery));
+        let queue = Arc::new(Queue::new(job.block_bytes, prefetch, on_demand, counted));
         let (job, process) = (Arc::new(job), process::id());
         // An error of the layout is left to the consumer of that block.
         let is_small = queue.is_small(&job).unwrap_or(false);
+        delivery.meter.begin();
         let iteration = if is_small { None } else { Some(workers.call(&job, &queue)?) };
         let helps = helps || is_small;
         Ok(Self {
@@ -166,11 +168,14 @@ impl BegunBlocks {
     }
 
     fn poll(&mut self, patience: Duration) -> Result<Polled> {
-        let deadline = Instant::now() + patience;
         self.check_process()?;
+        let begun = Instant::now();
+        let deadline = begun + patience;
         self.queue.ask(&self.job.buffers);
         while self.helps && Instant::now() < deadline && help(&self.job, &self.queue, &mut self.indices) {}
-        let polled = self.take(deadline)?;
+        let polled = self.take(deadline);
+        self.delivery.meter.wait(begun.elapsed());
+        let polled = polled?;
         if matches!(polled, Polled::End) {
             self.delivery.end();
         }

@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use super::metrics::{Meter, Metrics};
 use crate::batching::Listed;
 use crate::plan::State;
 use crate::{Error, Plan, Result};
@@ -18,12 +19,13 @@ pub(super) struct Delivery {
     steps: AtomicU64,
     ended: AtomicBool,
     closed: AtomicBool,
+    pub(super) meter: Meter,
 }
 
 impl Delivery {
     pub(super) fn new(total: u64) -> Arc<Self> {
         let (steps, ended, closed) = (AtomicU64::new(0), AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(Self { total, steps, ended, closed })
+        Arc::new(Self { total, steps, ended, closed, meter: Meter::default() })
     }
 
     /// Counts one more batch as handed over.
@@ -34,11 +36,13 @@ impl Delivery {
     /// Marks the iteration as exhausted.
     pub(super) fn end(&self) {
         self.ended.store(true, Ordering::Relaxed);
+        self.meter.end();
     }
 
     /// Marks the iteration as closed: no batch will be taken from it.
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
+        self.meter.end();
     }
 
     /// The number of batches handed over so far.
@@ -181,6 +185,11 @@ impl Cursor {
     pub(super) fn serve(&mut self, rank: u32, plan: Plan) {
         self.enter(plan);
         self.rank = rank;
+    }
+
+    /// The metrics of the latest iteration.
+    pub(super) fn metrics(&self) -> Metrics {
+        self.delivery.as_ref().map_or_else(Metrics::default, |delivery| delivery.meter.read(delivery.steps()))
     }
 
     /// The number of steps that the run has taken, over all epochs.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::epochs::Epochs;
-use super::{Batches, Blocks, Steps};
+use super::{Batches, Blocks, Metrics, Steps};
 use crate::batching::Listed;
 use crate::dataset::Dataset;
 use crate::plan::State;
@@ -114,6 +114,25 @@ impl Loader {
     /// The number of steps that the run has taken, over all epochs, those before a state that was loaded included.
     pub fn steps_taken(&self) -> u64 {
         self.0.cursor().steps()
+    }
+
+    /// The metrics of the latest iteration: what it has done so far, and what it waited for.
+    ///
+    /// ```
+    /// use batchloom::{Loader, TensorDataset};
+    ///
+    /// let dataset = TensorDataset::new([("x", (0..10_i64).collect::<Vec<_>>())])?;
+    /// let loader = Loader::builder(dataset).batch_size(2).build()?;
+    /// for batch in &loader {
+    ///     batch?;
+    /// }
+    /// let metrics = loader.metrics();
+    /// assert_eq!((metrics.batches, metrics.queued), (5, 0));
+    /// assert!(metrics.to_string().starts_with("the loop waited "));
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    pub fn metrics(&self) -> Metrics {
+        self.0.cursor().metrics()
     }
 
     /// The plan of the epoch that begins next: the rest of one, if a state in it was loaded.

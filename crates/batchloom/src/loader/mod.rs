@@ -17,6 +17,7 @@ mod job;
 mod layout;
 #[expect(clippy::module_inception, reason = "the file of the type that the folder is named for")]
 mod loader;
+mod metrics;
 mod placement;
 mod planned;
 mod queue;
@@ -29,6 +30,7 @@ pub use block::{Batch, Block, ShapeRun};
 pub use blocks::{Batches, Blocks, Polled};
 pub use builder::LoaderBuilder;
 pub use loader::Loader;
+pub use metrics::Metrics;
 pub use placement::{Limit, LimitSource, Placement, PlacementMode, PlacementRequest, Residency};
 pub use steps::Steps;
 

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::buffers::{Buffers, Delivered};
+use super::cursor::Delivery;
 use super::demand::{Reading, SkippedMember, ToRead};
 use super::job::{Job, LaidOut, NextBlock, Opened, Task};
 use super::layout::RunLayout;
@@ -134,11 +135,18 @@ pub(super) struct Queue {
     block_bytes: usize,
     /// True if samples are made on demand.
     on_demand: bool,
+    /// The iteration, whose metrics are written.
+    delivery: Arc<Delivery>,
 }
 
 impl Queue {
     /// A queue in which at most `prefetch` blocks of about `block_bytes` wait.
-    pub(super) fn new(block_bytes: usize, prefetch: Option<usize>, on_demand: bool) -> Self {
+    pub(super) fn new(
+        block_bytes: usize,
+        prefetch: Option<usize>,
+        on_demand: bool,
+        delivery: Arc<Delivery>,
+    ) -> Self {
         let inner = Inner {
             blocks: VecDeque::new(),
             tasks: VecDeque::new(),
@@ -156,7 +164,7 @@ impl Queue {
         };
         let (inner, stop, asked) = (Mutex::new(inner), Stop::default(), AtomicBool::new(false));
         let (work, ready) = (Signal::default(), Signal::default());
-        Self { inner, stop, work, ready, asked, prefetch, block_bytes, on_demand }
+        Self { inner, stop, work, ready, asked, prefetch, block_bytes, on_demand, delivery }
     }
 
     /// Notes that the consumer asks for the next block. Unless that is ready, it is opened now if it is not open yet,
@@ -220,7 +228,12 @@ impl Queue {
                 Some(planned) => self.open(inner, job, planned)?,
                 None if !inner.tasks.is_empty() => inner,
                 None if inner.exhausted && !inner.is_reading() => break,
-                None => self.work.wait(&self.inner, inner, self.awake(), Duration::MAX),
+                None => {
+                    let begun = Instant::now();
+                    let inner = self.work.wait(&self.inner, inner, self.awake(), Duration::MAX);
+                    self.delivery.meter.idle(begun.elapsed());
+                    inner
+                }
             };
         }
         Ok(None)
@@ -330,6 +343,7 @@ impl Queue {
         inner.largest = inner.largest.max(bytes);
         inner.blocks.push_back(QueuedBlock::filling(planned, whole, tasks.len()));
         inner.tasks.extend(tasks);
+        self.delivery.meter.queue(inner.blocks.len(), inner.bytes);
         self.notify(inner);
     }
 
@@ -364,6 +378,7 @@ impl Queue {
         let mut inner = self.lock();
         let Opened { planned, whole, tasks } = opened;
         inner.bytes += planned.layout.bytes;
+        self.delivery.meter.queue(inner.blocks.len(), inner.bytes);
         let left = tasks.len();
         if let Some(block) = inner.block(block) {
             *block = QueuedBlock::filling(planned, whole, left);
@@ -462,6 +477,8 @@ impl Queue {
         inner.delivered += 1;
         self.asked.store(false, Ordering::SeqCst);
         inner.bytes -= planned.layout.bytes;
+        self.delivery.meter.take(planned.layout.bytes);
+        self.delivery.meter.queue(inner.blocks.len(), inner.bytes);
         // Counted before a thread can open the next block, which may wait for this one's memory.
         let delivered = buffers.deliver();
         self.work.raise();

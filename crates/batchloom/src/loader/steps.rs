@@ -127,6 +127,7 @@ impl Steps {
         // A block of steps holds one batch.
         let begun = self.epochs.begin(0, |job, delivery| {
             let total = job.plan.steps_of(job.rank);
+            delivery.meter.begin();
             Ok(BegunSteps { job, delivery, total, process: process::id() })
         })?;
         Ok(self.begun.get_or_init(|| begun))

@@ -126,6 +126,54 @@ impl Tensor {
         &self.bytes
     }
 
+    /// The bytes of the elements alone, in row-major order, shared: for arrays of other crates, which have no offset.
+    ///
+    /// ```
+    /// use batchloom::Tensor;
+    ///
+    /// let x = Tensor::from_vec(vec![1_u8, 2, 3, 4, 5, 6], &[3, 2])?;
+    /// assert_eq!(&x.slice(1..3).expect("two rows").to_bytes()?[..], [3, 4, 5, 6]);
+    /// assert!(x.narrow(1, 0..1).expect("a column").to_bytes().is_err());
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Unreadable`] if they are in memory that this process cannot read; [`Error::Gaps`] if they do not lie in
+    /// order, or not together.
+    pub fn to_bytes(&self) -> Result<Bytes> {
+        self.require_type(self.dtype)?;
+        let (size, start) = (self.dtype.size(), self.layout.offset());
+        match self.layout.is_compact(size) {
+            true if self.layout.elements() == 0 => Ok(Bytes::new()),
+            true => Ok(self.bytes.slice(start..start + self.layout.elements() * size)),
+            false => Err(self.gaps()),
+        }
+    }
+
+    /// The same elements at multiples of their size, as frameworks want them: this array if its first one lies so, and
+    /// a copy of the memory that it spans otherwise. Strides are kept.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    #[doc(hidden)]
+    pub fn aligned(self) -> Result<Self> {
+        let (size, offset) = (self.dtype.size(), self.layout.offset());
+        let past = self.bytes.as_ptr().addr().wrapping_add(offset) % size;
+        if self.bytes.is_empty() || past == 0 {
+            return Ok(self);
+        }
+        let shift = (size - offset % size) % size;
+        let words = (self.bytes.len() + shift).div_ceil(size_of::<u128>());
+        let mut copy: Vec<u128> = Vec::new();
+        copy.try_reserve_exact(words)
+            .map_err(|error| Error::Memory { bytes: self.bytes.len(), reason: error.to_string() })?;
+        copy.resize(words, 0);
+        bytemuck::cast_slice_mut::<_, u8>(&mut copy)[shift..shift + self.bytes.len()]
+            .copy_from_slice(&self.bytes);
+        let bytes = Bytes::from_owner(Words(copy));
+        Self::new(bytes, self.dtype, self.shape(), self.strides(), offset + shift)
+    }
+
     /// The values, if they lie in row-major order without gaps and `T` is their type. [`try_as_slice`](Self::try_as_slice)
     /// says why not.
     pub fn as_slice<T: Element>(&self) -> Option<&[T]> {
@@ -271,6 +319,15 @@ impl<T: Element> From<&[T]> for Tensor {
     /// An array of one dimension, with a copy of the values.
     fn from(values: &[T]) -> Self {
         Self::from(values.to_vec())
+    }
+}
+
+/// Memory that begins at a multiple of 16.
+struct Words(Vec<u128>);
+
+impl AsRef<[u8]> for Words {
+    fn as_ref(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.0)
     }
 }
 

@@ -1,0 +1,133 @@
+//! What an iteration has done so far, and what it waited for.
+//!
+//! Promises: counting takes a few atomic additions a block, and two readings of the clock where something waits; it
+//! changes nothing else.
+
+use std::fmt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// The counts of one iteration, which its consumer and its workers write.
+#[derive(Debug, Default)]
+pub(super) struct Meter {
+    began: OnceLock<Instant>,
+    ended: OnceLock<Instant>,
+    blocks: AtomicU64,
+    bytes: AtomicU64,
+    /// Nanoseconds.
+    waited: AtomicU64,
+    idle: AtomicU64,
+    /// Blocks in the queue and their bytes now, and the most bytes so far.
+    queued: AtomicUsize,
+    queued_bytes: AtomicUsize,
+    most_bytes: AtomicUsize,
+}
+
+impl Meter {
+    /// Notes that the first block is asked for.
+    pub(super) fn begin(&self) {
+        self.began.get_or_init(Instant::now);
+    }
+
+    /// Notes that the iteration is over.
+    pub(super) fn end(&self) {
+        self.ended.get_or_init(Instant::now);
+    }
+
+    /// Counts a block that the consumer took.
+    pub(super) fn take(&self, bytes: usize) {
+        self.blocks.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Counts time that the consumer spent until it had a block.
+    pub(super) fn wait(&self, time: Duration) {
+        self.waited.fetch_add(nanoseconds(time), Ordering::Relaxed);
+    }
+
+    /// Counts time that a worker spent without work.
+    pub(super) fn idle(&self, time: Duration) {
+        self.idle.fetch_add(nanoseconds(time), Ordering::Relaxed);
+    }
+
+    /// Notes what is in the queue.
+    pub(super) fn queue(&self, blocks: usize, bytes: usize) {
+        self.queued.store(blocks, Ordering::Relaxed);
+        self.queued_bytes.store(bytes, Ordering::Relaxed);
+        self.most_bytes.fetch_max(bytes, Ordering::Relaxed);
+    }
+
+    /// The counts so far, of which `batches` were handed over.
+    pub(super) fn read(&self, batches: u64) -> Metrics {
+        let end = || self.ended.get().copied().unwrap_or_else(Instant::now);
+        let elapsed =
+            self.began.get().map_or(Duration::ZERO, |began| end().saturating_duration_since(*began));
+        let time = |nanoseconds: &AtomicU64| Duration::from_nanos(nanoseconds.load(Ordering::Relaxed));
+        Metrics {
+            batches,
+            blocks: self.blocks.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+            elapsed,
+            waited: time(&self.waited).min(elapsed),
+            idle: time(&self.idle),
+            queued: self.queued.load(Ordering::Relaxed),
+            queued_bytes: self.queued_bytes.load(Ordering::Relaxed),
+            most_queued_bytes: self.most_bytes.load(Ordering::Relaxed),
+        }
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// What an iteration of a loader has done so far, and what it waited for: see [`Loader::metrics`](super::Loader::metrics).
+///
+/// Its text is a verdict in one line: `the loop waited 2.1 % of the epoch for batches; at most 12 MB were ready ahead`.
+/// Batches that are views of the data are formed by no block, and nothing waits for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Metrics {
+    /// The number of batches that were handed over.
+    pub batches: u64,
+    /// The number of blocks that these were cut from.
+    pub blocks: u64,
+    /// The bytes of those blocks.
+    pub bytes: u64,
+    /// The time since the first batch was asked for, until the end of the epoch.
+    pub elapsed: Duration,
+    /// The part of it that the loop spent in the loader: waiting for a block, or forming a part of it.
+    pub waited: Duration,
+    /// The time that workers spent without work, summed over all of them: the queue was full.
+    pub idle: Duration,
+    /// The number of blocks that are ready or in the making now.
+    pub queued: usize,
+    /// The bytes of those blocks.
+    pub queued_bytes: usize,
+    /// The most bytes that were ready or in the making at once.
+    pub most_queued_bytes: usize,
+}
+
+impl Metrics {
+    /// The share of the time that the loop waited for batches, from 0 to 1.
+    pub fn waiting_share(&self) -> f64 {
+        match self.elapsed.is_zero() {
+            true => 0.0,
+            false => self.waited.as_secs_f64() / self.elapsed.as_secs_f64(),
+        }
+    }
+}
+
+impl fmt::Display for Metrics {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.elapsed.is_zero() {
+            return formatter.write_str("no epoch has begun");
+        }
+        let (share, megabytes) = (100.0 * self.waiting_share(), self.most_queued_bytes as f64 / 1e6);
+        write!(
+            formatter,
+            "the loop waited {share:.1} % of the epoch for batches; at most {megabytes:.1} MB were ready ahead"
+        )
+    }
+}

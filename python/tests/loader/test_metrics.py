@@ -1,0 +1,101 @@
+"""Metrics of an epoch: counts are exact, times add up, and the log has a line for each epoch."""
+
+import logging
+import time
+
+import batchloom as bl
+import numpy
+import pytest
+
+
+def loader(samples=1000, width=100, **options):
+    return bl.DataLoader(bl.TensorDataset(numpy.zeros((samples, width))), 10, **options)
+
+
+def test_before_any_epoch():
+    metrics = loader().metrics()
+    assert (metrics.batches, metrics.blocks, metrics.bytes, metrics.seconds) == (0, 0, 0, 0.0)
+    assert str(metrics) == "no epoch has begun"
+
+
+@pytest.mark.parametrize("options", [{}, {"shuffle": True}, {"prefetch": 0}, {"num_threads": 1}, {"prefetch": 5}])
+def test_counts(options):
+    batches = loader(**options)
+    for count, _ in enumerate(batches, 1):
+        assert batches.metrics().batches == count
+    metrics = batches.metrics()
+    assert metrics.batches == 100
+    assert 1 <= metrics.blocks <= 100
+    assert metrics.bytes >= 1000 * 100 * 8
+    assert metrics.queued == metrics.queued_bytes == 0
+    assert metrics.bytes // metrics.blocks <= metrics.most_queued_bytes <= metrics.bytes
+    assert 0 <= metrics.waited_seconds <= metrics.seconds
+    assert metrics.idle_seconds >= 0
+    assert str(metrics).startswith("the loop waited ")
+    assert batches.metrics() == metrics, "after the end, the clock stands still"
+
+
+def test_each_epoch_is_counted_alone():
+    batches = loader()
+    first = [list(batches), batches.metrics()][1]
+    list(batches)
+    second = batches.metrics()
+    assert (first.batches, first.bytes) == (second.batches, second.bytes)
+
+
+def test_a_slow_loop_waits_for_little():
+    batches = loader(width=20_000, num_threads=2)
+    for _ in batches:
+        time.sleep(0.002)
+    metrics = batches.metrics()
+    assert metrics.seconds > 0.2
+    assert metrics.waited_seconds < metrics.seconds / 2
+    assert metrics.idle_seconds > 0
+
+
+def test_a_slow_dataset_makes_the_loop_wait():
+    def slow(sample):
+        time.sleep(0.005)
+        return numpy.zeros(3)
+
+    batches = bl.DataLoader(bl.MapDataset(range(20), slow), 2, num_threads=1)
+    for _ in batches:
+        pass
+    metrics = batches.metrics()
+    assert metrics.batches == 10
+    assert metrics.waited_seconds > metrics.seconds / 2
+
+
+def test_an_epoch_that_is_left():
+    batches = loader()
+    epoch = iter(batches)
+    next(epoch)
+    next(epoch)
+    epoch.close()
+    assert batches.metrics().batches == 2
+    seconds = batches.metrics().seconds
+    assert batches.metrics().seconds == seconds
+
+
+def test_views_wait_for_nothing():
+    windows = bl.DataLoader(bl.WindowDataset(numpy.zeros((1000, 3)), 20), 50)
+    count = len(list(windows))
+    metrics = windows.metrics()
+    assert (metrics.batches, metrics.blocks, metrics.waited_seconds) == (count, 0, 0.0)
+
+
+def test_the_log_has_a_line_for_each_epoch(caplog):
+    batches = loader()
+    with caplog.at_level(logging.INFO, "batchloom"):
+        for _ in range(2):
+            list(batches)
+        for _ in batches:
+            break
+    lines = [record.getMessage() for record in caplog.records if record.name == "batchloom"]
+    assert [line.partition(":")[0] for line in lines] == ["epoch 0", "epoch 1", "epoch 2"]
+    assert all("the loop waited" in line for line in lines)
+
+
+def test_nothing_is_logged_unless_asked(caplog):
+    list(loader())
+    assert not [record for record in caplog.records if record.name == "batchloom"]
