@@ -116,7 +116,7 @@ impl Loader {
         self.0.cursor().steps()
     }
 
-    /// The metrics of the latest iteration: what it has done so far, and what it waited for.
+    /// The metrics of the latest iteration: its work so far, and the time that was spent waiting.
     ///
     /// ```
     /// use batchloom::{Loader, TensorDataset};

@@ -1,4 +1,4 @@
-//! What an iteration has done so far, and what it waited for.
+//! The work of an iteration so far, and the time that it waited.
 //!
 //! Promises: counting takes a few atomic additions a block, and two readings of the clock where something waits; it
 //! changes nothing else.
@@ -82,7 +82,7 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What an iteration of a loader has done so far, and what it waited for: see [`Loader::metrics`](super::Loader::metrics).
+/// The work of an iteration of a loader so far, and the time that was spent waiting: see [`Loader::metrics`](super::Loader::metrics).
 ///
 /// Its text is a verdict in one line: `the loop waited 2.1 % of the epoch for batches; at most 12 MB were ready ahead`.
 /// Batches that are views of the data are formed by no block, and nothing waits for them.
