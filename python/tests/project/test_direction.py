@@ -22,6 +22,7 @@ LAYERS = (
         "epoch_lists",
         "loader",
         "loader_options",
+        "metrics",
         "mixture",
         "sampler",
         "torch_attributes",

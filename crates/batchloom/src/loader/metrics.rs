@@ -82,7 +82,8 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The work of an iteration of a loader so far, and the time that was spent waiting: see [`Loader::metrics`](super::Loader::metrics).
+/// The work of an iteration of a loader so far, and the time that was spent waiting: see
+/// [`Loader::metrics`](super::Loader::metrics).
 ///
 /// Its text is a verdict in one line: `the loop waited 2.1 % of the epoch for batches; at most 12 MB were ready ahead`.
 /// Batches that are views of the data are formed by no block, and nothing waits for them.

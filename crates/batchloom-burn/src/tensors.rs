@@ -1,0 +1,100 @@
+//! The fields of a batch as Burn's tensors.
+//!
+//! Promises: values are those of the batch, and keep their type where the device has it. On the backend flex a tensor lies
+//! in the memory of the block, without a copy; the block goes back to its loader when the last tensor in it is gone. A
+//! tensor that is changed is copied by Burn first, so that no other batch sees it.
+
+use batchloom::loader::Batch;
+use batchloom::{DType, Tensor};
+use burn_core::tensor::kind::{Basic, Kind};
+use burn_core::tensor::{
+    AllocationProperty, BoolStore, Bytes, DType as BurnType, Device, Tensor as BurnTensor, TensorCreationOptions,
+    TensorData,
+};
+
+use crate::{Error, Result};
+
+/// A field of a batch as a tensor on `device`, of `D` dimensions, the first of which counts samples.
+///
+/// It keeps the type of its values if the device has that type; otherwise Burn converts it to the device's own type of
+/// that kind. `uint8` and other integers make a tensor of kind `Int`, floats one of kind `Float`.
+///
+/// ```
+/// use batchloom::{Loader, Tensor, TensorDataset};
+/// use batchloom_burn::tensor;
+/// use burn::tensor::{Device, Int, Tensor as BurnTensor};
+///
+/// let x = Tensor::from_vec(vec![0.0_f32; 12], &[4, 3])?;
+/// let y = Tensor::from(vec![0_i64, 1, 2, 3]);
+/// let loader = Loader::builder(TensorDataset::new([("x", x), ("y", y)])?).batch_size(2).build()?;
+/// let batch = loader.iter().next().expect("a batch")?;
+/// let x: BurnTensor<2> = tensor(&batch, "x", &Device::flex())?;
+/// let y: BurnTensor<1, Int> = tensor(&batch, "y", &Device::flex())?;
+/// assert_eq!((x.dims(), y.dims()), ([2, 3], [2]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Dimensions`] and [`Error::Kind`]; those of [`data`]; and
+/// [`NoField`](batchloom::Error::NoField) if the batch has no field of this name.
+pub fn tensor<const D: usize, K: Basic>(batch: &Batch, name: &str, device: &Device) -> Result<BurnTensor<D, K>> {
+    let missing = || batchloom::Error::NoField { name: name.to_owned(), known: batch.names().to_vec() };
+    let field = batch.field(name).ok_or_else(missing)?;
+    if field.shape().len() != D {
+        let (name, found) = (name.to_owned(), field.shape().to_vec());
+        return Err(Error::Dimensions { name, found, expected: D });
+    }
+    let dtype = dtype_of(field.dtype())?;
+    if kind_of(dtype) != K::KIND {
+        let (name, found) = (name.to_owned(), field.dtype());
+        return Err(Error::Kind { name, found, expected: K::name() });
+    }
+    let options = TensorCreationOptions::new(device.clone());
+    let options = if device.supports_dtype(dtype) { options.with_dtype(dtype) } else { options };
+    Ok(BurnTensor::from_data(data(field)?, options))
+}
+
+/// The values of a tensor of the engine as Burn's data, in the same memory.
+///
+/// # Errors
+/// [`Error::Type`] if Burn has no such type: complex numbers and floats of 8 bits; and
+/// [`Gaps`](batchloom::Error::Gaps) if the values do not lie in row-major order without gaps, which those of a loader's
+/// batches do.
+pub fn data(tensor: &Tensor) -> Result<TensorData> {
+    let dtype = dtype_of(tensor.dtype())?;
+    if tensor.dtype() == DType::Bool {
+        // Burn takes each byte for a bool.
+        tensor.try_as_slice::<bool>()?;
+    }
+    let bytes = Bytes::from_shared(tensor.to_bytes()?, AllocationProperty::Native);
+    Ok(TensorData::from_bytes(bytes, tensor.shape(), dtype))
+}
+
+/// The type of Burn with the same values and the same bytes.
+fn dtype_of(dtype: DType) -> Result<BurnType> {
+    Ok(match dtype {
+        DType::Bool => BurnType::Bool(BoolStore::Native),
+        DType::U8 => BurnType::U8,
+        DType::U16 => BurnType::U16,
+        DType::U32 => BurnType::U32,
+        DType::U64 => BurnType::U64,
+        DType::I8 => BurnType::I8,
+        DType::I16 => BurnType::I16,
+        DType::I32 => BurnType::I32,
+        DType::I64 => BurnType::I64,
+        DType::F16 => BurnType::F16,
+        DType::BF16 => BurnType::BF16,
+        DType::F32 => BurnType::F32,
+        DType::F64 => BurnType::F64,
+        found => return Err(Error::Type { found }),
+    })
+}
+
+/// The kind of tensor that holds values of a type.
+fn kind_of(dtype: BurnType) -> Kind {
+    match dtype {
+        BurnType::Bool(_) => Kind::Bool,
+        dtype if dtype.is_float() => Kind::Float,
+        _ => Kind::Int,
+    }
+}
