@@ -5,10 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    from batchloom.loader import DataLoader
+from typing import Any, TypeVar
 
 LOGGER = logging.getLogger("batchloom")
 Batch = TypeVar("Batch")
@@ -49,7 +46,7 @@ class Metrics:
         return self.verdict
 
 
-def logged(loader: DataLoader[Batch], batches: Iterator[Batch]) -> Iterator[Batch]:
+def logged(loader: Any, batches: Iterator[Batch]) -> Iterator[Batch]:
     """Yield batches; log the metrics of the epoch as it ends or is left."""
     epoch = None
     try:
