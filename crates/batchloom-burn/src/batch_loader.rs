@@ -57,7 +57,7 @@ pub struct BatchLoader<O> {
     device: Device,
 }
 
-/// What of the batches a loader yields.
+/// The part of the batches that a loader yields.
 #[derive(Clone)]
 enum Part {
     /// All of them, or those of the rank that the engine's loader serves.

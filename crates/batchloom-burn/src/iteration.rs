@@ -18,7 +18,7 @@ pub(crate) struct Iteration<'a, O> {
     device: &'a Device,
 }
 
-/// What is left to yield.
+/// The batches that are left to yield.
 enum Source {
     Batches(Batches),
     Refused(Error),
