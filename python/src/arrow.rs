@@ -299,7 +299,8 @@ fn check_array(array: &FFI_ArrowArray, data_type: &DataType) -> PyResult<()> {
 
 /// Checks that offsets begin at 0 or above and never fall; returns the last one.
 fn check_offsets<T: Copy + Into<i64>>(buffer: *const c_void, offset: i64, length: i64) -> PyResult<i64> {
-    if buffer.is_null() {
+    // No list may have no offset at all, in a buffer of no bytes.
+    if length == 0 || buffer.is_null() {
         return Ok(0);
     }
     let mut before = 0;

@@ -58,7 +58,8 @@ def test_no_elements_need_no_memory():
 @pytest.mark.parametrize("format", [b"+l", b"+L", b"+w:2"])
 def test_right_lists_are_read(format):
     lists = [[1.0, 2.0], [3.0, 4.0]] if format == b"+w:2" else LISTS
-    dataset = bl.SequenceDataset(x=ArrowProducer.lists(lists, format))
+    producer = ArrowProducer.lists(lists, format)  # whose memory lasts as long as itself
+    dataset = bl.SequenceDataset(x=producer)
     assert [list(dataset[sample]["x"]) for sample in range(len(lists))] == lists
 
 

@@ -73,6 +73,7 @@ def test_an_epoch_that_is_left():
     next(epoch)
     epoch.close()
     assert batches.metrics().batches == 2
+    assert batches.metrics().queued == batches.metrics().queued_bytes == 0
     seconds = batches.metrics().seconds
     assert batches.metrics().seconds == seconds
 

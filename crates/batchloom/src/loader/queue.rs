@@ -503,6 +503,7 @@ impl Queue {
     pub(super) fn drain(&self) -> Vec<SplitBuffer> {
         let mut inner = self.lock();
         inner.tasks.clear();
+        self.delivery.meter.queue(0, 0);
         let whole = |block| match block {
             QueuedBlock::Filling { whole, .. } => Some(whole),
             _ => None,
