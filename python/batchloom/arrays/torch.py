@@ -23,8 +23,6 @@ def borrow(array: torch.Tensor, label: str) -> _native.Tensor:
     """
     if array.layout != torch.strided:
         raise DataError(f"field {label} has layout {array.layout}; expected a dense tensor: use .to_dense()")
-    if array.is_meta:
-        raise DeviceError(f"field {label} is on the device meta, which holds no values; expected a tensor with values")
     if device_of(array) is not None:
         return _native.Tensor.elsewhere(str(array.dtype).removeprefix("torch."), list(array.shape))
     tensor = _native.borrow(array.detach().resolve_conj().resolve_neg(), label)

@@ -76,8 +76,3 @@ def test_windows_and_sequences():
     sequences = bl.SequenceDataset(x=(values, numpy.array([0, 10, 25, 60])))
     found = numpy.concatenate([batch["x"].ravel() for batch in bl.DataLoader(sequences, 1)])
     assert numpy.array_equal(found, values)
-
-
-def test_meta_tensors_are_refused():
-    with pytest.raises(bl.DeviceError, match="on the device meta, which holds no values"):
-        bl.TensorDataset(torch.empty(10, device="meta"))
