@@ -78,8 +78,6 @@ def _require_plain(dataset: TimeSeriesDataSet) -> None:
     """
     if not isinstance(dataset, TimeSeriesDataSet):
         raise ArgumentError(f"the dataset is a {type(dataset).__name__}; expected a TimeSeriesDataSet")
-    if dataset.predict_mode:
-        raise ArgumentError("predict_mode is True; expected a dataset to train on, or the library's own loader")
     if dataset.randomize_length is not None:
         raise ArgumentError(f"randomize_length is {dataset.randomize_length}; expected None")
     if dataset._overwrite_values is not None:
@@ -123,8 +121,9 @@ class _Form:
         self._lengths = dataset.max_encoder_length, dataset.max_prediction_length
         # Fitted to the windows of each batch: copies, as the dataset uses its own.
         self._normalizers = copy.deepcopy(dataset.target_normalizers)
-        # Windows of one series come one after the other: each such run has a row of scales.
-        series = dataset.index.sequence_id.to_numpy()
+        # Windows of one series come one after the other: each such run has a row of scales. A dataset that predicts names
+        # the series of a window twice.
+        series = dataset.index.sequence_id.to_numpy().reshape(len(starts), -1)[:, 0]
         self._runs = numpy.flatnonzero(series[1:] != series[:-1]) + 1
         firsts = self._starts[torch.from_numpy(numpy.append(0, self._runs))]
         self._scales = self._scales_of(dataset.data["groups"][firsts])

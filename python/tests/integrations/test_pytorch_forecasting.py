@@ -105,6 +105,16 @@ def test_batches_of_any_panel(lengths, batch_size):
         same(*pair)
 
 
+def test_batches_to_predict_are_those_of_the_own_loader():
+    """A dataset that predicts has the last window of each series."""
+    made = TimeSeriesDataSet.from_dataset(dataset(), frame((40, 11, 23)), predict=True, stop_randomization=True)
+    assert made.predict_mode
+    found, expected = window_loader(made, 2, train=False), made.to_dataloader(train=False, batch_size=2)
+    assert len(found) == 2
+    for pair in zip(found, expected, strict=True):
+        same(*pair)
+
+
 def test_batches_come_as_the_plan_says():
     """The samples of the loader are those of the dataset by number, and none is dropped."""
     made = dataset().filter(lambda index: index.shop != "s1")
