@@ -8,26 +8,26 @@ use burn::data::dataloader::DataLoader;
 use burn::tensor::{Device, Int, Tensor as BurnTensor};
 
 /// Batches of the numbers of samples.
-pub type Numbers = BurnTensor<1, Int>;
+pub(crate) type Numbers = BurnTensor<1, Int>;
 
 /// A loader of the engine over so many samples.
-pub fn engine(samples: i64, batch_size: u64, threads: usize) -> Arc<Loader> {
+pub(crate) fn engine(samples: i64, batch_size: u64, threads: usize) -> Arc<Loader> {
     let x = Tensor::from((0..samples).collect::<Vec<_>>());
     let builder = Loader::builder(TensorDataset::new([("x", x)]).unwrap());
     Arc::new(builder.batch_size(batch_size).shuffle(true).seed(7).num_threads(threads).build().unwrap())
 }
 
 /// The same as one of Burn.
-pub fn fed(loader: &Arc<Loader>) -> BatchLoader<Numbers> {
+pub(crate) fn fed(loader: &Arc<Loader>) -> BatchLoader<Numbers> {
     BatchLoader::new(Arc::clone(loader), Device::flex(), |batch, device| tensor(batch, "x", device))
 }
 
 /// The batches of the next epoch.
-pub fn epoch(loader: &dyn DataLoader<Numbers>) -> Vec<Vec<i64>> {
+pub(crate) fn epoch(loader: &dyn DataLoader<Numbers>) -> Vec<Vec<i64>> {
     loader.iter().map(|batch| numbers(batch.unwrap())).collect()
 }
 
 /// The numbers of a batch.
-pub fn numbers(batch: Numbers) -> Vec<i64> {
+pub(crate) fn numbers(batch: Numbers) -> Vec<i64> {
     batch.into_data().try_into_vec::<i64>().unwrap()
 }

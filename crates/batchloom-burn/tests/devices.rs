@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use batchloom::ranks::Uneven;
 use batchloom::{Loader, Tensor, TensorDataset};
 use burn::data::dataloader::DataLoader;
 use burn::data::dataloader::split::split_dataloader;
@@ -45,7 +44,7 @@ fn devices_of_processes_are_ranks_of_all() {
     let x = Tensor::from((0..1_000_i64).collect::<Vec<_>>());
     let dataset = TensorDataset::new([("x", x)]).unwrap();
     let on = |rank, world| {
-        let builder = Loader::builder(dataset.clone()).batch_size(16).shuffle(true).seed(7).uneven(Uneven::Drop);
+        let builder = Loader::builder(dataset.clone()).batch_size(16).shuffle(true).seed(7);
         Arc::new(builder.rank(rank, world).build().unwrap())
     };
     for process in 0..2 {

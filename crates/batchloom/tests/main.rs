@@ -18,6 +18,8 @@ mod definitions;
 mod determinism;
 mod direction;
 mod draws;
+#[cfg(all(feature = "npy", feature = "safetensors"))]
+mod files;
 mod groups;
 mod index_table;
 mod iterators;

@@ -981,6 +981,14 @@ pub enum Error {
         /// The number of dimensions asked for.
         expected: usize,
     },
+    /// Bytes are no file of a format, or one with what cannot be an array here.
+    #[error("the bytes are no {format} file of arrays: {reason}")]
+    File {
+        /// The name of the format.
+        format: &'static str,
+        /// The part that is wrong.
+        reason: String,
+    },
     /// A batch has no such field.
     #[error("the batch has no field {name}; expected one of {}", known.join(", "))]
     NoField {
@@ -1221,6 +1229,7 @@ impl Error {
             | Self::MemoryLimit { .. }
             | Self::BatchRows { device: Some(_), .. } => Kind::Device,
             Self::NoSamples
+            | Self::File { .. }
             | Self::Results { .. }
             | Self::MissingResult { .. }
             | Self::ArrowNull { .. }

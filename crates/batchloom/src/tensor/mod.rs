@@ -8,6 +8,10 @@ mod arrays;
 pub(crate) mod buffer;
 mod dtype;
 mod layout;
+#[cfg(feature = "npy")]
+mod npy;
+#[cfg(feature = "safetensors")]
+mod safetensors;
 mod sequences;
 mod sparse_rows;
 #[expect(clippy::module_inception, reason = "the file of the type that the folder is named for")]
