@@ -95,8 +95,8 @@ impl<O: 'static> BatchLoader<O> {
     /// A loader for each device, with as many steps each. The batches that are left over at the end of an epoch are
     /// dealt as [`Uneven`](batchloom::ranks::Uneven) says: by default, some are repeated.
     ///
-    /// Burn's `split_dataloader` leads to the same parts, by way of `slice`, unless the items are fewer than about the
-    /// square of the devices.
+    /// Burn's `split_dataloader` leads to the same parts, by way of `slice`, unless the items are no more than the
+    /// cube of the devices.
     ///
     /// # Errors
     /// Those of [`Loader::on_rank`], and [`Error::Slice`] if this is a part already.
