@@ -82,7 +82,8 @@ fn dataset(rows: usize, seed: u64) -> batchloom::Result<TensorDataset> {
         let class = row % CLASSES;
         x.extend((0..FEATURES).map(|feature| draw() * 4.0 + if feature % CLASSES == class { 1.0 } else { 0.0 }));
     }
-    let y = (0..rows).map(|row| (row % CLASSES) as i64).collect::<Vec<_>>();
+    // Burn's metrics compare them with numbers of the device's own type of integers, which is int32 on flex.
+    let y = (0..rows).map(|row| (row % CLASSES) as i32).collect::<Vec<_>>();
     TensorDataset::new([("x", Tensor::from_vec(x, &[rows, FEATURES])?), ("y", Tensor::from(y))])
 }
 

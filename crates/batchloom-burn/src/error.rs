@@ -28,6 +28,16 @@ pub enum Error {
         /// The kind of tensor: `Float`, `Int` or `Bool`.
         expected: &'static str,
     },
+    /// The device does not compute with values of this type.
+    #[error("{name} is {found}, which {device} does not compute with; expected a type that it has: give the dataset such a field")]
+    Device {
+        /// The name of the field.
+        name: String,
+        /// The type of its values.
+        found: DType,
+        /// The device.
+        device: String,
+    },
     /// The field has another number of dimensions than the tensor asked for.
     #[error("{name} has shape {found:?}; expected {expected} dimensions, the first of which counts samples")]
     Dimensions {

@@ -1,6 +1,6 @@
 //! The fields of a batch as Burn's tensors.
 //!
-//! Promises: values are those of the batch, and keep their type where the device has it. On the backend flex a tensor lies
+//! Promises: values are those of the batch and keep their type. On the backend flex a tensor lies
 //! in the memory of the block, without a copy; the block goes back to its loader when the last tensor in it is gone. A
 //! tensor that is changed is copied by Burn first, so that no other batch sees it.
 
@@ -16,8 +16,9 @@ use crate::{Error, Result};
 
 /// A field of a batch as a tensor on `device`, of `D` dimensions, the first of which counts samples.
 ///
-/// It keeps the type of its values if the device has that type; otherwise Burn converts it to the device's own type of
-/// that kind. `uint8` and other integers make a tensor of kind `Int`, floats one of kind `Float`.
+/// It keeps the type of its values, which is not converted, as that might lose some. `uint8` and other integers make a
+/// tensor of kind `Int`, floats one of kind `Float`. Burn's metrics compare labels with numbers of the device's own type of
+/// integers, so labels are best of that type: `i32` on flex.
 ///
 /// ```
 /// use batchloom::{Loader, Tensor, TensorDataset};
@@ -35,8 +36,8 @@ use crate::{Error, Result};
 /// ```
 ///
 /// # Errors
-/// [`Error::Dimensions`] and [`Error::Kind`]; those of [`data`]; and
-/// [`NoField`](batchloom::Error::NoField) if the batch has no field of this name.
+/// [`Error::Dimensions`], [`Error::Kind`], and [`Error::Device`] if the device does not compute with values of this type;
+/// those of [`data`]; and [`NoField`](batchloom::Error::NoField) if the batch has no field of this name.
 pub fn tensor<const D: usize, K: Basic>(batch: &Batch, name: &str, device: &Device) -> Result<BurnTensor<D, K>> {
     let missing = || batchloom::Error::NoField { name: name.to_owned(), known: batch.names().to_vec() };
     let field = batch.field(name).ok_or_else(missing)?;
@@ -49,8 +50,10 @@ pub fn tensor<const D: usize, K: Basic>(batch: &Batch, name: &str, device: &Devi
         let (name, found) = (name.to_owned(), field.dtype());
         return Err(Error::Kind { name, found, expected: K::name() });
     }
-    let options = TensorCreationOptions::new(device.clone());
-    let options = if device.supports_dtype(dtype) { options.with_dtype(dtype) } else { options };
+    if !device.supports_dtype(dtype) {
+        return Err(Error::Device { name: name.to_owned(), found: field.dtype(), device: format!("{device:?}") });
+    }
+    let options = TensorCreationOptions::new(device.clone()).with_dtype(dtype);
     Ok(BurnTensor::from_data(data(field)?, options))
 }
 
