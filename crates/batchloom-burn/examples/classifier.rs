@@ -80,7 +80,9 @@ fn dataset(rows: usize, seed: u64) -> batchloom::Result<TensorDataset> {
     let mut x = Vec::with_capacity(rows * FEATURES);
     for row in 0..rows {
         let class = row % CLASSES;
-        x.extend((0..FEATURES).map(|feature| draw() * 4.0 + if feature % CLASSES == class { 1.0 } else { 0.0 }));
+        x.extend(
+            (0..FEATURES).map(|feature| draw() * 4.0 + if feature % CLASSES == class { 1.0 } else { 0.0 }),
+        );
     }
     // Burn's metrics compare them with numbers of the device's own type of integers, which is int32 on flex.
     let y = (0..rows).map(|row| (row % CLASSES) as i32).collect::<Vec<_>>();
@@ -127,7 +129,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (train, valid) =
         (Arc::new(train), Arc::new(Loader::builder(dataset(VALIDATION, 2)?).batch_size(256).build()?));
 
-    let model = StateFile::new(FileCheckpointer::new(&checkpoints, "model"), Arc::clone(&train), &checkpoints);
+    let model =
+        StateFile::new(FileCheckpointer::new(&checkpoints, "model"), Arc::clone(&train), &checkpoints);
     let [optimizer, scheduler] = ["optim", "scheduler"].map(|name| FileCheckpointer::new(&checkpoints, name));
     let mut training = SupervisedTraining::new(&folder, fed(&train), fed(&valid))
         .metrics((AccuracyMetric::new(), LossMetric::new()))

@@ -66,7 +66,10 @@ fn value(row: usize, column: usize) -> f32 {
     (row * 31 + column) as f32
 }
 
-fn batchloom<const WIDTH: usize>(rows: usize, threads: usize) -> batchloom::Result<Arc<dyn DataLoader<Rows>>> {
+fn batchloom<const WIDTH: usize>(
+    rows: usize,
+    threads: usize,
+) -> batchloom::Result<Arc<dyn DataLoader<Rows>>> {
     let x = (0..rows).flat_map(|row| (0..WIDTH).map(move |column| value(row, column))).collect();
     let y = (0..rows as i64).collect::<Vec<_>>();
     let dataset = TensorDataset::new([("x", Tensor::from_vec(x, &[rows, WIDTH])?), ("y", Tensor::from(y))])?;
@@ -80,7 +83,11 @@ fn batchloom<const WIDTH: usize>(rows: usize, threads: usize) -> batchloom::Resu
 fn burn<const WIDTH: usize>(rows: usize, workers: usize) -> Arc<dyn DataLoader<Rows>> {
     let row = |row| Row { x: std::array::from_fn(|column| value(row, column)), y: row as i64 };
     let dataset = InMemDataset::new((0..rows).map(row).collect());
-    DataLoaderBuilder::new(Stack).batch_size(BATCH).shuffle(0).num_workers(workers).build::<InMemDataset<Row<WIDTH>>>(dataset)
+    DataLoaderBuilder::new(Stack)
+        .batch_size(BATCH)
+        .shuffle(0)
+        .num_workers(workers)
+        .build::<InMemDataset<Row<WIDTH>>>(dataset)
 }
 
 fn serve<const WIDTH: usize>(rows: usize) -> Result<(), Box<dyn Error>> {
@@ -91,7 +98,8 @@ fn serve<const WIDTH: usize>(rows: usize) -> Result<(), Box<dyn Error>> {
         let (name, count) = line.split_once(' ').ok_or("expected a candidate and a number of threads")?;
         let count = count.trim().parse()?;
         if !loaders.contains_key(&line) {
-            let loader = if name == "burn" { burn::<WIDTH>(rows, count) } else { batchloom::<WIDTH>(rows, count)? };
+            let loader =
+                if name == "burn" { burn::<WIDTH>(rows, count) } else { batchloom::<WIDTH>(rows, count)? };
             loaders.insert(line.clone(), loader);
         }
         let loader = &loaders[&line];
@@ -116,7 +124,8 @@ fn serve<const WIDTH: usize>(rows: usize) -> Result<(), Box<dyn Error>> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let numbers = std::env::args().skip(1).map(|number| number.parse::<usize>()).collect::<Result<Vec<_>, _>>()?;
+    let numbers =
+        std::env::args().skip(1).map(|number| number.parse::<usize>()).collect::<Result<Vec<_>, _>>()?;
     match numbers[..] {
         [rows, 16] => serve::<16>(rows),
         [rows, 64] => serve::<64>(rows),

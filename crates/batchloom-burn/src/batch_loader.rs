@@ -103,7 +103,8 @@ impl<O: 'static> BatchLoader<O> {
     pub fn split(&self, devices: &[Device]) -> Result<Vec<Arc<dyn DataLoader<O>>>> {
         let part = |(rank, device): (usize, &Device)| {
             let part = Part::Device(self.on_device(rank, devices.len())?);
-            Ok(Arc::new(Self { part, make: Arc::clone(&self.make), device: device.clone() }) as Arc<dyn DataLoader<O>>)
+            Ok(Arc::new(Self { part, make: Arc::clone(&self.make), device: device.clone() })
+                as Arc<dyn DataLoader<O>>)
         };
         devices.iter().enumerate().map(part).collect()
     }
@@ -120,7 +121,8 @@ impl<O: 'static> BatchLoader<O> {
         };
         let too_many = || batchloom::Error::World { found: u32::MAX, limit: u32::MAX };
         let (index, devices) = (u32::try_from(index).ok(), u32::try_from(devices).ok());
-        let world = devices.and_then(|devices| loader.world_size().checked_mul(devices)).ok_or_else(too_many)?;
+        let world =
+            devices.and_then(|devices| loader.world_size().checked_mul(devices)).ok_or_else(too_many)?;
         let first = loader.rank() * (world / loader.world_size());
         Ok(Arc::new(loader.on_rank(first + index.unwrap_or(0), world)?))
     }
@@ -139,7 +141,8 @@ impl<O: 'static> DataLoader<O> for BatchLoader<O> {
     /// The batches of the next epoch, or what is left of one, if a state was loaded.
     fn iter<'a>(&'a self) -> Box<dyn DataLoaderIterator<O> + 'a> {
         let batches = self.loader().map(|loader| loader.iter()).map_err(|error| error.clone());
-        let steps = self.loader().map_or(0, |loader| loader.plan(loader.upcoming().epoch()).steps_of(loader.rank()));
+        let steps =
+            self.loader().map_or(0, |loader| loader.plan(loader.upcoming().epoch()).steps_of(loader.rank()));
         Box::new(Iteration::new(batches, steps, self.num_items(), &self.make, &self.device))
     }
 

@@ -70,7 +70,9 @@ impl<C> StateFile<C> {
         let path = self.path(epoch);
         let about = |reason: &dyn std::fmt::Display| {
             let path = path.display();
-            CheckpointerError::Unknown(format!("the state of the loader in {path} cannot be loaded: {reason}"))
+            CheckpointerError::Unknown(format!(
+                "the state of the loader in {path} cannot be loaded: {reason}"
+            ))
         };
         let text = fs::read(&path).map_err(|error| about(&error))?;
         let state: State = serde_json::from_slice(&text).map_err(|error| about(&error))?;

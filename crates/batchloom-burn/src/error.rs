@@ -13,7 +13,9 @@ pub enum Error {
     #[error(transparent)]
     Engine(#[from] batchloom::Error),
     /// Burn has no such type of elements.
-    #[error("the values are {found}, which Burn has not; expected bool, an integer, or a float of 16 to 64 bits")]
+    #[error(
+        "the values are {found}, which Burn has not; expected bool, an integer, or a float of 16 to 64 bits"
+    )]
     Type {
         /// The type of the values.
         found: DType,
@@ -29,7 +31,9 @@ pub enum Error {
         expected: &'static str,
     },
     /// The device does not compute with values of this type.
-    #[error("{name} is {found}, which {device} does not compute with; expected a type that it has: give the dataset such a field")]
+    #[error(
+        "{name} is {found}, which {device} does not compute with; expected a type that it has: give the dataset such a field"
+    )]
     Device {
         /// The name of the field.
         name: String,

@@ -49,7 +49,9 @@ mod tests {
     /// The slices that Burn's `split_dataloader` makes.
     fn split(items: usize, count: usize) -> Vec<(usize, usize)> {
         let step = items / count;
-        (0..count).map(|rank| (rank * step, if rank + 1 == count { items } else { (rank + 1) * step })).collect()
+        (0..count)
+            .map(|rank| (rank * step, if rank + 1 == count { items } else { (rank + 1) * step }))
+            .collect()
     }
 
     #[test]
@@ -58,7 +60,10 @@ mod tests {
             for count in (2..=8).filter(|count| items > count * count * count) {
                 for (rank, (start, end)) in split(items, count).into_iter().enumerate() {
                     let found = part_of(start, end, items);
-                    assert_eq!(found, Ok((u32::try_from(rank).unwrap_or(0), u32::try_from(count).unwrap_or(0))));
+                    assert_eq!(
+                        found,
+                        Ok((u32::try_from(rank).unwrap_or(0), u32::try_from(count).unwrap_or(0)))
+                    );
                 }
             }
         }
@@ -74,7 +79,10 @@ mod tests {
                 let is_refused = but_last.iter().all(Result::is_err);
                 for (rank, part) in parts.iter().enumerate().filter(|_| !is_refused) {
                     let found = part.as_ref().map(|&(found, of)| (found as usize, of as usize));
-                    assert!(found.is_err() || found == Ok((rank, count)), "{rank} of {count} of {items}: {found:?}");
+                    assert!(
+                        found.is_err() || found == Ok((rank, count)),
+                        "{rank} of {count} of {items}: {found:?}"
+                    );
                 }
             }
         }

@@ -8,8 +8,8 @@ use batchloom::loader::Batch;
 use batchloom::{DType, Tensor};
 use burn_core::tensor::kind::{Basic, Kind};
 use burn_core::tensor::{
-    AllocationProperty, BoolStore, Bytes, DType as BurnType, Device, Tensor as BurnTensor, TensorCreationOptions,
-    TensorData,
+    AllocationProperty, BoolStore, Bytes, DType as BurnType, Device, Tensor as BurnTensor,
+    TensorCreationOptions, TensorData,
 };
 
 use crate::{Error, Result};
@@ -38,7 +38,11 @@ use crate::{Error, Result};
 /// # Errors
 /// [`Error::Dimensions`], [`Error::Kind`], and [`Error::Device`] if the device does not compute with values of this type;
 /// those of [`data`]; and [`NoField`](batchloom::Error::NoField) if the batch has no field of this name.
-pub fn tensor<const D: usize, K: Basic>(batch: &Batch, name: &str, device: &Device) -> Result<BurnTensor<D, K>> {
+pub fn tensor<const D: usize, K: Basic>(
+    batch: &Batch,
+    name: &str,
+    device: &Device,
+) -> Result<BurnTensor<D, K>> {
     let missing = || batchloom::Error::NoField { name: name.to_owned(), known: batch.names().to_vec() };
     let field = batch.field(name).ok_or_else(missing)?;
     if field.shape().len() != D {
@@ -51,7 +55,11 @@ pub fn tensor<const D: usize, K: Basic>(batch: &Batch, name: &str, device: &Devi
         return Err(Error::Kind { name, found, expected: K::name() });
     }
     if !device.supports_dtype(dtype) {
-        return Err(Error::Device { name: name.to_owned(), found: field.dtype(), device: format!("{device:?}") });
+        return Err(Error::Device {
+            name: name.to_owned(),
+            found: field.dtype(),
+            device: format!("{device:?}"),
+        });
     }
     let options = TensorCreationOptions::new(device.clone()).with_dtype(dtype);
     Ok(BurnTensor::from_data(data(field)?, options))

@@ -65,7 +65,8 @@ fn parts_begin_where_a_state_was_taken() {
     let state = begun.plan(3).state(0);
     let other = engine(1_000, 10, 2);
     other.load(&state).unwrap();
-    let parts = split_dataloader(Arc::new(fed(&other)) as Arc<dyn DataLoader<Numbers>>, &vec![Device::flex(); 2]);
+    let parts =
+        split_dataloader(Arc::new(fed(&other)) as Arc<dyn DataLoader<Numbers>>, &vec![Device::flex(); 2]);
     let (first, second) = (epoch(&*parts[0]), epoch(&*parts[1]));
     let dealt: Vec<_> = first.into_iter().zip(second).flat_map(|(first, second)| [first, second]).collect();
     assert_eq!(dealt, expected);
