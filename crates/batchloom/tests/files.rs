@@ -84,7 +84,8 @@ fn headers_of_other_hands_are_read() {
 
 #[test]
 fn wrong_files_say_what_they_are() {
-    let header = |descr: &str, shape: &str| format!("{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}}}");
+    let header =
+        |descr: &str, shape: &str| format!("{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}}}");
     for (file, facts) in [
         (Vec::new(), "x93NUMPY"),
         (b"PK\x03\x04".to_vec(), "x93NUMPY"),

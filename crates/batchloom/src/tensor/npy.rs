@@ -63,7 +63,8 @@ impl Tensor {
 /// The text of a header, and the place of the first byte after it.
 fn header_of(file: &[u8]) -> Result<(&str, usize)> {
     let cut = || no_file(format!("its {} bytes end within the header", file.len()));
-    let rest = file.strip_prefix(MAGIC).ok_or_else(|| no_file("it does not begin with \\x93NUMPY".to_owned()))?;
+    let rest =
+        file.strip_prefix(MAGIC).ok_or_else(|| no_file("it does not begin with \\x93NUMPY".to_owned()))?;
     let (&[version, _], rest) = rest.split_first_chunk::<2>().ok_or_else(cut)?;
     let (length, rest) = match version {
         1 => {
@@ -88,7 +89,8 @@ fn described(text: &str) -> Result<Header> {
         no_file(format!("its header is {shown}; expected descr, fortran_order and shape"))
     };
     let (mut descr, mut is_fortran, mut shape) = (None, None, None);
-    let mut rest = text.trim().strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).ok_or_else(wrong)?.trim();
+    let mut rest =
+        text.trim().strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).ok_or_else(wrong)?.trim();
     while !rest.is_empty() {
         let (key, after) = quoted(rest).ok_or_else(wrong)?;
         let value = after.trim_start().strip_prefix(':').ok_or_else(wrong)?.trim_start();
@@ -120,7 +122,9 @@ fn described(text: &str) -> Result<Header> {
             None => return Err(wrong()),
         };
     }
-    let (Some(descr), Some(is_fortran), Some(shape)) = (descr, is_fortran, shape) else { return Err(wrong()) };
+    let (Some(descr), Some(is_fortran), Some(shape)) = (descr, is_fortran, shape) else {
+        return Err(wrong());
+    };
     Ok(Header { dtype: named(descr).ok_or_else(|| no_numbers(descr))?, is_fortran, shape })
 }
 
@@ -184,7 +188,9 @@ fn columns_first(shape: &[usize], size: usize) -> Vec<isize> {
 
 fn no_numbers(descr: &str) -> Error {
     let shown: String = descr.chars().take(60).collect();
-    no_file(format!("its elements are {shown}; expected bools, integers, floats or complex numbers in native byte order"))
+    no_file(format!(
+        "its elements are {shown}; expected bools, integers, floats or complex numbers in native byte order"
+    ))
 }
 
 fn no_file(reason: String) -> Error {

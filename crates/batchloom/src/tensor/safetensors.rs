@@ -36,7 +36,8 @@ impl Tensor {
         });
         let tensor = |(name, view): (String, safetensors::tensor::TensorView<'_>)| {
             let dtype = view.dtype();
-            let dtype = known(dtype).ok_or_else(|| no_file(format!("array {name} is of type {dtype:?}, which is not here")))?;
+            let dtype = known(dtype)
+                .ok_or_else(|| no_file(format!("array {name} is of type {dtype:?}, which is not here")))?;
             let tensor = Self::from_bytes(file.slice_ref(view.data()), dtype, view.shape())?;
             Ok((name, tensor))
         };
