@@ -24,13 +24,15 @@ fn rows() -> Result<()> {
 
 /// Texts of any length, with texts of about the same length in a batch.
 fn sequences() -> Result<()> {
-    let texts: Vec<Vec<i32>> = (0..1_000).map(|number| vec![number; number as usize * 7 % 300 + 1]).collect();
+    let texts: Vec<Vec<i32>> = (0..1_000).map(|number| vec![0; number * 7 % 300 + 1]).collect();
     let dataset = SequenceDataset::new().slices("ids", &texts)?.build()?;
     let loader =
         Loader::builder(dataset).rule(TokenBudget::new(4_096)?).shuffle(true).pad_value("ids", -1).build()?;
     let stats = loader.upcoming().stats();
     println!("sequences: {} batches, {:.1} % padding", loader.len(), 100.0 * stats.padding);
-    assert_eq!(loader.iter().next().expect("a batch")?.names(), ["ids", "attention_mask", "lengths", "index"]);
+    if let Some(batch) = loader.iter().next() {
+        println!("  the first: {:?}", batch?);
+    }
     Ok(())
 }
 
@@ -45,7 +47,8 @@ fn windows() -> Result<()> {
 
 /// Queries with all of their documents in one batch.
 fn groups() -> Result<()> {
-    let queries: Vec<i64> = (0..200).flat_map(|query| vec![query; query as usize % 5 + 1]).collect();
+    let queries: Vec<i64> =
+        (0..200).zip((1..=5).cycle()).flat_map(|(query, size)| vec![query; size]).collect();
     let features = Tensor::from(queries.iter().map(|&query| query as f32).collect::<Vec<_>>());
     let dataset = GroupDataset::new(Groups::of(&queries)?).rows("features", features)?;
     let dataset = dataset.layout(GroupLayout::Padded).build()?;

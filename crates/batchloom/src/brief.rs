@@ -29,8 +29,8 @@ impl<T: Debug> Long for [T] {
         if self.len() <= MOST {
             return formatter.debug_list().entries(self).finish();
         }
-        let rest = format_args!("... {} in all", self.len());
-        formatter.debug_list().entries(&self[..FIRST]).entry(&rest).finish()
+        let mut list = formatter.debug_list();
+        list.entries(&self[..FIRST]).entry(&format_args!("... {} in all", self.len())).finish()
     }
 }
 

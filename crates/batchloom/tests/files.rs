@@ -146,12 +146,12 @@ proptest! {
         let count = shape.iter().product::<usize>();
         let values: Vec<i32> = (0..count as i32).collect();
         let rows = Tensor::from_npy(npy(&values, &shape, Order::C)).unwrap();
-        prop_assert_eq!(rows.try_as_slice::<i32>().unwrap(), values.clone());
+        prop_assert_eq!(rows.try_as_slice::<i32>().unwrap(), &values[..]);
         let columns = Tensor::from_npy(npy(&values, &shape, Order::Fortran)).unwrap();
         prop_assert_eq!(columns.shape(), &shape[..]);
         let back: Vec<usize> = (0..shape.len()).rev().collect();
         let turned = columns.permute(&back).unwrap();
-        prop_assert_eq!(turned.try_as_slice::<i32>().unwrap(), values);
+        prop_assert_eq!(turned.try_as_slice::<i32>().unwrap(), &values[..]);
     }
 
     #[test]

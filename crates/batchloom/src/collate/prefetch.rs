@@ -47,7 +47,7 @@ impl Prefetch {
 /// Returns true on a processor by Intel.
 fn is_intel() -> bool {
     #[cfg(target_arch = "x86_64")]
-    return std::arch::x86_64::__cpuid(0).ebx == u32::from_le_bytes(*b"Genu");
+    return raw_cpuid::CpuId::new().get_vendor_info().is_some_and(|vendor| vendor.as_str() == "GenuineIntel");
     #[cfg(not(target_arch = "x86_64"))]
     return false;
 }

@@ -78,7 +78,7 @@ fn header_of(file: &[u8]) -> Result<(&str, usize)> {
         _ => return Err(no_file(format!("it has version {version}; expected 1, 2 or 3"))),
     };
     let text = rest.get(..length).ok_or_else(cut)?;
-    let text = str::from_utf8(text).map_err(|_| no_file("its header is no text".to_owned()))?;
+    let text = std::str::from_utf8(text).map_err(|_| no_file("its header is no text".to_owned()))?;
     Ok((text, file.len() - rest.len() + length))
 }
 
