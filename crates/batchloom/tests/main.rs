@@ -52,4 +52,5 @@ mod time_split;
 mod tokens;
 mod types;
 mod uneven;
+mod views;
 mod windows;

@@ -108,6 +108,11 @@ pub(crate) trait Kind: Debug + Send + Sync {
         Ok(None)
     }
 
+    /// The fields of a batch of neighbours as views of the data, or `None` if they cannot be such.
+    fn view(&self, _samples: Range<u64>) -> Option<Vec<(&str, Tensor)>> {
+        None
+    }
+
     /// Returns true if samples that cannot be read are left out.
     fn skips(&self) -> bool {
         false

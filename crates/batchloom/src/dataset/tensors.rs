@@ -168,6 +168,15 @@ impl Kind for TensorDataset {
         self.arrays.iter().map(|(name, array)| (name.as_str(), array)).collect()
     }
 
+    fn view(&self, samples: Range<u64>) -> Option<Vec<(&str, Tensor)>> {
+        let rows = usize::try_from(samples.start).ok()?..usize::try_from(samples.end).ok()?;
+        let view = |(name, field): (_, &TensorField)| match field {
+            TensorField::Dense(array) => Some((name, array.slice(rows.clone())?)),
+            TensorField::Sparse(_) => None,
+        };
+        self.names.iter().map(String::as_str).zip(&self.fields).map(view).collect()
+    }
+
     fn collation(&self, _: &Rule, _: &CollateOptions, _: EpochKey) -> Result<Collation> {
         let (mut forms, mut compressed) = (Vec::new(), Vec::new());
         for (name, field) in self.names.iter().zip(&self.fields) {

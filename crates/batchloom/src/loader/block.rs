@@ -178,9 +178,11 @@ impl ShapeRun {
     }
 }
 
-/// One batch: an array for each field, compact and 64-byte aligned.
+/// One batch: an array for each field.
 ///
-/// A batch is a view of its block. The memory of a block stays as it is as long as any of its batches is held.
+/// A batch is a view of its block, in which each field is compact and 64-byte aligned. The memory of a block stays as it
+/// is as long as any of its batches is held. Batches of [`Loader::views`](super::Loader::views) are views of the data, with
+/// the strides that it has.
 #[derive(Debug, Clone)]
 pub struct Batch {
     names: Arc<[String]>,
@@ -190,6 +192,11 @@ pub struct Batch {
 }
 
 impl Batch {
+    /// Neighbours of a dataset whose samples do not differ in size, in the memory of the dataset.
+    pub(super) fn of_views(names: Arc<[String]>, fields: Vec<Tensor>, samples: usize) -> Self {
+        Self { names, fields, samples, longest: 0 }
+    }
+
     /// The names of the fields, in order.
     pub fn names(&self) -> &[String] {
         &self.names

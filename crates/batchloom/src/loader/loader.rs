@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::epochs::Epochs;
-use super::{Batches, Blocks, Metrics, Steps};
+use super::{Batches, Blocks, Metrics, Steps, Views};
 use crate::batching::Listed;
 use crate::dataset::Dataset;
 use crate::plan::State;
@@ -198,6 +198,31 @@ impl Loader {
     /// in this epoch.
     pub fn iter(&self) -> Batches {
         Batches::new(self.blocks())
+    }
+
+    /// The batches of the next epoch as views of the data: those whose samples are neighbours there, which are rows of a
+    /// [`TensorDataset`](crate::TensorDataset) in stored order, and windows in order or in runs. They cost no copy, and have
+    /// the strides of the data. All others are gathered when they are asked for, in this thread. Values, order and states
+    /// are those of [`iter`](Self::iter).
+    ///
+    /// ```
+    /// use batchloom::dataset::WindowShape;
+    /// use batchloom::{Loader, Tensor, WindowDataset};
+    ///
+    /// let series = Tensor::from((0..1_000).map(|step| step as f32).collect::<Vec<_>>());
+    /// let windows = WindowDataset::new(&[0, 1_000], WindowShape::new(96))?.input("x", series)?;
+    /// let loader = Loader::builder(windows).batch_size(64).build()?;
+    /// for batch in loader.views() {
+    ///     let x = batch?.into_fields().remove(0).1;
+    ///     // A window begins a step after the one before it, in the same memory.
+    ///     assert_eq!((x.shape()[1], x.strides()), (96, &[4, 4][..]));
+    /// }
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    ///
+    /// It begins as [`iter`](Self::iter) says.
+    pub fn views(&self) -> Views {
+        Views::new(Arc::clone(&self.0))
     }
 
     /// The blocks of the next epoch, for callers that divide them themselves. It begins as [`iter`](Self::iter) says.

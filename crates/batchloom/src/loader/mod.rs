@@ -23,6 +23,7 @@ mod planned;
 mod queue;
 mod signal;
 mod steps;
+mod views;
 mod worker;
 mod workers;
 
@@ -33,6 +34,7 @@ pub use loader::Loader;
 pub use metrics::Metrics;
 pub use placement::{Limit, LimitSource, Placement, PlacementMode, PlacementRequest, Residency};
 pub use steps::Steps;
+pub use views::Views;
 
 pub use crate::collate::{
     Channels, Crop, FieldConversion, FillSlot, Filter, FunctionSlot, Keep, PadSide, PadSlot, ReadSamples,

@@ -430,6 +430,11 @@ impl Kind for WindowDataset {
         self.len()
     }
 
+    fn view(&self, samples: Range<u64>) -> Option<Vec<(&str, Tensor)>> {
+        let names = self.spans.iter().map(|(name, _)| name.as_str());
+        Some(names.zip(self.view(samples.start, samples.end)?).collect())
+    }
+
     fn arrays(&self) -> Vec<(&str, &Tensor)> {
         let spans = self.spans.iter().map(|(name, span)| (name.as_str(), &span.values));
         let beside = self.beside.iter().filter_map(|(name, beside)| Some((name.as_str(), beside.values()?)));
