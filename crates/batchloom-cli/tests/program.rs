@@ -284,6 +284,51 @@ fn bad_data_is_one_line_and_exit_code_1() {
 }
 
 #[test]
+fn no_damaged_byte_of_a_file_is_more_than_a_line() {
+    let folder = Folder::new();
+    let batch = RecordBatch::try_from_iter([("n", Arc::new(Int64Array::from(vec![3, 1])) as Arc<dyn Array>)])
+        .unwrap();
+    let (mut file, mut stream, mut table) = (Vec::new(), Vec::new(), Vec::new());
+    let mut writer = arrow_ipc::writer::FileWriter::try_new(&mut file, &batch.schema()).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+    let mut writer = arrow_ipc::writer::StreamWriter::try_new(&mut stream, &batch.schema()).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+    let mut writer = ArrowWriter::try_new(&mut table, batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    batchloom_cli::Files.silence_panics();
+    // Of Arrow's files those that tell of integers of 57 bits, at which its reader panics: it allocates as much memory as
+    // other damage tells it to.
+    for (name, whole) in [("damaged.arrow", file), ("stream.arrow", stream), ("damaged.parquet", table)] {
+        let path = folder.path(name);
+        let is_damaged = |place: usize| name == "damaged.parquet" || whole[place] == 64;
+        let changes = if name == "damaged.parquet" { vec![1, 0x80, 0xff] } else { vec![64 ^ 57] };
+        let places = (0..whole.len()).filter(|&place| is_damaged(place));
+        for (place, change) in places.flat_map(|place| changes.iter().map(move |change| (place, change))) {
+            let mut damaged = whole.clone();
+            damaged[place] ^= change;
+            fs::write(&path, damaged).unwrap();
+            let arguments = ["batchloom".into(), "lengths".into(), path.clone().into_os_string()];
+            let (mut out, mut errors) = (Vec::new(), Vec::new());
+            let code = batchloom_cli::run(arguments, &batchloom_cli::Files, &mut out, &mut errors);
+            let errors = String::from_utf8(errors).unwrap();
+            let is_line = code == 1 && errors.trim_end().lines().count() == 1;
+            assert!(code == 0 || is_line, "{name}, byte {place} ^ {change}: {code}, {errors}");
+        }
+    }
+}
+
+#[test]
+fn a_header_that_would_be_gigabytes_is_refused() {
+    let folder = Folder::new();
+    folder.write("long.npy", b"\x93NUMPY\x02\x00\xff\xff\xff\xf0{'descr'");
+    let error = folder.refused("lengths long.npy");
+    assert!(error.contains("its header would have 4043309055 bytes"), "{error}");
+}
+
+#[test]
 fn bad_usage_is_exit_code_2() {
     let folder = Folder::new();
     for arguments in [

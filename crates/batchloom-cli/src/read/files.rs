@@ -1,11 +1,17 @@
 //! Parquet and Arrow files, read by their own crates.
+//!
+//! These panic on some damaged files. Such a panic is an error here, and is not printed.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek};
+use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use arrow_array::RecordBatch;
 use arrow_ipc::reader::{FileReader, StreamReader};
+use arrow_schema::ArrowError;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
@@ -19,6 +25,58 @@ pub struct Files;
 const PARQUET: &[u8] = b"PAR1";
 const ARROW: &[u8] = b"ARROW1";
 
+impl Files {
+    /// Keeps panics of the readers of tables, which become errors, from being printed. All others are printed as before.
+    pub fn silence_panics(self) {
+        let print = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !READING.get() {
+                print(info);
+            }
+        }));
+    }
+}
+
+thread_local! {
+    /// True while this thread reads a table.
+    static READING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Reads a part of a table. A panic on the way is an error.
+fn guarded<T>(read: impl FnOnce() -> T) -> Result<T> {
+    READING.set(true);
+    let done = panic::catch_unwind(AssertUnwindSafe(read));
+    READING.set(false);
+    done.map_err(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason is known");
+        anyhow!("the file is damaged: {}", text.lines().next().unwrap_or_default())
+    })
+}
+
+/// The batches of a table, up to an error.
+struct Guarded<B>(Option<B>);
+
+impl<B: Iterator<Item = Result<RecordBatch, ArrowError>>> Iterator for Guarded<B> {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Result<RecordBatch>> {
+        let batches = self.0.as_mut()?;
+        let batch = guarded(|| batches.next()).transpose()?.and_then(|batch| Ok(batch?));
+        if batch.is_err() {
+            self.0 = None;
+        }
+        Some(batch)
+    }
+}
+
+/// The batches of a table.
+fn guarded_batches(
+    batches: impl Iterator<Item = Result<RecordBatch, ArrowError>> + 'static,
+) -> Box<dyn Iterator<Item = Result<RecordBatch>>> {
+    Box::new(Guarded(Some(batches)))
+}
+
 impl Tables for Files {
     fn open(&self, path: &Path, column: Option<&str>) -> Result<Table> {
         let mut file = File::open(path)?;
@@ -28,10 +86,10 @@ impl Tables for Files {
         let end = path.extension().map(|end| end.to_string_lossy().to_lowercase());
         let is_parquet = matches!(end.as_deref(), Some("parquet" | "pq"));
         match (is_parquet, start[..read].starts_with(PARQUET), start[..read].starts_with(ARROW)) {
-            (true, true, _) => parquet(file, column),
+            (true, true, _) => guarded(|| parquet(file, column))?,
             (true, false, _) => bail!("this is not a Parquet file"),
-            (false, _, true) => arrow_file(file, column),
-            (false, _, false) => arrow_stream(file, column),
+            (false, _, true) => guarded(|| arrow_file(file, column))?,
+            (false, _, false) => guarded(|| arrow_stream(file, column))?,
         }
     }
 }
@@ -45,8 +103,8 @@ fn parquet(file: File, column: Option<&str>) -> Result<Table> {
     };
     let rows = u64::try_from(builder.metadata().file_metadata().num_rows()).ok();
     let chunks = Some(builder.metadata().num_row_groups() as u64);
-    let batches = builder.with_projection(mask).build()?.map(|batch| Ok(batch?));
-    Ok(Table { schema, rows, chunks, batches: Box::new(batches) })
+    let batches = guarded_batches(builder.with_projection(mask).build()?);
+    Ok(Table { schema, rows, chunks, batches })
 }
 
 fn arrow_file(file: File, column: Option<&str>) -> Result<Table> {
@@ -54,11 +112,11 @@ fn arrow_file(file: File, column: Option<&str>) -> Result<Table> {
         FileReader::try_new(BufReader::new(file.try_clone()?), None).context("this is not an Arrow file")?;
     let (schema, chunks) = (reader.schema(), Some(reader.num_batches() as u64));
     let Some(column) = column else {
-        return Ok(Table { schema, rows: None, chunks, batches: Box::new(reader.map(|batch| Ok(batch?))) });
+        return Ok(Table { schema, rows: None, chunks, batches: guarded_batches(reader) });
     };
     let columns = Some(vec![schema.index_of(column)?]);
     let reader = FileReader::try_new(BufReader::new(file), columns)?;
-    Ok(Table { schema, rows: None, chunks, batches: Box::new(reader.map(|batch| Ok(batch?))) })
+    Ok(Table { schema, rows: None, chunks, batches: guarded_batches(reader) })
 }
 
 fn arrow_stream(mut file: File, column: Option<&str>) -> Result<Table> {
@@ -66,15 +124,10 @@ fn arrow_stream(mut file: File, column: Option<&str>) -> Result<Table> {
         .context("this is not an Arrow file")?;
     let schema = reader.schema();
     let Some(column) = column else {
-        return Ok(Table {
-            schema,
-            rows: None,
-            chunks: None,
-            batches: Box::new(reader.map(|batch| Ok(batch?))),
-        });
+        return Ok(Table { schema, rows: None, chunks: None, batches: guarded_batches(reader) });
     };
     let columns = Some(vec![schema.index_of(column)?]);
     file.rewind()?;
     let reader = StreamReader::try_new(BufReader::new(file), columns)?;
-    Ok(Table { schema, rows: None, chunks: None, batches: Box::new(reader.map(|batch| Ok(batch?))) })
+    Ok(Table { schema, rows: None, chunks: None, batches: guarded_batches(reader) })
 }

@@ -1,7 +1,7 @@
 //! Lengths in `.npy` files: integers in one dimension.
 
 use std::fs::File;
-use std::io::{BufWriter, Read};
+use std::io::{BufWriter, Cursor, Read};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -9,9 +9,27 @@ use npyz::{DType, Deserialize, NpyFile, TypeChar, WriterBuilder};
 
 use super::length;
 
+/// The most bytes of a header, which tells of itself how long it is. NumPy refuses more than 10 000.
+const LONGEST_HEADER: u32 = 1 << 16;
+
+/// Opens an array. A header that is longer than any is refused before there is memory for it.
+fn opened(mut file: impl Read) -> Result<NpyFile<impl Read>> {
+    let mut start = Vec::new();
+    file.by_ref().take(12).read_to_end(&mut start)?;
+    if let Some(([_, _, _, _, _, _, (2..), _], length)) = start.split_first_chunk::<8>()
+        && let Ok(length) = <[u8; 4]>::try_from(length)
+        && let length @ LONGEST_HEADER.. = u32::from_le_bytes(length)
+    {
+        bail!(
+            "this is not a .npy file: its header would have {length} bytes; expected less than {LONGEST_HEADER}"
+        );
+    }
+    NpyFile::new(Cursor::new(start).chain(file)).context("this is not a .npy file")
+}
+
 /// Reads integers of any size.
 pub(super) fn lengths(file: impl Read) -> Result<Vec<u32>> {
-    let array = NpyFile::new(file).context("this is not a .npy file")?;
+    let array = opened(file)?;
     if array.shape().len() != 1 {
         bail!("the array has shape {:?}; expected one dimension", array.shape());
     }
@@ -53,7 +71,7 @@ pub(crate) fn write_npy(path: &Path, lengths: &[u32]) -> Result<()> {
 
 /// The type and the shape of an array.
 pub(crate) fn npy_array(path: &Path) -> Result<(String, Vec<u64>)> {
-    let array = NpyFile::new(File::open(path)?).context("this is not a .npy file")?;
+    let array = opened(File::open(path)?)?;
     let kind = match array.dtype() {
         DType::Plain(kind) => kind.to_string(),
         _ => "several fields".to_owned(),
