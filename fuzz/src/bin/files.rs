@@ -10,7 +10,9 @@ fn read_through(tensor: Tensor) {
         return;
     }
     let Ok(dataset) = TensorDataset::new([("x", tensor)]) else { return };
-    let Ok(loader) = Loader::builder(dataset).batch_size(3).shuffle(true).num_threads(1).build() else { return };
+    let Ok(loader) = Loader::builder(dataset).batch_size(3).shuffle(true).num_threads(1).build() else {
+        return;
+    };
     loader.iter().take(2).for_each(|batch| drop(batch.expect("a batch")));
     loader.views().take(2).for_each(|batch| drop(batch.expect("a batch")));
 }

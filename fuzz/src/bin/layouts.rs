@@ -3,7 +3,9 @@
 
 use arbitrary::Arbitrary;
 use batchloom::dataset::{Groups, Sequences, WindowShape};
-use batchloom::{DType, GroupDataset, Loader, SequenceDataset, Tensor, TensorDataset, TokenDataset, WindowDataset};
+use batchloom::{
+    DType, GroupDataset, Loader, SequenceDataset, Tensor, TensorDataset, TokenDataset, WindowDataset,
+};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Debug, Arbitrary)]
@@ -25,7 +27,11 @@ fn epoch(builder: batchloom::loader::LoaderBuilder, input: &Input) {
     let Ok(loader) = builder.build() else { return };
     for batch in loader.iter().take(3).chain(loader.views().take(3)) {
         let Ok(batch) = batch else { return };
-        batch.fields().iter().filter(|field| field.layout().elements() < 1 << 16).for_each(|field| drop(field.to_bytes()));
+        batch
+            .fields()
+            .iter()
+            .filter(|field| field.layout().elements() < 1 << 16)
+            .for_each(|field| drop(field.to_bytes()));
     }
 }
 
@@ -52,11 +58,14 @@ fuzz_target!(|input: Input| {
     let rows: Vec<usize> = input.offsets.iter().map(|&offset| offset as usize).collect();
     let (steps, horizon, stride) = input.window;
     let shape = WindowShape::new(steps.into()).horizon(horizon.into()).stride(stride.into());
-    if let Ok(dataset) = WindowDataset::new(&rows, shape).and_then(|dataset| dataset.input("x", tensor.clone())) {
+    if let Ok(dataset) =
+        WindowDataset::new(&rows, shape).and_then(|dataset| dataset.input("x", tensor.clone()))
+    {
         epoch(Loader::builder(dataset), &input);
     }
     if let Ok(groups) = Groups::of(&input.offsets)
-        && let Ok(dataset) = GroupDataset::new(groups).rows("x", tensor.clone()).and_then(|dataset| dataset.build())
+        && let Ok(dataset) =
+            GroupDataset::new(groups).rows("x", tensor.clone()).and_then(|dataset| dataset.build())
     {
         epoch(Loader::builder(dataset), &input);
     }
