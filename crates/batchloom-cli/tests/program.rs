@@ -299,23 +299,18 @@ fn no_damaged_byte_of_a_file_is_more_than_a_line() {
     writer.write(&batch).unwrap();
     writer.close().unwrap();
     batchloom_cli::Files.silence_panics();
-    // Of Arrow's files those that tell of integers of 57 bits, at which its reader panics: it allocates as much memory as
-    // other damage tells it to.
     for (name, whole) in [("damaged.arrow", file), ("stream.arrow", stream), ("damaged.parquet", table)] {
         let path = folder.path(name);
-        let is_damaged = |place: usize| name == "damaged.parquet" || whole[place] == 64;
-        let changes = if name == "damaged.parquet" { vec![1, 0x80, 0xff] } else { vec![64 ^ 57] };
-        let places = (0..whole.len()).filter(|&place| is_damaged(place));
-        for (place, change) in places.flat_map(|place| changes.iter().map(move |change| (place, change))) {
+        for place in 0..whole.len() {
             let mut damaged = whole.clone();
-            damaged[place] ^= change;
+            damaged[place] ^= 0x81;
             fs::write(&path, damaged).unwrap();
             let arguments = ["batchloom".into(), "lengths".into(), path.clone().into_os_string()];
             let (mut out, mut errors) = (Vec::new(), Vec::new());
             let code = batchloom_cli::run(arguments, &batchloom_cli::Files, &mut out, &mut errors);
             let errors = String::from_utf8(errors).unwrap();
             let is_line = code == 1 && errors.trim_end().lines().count() == 1;
-            assert!(code == 0 || is_line, "{name}, byte {place} ^ {change}: {code}, {errors}");
+            assert!(code == 0 || is_line, "{name}, byte {place}: {code}, {errors}");
         }
     }
 }

@@ -15,6 +15,7 @@ use arrow_schema::ArrowError;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
+use super::arrow_blocks::{require_blocks, require_messages};
 use super::{Table, Tables};
 
 /// Files on disk.
@@ -107,7 +108,8 @@ fn parquet(file: File, column: Option<&str>) -> Result<Table> {
     Ok(Table { schema, rows, chunks, batches })
 }
 
-fn arrow_file(file: File, column: Option<&str>) -> Result<Table> {
+fn arrow_file(mut file: File, column: Option<&str>) -> Result<Table> {
+    require_blocks(&mut file).context("this is not an Arrow file")?;
     let reader =
         FileReader::try_new(BufReader::new(file.try_clone()?), None).context("this is not an Arrow file")?;
     let (schema, chunks) = (reader.schema(), Some(reader.num_batches() as u64));
@@ -120,6 +122,7 @@ fn arrow_file(file: File, column: Option<&str>) -> Result<Table> {
 }
 
 fn arrow_stream(mut file: File, column: Option<&str>) -> Result<Table> {
+    require_messages(&mut file).context("this is not an Arrow file")?;
     let reader = StreamReader::try_new(BufReader::new(file.try_clone()?), None)
         .context("this is not an Arrow file")?;
     let schema = reader.schema();

@@ -1,5 +1,7 @@
 //! Lengths of samples from files. The end of the name says the form, and the file has to agree.
 
+#[cfg(feature = "columns")]
+mod arrow_blocks;
 mod columns;
 #[cfg(feature = "columns")]
 mod files;
