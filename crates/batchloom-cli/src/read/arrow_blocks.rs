@@ -11,16 +11,16 @@ use arrow_ipc::reader::read_footer_length;
 use arrow_ipc::{root_as_footer, root_as_message};
 
 /// The bytes at the end of a file: the length of its footer, and the name of the format.
-const TAIL: u64 = 10;
+const TAIL: usize = 10;
 
 /// Checks the blocks that the footer of a file lists.
 pub(super) fn require_blocks(file: &mut File) -> Result<()> {
     let size = file.metadata()?.len();
-    let mut tail = [0; TAIL as usize];
-    file.seek(SeekFrom::Start(size.saturating_sub(TAIL)))?;
+    let mut tail = [0; TAIL];
+    file.seek(SeekFrom::Start(size.saturating_sub(TAIL as u64)))?;
     file.read_exact(&mut tail).context("it is cut")?;
     let length = read_footer_length(tail)? as u64;
-    let start = size.checked_sub(TAIL + length);
+    let start = size.checked_sub(TAIL as u64 + length);
     let start = start.with_context(|| format!("its footer would have {length} bytes of {size}"))?;
     file.seek(SeekFrom::Start(start))?;
     let mut footer = Vec::new();
