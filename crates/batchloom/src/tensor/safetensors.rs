@@ -20,7 +20,7 @@ impl Tensor {
     /// file.extend([7_i64, 9].iter().flat_map(|value| value.to_le_bytes()));
     ///
     /// let dataset = TensorDataset::new(Tensor::from_safetensors(file)?)?;
-    /// assert_eq!(dataset.names(), Some(&["x".to_owned(), "y".to_owned()][..]));
+    /// assert_eq!(dataset.names(), ["x", "y"]);
     /// # Ok::<(), batchloom::Error>(())
     /// ```
     ///
