@@ -121,8 +121,8 @@ class _Form:
         self._lengths = dataset.max_encoder_length, dataset.max_prediction_length
         # Fitted to the windows of each batch: copies, as the dataset uses its own.
         self._normalizers = copy.deepcopy(dataset.target_normalizers)
-        # Windows of one series come one after the other: each such run has a row of scales. A dataset that predicts names
-        # the series of a window twice.
+        # Windows of one series come one after the other: each such run has a row of scales. A dataset that predicts
+        # names the series of a window twice.
         series = dataset.index.sequence_id.to_numpy().reshape(len(starts), -1)[:, 0]
         self._runs = numpy.flatnonzero(series[1:] != series[:-1]) + 1
         firsts = self._starts[torch.from_numpy(numpy.append(0, self._runs))]
