@@ -2,10 +2,10 @@
 
 use batchloom::batching::FixedSize;
 use batchloom::dataset::WindowShape;
-use batchloom::loader::Batch;
+use batchloom::loader::{Batch, LoaderBuilder};
 use batchloom::order::Shuffle;
 use batchloom::ranks::Uneven;
-use batchloom::{Loader, SequenceDataset, Tensor, TensorDataset, WindowDataset};
+use batchloom::{DType, Loader, SequenceDataset, Tensor, TensorDataset, WindowDataset};
 use proptest::prelude::*;
 
 /// The name, the shape and the values of a field.
@@ -124,4 +124,21 @@ fn other_data_is_gathered() {
     let dataset =
         SequenceDataset::new().slices("x", [vec![1.0_f32], vec![2.0, 3.0]]).unwrap().build().unwrap();
     same(|| Loader::builder(dataset.clone()).rule(FixedSize::new(2).unwrap()).build().unwrap()).unwrap();
+}
+
+#[test]
+fn fields_that_are_changed_are_gathered() {
+    let builders: [&dyn Fn(LoaderBuilder) -> LoaderBuilder; 5] = [
+        &|builder| builder.scale("x", 0.5),
+        &|builder| builder.mean("x", [1.0]),
+        &|builder| builder.dtype("x", DType::F64).dtype("x", DType::F32).scale("x", 3.0),
+        &|builder| builder.ban(vec![1, 4]),
+        &|builder| builder.ban(vec![1, 4]).uneven(Uneven::Mask),
+    ];
+    for build in builders {
+        let loader = || build(Loader::builder(rows(40)).batch_size(7)).build().unwrap();
+        same(loader).unwrap();
+        let dataset = windows(&[40], WindowShape::new(4).horizon(2), false).unwrap();
+        same(|| build(Loader::builder(dataset.clone()).batch_size(7)).build().unwrap()).unwrap();
+    }
 }

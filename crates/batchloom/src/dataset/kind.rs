@@ -181,6 +181,12 @@ pub(crate) struct CollateOptions {
 }
 
 impl CollateOptions {
+    /// Returns true if values of some field may differ from those of the data: they are converted, scaled, or go through
+    /// slots.
+    pub(crate) fn changes_values(&self) -> bool {
+        !self.fields.is_empty() || !self.slots.is_empty()
+    }
+
     /// The options of a field, as they are set or to be set.
     pub(crate) fn field(&mut self, name: String) -> &mut FieldOptions {
         let place = self.fields.iter().position(|(other, _)| *other == name).unwrap_or(self.fields.len());

@@ -202,7 +202,8 @@ impl Loader {
 
     /// The batches of the next epoch as views of the data: those whose samples are neighbours there, which are rows of a
     /// [`TensorDataset`](crate::TensorDataset) in stored order, and windows in order or in runs. They cost no copy, and have
-    /// the strides of the data. All others are gathered when they are asked for, in this thread. Values, order and states
+    /// the strides of the data. All others, and those with fields that are converted or scaled, are gathered when they are
+    /// asked for, in this thread. Values, order and states
     /// are those of [`iter`](Self::iter).
     ///
     /// ```

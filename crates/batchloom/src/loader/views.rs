@@ -43,8 +43,11 @@ impl Views {
         Ok(batch)
     }
 
-    /// These samples as a batch without a copy, if that has all the fields that a batch has.
+    /// These samples as a batch without a copy, if that has all the fields that a batch has, with the values of the data.
     fn view(&self, samples: Range<u64>) -> Option<Batch> {
+        if self.epochs.collate.changes_values() {
+            return None;
+        }
         let count = usize::try_from(samples.end - samples.start).ok()?;
         let fields = self.epochs.dataset.kind().view(samples)?;
         let expected = self.names.iter().map(String::as_str).zip(self.dtypes.iter().copied());
