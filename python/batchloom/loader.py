@@ -19,6 +19,7 @@ from batchloom.arguments import (
     Shuffle,
     Truncate,
     Uneven,
+    boolean,
     choice,
     integer,
     renamed,
@@ -190,8 +191,9 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             CUDA graphs need: the next batch overwrites it.
         check: If ``True``, or with ``BATCHLOOM_CHECK=1`` in the environment, a write into a batch of windows that is a
             view is an error when the next batch is asked for, at the end of the epoch, or when the iterator is closed
-            (after ``break``, a warning). It names the step, the window and the field. That copies the rows of each
-            batch and compares them, for debugging. Batches that own their memory need no check, and have none.
+            (after ``break``, a warning). It names the step, the window and the field; in fields whose windows share a
+            row (masks, covariates of series), the step and the field. That copies the rows of each batch and compares
+            them, for debugging. Batches that own their memory need no check, and have none.
         num_threads: The number of threads that form blocks, including the consumer while it waits; ``None`` for one on
             each core, at most 8, or for one in a worker of a torch ``DataLoader``. With one, a separate thread forms
             blocks. An epoch of less than 512 KiB is formed by the consumer alone.
@@ -359,7 +361,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             types.each,
             collation,
             bool(ban),
-            check or os.environ.get("BATCHLOOM_CHECK", "").lower() not in ("", "0", "false", "no", "off"),
+            boolean("check", check) or _is_set("BATCHLOOM_CHECK"),
         )
         on_demand = dataset._is_on_demand
         padding, numbers = collation.padding(pad_value)
@@ -843,6 +845,11 @@ class _Replayer(DataLoader[Batch]):
 
     def _begin(self) -> None:
         """Begin an epoch: its ranks are given, and compare nothing."""
+
+
+def _is_set(variable: str) -> bool:
+    """Return whether a variable of the environment turns something on."""
+    return os.environ.get(variable, "").lower() not in ("", "0", "false", "no", "off")
 
 
 def _threads(num_threads: int | None) -> int | None:

@@ -6,7 +6,7 @@ the framework lacks an element type, ``views`` cuts a tensor of the engine ``[ba
 framework's own arrays, ``view`` takes a tensor as one array (or a DLPack capsule of it, where the module says
 ``TAKES_CAPSULES``), ``element`` gives the bytes of one value, ``patches`` cuts the second dimension into patches,
 ``pad_rows`` puts zeros before and after an array, ``own`` copies one. Those whose arrays can be strided views also have
-``windows``, ``repeated`` and ``ones``. A framework is imported when it is first needed.
+``windows``, ``repeated``, ``is_repeated`` and ``ones``. A framework is imported when it is first needed.
 """
 
 from __future__ import annotations

@@ -205,6 +205,11 @@ def sparse_rows(width: int, is_matrix: bool) -> Callable[..., Any]:
     return make
 
 
+def is_repeated(array: numpy.ndarray[Any, Any]) -> bool:
+    """Return whether rows share one memory, and may be written to."""
+    return len(array) > 1 and array.strides[0] == 0 and array.flags.writeable
+
+
 def bits(array: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
     """Return the bytes of each row, ``[rows, bytes]``: a view of an array that is compact, otherwise a copy."""
     return numpy.ascontiguousarray(array).reshape(len(array), math.prod(array.shape[1:])).view(numpy.uint8)

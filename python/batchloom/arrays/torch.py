@@ -133,9 +133,17 @@ def own(array: torch.Tensor, device: torch.device | None) -> torch.Tensor:
         return array.to(array.device if device is None else device, copy=True, memory_format=torch.contiguous_format)
 
 
+def is_repeated(array: torch.Tensor) -> bool:
+    """Return whether rows share one memory, and may be written to."""
+    return len(array) > 1 and array.stride(0) == 0
+
+
 def bits(array: torch.Tensor) -> torch.Tensor:
     """Return the bytes of each row, ``[rows, bytes]``: a view of an array that is compact, otherwise a copy."""
-    return array.detach().contiguous().view(len(array), math.prod(array.shape[1:])).view(torch.uint8)
+    rows = array.detach().contiguous().view(len(array), math.prod(array.shape[1:]))
+    if rows.stride(-1) != 1:  # of a single element, torch takes any stride for compact
+        rows = rows.clone(memory_format=torch.contiguous_format)
+    return rows.view(torch.uint8)
 
 
 def differences(found: torch.Tensor, expected: torch.Tensor) -> numpy.ndarray[Any, Any]:

@@ -60,7 +60,7 @@ class Sliceable:
         spans: The fields of a window, by name.
         stride: The steps from one window to the next.
         span: The steps that a window takes.
-        masks: The steps of each mask that batches hold after the fields.
+        masks: The number of steps of each mask that batches hold after the fields, by name.
         beside: The fields that are looked up for each window, by name, and come after the masks.
         table: The places of series, from which they follow.
         index: ``True`` if batches hold the number of each window.
@@ -74,7 +74,7 @@ class Sliceable:
     spans: dict[str, Span]
     stride: int
     span: int
-    masks: tuple[int, ...]
+    masks: dict[str, int]
     beside: dict[str, LookedUp]
     table: SeriesTable
     index: bool

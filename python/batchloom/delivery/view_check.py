@@ -1,7 +1,8 @@
 """A check that batches which are views were not written to: the rows of a batch are compared with a copy of them.
 
-The copy holds the rows that a batch covers, for as long as the batch is the last one. Every byte is compared, when the
-next batch is asked for, at the end of the epoch, or when the iterator is closed. Nothing is restored.
+The copy holds the rows that a batch covers, for as long as the batch is the last one, and the row that its windows
+share in a mask or in a covariate of a series. Every byte is compared, when the next batch is asked for, at the end of
+the epoch, or when the iterator is closed. Nothing is restored.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, NoReturn
 
 import batchloom._native as _native
 import numpy
+from batchloom.arrays.frameworks import framework_of, load
 from batchloom.delivery.window_views import BatchMaker, Cut, LoadedRows, WindowViews
 from batchloom.errors import DataError
 
@@ -35,15 +37,34 @@ class CheckedWindowViews(WindowViews):
     def _adds(self) -> bool:
         return True  # Each batch is watched as it is made.
 
-    def watch(self, loaded: LoadedRows, row: int, place: tuple[int, int], numbers: Array) -> Watch:
-        """Return a copy of the rows that a batch covers, to compare with."""
+    def watch(self, loaded: LoadedRows, batch: list[Any], row: int, place: tuple[int, int], numbers: Array) -> Watch:
+        """Return a copy of the rows that a batch covers, and of those that its windows share, to compare with."""
         modules = [module for module, _, _ in self._sources]
         rows = loaded.rows(*self.cover(row, len(numbers)))
-        copies = [module.bits(module.own(array, None)) for module, array in zip(modules, rows, strict=True)]
-        return Watch(modules, rows, copies, row, place, numbers)
+        covered = [Guarded.of(module, array) for module, array in zip(modules, rows, strict=True)]
+        beside = dict(zip([*self._masks, *self._source.beside], batch[len(self._cuts) :], strict=False))
+        modules_of = {name: load(framework_of(name, array)) for name, array in beside.items()}
+        shared = {
+            name: Guarded.of(modules_of[name], array[:1])
+            for name, array in beside.items()
+            if modules_of[name].is_repeated(array)
+        }
+        return Watch(covered, shared, row, place, numbers)
 
-    def error(self, watch: Watch, changed: list[Array]) -> DataError:
-        """Return the error of a batch of which some bytes of some rows were changed."""
+    def error(self, watch: Watch) -> DataError | None:
+        """Return the error of a batch of which some bytes were changed; ``None`` if it was not written to."""
+        step, epoch = watch.place
+        for name, guarded in watch.shared.items():
+            if guarded.changed().any():
+                return DataError(
+                    f"step {step} of epoch {epoch} wrote to {name}, of which the {len(watch.numbers)} windows of the "
+                    "batch share one row; expected a new array, or a loader with copy=True"
+                )
+        changed = [guarded.changed() for guarded in watch.covered]
+        return self._of_series(watch, changed) if any(rows.any() for rows in changed) else None
+
+    def _of_series(self, watch: Watch, changed: list[Array]) -> DataError:
+        """Return the error of a batch that changed some bytes of some rows of the series."""
         found = numpy.flatnonzero(sum(changed))
         names = self._written(changed, int(found[0]), int(found[-1]), len(watch.numbers))
         written = " or ".join(self._named(name, watch, int(found[0])) for name in names)
@@ -80,29 +101,47 @@ class CheckedWindowViews(WindowViews):
 
 
 @dataclass(frozen=True)
+class Guarded:
+    """Rows of an array, and a copy of their bytes.
+
+    Attributes:
+        module: The functions of the framework of the array.
+        rows: The rows.
+        copy: Their bytes as the batch was handed over.
+    """
+
+    module: Any
+    rows: Any
+    copy: Any
+
+    @classmethod
+    def of(cls, module: Any, rows: Any) -> Guarded:
+        """Copy the bytes of rows."""
+        return cls(module, rows, module.bits(module.own(rows, None)))
+
+    def changed(self) -> Array:
+        """Return the number of bytes of each row that differ from the copy."""
+        found: Array = self.module.differences(self.module.bits(self.rows), self.copy)
+        return found
+
+
+@dataclass(frozen=True)
 class Watch:
     """A copy of the rows of a batch.
 
     Attributes:
-        modules: The functions of the framework of each array.
-        rows: The rows of each array.
-        copies: Their bytes as the batch was handed over.
-        row: The number of the first one.
+        covered: The rows of the series that the batch covers, of each array.
+        shared: The row that all windows share, of each field that repeats one.
+        row: The number of the first row that the batch covers.
         place: The step and the epoch.
         numbers: The samples of the batch.
     """
 
-    modules: list[Any]
-    rows: list[Any]
-    copies: list[Any]
+    covered: list[Guarded]
+    shared: dict[str, Guarded]
     row: int
     place: tuple[int, int]
     numbers: Array
-
-    def changed(self) -> list[Array]:
-        """Return the number of bytes of each row that differ from the copy, for each array."""
-        found = zip(self.modules, self.rows, self.copies, strict=True)
-        return [module.differences(module.bits(array), copy) for module, array, copy in found]
 
 
 class WatchedMaker(BatchMaker):
@@ -123,7 +162,7 @@ class WatchedMaker(BatchMaker):
         state = self._loader.state()
         place = sum(steps for _, steps in state["worlds"]), state["epoch"]
         numbers = numpy.from_dlpack(self._steps.indices())
-        self._watch = self._checked.watch(loaded, row, place, numbers)
+        self._watch = self._checked.watch(loaded, found, row, place, numbers)
         return found
 
     def verify(self) -> None:
@@ -133,11 +172,9 @@ class WatchedMaker(BatchMaker):
             DataError: It was; the message names its step, the window and the field.
         """
         watch, self._watch = self._watch, None
-        if watch is None:
-            return
-        changed = watch.changed()
-        if any(rows.any() for rows in changed):
-            raise self._checked.error(watch, changed)
+        error = None if watch is None else self._checked.error(watch)
+        if error is not None:
+            raise error
 
 
 class CheckedBatches:

@@ -102,7 +102,8 @@ def views(
     source = dataset._sliceable(documents)
     if source is None or not isinstance(batching, FixedSize) or shuffle == "samples":
         return None
-    fields = [span.field for span in source.spans.values()]
+    looked_up = [each.field for each in source.beside.values() if each.field is not None]
+    fields = [*(span.field for span in source.spans.values()), *looked_up]
     lendable = all(_lendable(field, request.output or field.framework, request.device) for field in fields)
     if not lendable or (request.device is None and request.copy):
         return None
@@ -248,7 +249,7 @@ class WindowViews:
     def slice(self, loaded: LoadedRows, row: int, samples: int) -> list[Any]:
         """Return windows of neighbours, whose rows are in ``loaded``."""
         found = loaded.slice(row, samples, self._stride)
-        found += [self._cuts[0].module.ones(samples, steps, self._device) for steps in self._masks]
+        found += [self._cuts[0].module.ones(samples, steps, self._device) for steps in self._masks.values()]
         if self._source.beside:
             found += self.looked_up(row, samples)
         # Views are copied on a device only: on the CPU, the engine forms the batches of copy=True.

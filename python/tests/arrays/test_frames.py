@@ -189,7 +189,8 @@ def test_frames(kind):
     assert dataset.ids == ["b", "c", "a"]
     assert dataset.offsets.tolist() == offsets
     early, late = dataset.split(early="2020-01-06", late=None)
-    assert [early.place(k)[:2] for k in range(len(early))] == [(0, 0), (1, 0), (2, 0)]
+    places = [early.place(k) for k in range(len(early))]
+    assert [(series, start + missing) for series, start, missing in places] == [(0, 0), (1, 0), (2, 0)]
     assert {late.place(k).series for k in range(len(late))} == {0, 2}
 
 

@@ -112,6 +112,26 @@ def test_a_write_to_the_series_of_numpy_is_noticed():
         assert {name for name in ("x", "y", "past") if f"{name} of sample" in str(caught.value)} >= named - {"y"}
 
 
+@pytest.mark.parametrize("field", ["static", "series", "mask", "target_mask", "numbers"])
+@pytest.mark.parametrize("copy", [False, True])
+def test_a_write_to_a_row_that_windows_share_is_noticed(field, copy):
+    static = {"static": torch.ones(2, 3), "numbers": numpy.arange(2)}
+    dataset = bl.WindowDataset([torch.zeros(21), torch.zeros(20)], 4, 2, static=static, index=True, mask=True)
+    batches = iter(bl.DataLoader(dataset, 4, check=True, copy=copy))
+    next(batches)
+    batch = next(batches)
+    if field == "numbers" and not copy:
+        with pytest.raises(ValueError, match="read-only"):  # NumPy says so itself
+            batch[field][1] = 5
+    else:
+        batch[field][1] = 0 if "mask" in field else 5
+    if copy or field == "numbers":
+        next(batches)
+        return
+    with refused(bl.DataError, f"step 1 of epoch 0 wrote to {field}, of which the 4 windows", "copy=True"):
+        next(batches)
+
+
 def test_the_last_batch_is_checked_at_the_end_of_the_epoch():
     loader = bl.DataLoader(bl.WindowDataset(torch.zeros(21), 4, 2), 4, check=True)
     batches = iter(loader)

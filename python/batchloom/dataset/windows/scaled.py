@@ -25,6 +25,7 @@ class ScaledWindows(SlidWindows[Form]):
     """Windows that can be scaled."""
 
     _scaler: Any
+    _unit: str
     _chosen: tuple[Any] | None
 
     def scale(self, scale: Any, *, per_series: bool = False) -> Self:
@@ -34,6 +35,9 @@ class ScaledWindows(SlidWindows[Form]):
         whole series once: that copy is the only one. To fit it to the training part alone, give it to :meth:`split`, or
         scale other data by ``train.scaler``. Missing values (NaN) are left out of a fit. Columns of one value have no
         scale: a warning names them, and they stay as they are. ``past``, ``future`` and marks are not scaled.
+
+        Steps that ``fill`` put in are steps like others. Floats keep their type; integers become float32, whose 24 bits
+        also limit what :meth:`unscale` brings back of them: cast them to float64 before if every unit counts.
 
         Args:
             scale: ``"standard"`` (mean and standard deviation), ``"robust"`` (median and range of the middle half) or
@@ -55,6 +59,8 @@ class ScaledWindows(SlidWindows[Form]):
     def unscale(self, y: Any, samples: Any = None) -> Any:
         """Return targets, or predictions of them, in the units of the series.
 
+        They come in the type of ``y`` or of the series before the scale, whichever is wider; for integers, in float64.
+
         Args:
             y: An array of NumPy, torch or JAX whose last dimensions are those of a step of ``y``.
             samples: The number of each window in ``y``, for scales of each series.
@@ -65,23 +71,29 @@ class ScaledWindows(SlidWindows[Form]):
         """
         if self._scaler is None:
             raise ArgumentError("unscale() is for series that were scaled; expected scale() or split(scale=) before")
-        inner = tuple(self._spans["y" if "y" in self._spans else "x"].field.tensor.shape[1:])
+        inner = tuple(self._targets.tensor.shape[1:])
         shape = tuple(y.shape)
         if len(shape) < len(inner) or shape[len(shape) - len(inner) :] != inner:
             raise DataError(f"y has shape {shape}; expected its last dimensions to be {inner}, those of a step")
         if not isinstance(self._scaler, Scaler):
             chosen = self._chosen if "y" in self._spans else None
-            return scaling.inverse(self._scaler, y, self._spans["x"].field, chosen)
+            return scaling.inverse(self._scaler, y, self._spans["x"].field, chosen, self._unit)
         center, scale = self._scaler.target_center, self._scaler.target_scale
         if not self._scaler.per_series:
-            return scaling.inverted(y, center[0], scale[0])
+            return scaling.inverted(y, center[0], scale[0], self._unit)
         if samples is None:
             raise ArgumentError("each series has a scale of its own; expected samples=, the number of each window in y")
         rows = [self._windows.place(self._number(sample))[0] for sample in samples]
         if len(rows) != shape[0]:
             raise DataError(f"samples has {len(rows)} numbers for {shape[0]} windows; expected one for each")
         between = (1,) * (len(shape) - 1 - len(inner))
-        return scaling.inverted(y, *(found[rows].reshape(-1, *between, *inner) for found in (center, scale)))
+        center, scale = (found[rows].reshape(-1, *between, *inner) for found in (center, scale))
+        return scaling.inverted(y, center, scale, self._unit)
+
+    @property
+    def _targets(self) -> Field:
+        """The array of ``y``, or of ``x`` where there is no horizon."""
+        return self._spans["y" if "y" in self._spans else "x"].field
 
     def _scaled(self, scale: Any, per_series: bool) -> tuple[dict[str, Span], Any]:
         """Return the spans over scaled series, and the scale."""
@@ -131,7 +143,7 @@ class ScaledWindows(SlidWindows[Form]):
         """Return the same windows of other arrays."""
         found = self.__new__(type(self))
         found.__dict__.update(self.__dict__)
-        found._spans, found._scaler = spans, scaler
+        found._spans, found._scaler, found._unit = spans, scaler, self._targets.dtype
         found._take(found._slide())
         if self._selection is not None:
             found._choose(self._selection)

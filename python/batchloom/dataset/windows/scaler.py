@@ -90,6 +90,8 @@ def applied(scale: Any, field: Field, offsets: Array, *, target: bool) -> Any:
     """
     if isinstance(scale, Scaler):
         return _applied(scale, field, offsets, target)
+    if isinstance(scale, type):
+        raise ArgumentError(f"scale is the class {scale.__name__}; expected {scale.__name__}().fit(...)")
     if not (hasattr(scale, "transform") and hasattr(scale, "inverse_transform")):
         raise ArgumentError(f"scale is a {type(scale).__name__}; expected one of {KINDS}, a scaler or a transformer")
     if target:
@@ -137,30 +139,61 @@ def _transformed(transformer: Any, field: Field) -> Any:
     return out.array()
 
 
-def inverse(transformer: Any, values: Any, x: Field, chosen: tuple[Any] | None) -> Any:
-    """Return what a transformer inverts of targets, which are the columns ``chosen`` of ``x``."""
+def inverse(transformer: Any, values: Any, x: Field, chosen: tuple[Any] | None, unit: str) -> Any:
+    """Return what a transformer inverts of targets, which are the columns ``chosen`` of ``x``, as :func:`inverted`."""
     inner = tuple(x.tensor.shape[1:])
     width = math.prod(inner)
     places = columns_of(numpy.arange(width).reshape(1, *inner), *(chosen or (None,))).ravel()
-    torch = sys.modules.get("torch")
-    tensor = values if torch is not None and isinstance(values, torch.Tensor) else None
-    plain = numpy.asarray(values if tensor is None else tensor.detach().cpu().double())
+    framework = _framework(values)
+    plain = numpy.asarray(values.detach().cpu().double() if framework == "torch" else values)
     rows = numpy.zeros((plain.size // len(places), width))
     rows[:, places] = plain.reshape(-1, len(places))
     found = numpy.asarray(transformer.inverse_transform(rows))[:, places].reshape(plain.shape)
-    if tensor is not None:
-        return tensor.new_tensor(found)
-    return found.astype(plain.dtype) if numpy.issubdtype(plain.dtype, numpy.inexact) else found
+    kind = wider(str(values.dtype), unit)
+    if framework == "numpy":
+        return found.astype(kind)
+    if framework == "torch":
+        torch = sys.modules["torch"]
+        return torch.as_tensor(found, dtype=_on(values.device, getattr(torch, kind)), device=values.device)
+    jax = sys.modules["jax"]
+    return jax.numpy.asarray(found, jax.dtypes.canonicalize_dtype(kind))
 
 
-def inverted(values: Any, center: Array, scale: Array) -> Any:
-    """Return ``values * scale + center``, in the framework and the type of ``values``."""
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(values, torch.Tensor):
-        like = {"dtype": values.dtype, "device": values.device}
-        return values * torch.as_tensor(scale, **like) + torch.as_tensor(center, **like)
-    kind = values.dtype if numpy.issubdtype(values.dtype, numpy.inexact) else numpy.float64
-    return values * scale.astype(kind) + center.astype(kind)
+def inverted(values: Any, center: Array, scale: Array, unit: str) -> Any:
+    """Return ``values * scale + center`` in the framework of ``values``: in its type or in ``unit``, the wider one."""
+    kind = wider(str(values.dtype), unit)
+    if _framework(values) == "torch":
+        torch = sys.modules["torch"]
+        like = {"dtype": _on(values.device, torch.float64), "device": values.device}
+        found = values.to(**like) * torch.as_tensor(scale, **like) + torch.as_tensor(center, **like)
+        return found.to(_on(values.device, getattr(torch, kind)))
+    if _framework(values) == "jax":
+        return (values * scale + center).astype(sys.modules["jax"].dtypes.canonicalize_dtype(kind))
+    return (values.astype(numpy.float64) * scale + center).astype(kind)
+
+
+def wider(first: str, second: str) -> str:
+    """Return the wider of two types of floats: integers count as float64, and two kinds of 16 bits are float32."""
+    kinds = [name.removeprefix("torch.") if "float" in name else "float64" for name in (first, second)]
+    bits = [int(kind.partition("float")[2].partition("_")[0]) for kind in kinds]
+    if bits[0] == bits[1]:
+        return kinds[0] if kinds[0] == kinds[1] else "float32"
+    return kinds[bits.index(max(bits))]
+
+
+def _framework(values: Any) -> str:
+    """Return the framework of an array, or of what JAX traces: ``"torch"``, ``"jax"`` or ``"numpy"``."""
+    for framework, kind in (("torch", "Tensor"), ("jax", "Array")):
+        module = sys.modules.get(framework)
+        if module is not None and isinstance(values, getattr(module, kind)):
+            return framework
+    return "numpy"
+
+
+def _on(device: Any, kind: Any) -> Any:
+    """Return a type of torch, or float32 for the one that devices of Apple lack."""
+    torch = sys.modules["torch"]
+    return torch.float32 if device.type == "mps" and kind == torch.float64 else kind
 
 
 def _require_fitted(transformer: Any) -> None:
@@ -185,6 +218,9 @@ def _fit(kind: str, field: Field, groups: list[Ranges]) -> tuple[Array, Array]:
     if not (numpy.isfinite(center) & numpy.isfinite(scale)).all():
         where = numpy.argwhere(~(numpy.isfinite(center) & numpy.isfinite(scale)))[0].tolist()
         column = f" of column {', '.join(map(str, where[1:]))}" if len(where) > 1 else ""
+        least, _ = _extremes(field, groups[where[0]])
+        if numpy.isnan(least[tuple(where[1:])]):
+            raise DataError(f"{field.label}: the {kind} scale{column} has no values to fit to, but NaN; expected some")
         raise DataError(f"{field.label}: the {kind} scale{column} is not finite; expected values without infinity")
     # Rounding leaves a small scale to a column of one value.
     small = scale <= 1e-9 * numpy.abs(center)
@@ -223,6 +259,8 @@ def _minmax(field: Field, group: Ranges) -> tuple[Array, Array]:
 
 def _robust(field: Field, group: Ranges) -> tuple[Array, Array]:
     rows = numpy.concatenate([_rows(field, start, end) for start, end in group])
+    # A column of missing values has no scale; NumPy would warn of it.
+    rows = numpy.where(numpy.isnan(rows).all(axis=0), numpy.inf, rows)
     quantiles = numpy.nanpercentile if numpy.isnan(rows).any() else numpy.percentile
     low, middle, high = quantiles(rows, [25, 50, 75], axis=0)
     return middle, numpy.asarray(high - low)

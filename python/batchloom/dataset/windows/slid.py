@@ -50,9 +50,10 @@ class WindowPlace(NamedTuple):
     series: int
     """The number of the series."""
     start: int
-    """The first step of the series that the window takes."""
+    """The first step of the window in its series, negative if zeros come before the series; with ``offsets``, the step
+    of its anchor. Batches with ``index=True`` hold the same number."""
     missing: int
-    """The steps of zeros before ``start``, which the series does not have."""
+    """The steps of zeros before the series."""
 
 
 @dataclass(frozen=True)
@@ -226,6 +227,8 @@ class SlidWindows(Dataset[Form]):
             found[name] = lend(_native.borrow((rows >= row) & (rows < end), name), self._framework)
         for name, each in self._looked.items():
             found[name] = self._looked_up(name, each, series, row - missing, row)
+        if self._index:
+            found["index"] = self._number_of("index", sample)
         return found if self._named else tuple(found.values())
 
     def _part(self, name: str, span: Span, begin: int, first: int, end: int) -> Any:
@@ -245,16 +248,22 @@ class SlidWindows(Dataset[Form]):
         """Return a field of the window of ``series`` that begins at row ``begin``, and exists from ``first`` on."""
         start, _, before, first_window = self._table.rows[series].tolist()
         if each.field is None:
-            number = series if each.of == "series" else begin - start + self._anchor
-            return lend(_native.borrow(numpy.array([number]), name), self._framework)[0]
+            return self._number_of(name, series if each.of == "series" else begin - start + self._anchor)
         window = before + (begin - first_window) // self._lengths["stride"]
         row = {"series": series, "windows": window, "steps": max(begin + self._anchor, first)}[each.of]
         return each.field.slice(row, row + 1)[0]
 
+    def _number_of(self, name: str, number: int) -> Any:
+        """Return the number of a field that says which window a sample is, in the framework of batches."""
+        return lend(_native.borrow(numpy.array([number]), name), self._framework)[0]
+
     def place(self, sample: int) -> WindowPlace:
-        """Return the place of a window in its series, to join predictions with series and times."""
+        """Return the place of a window in its series, to join predictions with series and times.
+
+        :meth:`sample_at` is its inverse: of samples that repeat a window, it returns the first one.
+        """
         series, row, missing = self._windows.place(self._number(sample))
-        return WindowPlace(series, row - int(self._offsets[series]), missing)
+        return WindowPlace(series, row - missing - int(self._offsets[series]) + self._anchor, missing)
 
     def sample_at(self, series: int, start: int) -> int:
         """Return the number of the window of a series at a step, as batches with ``index=True`` say both.
@@ -271,7 +280,10 @@ class SlidWindows(Dataset[Form]):
         number, step = integer("series", series, most=most), operator.index(start) - self._anchor
         found = self._windows.sample_at(number, step) if abs(step) < MOST_STEPS else None
         if found is None:
-            raise RangeError(f"series {number} has no window at step {start}; place() says where windows begin")
+            raise RangeError(
+                f"series {number} has no window at step {start}; expected the start of one, as place() and batches "
+                "with index=True say it"
+            )
         return found
 
     def _number(self, sample: int) -> int:
@@ -442,7 +454,7 @@ class SlidWindows(Dataset[Form]):
             spans=self._spans,
             stride=self._lengths["stride"],
             span=self._span,
-            masks=tuple(steps.count for steps in self._masks.values()),
+            masks={name: steps.count for name, steps in self._masks.items()},
             beside=self._looked,
             table=self._table,
             index=self._index,

@@ -39,6 +39,9 @@ def parts(
     """
     if not ends:
         raise ArgumentError("split() names no part; expected parts, such as train=0.7, val=0.1, test=0.2")
+    for name, end in ends.items():
+        if isinstance(end, str) and end in BORDERS:
+            raise ArgumentError(f"part {name} is {end!r}, which are borders of all parts; expected split({end!r})")
     *before, last = ends.items()
     for name, end in before:
         if end is None:

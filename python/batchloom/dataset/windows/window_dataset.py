@@ -99,13 +99,14 @@ class WindowDataset(WindowsInParts[Form]):
         future: More series of the same lengths, by name, cut as ``y`` is.
         labels: A row for each window, each series or each step, told by their number: an array, arrays by name, or
             columns of a frame. Labels of steps are cut as ``x`` is; those of windows keep their windows in parts of a
-            split.
+            split, and a part with windows that are not among them, as with ``stride > 1``, is an error.
         labels_of: ``"windows"``, ``"series"`` or ``"steps"``, for labels whose number fits several.
         static: A row for each series: an array, arrays by name, columns of the frame that do not change within a
-            series, or a frame with the column ``id``. A batch of neighbours repeats the row by a view.
+            series, or a frame with the column ``id``. A batch of neighbours repeats the row by a view; one of windows
+            of several series holds a row for each of them.
         index: If ``True``, batches hold ``series``, ``start`` (the first step of the window in its series, negative if
-            zeros come before the series), ``time`` (that of its first step, if times are known) and ``index`` (the
-            number of the window).
+            zeros come before the series), ``time`` (that of its first step which the series has, if times are known;
+            datetimes as int64 in the unit of :attr:`times`) and ``index`` (the number of the window).
         offsets: For each field by name, the steps that it takes relative to an anchor, such as
             ``{"state": [0], "action": range(16)}``. ``series`` is a frame or a dict of arrays ``[time, ...]`` then, and
             there is no ``input_len``. With ``short="pad"`` every step is an anchor, and steps outside the series are
@@ -128,7 +129,8 @@ class WindowDataset(WindowsInParts[Form]):
             ``"skip"`` makes no window, ``"error"`` raises an error.
         sampled_by: ``"windows"``: every window comes once an epoch. ``"series"``: every series comes equally often;
             those with fewer windows repeat them.
-        mask: If ``True``, batches hold ``mask``, and ``target_mask`` if there is a horizon.
+        mask: If ``True``, batches hold ``mask``, and ``target_mask`` if there is a horizon. They are True at steps that
+            ``fill`` put in, which :attr:`filled` tells apart.
         patch_len: Cuts ``x`` into patches, ``[batch, features, patches, patch_len]``, without a copy: a view of the
             batch, whose patches overlap if ``patch_stride`` is shorter (read-only in NumPy). With ``copy=True`` of the
             loader they are a copy.

@@ -96,7 +96,7 @@ def test_a_sample_is_a_batch_of_one(shape, labels_of):
     loader = bl.DataLoader(dataset, 1, copy=True)
     for sample, batch in enumerate(loader):
         one = dataset[sample]
-        assert (*one, "index") == tuple(batch)
+        assert tuple(one) == tuple(batch)
         assert all(numpy.array_equal(one[name], batch[name][0]) for name in one)
 
 
@@ -105,13 +105,33 @@ def test_places_say_where_a_window_is_and_back(shape, chosen):
     dataset = shape.dataset(index=True)
     for sample in range(len(dataset)):
         place = dataset.place(sample)
-        assert dataset.sample_at(place.series, place.start - place.missing) == sample
+        assert dataset.sample_at(place.series, place.start) == sample
+        assert (dataset[sample]["series"], dataset[sample]["start"]) == place[:2]
     some = chosen.draw(st.lists(st.integers(0, len(dataset) - 1), min_size=1, unique=True))
     selected = dataset.select(some)
     batch = next(iter(bl.DataLoader(selected, len(some), copy=True)))
     assert batch["index"].tolist() == list(range(len(some)))
     for sample, (series, start) in enumerate(zip(batch["series"].tolist(), batch["start"].tolist(), strict=True)):
         assert selected.sample_at(series, start) == sample
+
+
+def test_places_of_windows_around_an_anchor_are_those_of_batches():
+    values = {"state": numpy.arange(7.0), "action": numpy.arange(14.0).reshape(7, 2)}
+    dataset = bl.WindowDataset(values, offsets={"state": [-2, 0], "action": range(3)}, index=True)
+    for sample in range(len(dataset)):
+        place = dataset.place(sample)
+        assert (dataset[sample]["series"], dataset[sample]["step"], dataset[sample]["index"]) == (*place[:2], sample)
+        assert dataset.sample_at(*place[:2]) == sample
+
+
+@pytest.mark.parametrize("framework", ["jax", "numpy"])
+def test_covariates_of_another_framework_than_the_series(framework):
+    static = numpy.arange(6.0, dtype="float32").reshape(2, 3)
+    given = pytest.importorskip("jax").numpy.asarray(static) if framework == "jax" else static
+    dataset = bl.WindowDataset([torch.zeros(9), torch.zeros(8)], 4, 2, static=given, index=True)
+    for batch in bl.DataLoader(dataset, 2):
+        assert type(batch["static"]).__module__.startswith(framework)
+        assert numpy.array_equal(numpy.asarray(batch["static"]), static[batch["series"].numpy()])
 
 
 @given(shape=shapes(stride=1, sampled_by="windows", short="skip"), shuffle=orders, mode=modes("jax"))

@@ -197,6 +197,47 @@ def test_selected_windows_are_what_is_fitted() -> None:
 
 
 @pytest.mark.parametrize(
+    ("series", "y", "expected"),
+    [
+        ("int64", "float32", "float64"),
+        ("uint8", "bfloat16", "float64"),
+        ("float32", "bfloat16", "float32"),
+        ("bfloat16", "float16", "float32"),
+        ("float16", "float16", "float16"),
+        ("float32", "float64", "float64"),
+        ("float32", "int64", "float64"),
+    ],
+)
+@pytest.mark.parametrize("by", ["a scale", "a transformer"])
+def test_units_come_in_the_wider_type(series: str, y: str, expected: str, by: str) -> None:
+    values = torch.arange(40).reshape(20, 2).to(getattr(torch, series))
+    scale = "standard" if by == "a scale" else StandardScaler().fit(values.double().numpy())
+    dataset = bl.WindowDataset(values, 4, 2).scale(scale)
+    given = torch.ones(3, 2, 2, dtype=getattr(torch, y), requires_grad=by == "a scale" and "float" in y)
+    found = dataset.unscale(given)
+    assert found.dtype == getattr(torch, expected)
+    center, spread = values.double().mean(0), values.double().std(0, correction=0)
+    torch.testing.assert_close(found.detach(), (spread + center).expand(3, 2, 2).to(found.dtype))
+    assert found.requires_grad == given.requires_grad
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
+@pytest.mark.parametrize("by", ["a scale", "a transformer"])
+def test_integers_come_back_to_the_precision_of_their_scaled_values(framework: str, by: str) -> None:
+    values = numpy.random.default_rng(0).integers(10**9, 10**9 + 1000, (50, 2))
+    dataset = bl.WindowDataset(values, 4, 2).scale("minmax" if by == "a scale" else StandardScaler().fit(values))
+    _, y = dataset[7]
+    if framework == "jax":
+        jax = pytest.importorskip("jax")
+        found = dataset.unscale(jax.numpy.asarray(y))
+        assert isinstance(found, jax.Array)
+        numpy.testing.assert_allclose(numpy.asarray(found), values[11:13], rtol=1e-6)
+        return
+    found = dataset.unscale(y if framework == "numpy" else torch.from_numpy(y))
+    numpy.testing.assert_allclose(numpy.asarray(found), values[11:13], rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda dataset: dataset.scale("log"), "scale"),
@@ -214,6 +255,9 @@ def test_selected_windows_are_what_is_fitted() -> None:
             "2 series, and there are 1",
         ),
         (lambda _: bl.WindowDataset(numpy.array([1.0, numpy.inf, 2, 3]), 2).scale("standard"), "not finite"),
+        (lambda _: bl.WindowDataset(numpy.array([[1, numpy.nan]] * 9), 2).scale("robust"), "column 1 has no values"),
+        (lambda dataset: dataset.scale(StandardScaler), r"class StandardScaler; expected StandardScaler\(\)"),
+        (lambda dataset: dataset.split(split="ett-hour"), r"expected split\('ett-hour'\)"),
         (lambda _: bl.WindowDataset(numpy.ones(9, complex), 2).scale("standard"), "complex"),
         (
             lambda _: bl.WindowDataset([numpy.arange(9.0), numpy.arange(1.0)], 2, 1, short="skip").split(

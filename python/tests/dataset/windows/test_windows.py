@@ -17,7 +17,7 @@ from refusals import refused
 
 
 def windows_of(dataset, shape, within=None):
-    """The windows of a dataset, each found in its series by its values: the series, the start, and the zeros."""
+    """The windows of a dataset, each found in its series by its values: the series, the first step, and the zeros."""
     places = []
     for number in range(len(dataset)):
         x = numpy.asarray(dataset[number][0])[..., 0].reshape(-1)
@@ -25,9 +25,9 @@ def windows_of(dataset, shape, within=None):
         real = x[x != 0] // 10
         if len(real):
             assert set(real // 1000) == {place.series + 1}
-            assert real[0] % 1000 - 1 == place.start
+            assert real[0] % 1000 - 1 == place.start + place.missing
             assert numpy.array_equal(real, real[0] + numpy.arange(len(real)))
-        places.append(tuple(place))
+        places.append((place.series, place.start + place.missing, place.missing))
     return places
 
 
@@ -258,7 +258,8 @@ def test_parts_hold_the_windows_whose_targets_lie_in_them(shape, cuts, reach_bac
     parts = shape.dataset().split(reach_back=reach_back, **split)
     asked, starts = [], [0] * len(shape.lengths)
     for part, windows, stops in zip(parts, expected, ends, strict=True):
-        assert [tuple(part.place(k)) for k in range(len(part))] == windows
+        places = [part.place(k) for k in range(len(part))]
+        assert [(series, start + missing, missing) for series, start, missing in places] == windows
         targets = list(itertools.chain(*targets_of(part, shape)))
         assert all(starts[k] <= step < stops[k] for k, step in targets)
         asked.append(set(targets))
