@@ -50,8 +50,10 @@ class WindowPlace(NamedTuple):
     series: int
     """The number of the series."""
     start: int
-    """The first step of the window in its series, negative if zeros come before the series; with ``offsets``, the step
-    of its anchor. Batches with ``index=True`` hold the same number."""
+    """The first step of the window in its series, as batches with ``index=True`` hold it.
+
+    It is negative if zeros come before the series. With ``offsets``, it is the step of the anchor.
+    """
     missing: int
     """The steps of zeros before the series."""
 
