@@ -828,14 +828,14 @@ class DataLoader(TorchAttributes, Generic[Batch]):
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the dataset, the rule, and the costs of the next epoch."""
-        return table(f"DataLoader: {self.dataset!r}, {self.batching}", self.plan().stats())
+        return table(f"DataLoader: {self._dataset!r}, {self.batching}", self.plan().stats())
 
     def __repr__(self) -> str:
         try:
             place = f"rank {self.rank} of {self.world_size}: {len(self)} batches"
         except Error as error:
             place = f"rank unknown: {error}"
-        return f"DataLoader({self.dataset!r}, {self.batching}, {place})"
+        return f"DataLoader({self._dataset!r}, {self.batching}, {place})"
 
 
 class _Replayer(DataLoader[Batch]):

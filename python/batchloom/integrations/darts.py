@@ -116,7 +116,7 @@ def window_loader(
     if chosen is not None:
         windows = windows.select(chosen)
     form = _Form(dataset, SeriesOfSamples(cut.counts, None, chosen))
-    return LibraryLoader(windows, batch_size, form, shuffle=shuffle, **options)
+    return LibraryLoader(dataset, windows, batch_size, form, shuffle=shuffle, **options)
 
 
 class _Cut:

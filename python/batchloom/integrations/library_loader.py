@@ -24,13 +24,14 @@ class LibraryLoader(DataLoader[Any]):
     """A loader that hands over its batches in the form of a library. They own their memory.
 
     Args:
-        dataset: The windows.
+        source: The dataset of the library, which is the loader's ``dataset``: models look there.
+        windows: Its windows.
         batch_size: The windows in a batch.
         form: Makes a batch of the library of one of ours, which is of torch, and of the numbers of its samples.
         options: More arguments of :class:`batchloom.DataLoader`.
     """
 
-    def __init__(self, dataset: Dataset[Any], batch_size: int, form: Form, **options: Any) -> None:
+    def __init__(self, source: Any, windows: Dataset[Any], batch_size: int, form: Form, **options: Any) -> None:
         refused: list[str] = [name for name in ("output", "copy", "ban") if name in options]
         if options.get("uneven") == "mask":
             refused.append("uneven='mask'")
@@ -39,8 +40,13 @@ class LibraryLoader(DataLoader[Any]):
                 f"found {', '.join(refused)}; expected other options, since batches have the form of a library: "
                 "torch tensors of their own, without marks"
             )
-        super().__init__(dataset, batch_size, output="torch", copy=True, **options)
-        self._form = form
+        super().__init__(windows, batch_size, output="torch", copy=True, **options)
+        self._form, self._source = form, source
+
+    @property
+    def dataset(self) -> Any:
+        """The dataset of the library."""
+        return self._source
 
     def __iter__(self) -> Iterator[Any]:
         return self._formed(super().__iter__())

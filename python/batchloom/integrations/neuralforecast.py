@@ -141,7 +141,7 @@ def window_loader(
     counts = numpy.concatenate([piece.counts(wanted.steps) for piece in pieces])
     series = numpy.concatenate([piece.series for piece in pieces])
     form = _Form(dataset, SeriesOfSamples(counts, series, chosen))
-    return LibraryLoader(windows, batch_size, form, shuffle=shuffle, **options)
+    return LibraryLoader(dataset, windows, batch_size, form, shuffle=shuffle, **options)
 
 
 class _Wanted(NamedTuple):

@@ -67,7 +67,7 @@ def window_loader(
     )
     starts = dataset.index.index_start.to_numpy(numpy.int64)
     options = {"shuffle": train, **options}
-    return LibraryLoader(rows.select(starts), batch_size, _Form(dataset, starts), **options)
+    return LibraryLoader(dataset, rows.select(starts), batch_size, _Form(dataset, starts), **options)
 
 
 def _require_plain(dataset: TimeSeriesDataSet) -> None:

@@ -115,6 +115,19 @@ def test_batches_to_predict_are_those_of_the_own_loader():
         same(*pair)
 
 
+def test_models_predict_from_a_loader_as_from_the_dataset():
+    made = dataset()
+    model = TemporalFusionTransformer.from_dataset(made, hidden_size=4, hidden_continuous_size=4)
+    loader = window_loader(made, 7, train=False)
+    assert loader.dataset is made
+    quiet = {"logger": False, "enable_model_summary": False, "enable_checkpointing": False, "accelerator": "cpu"}
+    found, expected = (
+        model.predict(data, batch_size=7, return_index=True, trainer_kwargs=dict(quiet)) for data in (loader, made)
+    )
+    torch.testing.assert_close(found.output, expected.output)
+    assert found.index.equals(expected.index)
+
+
 def test_batches_come_as_the_plan_says():
     """The samples of the loader are those of the dataset by number, and none is dropped."""
     made = dataset().filter(lambda index: index.shop != "s1")
