@@ -6,7 +6,6 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable
-from statistics import median
 from typing import Any
 
 import batchloom._native as _native
@@ -14,16 +13,6 @@ from batchloom.arguments import integer
 from batchloom.batching import CostModel, Fit
 from batchloom.errors import ArgumentError
 
-# A spread of shapes: few and many samples, short and long, up to some ten thousand elements.
-SHAPES = tuple(
-    (samples, length)
-    for length in (8, 32, 128, 512, 1024)
-    for samples in (1, 4, 16, 64, 256)
-    if samples * length <= 16_384
-)
-# Each shape is run for this long, or this often; the median counts.
-SECONDS = 0.2
-MOST_RUNS = 20
 # A fit with a larger median error is unreliable, and a warning says so.
 POOR = 0.2
 
@@ -59,7 +48,7 @@ def calibrate(
     """
     if not callable(step):
         raise ArgumentError(f"step is {step!r}; expected a function of (samples, length)")
-    tried = _shapes(SHAPES if shapes is None else shapes)
+    tried = _shapes(_native.calibration_shapes() if shapes is None else shapes)
     wait = _wait(device)
     seconds = tuple(_seconds(step, samples, length, wait) for samples, length in tried)
     (fixed, per_token, per_pair), error, worst = _native.fit_cost(tried, seconds)
@@ -103,12 +92,11 @@ def _wait(device: Any) -> Callable[[], None]:
 
 def _seconds(step: Callable[[int, int], Any], samples: int, length: int, wait: Callable[[], None]) -> float:
     """Return the median of the times of several runs, after a first run that warms up and does not count."""
-    step(samples, length)
-    wait()
-    runs: list[float] = []
-    while len(runs) < MOST_RUNS and (len(runs) < 3 or sum(runs) < SECONDS):
+
+    def timed() -> float:
         start = time.perf_counter()
         step(samples, length)
         wait()
-        runs.append(max(time.perf_counter() - start, 1e-9))
-    return median(runs)
+        return time.perf_counter() - start
+
+    return _native.measure(samples, length, timed)

@@ -24,6 +24,8 @@ class Compared:
         rule: The rule as text, such as ``token-budget:16384``.
         stats: The statistics of its plan: see :meth:`batchloom.Plan.stats`.
         time: The time of an epoch by the cost model; ``None`` if none was given.
+        waiting: The share of the ranks' time that is spent waiting for the slowest of a step: by the cost model, or
+            without one by elements.
         work: The time, or without a cost model, the elements that all ranks compute or wait for.
         planned: The seconds that it took to plan an epoch.
     """
@@ -31,6 +33,7 @@ class Compared:
     rule: str
     stats: dict[str, Any]
     time: float | None
+    waiting: float
     work: float
     planned: float
 

@@ -1,5 +1,6 @@
 //! The rules, as Python makes them.
 
+use batchloom::Error;
 use batchloom::batching::{
     CostModel, CostOptimal, FixedSize, LengthBuckets, Listed, Measurement, Packing, PadTo, Pool,
     Rule as EngineRule, Sizes, TokenBudget,
@@ -151,9 +152,21 @@ pub(crate) fn fit_cost(shapes: Vec<(u64, u64)>, seconds: Vec<f64>) -> PyResult<(
     Ok(((fit.model.fixed(), fit.model.per_token(), fit.model.per_pair()), fit.error, fit.worst))
 }
 
+/// The median of the seconds that several runs took; `timed` runs once and returns them.
+#[pyfunction]
+pub(crate) fn measure(samples: u64, length: u64, timed: &Bound<'_, PyAny>) -> PyResult<f64> {
+    Measurement::of(samples, length, || timed.call0()?.extract()).map(|found| found.seconds)
+}
+
+/// The shapes that are measured unless others are given.
+#[pyfunction]
+pub(crate) fn calibration_shapes() -> Vec<(u64, u64)> {
+    CostModel::shapes()
+}
+
 /// The policy with this name.
-pub(crate) fn parse<T: std::str::FromStr<Err = String>>(name: &str) -> PyResult<T> {
-    name.parse().map_err(ArgumentError::new_err)
+pub(crate) fn parse<T: std::str::FromStr<Err = Error>>(name: &str) -> PyResult<T> {
+    name.parse().map_err(|error| raise(&error))
 }
 
 /// The lengths that batches are padded to, and the treatment of samples that are longer.

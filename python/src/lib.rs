@@ -28,7 +28,7 @@ mod _native {
     #[pymodule_export]
     use crate::arrow::{are_numbers, borrow_lists};
     #[pymodule_export]
-    use crate::batching::{Rule, check_shapes, fit_cost};
+    use crate::batching::{Rule, calibration_shapes, check_shapes, fit_cost, measure};
     #[pymodule_export]
     use crate::command_line::run_command;
     #[pymodule_export]

@@ -1,7 +1,7 @@
 //! Rules side by side, as Python shows them. They are documented in batchloom/compare.py.
 
 use batchloom::batching::{CostModel, Rule as EngineRule};
-use batchloom::report::{Comparison as EngineComparison, Histogram, Page};
+use batchloom::report::{Budget, Comparison as EngineComparison, Histogram, Page};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -18,8 +18,9 @@ pub(crate) struct Comparison {
     histogram: Histogram,
 }
 
-/// A rule as text, its statistics, the time of an epoch by the cost model, its work, and the seconds to plan it.
-type Compared<'py> = (String, Bound<'py, PyDict>, Option<f64>, f64, f64);
+/// A rule as text, its statistics, the time of an epoch by the cost model, the share of it that ranks wait, its work, and
+/// the seconds to plan it.
+type Compared<'py> = (String, Bound<'py, PyDict>, Option<f64>, f64, f64, f64);
 
 /// Compares rules on sizes, or the usual rules.
 #[pyfunction]
@@ -37,7 +38,9 @@ pub(crate) fn compare(
         let cost = cost.map(|(fixed, token, pair)| CostModel::new(fixed, token, pair)).transpose()?;
         let rules = match rules {
             Some(rules) => rules,
-            None => EngineComparison::usual_rules(&sizes, max_tokens, cost)?,
+            None => {
+                EngineComparison::usual_rules(&sizes, max_tokens.map_or(Budget::Usual, Budget::Tokens), cost)?
+            }
         };
         let comparison = EngineComparison::new(&sizes, &rules, world_size, cost, |_| ())?;
         Ok(Comparison { comparison, histogram: Histogram::new(sizes.as_slice()) })
@@ -51,7 +54,14 @@ impl Comparison {
     fn rules<'py>(&self, py: Python<'py>) -> PyResult<Vec<Compared<'py>>> {
         let rules = self.comparison.rules.iter().map(|found| {
             let stats = dict_of(py, &found.stats)?;
-            Ok((found.rule.to_string(), stats, found.time, found.work(), found.planned.as_secs_f64()))
+            Ok((
+                found.rule.to_string(),
+                stats,
+                found.time,
+                found.waiting,
+                found.work(),
+                found.planned.as_secs_f64(),
+            ))
         });
         rules.collect()
     }

@@ -94,6 +94,13 @@ pub(crate) struct Source {
     pub(crate) count: Count,
 }
 
+impl Source {
+    /// Returns true if the lengths come from standard input.
+    pub(crate) fn is_standard_input(&self) -> bool {
+        self.lengths.as_os_str() == "-"
+    }
+}
+
 /// The numbers of ranks that there can be.
 const RANKS: RangeInclusive<i64> = 1..=1 << 20;
 
@@ -118,7 +125,8 @@ pub(crate) struct Rules {
     /// of samples hold as many on average
     #[arg(long, conflicts_with_all = ["rules", "memory"], value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_tokens: Option<u64>,
-    /// The memory that a batch may take, such as 40GiB, for the default rules
+    /// The memory that any batch may take, such as 40GiB, for the default rules: those of equal numbers of samples hold
+    /// as many of the longest
     #[arg(long, requires = "bytes_per_token", conflicts_with = "rules")]
     pub(crate) memory: Option<Bytes>,
     /// The memory that an element takes, such as 2.1MB

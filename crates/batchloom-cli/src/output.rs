@@ -43,3 +43,12 @@ impl<'a> Output<'a> {
 pub(crate) fn columns() -> Option<usize> {
     terminal_size_of(io::stdout()).map(|(Width(columns), _)| columns.into())
 }
+
+/// A number of things in words: `1 step`, `2 steps`, `2 batches`.
+pub(crate) fn counted(number: u64, thing: &str) -> String {
+    match (number, thing.ends_with("ch")) {
+        (1, _) => format!("1 {thing}"),
+        (_, true) => format!("{number} {thing}es"),
+        (_, false) => format!("{number} {thing}s"),
+    }
+}

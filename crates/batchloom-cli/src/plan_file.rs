@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::arguments::{Count, Run, Source};
 use crate::read::{self, Tables};
 
-/// A plan as a file keeps it.
+/// A plan as a file keeps it. A relative path of lengths counts from the folder of the file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PlanFile {
@@ -33,15 +33,20 @@ pub(crate) struct PlanFile {
 }
 
 impl PlanFile {
-    /// The file of a plan that is about to be built.
-    pub(crate) fn new(source: &Source, run: &Run) -> Self {
+    /// The file of a plan that is about to be built, which goes to `folder` if it is written.
+    pub(crate) fn new(source: &Source, run: &Run, folder: Option<&Path>) -> Result<Self> {
         let count = match source.count {
             Count::Numbers => None,
             Count::Words => Some("words".to_owned()),
             Count::Characters => Some("characters".to_owned()),
         };
-        Self {
-            lengths: source.lengths.clone(),
+        let is_here = folder.is_none_or(|folder| folder.as_os_str().is_empty());
+        let lengths = match is_here || source.is_standard_input() {
+            true => source.lengths.clone(),
+            false => std::path::absolute(&source.lengths)?,
+        };
+        Ok(Self {
+            lengths,
             column: source.column.clone(),
             count,
             rule: run.rule.clone(),
@@ -53,7 +58,7 @@ impl PlanFile {
             drop_last: run.drop_last,
             uneven: run.uneven,
             fingerprint: String::new(),
-        }
+        })
     }
 
     /// Reads the file of a plan.
@@ -61,9 +66,13 @@ impl PlanFile {
         let named = || path.display().to_string();
         let text = fs::read_to_string(path).with_context(named)?;
         let parsed = serde_json::from_str(&text);
-        parsed
+        let mut found: Self = parsed
             .context("this is not the file of a plan, as `batchloom plan --output` writes it")
-            .with_context(named)
+            .with_context(named)?;
+        if found.lengths.as_os_str() != "-" {
+            found.lengths = path.parent().unwrap_or(Path::new("")).join(&found.lengths);
+        }
+        Ok(found)
     }
 
     /// Builds the plan over lengths.

@@ -161,6 +161,9 @@ fn json_says_what_text_says() {
     let place = parsed(&format!("{plan} where {sample}"));
     assert_eq!((&place[0]["step"], &place[0]["rank"], &place[0]["index"]), (&3.into(), &1.into(), &4.into()));
     assert_eq!(parsed("inspect rows.parquet")[0]["rows"], 400);
+    assert_eq!(parsed(&format!("{plan} export -o steps.jsonl"))["steps"], 25);
+    assert!(parsed("manual")["roff"].as_str().unwrap().contains(".TH batchloom"));
+    assert!(parsed("completions bash")["script"].as_str().unwrap().contains("complete"));
 }
 
 #[test]
@@ -199,14 +202,47 @@ fn plans_are_saved_compared_and_resumed() {
         .unwrap();
     let told = folder.said("state state.json --plan plan.json");
     assert!(told.contains("3 steps of this epoch with 2 ranks"), "{told}");
-    assert!(told.contains(&format!("{} steps of epoch 0 are left for 2 ranks", steps - 3)), "{told}");
-    assert!(folder.said("state state.json --plan plan.json --world-size 1").contains("left for 1 ranks"));
+    assert!(told.contains(&format!("left of epoch 0: {} steps with 2 ranks", steps - 3)), "{told}");
+    assert!(folder.said("state state.json --plan plan.json --world-size 1").contains("steps with 1 rank\n"));
+    folder.said(&format!("{plan} --seed 1 -o seeded.json"));
+    let error = folder.refused("state state.json --plan seeded.json");
+    assert!(error.contains("a run with seed 0, and the plan has seed 1"), "{error}");
     folder.said("plan lengths.txt --rule token-budget:4096 -o other.json");
     let error = folder.refused("state state.json --plan other.json");
     assert!(error.contains(&fingerprint), "{error}");
     folder.write("lengths.txt", "1\n2\n3\n");
     let error = folder.refused("state state.json --plan plan.json");
     assert!(error.contains("lengths.txt has changed since the plan was written"), "{error}");
+}
+
+#[test]
+fn plans_find_their_lengths_from_any_folder() {
+    let folder = Folder::new();
+    fs::create_dir(folder.path("runs")).unwrap();
+    for plan in ["plan.json", "runs/plan.json"] {
+        folder.said(&format!("plan lengths.txt --rule fixed-size:8 -o {plan}"));
+        let path = folder.path(plan);
+        let elsewhere = Folder::new();
+        let found = elsewhere.said(&format!("plan lengths.txt --rule fixed-size:8 diff {}", path.display()));
+        assert_eq!(found, "the plans are the same: 50 steps\n");
+        elsewhere.write("lengths.txt", "1\n");
+        folder.write("lengths.txt", "1\n");
+        let error =
+            elsewhere.refused(&format!("plan lengths.txt --rule fixed-size:8 diff {}", path.display()));
+        assert!(error.contains(folder.path("lengths.txt").to_str().unwrap()), "{error}");
+        let lines: Vec<_> = lengths().iter().map(i64::to_string).collect();
+        folder.write("lengths.txt", lines.join("\n") + "\n");
+    }
+}
+
+#[test]
+fn memory_bounds_every_batch() {
+    let folder = Folder::new();
+    let arguments = "compare lengths.txt --memory 4kB --bytes-per-token 4 --json";
+    let found: serde_json::Value = serde_json::from_str(&folder.said(arguments)).unwrap();
+    for rule in found["rules"].as_array().unwrap() {
+        assert!(rule["stats"]["largest"].as_u64().unwrap() <= 1000, "{rule}");
+    }
 }
 
 #[test]

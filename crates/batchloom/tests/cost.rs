@@ -127,3 +127,35 @@ fn cost_of_a_wrong_measurement_is_refused() {
         assert!(matches!(found, Err(Error::Measurement { .. })), "{found:?}");
     }
 }
+
+#[test]
+fn cost_is_calibrated_by_the_median_of_several_runs() {
+    // The first run warms up, and one of five is disturbed.
+    let times = [9.0, 1.0, 1.0, 50.0, 1.0, 1.0];
+    let mut calls = 0;
+    let found = Measurement::of(2, 8, || {
+        calls += 1;
+        Ok::<_, Error>(times[(calls - 1) % times.len()] * 0.05)
+    });
+    assert_eq!(found.map(|found| (found.samples, found.length, found.seconds)), Ok((2, 8, 0.05)));
+    assert_eq!(calls, 4, "a warm-up and three runs take longer than needed");
+    let mut calls = 0;
+    let short = Measurement::of(1, 1, || {
+        calls += 1;
+        Ok::<_, Error>(0.0)
+    });
+    assert!(short.is_ok_and(|found| found.seconds > 0.0));
+    assert_eq!(calls, 21);
+    assert_eq!(Measurement::of(1, 1, || Err("no memory")), Err("no memory"));
+}
+
+#[test]
+fn cost_of_a_step_is_timed_on_every_shape() {
+    let mut shapes = Vec::new();
+    let fit = CostModel::calibrate(CostModel::shapes(), |samples, length| shapes.push((samples, length)));
+    assert!(fit.is_ok());
+    shapes.dedup();
+    assert_eq!(shapes, CostModel::shapes());
+    let alike = CostModel::calibrate([(1, 8), (4, 8), (16, 8)], |_, _| panic!("a step ran"));
+    assert!(matches!(alike, Err(Error::AlikeShapes { .. })));
+}

@@ -4,7 +4,7 @@
 use batchloom::Plan;
 use batchloom::batching::{CostModel, FixedSize, Oversize, Packing, Rule, Sizes, TokenBudget};
 use batchloom::ranks::Uneven;
-use batchloom::report::{Comparison, Histogram, Page};
+use batchloom::report::{Budget, Comparison, Histogram, Page};
 use proptest::prelude::*;
 
 /// The numbers of an attribute, over all elements of a kind in the pictures of steps and order.
@@ -111,23 +111,33 @@ fn report_escapes_its_title() {
     assert!(!page.contains("<b>"));
 }
 
-/// The time of an epoch, as the slow way counts it.
-fn time(plan: &Plan, cost: &CostModel) -> f64 {
-    let batch = |step: u64, rank: u32| {
-        let sizes = plan.parts(step, rank).unwrap().sizes;
-        match plan.rule().to_string().starts_with("packing") {
-            true => {
-                let parts = sizes.iter().map(|&size| cost.cost(1, u64::from(size)) - cost.fixed());
-                cost.fixed() + parts.sum::<f64>()
-            }
-            false => {
-                let samples = sizes.len() as u64;
-                cost.cost(samples, plan.batch_elements(step, rank).unwrap() / samples)
-            }
+/// The time of a batch, as the slow way counts it.
+fn batch_time(plan: &Plan, cost: &CostModel, step: u64, rank: u32) -> f64 {
+    let sizes = plan.parts(step, rank).unwrap().sizes;
+    match plan.rule().to_string().starts_with("packing") {
+        true => {
+            let parts = sizes.iter().map(|&size| cost.cost(1, u64::from(size)) - cost.fixed());
+            cost.fixed() + parts.sum::<f64>()
         }
-    };
-    let slowest = |step| (0..plan.world_size()).map(|rank| batch(step, rank)).fold(0.0, f64::max);
+        false => {
+            let samples = sizes.len() as u64;
+            cost.cost(samples, plan.batch_elements(step, rank).unwrap() / samples)
+        }
+    }
+}
+
+/// The time of an epoch: that of the slowest rank of each step.
+fn time(plan: &Plan, cost: &CostModel) -> f64 {
+    let ranks = 0..plan.world_size();
+    let slowest = |step| ranks.clone().map(|rank| batch_time(plan, cost, step, rank)).fold(0.0, f64::max);
     (0..plan.steps()).map(slowest).sum()
+}
+
+/// The time that all ranks work in an epoch.
+fn busy(plan: &Plan, cost: &CostModel) -> f64 {
+    let ranks = 0..plan.world_size();
+    let all = |step| ranks.clone().map(|rank| batch_time(plan, cost, step, rank)).sum::<f64>();
+    (0..plan.steps()).map(all).sum()
 }
 
 proptest! {
@@ -139,7 +149,7 @@ proptest! {
         world_size in 1_u32..4,
     ) {
         let (all, cost) = (Sizes::new(sizes.clone()), CostModel::new(3.0, 0.5, 0.01).unwrap());
-        let rules = Comparison::usual_rules(&all, Some(128), None).unwrap();
+        let rules = Comparison::usual_rules(&all, Budget::Tokens(128), None).unwrap();
         let plain = Comparison::new(&all, &rules, world_size, None, |_| ()).unwrap();
         let timed = Comparison::new(&all, &rules, world_size, Some(cost), |_| ()).unwrap();
         for ((rule, plain), timed) in rules.iter().zip(&plain.rules).zip(&timed.rules) {
@@ -153,6 +163,9 @@ proptest! {
             prop_assert!((plain.work() - computed).abs() < 1e-6 * computed.max(1.0));
             let expected = time(&plan, &cost);
             prop_assert!((timed.work() - expected).abs() < 1e-9 * expected);
+            prop_assert_eq!(plain.waiting, plan.stats().imbalance);
+            let all = expected * f64::from(world_size);
+            prop_assert!((timed.waiting - (all - busy(&plan, &cost)) / all).abs() < 1e-9);
         }
         for found in [plain, timed] {
             let least = found.rules.iter().map(|rule| rule.work()).fold(f64::INFINITY, f64::min);
@@ -212,11 +225,26 @@ fn a_rule_that_loses_samples_is_best_only_if_all_do() {
     assert!(error.to_string().contains("sample 3"), "{error}");
 }
 
+proptest! {
+    #[test]
+    fn no_batch_exceeds_the_most_that_was_allowed(
+        sizes in prop::collection::vec(1_u32..100, 1..200),
+        most in 100_u64..1000,
+    ) {
+        let sizes = Sizes::new(sizes);
+        let rules = Comparison::usual_rules(&sizes, Budget::Most(most), None).unwrap();
+        let found = Comparison::new(&sizes, &rules, 2, None, |_| ()).unwrap();
+        for rule in &found.rules {
+            prop_assert!(rule.stats.largest <= most, "{}: {} of {most}", rule.rule, rule.stats.largest);
+        }
+    }
+}
+
 #[test]
 fn pages_show_all_that_is_added() {
     let lengths: Vec<u32> = (1..500).collect();
     let sizes = Sizes::new(lengths.clone());
-    let rules = Comparison::usual_rules(&sizes, None, None).unwrap();
+    let rules = Comparison::usual_rules(&sizes, Budget::Usual, None).unwrap();
     let found = Comparison::new(&sizes, &rules, 4, None, |_| ()).unwrap();
     let plan = Plan::builder(499).sizes(sizes).rule(rules[5].clone()).build().unwrap();
     let page =

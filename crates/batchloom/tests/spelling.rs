@@ -141,3 +141,19 @@ fn errors_say_what_is_wrong_with_the_text() {
         serde_json::from_str::<Rule>("\"fixed-size:0\"").unwrap_err().to_string().contains("batch_size is 0")
     );
 }
+
+#[test]
+fn options_are_read_by_name() {
+    use batchloom::batching::{Oversize, Pool};
+    use batchloom::order::Shuffle;
+
+    assert_eq!("truncate".parse(), Ok(Oversize::Truncate));
+    assert_eq!("runs".parse(), Ok(Shuffle::Runs));
+    assert_eq!(("all".parse(), "4096".parse()), (Ok(Pool::All), Ok(Pool::Of(4096))));
+    let error = "cut".parse::<Oversize>().unwrap_err();
+    assert_eq!(error.kind(), batchloom::error::Kind::Argument);
+    assert_eq!(
+        error.to_string(),
+        "oversize is \"cut\"; expected \"error\", \"alone\", \"drop\" or \"truncate\""
+    );
+}

@@ -17,9 +17,9 @@ use pyo3::prelude::*;
 
 use self::processes::Processes;
 use self::selection::Selection;
-use crate::batching::{Rule, sizes};
+use crate::batching::{Rule, parse, sizes};
 use crate::dlpack::Tensor;
-use crate::error::{ArgumentError, DataError, raise};
+use crate::error::{DataError, raise};
 use crate::labels::counted;
 
 /// Data of any kind. It is documented in batchloom/dataset/base.py and batchloom/dataset/sequences.py.
@@ -104,7 +104,7 @@ impl SparseRows {
         width: usize,
         layout: &str,
     ) -> PyResult<Self> {
-        let layout = layout.parse().map_err(ArgumentError::new_err::<String>)?;
+        let layout = parse(layout)?;
         let rows =
             EngineSparseRows::new(field, offsets.0.clone(), columns.0.clone(), values.0.clone(), width);
         rows.map(|rows| Self(rows.layout(layout))).map_err(|error| raise(&error))

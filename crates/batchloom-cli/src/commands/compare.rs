@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use batchloom::batching::{Rule, Sizes};
-use batchloom::report::Comparison;
+use batchloom::report::{Budget, Comparison};
 
 use crate::arguments::{Rules, Source};
 use crate::output::{Output, columns};
@@ -39,16 +39,16 @@ pub(super) fn compare(sizes: &Sizes, rules: &Rules) -> Result<Comparison> {
     Ok(Comparison::new(sizes, &chosen, rules.world_size, cost, say)?)
 }
 
-/// The elements of a batch, if they were given, or follow from memory.
-fn budget(rules: &Rules) -> Result<Option<u64>> {
+/// The elements of a batch: as many as were given, or as memory holds.
+fn budget(rules: &Rules) -> Result<Budget> {
     let (Some(memory), Some(each)) = (rules.memory, rules.bytes_per_token) else {
-        return Ok(rules.max_tokens);
+        return Ok(rules.max_tokens.map_or(Budget::Usual, Budget::Tokens));
     };
     let tokens = memory.0 / each.0;
     if !(1.0..1e18).contains(&tokens) {
         bail!("the memory holds {tokens:.2} elements; expected at least 1 and less than 10^18");
     }
-    Ok(Some(whole(tokens)))
+    Ok(Budget::Most(whole(tokens)))
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "compared with limits before")]

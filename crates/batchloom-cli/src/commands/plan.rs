@@ -12,14 +12,15 @@ use batchloom::report::Statistic;
 use serde::Serialize;
 
 use crate::arguments::{PlanArguments, Question};
-use crate::output::Output;
+use crate::output::{Output, counted};
 use crate::plan_file::PlanFile;
 use crate::progress::Progress;
 use crate::read::{self, Tables};
 
 pub(super) fn run(arguments: PlanArguments, tables: &dyn Tables, output: &mut Output<'_>) -> Result<()> {
     let sizes = Sizes::new(read::lengths(&arguments.source, tables)?);
-    let mut file = PlanFile::new(&arguments.source, &arguments.run);
+    let folder = arguments.output.as_deref().and_then(Path::parent);
+    let mut file = PlanFile::new(&arguments.source, &arguments.run, folder)?;
     let progress = Progress::new("planning");
     let plan = file.plan(sizes)?;
     drop(progress);
@@ -81,7 +82,8 @@ fn show_step(plan: &Plan, step: u64, rank: Option<u32>, output: &mut Output<'_>)
     for batch in &batches {
         let real: u64 = batch.sizes.iter().map(|&size| u64::from(size)).sum();
         let (rank, count, elements) = (batch.rank, batch.samples.len(), batch.elements);
-        writeln!(text, "step {step}, rank {rank}: {count} samples, {real} of {elements} elements are data")?;
+        let samples = counted(count as u64, "sample");
+        writeln!(text, "step {step}, rank {rank}: {samples}, {real} of {elements} elements are data")?;
         let samples: Vec<_> = batch.samples.iter().map(u64::to_string).collect();
         writeln!(text, "{}", samples.join(" "))?;
     }
@@ -137,20 +139,30 @@ fn diff(plan: &Plan, other: &Plan, output: &mut Output<'_>) -> Result<()> {
     }
     drop(progress);
     let text = match first {
-        None => format!("the plans are the same: {steps} steps\n"),
+        None => format!("the plans are the same: {}\n", counted(steps, "step")),
         Some(first) => format!(
-            "the plans differ from step {first} on: {differing} steps differ, of {steps} here and {other_steps} there\n"
+            "the plans differ from step {first} on: in {}, of {steps} here and {other_steps} there\n",
+            counted(differing, "step")
         ),
     };
     Ok(output.result(&Difference { first, differing, steps, other_steps }, text)?)
 }
 
+/// The file of steps that was written.
+#[derive(Debug, Serialize)]
+struct Exported {
+    file: String,
+    steps: u64,
+}
+
 fn export(plan: &Plan, path: Option<&Path>, output: &mut Output<'_>) -> Result<()> {
     let Some(path) = path else { return write_steps(plan, output.bytes()) };
-    let named = || path.display().to_string();
-    let mut file = BufWriter::new(File::create(path).with_context(named)?);
-    write_steps(plan, &mut file)?;
-    file.flush().with_context(named)
+    let file = path.display().to_string();
+    let mut out = BufWriter::new(File::create(path).with_context(|| file.clone())?);
+    write_steps(plan, &mut out)?;
+    out.flush().with_context(|| file.clone())?;
+    let text = format!("{file}\n");
+    Ok(output.result(&Exported { file, steps: plan.steps() }, text)?)
 }
 
 fn write_steps(plan: &Plan, out: &mut dyn Write) -> Result<()> {

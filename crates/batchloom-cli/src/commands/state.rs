@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use batchloom::plan::{STATE_VERSION, State};
 use serde::Serialize;
 
-use crate::output::Output;
+use crate::output::{Output, counted};
 use crate::plan_file::PlanFile;
 use crate::read::Tables;
 
@@ -51,15 +51,21 @@ pub(super) fn run(
     let mut words =
         format!("epoch {}, seed {}, fingerprint {}\n", state.epoch, state.seed, state.fingerprint);
     for (ranks, steps) in &state.worlds {
-        writeln!(words, "{steps} steps of this epoch with {ranks} ranks")?;
+        writeln!(
+            words,
+            "{} of this epoch with {}",
+            counted(*steps, "step"),
+            counted((*ranks).into(), "rank")
+        )?;
     }
-    writeln!(words, "{} batches of this epoch are delivered", state.batches)?;
+    writeln!(words, "delivered of this epoch: {}", counted(state.batches, "batch"))?;
     if let Some(steps) = state.steps {
-        writeln!(words, "{steps} steps in all epochs")?;
+        writeln!(words, "{} in all epochs", counted(steps, "step"))?;
     }
     if let Some(left) = &left {
         let Left { epoch, world_size, steps } = left;
-        writeln!(words, "{steps} steps of epoch {epoch} are left for {world_size} ranks")?;
+        let (steps, ranks) = (counted(*steps, "step"), counted((*world_size).into(), "rank"));
+        writeln!(words, "left of epoch {epoch}: {steps} with {ranks}")?;
     }
     let State { epoch, batches, worlds, steps, seed, fingerprint, .. } = state;
     Ok(output.result(&Standing { epoch, batches, worlds, steps, seed, fingerprint, left }, words)?)
@@ -67,6 +73,13 @@ pub(super) fn run(
 
 fn left(state: &State, plan: &Path, world_size: Option<u32>, tables: &dyn Tables) -> Result<Left> {
     let mut file = PlanFile::read(plan)?;
+    if file.seed != state.seed {
+        bail!(
+            "the state is of a run with seed {}, and the plan has seed {}; expected the same",
+            state.seed,
+            file.seed
+        );
+    }
     // The fingerprint is the same for any number of ranks.
     file.world_size = world_size.unwrap_or(file.world_size);
     let rest = file.rebuilt(tables)?.resume(state)?;

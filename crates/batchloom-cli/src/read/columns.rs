@@ -83,6 +83,10 @@ fn add(array: &dyn Array, column: &str, found: &mut Vec<u32>) -> Result<()> {
             let texts = array.as_string::<i64>();
             push(&mut (0..texts.len()).map(|place| as_i64(texts.value(place).chars().count())))
         }
+        DataType::Utf8View => {
+            let texts = array.as_string_view();
+            push(&mut (0..texts.len()).map(|place| as_i64(texts.value(place).chars().count())))
+        }
         DataType::Int8 => push(&mut numbers::<Int8Type>(array)),
         DataType::Int16 => push(&mut numbers::<Int16Type>(array)),
         DataType::Int32 => push(&mut numbers::<Int32Type>(array)),

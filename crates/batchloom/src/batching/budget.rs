@@ -4,13 +4,12 @@
 //! number of samples that fit follows from it. Greedy is optimal in the number of batches: to make fewer, one of them
 //! would have to hold more than fits.
 
-use std::str::FromStr;
-
 use serde::Serialize;
 
 use super::pool::samples_in_batch;
 use super::sizes::{PoolSizes, Union, padded};
 use super::{Oversize, Pool, PoolBatches, Sizes, Sorted, positive, to_place};
+use crate::named::named;
 use crate::{Error, Result};
 
 /// The elements that a budget counts.
@@ -25,17 +24,10 @@ pub enum Count {
     Real,
 }
 
-impl FromStr for Count {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "padded" => Ok(Self::Padded),
-            "real" => Ok(Self::Real),
-            other => Err(format!("count is {other:?}; expected \"padded\" or \"real\"")),
-        }
-    }
-}
+named!(Count, "count", {
+    "padded" => Padded,
+    "real" => Real,
+});
 
 /// Batches of as many samples of similar size as fit into a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]

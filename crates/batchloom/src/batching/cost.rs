@@ -6,6 +6,7 @@
 //! a coefficient undetermined.
 
 use std::collections::HashSet;
+use std::time::Instant;
 
 use serde::Serialize;
 
@@ -32,6 +33,25 @@ pub struct Measurement {
     pub seconds: f64,
 }
 
+impl Measurement {
+    /// The median time of several runs of a batch of `samples` samples of `length` elements; `timed` runs it once and
+    /// returns the seconds.
+    ///
+    /// A first run warms up and does not count. There are at least 3 others, and at most 20, until they took 0.2 seconds.
+    /// [`CostModel::calibrate`] measures by the clock of the CPU; a device has a clock of its own.
+    ///
+    /// # Errors
+    /// The first error of `timed`.
+    pub fn of<E>(samples: u64, length: u64, mut timed: impl FnMut() -> Result<f64, E>) -> Result<Self, E> {
+        timed()?;
+        let mut runs: Vec<f64> = Vec::with_capacity(MOST_RUNS);
+        while runs.len() < MOST_RUNS && (runs.len() < LEAST_RUNS || runs.iter().sum::<f64>() < ENOUGH) {
+            runs.push(timed()?.max(LEAST_SECONDS));
+        }
+        Ok(Self { samples, length, seconds: median(&mut runs) })
+    }
+}
+
 /// A cost model fitted to measurements, and how far it is from them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
@@ -56,6 +76,51 @@ impl CostModel {
             true => Ok(Self { fixed, per_token, per_pair }),
             false => Err(Error::Cost { found: format!("{fixed}, {per_token}, {per_pair}") }),
         }
+    }
+
+    /// Times `step` on batches of several shapes, and fits a model to the times, in seconds.
+    ///
+    /// `step` runs the model, forward or a whole training step, on a batch of so many samples of so many elements.
+    /// Choose shapes near those of your batches, or [`shapes`](Self::shapes): a model is accurate near its measurements.
+    /// The fit says how far it is from them; with an error above 0.2 it does not describe the cost of `step`.
+    ///
+    /// ```
+    /// use batchloom::batching::{CostModel, CostOptimal};
+    ///
+    /// let mut weights = vec![0.5_f32; 64];
+    /// let step = |samples: u64, length: u64| {
+    ///     for element in 0..(samples * length) as usize {
+    ///         weights[element % 64] *= 0.999;
+    ///     }
+    /// };
+    /// let fit = CostModel::calibrate([(1, 64), (16, 64), (4, 256), (1, 1024), (16, 1024)], step)?;
+    /// let rule = CostOptimal::new(fit.model);
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`check_shapes`](Self::check_shapes), before anything is timed.
+    pub fn calibrate(
+        shapes: impl IntoIterator<Item = (u64, u64)>,
+        mut step: impl FnMut(u64, u64),
+    ) -> Result<Fit> {
+        let shapes: Vec<_> = shapes.into_iter().collect();
+        Self::check_shapes(&shapes)?;
+        let measured = |&(samples, length): &(u64, u64)| {
+            Measurement::of(samples, length, || {
+                let start = Instant::now();
+                step(samples, length);
+                Ok(start.elapsed().as_secs_f64())
+            })
+        };
+        Self::fit(&shapes.iter().map(measured).collect::<Result<Vec<_>>>()?)
+    }
+
+    /// A spread of shapes, `(samples, length)`: few and many samples, short and long, up to 16 384 elements.
+    pub fn shapes() -> Vec<(u64, u64)> {
+        let of = |length| [1, 4, 16, 64, 256].map(|samples| (samples, length));
+        let all = [8, 32, 128, 512, 1024].into_iter().flat_map(of);
+        all.filter(|(samples, length)| samples * length <= MOST_ELEMENTS).collect()
     }
 
     /// Fits a model to measurements: the least squares of the relative errors, with no coefficient below 0.
@@ -94,8 +159,7 @@ impl CostModel {
         let error =
             |found: &Measurement| (model.cost(found.samples, found.length) / found.seconds - 1.0).abs();
         let mut errors: Vec<f64> = measurements.iter().map(error).collect();
-        errors.sort_by(f64::total_cmp);
-        let middle = (errors[(errors.len() - 1) / 2] + errors[errors.len() / 2]) / 2.0;
+        let middle = median(&mut errors);
         Ok(Fit { model, error: middle, worst: errors[errors.len() - 1] })
     }
 
@@ -145,6 +209,17 @@ impl CostModel {
     }
 }
 
+/// The number of elements of the largest shape of a spread.
+const MOST_ELEMENTS: u64 = 16_384;
+
+/// The runs of a step that are timed: at least, at most, and the seconds after which they are enough.
+const LEAST_RUNS: usize = 3;
+const MOST_RUNS: usize = 20;
+const ENOUGH: f64 = 0.2;
+
+/// The time of a run that is too short for the clock.
+const LEAST_SECONDS: f64 = 1e-9;
+
 /// The number of coefficients.
 const TERMS: usize = 3;
 
@@ -156,6 +231,12 @@ const MOST_SWEEPS: usize = 60;
 
 /// One number for each coefficient.
 type Row = [f64; TERMS];
+
+/// Sorts numbers, of which there is one at least, and returns the middle one.
+fn median(numbers: &mut [f64]) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    (numbers[(numbers.len() - 1) / 2] + numbers[numbers.len() / 2]) / 2.0
+}
 
 fn refused((samples, length): (u64, u64), seconds: f64) -> Error {
     let seconds = if seconds.is_nan() { "unknown".to_owned() } else { seconds.to_string() };

@@ -1,10 +1,9 @@
 //! The user's decision about samples that are larger than a batch may be.
 
-use std::str::FromStr;
-
 use serde::Serialize;
 
 use super::{PoolBatches, Sorted};
+use crate::named::named;
 
 /// The treatment of a sample that alone exceeds the budget of a rule that pads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
@@ -22,21 +21,12 @@ pub enum Oversize {
     Truncate,
 }
 
-impl FromStr for Oversize {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "error" => Ok(Self::Error),
-            "alone" => Ok(Self::Alone),
-            "drop" => Ok(Self::Drop),
-            "truncate" => Ok(Self::Truncate),
-            other => {
-                Err(format!("oversize is {other:?}; expected \"error\", \"alone\", \"drop\" or \"truncate\""))
-            }
-        }
-    }
-}
+named!(Oversize, "oversize", {
+    "error" => Error,
+    "alone" => Alone,
+    "drop" => Drop,
+    "truncate" => Truncate,
+});
 
 impl Oversize {
     /// Divides sorted samples of one variable dimension into batches, where those above `most` do not fit. `partition`

@@ -6,12 +6,11 @@
 //! their free space in a tree of bits, 64 branches a level; equal samples that fit the same bin go there at once. O(n)
 //! for n samples and a capacity that fits three or four levels.
 
-use std::str::FromStr;
-
 use serde::Serialize;
 
 use super::pool::MOST;
 use super::{Pool, PoolBatches, PoolSizes, Sorted, positive, to_index, to_place};
+use crate::named::named;
 use crate::{Error, Result};
 
 /// The largest capacity of a bin: boundaries are 32-bit numbers, and the tree takes four bytes for each element.
@@ -34,18 +33,11 @@ pub enum PackedOversize {
     Split,
 }
 
-impl FromStr for PackedOversize {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "error" => Ok(Self::Error),
-            "truncate" => Ok(Self::Truncate),
-            "split" => Ok(Self::Split),
-            other => Err(format!("oversize is {other:?}; expected \"error\", \"truncate\" or \"split\"")),
-        }
-    }
-}
+named!(PackedOversize, "oversize", {
+    "error" => Error,
+    "truncate" => Truncate,
+    "split" => Split,
+});
 
 /// The order in which samples are put into bins, when they are shuffled. Without shuffling, the longest come first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
@@ -66,17 +58,10 @@ impl PackingOrder {
     }
 }
 
-impl FromStr for PackingOrder {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "random" => Ok(Self::Random),
-            "decreasing" => Ok(Self::Decreasing),
-            other => Err(format!("order is {other:?}; expected \"random\" or \"decreasing\"")),
-        }
-    }
-}
+named!(PackingOrder, "order", {
+    "random" => Random,
+    "decreasing" => Decreasing,
+});
 
 /// Batches that are concatenations of samples, as full as they can be.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]

@@ -2,11 +2,10 @@
 //!
 //! A rule is given the sizes that samples have in a batch, so that budgets count what is delivered.
 
-use std::str::FromStr;
-
 use serde::Serialize;
 
 use super::{Sizes, padded, positive};
+use crate::named::named;
 use crate::{Error, Result};
 
 /// Lengths that batches are padded to: each to the smallest that holds its samples.
@@ -51,18 +50,11 @@ impl Truncate {
     }
 }
 
-impl FromStr for Truncate {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "error" => Ok(Self::Error),
-            "left" => Ok(Self::Left),
-            "right" => Ok(Self::Right),
-            other => Err(format!("truncate is {other:?}; expected \"error\", \"left\" or \"right\"")),
-        }
-    }
-}
+named!(Truncate, "truncate", {
+    "error" => Error,
+    "left" => Left,
+    "right" => Right,
+});
 
 impl PadTo {
     /// Pads to `lengths`, in any order. Samples that are longer than all of them are an error.

@@ -10,7 +10,7 @@ use std::str::FromStr;
 use serde::{Serialize, Serializer};
 
 use super::{Sizes, positive};
-use crate::Result;
+use crate::{Error, Result};
 
 /// The most samples in a pool, unless the user gives a number.
 pub(super) const MOST: u64 = 1 << 14;
@@ -43,15 +43,21 @@ impl From<u64> for Pool {
 }
 
 impl FromStr for Pool {
-    type Err = String;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    /// Reads a number of samples, or the name of a choice.
+    ///
+    /// # Errors
+    /// [`Error::Choice`] for any other text.
+    fn from_str(text: &str) -> Result<Self> {
         match text {
             "auto" => Ok(Self::Auto),
             "all" => Ok(Self::All),
-            other => {
-                Err(format!("pool is {other:?}; expected a number, \"all\", or nothing for the default"))
-            }
+            number => number.parse().map(Self::Of).map_err(|_| Error::Choice {
+                option: "pool",
+                found: text.to_owned(),
+                expected: "a number, \"all\", or nothing for the default".to_owned(),
+            }),
         }
     }
 }

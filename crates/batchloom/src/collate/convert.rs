@@ -10,12 +10,11 @@
     reason = "each cast stands beside the test that its value is held"
 )]
 
-use std::str::FromStr;
-
 use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 
 use crate::DType;
+use crate::named::named;
 
 /// The number of elements that are converted before refusals are looked at.
 const RUN: usize = 4096;
@@ -32,17 +31,10 @@ pub enum Channels {
     Last,
 }
 
-impl FromStr for Channels {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "first" => Ok(Self::First),
-            "last" => Ok(Self::Last),
-            other => Err(format!("channels are {other:?}; expected \"first\" or \"last\"")),
-        }
-    }
-}
+named!(Channels, "channels", {
+    "first" => First,
+    "last" => Last,
+});
 
 /// A conversion of elements of one type to another.
 #[derive(Debug, Clone)]

@@ -4,12 +4,12 @@
 //! padding first.
 
 use std::ops::Range;
-use std::str::FromStr;
 
 use super::members::number;
 use super::prefetch::prefetch_rows;
 use super::stack::{copy_rows, stack};
 use super::{Form, Members, Padding, Slots};
+use crate::named::named;
 use crate::tensor::Sequences;
 use crate::{DType, Result};
 
@@ -27,17 +27,10 @@ pub enum PadSide {
     Left,
 }
 
-impl FromStr for PadSide {
-    type Err = String;
-
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
-        match text {
-            "right" => Ok(Self::Right),
-            "left" => Ok(Self::Left),
-            other => Err(format!("pad_side is {other:?}; expected \"right\" or \"left\"")),
-        }
-    }
-}
+named!(PadSide, "pad_side", {
+    "right" => Right,
+    "left" => Left,
+});
 
 /// Samples padded to their union: `[samples, ..union, ..inner]`.
 #[derive(Debug, Clone)]

@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use super::TextIds;
@@ -13,6 +12,7 @@ use super::kind::{CollateOptions, Collation, EpochKey, Kind};
 use super::sequences::{SequenceDataset, SequenceDatasetBuilder};
 use crate::batching::{Rule, Sizes};
 use crate::collate::{Form, Mask, Offsets};
+use crate::named::named;
 use crate::tensor::Sequences;
 use crate::{Error, Result, Tensor};
 
@@ -130,17 +130,10 @@ pub enum GroupLayout {
     Padded,
 }
 
-impl FromStr for GroupLayout {
-    type Err = String;
-
-    fn from_str(name: &str) -> std::result::Result<Self, String> {
-        match name {
-            "concatenated" => Ok(Self::Concatenated),
-            "padded" => Ok(Self::Padded),
-            _ => Err(format!("layout is {name:?}; expected \"concatenated\" or \"padded\"")),
-        }
-    }
-}
+named!(GroupLayout, "layout", {
+    "concatenated" => Concatenated,
+    "padded" => Padded,
+});
 
 /// The treatment of a group that has more rows than allowed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -155,18 +148,11 @@ pub enum GroupOversize {
     Subsample,
 }
 
-impl FromStr for GroupOversize {
-    type Err = String;
-
-    fn from_str(name: &str) -> std::result::Result<Self, String> {
-        match name {
-            "error" => Ok(Self::Error),
-            "truncate" => Ok(Self::Truncate),
-            "subsample" => Ok(Self::Subsample),
-            _ => Err(format!("oversize is {name:?}; expected \"error\", \"truncate\" or \"subsample\"")),
-        }
-    }
-}
+named!(GroupOversize, "oversize", {
+    "error" => Error,
+    "truncate" => Truncate,
+    "subsample" => Subsample,
+});
 
 /// Groups of rows, each a sample.
 ///

@@ -4,7 +4,6 @@
 //! all of them have come. Sources take turns by weight, sample for sample; or by a measure of samples (their tokens, their
 //! labels), so that shares hold for what is measured.
 
-use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
@@ -12,6 +11,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::history::{History, Schedule};
 use super::stream::Stream;
+use crate::named::named;
 use crate::{Error, Result};
 
 /// The end of an epoch of several sources.
@@ -38,20 +38,11 @@ impl Exhausted {
     }
 }
 
-impl FromStr for Exhausted {
-    type Err = String;
-
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
-        match text {
-            "stop" => Ok(Self::Stop),
-            "repeat" => Ok(Self::Repeat),
-            "renormalise" => Ok(Self::Renormalise),
-            other => {
-                Err(format!("when_exhausted is {other:?}; expected \"stop\", \"repeat\" or \"renormalise\""))
-            }
-        }
-    }
-}
+named!(Exhausted, "when_exhausted", {
+    "stop" => Stop,
+    "repeat" => Repeat,
+    "renormalise" => Renormalise,
+});
 
 /// Sources of samples and their weights.
 ///

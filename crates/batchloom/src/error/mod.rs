@@ -1017,6 +1017,16 @@ pub enum Error {
         /// The kind of data that has it.
         expected: &'static str,
     },
+    /// The text of an option names no choice.
+    #[error("{option} is {found:?}; expected {expected}")]
+    Choice {
+        /// The option.
+        option: &'static str,
+        /// The text.
+        found: String,
+        /// The texts that name a choice.
+        expected: String,
+    },
     /// The number of values does not fill the shape.
     #[error("{values} values do not fill the shape {shape:?}, which holds {expected}")]
     Shape {
@@ -1219,6 +1229,7 @@ impl Error {
             | Self::NoField { .. }
             | Self::ArrayRank { .. }
             | Self::Inapplicable { .. }
+            | Self::Choice { .. }
             | Self::FieldOption { .. }
             | Self::Threads
             | Self::BatchTooLarge { .. }

@@ -1,8 +1,8 @@
 //! The choice of what a run shuffles.
 
-use std::str::FromStr;
-
 use serde::{Serialize, Serializer};
+
+use crate::named::named;
 
 /// The things that each epoch puts in a random order of its own.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -39,18 +39,11 @@ impl Shuffle {
     }
 }
 
-impl FromStr for Shuffle {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "nothing" => Ok(Self::Nothing),
-            "samples" => Ok(Self::Samples),
-            "runs" => Ok(Self::Runs),
-            other => Err(format!("shuffle is {other:?}; expected \"nothing\", \"samples\" or \"runs\"")),
-        }
-    }
-}
+named!(Shuffle, "shuffle", {
+    "nothing" => Nothing,
+    "samples" => Samples,
+    "runs" => Runs,
+});
 
 impl Serialize for Shuffle {
     /// Writes the choice as Python spells it: a boolean, or the name.

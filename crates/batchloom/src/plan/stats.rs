@@ -81,15 +81,16 @@ impl Plan {
     pub fn stats(&self) -> Stats {
         match self.epoch.uniform() {
             Some(batch_size) => self.uniform_stats(batch_size),
-            None => Walk::new(self, None).stats().0,
+            None => Walk::new(self, None).walk(),
         }
     }
 
-    /// The cost of this plan, whose samples have sizes, and the time of its steps by a model: that of the slowest rank
-    /// at each step, added up.
+    /// The cost of this plan, whose samples have sizes, and its time by a model.
     #[cfg(feature = "report")]
-    pub(crate) fn timed_stats(&self, cost: &CostModel) -> (Stats, f64) {
-        Walk::new(self, Some(*cost)).stats()
+    pub(crate) fn timed_stats(&self, cost: &CostModel) -> (Stats, Time) {
+        let mut walk = Walk::new(self, Some(*cost));
+        let stats = walk.walk();
+        (stats, walk.clock.time(self.world_size()))
     }
 
     /// The share of batch mates that the next epoch keeps. After the last epoch, the one before it counts.
@@ -223,9 +224,46 @@ struct Walk<'a> {
     /// The mean size of each batch.
     means: Vec<f64>,
     cost: Option<CostModel>,
+    clock: Clock,
+}
+
+/// The time of an epoch by a cost model.
+#[cfg(feature = "report")]
+pub(crate) struct Time {
+    /// The time of the slowest rank of each step, added up.
+    pub(crate) epoch: f64,
+    /// The share of the time of all ranks in which they wait for the slowest.
+    pub(crate) waiting: f64,
+}
+
+/// A clock of steps, all of whose ranks wait for the slowest.
+#[derive(Default)]
+struct Clock {
     /// The time of the slowest rank in the step under way, and of those in the steps before.
     slowest: f64,
-    time: f64,
+    steps: f64,
+    /// The time that all ranks work.
+    busy: f64,
+}
+
+impl Clock {
+    /// Adds the work of one rank.
+    fn work(&mut self, time: f64) {
+        self.slowest = self.slowest.max(time);
+        self.busy += time;
+    }
+
+    /// Ends a step.
+    fn close(&mut self) {
+        self.steps += std::mem::take(&mut self.slowest);
+    }
+
+    #[cfg(feature = "report")]
+    fn time(&self, world_size: u32) -> Time {
+        let all = self.steps * f64::from(world_size);
+        let waiting = if all > 0.0 { (1.0 - self.busy / all).max(0.0) } else { 0.0 };
+        Time { epoch: self.steps, waiting }
+    }
 }
 
 impl<'a> Walk<'a> {
@@ -234,10 +272,11 @@ impl<'a> Walk<'a> {
         let tokens = plan.epoch.tokens();
         let stats = Stats { samples, tokens, steps, world_size, ..Stats::default() };
         let (shapes, means) = (HashSet::new(), Vec::new());
-        Self { plan, stats, shapes, longest: 0, waited: 0, means, cost, slowest: 0.0, time: 0.0 }
+        Self { plan, stats, shapes, longest: 0, waited: 0, means, cost, clock: Clock::default() }
     }
 
-    fn stats(mut self) -> (Stats, f64) {
+    /// Counts all batches.
+    fn walk(&mut self) -> Stats {
         let deal = self.plan.deal();
         let dealt = deal.first()..deal.first() + deal.dealt();
         // Batches from the start of the epoch that come again at its end.
@@ -325,7 +364,7 @@ impl<'a> Walk<'a> {
         stats.dropped += measure.samples; // what is delivered, until `finish`
         stats.largest = stats.largest.max(filled.padded);
         self.longest = self.longest.max(filled.padded);
-        self.slowest = self.slowest.max(self.time_of(&parts, &filled));
+        self.clock.work(self.time_of(&parts, &filled));
         self.means.push(filled.real as f64 / filled.parts.max(1) as f64);
         let packs = self.plan.recipe().packs();
         self.shapes.insert((if packs { 0 } else { filled.parts }, filled.shape));
@@ -350,13 +389,13 @@ impl<'a> Walk<'a> {
 
     fn close_step(&mut self) {
         self.waited += self.longest * u64::from(self.stats.world_size);
-        self.time += self.slowest;
-        (self.longest, self.slowest) = (0, 0.0);
+        self.longest = 0;
+        self.clock.close();
     }
 
-    fn finish(mut self) -> (Stats, f64) {
+    fn finish(&mut self) -> Stats {
         self.close_step();
-        let mut stats = self.stats;
+        let mut stats = std::mem::take(&mut self.stats);
         let delivered = stats.dropped;
         stats.dropped = stats.samples + stats.repeated - delivered - stats.earlier - stats.banned;
         stats.dropped_tokens = stats.tokens + stats.repeated_tokens
@@ -370,7 +409,7 @@ impl<'a> Walk<'a> {
         let counted = if self.plan.rule().counts_real() { stats.real } else { stats.padded };
         let room = |budget: u64| budget as f64 * stats.batches as f64;
         stats.efficiency = budget.map(room).filter(|&room| room > 0.0).map(|room| counted as f64 / room);
-        (stats, self.time)
+        stats
     }
 }
 

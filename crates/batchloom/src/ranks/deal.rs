@@ -5,9 +5,9 @@
 //!
 //! Promise: with `drop_last`, [`Uneven::Pad`] or [`Uneven::Mask`], every rank has the same number of steps.
 
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
+
+use crate::named::named;
 
 /// The largest number of ranks. Some results list an entry for every rank, so it is kept small.
 pub const MOST_RANKS: u32 = 1 << 20;
@@ -41,18 +41,11 @@ impl Uneven {
     }
 }
 
-impl FromStr for Uneven {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "pad" => Ok(Self::Pad),
-            "mask" => Ok(Self::Mask),
-            "short" => Ok(Self::Short),
-            other => Err(format!("uneven is {other:?}; expected \"pad\", \"mask\" or \"short\"")),
-        }
-    }
-}
+named!(Uneven, "uneven", {
+    "pad" => Pad,
+    "mask" => Mask,
+    "short" => Short,
+});
 
 /// The steps that `world_size` ranks make of the batches from `first` on.
 #[derive(Debug, Clone)]

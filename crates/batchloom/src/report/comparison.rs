@@ -26,6 +26,19 @@ const FIXED_PART: u64 = 16;
 /// Work that is this close counts as equal: the simpler rule, which comes first, is then the better one.
 const CLOSE: f64 = 1.005;
 
+/// The elements of a batch of the usual rules.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Budget {
+    /// Those of 64 samples of mean length, and at least those of the longest sample.
+    #[default]
+    Usual,
+    /// So many. Rules of equal numbers of samples hold as many on average, and more where samples are long.
+    Tokens(u64),
+    /// At most so many in any batch, as memory wants: rules of equal numbers of samples hold as many of the longest.
+    Most(u64),
+}
+
 /// Rules side by side.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
@@ -52,6 +65,9 @@ pub struct Compared {
     pub stats: Stats,
     /// The time of an epoch by the cost model, if one was given.
     pub time: Option<f64>,
+    /// The share of the ranks' time that is spent waiting for the slowest of a step: by the cost model if one was given,
+    /// and otherwise by elements.
+    pub waiting: f64,
     /// The time that it took to plan the epoch and to measure it.
     #[serde(serialize_with = "seconds")]
     pub planned: Duration,
@@ -64,7 +80,7 @@ fn seconds<S: Serializer>(duration: &Duration, serializer: S) -> std::result::Re
 impl Compared {
     /// The work of an epoch: its time by the cost model, or the elements that all ranks compute or wait for.
     pub fn work(&self) -> f64 {
-        let waited = 1.0 - self.stats.imbalance;
+        let waited = 1.0 - self.waiting;
         self.time.unwrap_or(self.stats.padded as f64 / waited.max(f64::MIN_POSITIVE))
     }
 
@@ -80,10 +96,10 @@ impl Comparison {
     ///
     /// ```
     /// use batchloom::batching::Sizes;
-    /// use batchloom::report::Comparison;
+    /// use batchloom::report::{Budget, Comparison};
     ///
     /// let sizes = Sizes::new((1..=1000).collect::<Vec<u32>>());
-    /// let rules = Comparison::usual_rules(&sizes, None, None)?;
+    /// let rules = Comparison::usual_rules(&sizes, Budget::Usual, None)?;
     /// let found = Comparison::new(&sizes, &rules, 4, None, |_| ())?;
     /// assert!(found.rules[found.best].stats.padding < 0.05);
     /// # Ok::<(), batchloom::Error>(())
@@ -108,35 +124,38 @@ impl Comparison {
         Ok(Self { samples: sizes.len(), tokens: sizes.total(), world_size, rules, best })
     }
 
-    /// Every rule, at equal tokens a batch: `max_tokens` of them, or those of 64 samples of mean length, and at least
-    /// those of the longest sample.
+    /// Every rule, with batches of as many elements as `budget` says.
     ///
     /// # Errors
-    /// [`Error::NotPositive`](crate::Error::NotPositive) if `max_tokens` is 0, and
+    /// [`Error::NotPositive`](crate::Error::NotPositive) if there are none, and
     /// [`Error::BinTooLarge`](crate::Error::BinTooLarge).
-    pub fn usual_rules(sizes: &Sizes, max_tokens: Option<u64>, cost: Option<CostModel>) -> Result<Vec<Rule>> {
+    pub fn usual_rules(sizes: &Sizes, budget: Budget, cost: Option<CostModel>) -> Result<Vec<Rule>> {
         let samples = sizes.len().max(1);
         let longest = sizes.as_slice().iter().max().map_or(1, |&size| u64::from(size));
         let usual = (sizes.total().div_ceil(samples) * USUAL).max(longest.next_multiple_of(MULTIPLE.into()));
-        let budget = max_tokens.unwrap_or(usual.max(1));
-        let of_mean = (u128::from(budget) * u128::from(samples) / u128::from(sizes.total().max(1))).max(1);
-        let batch_size = u64::try_from(of_mean).unwrap_or(u64::MAX);
+        let (tokens, batch_size) = match budget {
+            Budget::Usual => (usual.max(1), None),
+            Budget::Tokens(tokens) => (tokens, None),
+            Budget::Most(tokens) => (tokens, Some((tokens / longest.max(1)).max(1))),
+        };
+        let of_mean = (u128::from(tokens) * u128::from(samples) / u128::from(sizes.total().max(1))).max(1);
+        let batch_size = batch_size.unwrap_or(u64::try_from(of_mean).unwrap_or(u64::MAX));
         let cost = match cost {
             Some(cost) => cost,
-            None => CostModel::new((budget / FIXED_PART) as f64, 1.0, 0.0)?,
+            None => CostModel::new((tokens / FIXED_PART) as f64, 1.0, 0.0)?,
         };
         let mut rules: Vec<Rule> = vec![
             FixedSize::new(batch_size)?.into(),
             LengthBuckets::new(batch_size)?.into(),
-            TokenBudget::new(budget)?.into(),
+            TokenBudget::new(tokens)?.into(),
         ];
         // Rules that cannot be applied to these lengths are left out.
-        if budget >= longest.next_multiple_of(MULTIPLE.into()).max(MULTIPLE.into()) {
-            rules.push(TokenBudget::new(budget)?.multiple_of(MULTIPLE)?.into());
+        if tokens >= longest.next_multiple_of(MULTIPLE.into()).max(MULTIPLE.into()) {
+            rules.push(TokenBudget::new(tokens)?.multiple_of(MULTIPLE)?.into());
         }
         if sizes.dimensions() == 1 {
-            rules.push(CostOptimal::new(cost).max_tokens(budget)?.into());
-            rules.extend(Packing::new(budget).ok().map(Rule::from));
+            rules.push(CostOptimal::new(cost).max_tokens(tokens)?.into());
+            rules.extend(Packing::new(tokens).ok().map(Rule::from));
         }
         Ok(rules)
     }
@@ -144,7 +163,7 @@ impl Comparison {
     /// The best rule and the reason, as one sentence.
     pub fn verdict(&self) -> String {
         let (best, name) = (&self.rules[self.best], self.rules[self.best].rule.to_string());
-        let (padding, waits) = (best.stats.padding * 100.0, best.stats.imbalance * 100.0);
+        let (padding, waits) = (best.stats.padding * 100.0, best.waiting * 100.0);
         let facts = format!("{padding:.1}% padding, {waits:.1}% waiting");
         let worst = self.rules.iter().max_by(|a, b| a.work().total_cmp(&b.work()));
         let against = worst.filter(|worst| worst.work() > best.work() * CLOSE).map(|worst| {
@@ -182,18 +201,22 @@ impl Compared {
         let start = Instant::now();
         let builder = Plan::builder(sizes.len()).rule(rule.clone()).sizes(sizes.clone()).shuffle(true);
         let plan = builder.world_size(world_size).build()?;
-        let (stats, time) = match cost {
+        let (stats, time, waiting) = match cost {
             Some(cost) => {
                 let (stats, time) = plan.timed_stats(&cost);
-                if !time.is_finite() {
-                    let found = format!("such that an epoch of {rule} costs {time}");
+                if !time.epoch.is_finite() {
+                    let found = format!("such that an epoch of {rule} costs {}", time.epoch);
                     return Err(crate::Error::Cost { found });
                 }
-                (stats, Some(time))
+                (stats, Some(time.epoch), time.waiting)
             }
-            None => (plan.stats(), None),
+            None => {
+                let stats = plan.stats();
+                let waiting = stats.imbalance;
+                (stats, None, waiting)
+            }
         };
-        Ok(Self { rule: rule.clone(), stats, time, planned: start.elapsed() })
+        Ok(Self { rule: rule.clone(), stats, time, waiting, planned: start.elapsed() })
     }
 }
 
@@ -227,7 +250,7 @@ impl Comparison {
             vec![
                 stats.steps.to_string(),
                 percent(stats.padding),
-                percent(stats.imbalance),
+                percent(found.waiting),
                 stats.shapes.to_string(),
                 stats.largest.to_string(),
                 maybe(stats.efficiency),

@@ -10,7 +10,7 @@ mod page;
 mod pictures;
 mod statistics;
 
-pub use comparison::{Compared, Comparison};
+pub use comparison::{Budget, Compared, Comparison};
 pub use histogram::{Bin, Histogram};
 pub use page::Page;
 pub use statistics::{Statistic, Value};

@@ -152,7 +152,7 @@ fn areas(comparison: &Comparison) -> String {
     let computed = |found: &super::Compared| {
         // What is delivered again to fill the last step is no more use than padding.
         let (real, padded) = (found.stats.real - found.stats.repeated_tokens, found.stats.padded as f64);
-        let all = padded / (1.0 - found.stats.imbalance).max(f64::MIN_POSITIVE);
+        let all = padded / (1.0 - found.waiting).max(f64::MIN_POSITIVE);
         [real as f64, padded - real as f64, all - padded]
     };
     let all = |found: &super::Compared| computed(found).iter().sum::<f64>();

@@ -1,9 +1,9 @@
 //! `SparseRows`: a matrix that keeps only the entries that are not zero, row by row (CSR).
 
 use std::ops::Range;
-use std::str::FromStr;
 
 use super::{DType, Element, Tensor};
+use crate::named::named;
 use crate::{Error, Result};
 
 /// The form in which a batch holds sparse rows.
@@ -17,17 +17,10 @@ pub enum SparseLayout {
     Dense,
 }
 
-impl FromStr for SparseLayout {
-    type Err = String;
-
-    fn from_str(name: &str) -> std::result::Result<Self, String> {
-        match name {
-            "csr" => Ok(Self::Csr),
-            "dense" => Ok(Self::Dense),
-            _ => Err(format!("layout is {name:?}; expected \"csr\" or \"dense\"")),
-        }
-    }
-}
+named!(SparseLayout, "layout", {
+    "csr" => Csr,
+    "dense" => Dense,
+});
 
 /// Rows of which only some columns are stored. Row `k` has the entries `offsets[k]..offsets[k + 1]`: of each, `columns`
 /// has the column and `values` the value. The three arrays are shared, never copied.

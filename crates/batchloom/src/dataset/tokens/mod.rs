@@ -5,7 +5,6 @@
 mod stream;
 
 use std::ops::Range;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64;
@@ -16,6 +15,7 @@ use super::kind::{CollateOptions, Collation, Content, ContentRequest, EpochKey, 
 use super::selection::Selection;
 use crate::batching::{FixedSize, Labels, Rule};
 use crate::collate::{Form, TokenField, Tokens};
+use crate::named::named;
 use crate::order::{Key, Order, Permutation, Purpose, Shuffle};
 use crate::{DType, Error, Result, Tensor};
 
@@ -31,17 +31,10 @@ pub enum TokenMode {
     Continuous,
 }
 
-impl FromStr for TokenMode {
-    type Err = String;
-
-    fn from_str(name: &str) -> std::result::Result<Self, String> {
-        match name {
-            "chunk" => Ok(Self::Chunk),
-            "continuous" => Ok(Self::Continuous),
-            _ => Err(format!("mode is {name:?}; expected \"chunk\" or \"continuous\"")),
-        }
-    }
-}
+named!(TokenMode, "mode", {
+    "chunk" => Chunk,
+    "continuous" => Continuous,
+});
 
 /// The fields of a batch of tokens besides inputs and labels.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]

@@ -1,7 +1,6 @@
 //! `WindowShape`: the shape of a window, and the places of windows in a series.
 
-use std::str::FromStr;
-
+use crate::named::named;
 use crate::{Error, Result};
 
 /// The end of a series from which windows are counted, if they do not fill it exactly.
@@ -15,17 +14,10 @@ pub enum Anchor {
     End,
 }
 
-impl FromStr for Anchor {
-    type Err = String;
-
-    fn from_str(name: &str) -> std::result::Result<Self, String> {
-        match name {
-            "start" => Ok(Self::Start),
-            "end" => Ok(Self::End),
-            _ => Err(format!("anchor is {name:?}; expected \"start\" or \"end\"")),
-        }
-    }
-}
+named!(Anchor, "anchor", {
+    "start" => Start,
+    "end" => End,
+});
 
 /// The treatment of a series that is too short for one window. A series without any step never makes a window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -40,18 +32,11 @@ pub enum Short {
     Error,
 }
 
-impl FromStr for Short {
-    type Err = String;
-
-    fn from_str(name: &str) -> std::result::Result<Self, String> {
-        match name {
-            "pad" => Ok(Self::Pad),
-            "skip" => Ok(Self::Skip),
-            "error" => Ok(Self::Error),
-            _ => Err(format!("short is {name:?}; expected \"pad\", \"skip\" or \"error\"")),
-        }
-    }
-}
+named!(Short, "short", {
+    "pad" => Pad,
+    "skip" => Skip,
+    "error" => Error,
+});
 
 /// The unit that counts the same everywhere in an epoch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -64,17 +49,10 @@ pub enum SampledBy {
     Series,
 }
 
-impl FromStr for SampledBy {
-    type Err = String;
-
-    fn from_str(name: &str) -> std::result::Result<Self, String> {
-        match name {
-            "windows" => Ok(Self::Windows),
-            "series" => Ok(Self::Series),
-            _ => Err(format!("sampled_by is {name:?}; expected \"windows\" or \"series\"")),
-        }
-    }
-}
+named!(SampledBy, "sampled_by", {
+    "windows" => Windows,
+    "series" => Series,
+});
 
 /// The shape of a window: steps of input, then `gap` steps that are not looked at, then the horizon.
 ///

@@ -1,0 +1,36 @@
+//! Options as text: one list of names for each enum, which reads it and which an error quotes.
+
+use crate::Error;
+
+/// Implements `FromStr` for an option: each of its names, and the choice that it stands for.
+macro_rules! named {
+    ($kind:ty, $option:literal, { $($name:literal => $choice:ident),+ $(,)? }) => {
+        impl std::str::FromStr for $kind {
+            type Err = $crate::Error;
+
+            /// Reads the name of a choice.
+            ///
+            /// # Errors
+            /// [`Error::Choice`](crate::Error::Choice) for any other text.
+            fn from_str(found: &str) -> Result<Self, $crate::Error> {
+                match found {
+                    $($name => Ok(Self::$choice),)+
+                    _ => Err($crate::named::refused($option, found, &[$($name),+])),
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use named;
+
+/// The error of a text that is none of the names.
+pub(crate) fn refused(option: &'static str, found: &str, names: &[&str]) -> Error {
+    let quoted: Vec<_> = names.iter().map(|name| format!("{name:?}")).collect();
+    let expected = match quoted.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, before)) => format!("{} or {last}", before.join(", ")),
+        None => String::new(),
+    };
+    Error::Choice { option, found: found.to_owned(), expected }
+}
