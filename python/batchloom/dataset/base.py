@@ -12,6 +12,7 @@ import batchloom._native as _native
 import numpy
 from batchloom.arguments import integer, shuffled
 from batchloom.arrays.field import Field
+from batchloom.arrays.pickling import kept, opened
 from batchloom.batch import Columns, Schema
 from batchloom.batching import FixedSize, Rule
 from batchloom.dataset.selection import restored, selected, split, written
@@ -242,9 +243,10 @@ class Dataset(ABC, Generic[Form]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._selection is None:
-            return self._made()
-        made, selection = self._narrowed()
-        return _select, (made, written(selection))
+            make, arguments = self._made()
+            return _remade, (make, kept(arguments))
+        (make, arguments), selection = self._narrowed()
+        return _select, ((make, kept(arguments)), written(selection))
 
     @abstractmethod
     def _made(self) -> Made:
@@ -422,6 +424,9 @@ class Dataset(ABC, Generic[Form]):
 
 def _select(made: Made, selection: tuple[Any, ...]) -> Dataset[Any]:
     """Return a dataset of some samples, which :meth:`Dataset.__reduce__` wrote down."""
-    make, arguments = made
-    whole: Dataset[Any] = make(*arguments)
-    return whole._with(restored(*selection))
+    return _remade(*made)._with(restored(*selection))
+
+
+def _remade(make: Callable[..., Dataset[Any]], arguments: tuple[Any, ...]) -> Dataset[Any]:
+    """Return a dataset of all samples, which :meth:`Dataset.__reduce__` wrote down."""
+    return make(*opened(arguments))

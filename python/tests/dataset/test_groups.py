@@ -47,8 +47,7 @@ def assert_ids(given, names, expected):
     found, places, mask = whole(bl.GroupDataset(given, rows, layout="padded"), pad_value=-1)
     assert numpy.asarray(found).tolist() == [expected[group[0]] for group in members(names)]
     assert [part.tolist() for part in (places, mask)] == [part.tolist() for part in padded(members(names))]
-    if not isinstance(given, torch.Tensor):  # which does not pickle all of its types
-        assert pickle.loads(pickle.dumps(dataset)).offsets.tolist() == dataset.offsets.tolist()
+    assert pickle.loads(pickle.dumps(dataset)).offsets.tolist() == dataset.offsets.tolist()
     return dataset, found
 
 

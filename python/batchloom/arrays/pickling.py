@@ -1,0 +1,132 @@
+"""Arrays as pickles keep them: memory maps as their file, and types that torch cannot pickle as their bits.
+
+A pickle of a dataset that lies in a file is as small as the path: another process maps the file again. Maps that keep
+writes to themselves (mode ``"c"``), and arrays without a file, are kept as they are.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy
+from batchloom.errors import DataError
+
+
+@dataclass(frozen=True)
+class MappedFile:
+    """An array in a file that was mapped.
+
+    Attributes:
+        path: The file.
+        first: The place in the file of its first byte.
+        size: The bytes of the file that it covers.
+        dtype: The type of its elements.
+        shape: The lengths of its dimensions.
+        strides: The bytes from one element to the next, in each dimension.
+        writable: ``True`` if writes go to the file.
+    """
+
+    path: str
+    first: int
+    size: int
+    dtype: numpy.dtype[Any]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    writable: bool
+
+    def opened(self) -> numpy.ndarray[Any, Any]:
+        """Map the file again.
+
+        Raises:
+            DataError: The file is not there any more, or is shorter.
+        """
+        try:
+            found = Path(self.path).stat().st_size
+        except OSError as error:
+            raise DataError(f"the file of a memory map cannot be read: {error}; expected it where it was") from None
+        if found < self.first + self.size:
+            raise DataError(
+                f"{self.path} has {found} bytes; expected at least {self.first + self.size}, as when it was mapped"
+            )
+        mode = "r+" if self.writable else "r"
+        memory: Any = numpy.memmap(self.path, numpy.uint8, mode, self.first, (self.size,))
+        return numpy.ndarray(self.shape, self.dtype, memory, 0, self.strides)
+
+
+@dataclass(frozen=True)
+class Bits:
+    """A tensor of torch, of a type that torch cannot pickle.
+
+    Attributes:
+        tensor: The same bits as integers.
+        dtype: The name of the type.
+    """
+
+    tensor: Any
+    dtype: str
+
+    def opened(self) -> Any:
+        """Return the tensor."""
+        return self.tensor.view(getattr(sys.modules["torch"], self.dtype))
+
+
+# The types that torch pickles by a class of storage that it does not have, and integers as wide.
+UNPICKLED = {"uint16": "int16", "uint32": "int32", "uint64": "int64"}
+
+
+def kept(value: Any) -> Any:
+    """Return what a pickle keeps of arrays in tuples and dicts; of anything else, the value itself."""
+    if type(value) is tuple:
+        return tuple(kept(each) for each in value)
+    if type(value) is dict:
+        return {name: kept(each) for name, each in value.items()}
+    if isinstance(value, numpy.ndarray):
+        return _mapped(value) or value
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(value, torch.Tensor):
+        return value
+    name = str(value.dtype).removeprefix("torch.")
+    plain = "int8" if name.startswith("float8") else UNPICKLED.get(name)
+    return value if plain is None else Bits(value.detach().view(getattr(torch, plain)), name)
+
+
+def opened(value: Any) -> Any:
+    """Return the arrays that :func:`kept` kept."""
+    if type(value) is tuple:
+        return tuple(opened(each) for each in value)
+    if type(value) is dict:
+        return {name: opened(each) for name, each in value.items()}
+    return value.opened() if isinstance(value, MappedFile | Bits) else value
+
+
+def _mapped(array: numpy.ndarray[Any, Any]) -> MappedFile | None:
+    """Return where an array lies in a file that is mapped; ``None`` if it does not, or writes stay in memory."""
+    base: Any = array
+    while isinstance(base, numpy.ndarray) and isinstance(base.base, numpy.ndarray):
+        base = base.base
+    if not isinstance(base, numpy.memmap) or base.filename is None or base.mode not in ("r", "r+", "w+"):
+        return None
+    low, high = _reach(array)
+    first = base.offset + (array.ctypes.data + low) - base.ctypes.data
+    if low < 0 or not array.size or not Path(base.filename).exists():
+        return None  # what runs backwards begins at its end
+    return MappedFile(
+        str(Path(base.filename).absolute()),
+        first,
+        high - low,
+        array.dtype,
+        array.shape,
+        array.strides,
+        array.flags.writeable,
+    )
+
+
+def _reach(array: numpy.ndarray[Any, Any]) -> tuple[int, int]:
+    """Return the first byte of an array and the one after its last, counted from its first element."""
+    ends = [(length - 1) * stride for length, stride in zip(array.shape, array.strides, strict=True)]
+    low, high = sum(min(end, 0) for end in ends), sum(max(end, 0) for end in ends)
+    return low, high + array.itemsize
+

@@ -1,0 +1,358 @@
+"""Faults at random points of a run: signals, exceptions, breaks, forks, threads, kills, and limits of the process.
+
+Each fault happens in a process of its own, forked from one that has loaded everything. The run has to end in time, in the
+way that the fault asks for; where the loader outlives the fault, its next epoch is compared with the plan.
+"""
+
+import contextlib
+import gc
+import json
+import os
+import random
+import resource
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+
+import batchloom as bl
+import numpy
+from campaign import kinds
+from campaign.tally import Failure
+
+# A fault that takes longer than this hangs.
+PATIENCE = 60
+TESTS = str(Path(__file__).parents[1])
+
+
+def campaign(tally, seed, first=0, most=None):
+    """Run faults until time is up, or so many."""
+    # Threads that a loader left would not survive the fork.
+    gc.collect()
+    number = first
+    while not (tally.is_over if most is None else number >= first + most):
+        one(tally, seed, number)
+        number += 1
+
+
+def one(tally, seed, number):
+    """Run the faults of one process.
+
+    Raises:
+        Failure: It hung, ended otherwise than asked for, or delivered a wrong batch.
+    """
+    draw = random.Random(f"faults/{seed}/{number}")
+    fault = draw.choice(FAULTS)
+    try:
+        tally.add(fault.__name__, fault(draw))
+    except Exception as error:
+        raise Failure(
+            f"fault {number}: {fault.__name__}\n{traceback.format_exc()}\n"
+            f"repeat it: scripts/campaign --only faults --seed {seed} --first {number} --most 1"
+        ) from error
+
+
+def forked(work, draw, during=lambda child: None):
+    """Run ``work(draw)`` in a forked process; return what it returned, or the signal that ended it, negative.
+
+    Raises:
+        AssertionError: It failed, or took too long.
+    """
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        done = {"error": "no end"}
+        try:
+            done = {"value": work(draw)}
+        except BaseException:
+            done = {"error": traceback.format_exc()}
+        finally:
+            os.write(writing, json.dumps(done)[:60_000].encode())
+            os._exit(0)
+    os.close(writing)
+    try:
+        during(child)
+        ready, _, _ = select.select([reading], [], [], PATIENCE)
+        if not ready:
+            os.kill(child, signal.SIGKILL)
+        text = os.read(reading, 65_536)
+        _, status = os.waitpid(child, 0)
+    finally:
+        os.close(reading)
+    assert ready, f"nothing was heard of the process for {PATIENCE} s"
+    if os.WIFSIGNALED(status):
+        return -os.WTERMSIG(status)
+    done = json.loads(text)
+    assert "error" not in done, done["error"]
+    return done["value"]
+
+
+def loader_of(draw, **more):
+    """Draw a loader of some kind whose epochs have batches, and its configuration."""
+    while True:
+        configuration = kinds.drawn(draw)
+        with contextlib.suppress(bl.Error):
+            loader = configuration.loader(draw.choice(kinds.HOST), **more)
+            if len(loader):
+                return configuration, loader
+
+
+def large(draw):
+    """Return a loader whose epochs take some milliseconds, in several blocks, and its rows."""
+    rows = numpy.arange(20_000 * 64, dtype=numpy.int32).reshape(20_000, 64)
+    options = {"num_threads": draw.randint(1, 4), "prefetch": draw.choice([None, 0, 3]), "shuffle": True}
+    return bl.DataLoader(bl.TensorDataset(rows), draw.randint(1, 200), seed=draw.getrandbits(32), **options), rows
+
+
+def verify(loader, check):
+    """Compare the next epoch of a loader with its plan."""
+    plan = loader.plan()
+    count = 0
+    for samples, batch in zip(plan, loader, strict=True):
+        check(batch, samples)
+        count += 1
+    assert count == len(plan)
+
+
+def of_rows(rows):
+    """Return the check of batches of these rows."""
+
+    def check(batch, samples):
+        assert numpy.array_equal(batch[0], rows[samples])
+
+    return check
+
+
+def interrupts(draw):
+    """A signal whose handler raises, at any time: it comes out of the loop, and the next epoch is whole."""
+
+    def work(draw):
+        loader, rows = large(draw)
+        signal.signal(signal.SIGALRM, stop)
+        for _ in range(FEW):
+            signal.setitimer(signal.ITIMER_REAL, draw.uniform(0.0001, 0.02))
+            with contextlib.suppress(Stopped):
+                for _ in range(100):
+                    for _ in loader:
+                        pass
+                raise AssertionError("the signal never came out")
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            verify(loader, of_rows(rows))
+        return FEW
+
+    return forked(work, draw)
+
+
+class Stopped(Exception):
+    """Raised by a handler of signals."""
+
+
+def stop(number, frame):
+    """Raise out of a handler."""
+    raise Stopped
+
+
+FEW = 10
+
+
+def exceptions(draw):
+    """An exception in the body of the loop: the state is that of the batches that came, and the rest follows."""
+
+    def work(draw):
+        for _ in range(FEW):
+            configuration, loader = loader_of(draw)
+            plan, taken = loader.plan(), 0
+            least = draw.randint(1, len(plan))
+            with contextlib.suppress(Stopped):
+                for _ in loader:
+                    taken += 1
+                    if taken == least:
+                        raise Stopped
+            state = loader.state_dict()
+            again = configuration.loader(draw.choice(kinds.HOST))
+            again.load_state_dict(state)
+            left = [batch.tolist() for batch in again.plan()] if again.epoch == plan.epoch else []
+            assert left == [batch.tolist() for batch in plan][taken:]
+            assert sum(1 for _ in again) == (len(left) if left else len(again))
+        return FEW
+
+    return forked(work, draw)
+
+
+def breaks(draw):
+    """Iterators that are left, closed, dropped or kept: the next one is whole."""
+
+    def work(draw):
+        kept = []
+        for _ in range(FEW):
+            loader, rows = large(draw)
+            batches = iter(loader)
+            for _ in range(draw.randint(0, 3)):
+                next(batches)
+            draw.choice([batches.close, lambda: None, lambda batches=batches: kept.append(batches), gc.collect])()
+            del batches
+            loader.set_epoch(draw.randint(0, 3))
+            verify(loader, of_rows(rows))
+        return FEW
+
+    return forked(work, draw)
+
+
+def forks(draw):
+    """A fork in mid-epoch: the child's old iterator says so, its next epoch is whole, and the parent goes on."""
+
+    def work(draw):
+        loader, rows = large(draw)
+        batches, plan = iter(loader), loader.plan(0)
+        taken = draw.randint(0, min(5, len(plan) - 1))
+        for _ in range(taken):
+            next(batches)
+
+        def child(draw):
+            try:
+                next(batches)
+            except bl.LoaderError:
+                pass
+            else:
+                raise AssertionError("the child got a batch of its parent's iterator")
+            loader.set_epoch(1)
+            verify(loader, of_rows(rows))
+            return 1
+
+        assert forked(child, draw) == 1
+        for samples, batch in zip(list(plan)[taken:], batches, strict=True):
+            of_rows(rows)(batch, samples)
+        return 1
+
+    return forked(work, draw)
+
+
+def threads(draw):
+    """Threads that share an iterator: every batch comes to one of them."""
+
+    def work(draw):
+        loader, _ = large(draw)
+        batches, found, lock = iter(loader), [], threading.Lock()
+
+        def consume():
+            for batch in batches:
+                with lock:
+                    found.append(int(batch[0][0, 0]))
+
+        consumers = [threading.Thread(target=consume) for _ in range(draw.randint(2, 6))]
+        for consumer in consumers:
+            consumer.start()
+        for consumer in consumers:
+            consumer.join(PATIENCE / 2)
+            assert not consumer.is_alive(), "a consumer hangs"
+        expected = [int(samples[0]) * 64 for samples in loader.plan(0)]
+        assert sorted(found) == sorted(expected)
+        return 1
+
+    return forked(work, draw)
+
+
+def kills(draw):
+    """A signal that ends the process at any time, with or without handlers of Python."""
+    number = draw.choice([signal.SIGKILL, signal.SIGTERM])
+
+    def work(draw):
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        loader, _ = large(draw)
+        while True:
+            for _ in loader:
+                pass
+
+    def during(child):
+        time.sleep(draw.uniform(0, 0.05))
+        os.kill(child, number)
+
+    assert forked(work, draw, during) == -number
+    return 1
+
+
+def files(draw):
+    """No more files: an error or a run that goes on, and the loader works again when there are some."""
+
+    def work(draw):
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        for _ in range(FEW):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (draw.randint(0, 12), hard))
+            loader = None
+            with contextlib.suppress(bl.Error, OSError):
+                loader, rows = large(draw)
+                for _ in loader:
+                    pass
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            if loader is not None:
+                verify(loader, of_rows(rows))
+        return FEW
+
+    return forked(work, draw)
+
+
+def processes(draw):
+    """Processes that make samples and are killed: an error that says so, or a run that goes on with others."""
+
+    def work(draw):
+        from oracles.samples import row
+
+        dataset = bl.MapDataset(range(200), row, workers="processes")
+        loader = bl.DataLoader(dataset, 5, num_threads=2)
+        for _ in range(3):
+            at = draw.randint(0, 30)
+            with contextlib.suppress(bl.Error):
+                for step, _ in enumerate(loader):
+                    if step == at:
+                        for child in children():
+                            with contextlib.suppress(ProcessLookupError):
+                                os.kill(child, signal.SIGKILL)
+            loader.set_epoch(0)
+        assert sum(1 for _ in loader) == 40
+        return 3
+
+    return forked(work, draw)
+
+
+def children():
+    """Return the processes that this one has started."""
+    tasks = Path(f"/proc/{os.getpid()}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+
+
+ENDS = {
+    "sys.exit(7)": 7,
+    "os._exit(8)": 8,
+    "raise ValueError('the end')": 1,
+    "signal.raise_signal(signal.SIGINT)": -signal.SIGINT,
+}
+SCRIPT = """
+import os, random, signal, sys
+from campaign import faults
+draw = random.Random(int(sys.argv[1]))
+loader, rows = faults.large(draw)
+last = draw.randint(0, len(loader) - 1)
+for step, batch in enumerate(loader):
+    if step == last:
+        %s
+"""
+
+
+def ends(draw):
+    """The end of the interpreter in mid-epoch: at once, with the code that was asked for, and no crash."""
+    line, code = draw.choice(list(ENDS.items()))
+    command = [sys.executable, "-c", SCRIPT % line, str(draw.getrandbits(30))]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([TESTS, os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=environment, check=False)
+    assert done.returncode == code, (done.returncode, done.stderr)
+    assert "panicked" not in done.stderr, done.stderr
+    assert "Fatal" not in done.stderr, done.stderr
+    return 1
+
+
+FAULTS = (interrupts, exceptions, breaks, forks, threads, kills, kills, files, processes, ends)

@@ -1,0 +1,270 @@
+"""Random configurations of every kind of data: a dataset, the options of its loaders, and what a batch has to hold.
+
+A configuration follows from its random numbers alone, so that the seed and the number of a failure repeat it. What a
+batch holds is said by the oracles, slowly; the order of samples is the plan's, which the rules' definitions check.
+"""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import batchloom as bl
+import numpy
+from oracles import batching, groups, tokens, windows
+from oracles.devices import blocks
+from oracles.sequences import padded
+from oracles.windows import pretended
+
+# The ways in which the batches of one order are made: on the host and, pretended, on a device.
+HOST = (
+    {},
+    {"num_threads": 1},
+    {"num_threads": 3, "prefetch": 3},
+    {"prefetch": 0},
+    {"resident": False},
+    {"output": "torch"},
+)
+DEVICE = ({"device": "meta"}, {"device": "meta", "resident": False})
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A dataset and the options of its loaders.
+
+    Attributes:
+        text: Says all of it.
+        dataset: The dataset.
+        options: The options of its loaders; ``uneven`` and ``drop_last`` among them.
+        check: Compares a batch with what its samples are, by definition.
+        sizes: The sizes that rules see; ``None`` where samples are all alike.
+        ways: Options of loaders that change no value.
+    """
+
+    text: str
+    dataset: bl.Dataset
+    options: dict[str, Any]
+    check: Callable[[Any, Sequence[int]], None]
+    sizes: list[int] | None
+    ways: tuple[dict[str, Any], ...]
+
+    @property
+    def rule(self):
+        """The rule of batching."""
+        return self.options.get("batching") or bl.FixedSize(self.options["batch_size"])
+
+    def loader(self, way, world_size=1, rank=0, **more):
+        """Make a loader."""
+        inside = {} if way.get("device") is None else {"output": "torch"}
+        with pretended(), blocks(2000) if inside else contextlib.nullcontext():
+            options = self.options | inside | way | more
+            return bl.DataLoader(self.dataset, **options, world_size=world_size, rank=rank)
+
+
+def drawn(random):
+    """Draw a configuration."""
+    return random.choice(KINDS)(random)
+
+
+def order(random, shuffles=(False, True, True)):
+    """Draw the options of the order and of ranks."""
+    return {
+        "shuffle": random.choice(shuffles),
+        "seed": random.choice([0, 1, random.getrandbits(64)]),
+        "uneven": random.choice(["pad", "short"]),
+    }
+
+
+def rows(random):
+    """Rows of several arrays."""
+    count, shape = random.randint(1, 300), random.choice([(), (3,), (2, 5), (0,), (17,)])
+    dtype = random.choice(["float32", "int64", "uint8", "float16", "bool", "complex64"])
+    wide = numpy.random.default_rng(count).integers(0, 2, (count, *shape)).astype(dtype)
+    if random.random() < 0.3:
+        wide = numpy.asfortranarray(wide)
+    numbers = numpy.arange(count)
+    options = order(random, (False, True, True, "runs")) | {
+        "batch_size": random.randint(1, 40),
+        "drop_last": random.random() < 0.3,
+    }
+    if random.random() < 0.2 and options["shuffle"] is not False:
+        options["shard_size"] = random.randint(options["batch_size"], count + 40)
+
+    def check(batch, samples):
+        assert batch[0].tolist() == list(samples)
+        assert numpy.array_equal(numpy.asarray(batch[1]), wide[list(samples)])
+
+    text = f"rows {count} {shape} {dtype} {options}"
+    return Configuration(text, bl.TensorDataset(numbers, wide), options, check, None, HOST + DEVICE)
+
+
+def sequences(random):
+    """Sequences of any lengths, padded or packed by any rule."""
+    sizes, rule = lengths(random), drawn_rule(random)
+    options = order(random) | {"batching": rule, "balance": random.random() < 0.2}
+    samples = numpy.split(numpy.arange(sum(sizes)), numpy.cumsum(sizes)[:-1])
+    side, value = random.choice(["right", "left"]), random.choice([0, -1, 7])
+    if not isinstance(rule, bl.Packing):
+        options |= {"pad_side": side, "pad_value": value}
+    whole = [list(sample[: batching.taken(rule, len(sample))]) for sample in samples]
+    cut = [numpy.array(sample, numpy.int64) for sample in whole]
+
+    def check(batch, chosen):
+        expected = padded(cut, list(chosen), value, side, batching.multiple(rule))
+        for name, values in zip(("x", "attention_mask", "lengths", "index"), (*expected, list(chosen)), strict=True):
+            assert numpy.array_equal(numpy.asarray(batch[name]), values), name
+
+    def check_packed(batch, chosen):
+        found = batching.held(batch)
+        assert [sample for sample, *_ in found] == list(chosen)
+        for sample, *values in found:
+            first = values[0] - int(samples[sample][0]) if values else 0
+            assert values == list(samples[sample][first : first + len(values)])
+            assert rule.oversize == "split" or values == whole[sample]
+
+    text = f"sequences {sizes} {options}"
+    packs = isinstance(rule, bl.Packing)
+    return Configuration(
+        text, batching.dataset(sizes), options, check_packed if packs else check, sizes, HOST + DEVICE
+    )
+
+
+def lengths(random):
+    """Draw lengths: any, equal ones, none, on the edges of budgets, and some that dwarf the others."""
+    count = random.randint(1, 80)
+    return random.choice(
+        [
+            lambda: [random.randint(0, 40) for _ in range(count)],
+            lambda: [random.randint(0, 40)] * count,
+            lambda: [0] * count,
+            lambda: [random.choice([0, 1, 7, 8, 9, 15, 16, 17, 40]) for _ in range(count)],
+            lambda: [40 >> place % 7 for place in range(count)],
+        ]
+    )()
+
+
+def drawn_rule(random):
+    """Draw a rule of any kind."""
+    pool = random.choice([None, "all", random.randint(1, 70)])
+    multiple, policy = random.choice([1, 1, 2, 8]), random.choice(["error", "alone", "drop", "truncate"])
+    most = random.choice([None, random.randint(1, 9)])
+    shared = {"max_samples": most, "multiple_of": multiple, "oversize": policy, "pool": pool}
+    spread = random.choice([None, random.randint(0, 12)])
+    return random.choice(
+        [
+            lambda: bl.FixedSize(random.randint(1, 20)),
+            lambda: bl.LengthBuckets(random.randint(1, 9), pool=pool, multiple_of=multiple),
+            lambda: bl.TokenBudget(
+                random.randint(8, 90), count=random.choice(["padded", "real"]), max_length_spread=spread, **shared
+            ),
+            lambda: bl.CostOptimal(
+                bl.CostModel(random.randint(0, 300), random.randint(0, 9), random.randint(1, 3)),
+                max_tokens=random.choice([None, random.randint(8, 200)]),
+                **shared,
+            ),
+            lambda: bl.Packing(
+                random.randint(1, 60),
+                max_samples=most,
+                oversize=random.choice(["error", "truncate", "split"]),
+                order=random.choice(["random", "decreasing"]),
+                pool=pool,
+            ),
+        ]
+    )()
+
+
+def whole_groups(random):
+    """Groups of rows, one after the other or padded."""
+    names = [random.randint(-5, 6) for _ in range(random.randint(1, 25))]
+    ids = [name for name in names for _ in range(random.randint(1, 6))]
+    if random.random() < 0.5:
+        ids.sort()
+    rule = drawn_rule(random)
+    layout = random.choice(["concatenated", "padded"])
+    if isinstance(rule, bl.Packing) and (layout == "padded" or rule.oversize == "split"):
+        rule = bl.FixedSize(random.randint(1, 5))
+    options = order(random)
+    case = groups.Case(
+        tuple(ids),
+        rule,
+        layout,
+        random.choice([None, random.randint(1, 7)]),
+        shuffle=options["shuffle"],
+        seed=options["seed"],
+    )
+
+    def check(batch, chosen):
+        rows = case.rows(chosen)
+        assert groups.held(batch) == rows
+        if layout == "padded":
+            places, mask = groups.padded(rows, multiple_of=batching.multiple(rule))
+            assert numpy.array_equal(numpy.asarray(batch["row"]), places)
+            assert numpy.array_equal(numpy.asarray(batch["mask"]), mask)
+
+    options |= {"batching": rule, "pad_value": -1}
+    return Configuration(f"groups {case}", case.dataset(), options, check, case.sizes, HOST + DEVICE)
+
+
+def streams(random):
+    """Pieces of a stream of documents."""
+    options = order(random, tokens.SHUFFLES)
+    while True:
+        corpus = tokens.Corpus(
+            tuple(random.choice([random.randint(0, 2), random.randint(0, 25)]) for _ in range(random.randint(1, 40))),
+            seq_len=random.randint(1, 30),
+            separator=random.choice([None, tokens.SEPARATOR]),
+            shuffle=options["shuffle"],
+            batch_size=random.randint(1, 8),
+            seed=options["seed"],
+            kind=random.choice(["int16", "int32", "int64"]),
+            jitter=random.random() < 0.3,
+        )
+        if corpus.pieces():
+            break
+
+    def check(batch, samples, epoch=0):
+        assert tokens.lists(batch) == corpus.batch(stream(epoch), samples)
+
+    known = {}
+
+    def stream(epoch):
+        if epoch not in known:
+            known[epoch] = corpus.epoch(epoch)
+        return known[epoch]
+
+    options |= {"batch_size": corpus.batch_size}
+    return Configuration(f"stream {corpus}", corpus.dataset(), options, check, None, HOST)
+
+
+def slid(random):
+    """Windows of series, as views and as copies."""
+    horizon, gap, input_len = random.randint(0, 4), random.randint(0, 3), random.randint(1, 6)
+    while True:
+        shape = windows.Shape(
+            tuple(random.randint(0, 30) for _ in range(random.randint(1, 4))),
+            input_len,
+            horizon,
+            random.randint(0, input_len + gap) if horizon else 0,
+            gap if horizon else 0,
+            random.randint(1, 4),
+            random.choice(["start", "end"]),
+            random.choice(["pad", "skip"]),
+            random.choice(["windows", "series"]),
+            random.randint(0, input_len - 1),
+        )
+        if shape.windows():
+            break
+    options = order(random, (False, True, "runs")) | {
+        "batch_size": random.randint(1, 12),
+        "drop_last": random.random() < 0.2,
+    }
+    places = shape.windows()
+
+    def check(batch, samples):
+        assert windows.equal(batch, shape.data(list(samples), places))
+
+    ways = (*HOST, *DEVICE, {"copy": True}, {"device": "meta", "copy": True})
+    return Configuration(f"windows {shape} {options}", shape.dataset(), options, check, None, ways)
+
+
+KINDS = (rows, sequences, sequences, whole_groups, streams, slid)
