@@ -1,13 +1,14 @@
 """Rows of arrays as a dataset: length, samples, names, pickles."""
 
 import copy
+import os
 import pickle
 
 import batchloom as bl
 import numpy
 import pytest
 import torch
-from oracles.elements import FOREIGN, TYPES, content
+from oracles.elements import TYPES, content
 from oracles.rows import numpy_array, torch_tensor
 from refusals import refused
 
@@ -87,7 +88,6 @@ def test_numpy_datasets_pickle(name):
         lambda rows: rows[:, 1:],
         lambda rows: rows[::-1],
         lambda rows: rows.T,
-        lambda rows: rows[:0],
         lambda rows: numpy.asarray(rows)[5:],
     ],
 )
@@ -95,8 +95,6 @@ def test_a_memory_map_pickles_as_its_path(tmp_path, mode, part):
     numpy.save(tmp_path / "rows.npy", numpy.arange(30_000, dtype=numpy.int32).reshape(10_000, 3))
     rows = part(numpy.load(tmp_path / "rows.npy", mmap_mode=mode))
     dataset = bl.TensorDataset(x=rows, y=numpy.arange(len(rows)))
-    if not len(rows):
-        return
     text = pickle.dumps(dataset)
     assert len(text) < 90_000 or mode == "c"
     some = dataset.select(slice(0, 2))
