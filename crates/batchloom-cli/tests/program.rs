@@ -216,6 +216,34 @@ fn plans_are_saved_compared_and_resumed() {
 }
 
 #[test]
+fn buffers_that_tell_of_more_bytes_than_there_are_is_an_error() {
+    use arrow_ipc::CompressionType;
+    use arrow_ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
+
+    let folder = Folder::new();
+    let numbers: Arc<dyn Array> = Arc::new(Int64Array::from(vec![7; 400]));
+    let batch = RecordBatch::try_from_iter([("n", numbers)]).unwrap();
+    let options = IpcWriteOptions::default().try_with_compression(Some(CompressionType::LZ4_FRAME)).unwrap();
+    let (mut file, mut stream) = (Vec::new(), Vec::new());
+    let mut writer = FileWriter::try_new_with_options(&mut file, &batch.schema(), options.clone()).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+    let mut writer = StreamWriter::try_new_with_options(&mut stream, &batch.schema(), options).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+    for (mut bytes, name) in [(file, "lies.arrow"), (stream, "lies.arrows")] {
+        folder.write("whole.arrow", &bytes);
+        assert!(folder.said("lengths whole.arrow --column n").contains("400 samples"));
+        let told = 3200_i64.to_le_bytes();
+        let place = bytes.windows(8).position(|window| window == told).unwrap();
+        bytes[place..place + 8].copy_from_slice(&(1_i64 << 60).to_le_bytes());
+        folder.write("lies.arrow", &bytes);
+        let error = folder.refused("lengths lies.arrow --column n");
+        assert!(error.contains("would take 1152921504606846976 bytes"), "{name}: {error}");
+    }
+}
+
+#[test]
 fn plans_find_their_lengths_from_any_folder() {
     let folder = Folder::new();
     fs::create_dir(folder.path("runs")).unwrap();

@@ -1,14 +1,14 @@
 //! The blocks of Arrow files, looked at before they are read: the reader asks for as much memory as a file tells it to.
 //!
-//! Promises: a file whose blocks do not lie in it is an error, at the cost of reading its metadata. (Buffers that are
-//! compressed tell how large they were, which is not looked at.)
+//! Promises: a file whose blocks do not lie in it is an error, and so is one with a compressed buffer that tells of more
+//! bytes than can be had, at the cost of reading its metadata.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use arrow_ipc::reader::read_footer_length;
-use arrow_ipc::{root_as_footer, root_as_message};
+use arrow_ipc::{Message, root_as_footer, root_as_message};
 
 /// The bytes at the end of a file: the length of its footer, and the name of the format.
 const TAIL: usize = 10;
@@ -31,6 +31,13 @@ pub(super) fn require_blocks(file: &mut File) -> Result<()> {
         let end: i128 = lengths.iter().map(|&bytes| i128::from(bytes)).sum();
         let is_within = lengths.iter().all(|&bytes| bytes >= 0) && end <= size.into();
         ensure!(is_within, "a block of it would end at byte {end} of {size}");
+        file.seek(SeekFrom::Start(block.offset().unsigned_abs()))?;
+        if let Some(length) = next_length(file)? {
+            let mut message = Vec::new();
+            file.by_ref().take(length.into()).read_to_end(&mut message)?;
+            let body = block.offset().unsigned_abs() + u64::from(block.metaDataLength().unsigned_abs());
+            require_memory(file, &parsed(&message)?, body)?;
+        }
     }
     file.rewind()?;
     Ok(())
@@ -42,13 +49,36 @@ pub(super) fn require_messages(file: &mut File) -> Result<()> {
     while let Some(length) = next_length(file)? {
         let mut message = Vec::new();
         file.by_ref().take(length.into()).read_to_end(&mut message)?;
-        let message = root_as_message(&message).map_err(|error| anyhow!("a message is damaged: {error}"))?;
-        let body = message.bodyLength();
-        let end = i128::from(file.stream_position()?) + i128::from(body);
+        let message = parsed(&message)?;
+        let (start, body) = (file.stream_position()?, message.bodyLength());
+        let end = i128::from(start) + i128::from(body);
         ensure!(body >= 0 && end <= size.into(), "a message of it would end at byte {end} of {size}");
-        file.seek_relative(body)?;
+        require_memory(file, &message, start)?;
+        file.seek(SeekFrom::Start(start + body.unsigned_abs()))?;
     }
     file.rewind()?;
+    Ok(())
+}
+
+fn parsed(message: &[u8]) -> Result<Message<'_>> {
+    root_as_message(message).map_err(|error| anyhow!("a message is damaged: {error}"))
+}
+
+/// Checks that the memory can be had that the compressed buffers of a message say they take.
+fn require_memory(file: &mut File, message: &Message<'_>, body: u64) -> Result<()> {
+    let rows = message.header_as_record_batch();
+    let rows = rows.or_else(|| message.header_as_dictionary_batch()?.data());
+    let Some(rows) = rows.filter(|rows| rows.compression().is_some()) else { return Ok(()) };
+    for buffer in rows.buffers().into_iter().flatten().filter(|buffer| buffer.length() > 0) {
+        let start = u64::try_from(buffer.offset()).ok().and_then(|offset| body.checked_add(offset));
+        file.seek(SeekFrom::Start(start.context("a buffer begins before its block")?))?;
+        let mut size = [0; 8];
+        file.read_exact(&mut size).context("a buffer ends after the file")?;
+        // Less than 0 says that the buffer is not compressed.
+        let size = usize::try_from(i64::from_le_bytes(size)).unwrap_or(0);
+        let can_be_had = Vec::<u8>::new().try_reserve_exact(size).is_ok();
+        ensure!(can_be_had, "a compressed buffer would take {size} bytes, which cannot be had");
+    }
     Ok(())
 }
 
