@@ -184,13 +184,13 @@ impl<'a> Given<'a> {
 
     /// One of several words.
     fn take_word<T: FromStr<Err = Error>>(&mut self, name: &'static str) -> Result<Option<T>> {
-        let reason = |error: Error| self.refused(error.to_string());
-        self.take(name).map(|text| text.parse().map_err(reason)).transpose()
+        let Some(text) = self.take(name) else { return Ok(None) };
+        text.parse().map(Some).map_err(|error: Error| self.refused(error.to_string()))
     }
 
     fn length_buckets(&mut self) -> Result<LengthBuckets> {
         let rule = LengthBuckets::new(self.main()?)?;
-        let rule = with(rule, self.take_word("pool")?, LengthBuckets::pool)?;
+        let rule = with(rule, self.take_word::<Pool>("pool")?, LengthBuckets::pool)?;
         with(rule, self.take_number("multiple_of")?, LengthBuckets::multiple_of)
     }
 
@@ -202,7 +202,7 @@ impl<'a> Given<'a> {
         let rule = with(rule, self.take_number("max_samples")?, TokenBudget::max_samples)?;
         let rule = with(rule, self.take_number("multiple_of")?, TokenBudget::multiple_of)?;
         let rule = with(rule, self.take_word("oversize")?, |rule, policy| Ok(rule.oversize(policy)))?;
-        with(rule, self.take_word("pool")?, TokenBudget::pool)
+        with(rule, self.take_word::<Pool>("pool")?, TokenBudget::pool)
     }
 
     fn cost_optimal(&mut self) -> Result<CostOptimal> {
@@ -217,14 +217,14 @@ impl<'a> Given<'a> {
         let rule = with(rule, self.take_number("max_samples")?, CostOptimal::max_samples)?;
         let rule = with(rule, self.take_number("multiple_of")?, CostOptimal::multiple_of)?;
         let rule = with(rule, self.take_word("oversize")?, |rule, policy| Ok(rule.oversize(policy)))?;
-        with(rule, self.take_word("pool")?, CostOptimal::pool)
+        with(rule, self.take_word::<Pool>("pool")?, CostOptimal::pool)
     }
 
     fn packing(&mut self) -> Result<Packing> {
         let rule = Packing::new(self.main()?)?;
         let rule = with(rule, self.take_number("max_samples")?, Packing::max_samples)?;
         let rule = with(rule, self.take_word("oversize")?, |rule, policy| Ok(rule.oversize(policy)))?;
-        let rule = with(rule, self.take_word("pool")?, Packing::pool)?;
+        let rule = with(rule, self.take_word::<Pool>("pool")?, Packing::pool)?;
         with(rule, self.take_word("order")?, |rule, order| Ok(rule.order(order)))
     }
 
