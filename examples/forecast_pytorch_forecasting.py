@@ -59,7 +59,9 @@ def error(train: TimeSeriesDataSet, frame: pandas.DataFrame, batches: Any) -> tu
     trainer.fit(model, batches)
     seconds = time.perf_counter() - start
     last = TimeSeriesDataSet.from_dataset(train, frame, predict=True, stop_randomization=True)
-    found = model.predict(window_loader(last, BATCH, train=False), return_y=True, trainer_kwargs={**QUIET, "accelerator": "cpu"})
+    found = model.predict(
+        window_loader(last, BATCH, train=False), return_y=True, trainer_kwargs={**QUIET, "accelerator": "cpu"}
+    )
     return float((found.output - found.y[0]).abs().mean()), seconds
 
 

@@ -15,7 +15,7 @@ settings.register_profile("slow", max_examples=2000, deadline=None, database=Non
 settings.load_profile(os.environ.get("BATCHLOOM_HYPOTHESIS", "fast"))
 
 # Their assertions tell what they compared, as those of tests do.
-pytest.register_assert_rewrite("oracles", "refusals")
+pytest.register_assert_rewrite("campaign", "oracles", "refusals")
 
 TESTS = str(Path(__file__).parent)
 FOREIGN = ("RANK", "WORLD_SIZE", "BATCHLOOM_CHECK", "BATCHLOOM_POISON")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy
 from batchloom.errors import DataError
@@ -23,6 +23,7 @@ class MappedFile:
         path: The file.
         first: The place in the file of its first byte.
         size: The bytes of the file that it covers.
+        begin: The place of its first element in these bytes: not 0 where it runs backwards.
         dtype: The type of its elements.
         shape: The lengths of its dimensions.
         strides: The bytes from one element to the next, in each dimension.
@@ -32,6 +33,7 @@ class MappedFile:
     path: str
     first: int
     size: int
+    begin: int
     dtype: numpy.dtype[Any]
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -51,9 +53,9 @@ class MappedFile:
             raise DataError(
                 f"{self.path} has {found} bytes; expected at least {self.first + self.size}, as when it was mapped"
             )
-        mode = "r+" if self.writable else "r"
+        mode: Literal["r", "r+"] = "r+" if self.writable else "r"
         memory: Any = numpy.memmap(self.path, numpy.uint8, mode, self.first, (self.size,))
-        return numpy.ndarray(self.shape, self.dtype, memory, 0, self.strides)
+        return numpy.ndarray(self.shape, self.dtype, memory, self.begin, self.strides)
 
 
 @dataclass(frozen=True)
@@ -111,12 +113,13 @@ def _mapped(array: numpy.ndarray[Any, Any]) -> MappedFile | None:
         return None
     low, high = _reach(array)
     first = base.offset + (array.ctypes.data + low) - base.ctypes.data
-    if low < 0 or not array.size or not Path(base.filename).exists():
-        return None  # what runs backwards begins at its end
+    if not array.size or not Path(base.filename).exists():
+        return None
     return MappedFile(
         str(Path(base.filename).absolute()),
         first,
         high - low,
+        -low,
         array.dtype,
         array.shape,
         array.strides,
@@ -129,4 +132,3 @@ def _reach(array: numpy.ndarray[Any, Any]) -> tuple[int, int]:
     ends = [(length - 1) * stride for length, stride in zip(array.shape, array.strides, strict=True)]
     low, high = sum(min(end, 0) for end in ends), sum(max(end, 0) for end in ends)
     return low, high + array.itemsize
-

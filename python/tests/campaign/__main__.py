@@ -6,7 +6,7 @@ import time
 import warnings
 
 from campaign import configurations, faults, soak
-from campaign.tally import Failure, Tally, save
+from campaign.tally import FindingError, Tally, save
 
 # The parts, and the share of the time that each takes.
 PARTS = {"faults": (faults, 0.25), "configurations": (configurations, 0.45), "soak": (soak, 0.3)}
@@ -32,10 +32,10 @@ def main():
         tallies.append(tally)
         try:
             module.campaign(tally, given.seed, given.first, given.most)
-        except Failure as failure:
+        except FindingError as finding:
             found += 1
-            tally.facts["failure"] = str(failure)
-            print(f"\n{failure}\n", file=sys.stderr)
+            tally.facts["finding"] = str(finding)
+            print(f"\n{finding}\n", file=sys.stderr)
         print(f"{tally}; seed {given.seed}", flush=True)
     if given.output:
         save(given.output, tallies, given.seed)

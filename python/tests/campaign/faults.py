@@ -1,7 +1,7 @@
 """Faults at random points of a run: signals, exceptions, breaks, forks, threads, kills, and limits of the process.
 
-Each fault happens in a process of its own, forked from one that has loaded everything. The run has to end in time, in the
-way that the fault asks for; where the loader outlives the fault, its next epoch is compared with the plan.
+Each fault happens in a process of its own, forked from one that has loaded everything. The run has to end in time, in
+the way that the fault asks for; where the loader outlives the fault, its next epoch is compared with the plan.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from pathlib import Path
 import batchloom as bl
 import numpy
 from campaign import kinds
-from campaign.tally import Failure
+from campaign.tally import FindingError
 
 # A fault that takes longer than this hangs.
 PATIENCE = 60
@@ -43,14 +43,14 @@ def one(tally, seed, number):
     """Run the faults of one process.
 
     Raises:
-        Failure: It hung, ended otherwise than asked for, or delivered a wrong batch.
+        FindingError: It hung, ended otherwise than asked for, or delivered a wrong batch.
     """
     draw = random.Random(f"faults/{seed}/{number}")
     fault = draw.choice(FAULTS)
     try:
         tally.add(fault.__name__, fault(draw))
     except Exception as error:
-        raise Failure(
+        raise FindingError(
             f"fault {number}: {fault.__name__}\n{traceback.format_exc()}\n"
             f"repeat it: scripts/campaign --only faults --seed {seed} --first {number} --most 1"
         ) from error
@@ -136,7 +136,7 @@ def interrupts(draw):
         signal.signal(signal.SIGALRM, stop)
         for _ in range(FEW):
             signal.setitimer(signal.ITIMER_REAL, draw.uniform(0.0001, 0.02))
-            with contextlib.suppress(Stopped):
+            with contextlib.suppress(StoppedError):
                 for _ in range(100):
                     for _ in loader:
                         pass
@@ -148,13 +148,13 @@ def interrupts(draw):
     return forked(work, draw)
 
 
-class Stopped(Exception):
+class StoppedError(Exception):
     """Raised by a handler of signals."""
 
 
 def stop(number, frame):
     """Raise out of a handler."""
-    raise Stopped
+    raise StoppedError
 
 
 FEW = 10
@@ -168,11 +168,11 @@ def exceptions(draw):
             configuration, loader = loader_of(draw)
             plan, taken = loader.plan(), 0
             least = draw.randint(1, len(plan))
-            with contextlib.suppress(Stopped):
+            with contextlib.suppress(StoppedError):
                 for _ in loader:
                     taken += 1
                     if taken == least:
-                        raise Stopped
+                        raise StoppedError
             state = loader.state_dict()
             again = configuration.loader(draw.choice(kinds.HOST))
             again.load_state_dict(state)

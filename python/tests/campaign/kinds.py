@@ -124,9 +124,7 @@ def sequences(random):
 
     text = f"sequences {sizes} {options}"
     packs = isinstance(rule, bl.Packing)
-    return Configuration(
-        text, batching.dataset(sizes), options, check_packed if packs else check, sizes, HOST + DEVICE
-    )
+    return Configuration(text, batching.dataset(sizes), options, check_packed if packs else check, sizes, HOST + DEVICE)
 
 
 def lengths(random):

@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 
 import batchloom as bl
-from campaign import faults, kinds
-from campaign.tally import Failure
+from campaign import faults
+from campaign.tally import FindingError
 
 # The growth of the resident set that counts as none, in bytes.
 ALLOWED = 2**20
@@ -26,7 +26,7 @@ def campaign(tally, seed, first=0, most=None):
     """Run until time is up.
 
     Raises:
-        Failure: Memory, threads or descriptors grew.
+        FindingError: Memory, threads or descriptors grew.
     """
     draw, watched, last = random.Random(f"soak/{seed}"), [], 0.0
     while not tally.is_over:
@@ -66,7 +66,7 @@ def judge(tally, watched):
     """Compare the last quarter with the first after warming up.
 
     Raises:
-        Failure: Something grew.
+        FindingError: Something grew.
     """
     whole = tally.end - tally.start
     after = [each for each in watched if each[0] >= whole * WARM_UP]
@@ -79,4 +79,4 @@ def judge(tally, watched):
     }
     tally.facts |= {"growth": growth, "resident_at_end": watched[-1][1], "python_threads": threading.active_count()}
     if growth["resident"] > ALLOWED or growth["threads"] > 0 or growth["descriptors"] > 0:
-        raise Failure(f"in {whole:.0f} s after warming up, these grew: {growth}; batchloom {bl.__version__}")
+        raise FindingError(f"in {whole:.0f} s after warming up, these grew: {growth}; batchloom {bl.__version__}")

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 
-class Failure(Exception):
+class FindingError(Exception):
     """A finding: it says what was wrong, and how to repeat it."""
 
 
