@@ -65,7 +65,7 @@ def check(configuration, draw, tally):
         tally.add("refusals")
         return
     for way in draw.sample(configuration.ways, 2):
-        compare(configuration, way, epoch, expected, world_size, tally)
+        compare(configuration, way, epoch, batches, expected, world_size, tally)
     resume(configuration, draw, epoch, batches, tally)
     damage(configuration, draw, epoch, tally)
 
@@ -83,7 +83,7 @@ def require_reason(configuration, error):
 def steps_of(configuration, batches, world_size):
     """Return the batches of each step of so many ranks."""
     options = configuration.options
-    equal = isinstance(configuration.rule, bl.FixedSize)
+    equal = isinstance(configuration.rule, bl.FixedSize | bl.LengthBuckets)
     return dealt(batches, world_size, options.get("drop_last", False), options["uneven"], equal)
 
 
@@ -102,8 +102,8 @@ def check_plan(configuration, batches):
         assert all(batching.fits(rule, batch, sizes) for batch in whole)
 
 
-def compare(configuration, way, epoch, expected, world_size, tally):
-    """Check all batches of all ranks, made in one way."""
+def compare(configuration, way, epoch, batches, expected, world_size, tally):
+    """Check all batches of all ranks, made in one way: an epoch of ``batches``, whose steps are ``expected``."""
     balanced, seen = configuration.options.get("balance"), []
     for rank in range(world_size):
         loader = configuration.loader(way, world_size, rank)
@@ -118,9 +118,9 @@ def compare(configuration, way, epoch, expected, world_size, tally):
         seen += plan
         assert loader.epoch == epoch + 1
     if balanced:
-        most = Counter(map(unfilled, itertools.chain(*expected)))
-        assert Counter(map(unfilled, seen)).total() == most.total()
-        assert set(map(unfilled, seen)) == set(most)
+        # Which batches come again depends on the order of steps, which balance changes.
+        assert len(seen) == sum(map(len, expected))
+        assert not without(batches, map(unfilled, seen))
 
 
 def verify(configuration, batch, samples, epoch):

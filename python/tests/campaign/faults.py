@@ -106,7 +106,7 @@ def large(draw):
     """Return a loader whose epochs take some milliseconds, in several blocks, and its rows."""
     rows = numpy.arange(20_000 * 64, dtype=numpy.int32).reshape(20_000, 64)
     options = {"num_threads": draw.randint(1, 4), "prefetch": draw.choice([None, 0, 3]), "shuffle": True}
-    return bl.DataLoader(bl.TensorDataset(rows), draw.randint(1, 200), seed=draw.getrandbits(32), **options), rows
+    return bl.DataLoader(bl.TensorDataset(rows), draw.randint(20, 400), seed=draw.getrandbits(32), **options), rows
 
 
 def verify(loader, check):
@@ -233,14 +233,20 @@ def forks(draw):
 
 
 def threads(draw):
-    """Threads that share an iterator: every batch comes to one of them."""
+    """Threads that share an iterator: one at a time, the others are told, and every batch comes to one of them."""
 
     def work(draw):
         loader, _ = large(draw)
         batches, found, lock = iter(loader), [], threading.Lock()
 
         def consume():
-            for batch in batches:
+            while True:
+                try:
+                    batch = next(batches)
+                except StopIteration:
+                    return
+                except bl.LoaderError:
+                    continue  # another thread is taking one
                 with lock:
                     found.append(int(batch[0][0, 0]))
 

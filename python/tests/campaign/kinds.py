@@ -22,7 +22,7 @@ HOST = (
     {"num_threads": 1},
     {"num_threads": 3, "prefetch": 3},
     {"prefetch": 0},
-    {"resident": False},
+    {"resident": False, "output": "torch"},
     {"output": "torch"},
 )
 DEVICE = ({"device": "meta"}, {"device": "meta", "resident": False})
@@ -42,7 +42,7 @@ class Configuration:
     """
 
     text: str
-    dataset: bl.Dataset
+    dataset: Any
     options: dict[str, Any]
     check: Callable[[Any, Sequence[int]], None]
     sizes: list[int] | None
