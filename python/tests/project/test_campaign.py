@@ -1,0 +1,78 @@
+"""A share of the campaign, and proof that it notices: a wrong batch, a lost one, and a slope are findings."""
+
+import batchloom as bl
+import numpy
+import pytest
+from campaign import configurations, kinds, soak
+from campaign.tally import FindingError, Tally
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_configurations_are_what_the_oracles_say(seed):
+    tally = Tally("configurations", 0)
+    configurations.campaign(tally, seed, most=100)
+    assert tally.counts["configurations"] == 100
+    assert tally.counts["batches"] > 500
+    assert tally.counts["resumes"] > 50
+
+
+def test_faults_end_as_they_should(script):
+    code = """
+        import sys
+        from campaign import faults
+        from campaign.tally import Tally
+
+        tally = Tally("faults", 0)
+        for fault in faults.FAULTS:
+            if fault is not faults.processes:
+                tally.add(fault.__name__, fault(__import__("random").Random(7)))
+        print(tally)
+    """
+    assert "interrupts" in script(code, timeout=110)
+
+
+def one_value(batch):
+    batch[0][-1] += 1
+
+
+def the_order(batch):
+    batch[0] = batch[0][::-1] + 1
+
+
+@pytest.mark.parametrize("change", [one_value, the_order])
+def test_a_wrong_batch_is_a_finding(monkeypatch, change):
+    honest = bl.DataLoader.__iter__
+
+    def changed(loader):
+        for batch in honest(loader):
+            batch = [numpy.array(part) for part in batch]
+            change(batch)
+            yield batch
+
+    monkeypatch.setattr(bl.DataLoader, "__iter__", changed)
+    monkeypatch.setattr(kinds, "KINDS", (kinds.rows,))
+    with pytest.raises(FindingError, match="repeat it: scripts/campaign --only configurations --seed 3 --first"):
+        configurations.campaign(Tally("configurations", 0), 3, most=20)
+
+
+def test_a_lost_batch_is_a_finding(monkeypatch):
+    honest = bl.DataLoader.load_state_dict
+
+    def forgetful(loader, state):
+        honest(loader, state)
+        batches = iter(loader)
+        next(batches, None)
+
+    monkeypatch.setattr(bl.DataLoader, "load_state_dict", forgetful)
+    with pytest.raises(FindingError):
+        configurations.campaign(Tally("configurations", 0), 3, most=50)
+
+
+def test_what_grows_is_a_finding():
+    tally = Tally("soak", 100)
+    steady = [(second, 10**8 + second % 7, 4, 9) for second in range(100)]
+    soak.judge(tally, steady)
+    with pytest.raises(FindingError, match="resident"):
+        soak.judge(tally, [(second, 10**8 + second * 10**5, 4, 9) for second in range(100)])
+    with pytest.raises(FindingError, match="descriptors"):
+        soak.judge(tally, [(second, 10**8, 4, 9 + second // 50) for second in range(100)])
