@@ -59,3 +59,16 @@ def longest(offsets: numpy.ndarray[Any, Any], samples: int) -> int:
 def read(sizes: Any) -> Sizes:
     """Return sizes of the engine as an array of NumPy, without a copy."""
     return numpy.asarray(numpy.from_dlpack(sizes), dtype=numpy.uint32)
+
+
+def offsets(label: str, places: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
+    """Return a copy of offsets as int64.
+
+    Raises:
+        DataError: One is too large for any array.
+    """
+    found = places.astype(numpy.int64)
+    if places.dtype.kind == "u" and (found < 0).any():
+        at = int((found < 0).argmax())
+        raise DataError(f"{label}: offset {at} is {places[at]}; expected numbers of values, which are less than 2**63")
+    return found

@@ -19,6 +19,7 @@ from batchloom.dataset.base import Dataset, Made, Sliceable, Tuples
 from batchloom.dataset.variable import variable
 from batchloom.dataset.windows.window_dataset import WindowDataset
 from batchloom.errors import ArgumentError, DataError
+from batchloom.sizes import offsets as signed
 
 if TYPE_CHECKING:
     from batchloom.batch import CollateOptions
@@ -315,7 +316,7 @@ def _offsets(tokens: Any, documents: Any) -> Array | None:
             f"documents have type {offsets.dtype} and shape {offsets.shape}; expected offsets, or one token"
         )
     # A copy, so that later writes to the offsets do not change the stream.
-    return numpy.array(offsets, numpy.int64)
+    return signed("documents", offsets)
 
 
 def _ends_with(tokens: Any, token: int) -> Array:

@@ -12,6 +12,7 @@ from batchloom.arguments import U32
 from batchloom.arrays.field import Field, host
 from batchloom.arrays.frameworks import framework_of, is_arrow
 from batchloom.errors import DataError, DeviceError, DTypeError
+from batchloom.sizes import offsets as signed
 
 if TYPE_CHECKING:
     from batchloom.device.collate import ragged
@@ -114,7 +115,7 @@ def variable(label: str, data: Any) -> Variable:
         return _with_shapes(label, values, places)
     if len(places) < 1:
         raise DataError(f"field {label} has no offsets; expected one more than there are samples")
-    return Variable(label, values, offsets=places.astype(numpy.int64))
+    return Variable(label, values, offsets=signed(f"field {label}", places))
 
 
 def _with_shapes(label: str, values: Any, shapes: Any) -> Variable:

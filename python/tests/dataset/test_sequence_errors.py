@@ -34,7 +34,7 @@ def sequences(**fields):
         ([0, -1], ("sample 0", "-1")),
         ([0, 2**62, 5], ("sample 0", str(2**62))),
         ([-(2**63), 2**63 - 1], ("sample 0", str(-(2**63)))),
-        (numpy.array([0, 2**64 - 1], numpy.uint64), ("sample 0",)),
+        (numpy.array([0, 2**64 - 1], numpy.uint64), ("offset 1", str(2**64 - 1))),
         ([0, 5, 5, 5, 4], ("sample 3", "4", "5")),
         ([], ("offsets",)),
         (numpy.zeros(0, int), ("offsets", "samples")),
