@@ -66,7 +66,7 @@ OFFSETS = {
     "bools": ([False, True], ("bool",)),
     "null": ([0, None, 20], ("object",)),
     "text": ("words", ("<U5",)),
-    "too large": (numpy.array([0, 2**63 + 5, 20], numpy.uint64), ("document 0",)),
+    "too large": (numpy.array([0, 2**63 + 5, 20], numpy.uint64), ("offset 1", str(2**63 + 5))),
 }
 
 
