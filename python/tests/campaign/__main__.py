@@ -18,7 +18,9 @@ def main():
     parser.add_argument("minutes", nargs="?", type=float, default=10)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--only", choices=PARTS, action="append")
-    parser.add_argument("--first", type=int, default=0, help="the number of the first configuration or fault")
+    parser.add_argument(
+        "--first", type=int, default=0, help="the number of the first configuration or fault (not of soak)"
+    )
     parser.add_argument("--most", type=int, help="how many of them, whatever the time")
     parser.add_argument("--output", help="a file of JSON, to which the counts are added")
     given = parser.parse_args()

@@ -49,18 +49,20 @@ def one(tally, seed, number):
     fault = draw.choice(FAULTS)
     try:
         tally.add(fault.__name__, fault(draw))
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise FindingError(
             f"fault {number}: {fault.__name__}\n{traceback.format_exc()}\n"
             f"repeat it: scripts/campaign --only faults --seed {seed} --first {number} --most 1"
         ) from error
 
 
-def forked(work, draw, during=lambda child: None):
-    """Run ``work(draw)`` in a forked process; return what it returned, or the signal that ended it, negative.
+def forked(work, draw, during=lambda child: None, ends_by=None):
+    """Run ``work(draw)`` in a forked process, and return what it returned, unless a signal has to end it.
 
     Raises:
-        AssertionError: It failed, or took too long.
+        AssertionError: It failed, took too long, or ended by another signal.
     """
     reading, writing = os.pipe()
     child = os.fork()
@@ -85,8 +87,10 @@ def forked(work, draw, during=lambda child: None):
     finally:
         os.close(reading)
     assert ready, f"nothing was heard of the process for {PATIENCE} s"
-    if os.WIFSIGNALED(status):
-        return -os.WTERMSIG(status)
+    found = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+    assert found == ends_by, f"ended by signal {found}, expected {ends_by}"
+    if ends_by is not None:
+        return 1
     done = json.loads(text)
     assert "error" not in done, done["error"]
     return done["value"]
@@ -278,8 +282,7 @@ def kills(draw):
         time.sleep(draw.uniform(0, 0.05))
         os.kill(child, number)
 
-    assert forked(work, draw, during) == -number
-    return 1
+    return forked(work, draw, during, number)
 
 
 def files(draw):

@@ -5,8 +5,9 @@ batch holds is said by the oracles, slowly; the order of samples is the plan's, 
 """
 
 import contextlib
+import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import batchloom as bl
@@ -49,6 +50,13 @@ class Configuration:
     ways: tuple[dict[str, Any], ...]
 
     @property
+    def counting(self):
+        """The rule as it counts: groups one after the other have no padding, so that every row counts, and no other."""
+        concatenated = self.text.startswith("groups") and "layout='concatenated'" in self.text
+        is_budget = isinstance(self.rule, bl.TokenBudget)
+        return replace(self.rule, count="real") if concatenated and is_budget else self.rule
+
+    @property
     def rule(self):
         """The rule of batching."""
         return self.options.get("batching") or bl.FixedSize(self.options["batch_size"])
@@ -66,6 +74,13 @@ def drawn(random):
     return random.choice(KINDS)(random)
 
 
+def same(found, expected):
+    """Check that an array of any framework has these values, and is of this type."""
+    found = numpy.asarray(found)
+    assert found.dtype == expected.dtype, (found.dtype, expected.dtype)
+    assert numpy.array_equal(found, expected)
+
+
 def order(random, shuffles=(False, True, True)):
     """Draw the options of the order and of ranks."""
     return {
@@ -79,7 +94,7 @@ def rows(random):
     """Rows of several arrays."""
     count, shape = random.randint(1, 300), random.choice([(), (3,), (2, 5), (0,), (17,)])
     dtype = random.choice(["float32", "int64", "uint8", "float16", "bool", "complex64"])
-    wide = numpy.random.default_rng(count).integers(0, 2, (count, *shape)).astype(dtype)
+    wide = numpy.random.default_rng(count).integers(0, 256, (count, *shape)).astype(dtype)
     if random.random() < 0.3:
         wide = numpy.asfortranarray(wide)
     numbers = numpy.arange(count)
@@ -92,7 +107,7 @@ def rows(random):
 
     def check(batch, samples):
         assert batch[0].tolist() == list(samples)
-        assert numpy.array_equal(numpy.asarray(batch[1]), wide[list(samples)])
+        same(batch[1], wide[list(samples)])
 
     text = f"rows {count} {shape} {dtype} {options}"
     return Configuration(text, bl.TensorDataset(numbers, wide), options, check, None, HOST + DEVICE)
@@ -112,7 +127,7 @@ def sequences(random):
     def check(batch, chosen):
         expected = padded(cut, list(chosen), value, side, batching.multiple(rule))
         for name, values in zip(("x", "attention_mask", "lengths", "index"), (*expected, list(chosen)), strict=True):
-            assert numpy.array_equal(numpy.asarray(batch[name]), values), name
+            same(batch[name], numpy.asarray(values))
 
     def check_packed(batch, chosen):
         found = batching.held(batch)
@@ -196,8 +211,8 @@ def whole_groups(random):
         assert groups.held(batch) == rows
         if layout == "padded":
             places, mask = groups.padded(rows, multiple_of=batching.multiple(rule))
-            assert numpy.array_equal(numpy.asarray(batch["row"]), places)
-            assert numpy.array_equal(numpy.asarray(batch["mask"]), mask)
+            same(batch["row"], places)
+            same(batch["mask"], mask)
 
     options |= {"batching": rule, "pad_value": -1}
     return Configuration(f"groups {case}", case.dataset(), options, check, case.sizes, HOST + DEVICE)
@@ -222,6 +237,7 @@ def streams(random):
 
     def check(batch, samples, epoch=0):
         assert tokens.lists(batch) == corpus.batch(stream(epoch), samples)
+        assert [str(field.dtype).removeprefix("torch.") for field in batch[:2]] == ["int64"] * 2
 
     known = {}
 
@@ -256,13 +272,26 @@ def slid(random):
         "batch_size": random.randint(1, 12),
         "drop_last": random.random() < 0.2,
     }
-    places = shape.windows()
+    places, masked, placed = shape.windows(), random.random() < 0.3, random.random() < 0.3
 
     def check(batch, samples):
-        assert windows.equal(batch, shape.data(list(samples), places))
+        expected = shape.stack(list(samples), places) if masked else shape.data(list(samples), places)
+        for part, values in zip(batch.values() if placed else batch, expected, strict=False):
+            same(part, values)
+        if placed:
+            assert batch["index"].tolist() == list(samples)
+            assert batch["series"].tolist() == [places[sample][0] for sample in samples]
+            assert batch["start"].tolist() == [places[sample][1] - places[sample][2] for sample in samples]
+            assert len(batch) == len(expected) + 3
+        else:
+            assert len(batch) == len(expected)
 
     ways = (*HOST, *DEVICE, {"copy": True}, {"device": "meta", "copy": True})
-    return Configuration(f"windows {shape} {options}", shape.dataset(), options, check, None, ways)
+    dataset = shape.dataset(mask=masked, index=placed)
+    if random.random() < 0.1:
+        dataset = pickle.loads(pickle.dumps(dataset))
+    text = f"windows {shape} {options} mask={masked} index={placed}"
+    return Configuration(text, dataset, options, check, None, ways)
 
 
 KINDS = (rows, sequences, sequences, whole_groups, streams, slid)

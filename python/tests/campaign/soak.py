@@ -70,7 +70,10 @@ def judge(tally, watched):
     """
     whole = tally.end - tally.start
     after = [each for each in watched if each[0] >= whole * WARM_UP]
-    quarter = max(len(after) // 4, 1)
+    quarter = len(after) // 4
+    if quarter < 2:
+        tally.facts["growth"] = "too short to tell"
+        return
     first, last = after[:quarter], after[-quarter:]
     names = ("resident", "threads", "descriptors")
     growth = {
