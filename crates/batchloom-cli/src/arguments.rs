@@ -39,7 +39,7 @@ pub(crate) enum Command {
         #[command(flatten)]
         source: Source,
         /// Write the lengths to a .npy file, which other commands read fast
-        #[arg(short, long)]
+        #[arg(short, long, value_parser = file)]
         output: Option<PathBuf>,
     },
     /// Compare rules: padding, steps, shapes, the largest batch, waiting of ranks
@@ -58,7 +58,7 @@ pub(crate) enum Command {
         #[command(flatten)]
         rules: Rules,
         /// The file of the page
-        #[arg(short, long, default_value = "report.html")]
+        #[arg(short, long, default_value = "report.html", value_parser = file)]
         output: PathBuf,
     },
     /// Tell where a run stands, from the state of its loader
@@ -146,7 +146,7 @@ pub(crate) struct PlanArguments {
     #[command(flatten)]
     pub(crate) run: Run,
     /// Write the plan to a file: its recipe and its fingerprint
-    #[arg(short, long)]
+    #[arg(short, long, value_parser = file)]
     pub(crate) output: Option<PathBuf>,
     #[command(subcommand)]
     pub(crate) question: Option<Question>,
@@ -204,9 +204,19 @@ pub(crate) enum Question {
     /// Write every step as a line of JSON
     Export {
         /// The file; standard output unless given
-        #[arg(short, long)]
+        #[arg(short, long, value_parser = file)]
         output: Option<PathBuf>,
     },
+}
+
+/// The name of a file to write.
+fn file(text: &str) -> Result<PathBuf, String> {
+    match text {
+        "-" => {
+            Err("results go to standard output unless they have a file; expected the name of one".to_owned())
+        }
+        name => Ok(name.into()),
+    }
 }
 
 /// A number of bytes, with or without a unit.

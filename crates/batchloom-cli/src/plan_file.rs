@@ -83,15 +83,20 @@ impl PlanFile {
         Ok(builder.build()?)
     }
 
-    /// Builds the plan that the file was written for, over the lengths that it names.
-    pub(crate) fn rebuilt(&self, tables: &dyn Tables) -> Result<Plan> {
+    /// Builds the plan that the file was written for, over the lengths that it names, or over those that `given` were read
+    /// from standard input, if it names that.
+    pub(crate) fn rebuilt(&self, tables: &dyn Tables, given: Option<&Sizes>) -> Result<Plan> {
         let count = match self.count.as_deref() {
             Some("words") => Count::Words,
             Some("characters") => Count::Characters,
             _ => Count::Numbers,
         };
         let source = Source { lengths: self.lengths.clone(), column: self.column.clone(), count };
-        let plan = self.plan(Sizes::new(read::lengths(&source, tables)?))?;
+        let sizes = match given.filter(|_| source.is_standard_input()) {
+            Some(given) => given.clone(),
+            None => Sizes::new(read::lengths(&source, tables)?),
+        };
+        let plan = self.plan(sizes)?;
         if plan.fingerprint() != self.fingerprint {
             bail!(
                 "{} has changed since the plan was written: its fingerprint is {} now, and was {}",

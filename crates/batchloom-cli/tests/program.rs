@@ -264,6 +264,19 @@ fn plans_find_their_lengths_from_any_folder() {
 }
 
 #[test]
+fn plans_of_standard_input_are_compared_with_it() {
+    let folder = Folder::new();
+    let run = |arguments: &str| {
+        let mut child =
+            command(folder.0.path(), arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(b"3\n5\n8\n1\n").unwrap();
+        String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
+    };
+    run("plan - --rule fixed-size:2 -o plan.json");
+    assert_eq!(run("plan - --rule fixed-size:2 diff plan.json"), "the plans are the same: 2 steps\n");
+}
+
+#[test]
 fn memory_bounds_every_batch() {
     let folder = Folder::new();
     let arguments = "compare lengths.txt --memory 4kB --bytes-per-token 4 --json";
@@ -333,6 +346,7 @@ fn bad_data_is_one_line_and_exit_code_1() {
         ("compare lengths.txt --rule packing:64", "sample"),
         ("compare lengths.txt --max-tokens 64", "sample"),
         ("plan lengths.txt --rule packing:64", "oversize"),
+        ("compare lengths.txt --memory 400B --bytes-per-token 4", "expected more --memory"),
         ("plan lengths.txt --rule fixed-size:8 step 9999", "9999"),
         ("plan lengths.txt --rule fixed-size:8 step 0 --rank 3", "rank is 3"),
         ("plan lengths.txt --rule fixed-size:8 step 0 --rank 4294967295", "rank is 4294967295"),

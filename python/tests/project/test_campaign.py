@@ -55,6 +55,40 @@ def test_a_wrong_batch_is_a_finding(monkeypatch, change):
         configurations.campaign(Tally("configurations", 0), 3, most=20)
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [{"shuffle": False}, {"seed": 12}, {"batch_size": 1}, {"dtype": "float64"}, {"batching": bl.FixedSize(1)}],
+    ids=str,
+)
+def test_other_options_than_the_drawn_ones_are_findings(monkeypatch, changed):
+    honest = kinds.Configuration.loader
+
+    def other(configuration, way, world_size=1, rank=0, **more):
+        known = {name: value for name, value in changed.items() if name in configuration.options or name == "dtype"}
+        if "shard_size" in configuration.options:
+            known = {}
+        return honest(configuration, way, world_size, rank, **known, **more)
+
+    monkeypatch.setattr(kinds.Configuration, "loader", other)
+    monkeypatch.setattr(kinds, "KINDS", (kinds.sequences,) if "batching" in changed else (kinds.rows,))
+    with pytest.raises(FindingError):
+        configurations.campaign(Tally("configurations", 0), 3, most=60)
+
+
+def test_a_process_that_dies_is_a_finding(script):
+    code = """
+        import os, signal
+        import pytest
+        from campaign import faults
+
+        with pytest.raises(AssertionError, match="ended by signal 11, expected None"):
+            faults.forked(lambda draw: os.kill(os.getpid(), signal.SIGSEGV), None)
+        with pytest.raises(AssertionError, match="ended by signal None, expected 9"):
+            faults.forked(lambda draw: 1, None, ends_by=9)
+    """
+    script(code)
+
+
 def test_a_lost_batch_is_a_finding(monkeypatch):
     honest = bl.DataLoader.load_state_dict
 

@@ -28,7 +28,7 @@ pub(super) fn run(
 pub(super) fn compare(sizes: &Sizes, rules: &Rules) -> Result<Comparison> {
     let cost = rules.cost.map(|cost| cost.0);
     let chosen = match rules.rules.as_slice() {
-        [] => Comparison::usual_rules(sizes, budget(rules)?, cost)?,
+        [] => Comparison::usual_rules(sizes, budget(sizes, rules)?, cost)?,
         rules => rules.to_vec(),
     };
     let progress = Progress::of(chosen.len() as u64, "planning");
@@ -40,7 +40,7 @@ pub(super) fn compare(sizes: &Sizes, rules: &Rules) -> Result<Comparison> {
 }
 
 /// The elements of a batch: as many as were given, or as memory holds.
-fn budget(rules: &Rules) -> Result<Budget> {
+fn budget(sizes: &Sizes, rules: &Rules) -> Result<Budget> {
     let (Some(memory), Some(each)) = (rules.memory, rules.bytes_per_token) else {
         return Ok(rules.max_tokens.map_or(Budget::Usual, Budget::Tokens));
     };
@@ -48,7 +48,15 @@ fn budget(rules: &Rules) -> Result<Budget> {
     if !(1.0..1e18).contains(&tokens) {
         bail!("the memory holds {tokens:.2} elements; expected at least 1 and less than 10^18");
     }
-    Ok(Budget::Most(whole(tokens)))
+    let tokens = whole(tokens);
+    let longest = sizes.as_slice().iter().enumerate().max_by_key(|(_, size)| **size);
+    if let Some((sample, &size)) = longest.filter(|(_, size)| u64::from(**size) > tokens) {
+        bail!(
+            "sample {sample} has {size} elements, and the memory holds {tokens}; expected more --memory, or rules that \
+             truncate or drop, given by --rule"
+        );
+    }
+    Ok(Budget::Most(tokens))
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "compared with limits before")]

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use arrow_schema::DataType;
 use serde::Serialize;
 
-use crate::output::Output;
+use crate::output::{Output, counted};
 use crate::read::{Form, Tables, npy_array};
 
 /// A file and its columns.
@@ -33,9 +33,12 @@ pub(super) fn run(files: &[impl AsRef<Path>], tables: &dyn Tables, output: &mut 
     let found = files.iter().map(|file| inspect(file.as_ref(), tables)).collect::<Result<Vec<_>>>()?;
     let mut text = String::new();
     for file in &found {
-        let count = |count: Option<u64>| count.map_or("?".to_owned(), |count| count.to_string());
-        let (rows, chunks) = (count(file.rows), count(file.chunks));
-        writeln!(text, "{}: {} bytes, {rows} rows in {chunks} parts", file.file, file.bytes)?;
+        let count = |count: Option<u64>, thing: &str| match count {
+            Some(count) => counted(count, thing),
+            None => format!("? {thing}s"),
+        };
+        let (rows, chunks) = (count(file.rows, "row"), count(file.chunks, "part"));
+        writeln!(text, "{}: {}, {rows} in {chunks}", file.file, counted(file.bytes, "byte"))?;
         let name = file.columns.iter().map(|column| column.name.len()).max().unwrap_or(0);
         let kind = file.columns.iter().map(|column| column.kind.len()).max().unwrap_or(0).min(30);
         for column in &file.columns {

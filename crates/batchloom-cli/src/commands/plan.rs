@@ -22,7 +22,7 @@ pub(super) fn run(arguments: PlanArguments, tables: &dyn Tables, output: &mut Ou
     let folder = arguments.output.as_deref().and_then(Path::parent);
     let mut file = PlanFile::new(&arguments.source, &arguments.run, folder)?;
     let progress = Progress::new("planning");
-    let plan = file.plan(sizes)?;
+    let plan = file.plan(sizes.clone())?;
     drop(progress);
     file.fingerprint = plan.fingerprint();
     if let Some(path) = &arguments.output {
@@ -33,7 +33,10 @@ pub(super) fn run(arguments: PlanArguments, tables: &dyn Tables, output: &mut Ou
         None => costs(&plan, output),
         Some(Question::Step { step, rank }) => show_step(&plan, step, rank, output),
         Some(Question::Where { sample }) => locate(&plan, sample, output),
-        Some(Question::Diff { other }) => diff(&plan, &PlanFile::read(&other)?.rebuilt(tables)?, output),
+        Some(Question::Diff { other }) => {
+            let given = arguments.source.is_standard_input().then_some(&sizes);
+            diff(&plan, &PlanFile::read(&other)?.rebuilt(tables, given)?, output)
+        }
         Some(Question::Export { output: path }) => export(&plan, path.as_deref(), output),
     }
 }

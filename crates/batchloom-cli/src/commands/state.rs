@@ -82,6 +82,6 @@ fn left(state: &State, plan: &Path, world_size: Option<u32>, tables: &dyn Tables
     }
     // The fingerprint is the same for any number of ranks.
     file.world_size = world_size.unwrap_or(file.world_size);
-    let rest = file.rebuilt(tables)?.resume(state)?;
+    let rest = file.rebuilt(tables, None)?.resume(state)?;
     Ok(Left { epoch: rest.epoch(), world_size: rest.world_size(), steps: rest.steps() })
 }

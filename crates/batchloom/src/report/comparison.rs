@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Serialize, Serializer};
 
-use super::statistics::grouped;
+use super::statistics::counted;
 use crate::batching::{CostModel, CostOptimal, FixedSize, LengthBuckets, Packing, Rule, Sizes, TokenBudget};
 use crate::plan::Stats;
 use crate::{Plan, Result};
@@ -268,12 +268,8 @@ impl Comparison {
 /// has a line of its own, for terminals of 80 columns.
 impl fmt::Display for Comparison {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ranks = match self.world_size {
-            1 => "1 rank".to_owned(),
-            ranks => format!("{ranks} ranks"),
-        };
-        let (samples, tokens) = (grouped(self.samples), grouped(self.tokens));
-        writeln!(formatter, "{samples} samples, {tokens} tokens, {ranks}")?;
+        let (samples, tokens) = (counted(self.samples, "sample"), counted(self.tokens, "token"));
+        writeln!(formatter, "{samples}, {tokens}, {}", counted(self.world_size.into(), "rank"))?;
         let cells = self.cells();
         let width = |column: usize| {
             let widest = cells.iter().map(|row| row[column].len()).max().unwrap_or(0);

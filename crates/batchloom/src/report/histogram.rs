@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::statistics::grouped;
+use super::statistics::{counted, grouped};
 
 /// The most bins.
 const BINS: u32 = 32;
@@ -123,8 +123,8 @@ fn bins(sorted: &[u32], edges: &[u32]) -> Vec<Bin> {
 /// Prints the quantiles, and a bar for each bin: 60 columns.
 impl fmt::Display for Histogram {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (samples, tokens) = (grouped(self.samples), grouped(self.tokens));
-        writeln!(formatter, "{samples} samples, {tokens} tokens, mean {:.1}", self.mean)?;
+        let (samples, tokens) = (counted(self.samples, "sample"), counted(self.tokens, "token"));
+        writeln!(formatter, "{samples}, {tokens}, mean {:.1}", self.mean)?;
         let quantiles = self.quantiles.iter().map(|(percent, length)| format!("{percent}%: {length}"));
         let quantiles = quantiles.collect::<Vec<_>>().join(", ");
         writeln!(formatter, "shortest {}, {quantiles}, longest {}", self.least, self.most)?;

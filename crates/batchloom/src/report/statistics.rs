@@ -95,6 +95,12 @@ impl Stats {
     }
 }
 
+/// A number of things in words: `1 sample`, `12,345 samples`.
+pub(super) fn counted(number: u64, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {thing}{plural}", grouped(number))
+}
+
 /// A number with a comma before every third digit.
 pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();

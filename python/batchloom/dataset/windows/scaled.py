@@ -13,7 +13,7 @@ from batchloom.dataset.windows.scaler import Scaler
 from batchloom.dataset.windows.series import columns_of
 from batchloom.dataset.windows.slid import SlidWindows
 from batchloom.dataset.windows.span import Span
-from batchloom.errors import ArgumentError, DataError
+from batchloom.errors import ArgumentError, DataError, DTypeError
 
 if TYPE_CHECKING:
     pass
@@ -59,7 +59,9 @@ class ScaledWindows(SlidWindows[Form]):
     def unscale(self, y: Any, samples: Any = None) -> Any:
         """Return targets, or predictions of them, in the units of the series.
 
-        They come in the type of ``y`` or of the series before the scale, whichever is wider; for integers, in float64.
+        They come in the type of ``y`` or of the series before the scale, whichever is wider; for integers, in float64
+        (JAX computes in float32 unless it is told to keep types of 64 bits). What a transformer inverts is a new array,
+        without a gradient.
 
         Args:
             y: An array of NumPy, torch or JAX whose last dimensions are those of a step of ``y``.
@@ -68,10 +70,14 @@ class ScaledWindows(SlidWindows[Form]):
         Raises:
             ArgumentError: The dataset has no scale, or samples are missing.
             DataError: Another number of columns than ``y`` has, or another number of samples.
+            DTypeError: Complex numbers.
         """
         if self._scaler is None:
             raise ArgumentError("unscale() is for series that were scaled; expected scale() or split(scale=) before")
         inner = tuple(self._targets.tensor.shape[1:])
+        y = y if hasattr(y, "shape") else numpy.asarray(y)
+        if "complex" in str(y.dtype):
+            raise DTypeError(f"y has type {y.dtype}; expected real numbers, as scales are of these")
         shape = tuple(y.shape)
         if len(shape) < len(inner) or shape[len(shape) - len(inner) :] != inner:
             raise DataError(f"y has shape {shape}; expected its last dimensions to be {inner}, those of a step")

@@ -148,7 +148,8 @@ def inverse(transformer: Any, values: Any, x: Field, chosen: tuple[Any] | None, 
     plain = numpy.asarray(values.detach().cpu().double() if framework == "torch" else values)
     rows = numpy.zeros((plain.size // len(places), width))
     rows[:, places] = plain.reshape(-1, len(places))
-    found = numpy.asarray(transformer.inverse_transform(rows))[:, places].reshape(plain.shape)
+    whole = transformer.inverse_transform(rows) if len(rows) else rows
+    found = numpy.asarray(whole)[:, places].reshape(plain.shape)
     kind = wider(str(values.dtype), unit)
     if framework == "numpy":
         return found.astype(kind)
@@ -218,10 +219,11 @@ def _fit(kind: str, field: Field, groups: list[Ranges]) -> tuple[Array, Array]:
     if not (numpy.isfinite(center) & numpy.isfinite(scale)).all():
         where = numpy.argwhere(~(numpy.isfinite(center) & numpy.isfinite(scale)))[0].tolist()
         column = f" of column {', '.join(map(str, where[1:]))}" if len(where) > 1 else ""
+        name = f"{field.label} of series {where[0]}" if len(groups) > 1 else field.label
         least, _ = _extremes(field, groups[where[0]])
         if numpy.isnan(least[tuple(where[1:])]):
-            raise DataError(f"{field.label}: the {kind} scale{column} has no values to fit to, but NaN; expected some")
-        raise DataError(f"{field.label}: the {kind} scale{column} is not finite; expected values without infinity")
+            raise DataError(f"{name}: the {kind} scale{column} has no values to fit to, but NaN; expected some")
+        raise DataError(f"{name}: the {kind} scale{column} is not finite; expected values without infinity")
     # Rounding leaves a small scale to a column of one value.
     small = scale <= 1e-9 * numpy.abs(center)
     for place in numpy.argwhere(small).tolist():

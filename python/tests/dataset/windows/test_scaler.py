@@ -221,6 +221,14 @@ def test_units_come_in_the_wider_type(series: str, y: str, expected: str, by: st
     assert found.requires_grad == given.requires_grad
 
 
+@pytest.mark.parametrize("by", ["a scale", "a transformer"])
+def test_predictions_may_be_none_or_a_list(by: str) -> None:
+    values = numpy.arange(40.0).reshape(20, 2)
+    dataset = bl.WindowDataset(values, 4, 2).scale("standard" if by == "a scale" else StandardScaler().fit(values))
+    assert dataset.unscale(numpy.zeros((0, 2, 2))).shape == (0, 2, 2)
+    assert dataset.unscale([[0.0, 0.0]]).tolist() == [pytest.approx(values.mean(0).tolist())]
+
+
 @pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
 @pytest.mark.parametrize("by", ["a scale", "a transformer"])
 def test_integers_come_back_to_the_precision_of_their_scaled_values(framework: str, by: str) -> None:
@@ -256,6 +264,11 @@ def test_integers_come_back_to_the_precision_of_their_scaled_values(framework: s
         ),
         (lambda _: bl.WindowDataset(numpy.array([1.0, numpy.inf, 2, 3]), 2).scale("standard"), "not finite"),
         (lambda _: bl.WindowDataset(numpy.array([[1, numpy.nan]] * 9), 2).scale("robust"), "column 1 has no values"),
+        (lambda dataset: dataset.scale("minmax").unscale(numpy.zeros((1, 2, 2), complex)), "complex128"),
+        (
+            lambda _: bl.WindowDataset([numpy.ones(9), numpy.full(9, numpy.nan)], 2).scale("minmax", per_series=True),
+            "x of series 1: the minmax scale has no values",
+        ),
         (lambda dataset: dataset.scale(StandardScaler), r"class StandardScaler; expected StandardScaler\(\)"),
         (lambda dataset: dataset.split(split="ett-hour"), r"expected split\('ett-hour'\)"),
         (lambda _: bl.WindowDataset(numpy.ones(9, complex), 2).scale("standard"), "complex"),
