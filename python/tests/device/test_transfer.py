@@ -306,7 +306,7 @@ def test_operations_of_a_block_are_as_many_whatever_batches_it_has(kind, way):
 # Memory
 
 
-def test_memory_for_copies_is_bounded_over_fifty_epochs():
+def test_memory_for_copies_is_bounded_over_many_epochs():
     lengths = [(37 * k) % 101 for k in range(300)]
     offsets = numpy.concatenate([[0], numpy.cumsum(lengths)])
     dataset = bl.SequenceDataset(x=(torch.arange(int(offsets[-1])), offsets))
@@ -317,11 +317,11 @@ def test_memory_for_copies_is_bounded_over_fifty_epochs():
                 loader = bl.DataLoader(
                     dataset, device="meta", **options, **MODES[mode], prefetch=prefetch, num_threads=threads
                 )
-                for _ in range(50):
+                for _ in range(15):
                     for batch in loader:
                         assert batch["x"].shape[0] == len(batch["lengths"])
                 blocks_made = len(Event.made)
-                assert blocks_made > 500
+                assert blocks_made > 150
                 # Those ahead, one in use, two under way, those that are formed; and each may have been smaller once.
                 assert len(device.allocated) <= 2 * (prefetch + 4 + threads)
                 assert sum(device.allocated) <= 2 * (prefetch + 4 + threads) * (1 << 14)
