@@ -327,6 +327,18 @@ fn samples_are_read_when_their_batch_is_asked_for() {
     }
 }
 
+/// The samples that were read, once there are as many as expected, or after seconds; and a while later, so that more show.
+fn settled(read: &Mutex<Vec<u64>>, expected: usize) -> usize {
+    for _ in 0..1000 {
+        if read.lock().unwrap().len() >= expected {
+            break;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    thread::sleep(Duration::from_millis(50));
+    read.lock().unwrap().len()
+}
+
 /// A consumer that waits for a batch has none in use, so beside that one `prefetch` others are read.
 #[test]
 fn the_batch_after_the_awaited_one_is_read() {
@@ -338,12 +350,10 @@ fn the_batch_after_the_awaited_one_is_read() {
         let builder = Loader::builder(dataset).batch_size(5).shuffle(false).num_threads(20);
         let mut batches = builder.prefetch(prefetch).build().unwrap().iter();
         let _taken = [batches.next().unwrap().unwrap(), batches.next().unwrap().unwrap()];
-        thread::sleep(Duration::from_millis(50));
-        assert_eq!(read.lock().unwrap().len(), 5 * (2 + prefetch), "of those ahead of the batch in use");
+        assert_eq!(settled(&read, 5 * (2 + prefetch)), 5 * (2 + prefetch), "of those ahead of the batch in use");
         thread::scope(|scope| {
             let awaited = scope.spawn(|| batches.next().unwrap().unwrap());
-            thread::sleep(Duration::from_millis(50));
-            let found = read.lock().unwrap().len();
+            let found = settled(&read, 5 * (3 + prefetch));
             drop(open);
             awaited.join().unwrap();
             assert_eq!(found, 5 * (3 + prefetch), "of those ahead of the batch that is awaited");
