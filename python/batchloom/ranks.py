@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import sys
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import batchloom._native as _native
 import numpy
 from batchloom.arguments import U32, integer
 from batchloom.errors import ArgumentError, DataError
@@ -72,7 +72,7 @@ class RankFinder:
         if said is not None:
             self._found = said
         elif self._found is None:
-            self._found = _from_environment() or (0, 1)
+            self._found = _native.launched() or (0, 1)
         return self._in_mesh(self._found)
 
     def _in_mesh(self, ranks: Ranks) -> Ranks:
@@ -178,39 +178,6 @@ def _from_jax() -> Ranks | None:
     if jax is None or not jax.distributed.is_initialized():
         return None
     return jax.process_index(), jax.process_count()
-
-
-def _from_environment() -> Ranks | None:
-    """Return what a launcher says in the environment.
-
-    WORLD_SIZE says that there are other processes. RANK, which torchrun sets, is the number of this one. Without RANK
-    it is SLURM_PROCID, in a step of SLURM of so many tasks, or, as Lightning's launcher has it, NODE_RANK and
-    LOCAL_RANK. The variables of SLURM alone say nothing: its tasks may as well be runs of their own.
-    """
-    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "LOCAL_WORLD_SIZE")
-    found = {name: value for name in (*names, "SLURM_PROCID", "SLURM_NTASKS") if (value := os.environ.get(name))}
-    if "RANK" not in found and "WORLD_SIZE" not in found:
-        return None
-    try:
-        world_size = int(found["WORLD_SIZE"])
-        return checked(_rank(found, world_size), world_size)
-    except (KeyError, ValueError):
-        said = " and ".join(f"{name}={found.get(name)!r}" for name in names[:2])
-        beside = ", ".join(f"{name}={found[name]!r}" for name in found if name not in names[:2])
-        raise ArgumentError(
-            f"the environment has {said}{f', beside {beside}' if beside else ''}; expected two integers, a rank below "
-            "the world size, or neither, or pass rank= and world_size=, or initialise torch.distributed first"
-        ) from None
-
-
-def _rank(found: dict[str, str], world_size: int) -> int:
-    """Return the rank that the environment tells; raise a ``KeyError`` where it does not."""
-    if "RANK" in found:
-        return int(found["RANK"])
-    if int(found.get("SLURM_NTASKS", 0)) == world_size and "SLURM_PROCID" in found:
-        return int(found["SLURM_PROCID"])
-    node, local = int(found.get("NODE_RANK", found.get("GROUP_RANK", 0))), int(found["LOCAL_RANK"])
-    return node * int(found["LOCAL_WORLD_SIZE"]) + local if node else local
 
 
 def is_worker() -> bool:

@@ -60,7 +60,7 @@ mod _native {
         Batches, Block, Column, HostViews, Loader, PlacementRequest, StepIterator, Steps, forked,
     };
     #[pymodule_export]
-    use crate::plan::{Plan, restore_order};
+    use crate::plan::{Plan, launched, restore_order};
     #[pymodule_export]
     use crate::report::{Comparison, compare};
     #[pymodule_export]

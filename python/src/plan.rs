@@ -504,3 +504,9 @@ pub(crate) fn dict_of<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py
     }
     Ok(dict)
 }
+
+/// The rank of this process and the world size, if a launcher says them in the environment.
+#[pyfunction]
+pub(crate) fn launched() -> PyResult<Option<(u32, u32)>> {
+    batchloom::ranks::launched().map_err(|error| raise(&error))
+}

@@ -43,6 +43,37 @@ fn round_trips<T: Element + PartialEq + std::fmt::Debug>(values: &[T]) {
 
 proptest! {
     #[test]
+    fn unfolded_elements_are_those_at_their_places(
+        shape in prop::collection::vec(0_usize..7, 1..4),
+        dim in 0_usize..3,
+        (len, step) in (0_usize..5, 0_usize..5),
+        turned in any::<bool>(),
+    ) {
+        let order: Vec<usize> = (0..shape.len()).rev().collect();
+        let tensor = if turned { counted(&shape).permute(&order).unwrap() } else { counted(&shape) };
+        let found = tensor.unfold(dim, len, step);
+        let shape = tensor.shape().to_vec();
+        let fits = dim < shape.len() && len <= shape[dim] && step > 0;
+        prop_assert_eq!(found.is_some(), fits);
+        if let Some(found) = found {
+            let pieces = (0..).map(|piece| piece * step).take_while(|start| start + len <= shape[dim]).count();
+            let mut expected = shape.clone();
+            expected[dim] = pieces;
+            expected.push(len);
+            prop_assert_eq!(found.shape(), expected.as_slice());
+            let whole = elements(&tensor);
+            let at = |place: &[usize]| {
+                let (inside, place) = place.split_last().unwrap();
+                let mut stored = place.to_vec();
+                stored[dim] = place[dim] * step + inside;
+                whole[stored.iter().zip(&shape).fold(0, |flat, (&index, &len)| flat * len + index)]
+            };
+            let expected: Vec<_> = places(&expected).iter().map(|place| at(place)).collect();
+            prop_assert_eq!(elements(&found), expected);
+        }
+    }
+
+    #[test]
     fn values_come_back(numbers in prop::collection::vec(any::<i64>(), 0..40)) {
         round_trips(&numbers);
         round_trips(&numbers.iter().map(|number| number % 2 == 0).collect::<Vec<bool>>());

@@ -24,6 +24,7 @@ mod groups;
 mod index_table;
 mod iterators;
 mod keys;
+mod launched;
 mod lifetime;
 mod lists;
 mod map;

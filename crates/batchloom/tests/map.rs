@@ -350,7 +350,11 @@ fn the_batch_after_the_awaited_one_is_read() {
         let builder = Loader::builder(dataset).batch_size(5).shuffle(false).num_threads(20);
         let mut batches = builder.prefetch(prefetch).build().unwrap().iter();
         let _taken = [batches.next().unwrap().unwrap(), batches.next().unwrap().unwrap()];
-        assert_eq!(settled(&read, 5 * (2 + prefetch)), 5 * (2 + prefetch), "of those ahead of the batch in use");
+        assert_eq!(
+            settled(&read, 5 * (2 + prefetch)),
+            5 * (2 + prefetch),
+            "of those ahead of the batch in use"
+        );
         thread::scope(|scope| {
             let awaited = scope.spawn(|| batches.next().unwrap().unwrap());
             let found = settled(&read, 5 * (3 + prefetch));

@@ -351,3 +351,33 @@ fn bad_options_are_named() {
     assert_eq!(small.step(2).unwrap_err(), Error::StepRange { found: 2, steps: 2 });
     assert_eq!(small.places(10).unwrap_err(), Error::SampleRange { found: 10, samples: 10 });
 }
+
+#[test]
+fn plans_are_equal_if_they_deliver_the_same() {
+    use std::collections::HashSet;
+
+    use batchloom::batching::Listed;
+
+    let build = |seed, epoch, world_size| {
+        Plan::builder(100)
+            .batch_size(7)
+            .shuffle(true)
+            .seed(seed)
+            .epoch(epoch)
+            .world_size(world_size)
+            .build()
+            .unwrap()
+    };
+    let plan = build(1, 2, 3);
+    assert_eq!(plan, build(1, 2, 3));
+    assert!([build(2, 2, 3), build(1, 3, 3), build(1, 2, 4)].iter().all(|other| *other != plan));
+    let resumed = plan.resume(&plan.state(1)).unwrap();
+    assert_ne!(resumed, plan);
+    assert_eq!(resumed, build(1, 2, 3).resume(&plan.state(1)).unwrap());
+    let listed = |samples: [u32; 3]| {
+        Plan::builder(4).rule(Listed::new(samples.to_vec(), vec![2, 3]).unwrap()).build().unwrap()
+    };
+    assert_eq!(listed([0, 1, 2]), listed([0, 1, 2]));
+    assert_ne!(listed([0, 1, 2]), listed([0, 2, 1]));
+    assert_eq!(HashSet::from([plan, build(1, 2, 3), resumed]).len(), 2);
+}

@@ -1017,6 +1017,15 @@ pub enum Error {
         /// The kind of data that has it.
         expected: &'static str,
     },
+    /// The environment of a launcher says no rank.
+    #[error(
+        "the environment has {found}; expected two integers, RANK below WORLD_SIZE, or neither, or a rank and a world size \
+         that are given"
+    )]
+    Launcher {
+        /// The variables.
+        found: String,
+    },
     /// The text of an option names no choice.
     #[error("{option} is {found:?}; expected {expected}")]
     Choice {
@@ -1230,6 +1239,7 @@ impl Error {
             | Self::ArrayRank { .. }
             | Self::Inapplicable { .. }
             | Self::Choice { .. }
+            | Self::Launcher { .. }
             | Self::FieldOption { .. }
             | Self::Threads
             | Self::BatchTooLarge { .. }

@@ -5,11 +5,12 @@
 //! the following steps, and counting the steps may cost one look at all pools.
 
 use std::collections::{TryReserveError, VecDeque};
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::epoch::{DealtPool, Epoch, Parts, fitted};
 use super::recipe::Recipe;
-use crate::batching::{Grouping, Keys, Labels, PadTo, Rounding, Rule, SampleLabels, Sizes};
+use crate::batching::{Grouping, Keys, Labels, Listed, PadTo, Rounding, Rule, SampleLabels, Sizes};
 use crate::draws::{Mix, Weights};
 use crate::order::Shuffle;
 use crate::ranks::{Deal, Uneven};
@@ -43,6 +44,24 @@ pub struct Plan {
 }
 
 crate::brief::debug_in_brief!(Plan, [epoch, world_size, past], []);
+
+/// Plans are equal if they deliver the same: one epoch of equal fingerprints, weights, lists and bans, for as many ranks,
+/// from the same step on.
+impl PartialEq for Plan {
+    fn eq(&self, other: &Self) -> bool {
+        let given =
+            |plan: &Self| (plan.weights().map(Weights::digest), plan.rule().listed().map(Listed::digest));
+        self.world_size == other.world_size && self.at(0) == other.at(0) && given(self) == given(other)
+    }
+}
+
+impl Eq for Plan {}
+
+impl Hash for Plan {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.fingerprint(), self.epoch(), self.world_size, &self.past).hash(state);
+    }
+}
 
 /// Pools by their places in the order of dealing, the latest in front.
 type Recent = VecDeque<(u64, Arc<DealtPool>)>;

@@ -4,6 +4,8 @@
 
 mod batch_order;
 mod deal;
+mod launched;
 
 pub(crate) use batch_order::{BatchOrder, Dealt};
 pub use deal::{Deal, MOST_RANKS, Uneven};
+pub use launched::{launched, launched_by};

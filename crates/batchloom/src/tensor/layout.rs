@@ -120,6 +120,19 @@ impl Layout {
         listed.then_some(Self { shape, strides, offset: self.offset })
     }
 
+    /// The layout of the pieces of `len` elements that begin at every `step`-th element of dimension `dim`: their number
+    /// takes its place, and their elements are a new last dimension.
+    pub(super) fn unfold(&self, dim: usize, len: usize, step: usize) -> Option<Self> {
+        let mut layout = self.clone();
+        let (total, stride) = (layout.shape.get_mut(dim)?, *layout.strides.get(dim)?);
+        let pieces = total.checked_sub(len)?.checked_div(step)? + 1;
+        *total = pieces;
+        layout.strides[dim] = extent(stride, if pieces == 1 { 1 } else { step })?;
+        layout.shape.push(len);
+        layout.strides.push(stride);
+        Some(layout)
+    }
+
     /// The bytes that the elements lie in, from the first to past the last, or `None` if their offsets overflow.
     pub(super) fn extent(&self, size: usize) -> Option<(isize, isize)> {
         let offset = isize::try_from(self.offset).ok()?;

@@ -288,6 +288,23 @@ impl Tensor {
         self.with_layout(self.layout.permute(order)?)
     }
 
+    /// The pieces of `len` elements that begin at every `step`-th element of dimension `dim`, sharing the memory: their
+    /// number takes the place of that dimension, and their elements are a new last one. Elements at the end that fill no
+    /// piece are left out. `None` without such a dimension, if it is shorter than `len`, or if `step` is 0.
+    ///
+    /// ```
+    /// use batchloom::Tensor;
+    ///
+    /// // Patches of 16 steps, one every 8, of 32 windows of 96 steps and 7 features.
+    /// let x = Tensor::from_vec(vec![0.5_f32; 32 * 96 * 7], &[32, 96, 7])?;
+    /// let patches = x.unfold(1, 16, 8).and_then(|pieces| pieces.permute(&[0, 2, 1, 3])).expect("pieces");
+    /// assert_eq!(patches.shape(), [32, 7, 11, 16]);
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    pub fn unfold(&self, dim: usize, len: usize, step: usize) -> Option<Self> {
+        self.with_layout(self.layout.unfold(dim, len, step)?)
+    }
+
     /// The same bytes read as another type, or `None` if the types differ in size.
     pub fn reinterpret(&self, dtype: DType) -> Option<Self> {
         (dtype.size() == self.dtype.size()).then(|| Self { dtype, ..self.clone() })
