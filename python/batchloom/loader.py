@@ -41,7 +41,7 @@ from batchloom.label_counts import LabelCounts
 from batchloom.label_counts import label_counts as counted
 from batchloom.loader_options import LoaderOptions
 from batchloom.mesh import Mesh
-from batchloom.metrics import LOGGER, Metrics, logged
+from batchloom.metrics import LOGGER, LoggedBatches, Metrics
 from batchloom.mixture import Mixture
 from batchloom.plan import Plan, table, warn_of_one_pool
 from batchloom.plan_options import padded_to, plan_options
@@ -644,7 +644,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         batches: Iterator[Any] = self._delivery.begin(self._native, self._begin)
         batches = map(itemgetter(0), batches) if self._is_bare else batches
         batches = batches if self._digest is None else map(self._digest.add, batches)
-        return logged(self, batches) if LOGGER.isEnabledFor(INFO) else batches
+        return LoggedBatches(self, batches) if LOGGER.isEnabledFor(INFO) else batches
 
     def _begin(self) -> None:
         """Prepare for an epoch that is about to begin: its ranks, its seed, and the batches of a sampler.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 LOGGER = logging.getLogger("batchloom")
 Batch = TypeVar("Batch")
@@ -46,13 +47,44 @@ class Metrics:
         return self.verdict
 
 
-def logged(loader: Any, batches: Iterator[Batch]) -> Iterator[Batch]:
-    """Yield batches; log the metrics of the epoch as it ends or is left."""
-    epoch = None
-    try:
-        for batch in batches:
-            epoch = loader.epoch if epoch is None else epoch
-            yield batch
-    finally:
+class LoggedBatches(Generic[Batch]):
+    """The batches of an epoch, whose metrics are logged as it ends or is left.
+
+    It is an iterator as the one that it watches is: an exception ends no epoch, and threads that share it are told.
+    """
+
+    def __init__(self, loader: Any, batches: Any) -> None:
+        self._loader, self._batches = loader, batches
+        self._epoch: int | None = None
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Return itself."""
+        return self
+
+    def __next__(self) -> Batch:
+        """Return the next batch."""
+        try:
+            batch: Batch = next(self._batches)
+        except StopIteration:
+            self._log()
+            raise
+        if self._epoch is None:
+            self._epoch = self._loader.epoch
+        return batch
+
+    def close(self) -> None:
+        """End the iteration."""
+        self._batches.close()
+        self._log()
+
+    def __reduce__(self) -> Any:
+        return self._batches.__reduce__()
+
+    def __del__(self) -> None:
+        if not sys.is_finalizing():
+            self._log()
+
+    def _log(self) -> None:
+        epoch, self._epoch = self._epoch, None
         if epoch is not None:
-            LOGGER.info("epoch %d: %s", epoch, loader.metrics())
+            LOGGER.info("epoch %d: %s", epoch, self._loader.metrics())

@@ -1,6 +1,7 @@
 """Profiles of Hypothesis, a clean environment, and scripts that run in processes of their own."""
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -25,6 +26,8 @@ FOREIGN = ("RANK", "WORLD_SIZE", "BATCHLOOM_CHECK", "BATCHLOOM_POISON")
 def _clean_environment(monkeypatch):
     for name in FOREIGN:
         monkeypatch.delenv(name, raising=False)
+    yield
+    logging.getLogger("batchloom").setLevel(logging.NOTSET)
 
 
 @pytest.fixture

@@ -1,11 +1,13 @@
 """Metrics of an epoch: counts are exact, times add up, and the log has a line for each epoch."""
 
 import logging
+import pickle
 import time
 
 import batchloom as bl
 import numpy
 import pytest
+from refusals import refused
 
 
 def loader(samples=1000, width=100, **options):
@@ -95,6 +97,29 @@ def test_the_log_has_a_line_for_each_epoch(caplog):
     lines = [record.getMessage() for record in caplog.records if record.name == "batchloom"]
     assert [line.partition(":")[0] for line in lines] == ["epoch 0", "epoch 1", "epoch 2"]
     assert all("the loop waited" in line for line in lines)
+
+
+def test_iterators_that_are_logged_are_as_others(caplog):
+    with caplog.at_level(logging.INFO, "batchloom"):
+        batches = loader(samples=100)
+        iterator = iter(batches)
+        with refused(TypeError, "state_dict"):
+            pickle.dumps(iterator)
+
+        def fail():
+            for taken, _ in enumerate(iterator):
+                1 / (2 - taken)
+
+        with pytest.raises(ZeroDivisionError):
+            fail()
+        assert len(list(iterator)) == 7  # an exception in the body of a loop ends no epoch
+        iterator = iter(batches)
+        next(iterator)
+        iterator.close()
+        with pytest.raises(StopIteration):
+            next(iterator)
+    lines = [record.getMessage() for record in caplog.records if record.name == "batchloom"]
+    assert [line.partition(":")[0] for line in lines] == ["epoch 0", "epoch 1"]
 
 
 def test_nothing_is_logged_unless_asked(caplog):

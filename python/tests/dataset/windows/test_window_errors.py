@@ -49,7 +49,7 @@ SERIES = {
     "offsets that decrease": ((X, [0, 6, 5, 20]), bl.DataError, ("sample 1", "5", "6")),
     "offsets past the end": ((X, [0, 6, 21]), bl.DataError, ("sample 1", "21", "20")),
     "huge offsets": ((X, [0, 2**62]), bl.DataError, ("sample 0", "4611686018427387904")),
-    "offsets of 64 bits": ((X, numpy.array([0, 2**63], "u8")), bl.DataError, ("sample 0",)),
+    "offsets of 64 bits": ((X, numpy.array([0, 2**63], "u8")), bl.DataError, ("offset 1", str(2**63))),
     "no offsets": ((X, []), bl.DataError, ("offsets",)),
     "one offset": ((X[:0], [0]), bl.DataError, ("0 series",)),
     "one number as offsets": ((X, 5), bl.DataError, ("offsets", "int64", "shape")),
