@@ -435,6 +435,27 @@ fn a_closed_pipe_ends_the_program_in_silence() {
     assert_eq!(output.status.code(), Some(0));
 }
 
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_the_program_at_once_and_in_silence() {
+    use std::os::unix::process::ExitStatusExt;
+
+    const SIGINT: i32 = 2;
+    let folder = Folder::new();
+    let mut command = command(folder.0.path(), "lengths -");
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // More than a pipe holds: once all of it is written, the program is reading.
+    let mut input = child.stdin.take().unwrap();
+    input.write_all("12345\n".repeat(50_000).as_bytes()).unwrap();
+    let process = child.id().to_string();
+    assert!(Command::new("sh").args(["-c", &format!("kill -INT {process}")]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.signal(), Some(SIGINT));
+    assert!(output.stdout.is_empty() && output.stderr.is_empty());
+    drop(input);
+}
+
 #[test]
 fn shells_and_man_get_their_files() {
     let folder = Folder::new();

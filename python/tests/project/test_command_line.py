@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -99,3 +100,22 @@ def test_a_terminal_of_80_columns_is_not_exceeded(folder: Path) -> None:
     table = text.decode().split("\r\n\r\n")[0].splitlines()
     assert len(table) == 1 + 2 * 7
     assert max(map(len, table)) <= 80
+
+
+def test_ctrl_c_ends_the_program_at_once_and_in_silence(folder: Path) -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-m", "batchloom", "lengths", "-"],
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert child.stdin is not None
+    # More than a pipe holds: once all of it is written, the program is reading.
+    child.stdin.write(b"12345\n" * 50_000)
+    child.stdin.flush()
+    child.send_signal(signal.SIGINT)
+    assert child.wait(timeout=20) == -signal.SIGINT
+    assert child.stdout is not None
+    assert child.stderr is not None
+    assert (child.stdout.read(), child.stderr.read()) == (b"", b"")
