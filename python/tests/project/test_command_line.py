@@ -103,19 +103,12 @@ def test_a_terminal_of_80_columns_is_not_exceeded(folder: Path) -> None:
 
 
 def test_ctrl_c_ends_the_program_at_once_and_in_silence(folder: Path) -> None:
-    child = subprocess.Popen(
-        [sys.executable, "-m", "batchloom", "lengths", "-"],
-        cwd=folder,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert child.stdin is not None
-    # More than a pipe holds: once all of it is written, the program is reading.
-    child.stdin.write(b"12345\n" * 50_000)
-    child.stdin.flush()
-    child.send_signal(signal.SIGINT)
-    assert child.wait(timeout=20) == -signal.SIGINT
-    assert child.stdout is not None
-    assert child.stderr is not None
-    assert (child.stdout.read(), child.stderr.read()) == (b"", b"")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-m", "batchloom", "lengths", "-"], cwd=folder, **pipes) as child:
+        assert child.stdin is not None
+        # More than a pipe holds: once all of it is written, the program is reading.
+        child.stdin.write(b"12345\n" * 50_000)
+        child.stdin.flush()
+        child.send_signal(signal.SIGINT)
+        assert child.wait(timeout=20) == -signal.SIGINT
+        assert child.communicate() == (b"", b"")
