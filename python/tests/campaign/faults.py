@@ -343,6 +343,7 @@ ENDS = {
 SCRIPT = """
 import os, random, signal, sys
 from campaign import faults
+signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background are born deaf to it
 draw = random.Random(int(sys.argv[1]))
 loader, rows = faults.large(draw)
 last = draw.randint(0, len(loader) - 1)

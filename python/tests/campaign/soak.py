@@ -62,6 +62,12 @@ def used():
     return pages * os.sysconf("SC_PAGE_SIZE"), tasks, len(os.listdir("/proc/self/fd"))
 
 
+def by_twelfth(watched):
+    """Return the least resident set of each twelfth of the time."""
+    edges = [len(watched) * part // 12 for part in range(13)]
+    return [min(each[1] for each in watched[first:end]) for first, end in itertools.pairwise(edges) if first < end]
+
+
 def judge(tally, watched):
     """Compare the last quarter with the first after warming up.
 
@@ -80,6 +86,6 @@ def judge(tally, watched):
         name: min(each[place] for each in last) - min(each[place] for each in first)
         for place, name in enumerate(names, start=1)
     }
-    tally.facts |= {"growth": growth, "resident_at_end": watched[-1][1], "python_threads": threading.active_count()}
+    tally.facts |= {"growth": growth, "resident": by_twelfth(watched), "python_threads": threading.active_count()}
     if growth["resident"] > ALLOWED or growth["threads"] > 0 or growth["descriptors"] > 0:
         raise FindingError(f"in {whole:.0f} s after warming up, these grew: {growth}; batchloom {bl.__version__}")
