@@ -38,6 +38,7 @@ pub mod dataset;
 pub mod draws;
 pub mod error;
 pub mod loader;
+mod memory;
 mod named;
 pub mod order;
 pub mod plan;

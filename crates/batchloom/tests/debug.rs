@@ -81,7 +81,7 @@ fn parts_of_data_are_short() {
     let ids: Vec<i64> = (0..MANY as i64).map(|row| row % 1000).collect();
     is_short("groups", Groups::of(&ids).unwrap());
     let texts: Vec<String> = (0..MANY).map(|row| row.to_string()).collect();
-    is_short("texts", TextIds::new(texts.iter().map(String::as_str)));
+    is_short("texts", TextIds::new(texts.iter().map(String::as_str)).unwrap());
     is_short("mix", Mix::new(&[500_000, 500_000], &[1.0, 2.0]).unwrap());
 }
 

@@ -205,7 +205,7 @@ proptest! {
             }
             codes.push(names.iter().position(|name| *name == text).unwrap() as i64);
         }
-        let ids = TextIds::new(&texts);
+        let ids = TextIds::new(&texts).unwrap();
         prop_assert_eq!(ids.codes(), &codes);
         let found: Vec<_> = ids.first_rows().iter().map(|&row| &texts[row]).collect();
         prop_assert_eq!(found, names);

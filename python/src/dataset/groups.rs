@@ -17,11 +17,14 @@ pub(crate) fn text_ids(py: Python<'_>, values: &[u8], offsets: &Tensor) -> PyRes
     let offsets = offsets.0.as_slice::<i64>();
     let offsets = offsets.ok_or_else(|| DataError::new_err("offsets are no compact array of int64"))?;
     let text = |ends: &[i64]| values.get(usize::try_from(ends[0]).ok()?..usize::try_from(ends[1]).ok()?);
-    let texts: Option<Vec<&[u8]>> = py.detach(|| offsets.windows(2).map(text).collect());
-    let texts = texts.ok_or_else(|| DataError::new_err("offsets do not lie in the values"))?;
-    let found = py.detach(|| TextIds::new(texts));
-    let codes = batchloom::Tensor::from_vec(found.codes().to_vec(), &[found.codes().len()]);
-    let first_rows: Vec<u64> = found.first_rows().iter().map(|&row| row as u64).collect();
+    if py.detach(|| offsets.windows(2).any(|ends| text(ends).is_none())) {
+        return Err(DataError::new_err("offsets do not lie in the values"));
+    }
+    let found = py.detach(|| TextIds::new(offsets.windows(2).filter_map(text)));
+    let (codes, first_rows) = found.map_err(|error| raise(&error))?.into_parts();
+    let rows = codes.len();
+    let codes = batchloom::Tensor::from_vec(codes, &[rows]);
+    let first_rows: Vec<u64> = first_rows.iter().map(|&row| row as u64).collect();
     Ok((Tensor(codes.map_err(|error| raise(&error))?), Tensor::of_indices(&first_rows)?))
 }
 

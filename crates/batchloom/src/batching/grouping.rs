@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::sizes::PoolSizes;
 use super::{PoolBatches, Rule, Sizes, to_index, to_place};
-use crate::{Error, Result};
+use crate::{Error, Result, memory};
 
 /// The key of each sample: samples have the same key if their numbers here are equal.
 ///
@@ -131,9 +131,11 @@ impl Grouping {
     /// each `t` (Gale 1957, Ryser 1957).
     ///
     /// # Errors
-    /// [`Error::TooFrequent`].
+    /// [`Error::TooFrequent`] and [`Error::Memory`].
     pub(crate) fn check(&self, batch_size: u64, kept: u64) -> Result<()> {
         let Self::Distinct(keys) = self else { return Ok(()) };
+        let most = keys.as_slice().iter().max().map_or(0, |&most| to_index(most) + 1);
+        memory::require_each(most, size_of::<u64>() + size_of::<(u32, u64)>())?;
         let counts = counted(keys.as_slice());
         let mut frequent: Vec<(u32, u64)> = (0..).zip(counts).collect();
         frequent.sort_unstable_by_key(|&(key, count)| (Reverse(count), key));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
-use crate::{Error, Result};
+use crate::{Error, Result, memory};
 
 /// The sizes of all samples, shared. Each is below 2^32; their sum may exceed it.
 ///
@@ -36,7 +36,7 @@ impl Sizes {
     ///
     /// # Errors
     /// [`Error::SizeTooLarge`] if a product of extents is not below 2^32; [`Error::Shape`] if the number of extents is
-    /// not a multiple of `dimensions`.
+    /// not a multiple of `dimensions`; [`Error::Memory`].
     pub fn with_extents(extents: Vec<u32>, dimensions: usize) -> Result<Self> {
         if dimensions == 0 || !extents.len().is_multiple_of(dimensions) {
             let values = extents.len();
@@ -49,6 +49,7 @@ impl Sizes {
         if dimensions == 1 {
             return Ok(Self::new(extents));
         }
+        memory::require_each(extents.len(), 4 * size_of::<u32>())?;
         let product = |(sample, extents): (usize, &[u32])| {
             let size = extents.iter().try_fold(1_u32, |size, &extent| size.checked_mul(extent));
             size.ok_or_else(|| Error::SizeTooLarge { sample: sample as u64, extents: extents.to_vec() })
@@ -112,18 +113,22 @@ impl Sizes {
     }
 
     /// The sizes of the samples at `numbers`.
-    pub(crate) fn gather(&self, numbers: impl Iterator<Item = u64> + Clone) -> Self {
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub(crate) fn gather(&self, numbers: impl ExactSizeIterator<Item = u64> + Clone) -> Result<Self> {
+        memory::require_each(numbers.len(), self.sample_bytes())?;
         let index = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let all = Self::new(numbers.clone().map(|number| self.sizes[index(number)]).collect::<Vec<_>>());
-        let Some((dimensions, _)) = &self.extents else { return all };
+        let Some((dimensions, _)) = &self.extents else { return Ok(all) };
         let extents: Vec<u32> = numbers.flat_map(|number| self.extents(index(number))).copied().collect();
-        all.extended(extents, *dimensions)
+        Ok(all.extended(extents, *dimensions))
     }
 
     /// The sizes of the samples of several datasets, one after the other.
     ///
     /// # Errors
-    /// [`Error::Concat`] if samples differ in more dimensions in one than in another.
+    /// [`Error::Concat`] if samples differ in more dimensions in one than in another; [`Error::Memory`].
     pub(crate) fn joined(each: &[Self]) -> Result<Self> {
         let dimensions = each.first().map_or(1, Self::dimensions);
         if let Some(place) = each.iter().position(|sizes| sizes.dimensions() != dimensions) {
@@ -133,9 +138,17 @@ impl Sizes {
             );
             return Err(Error::Concat { reason });
         }
+        let samples = each.iter().map(|sizes| sizes.sizes.len()).fold(0, usize::saturating_add);
+        memory::require_each(samples, each.first().map_or(0, Self::sample_bytes))?;
         let all = Self::new(each.iter().flat_map(|sizes| sizes.as_slice()).copied().collect::<Vec<_>>());
         let extents = || each.iter().flat_map(Self::to_extents).collect();
         Ok(if dimensions == 1 { all } else { all.extended(extents(), dimensions) })
+    }
+
+    /// The most bytes that a sample takes while a list of sizes grows and until it is shared.
+    fn sample_bytes(&self) -> usize {
+        let dimensions = if self.extents.is_some() { self.dimensions() } else { 0 };
+        4 * size_of::<u32>() * (1 + dimensions)
     }
 
     /// The same sizes, of samples with these extents.

@@ -14,7 +14,7 @@ use crate::batching::{Rule, Sizes};
 use crate::collate::{Form, Mask, Offsets};
 use crate::named::named;
 use crate::tensor::Sequences;
-use crate::{Error, Result, Tensor};
+use crate::{Error, Result, Tensor, memory};
 
 /// The rows of each group. Groups are numbered in the order of their first appearance.
 #[derive(Clone)]
@@ -31,11 +31,13 @@ impl Groups {
     /// sorted.
     ///
     /// # Errors
-    /// [`Error::NoSamples`] if there are no rows.
+    /// [`Error::NoSamples`] if there are no rows; [`Error::Memory`].
     pub fn of(ids: &[i64]) -> Result<Self> {
         if ids.is_empty() {
             return Err(Error::NoSamples);
         }
+        let changes = ids.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        memory::require_each(changes + 1, RUN_BYTES)?;
         let runs = runs(ids);
         let groups = runs.iter().map(|&(group, _)| group + 1).max().unwrap_or(0);
         let ends = runs.iter().skip(1).map(|&(_, row)| row).chain([ids.len()]);
@@ -46,7 +48,11 @@ impl Groups {
             *end += length;
             Some(end.cast_signed() as i64)
         }));
-        let order = (runs.len() > groups).then(|| {
+        let moves = runs.len() > groups;
+        if moves {
+            memory::require_each(ids.len(), 2 * size_of::<u64>())?;
+        }
+        let order = moves.then(|| {
             let mut order = vec![0; ids.len()];
             let mut next: Vec<i64> = offsets.clone();
             for (&(group, row), end) in runs.iter().zip(ends) {
@@ -72,9 +78,9 @@ impl Groups {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoSamples`] where there are no rows.
+    /// [`Error::NoSamples`] where there are no rows; [`Error::Memory`].
     pub fn of_text<'a, T: AsRef<[u8]> + ?Sized + 'a>(texts: impl IntoIterator<Item = &'a T>) -> Result<Self> {
-        Self::of(TextIds::new(texts).codes())
+        Self::of(TextIds::new(texts)?.codes())
     }
 
     /// The number of groups.
@@ -102,6 +108,10 @@ impl Groups {
         self.order.as_deref()
     }
 }
+
+/// The most bytes that a row takes at which ids change: as the start of a run, in the table of ids, and as the start of a
+/// group, while lists of them grow.
+const RUN_BYTES: usize = 160;
 
 /// The rows at which ids change: the group that begins or continues, by the order of first appearance, and the row.
 fn runs(ids: &[i64]) -> Vec<(usize, usize)> {

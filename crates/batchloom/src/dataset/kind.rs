@@ -19,7 +19,7 @@ use crate::collate::{
 };
 use crate::order::Shuffle;
 use crate::tensor::{Layout, Sequences, SparseRows};
-use crate::{DType, Error, Result, Tensor};
+use crate::{DType, Error, Result, Tensor, memory};
 
 /// The answers of one kind of data to the other stages.
 pub(crate) trait Kind: Debug + Send + Sync {
@@ -544,9 +544,8 @@ pub(super) fn formed(form: &dyn Form, members: &Members) -> Result<Tensor> {
     let (shape, dtype) = (form.shape(members), form.dtype());
     let bytes = shape.iter().try_fold(dtype.size(), |bytes: usize, &len| bytes.checked_mul(len));
     let too_large = || Error::BatchTooLarge { samples: 1, row: usize::MAX };
-    let mut target = Vec::new();
     let bytes = bytes.ok_or_else(too_large)?;
-    target.try_reserve_exact(bytes).map_err(|error| Error::Memory { bytes, reason: error.to_string() })?;
+    let mut target = memory::reserve(bytes)?;
     target.resize(bytes, 0);
     form.fill(members, 0..members.count, &mut target)?;
     let shape = if form.is_concatenated() { &shape[..] } else { &shape[1..] };

@@ -143,7 +143,7 @@ impl Dataset {
         let plain = || {
             let (found, expected) = (selection.samples(), self.len() as u64);
             match found == expected {
-                true => Ok(Self(Arc::new(Selected::new(Arc::clone(&self.0), selection.clone())))),
+                true => Ok(Self(Arc::new(Selected::new(Arc::clone(&self.0), selection.clone())?))),
                 false => Err(Error::SelectionSamples { found, expected }),
             }
         };

@@ -18,9 +18,12 @@ pub(super) struct Selected {
 
 impl Selected {
     /// Selected samples of `whole`.
-    pub(super) fn new(whole: Arc<dyn Kind>, selection: Selection) -> Self {
-        let sizes = whole.sizes().map(|sizes| sizes.gather(selection.iter()));
-        Self { whole, selection, sizes }
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory).
+    pub(super) fn new(whole: Arc<dyn Kind>, selection: Selection) -> Result<Self> {
+        let sizes = whole.sizes().map(|sizes| sizes.gather(selection.iter())).transpose()?;
+        Ok(Self { whole, selection, sizes })
     }
 }
 
@@ -99,6 +102,7 @@ impl Kind for Selected {
 
     fn select(&self, selection: &Selection) -> Option<Result<Arc<dyn Kind>>> {
         let found = selection.within(&self.selection);
-        Some(found.map(|found| Arc::new(Self::new(Arc::clone(&self.whole), found)) as Arc<dyn Kind>))
+        let selected = found.and_then(|found| Self::new(Arc::clone(&self.whole), found));
+        Some(selected.map(|selected| Arc::new(selected) as Arc<dyn Kind>))
     }
 }

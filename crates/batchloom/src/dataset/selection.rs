@@ -6,12 +6,12 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use xxhash_rust::xxh3::xxh3_128;
+use xxhash_rust::xxh3::Xxh3;
 
 use super::parts::{PartEnd, borders};
 use crate::brief::Brief;
 use crate::order::{Key, Order, Purpose};
-use crate::{Error, Result};
+use crate::{Error, Result, memory};
 
 /// Some samples of a dataset, in any order. A sample may come several times.
 ///
@@ -60,33 +60,45 @@ impl Numbers {
             Self::Range(Range { start, end }) => {
                 return format!("{}..{} of {total}", base + start, base + end).into();
             }
-            Self::Narrow(list) if base == 0 && u32::try_from(total.saturating_sub(1)).is_ok() => {
-                xxh3_128(bytemuck::cast_slice(list))
-            }
-            Self::Narrow(list) => {
-                let list = list.iter().map(|&number| base + u64::from(number));
-                return Self::listed(list, total).text(0, total);
-            }
-            Self::Wide(list) if base == 0 => xxh3_128(bytemuck::cast_slice(list)),
-            Self::Wide(list) => {
-                let list = list.iter().map(|&number| base + number);
-                return Self::listed(list, total).text(0, total);
-            }
+            Self::Narrow(list) => digest(list.iter().map(|&number| base + u64::from(number)), total),
+            Self::Wide(list) => digest(list.iter().map(|&number| base + number), total),
         };
         format!("{digest:032x} of {total}").into()
     }
 
     /// Numbers below `samples`. Neighbours are a range.
-    fn listed(list: impl ExactSizeIterator<Item = u64> + Clone, samples: u64) -> Self {
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    fn listed(list: impl ExactSizeIterator<Item = u64> + Clone, samples: u64) -> Result<Self> {
         let first = list.clone().next().unwrap_or(0);
         if list.clone().zip(first..).all(|(number, expected)| number == expected) {
-            return Self::Range(first..first + list.len() as u64);
+            return Ok(Self::Range(first..first + list.len() as u64));
         }
-        match u32::try_from(samples.saturating_sub(1)) {
+        // The numbers are there twice until they are shared.
+        memory::require_each(list.len(), 2 * size_of::<u64>())?;
+        Ok(match u32::try_from(samples.saturating_sub(1)) {
             // Numbers below `samples` are at most this.
             Ok(most) => Self::Narrow(list.map(|number| u32::try_from(number).unwrap_or(most)).collect()),
             Err(_) => Self::Wide(list.collect()),
+        })
+    }
+}
+
+/// The hash of numbers below `total`, in order, each as four bytes where that is enough and as eight otherwise, the lowest first.
+fn digest(mut numbers: impl Iterator<Item = u64>, total: u64) -> u128 {
+    let narrow = u32::try_from(total.saturating_sub(1)).is_ok();
+    let (mut hash, mut some) = (Xxh3::new(), Vec::with_capacity(8 << 10));
+    loop {
+        some.clear();
+        for number in numbers.by_ref().take(1 << 10) {
+            let bytes = number.to_le_bytes();
+            some.extend_from_slice(if narrow { &bytes[..4] } else { &bytes });
         }
+        if some.is_empty() {
+            return hash.digest128();
+        }
+        hash.update(&some);
     }
 }
 
@@ -111,7 +123,7 @@ impl Selection {
         match list.iter().find(|&&number| number >= samples) {
             _ if list.is_empty() => Err(Error::EmptySelection { samples }),
             Some(&found) => Err(Error::SampleRange { found, samples }),
-            None => Ok(Self::of(Numbers::listed(list.iter().copied(), samples), samples)),
+            None => Ok(Self::of(Numbers::listed(list.iter().copied(), samples)?, samples)),
         }
     }
 
@@ -192,6 +204,8 @@ impl Selection {
                 return starts.zip(&ends).map(|(start, &end)| Self::range(start..end, samples)).collect();
             }
         };
+        // The part of each sample, its number, what sorting by strata takes, and the lists of all parts.
+        memory::require_each(index(samples), size_of::<u16>() + 4 * size_of::<u64>())?;
         let order = Order::new(samples, Some(&key));
         let part_of = match strata {
             None => by_place(&order, &ends),
@@ -305,7 +319,7 @@ impl Selection {
             (Numbers::Range(inner), Numbers::Range(outer)) => {
                 Numbers::Range(outer.start + inner.start..outer.start + inner.end)
             }
-            _ => Numbers::listed(self.iter().map(|place| outer.get(place)), outer.samples),
+            _ => Numbers::listed(self.iter().map(|place| outer.get(place)), outer.samples)?,
         };
         Ok(Self::placed(numbers, outer.samples, outer.base, outer.total))
     }
@@ -322,7 +336,7 @@ impl Selection {
         }
         let numbers = match &self.numbers {
             Numbers::Range(range) => Numbers::Range(range.start - span.start..range.end - span.start),
-            _ => Numbers::listed(self.iter().map(|number| number - span.start), samples),
+            _ => Numbers::listed(self.iter().map(|number| number - span.start), samples)?,
         };
         let base = self.base + span.start;
         Ok(Self { numbers, samples, base, total: self.total, text: Arc::clone(&self.text) })

@@ -11,7 +11,7 @@ use crate::collate::{
     Segments, Stack, is_integer,
 };
 use crate::tensor::{Element, Sequences};
-use crate::{Error, Result, Tensor};
+use crate::{Error, Result, Tensor, memory};
 
 /// One field of a dataset.
 #[derive(Debug, Clone)]
@@ -231,7 +231,7 @@ impl SequenceDatasetBuilder {
     ///
     /// # Errors
     /// [`Error::OwnLengths`], [`Error::NoFields`], [`Error::NotVariable`], [`Error::DuplicateField`], [`Error::ScalarField`],
-    /// [`Error::FieldLength`], [`Error::Ragged`], [`Error::SizesLength`], [`Error::SizeTooLarge`].
+    /// [`Error::FieldLength`], [`Error::Ragged`], [`Error::SizesLength`], [`Error::SizeTooLarge`], [`Error::Memory`].
     pub fn build(self) -> Result<SequenceDataset> {
         let lengths = self.fields.iter().map(|field| match field {
             Field::Fixed(rows) => rows.shape().first().copied(),
@@ -244,6 +244,12 @@ impl SequenceDatasetBuilder {
         let guide = self.names.iter().zip(&self.fields).position(shares).ok_or(Error::NotVariable)?;
         check_own(&self.names, &self.fields, own)?;
         check_extents(&self.names, &self.fields, guide, own, samples)?;
+        // Extents of each varying dimension, and sizes, both twice until they are shared.
+        let varying = match &self.fields[guide] {
+            Field::Variable(sequences) => sequences.varying().len(),
+            Field::Fixed(_) => 0,
+        };
+        memory::require_each(samples, 2 * (varying + 1) * size_of::<u32>())?;
         let given = match own.is_empty() || self.sizes.is_some() {
             true => self.sizes,
             false => Some(self.sizes_of_own(guide, samples)?),

@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::history::{History, Schedule};
 use super::stream::Stream;
 use crate::named::named;
-use crate::{Error, Result};
+use crate::{Error, Result, memory};
 
 /// The end of an epoch of several sources.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -158,13 +158,15 @@ impl Mix {
     /// a number for each sample, which tells its class.
     ///
     /// # Errors
-    /// [`Error::Mix`] if there are no samples, or 2^32 of them.
+    /// [`Error::Mix`] if there are no samples, or 2^32 of them; [`Error::Memory`].
     pub fn balanced(classes: &[i64]) -> Result<Self> {
         let samples = u32::try_from(classes.len()).ok().filter(|&samples| samples > 0);
         let samples = samples.ok_or_else(|| {
             let reason = format!("{} samples have classes; expected 1 to {}", classes.len(), u32::MAX);
             Error::Mix { reason }
         })?;
+        // The samples, what sorting takes, and the number of samples of each class, at most one.
+        memory::require_each(classes.len(), 4 * size_of::<u32>() + 2 * size_of::<u64>())?;
         let mut members: Vec<u32> = (0..samples).collect();
         let class = |&sample: &u32| classes[usize::try_from(sample).unwrap_or(usize::MAX)];
         members.sort_by_key(class);

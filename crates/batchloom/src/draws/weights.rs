@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::{Error, Result};
+use crate::{Error, Result, memory};
 
 /// The number of bits that the sum of all units fits.
 const BITS: i32 = 62;
@@ -38,9 +38,10 @@ impl Weights {
     /// One weight for each sample.
     ///
     /// # Errors
-    /// [`Error::Weights`] if one is negative, infinite or not a number, or none is above 0.
+    /// [`Error::Weights`] if one is negative, infinite or not a number, or none is above 0; [`Error::Memory`].
     pub fn new(weights: &[f64]) -> Result<Self> {
         let total = checked_sum(weights, "sample")?;
+        memory::require_each(weights.len() + 1, 4 * size_of::<u64>())?;
         // A power of two keeps the ratios of weights as they are.
         let power = BITS - 1 - exponent(total);
         let mut sum = 0_u64;

@@ -12,7 +12,7 @@ use super::planned::PlannedBlock;
 use crate::dataset::Skipped;
 use crate::error::Cause;
 use crate::tensor::{Element, Layout};
-use crate::{Error, Result, Tensor};
+use crate::{Error, Result, Tensor, memory};
 
 /// Consecutive batches of one rank in one allocation, ready to be handed over.
 #[derive(Clone)]
@@ -98,6 +98,16 @@ impl Block {
     /// The batches, in order.
     pub fn batches(&self) -> impl Iterator<Item = Batch> + '_ {
         self.runs.iter().flat_map(|run| (0..run.len).filter_map(|index| run.batch(index)))
+    }
+
+    /// A list of the batches, in order.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub(super) fn to_batches(&self) -> Result<Vec<Batch>> {
+        let mut batches = memory::reserve(self.runs.iter().map(|run| run.len).sum())?;
+        batches.extend(self.batches());
+        Ok(batches)
     }
 }
 

@@ -298,8 +298,8 @@ impl Iterator for Batches {
                 blocks.advance();
                 return Some(Ok(batch));
             }
-            match blocks.next() {
-                Some(Ok(block)) => self.ready = block.batches().collect::<Vec<_>>().into_iter(),
+            match blocks.next().map(|block| block.and_then(|block| block.to_batches())) {
+                Some(Ok(batches)) => self.ready = batches.into_iter(),
                 Some(Err(error)) => {
                     self.blocks = None;
                     return Some(Err(error));

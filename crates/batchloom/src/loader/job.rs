@@ -14,7 +14,7 @@ use super::planned::PlannedBlock;
 use crate::collate::{Form, Members, Slots};
 use crate::dataset::{ReadPart, Stop};
 use crate::tensor::buffer::{Region, SplitBuffer};
-use crate::{Error, Plan, Result};
+use crate::{Error, Plan, Result, memory};
 
 /// A function that a worker calls before each piece, with the number of its block, so that tests can delay or fail.
 pub(super) type Probe = Arc<dyn Fn(u64) + Send + Sync>;
@@ -213,7 +213,9 @@ impl Job {
         indices: &mut Vec<u64>,
     ) -> Result<()> {
         let (batches, rows) = (piece.batches.len(), piece.rows.len());
-        indices.resize(batches * rows, 0);
+        let count = batches * rows;
+        memory::grow(indices, count.saturating_sub(indices.len()))?;
+        indices.resize(count, 0);
         let step = run.step + piece.batches.start as u64;
         let fillers = run.members.fillers_in(&piece.rows);
         self.plan.fill(step, self.rank, piece.rows.start as u64, indices)?;

@@ -311,7 +311,7 @@ impl PlanBuilder {
     /// [`Error::LabelCountsLength`], [`Error::LabelCountsWhole`] and [`Error::LabelCountsPiece`]; and
     /// [`Error::NothingLeft`] or [`Error::AllDropped`] if no step would be left.
     /// [`Error::SampleRange`] if a sample that is banned is not there; [`Error::KeysLength`], [`Error::Grouping`] and
-    /// [`Error::TooFrequent`].
+    /// [`Error::TooFrequent`]. [`Error::Memory`] if there is too little to cut a pool.
     pub fn build(self) -> Result<Plan> {
         let rule = if self.concatenated { self.rule?.unpadded() } else { self.rule? };
         match self.samples {
@@ -365,6 +365,7 @@ impl PlanBuilder {
         };
         recipe.labels = self.labels.map(known).transpose()?;
         let plan = Plan::new(Arc::new(Epoch::new(Arc::new(recipe), self.epoch)), self.world_size, Vec::new());
+        plan.require_memory()?;
         plan.require_steps()?;
         Ok(plan)
     }

@@ -13,6 +13,12 @@ use crate::batching::{FixedSize, Grouped, Grouping, PoolBatches, PoolSizes, Size
 use crate::draws::Draws;
 use crate::order::{Key, Order, Purpose, Shards, Shuffle};
 use crate::ranks::{BatchOrder, Dealt};
+use crate::{Result, memory};
+
+/// The most bytes that a sample takes while the batches of its pool are made, beside its extents, and that a pool takes
+/// while pools are counted.
+const CUT_BYTES: usize = 64;
+const POOL_BYTES: usize = 32;
 
 /// One epoch of a run, the same for every world.
 pub(super) struct Epoch {
@@ -248,6 +254,28 @@ impl Epoch {
     /// Returns true if the positions of consecutive batches follow each other.
     pub(super) fn is_consecutive(&self) -> bool {
         self.run_order.is_none()
+    }
+
+    /// Returns true if counting the batches takes no memory, or did.
+    pub(super) fn is_counted(&self) -> bool {
+        self.recipe.uniform().is_some()
+            || self.survey.get().is_some()
+            || (self.equal_batches().is_some() && !self.recipe.is_homogeneous())
+    }
+
+    /// Checks that there is memory for the batches of a pool.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory).
+    pub(super) fn require_memory(&self) -> Result<()> {
+        if self.recipe.uniform().is_some() {
+            return Ok(());
+        }
+        let in_pool = self.recipe.in_pool.min(self.kept());
+        let pools = self.kept().div_ceil(in_pool.max(1));
+        let dimensions = self.recipe.counted().map_or(0, Sizes::dimensions);
+        let bytes = length(in_pool).saturating_mul(CUT_BYTES + dimensions * size_of::<u32>());
+        memory::require(bytes.saturating_add(length(pools).saturating_mul(POOL_BYTES)))
     }
 
     /// The number of batches, each counted once.

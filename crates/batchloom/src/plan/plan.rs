@@ -4,7 +4,7 @@
 //! finding a sample and resuming are O(1). If sizes decide, a step costs the batches of its pool, which are kept for
 //! the following steps, and counting the steps may cost one look at all pools.
 
-use std::collections::{TryReserveError, VecDeque};
+use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -14,7 +14,7 @@ use crate::batching::{Grouping, Keys, Labels, Listed, PadTo, Rounding, Rule, Sam
 use crate::draws::{Mix, Weights};
 use crate::order::Shuffle;
 use crate::ranks::{Deal, Uneven};
-use crate::{Error, Result};
+use crate::{Error, Result, memory};
 
 /// The number of pools that are kept: enough for the one that is being read and the one that the workers are in.
 const KEPT_POOLS: usize = 3;
@@ -606,8 +606,22 @@ impl Plan {
         if rank >= self.world_size {
             return Err(Error::Rank { rank, world_size: self.world_size });
         }
+        self.require_memory()?;
         let batch = self.deal().batch(step, rank);
-        batch.ok_or_else(|| Error::StepRange { found: step, steps: self.steps_of(rank) })
+        let batch = batch.ok_or_else(|| Error::StepRange { found: step, steps: self.steps_of(rank) })?;
+        if self.epoch.positions(batch).is_none() && !self.is_kept(self.epoch.pool_of(batch)) {
+            self.epoch.require_memory()?;
+        }
+        Ok(batch)
+    }
+
+    /// Checks that there is memory for counting the steps, unless they are counted: [`steps`](Self::steps) and
+    /// [`stats`](Self::stats) end the process without it. Other methods check themselves.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub fn require_memory(&self) -> Result<()> {
+        if self.epoch.is_counted() { Ok(()) } else { self.epoch.require_memory() }
     }
 
     /// Returns true if `batch` is one of its key that fills a step.
@@ -623,6 +637,12 @@ impl Plan {
         let pool = self.pool(self.epoch.pool_of(batch));
         let place = batch - pool.first;
         (pool, place)
+    }
+
+    /// Returns true if the pool dealt in place `place` is one of the last few.
+    fn is_kept(&self, place: u64) -> bool {
+        let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        pools.iter().any(|(other, _)| *other == place)
     }
 
     /// The pool dealt in place `place`, made now unless it is one of the last few.
@@ -657,12 +677,7 @@ pub(super) fn first(past: &[(u32, u64)]) -> u64 {
 /// Room for `samples` sample numbers.
 fn zeros(samples: u64) -> Result<Vec<u64>> {
     let len = length(samples);
-    let mut numbers = Vec::new();
-    let failed = |error: TryReserveError| Error::Memory {
-        bytes: len.saturating_mul(size_of::<u64>()),
-        reason: error.to_string(),
-    };
-    numbers.try_reserve_exact(len).map_err(failed)?;
+    let mut numbers = memory::reserve(len)?;
     numbers.resize(len, 0);
     Ok(numbers)
 }

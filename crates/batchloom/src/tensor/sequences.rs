@@ -7,7 +7,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{Element, Rows, Tensor};
-use crate::{Error, Result};
+use crate::{Error, Result, memory};
+
+/// The most bytes that a sample takes while its start and its extent are found, which are there twice until they are shared.
+const SAMPLE_BYTES: usize = 24;
 
 /// One variable field: an array of values, and the part of it that makes each sample.
 #[derive(Clone)]
@@ -32,11 +35,13 @@ impl Sequences {
     /// layout.
     ///
     /// # Errors
-    /// [`Error::ScalarField`]; [`Error::Offsets`] with the first sample whose offsets descend or leave the values.
+    /// [`Error::ScalarField`]; [`Error::Offsets`] with the first sample whose offsets descend or leave the values;
+    /// [`Error::Memory`].
     pub fn new(name: &str, values: Tensor, offsets: &[i64]) -> Result<Self> {
         let rows = values.layout().rows(values.dtype().size());
         let rows = rows.ok_or_else(|| Error::ScalarField { field: name.to_owned() })?;
         let total = values.shape()[0];
+        memory::require_each(offsets.len(), SAMPLE_BYTES)?;
         let mut starts = Vec::with_capacity(offsets.len().saturating_sub(1));
         let mut extents = Vec::with_capacity(offsets.len().saturating_sub(1));
         for (sample, pair) in offsets.windows(2).enumerate() {
@@ -73,11 +78,12 @@ impl Sequences {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Offsets`], which names the field `name`, for a sample of 2^32 values or more.
+    /// [`Error::Offsets`], which names the field `name`, for a sample of 2^32 values or more; [`Error::Memory`].
     pub fn of<T: Element, S: AsRef<[T]>>(name: &str, samples: impl IntoIterator<Item = S>) -> Result<Self> {
         let (mut values, mut offsets) = (Vec::new(), vec![0]);
         for sample in samples {
-            values.extend_from_slice(sample.as_ref());
+            memory::append(&mut values, sample.as_ref())?;
+            memory::grow(&mut offsets, 1)?;
             // A vector has no more elements than the signed numbers count.
             offsets.push(values.len().cast_signed() as i64);
         }
@@ -94,7 +100,7 @@ impl Sequences {
     ///
     /// # Errors
     /// [`Error::Shape`] if the shapes do not add up to the values, and [`Error::NotCompact`] if these are not one
-    /// compact dimension.
+    /// compact dimension; [`Error::Memory`].
     pub fn with_shapes(name: &str, values: &Tensor, shapes: &[u32], rank: usize) -> Result<Self> {
         let (found, shape) = (values.layout().elements(), vec![shapes.len() / rank.max(1), rank]);
         let lengths = shapes.chunks(rank.max(1));
@@ -107,6 +113,7 @@ impl Sequences {
             let expected = total.unwrap_or(usize::MAX);
             return Err(Error::Shape { values: found, shape, expected });
         }
+        memory::require_each(shapes.len(), SAMPLE_BYTES)?;
         let differs =
             |dimension: &usize| lengths.clone().any(|lengths| lengths[*dimension] != shapes[*dimension]);
         let mut varying: Vec<usize> = (0..rank).filter(differs).collect();

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::{DType, Element, Layout};
-use crate::{Error, Result};
+use crate::{Error, Result, memory};
 
 /// An array of any type and rank over shared memory. Cloning shares the memory, and no method copies elements.
 ///
@@ -164,9 +164,7 @@ impl Tensor {
         }
         let shift = (size - offset % size) % size;
         let words = (self.bytes.len() + shift).div_ceil(size_of::<u128>());
-        let mut copy: Vec<u128> = Vec::new();
-        copy.try_reserve_exact(words)
-            .map_err(|error| Error::Memory { bytes: self.bytes.len(), reason: error.to_string() })?;
+        let mut copy: Vec<u128> = memory::reserve(words)?;
         copy.resize(words, 0);
         bytemuck::cast_slice_mut::<_, u8>(&mut copy)[shift..shift + self.bytes.len()]
             .copy_from_slice(&self.bytes);

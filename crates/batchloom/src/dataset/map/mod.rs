@@ -188,16 +188,19 @@ impl Kind for MapDataset {
         let chosen = Chosen::new(Arc::clone(&self.reader), selection.clone());
         let outer = self.selection.as_ref();
         let text = outer.map_or_else(|| Ok(selection.clone()), |outer| selection.within(outer));
-        let selected = |text| Self {
+        let sizes = || self.sizes.as_ref().map(|sizes| sizes.gather(selection.iter())).transpose();
+        let selected = |(text, sizes)| Self {
             reader: Arc::new(chosen),
             samples: selection.len(),
-            sizes: self.sizes.as_ref().map(|sizes| sizes.gather(selection.iter())),
+            sizes,
             selection: Some(text),
             ..self.clone()
         };
         let (found, expected) = (selection.samples(), self.samples);
         Some(match found == expected {
-            true => text.map(|text| Arc::new(selected(text)) as Arc<dyn Kind>),
+            true => text
+                .and_then(|text| Ok((text, sizes()?)))
+                .map(|text| Arc::new(selected(text)) as Arc<dyn Kind>),
             false => Err(Error::SelectionSamples { found, expected }),
         })
     }

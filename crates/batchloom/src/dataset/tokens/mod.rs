@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use stream::{Corpus, Stream, StreamPieces};
+use stream::{Corpus, NOTED, Stream, StreamPieces};
 
 use super::kind::{CollateOptions, Collation, Content, ContentRequest, EpochKey, Index, Kind};
 use super::selection::Selection;
@@ -17,7 +17,7 @@ use crate::batching::{FixedSize, Labels, Rule};
 use crate::collate::{Form, TokenField, Tokens};
 use crate::named::named;
 use crate::order::{Key, Order, Permutation, Purpose, Shuffle};
-use crate::{DType, Error, Result, Tensor};
+use crate::{DType, Error, Result, Tensor, memory};
 
 /// The choice of the pieces of the stream that are samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -238,6 +238,7 @@ impl TokenDataset {
                 };
                 let rows = tokens.layout().rows(tokens.dtype().size());
                 let rows = rows.ok_or_else(|| Error::ScalarField { field: "tokens".to_owned() })?;
+                memory::require_each(offsets.len(), 2 * size_of::<i64>())?;
                 let offsets: Vec<i64> = offsets.iter().map(|offset| offset - first).collect();
                 let len = offsets.len();
                 let documents = Some(Tensor::from_vec(offsets, &[len])?.bytes().clone());
@@ -371,6 +372,8 @@ impl Kind for TokenDataset {
     }
 
     fn collation(&self, _: &Rule, options: &CollateOptions, (seed, epoch): EpochKey) -> Result<Collation> {
+        let noted = usize::try_from(self.document_count()).unwrap_or(usize::MAX) / NOTED + 1;
+        memory::require_each(noted, 3 * size_of::<u64>())?;
         let order = options
             .shuffles_documents
             .then(|| Order::new(self.document_count(), Some(&Key::new(seed, epoch, Purpose::Documents))));

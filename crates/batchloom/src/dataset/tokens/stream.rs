@@ -15,7 +15,7 @@ use crate::order::Order;
 use crate::tensor::Rows;
 
 /// The number of documents of which the place of one is noted.
-const NOTED: usize = 16;
+pub(super) const NOTED: usize = 16;
 
 /// Documents as they are stored, one after the other.
 #[derive(Clone)]

@@ -21,7 +21,10 @@ use super::kind::{CollateOptions, Collation, Content, ContentRequest, EpochKey, 
 use super::selection::Selection;
 use crate::batching::Rule;
 use crate::collate::{Form, Places, Span, Steps, Window, WindowMask};
-use crate::{Error, Result, Tensor};
+use crate::{Error, Result, Tensor, memory};
+
+/// The most bytes that a series takes while its windows are counted.
+const SERIES_BYTES: usize = 160;
 
 /// The numbers of windows and of series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,6 +104,7 @@ impl WindowDataset {
                 expected: "expected offsets that do not decrease",
             });
         }
+        memory::require_each(offsets.len(), SERIES_BYTES)?;
         let series: Vec<_> = offsets.windows(2).map(|pair| pair[0]..pair[1]).collect();
         let starts = series.iter().map(|rows| rows.start).collect();
         let windows = Arc::new(Windows::new(shape, series.clone(), series)?);
@@ -295,7 +299,8 @@ impl WindowDataset {
             return Err(Error::Parts { reason });
         }
         let reach = if reach_back && shape.horizon > 0 { shape.context() } else { 0 };
-        let (mut rows, mut found) = (Vec::new(), Vec::new());
+        memory::require_each(series.len(), SERIES_BYTES)?;
+        let (mut rows, mut found) = (Vec::with_capacity(series.len()), Vec::with_capacity(series.len()));
         for (number, ((series, whole), steps)) in series.iter().zip(parts).zip(within).enumerate() {
             let part = steps_of(number, whole, steps)?;
             // Rows before the part, as far as the series has them.

@@ -48,7 +48,7 @@ impl Windows {
         series: Vec<Range<usize>>,
         parts: Vec<Range<usize>>,
     ) -> Result<Self> {
-        let mut holders = Vec::new();
+        let mut holders = Vec::with_capacity(series.len());
         for (number, (rows, part)) in series.iter().zip(&parts).enumerate() {
             // A horizon that is padded in front would reach into the rows before the part.
             let leaks = part.start > rows.start && part.len() < shape.horizon;
@@ -56,7 +56,8 @@ impl Windows {
             holders.extend(Holder::new(&shape, number, rows, part)?);
         }
         let most = holders.iter().map(|holder| holder.windows).max().unwrap_or(0);
-        let mut before = vec![0_u64];
+        let mut before = Vec::with_capacity(holders.len() + 1);
+        before.push(0_u64);
         for holder in &holders {
             let samples = if shape.sampled_by == SampledBy::Series { most } else { holder.windows };
             before.push(before[before.len() - 1].saturating_add(samples));
