@@ -47,3 +47,7 @@ class StateError(Error, ValueError):
 
 class LoaderError(Error, RuntimeError):
     """A failure of the loader itself: no memory, no thread, or a forked process."""
+
+
+class OutOfMemoryError(LoaderError, MemoryError):
+    """Memory that cannot be had. The loader, and all else, works as before once there is enough."""

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 
 use crate::dlpack::Tensor;
 use crate::error::{ArgumentError, DataError, raise};
+use crate::memory::{collected, require};
 
 /// The rule by which samples share a batch. It is documented in batchloom/batching.py.
 #[pyclass(frozen, module = "batchloom._native")]
@@ -185,8 +186,12 @@ pub(crate) fn sizes(sizes: &Tensor) -> PyResult<&[u32]> {
 pub(crate) fn known(given: Option<&Tensor>) -> PyResult<Option<Sizes>> {
     let Some(given) = given else { return Ok(None) };
     match given.0.shape() {
-        &[_, dimensions] => Sizes::with_extents(sizes(given)?.to_vec(), dimensions),
-        _ => Ok(Sizes::new(sizes(given)?)),
+        &[_, dimensions] => Sizes::with_extents(collected(sizes(given)?.iter().copied())?, dimensions),
+        _ => {
+            let given = sizes(given)?;
+            require::<u32>(given.len())?;
+            Ok(Sizes::new(given))
+        }
     }
     .map(Some)
     .map_err(|error| raise(&error))

@@ -11,6 +11,7 @@
 use std::mem::ManuallyDrop;
 
 use batchloom::DType;
+use batchloom::tensor::Element;
 use bytes::Bytes;
 use dlpark::ffi::{DLDataType, DLDevice, DLDeviceType, DLManagedTensor, DLManagedTensorVersioned};
 use dlpark::metadata::Dynamic;
@@ -24,6 +25,7 @@ use pyo3::prelude::*;
 use crate::error::{DTypeError, DataError, DeviceError, RangeError, raise};
 use crate::guard::guarded;
 use crate::interpreter::Visit;
+use crate::memory::collected;
 
 /// The dtypes of the engine and of DLPack, side by side.
 const DTYPES: [(DType, DLDataType); 19] = [
@@ -153,9 +155,19 @@ impl DlpackExporter for Tensor {
 impl Tensor {
     /// Sample numbers, which are below 2^62, as int64.
     pub(crate) fn of_indices(indices: &[u64]) -> PyResult<Self> {
-        let indices: Vec<i64> = indices.iter().map(|index| index.cast_signed()).collect();
-        let len = indices.len();
-        batchloom::Tensor::from_vec(indices, &[len]).map(Self).map_err(|error| raise(&error))
+        let indices = indices.iter().map(|index| index.cast_signed());
+        Self::of_list(collected(indices)?)
+    }
+
+    /// A copy of some numbers.
+    pub(crate) fn of_numbers<T: Element>(numbers: &[T]) -> PyResult<Self> {
+        Self::of_list(collected(numbers.iter().copied())?)
+    }
+
+    /// A list of numbers, which is not copied.
+    pub(crate) fn of_list<T: Element>(numbers: Vec<T>) -> PyResult<Self> {
+        let len = numbers.len();
+        batchloom::Tensor::from_vec(numbers, &[len]).map(Self).map_err(|error| raise(&error))
     }
 
     /// A capsule that shares the memory, in the version that every consumer takes.

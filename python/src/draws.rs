@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use crate::batching::{parse, sizes};
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
+use crate::memory::collected;
 
 /// The samples of an epoch, where it is not every sample once: by weights, in another number, or from several sources.
 #[pyclass(frozen, module = "batchloom._native")]
@@ -99,7 +100,8 @@ impl Draws {
         let Some(sources) = sources else {
             let no_units = || DataError::new_err("units are no compact array of int64");
             let units = units.map(|units| units.0.as_slice::<i64>().ok_or_else(no_units)).transpose()?;
-            let units = units.map(|units| units.iter().map(|unit| unit.cast_unsigned()).collect());
+            let unsigned = |units: &[i64]| collected(units.iter().map(|unit| unit.cast_unsigned()));
+            let units = units.map(unsigned).transpose()?;
             let weights = units.map(Weights::of_units).transpose().map_err(|error| raise(&error))?;
             return Ok(Self { num_samples, weights, mix: None });
         };
@@ -119,18 +121,15 @@ impl Draws {
 
     /// The arguments of [`restored`](Self::restored).
     fn written(&self) -> PyResult<Written> {
-        let narrow = |values: &[u32]| {
-            let tensor = batchloom::Tensor::from_vec(values.to_vec(), &[values.len()]);
-            tensor.map(Tensor).map_err(|error| raise(&error))
-        };
         let units = self.weights.as_ref().map(|weights| Tensor::of_indices(weights.units())).transpose()?;
         let Some(mix) = &self.mix else {
             return Ok((self.num_samples, units, None, "stop", None, None, None));
         };
         let (exhausted, measure, members) = mix.parts();
-        let measure =
-            measure.map(|(by, sizes)| narrow(sizes).map(|sizes| (by.to_owned(), sizes))).transpose()?;
-        let members = members.map(narrow).transpose()?;
+        let measure = measure
+            .map(|(by, sizes)| Tensor::of_numbers(sizes).map(|sizes| (by.to_owned(), sizes)))
+            .transpose()?;
+        let members = members.map(Tensor::of_numbers).transpose()?;
         Ok((
             self.num_samples,
             units,
@@ -146,7 +145,7 @@ impl Draws {
 /// Sources that take turns by a measure, if there is one.
 fn measured(py: Python<'_>, mix: Mix, measure: Option<Measure<'_>>) -> PyResult<Mix> {
     let Some((by, sizes_of)) = measure else { return Ok(mix) };
-    let sizes = sizes(&sizes_of)?.to_vec();
+    let sizes = collected(sizes(&sizes_of)?.iter().copied())?;
     py.detach(|| mix.measured(&by, sizes)).map_err(|error| raise(&error))
 }
 

@@ -11,13 +11,15 @@ mod class {
     pyo3::import_exception!(batchloom.errors, DeviceError);
     pyo3::import_exception!(batchloom.errors, DTypeError);
     pyo3::import_exception!(batchloom.errors, LoaderError);
+    pyo3::import_exception!(batchloom.errors, OutOfMemoryError);
     pyo3::import_exception!(batchloom.errors, RangeError);
     pyo3::import_exception!(batchloom.errors, SampleError);
     pyo3::import_exception!(batchloom.errors, StateError);
 }
 
 pub(crate) use class::{
-    ArgumentError, DTypeError, DataError, DeviceError, LoaderError, RangeError, SampleError, StateError,
+    ArgumentError, DTypeError, DataError, DeviceError, LoaderError, OutOfMemoryError, RangeError,
+    SampleError, StateError,
 };
 
 /// The exception for an error of the engine.
@@ -41,6 +43,7 @@ pub(crate) fn raise(error: &Error) -> PyErr {
         Kind::Type => DTypeError::new_err(message),
         Kind::Device => DeviceError::new_err(message),
         Kind::State => StateError::new_err(message),
+        Kind::Memory => OutOfMemoryError::new_err(message),
         _ => LoaderError::new_err(message),
     }
 }

@@ -6,7 +6,6 @@ use pyo3::prelude::*;
 
 use crate::batching::sizes;
 use crate::dlpack::Tensor;
-use crate::error::raise;
 
 /// The labels of samples: "next" if each element has the next one as its label, the number that every sample has, or
 /// counts, uint32, with the number of elements of a piece if they are of pieces.
@@ -39,10 +38,7 @@ pub(crate) fn label_counts(counts: &Tensor, piece: Option<u32>) -> PyResult<Labe
 
 /// Counts of labels as an array of uint32, and the number of elements of a piece.
 pub(crate) fn counted(counts: &LabelCounts) -> PyResult<(Tensor, Option<u32>)> {
-    let numbers = counts.as_slice().to_vec();
-    let len = numbers.len();
-    let numbers = batchloom::Tensor::from_vec(numbers, &[len]).map_err(|error| raise(&error))?;
-    Ok((Tensor(numbers), counts.piece()))
+    Ok((Tensor::of_numbers(counts.as_slice())?, counts.piece()))
 }
 
 /// The labels of a plan as Python values: those that [`Labels`] takes, or `None`.

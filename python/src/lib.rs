@@ -2,8 +2,7 @@
 //!
 //! One file a concept: `dlpack` borrows and lends arrays, `arrow` borrows Arrow lists, `batching`, `dataset`, `plan`
 //! `loader` and `report` wrap the engine's types, `command_line` runs the program, `error` turns its errors into exceptions, `guard` catches panics of
-//! libraries, `interpreter` guards visits of the
-//! engine's threads, `slot_function` calls functions that fill slots. The package that users see is written in Python, beside this folder.
+//! libraries, `reserve` keeps memory back for small blocks, `interpreter` guards visits of the engine's threads, `slot_function` calls functions that fill slots. The package that users see is written in Python, beside this folder.
 
 mod arrow;
 mod batching;
@@ -20,7 +19,11 @@ mod loader;
 mod memory;
 mod plan;
 mod report;
+mod reserve;
 mod slot_function;
+
+#[global_allocator]
+static MEMORY: reserve::Reserved = reserve::Reserved::new();
 
 /// The extension module.
 #[pyo3::pymodule(gil_used = false)]

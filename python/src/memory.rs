@@ -1,9 +1,13 @@
-//! Memory for blocks that a function of Python allocates, for workers of the engine.
+//! Memory: blocks that a function of Python allocates, for workers of the engine, and lists that grow with the data, whose
+//! lack of memory is an error.
+
+use std::hint::black_box;
 
 use batchloom::Error;
 use pyo3::prelude::*;
 
 use crate::dlpack::{Lent, lent};
+use crate::error::raise;
 use crate::interpreter::Visit;
 
 /// Allocates memory with a function of Python, from any thread.
@@ -14,4 +18,32 @@ pub(crate) fn allocated(allocate: &Py<PyAny>, bytes: usize) -> batchloom::Result
     let found =
         visit.and_then(|_visit| Python::try_attach(|py| lend(py).map_err(|error| failed(error.to_string()))));
     found.unwrap_or_else(|| Err(failed("the interpreter is ending".to_owned())))
+}
+
+/// A list of as many items as an iterator says.
+///
+/// # Errors
+/// That of [`Error::Memory`].
+pub(crate) fn collected<T>(items: impl ExactSizeIterator<Item = T>) -> PyResult<Vec<T>> {
+    let mut list = reserved(items.len())?;
+    list.extend(items);
+    Ok(list)
+}
+
+/// Checks that there is memory for so many elements of a type, for a call that does not check.
+///
+/// # Errors
+/// That of [`Error::Memory`].
+pub(crate) fn require<T>(count: usize) -> PyResult<()> {
+    drop(black_box(reserved::<T>(count)?));
+    Ok(())
+}
+
+/// An empty list with room for so many elements.
+fn reserved<T>(count: usize) -> PyResult<Vec<T>> {
+    let mut list = Vec::new();
+    let bytes = count.saturating_mul(size_of::<T>());
+    let failed = |reason: String| raise(&Error::Memory { bytes, reason });
+    list.try_reserve_exact(count).map_err(|error| failed(error.to_string()))?;
+    Ok(list)
 }

@@ -13,6 +13,7 @@ use crate::dlpack::Tensor;
 use crate::draws::Draws;
 use crate::error::{DataError, StateError, raise};
 use crate::labels::{Labels, given};
+use crate::memory::{collected, require};
 
 /// A plan as one rank sees it. It is documented in batchloom/plan.py.
 #[pyclass(frozen, module = "batchloom._native")]
@@ -134,11 +135,7 @@ impl Plan {
     /// The size of each sample, as uint32. `None` if samples do not differ in size.
     fn sizes(&self) -> PyResult<Option<Tensor>> {
         let Some(sizes) = self.plan.sizes() else { return Ok(None) };
-        let sizes = sizes.as_slice().to_vec();
-        let len = sizes.len();
-        batchloom::Tensor::from_vec(sizes, &[len])
-            .map(|sizes| Some(Tensor(sizes)))
-            .map_err(|error| raise(&error))
+        Tensor::of_numbers(sizes.as_slice()).map(Some)
     }
 
     /// The places of `sample`.
@@ -210,10 +207,7 @@ impl Plan {
         let homogeneous = self.plan.homogeneous_by().map(|keys| ("homogeneous_by", keys));
         let found = homogeneous.or_else(|| self.plan.distinct_by().map(|keys| ("distinct_by", keys)));
         let Some((name, keys)) = found else { return Ok(None) };
-        let keys = keys.as_slice().to_vec();
-        let len = keys.len();
-        let keys = batchloom::Tensor::from_vec(keys, &[len]).map_err(|error| raise(&error))?;
-        Ok(Some((name, Tensor(keys))))
+        Ok(Some((name, Tensor::of_numbers(keys.as_slice())?)))
     }
 
     #[getter]
@@ -339,7 +333,7 @@ pub(crate) fn restore_order(py: Python<'_>, samples: &Tensor, results: usize) ->
     let samples = samples.ok_or_else(|| DataError::new_err("samples are no compact array of int64"))?;
     let restored = || batchloom::plan::restore_order(samples, results);
     let places = py.detach(restored).map_err(|error| raise(&error))?;
-    Tensor::of_indices(&places.into_iter().map(|place| place as u64).collect::<Vec<_>>())
+    Tensor::of_list(collected(places.into_iter().map(|place| place.cast_signed() as i64))?)
 }
 
 /// A state as a dict of plain values.
@@ -461,7 +455,10 @@ pub(crate) type Grouping<'py> = (String, PyRef<'py, Tensor>);
 /// The keys of samples of which a batch holds one, and those of which it holds different ones.
 pub(crate) fn keys(grouping: Option<Grouping<'_>>) -> PyResult<(Option<Keys>, Option<Keys>)> {
     let Some((name, keys)) = grouping else { return Ok((None, None)) };
-    let keys = Some(Keys::new(sizes(&keys)?.to_vec()));
+    let keys = sizes(&keys)?;
+    // A copy, and a table that numbers them.
+    require::<[u64; 4]>(keys.len())?;
+    let keys = Some(Keys::new(keys.to_vec()));
     Ok(if name == "homogeneous_by" { (keys, None) } else { (None, keys) })
 }
 

@@ -31,6 +31,10 @@ def borrow(array: torch.Tensor, label: str) -> _native.Tensor:
     return tensor
 
 
+# The devices whose arrays have no values.
+HOLLOW = frozenset({"meta"})
+
+
 def device_of(array: torch.Tensor) -> torch.device | None:
     """Return the device of a tensor that is not in memory of the CPU."""
     return None if array.device.type == "cpu" else array.device

@@ -114,6 +114,11 @@ class PlacementRequest:
             raise ArgumentError(f'output is {output!r} on device {self.device}; expected "torch", whose device it is')
         if self.static_buffers and self.device is None and self.frameworks != {"torch"}:
             raise self._of_others()
+        if self.is_there and there.type in load("torch").HOLLOW:
+            raise DeviceError(
+                f"the data is on {there}, whose arrays have no values; expected data on the CPU, or on a device that "
+                f"holds them. A loader of data on the CPU makes batches of their shapes with device={str(there)!r}"
+            )
 
     def _jax_target(self, device: Any, sharding: Any) -> JaxTarget | None:
         """Return the place of batches of JAX; ``None`` if the request names no such place."""

@@ -9,6 +9,7 @@ use crate::dataset::Dataset;
 use crate::dataset::selection::Selection;
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
+use crate::memory::collected;
 
 /// Numbers texts in the order in which they first appear: text `k` is `values[offsets[k]..offsets[k + 1]]`, offsets are
 /// int64. Returns the number of each text and the first place of each number, both int64.
@@ -22,10 +23,8 @@ pub(crate) fn text_ids(py: Python<'_>, values: &[u8], offsets: &Tensor) -> PyRes
     }
     let found = py.detach(|| TextIds::new(offsets.windows(2).filter_map(text)));
     let (codes, first_rows) = found.map_err(|error| raise(&error))?.into_parts();
-    let rows = codes.len();
-    let codes = batchloom::Tensor::from_vec(codes, &[rows]);
-    let first_rows: Vec<u64> = first_rows.iter().map(|&row| row as u64).collect();
-    Ok((Tensor(codes.map_err(|error| raise(&error))?), Tensor::of_indices(&first_rows)?))
+    let first_rows = collected(first_rows.into_iter().map(|row| row.cast_signed() as i64))?;
+    Ok((Tensor::of_list(codes)?, Tensor::of_list(first_rows)?))
 }
 
 /// The rows of each group. They are documented in batchloom/dataset/groups.py.
@@ -49,9 +48,7 @@ impl Groups {
 
     /// The first place of each group, and the number of rows, as int64.
     fn offsets(&self) -> PyResult<Tensor> {
-        let offsets = self.0.offsets().to_vec();
-        let len = offsets.len();
-        batchloom::Tensor::from_vec(offsets, &[len]).map(Tensor).map_err(|error| raise(&error))
+        Tensor::of_numbers(self.0.offsets())
     }
 
     /// The row at each place, as int64, or `None` if row `k` is at place `k`.

@@ -21,6 +21,7 @@ use crate::batching::{Rule, parse, sizes};
 use crate::dlpack::Tensor;
 use crate::error::{DataError, raise};
 use crate::labels::counted;
+use crate::memory::collected;
 
 /// Data of any kind. It is documented in batchloom/dataset/base.py and batchloom/dataset/sequences.py.
 #[pyclass(frozen, module = "batchloom._native")]
@@ -153,7 +154,7 @@ impl Dataset {
             };
         }
         if let Some(own) = own {
-            dataset = dataset.sizes(sizes(own)?.to_vec());
+            dataset = dataset.sizes(collected(sizes(own)?.iter().copied())?);
         }
         dataset.build().map(|dataset| Self(dataset.into())).map_err(|error| raise(&error))
     }
@@ -206,11 +207,7 @@ impl Dataset {
     /// The size of each sample, as uint32. `None` if samples do not differ in size.
     fn sizes(&self) -> PyResult<Option<Tensor>> {
         let Some(sizes) = self.0.sizes() else { return Ok(None) };
-        let sizes = sizes.as_slice().to_vec();
-        let len = sizes.len();
-        batchloom::Tensor::from_vec(sizes, &[len])
-            .map(|sizes| Some(Tensor(sizes)))
-            .map_err(|error| raise(&error))
+        Tensor::of_numbers(sizes.as_slice()).map(Some)
     }
 
     /// The labels of each sample that losses do not ignore, as uint32, and the number of elements of a piece if the rule

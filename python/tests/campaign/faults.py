@@ -305,6 +305,76 @@ def files(draw):
     return forked(work, draw)
 
 
+def memory(draw):
+    """Too little memory for what is made of the data: an error that is a MemoryError, and all works when there is enough."""
+
+    def work(draw):
+        unlimited = resource.getrlimit(resource.RLIMIT_AS)
+        name, make = draw.choice(list(MEMORY.items()))
+        given = given_of(draw)
+        expected = make(given)
+        for _ in range(FEW):
+            used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+            # A share for what is small: Python itself ends without a few kilobytes.
+            more = draw.randrange(4 << 20, 64 << 20)
+            resource.setrlimit(resource.RLIMIT_AS, (used + more, unlimited[1]))
+            found = None
+            try:
+                assert make(given) == expected
+            except (MemoryError, bl.LoaderError) as error:
+                found = error
+            finally:
+                resource.setrlimit(resource.RLIMIT_AS, unlimited)
+            # A thread needs memory of its own.
+            assert found is None or isinstance(found, MemoryError) or "thread" in str(found), (name, more, found)
+        assert make(given) == expected
+        return FEW
+
+    return forked(work, draw)
+
+
+def given_of(draw):
+    """Return lengths, their values and ids of as many rows, in NumPy."""
+    source = numpy.random.default_rng(draw.getrandbits(32))
+    lengths = source.integers(0, 8, draw.randrange(200_000, 600_000))
+    offsets = numpy.concatenate([[0], numpy.cumsum(lengths)])
+    return {
+        "lengths": lengths,
+        "offsets": offsets,
+        "values": numpy.ones(offsets[-1], numpy.int16),
+        "ids": source.integers(0, 1 << 40, len(lengths)),
+        "others": source.permutation(len(lengths)),
+        "texts": numpy.array([f"{number:x}" for number in source.integers(0, 10_000, len(lengths))]),
+    }
+
+
+def sequences_of(given):
+    """Return a dataset of sequences."""
+    return bl.SequenceDataset(ids=(given["values"], given["offsets"]))
+
+
+def first_batch(loader):
+    """Return a number for the length and for the first batch."""
+    return len(loader), int(numpy.asarray(next(iter(loader))["ids"]).sum())
+
+
+def stream_of(given):
+    """Return a number for the first batch of a stream whose documents are shuffled."""
+    dataset = bl.TokenDataset(given["values"], 16, documents=given["offsets"], separator=0)
+    return int(next(iter(bl.DataLoader(dataset, 8, shuffle=True)))[0].sum())
+
+
+MEMORY = {
+    "sequences": lambda given: len(sequences_of(given)),
+    "texts": lambda given: len(bl.GroupDataset(given["texts"], given["ids"])),
+    "plan": lambda given: len(bl.Plan(sizes=given["lengths"], batching=bl.TokenBudget(512), shuffle=True)),
+    "packing": lambda given: first_batch(bl.DataLoader(sequences_of(given), batching=bl.Packing(64), shuffle=True)),
+    "groups": lambda given: len(bl.GroupDataset(given["ids"], given["lengths"])),
+    "tokens": lambda given: stream_of(given),
+    "selection": lambda given: len(sequences_of(given).select(given["others"])),
+}
+
+
 def processes(draw):
     """Processes that make samples and are killed: an error that says so, or a run that goes on with others."""
 
@@ -365,4 +435,4 @@ def ends(draw):
     return 1
 
 
-FAULTS = (interrupts, exceptions, breaks, forks, threads, kills, kills, files, processes, ends)
+FAULTS = (interrupts, exceptions, breaks, forks, threads, kills, kills, files, memory, processes, ends)

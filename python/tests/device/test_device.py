@@ -258,6 +258,21 @@ def test_sequences_are_never_divided(way):
 # Devices that are others
 
 
+def test_data_without_values_is_refused():
+    for dataset in (
+        bl.TensorDataset(torch.zeros(6, device="meta")),
+        bl.WindowDataset(torch.zeros(6, device="meta"), 2),
+    ):
+        with refused(bl.DeviceError, "meta", "no values", "data on the CPU"):
+            bl.DataLoader(dataset, 2)
+
+
+@pytest.fixture
+def _hollow_is_whole(monkeypatch):
+    monkeypatch.setattr("batchloom.arrays.torch.HOLLOW", frozenset())
+
+
+@pytest.mark.usefixtures("_hollow_is_whole")
 def test_a_device_without_values_has_the_right_shapes():
     """Data that is described alone: types, shapes and names are those of the host."""
     offsets = numpy.array([0, 3, 3, 10, 12])

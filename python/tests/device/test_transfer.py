@@ -411,7 +411,8 @@ def test_parts_of_a_split_share_the_series_on_a_device(monkeypatch):
     assert len(moved) == 1
 
 
-def test_a_limit_is_of_no_use_where_the_series_is_on_the_device():
+def test_a_limit_is_of_no_use_where_the_series_is_on_the_device(monkeypatch):
+    monkeypatch.setattr("batchloom.arrays.torch.HOLLOW", frozenset())
     series = torch.zeros(1000, 3, device="meta")
     loader = bl.DataLoader(bl.WindowDataset(series, 5, 2), batch_size=8, memory_limit=3000)
     assert loader.placement.reason == "the series are on the device"

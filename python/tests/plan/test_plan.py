@@ -188,6 +188,7 @@ def test_stats_are_what_the_oracle_counts(run, world_size):
         "banned_tokens": 0,
         "earlier": 0,
         "earlier_tokens": 0,
+        "tail": 0,
         "largest": max(itertools.chain(*sizes)),
         "imbalance": pytest.approx(1 - real / sum(max(step) * world_size for step in sizes)),
         "mates_kept": stats["mates_kept"],

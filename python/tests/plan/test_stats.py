@@ -49,6 +49,7 @@ def recount(plan, sizes):
         "banned_tokens": 0,
         "earlier": 0,
         "earlier_tokens": 0,
+        "tail": 0,
         "largest": max(each),
         "imbalance": pytest.approx(1 - sum(each) / waiting if waiting else 0.0),
         "mates_kept": plan.stats()["mates_kept"],
@@ -192,3 +193,17 @@ def test_reports_of_plans_with_sizes(rule, tmp_path):
     text = (tmp_path / "plan.html").read_text()
     assert type(rule).__name__ in text
     assert str(plan.stats()["steps"]) in text
+
+
+@pytest.mark.parametrize("mode", ["chunk", "continuous"])
+@pytest.mark.parametrize("world_size", [1, 3])
+def test_the_tail_of_a_stream_is_what_no_batch_holds(mode, world_size):
+    dataset = bl.TokenDataset(numpy.arange(1003), 7, mode=mode)
+    loader = bl.DataLoader(dataset, 4, world_size=world_size, uneven="short")
+    inputs = sum(
+        x.size
+        for rank in range(world_size)
+        for x, _ in bl.DataLoader(dataset, 4, rank=rank, world_size=world_size, uneven="short")
+    )
+    assert loader.plan().stats()["tail"] == 1003 - inputs
+    assert loader.plan().stats()["tail"] == dataset.stats(4 * world_size).tail

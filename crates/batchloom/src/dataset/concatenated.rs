@@ -175,7 +175,7 @@ impl Kind for Concatenated {
     }
 
     fn content(&self, request: &ContentRequest) -> Result<Option<Content>> {
-        let mut text = "concat".to_owned();
+        let (mut text, mut tail) = ("concat".to_owned(), 0);
         for (place, part) in self.parts.iter().enumerate() {
             let content = part.content(request)?;
             if content.as_ref().is_some_and(|content| content.rows.is_some()) {
@@ -183,10 +183,11 @@ impl Kind for Concatenated {
                     format!("the stream of dataset {place} continues from batch to batch; expected pieces");
                 return Err(Error::Concat { reason });
             }
+            tail += content.as_ref().map_or(0, |content| content.tail);
             let own = content.map_or_else(String::new, |content| content.text);
             text = format!("{text} [{} {own}]", part.len());
         }
-        Ok(Some(Content { text, rows: None }))
+        Ok(Some(Content { text, rows: None, tail }))
     }
 
     fn sample(&self, sample: u64) -> Result<Vec<(String, Tensor)>> {

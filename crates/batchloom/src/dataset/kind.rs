@@ -154,6 +154,8 @@ pub(crate) struct Content {
     /// The rows of a stream that continue from batch to batch, and the number of pieces of each: as many samples as both
     /// multiplied.
     pub(crate) rows: Option<(u64, u64)>,
+    /// The number of elements of a stream that are in no sample.
+    pub(crate) tail: u64,
 }
 
 /// The options of collation.

@@ -77,9 +77,9 @@ impl Kind for Selected {
 
     fn content(&self, request: &ContentRequest) -> Result<Option<Content>> {
         let whole = self.whole.content(request)?;
-        let (text, rows) =
-            whole.map_or((String::new(), None), |whole| (format!("{} ", whole.text), whole.rows));
-        Ok(Some(Content { text: format!("{text}select {}", self.selection.text()), rows }))
+        let (text, rows, tail) = whole
+            .map_or((String::new(), None, 0), |whole| (format!("{} ", whole.text), whole.rows, whole.tail));
+        Ok(Some(Content { text: format!("{text}select {}", self.selection.text()), rows, tail }))
     }
 
     fn sample(&self, sample: u64) -> Result<Vec<(String, Tensor)>> {

@@ -25,8 +25,10 @@ pub enum Kind {
     Range,
     /// A saved state does not belong to this plan, or is damaged.
     State,
-    /// The machinery failed (memory, threads, a forked process), or cannot do this now.
+    /// The machinery failed (threads, a forked process), or cannot do this now.
     Runtime,
+    /// Memory could not be allocated.
+    Memory,
     /// Elements are of a type that cannot be batched.
     Type,
     /// A device lacks the memory that is asked for.
@@ -1142,7 +1144,10 @@ pub enum Error {
     #[error(transparent)]
     Read(#[from] ReadError),
     /// Memory could not be allocated.
-    #[error("could not allocate a block of {bytes} bytes: {reason}")]
+    #[error(
+        "could not allocate {bytes} bytes: {reason}; expected as much free memory: raise the limit of the process or \
+         container (ulimit -v), or take smaller batches, a smaller prefetch or less data at once"
+    )]
     Memory {
         /// The number of bytes asked for.
         bytes: usize,
@@ -1296,11 +1301,10 @@ impl Error {
             | Self::StateWeights { .. }
             | Self::StateBans { .. }
             | Self::StateDamaged { .. } => Kind::State,
-            Self::Memory { .. }
-            | Self::Spawn { .. }
-            | Self::Worker { .. }
-            | Self::Forked { .. }
-            | Self::MidEpoch { .. } => Kind::Runtime,
+            Self::Memory { .. } => Kind::Memory,
+            Self::Spawn { .. } | Self::Worker { .. } | Self::Forked { .. } | Self::MidEpoch { .. } => {
+                Kind::Runtime
+            }
         }
     }
 }

@@ -226,7 +226,7 @@ pub(super) fn with_content(
             reason: "every piece has its place; expected pieces that do not continue",
         });
     }
-    let plan = plan.content(content.text);
+    let plan = plan.content(content.text).tail(content.tail);
     let plan = content.rows.into_iter().fold(plan, |plan, (rows, steps)| plan.samples(rows * steps));
     Ok((plan, content.rows))
 }

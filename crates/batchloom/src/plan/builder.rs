@@ -26,6 +26,7 @@ pub struct PlanBuilder {
     largest_first: bool,
     concatenated: bool,
     content: Option<String>,
+    tail: u64,
     shard_size: Option<u64>,
     pad_to: Option<PadTo>,
     labels: Option<Labels>,
@@ -53,6 +54,7 @@ crate::brief::debug_in_brief!(
         largest_first,
         concatenated,
         content,
+        tail,
         shard_size,
         pad_to,
         labels,
@@ -88,6 +90,7 @@ impl PlanBuilder {
             largest_first: false,
             concatenated: false,
             content: None,
+            tail: 0,
             shard_size: None,
             pad_to: None,
             labels: None,
@@ -176,6 +179,12 @@ impl PlanBuilder {
     /// is part of the fingerprint.
     pub fn content(mut self, content: String) -> Self {
         self.content = Some(content);
+        self
+    }
+
+    /// Sets the number of elements of a stream that are in no sample, which [`stats`](Plan::stats) repeats. Default: 0.
+    pub fn tail(mut self, tail: u64) -> Self {
+        self.tail = tail;
         self
     }
 
@@ -334,6 +343,7 @@ impl PlanBuilder {
             largest_first: self.largest_first && self.sizes.is_some(),
             concatenated: self.concatenated,
             content: self.content,
+            tail: self.tail,
             shard_size: self.shard_size,
             // A run lies in one shard.
             moves_runs: self.shuffle == Shuffle::Runs && self.shard_size.is_none(),

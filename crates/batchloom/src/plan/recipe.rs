@@ -30,6 +30,9 @@ pub(super) struct Recipe {
     pub(super) concatenated: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) content: Option<String>,
+    /// The number of elements of a stream that are in no sample.
+    #[serde(skip)]
+    pub(super) tail: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) shard_size: Option<u64>,
     /// True if runs of neighbours begin at another sample in each epoch.

@@ -221,9 +221,9 @@ impl Plan {
         Ok(rest)
     }
 
-    /// The next epoch, from its start.
+    /// The next epoch, from its start. The last one, 2^64 - 1, is followed by itself.
     pub(crate) fn following(&self) -> Self {
-        self.at_epoch(self.epoch().wrapping_add(1))
+        self.at_epoch(self.epoch().saturating_add(1))
     }
 
     /// Returns true if earlier parts of the epoch left no step.

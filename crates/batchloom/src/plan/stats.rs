@@ -62,6 +62,9 @@ pub struct Stats {
     pub earlier: u64,
     /// The number of elements of these earlier samples, truncated ones included.
     pub earlier_tokens: u64,
+    /// The number of elements of a stream of tokens that are in no sample: too few for one more piece, or for one more in
+    /// each row.
+    pub tail: u64,
     /// The number of elements of the largest batch, padding included.
     pub largest: u64,
     /// The share of the time of all ranks that is spent waiting for the largest batch of a step.
@@ -80,7 +83,7 @@ impl Plan {
     /// batches of every pool once.
     pub fn stats(&self) -> Stats {
         match self.epoch.uniform() {
-            Some(batch_size) => self.uniform_stats(batch_size),
+            Some(batch_size) => Stats { tail: self.recipe().tail, ..self.uniform_stats(batch_size) },
             None => Walk::new(self, None).walk(),
         }
     }

@@ -78,6 +78,7 @@ impl Stats {
             ("repeated_tokens", Value::Count(self.repeated_tokens), "their elements"),
             ("earlier", Value::Count(self.earlier), "samples delivered in earlier parts of the epoch"),
             ("earlier_tokens", Value::Count(self.earlier_tokens), "their elements"),
+            ("tail", Value::Count(self.tail), "elements of a stream that are in no sample"),
             ("largest", Value::Count(self.largest), "elements of the largest batch"),
             (
                 "imbalance",

@@ -207,7 +207,11 @@ impl Kind for MapDataset {
 
     fn content(&self, _: &ContentRequest) -> Result<Option<Content>> {
         let selected = self.selection.as_ref();
-        Ok(selected.map(|selected| Content { text: format!("select {}", selected.text()), rows: None }))
+        Ok(selected.map(|selected| Content {
+            text: format!("select {}", selected.text()),
+            rows: None,
+            tail: 0,
+        }))
     }
 
     fn rows(&self, _: Range<usize>) -> Vec<Range<usize>> {

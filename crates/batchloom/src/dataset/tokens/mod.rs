@@ -368,7 +368,8 @@ impl Kind for TokenDataset {
         }
         let rows = self.continuous_rows(request)?;
         let text = self.fingerprint(rows.map(|(rows, _)| rows), request.shuffles_documents);
-        Ok(Some(Content { text, rows }))
+        let tail = self.counts(rows.map_or(1, |(rows, _)| rows)).tail;
+        Ok(Some(Content { text, rows, tail }))
     }
 
     fn collation(&self, _: &Rule, options: &CollateOptions, (seed, epoch): EpochKey) -> Result<Collation> {

@@ -468,7 +468,11 @@ impl Kind for WindowDataset {
 
     fn content(&self, _: &ContentRequest) -> Result<Option<Content>> {
         let selected = self.windows.selection.as_ref();
-        Ok(selected.map(|selected| Content { text: format!("select {}", selected.text()), rows: None }))
+        Ok(selected.map(|selected| Content {
+            text: format!("select {}", selected.text()),
+            rows: None,
+            tail: 0,
+        }))
     }
 
     fn rows(&self, samples: Range<usize>) -> Vec<Range<usize>> {
