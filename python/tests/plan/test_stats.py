@@ -199,11 +199,8 @@ def test_reports_of_plans_with_sizes(rule, tmp_path):
 @pytest.mark.parametrize("world_size", [1, 3])
 def test_the_tail_of_a_stream_is_what_no_batch_holds(mode, world_size):
     dataset = bl.TokenDataset(numpy.arange(1003), 7, mode=mode)
-    loader = bl.DataLoader(dataset, 4, world_size=world_size, uneven="short")
-    inputs = sum(
-        x.size
-        for rank in range(world_size)
-        for x, _ in bl.DataLoader(dataset, 4, rank=rank, world_size=world_size, uneven="short")
-    )
-    assert loader.plan().stats()["tail"] == 1003 - inputs
-    assert loader.plan().stats()["tail"] == dataset.stats(4 * world_size).tail
+    options = {"world_size": world_size, "uneven": "short"}
+    loaders = [bl.DataLoader(dataset, 4, rank=rank, **options) for rank in range(world_size)]
+    inputs = sum(x.size for loader in loaders for x, _ in loader)
+    for loader in loaders:
+        assert loader.plan().stats()["tail"] == 1003 - inputs == dataset.stats(4 * world_size).tail

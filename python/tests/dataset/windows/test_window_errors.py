@@ -275,7 +275,7 @@ def test_windows_that_fit_in_no_memory(lengths):
     formed = [{}, {"resident": False}, {"device": "meta", "resident": False}]
     formed += [{"output": "torch", "resident": False}]
     for options in (*formed, *({"shuffle": True, **options} for options in formed)):
-        with refused(bl.LoaderError, "allocate", "block"):
+        with refused(bl.OutOfMemoryError, "allocate", "smaller batches"):
             next(iter(bl.DataLoader(dataset, **options)))
     # What is gathered on a device is what torch has no memory for; without values none is needed.
     with pytest.raises(RuntimeError, match="allocate"):
