@@ -1,10 +1,11 @@
 //! `batchloom._native`: the engine for Python. This is only glue: it converts, and decides nothing.
 //!
-//! One file a concept: `dlpack` borrows and lends arrays, `arrow` borrows Arrow lists, `batching`, `dataset`, `plan`
+//! One file a concept: `dlpack` borrows and lends arrays, `arrow` borrows Arrow lists from `arrow_structs` that are checked, `batching`, `dataset`, `plan`
 //! `loader` and `report` wrap the engine's types, `command_line` runs the program, `error` turns its errors into exceptions, `guard` catches panics of
 //! libraries, `reserve` keeps memory back for small blocks, `interpreter` guards visits of the engine's threads, `slot_function` calls functions that fill slots. The package that users see is written in Python, beside this folder.
 
 mod arrow;
+mod arrow_structs;
 mod batching;
 mod command_line;
 mod conversion;

@@ -92,6 +92,32 @@ proptest! {
         }
     }
 
+    /// Samples that are split come whole, whatever the others of their key and of other keys do.
+    #[test]
+    fn parts_of_samples_of_one_key_add_up(
+        sized in prop::collection::vec((0..4_u32, prop_oneof![0..5_u32, 0..40_u32]), 1..80), tokens in 3..12_u64, shuffle in any::<bool>(),
+        seed in any::<u64>(),
+    ) {
+        let (keys, sizes): (Vec<u32>, Vec<u32>) = sized.into_iter().unzip();
+        let rule = Packing::new(tokens).unwrap().oversize(PackedOversize::Split);
+        let builder = Plan::builder(sizes.len() as u64).rule(rule).sizes(Sizes::new(sizes.clone())).shuffle(shuffle).seed(seed);
+        let plan = builder.homogeneous_by(Keys::new(keys)).build().unwrap();
+        let mut taken: BTreeMap<u64, Vec<(u32, u32)>> = BTreeMap::new();
+        for step in 0..plan.steps() {
+            let parts = plan.parts(step, 0).unwrap();
+            prop_assert!(parts.sizes.iter().map(|&size| u64::from(size)).sum::<u64>() <= tokens);
+            for ((&sample, &start), &size) in parts.samples.iter().zip(&parts.starts).zip(&parts.sizes) {
+                taken.entry(sample).or_default().push((start, size));
+            }
+        }
+        for (sample, &size) in sizes.iter().enumerate() {
+            let mut parts = taken.remove(&(sample as u64)).unwrap_or_default();
+            parts.sort_unstable();
+            let end = parts.iter().fold(0, |end, &(start, size)| if start == end { end + size } else { u32::MAX / 2 });
+            prop_assert_eq!(end, size, "sample {}: {:?}", sample, parts);
+        }
+    }
+
     #[test]
     fn batches_of_one_key_resume_in_any_world(
         rule in 0..5_usize, keys in keys(120), worlds in prop::collection::vec((1..5_u32, 0..6_u64), 1..4),

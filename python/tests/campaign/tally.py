@@ -1,9 +1,13 @@
 """The counts of a campaign, and the failures that it found."""
 
 import json
+import os
+import platform
 import time
 from collections import Counter
 from pathlib import Path
+
+import batchloom as bl
 
 
 class FindingError(Exception):
@@ -51,6 +55,8 @@ def save(path, tallies, seed):
     found["campaigns"].append(
         {
             "seed": seed,
+            "version": bl.__version__,
+            "machine": {"cores": os.cpu_count(), "os": platform.platform(), "python": platform.python_version()},
             "ended": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "parts": {tally.part: tally.record() for tally in tallies},
         }

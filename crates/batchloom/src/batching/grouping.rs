@@ -214,11 +214,7 @@ fn one_key_each(keys: &Keys, rule: &Rule, grouped: Grouped<'_>) -> PoolBatches {
             });
             let extents = extents.as_ref().map(|(dimensions, extents)| (*dimensions, extents.as_slice()));
             let together = grouped.shuffled.then_some(places.len() as u64);
-            let cut = rule.cut(PoolSizes { sizes: &sizes, extents, together });
-            let before = to_place(found.places.len());
-            found.places.extend(cut.places.iter().map(|&place| pool[to_index(place)]));
-            found.starts.extend(cut.starts);
-            found.ends.extend(cut.ends.iter().map(|end| before + end));
+            found.append(&rule.cut(PoolSizes { sizes: &sizes, extents, together }), pool);
         }
     }
     found

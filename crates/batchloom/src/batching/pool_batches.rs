@@ -11,6 +11,20 @@ pub(crate) struct PoolBatches {
     pub(crate) ends: Vec<u32>,
 }
 
+impl PoolBatches {
+    /// Appends the batches of a part of the pool, whose places are those of `part`.
+    pub(super) fn append(&mut self, batches: &Self, part: &[u32]) {
+        let before = self.places.len();
+        if !self.starts.is_empty() || !batches.starts.is_empty() {
+            self.starts.resize(before, 0);
+            self.starts.extend(&batches.starts);
+            self.starts.resize(before + batches.places.len(), 0);
+        }
+        self.places.extend(batches.places.iter().map(|&place| part[to_index(place)]));
+        self.ends.extend(batches.ends.iter().map(|end| to_place(before) + end));
+    }
+}
+
 /// A place in a pool, which holds fewer than 2^32 samples.
 pub(super) fn to_place(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)

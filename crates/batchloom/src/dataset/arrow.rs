@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use super::Sequences;
 use crate::tensor::Layout;
-use crate::{DType, Error, Result, Tensor};
+use crate::{DType, Error, Result, Tensor, memory};
 
 /// Returns the values of lists, `[total, ..]`, and their offsets: list `k` is the values `offsets[k]..offsets[k + 1]`.
 ///
@@ -92,6 +92,8 @@ impl AsRef<[u8]> for Memory {
 
 /// The offsets of lists, and all their values.
 fn lists(array: &ArrayRef, field: &str) -> Result<(Vec<i64>, ArrayRef)> {
+    // Offsets are copied, as int64.
+    memory::require_each(array.len() + 1, size_of::<i64>())?;
     fn parts<O: OffsetSizeTrait + Into<i64>>(array: &ArrayRef) -> (Vec<i64>, ArrayRef) {
         let lists = array.as_list::<O>();
         (lists.value_offsets().iter().map(|&offset| offset.into()).collect(), Arc::clone(lists.values()))

@@ -55,7 +55,7 @@ impl Draws {
     pub(crate) fn fill(&self, start: u64, out: &mut [u64]) {
         match self {
             Self::Once(order) => order.fill(start, out),
-            Self::Passes { stream, first, .. } => stream.fill(first + start, out),
+            Self::Passes { stream, first, .. } => stream.fill(*first, start, out),
             Self::Weighted(weighted) => weighted.fill(start, out),
             Self::Mixed(mixed) => mixed.fill(start, out),
         }
@@ -65,9 +65,7 @@ impl Draws {
     pub(crate) fn find(&self, sample: u64) -> Vec<u64> {
         let mut found = match self {
             Self::Once(order) => vec![order.find(sample)],
-            Self::Passes { stream, first, len } => {
-                stream.find(sample, *first..first.saturating_add(*len)).map(|place| place - first).collect()
-            }
+            Self::Passes { stream, first, len } => stream.find(sample, *first, *len).collect(),
             Self::Weighted(weighted) => weighted.find(sample),
             Self::Mixed(mixed) => mixed.find(sample),
         };

@@ -268,7 +268,7 @@ impl Cursor {
         }
         self.chunk.resize(CHUNK, 0);
         self.first = self.place;
-        self.stream.fill(self.place, &mut self.chunk);
+        self.stream.fill(self.place, 0, &mut self.chunk);
         self.chunk[0]
     }
 

@@ -68,9 +68,8 @@ impl Mixed {
                 let Some((source, number)) = self.mix.origin(sample) else { return Vec::new() };
                 let drawn = |stretch: &Stretch| {
                     let first = stretch.first[source];
-                    let places = first..first.saturating_add(stretch.turns.of(source));
-                    let drawn = self.stream(source).find(number, places);
-                    let place = |place| stretch.start + stretch.turns.place(source, place - first);
+                    let drawn = self.stream(source).find(number, first, stretch.turns.of(source));
+                    let place = |turn| stretch.start + stretch.turns.place(source, turn);
                     drawn.map(place).collect::<Vec<u64>>()
                 };
                 stretches.iter().flat_map(drawn).collect()
@@ -101,7 +100,7 @@ impl Mixed {
             samples.push(0);
         }
         for (source, (first, samples)) in drawn.iter_mut().enumerate() {
-            self.stream(source).fill(stretch.first[source].wrapping_add(*first), samples);
+            self.stream(source).fill(stretch.first[source], *first, samples);
         }
         for (sample, (source, turn)) in out.iter_mut().zip(taken) {
             let (first, samples) = &drawn[source];

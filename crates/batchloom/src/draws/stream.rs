@@ -1,7 +1,5 @@
 //! `Stream`: all samples of one source, over and over: pass after pass, each in an order of its own.
 
-use std::ops::Range;
-
 use crate::order::{Key, Order, Purpose};
 
 /// An endless sequence of samples. Each pass over them is a permutation, so no sample comes again before all have come.
@@ -26,24 +24,31 @@ impl Stream {
         Order::new(self.samples, self.shuffled.then_some(&key))
     }
 
-    /// Writes the samples from place `first` of the sequence on.
-    pub(super) fn fill(&self, first: u64, out: &mut [u64]) {
-        let (mut place, mut out) = (first, out);
+    /// Writes the samples from place `first + start` of the sequence on.
+    pub(super) fn fill(&self, first: u64, start: u64, out: &mut [u64]) {
+        let samples = u128::from(self.samples);
+        let (mut place, mut out) = (u128::from(first) + u128::from(start), out);
         while !out.is_empty() {
-            let (pass, within) = (place / self.samples, place % self.samples);
+            let within = low(place % samples);
             let left = usize::try_from(self.samples - within).unwrap_or(usize::MAX);
             let (now, later) = out.split_at_mut(left.min(out.len()));
-            self.pass(pass).fill(within, now);
-            (place, out) = (place + now.len() as u64, later);
+            self.pass(low(place / samples)).fill(within, now);
+            (place, out) = (place + now.len() as u128, later);
         }
     }
 
-    /// The places of a sample among some places of the sequence.
-    pub(super) fn find(&self, sample: u64, places: Range<u64>) -> impl Iterator<Item = u64> + use<> {
-        let (stream, samples) = (*self, self.samples);
-        let passes =
-            if places.is_empty() { 0..0 } else { places.start / samples..(places.end - 1) / samples + 1 };
-        let place = move |pass: u64| pass * samples + stream.pass(pass).find(sample);
-        passes.map(place).filter(move |place| places.contains(place))
+    /// The places of a sample among `len` places of the sequence from `first` on, counted from there.
+    pub(super) fn find(&self, sample: u64, first: u64, len: u64) -> impl Iterator<Item = u64> + use<> {
+        let (stream, samples, start) = (*self, u128::from(self.samples), u128::from(first));
+        let end = start + u128::from(len);
+        let place = move |pass: u128| pass * samples + u128::from(stream.pass(low(pass)).find(sample));
+        let within = move |place: u128| (start..end).contains(&place).then(|| low(place - start));
+        (start / samples..end.div_ceil(samples)).map(place).filter_map(within)
     }
+}
+
+/// The low half of a number. Places of an epoch with a number near the largest may lie past 2^64, and so may their passes,
+/// which then have the numbers of earlier ones.
+fn low(number: u128) -> u64 {
+    u64::try_from(number & u128::from(u64::MAX)).unwrap_or(0)
 }

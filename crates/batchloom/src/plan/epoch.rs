@@ -274,7 +274,13 @@ impl Epoch {
         let in_pool = self.recipe.in_pool.min(self.kept());
         let pools = self.kept().div_ceil(in_pool.max(1));
         let dimensions = self.recipe.counted().map_or(0, Sizes::dimensions);
-        let bytes = length(in_pool).saturating_mul(CUT_BYTES + dimensions * size_of::<u32>());
+        // A sample that is split counts once for each of its parts.
+        let parts = match (self.recipe.counted(), self.recipe.rule.budget()) {
+            (Some(sizes), Some(most)) if self.recipe.rule.splits() => sizes.total() / most.max(1),
+            _ => 0,
+        };
+        let bytes =
+            length(in_pool.saturating_add(parts)).saturating_mul(CUT_BYTES + dimensions * size_of::<u32>());
         memory::require(bytes.saturating_add(length(pools).saturating_mul(POOL_BYTES)))
     }
 

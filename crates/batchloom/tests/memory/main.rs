@@ -19,8 +19,8 @@ use std::process::Command;
 use std::{env, iter, panic};
 
 use batchloom::batching::{
-    CostModel, CostOptimal, FixedSize, Keys, LengthBuckets, Packing, PackingOrder, Pool, Rule, Sizes,
-    TokenBudget,
+    CostModel, CostOptimal, FixedSize, Keys, LengthBuckets, PackedOversize, Packing, PackingOrder, Pool,
+    Rule, Sizes, TokenBudget,
 };
 use batchloom::dataset::{Groups, PartEnd, Selection, Sequences, TextIds, WindowShape};
 use batchloom::draws::{Mix, Weights};
@@ -187,6 +187,9 @@ const CASES: &[Case] = &[
     ("packing", |given| given.ruled(Packing::new(64)?.pool(Pool::All)?)),
     ("packing, longest first", |given| {
         given.ruled(Packing::new(64)?.order(PackingOrder::Decreasing).pool(Pool::All)?)
+    }),
+    ("packing of parts", |given| {
+        given.ruled(Packing::new(2)?.oversize(PackedOversize::Split).pool(Pool::All)?)
     }),
     ("pools of a batch", |given| given.ruled(LengthBuckets::new(2)?.pool(1)?)),
     ("keys", |given| {
