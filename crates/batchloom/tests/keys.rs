@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use batchloom::batching::{
-    CostModel, CostOptimal, FixedSize, Keys, LengthBuckets, Packing, Rule, Sizes, TokenBudget,
+    CostModel, CostOptimal, FixedSize, Keys, LengthBuckets, PackedOversize, Packing, Rule, Sizes, TokenBudget,
 };
 use batchloom::draws::{Mix, Weights};
 use batchloom::plan::PlanBuilder;
