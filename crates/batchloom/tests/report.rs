@@ -99,7 +99,7 @@ fn report_shows_the_numbers_of_the_stats() {
     assert!(page.contains(&format!("<tr><th>padding<td>{:.2}%<td>", stats.padding * 100.0)));
     assert!(page.contains(&format!("<tr><th>efficiency<td>{:.2}%<td>", stats.efficiency.unwrap() * 100.0)));
     assert!(page.contains("<tr><th>largest<td>90<td>"));
-    assert_eq!(page.matches("<tr><th>").count(), 25);
+    assert_eq!(page.matches("<tr><th>").count(), 26);
     let uniform = Plan::builder(10).batch_size(3).build().unwrap().report("a plan");
     assert!(uniform.contains("<tr><th>efficiency<td>-<td>"));
 }
