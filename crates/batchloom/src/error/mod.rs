@@ -1155,7 +1155,10 @@ pub enum Error {
         reason: String,
     },
     /// A worker thread could not be started.
-    #[error("could not start a worker thread: {reason}")]
+    #[error(
+        "could not start a worker thread: {reason}; expected room for one: take a smaller num_threads, or raise the limit \
+         of threads (ulimit -u) or of memory (ulimit -v)"
+    )]
     Spawn {
         /// The reason that the system gave.
         reason: String,
