@@ -176,11 +176,7 @@ def test_source_distribution_holds_both_crates_and_both_licences(sdist):
     assert sdist.stat().st_size < MEGABYTE
 
 
-def test_source_distribution_builds_and_works_where_nothing_else_is_installed(sdist, tmp_path, monkeypatch):
-    # It is built in less time than a wheel for users.
-    monkeypatch.setenv("CARGO_PROFILE_RELEASE_LTO", "off")
-    monkeypatch.setenv("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
-    monkeypatch.setenv("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
+def test_source_distribution_builds_and_works_where_nothing_else_is_installed(sdist, tmp_path):
     check_installed(look_after_installing(sdist, sys.executable, tmp_path))
 
 
