@@ -84,8 +84,8 @@ COPY = "copy of as many bytes"
 STACKING_RATIO, COPY_SHARE, REUSED_SHARE, MEMORY_SHARE = 2.5, 0.85, 0.8, 0.3
 # The time that PatchTST may take for its errors on a CPU.
 MINUTES = 15.0
-# Modes whose batches are larger than this run once in a round, without a warm-up; others are in the cache, where a round
-# is short and noise is large, in so many times the rounds.
+# Modes whose batches are larger than this run once in a round, without a warm-up; others are in the cache, where rounds
+# are short and noise is large, in so many times the rounds.
 LARGE, MORE_ROUNDS = 2.5e8, 4
 
 

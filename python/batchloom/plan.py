@@ -326,8 +326,8 @@ class Plan:
         - samples ``repeated`` so that all ranks have as many, and their ``repeated_tokens``. (Places that only fill up,
           ``uneven="mask"``, count as padding.);
         - samples delivered ``earlier`` in the epoch, and their ``earlier_tokens``;
-        - the ``tail`` of a stream of tokens: those that are in no sample, too few for one more piece, or for one more in
-          each row of a stream that continues from batch to batch;
+        - the ``tail`` of a stream: tokens that are in no sample, too few for one more piece, or for one more in every
+          row of a stream that continues from batch to batch;
         - elements of the ``largest`` batch;
         - ``imbalance``, the share of the time of all ranks that is spent waiting for the largest batch of a step;
         - ``mates_kept``, the share of the pairs of samples which share a batch that share one in the next epoch too:

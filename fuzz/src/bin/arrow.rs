@@ -30,8 +30,8 @@ struct Level {
 }
 
 const FORMATS: [&str; 22] = [
-    "+l", "+l", "+L", "+L", "+w:2", "+w:0", "+w:3", "+w:-1", "i", "l", "c", "C", "s", "S", "I", "L", "e", "f", "g", "b",
-    "u", "+s",
+    "+l", "+l", "+L", "+L", "+w:2", "+w:0", "+w:3", "+w:-1", "i", "l", "c", "C", "s", "S", "I", "L", "e",
+    "f", "g", "b", "u", "+s",
 ];
 const WIDEST: usize = 8;
 
@@ -68,7 +68,8 @@ impl Arena {
         let length = level.huge.unwrap_or(i64::from(level.length) % 64);
         let offset = i64::from(level.offset);
         // What the interface promises: room for so many values, or offsets, of any width.
-        let places = usize::try_from(length).unwrap_or(0).min(1 << 12) + usize::try_from(offset).unwrap_or(0) + 2;
+        let places =
+            usize::try_from(length).unwrap_or(0).min(1 << 12) + usize::try_from(offset).unwrap_or(0) + 2;
         if level.huge.is_some_and(|huge| (0..i64::MAX / 64 - 200).contains(&huge) && huge > 1 << 12) {
             return None; // a lie about a buffer, which nothing can see through
         }
@@ -86,15 +87,19 @@ impl Arena {
         let mask = vec![u64::MAX; places / 64 + 2];
         self.bytes.extend([values, mask]);
         let count = self.bytes.len();
-        let pointer = |missing: bool, at: usize| if missing { ptr::null() } else { self.bytes[at].as_ptr().cast() };
-        let buffers = [pointer(level.missing[0], count - 1), pointer(level.missing[1], count - 2), ptr::null()];
+        let pointer =
+            |missing: bool, at: usize| if missing { ptr::null() } else { self.bytes[at].as_ptr().cast() };
+        let buffers =
+            [pointer(level.missing[0], count - 1), pointer(level.missing[1], count - 2), ptr::null()];
         self.pointers.push(buffers.into());
         let own = if format.starts_with("+w") { 1 } else { 2 };
         let n_buffers = level.buffers.map_or(own, |count| i64::from(count % 4));
         let n_children = level.children.map_or(i64::from(nested), |count| i64::from(count % 3));
         let one = |there: Option<*const c_void>| there.unwrap_or(ptr::null());
-        let arrays: [*const c_void; 3] = [one(child.as_ref().map(|child| child.array.cast_const().cast())), ptr::null(), ptr::null()];
-        let schemas: [*const c_void; 3] = [one(child.as_ref().map(|child| child.schema.cast_const().cast())), ptr::null(), ptr::null()];
+        let arrays: [*const c_void; 3] =
+            [one(child.as_ref().map(|child| child.array.cast_const().cast())), ptr::null(), ptr::null()];
+        let schemas: [*const c_void; 3] =
+            [one(child.as_ref().map(|child| child.schema.cast_const().cast())), ptr::null(), ptr::null()];
         self.pointers.extend([Box::from(arrays), Box::from(schemas)]);
         let pointers = self.pointers.len();
         self.texts.push(CString::new(format).expect("a text"));
@@ -102,7 +107,11 @@ impl Arena {
         (array.length, array.offset, array.null_count) = (length, offset, i64::from(level.nulls % 3));
         (array.n_buffers, array.n_children) = (n_buffers, n_children);
         array.buffers = self.pointers[pointers - 3].as_ptr().cast_mut().cast();
-        array.children = if level.missing[2] { ptr::null_mut() } else { self.pointers[pointers - 2].as_ptr().cast_mut().cast() };
+        array.children = if level.missing[2] {
+            ptr::null_mut()
+        } else {
+            self.pointers[pointers - 2].as_ptr().cast_mut().cast()
+        };
         array.release = (!level.released).then_some(release_array);
         let mut schema = Box::new(FFI_ArrowSchema::empty());
         schema.format = self.texts.last().map_or(ptr::null(), |text| text.as_ptr().cast::<c_char>());

@@ -47,7 +47,9 @@ fn rule(input: &Input) -> Option<Rule> {
 
 fn plan(input: &Input) -> Option<Result<Plan, Error>> {
     let samples = u64::from(input.samples % 80);
-    let of_samples = |bytes: &[u8]| (0..samples as usize).map(|at| bytes.get(at).copied().unwrap_or(1)).collect::<Vec<_>>();
+    let of_samples = |bytes: &[u8]| {
+        (0..samples as usize).map(|at| bytes.get(at).copied().unwrap_or(1)).collect::<Vec<_>>()
+    };
     let flag = |bit: u8| input.flags >> bit & 1 == 1;
     let mut plan = Plan::builder(samples)
         .rule(rule(input)?)

@@ -306,7 +306,7 @@ def files(draw):
 
 
 def memory(draw):
-    """Too little memory for what is made of the data: an error that is a MemoryError, and all works when there is enough."""
+    """Too little memory for what is made of the data: a MemoryError, and all works when there is enough."""
 
     def work(draw):
         unlimited = resource.getrlimit(resource.RLIMIT_AS)
