@@ -45,6 +45,7 @@ pub mod plan;
 pub mod ranks;
 #[cfg(feature = "report")]
 pub mod report;
+mod sync;
 pub mod tensor;
 
 pub use dataset::{GroupDataset, MapDataset, SequenceDataset, TensorDataset, TokenDataset, WindowDataset};

@@ -1,9 +1,8 @@
 //! One iteration: the blocks of an epoch, and the batches that are views of them.
 
 use std::iter::FusedIterator;
-use std::process;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -15,6 +14,7 @@ use super::job::Job;
 use super::queue::{Next, Queue};
 use super::worker::help;
 use super::workers::Workers;
+use crate::sync::{Instant, process};
 use crate::{Error, Result};
 
 /// The longest single wait, for callers that set no time limit.

@@ -7,9 +7,9 @@
 //! ahead waits for that: otherwise there would be one block more than the loop and `prefetch` ask for. The blocks that a
 //! consumer holds as it asks for another one are those that it keeps, so that no wait is in vain twice.
 
-use std::process;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
+use crate::sync::{Condvar, Mutex, MutexGuard, process};
 use crate::tensor::buffer::Buffer;
 use crate::{Error, Result};
 

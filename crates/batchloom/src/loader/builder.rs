@@ -1,6 +1,6 @@
 //! The options of a loader.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 
 use super::Loader;
@@ -20,6 +20,7 @@ use crate::draws::{Mix, Weights};
 use crate::order::Shuffle;
 use crate::plan::PlanBuilder;
 use crate::ranks::Uneven;
+use crate::sync::Mutex;
 use crate::tensor::buffer::{Buffer, Memory};
 use crate::{DType, Error, Plan, Result};
 

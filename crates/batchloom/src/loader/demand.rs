@@ -10,8 +10,8 @@
 use std::mem;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, OnceLock, PoisonError};
+use std::time::Duration;
 
 use super::fields::Fields;
 use super::layout::BlockLayout;
@@ -22,6 +22,7 @@ use crate::dataset::{
     Banned, BatchRead, Dataset, Held, ReadPart, ReadRequest, Reader, Refusal, SampleLayout, Stop,
 };
 use crate::error::{Cause, ReadError};
+use crate::sync::{Instant, Mutex, MutexGuard};
 use crate::tensor::buffer::Region;
 use crate::{Error, Plan, Result};
 

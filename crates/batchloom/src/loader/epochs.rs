@@ -2,7 +2,7 @@
 //!
 //! An iterator begins its epoch as its first batch is asked for. Until then it owns nothing but a reference to this.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 
 use super::buffers::Buffers;
 use super::cursor::{Cursor, Delivery};
@@ -15,6 +15,7 @@ use super::workers::Workers;
 use crate::dataset::Dataset;
 use crate::dataset::kind::{CollateOptions, ContentRequest};
 use crate::plan::PlanBuilder;
+use crate::sync::{Mutex, MutexGuard};
 use crate::{Error, Plan, Result};
 
 /// The data, the options and the place in the run that the iterators of a loader share.

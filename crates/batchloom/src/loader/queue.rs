@@ -8,9 +8,8 @@
 use std::collections::VecDeque;
 use std::mem;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use super::buffers::{Buffers, Delivered};
 use super::cursor::Delivery;
@@ -20,6 +19,8 @@ use super::layout::RunLayout;
 use super::planned::PlannedBlock;
 use super::signal::{SOON, Signal};
 use crate::dataset::{ReadPart, Stop};
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Instant, Mutex, MutexGuard};
 use crate::tensor::buffer::SplitBuffer;
 use crate::{Error, Result};
 

@@ -4,10 +4,11 @@
 //! signal that no sleeper waits for makes no system call. It takes a sleeper tens of microseconds to wake, which is a good
 //! part of the time that a batch of a few megabytes takes; a thread that expects its signal so soon looks for it instead.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use crate::sync::{Condvar, Mutex, MutexGuard, yield_while};
 
 /// The time that a thread stays awake which expects its signal soon: about as long as waking takes.
 pub(super) const SOON: Duration = Duration::from_micros(50);
@@ -44,10 +45,7 @@ impl Signal {
         let mut guard = guard;
         if !awake.is_zero() {
             drop(guard);
-            let start = Instant::now();
-            while self.raised.load(Ordering::Acquire) == seen && start.elapsed() < awake.min(patience) {
-                thread::yield_now();
-            }
+            yield_while(awake.min(patience), || self.raised.load(Ordering::Acquire) == seen);
             guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
         }
         if self.raised.load(Ordering::Relaxed) != seen {

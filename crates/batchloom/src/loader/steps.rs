@@ -4,8 +4,7 @@
 //! view is made when asked for, by the caller.
 
 use std::ops::Range;
-use std::process;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 
 use bytes::Bytes;
 
@@ -16,6 +15,7 @@ use super::epochs::Epochs;
 use super::job::Job;
 use crate::collate::FILLER;
 use crate::dataset::Stop;
+use crate::sync::{Mutex, process};
 use crate::{Error, Result};
 
 /// The steps of one epoch, on one rank. The next one is the first that was not counted by [`advance`](Self::advance).

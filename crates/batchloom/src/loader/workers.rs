@@ -3,13 +3,13 @@
 
 use std::collections::VecDeque;
 use std::mem::{self, ManuallyDrop};
-use std::process;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle, ThreadId};
+use std::sync::{Arc, PoisonError};
 
 use super::job::Job;
 use super::queue::Queue;
 use super::worker::work;
+use crate::sync::thread::{self, JoinHandle, ThreadId};
+use crate::sync::{Condvar, Mutex, MutexGuard, process};
 use crate::{Error, Result};
 
 /// The threads of one loader. Several iterations may have some of them at a time.

@@ -3,12 +3,12 @@
 use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::source::{Sample, SampleStructure, Source, generator};
 use crate::collate::{ReadSamples, SlotPlace, SlotTarget, SlotWriter};
 use crate::dataset::Selection;
 use crate::error::{Cause, ReadError};
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::tensor::buffer::Region;
 use crate::{DType, Result, Tensor};
 

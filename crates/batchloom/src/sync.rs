@@ -1,0 +1,151 @@
+//! The means by which the threads of a loader meet: locks, condition variables, atomic flags, threads, and the clock
+//! that ends a wait.
+//!
+//! Promises: they are those of the standard library, under other paths. With `--cfg shuttle` they are those of the crate
+//! `shuttle`, which runs the threads one at a time and chooses at each of these operations which one goes on: so the
+//! loader itself is what `scripts/interleavings` runs under every order of its threads. The clock stands still then. A
+//! time limit that is not zero never comes to its end, so it hides no signal that was lost.
+//!
+//! What no thread waits for, and decides nothing that one does, stays with the standard library: counts of metrics, and
+//! values that are set once.
+
+#[cfg(not(shuttle))]
+pub(crate) use real::{Condvar, Instant, Mutex, MutexGuard, atomic, process, thread, yield_while};
+#[cfg(shuttle)]
+pub(crate) use scheduled::{Condvar, Instant, Mutex, MutexGuard, atomic, process, thread, yield_while};
+
+#[cfg(not(shuttle))]
+mod real {
+    pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, atomic};
+    use std::time::Duration;
+    pub(crate) use std::time::Instant;
+    pub(crate) use std::{process, thread};
+
+    /// Lets other threads run as long as `holds` and `time` is not over, without a sleep.
+    pub(crate) fn yield_while(time: Duration, holds: impl Fn() -> bool) {
+        let start = Instant::now();
+        while holds() && start.elapsed() < time {
+            thread::yield_now();
+        }
+    }
+}
+
+#[cfg(shuttle)]
+mod scheduled {
+    use std::ops::Add;
+    use std::time::Duration;
+
+    pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard, atomic};
+
+    /// Lets other threads run once, if `holds`: as many of their steps as the scheduler likes.
+    pub(crate) fn yield_while(_: Duration, holds: impl Fn() -> bool) {
+        if holds() {
+            thread::yield_now();
+        }
+    }
+
+    /// A reading of the clock that stands still.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub(crate) struct Instant(Duration);
+
+    impl Instant {
+        pub(crate) fn now() -> Self {
+            Self(Duration::ZERO)
+        }
+
+        pub(crate) fn elapsed(self) -> Duration {
+            Self::now().saturating_duration_since(self)
+        }
+
+        pub(crate) fn saturating_duration_since(self, earlier: Self) -> Duration {
+            self.0.saturating_sub(earlier.0)
+        }
+    }
+
+    impl Add<Duration> for Instant {
+        type Output = Self;
+
+        fn add(self, time: Duration) -> Self {
+            Self(self.0 + time)
+        }
+    }
+
+    pub(crate) mod thread {
+        use std::io;
+        use std::sync::Arc;
+        use std::sync::atomic::{AtomicBool, Ordering};
+
+        use shuttle::thread;
+        pub(crate) use shuttle::thread::{ThreadId, current, yield_now};
+
+        /// A thread to be started.
+        pub(crate) struct Builder(thread::Builder);
+
+        /// A thread that was started. Shuttle's own does not tell whether it has ended.
+        pub(crate) struct JoinHandle<T> {
+            handle: thread::JoinHandle<T>,
+            finished: Arc<AtomicBool>,
+        }
+
+        impl Builder {
+            pub(crate) fn new() -> Self {
+                Self(thread::Builder::new())
+            }
+
+            pub(crate) fn name(self, name: String) -> Self {
+                Self(self.0.name(name))
+            }
+
+            pub(crate) fn spawn<T: Send + 'static>(
+                self,
+                run: impl FnOnce() -> T + Send + 'static,
+            ) -> io::Result<JoinHandle<T>> {
+                let finished = Arc::new(AtomicBool::new(false));
+                let finish = Arc::clone(&finished);
+                let run = move || {
+                    let result = run();
+                    finish.store(true, Ordering::SeqCst);
+                    result
+                };
+                Ok(JoinHandle { handle: self.0.spawn(run)?, finished })
+            }
+        }
+
+        impl<T> JoinHandle<T> {
+            pub(crate) fn is_finished(&self) -> bool {
+                self.finished.load(Ordering::SeqCst)
+            }
+
+            pub(crate) fn thread(&self) -> &thread::Thread {
+                self.handle.thread()
+            }
+
+            pub(crate) fn join(self) -> thread::Result<T> {
+                self.handle.join()
+            }
+        }
+    }
+
+    pub(crate) mod process {
+        use std::cell::Cell;
+
+        thread_local! {
+            // Shuttle runs all threads of a test on that of the test itself.
+            static FORKS: Cell<u32> = const { Cell::new(0) };
+        }
+
+        /// The number of this process, another one for each fork that a test pretends.
+        pub(crate) fn id() -> u32 {
+            std::process::id().wrapping_add(FORKS.get())
+        }
+
+        /// Runs `child` as if in a process that was forked here.
+        #[cfg(test)]
+        pub(crate) fn forked<T>(child: impl FnOnce() -> T) -> T {
+            FORKS.set(FORKS.get() + 1);
+            let result = child();
+            FORKS.set(FORKS.get() - 1);
+            result
+        }
+    }
+}
