@@ -131,20 +131,20 @@ mod scheduled {
 
         thread_local! {
             // Shuttle runs all threads of a test on that of the test itself.
-            static FORKS: Cell<u32> = const { Cell::new(0) };
+            static IS_CHILD: Cell<bool> = const { Cell::new(false) };
         }
 
-        /// The number of this process, another one for each fork that a test pretends.
+        /// The number of this process, or another one in the child that a test pretends to fork.
         pub(crate) fn id() -> u32 {
-            std::process::id().wrapping_add(FORKS.get())
+            std::process::id().wrapping_add(IS_CHILD.get().into())
         }
 
-        /// Runs `child` as if in a process that was forked here.
+        /// Does `work` as if in a forked child, the same one each time.
         #[cfg(test)]
-        pub(crate) fn forked<T>(child: impl FnOnce() -> T) -> T {
-            FORKS.set(FORKS.get() + 1);
-            let result = child();
-            FORKS.set(FORKS.get() - 1);
+        pub(crate) fn in_child<T>(work: impl FnOnce() -> T) -> T {
+            IS_CHILD.set(true);
+            let result = work();
+            IS_CHILD.set(false);
             result
         }
     }

@@ -16,8 +16,9 @@ use crate::{DType, Error, Plan, Result};
 /// The alignment of every batch, in bytes.
 const ALIGN: usize = 64;
 
-/// The number of bytes of a piece, approximately, so that it and the memory that is read for it fit a core's cache.
-const PIECE_BYTES: usize = 512 * 1024;
+/// The number of bytes of a piece, approximately, so that it and the memory that is read for it fit a core's cache. Blocks
+/// have few bytes, and yet several pieces, where every order of threads is tried.
+const PIECE_BYTES: usize = if cfg!(shuttle) { 128 } else { 512 * 1024 };
 
 /// The largest number of samples of a piece, so that their numbers fit the cache.
 const PIECE_SAMPLES: usize = 8192;

@@ -13,6 +13,9 @@ mod demand;
 mod epochs;
 mod fields;
 mod index_table;
+#[cfg(all(test, shuttle))]
+#[path = "../../tests/interleavings/mod.rs"]
+mod interleavings;
 mod job;
 mod layout;
 #[expect(clippy::module_inception, reason = "the file of the type that the folder is named for")]
