@@ -1,20 +1,20 @@
 //! The means by which the threads of a loader meet: locks, condition variables, atomic flags, threads, and the clock
 //! that ends a wait.
 //!
-//! Promises: they are those of the standard library, under other paths. With `--cfg shuttle` they are those of the crate
-//! `shuttle`, which runs the threads one at a time and chooses at each of these operations which one goes on: so the
-//! loader itself is what `scripts/interleavings` runs under every order of its threads. The clock stands still then. A
-//! time limit that is not zero never comes to its end, so it hides no signal that was lost.
+//! Promises: they are those of the standard library, under other paths. In this crate's own tests with `--cfg shuttle` they
+//! are those of the crate `shuttle`, which runs the threads one at a time and chooses at each of these operations which
+//! one goes on: so the loader itself is what `scripts/interleavings` runs under many orders of its threads. The clock
+//! stands still then. A time limit that is not zero never comes to its end, so it hides no signal that was lost.
 //!
 //! What no thread waits for, and decides nothing that one does, stays with the standard library: counts of metrics, and
 //! values that are set once.
 
-#[cfg(not(shuttle))]
+#[cfg(not(all(test, shuttle)))]
 pub(crate) use real::{Condvar, Instant, Mutex, MutexGuard, atomic, process, thread, yield_while};
-#[cfg(shuttle)]
+#[cfg(all(test, shuttle))]
 pub(crate) use scheduled::{Condvar, Instant, Mutex, MutexGuard, atomic, process, thread, yield_while};
 
-#[cfg(not(shuttle))]
+#[cfg(not(all(test, shuttle)))]
 mod real {
     pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, atomic};
     use std::time::Duration;
@@ -30,7 +30,7 @@ mod real {
     }
 }
 
-#[cfg(shuttle)]
+#[cfg(all(test, shuttle))]
 mod scheduled {
     use std::ops::Add;
     use std::time::Duration;
@@ -140,7 +140,6 @@ mod scheduled {
         }
 
         /// Does `work` as if in a forked child, the same one each time.
-        #[cfg(test)]
         pub(crate) fn in_child<T>(work: impl FnOnce() -> T) -> T {
             IS_CHILD.set(true);
             let result = work();

@@ -17,7 +17,7 @@ use crate::{Error, Result};
 const POISON: u8 = 0xA5;
 
 /// The least bytes of a block for which memory is waited for: a few where every order of threads is tried.
-const LARGE: usize = if cfg!(shuttle) { 512 } else { 8 << 20 };
+const LARGE: usize = if cfg!(all(test, shuttle)) { 512 } else { 8 << 20 };
 
 /// A function that allocates at least as many bytes as it is given.
 pub(super) type Allocate = Arc<dyn Fn(usize) -> Result<Buffer> + Send + Sync>;

@@ -18,7 +18,7 @@ const ALIGN: usize = 64;
 
 /// The number of bytes of a piece, approximately, so that it and the memory that is read for it fit a core's cache. Blocks
 /// have few bytes, and yet several pieces, where every order of threads is tried.
-const PIECE_BYTES: usize = if cfg!(shuttle) { 128 } else { 512 * 1024 };
+const PIECE_BYTES: usize = if cfg!(all(test, shuttle)) { 128 } else { 512 * 1024 };
 
 /// The largest number of samples of a piece, so that their numbers fit the cache.
 const PIECE_SAMPLES: usize = 8192;

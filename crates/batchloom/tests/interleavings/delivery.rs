@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::super::Polled;
-use super::{builder, delivered, explore, planned, samples_of, settings, with};
+use super::{Reached, builder, delivered, explore, planned, samples_of, settings, with};
 
 /// All batches of two epochs arrive in the order of the plan, from blocks of one piece and of several.
 #[test]
@@ -76,42 +76,34 @@ fn no_more_blocks_wait_than_promised() {
     });
 }
 
-/// The number of allocations that are there, and the most that were there at once.
-#[derive(Default)]
-struct Allocations {
-    now: AtomicU64,
-    most: AtomicU64,
-}
-
-struct Counted(Vec<u8>, Arc<Allocations>);
-
-impl AsMut<[u8]> for Counted {
-    fn as_mut(&mut self) -> &mut [u8] {
-        &mut self.0
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.1.now.fetch_sub(1, Ordering::SeqCst);
-    }
+/// As many blocks as may wait are filled though their consumer looked just once and is busy elsewhere.
+#[test]
+fn blocks_are_filled_without_their_consumer() {
+    explore(settings(1..4), |(threads, prefetch)| {
+        let filled = Arc::new(Reached::default());
+        let counted = Arc::clone(&filled);
+        let loader = with((threads, prefetch), builder(5, 4)).probe(move |_| counted.add()).build().unwrap();
+        let mut blocks = loader.blocks();
+        assert!(matches!(blocks.poll(Duration::ZERO).unwrap(), Polled::Block(_) | Polled::Pending));
+        // Of two pieces each.
+        filled.wait(2 * prefetch.unwrap_or(2).max(1));
+    });
 }
 
 /// Of large batches, one is made beyond those that the consumer holds, or none is without `prefetch`, whenever it lets go
-/// of them.
+/// of them. So much memory is allocated, once.
 #[test]
 fn large_batches_take_the_memory_of_those_before() {
     let cases =
         [(Some(0), 0, 1), (Some(0), 1, 2), (Some(0), 2, 3), (Some(1), 1, 2), (None, 0, 2), (None, 2, 3)];
     let cases = [1, 3].into_iter().flat_map(|threads| cases.map(|case| (threads, case)));
     explore(cases, |(threads, (prefetch, held, expected))| {
-        let allocations = Arc::new(Allocations::default());
-        let counted = Arc::clone(&allocations);
+        let allocated = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&allocated);
         // Such a batch is larger than a block of the usual size.
         let loader = with((threads, prefetch), builder(5, 8).block_bytes(64)).memory(64, move |bytes| {
-            let now = counted.now.fetch_add(1, Ordering::SeqCst) + 1;
-            counted.most.fetch_max(now, Ordering::SeqCst);
-            Ok(Counted(vec![0; bytes], Arc::clone(&counted)))
+            counted.fetch_add(1, Ordering::SeqCst);
+            Ok(vec![0_u8; bytes])
         });
         let loader = loader.build().unwrap();
         let mut kept = VecDeque::new();
@@ -124,7 +116,7 @@ fn large_batches_take_the_memory_of_those_before() {
                 kept.pop_front();
             }
         }
-        let found = allocations.most.load(Ordering::SeqCst);
+        let found = allocated.load(Ordering::SeqCst);
         assert!(found <= expected, "{found} allocations, not {expected}");
     });
 }

@@ -9,6 +9,7 @@ use std::{mem, panic};
 use shuttle::thread;
 
 use super::super::Polled;
+use super::super::buffers::Buffers;
 use super::{builder, delivered, explore, planned, samples_of, settings, with};
 use crate::sync::process;
 use crate::{Error, Loader};
@@ -120,16 +121,22 @@ fn two_iterations_at_a_time() {
         found[0].extend(delivered(first));
         assert_eq!(found, expected);
     });
+    // They share the memory of their loader, whose large blocks they keep to the end.
     explore(settings(1..3), |setting| {
-        let loader = Arc::new(with(setting, builder(2, 4)).build().unwrap());
+        let loader = Arc::new(with(setting, builder(3, 8)).build().unwrap());
         let expected = [planned(&loader, 0), planned(&loader, 1)];
         let other = Arc::clone(&loader);
-        let thread = thread::spawn(move || delivered(other.iter()));
-        let here = delivered(loader.iter());
+        let thread = thread::spawn(move || other.iter().collect::<Vec<_>>());
+        let here: Vec<_> = loader.iter().collect();
         drop(loader);
-        let found = [here, thread.join().unwrap()];
+        let found = [here, thread.join().unwrap()].map(|batches| delivered(batches.into_iter()));
         assert!(found == expected || [&found[1], &found[0]] == [&expected[0], &expected[1]]);
     });
+}
+
+/// The buffers that a loader has now.
+fn pool(loader: &Loader) -> Arc<Buffers> {
+    Arc::clone(&loader.0.buffers.lock().unwrap())
 }
 
 /// In a forked child, an iteration of the parent is an error and waits for nothing, blocks of the parent are freed, and
@@ -142,15 +149,18 @@ fn a_forked_child_begins_anew() {
         let mut found = vec![samples_of(&open.next().unwrap().unwrap())];
         let held = closed.next().unwrap().unwrap();
         closed.advance();
+        let (workers, buffers) = (loader.0.workers(), pool(&loader));
         process::in_child(|| {
             assert!(matches!(open.poll(Duration::MAX / 4), Err(Error::Forked { .. })));
             drop(held);
             closed.close();
             assert_eq!(delivered(loader.iter()), planned(&loader, 2));
+            assert!(!Arc::ptr_eq(&loader.0.workers(), &workers));
+            assert!(!Arc::ptr_eq(&pool(&loader), &buffers));
         });
         found.extend(open.by_ref().map(|block| samples_of(&block.unwrap())));
         assert_eq!(found, planned(&loader, 0));
-        drop((open, closed));
+        drop((open, closed, workers));
         // Child and parent share their memory here, so this loader is now the child's.
         process::in_child(|| drop(loader));
     });

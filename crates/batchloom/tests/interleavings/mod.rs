@@ -31,6 +31,7 @@ use std::sync::Arc;
 use std::{env, thread};
 
 use shuttle::scheduler::{DfsScheduler, PctScheduler, RandomScheduler, Scheduler};
+use shuttle::sync::{Condvar, Mutex};
 use shuttle::{Config, MaxSteps, Runner};
 
 use super::{Batch, Block, LoaderBuilder};
@@ -128,6 +129,24 @@ fn samples_of(block: &Block) -> Vec<u64> {
 /// The samples of each batch of an iteration.
 fn delivered(batches: impl Iterator<Item = Result<Batch>>) -> Vec<Vec<u64>> {
     batches.map(|batch| samples(&batch.unwrap())).collect()
+}
+
+/// A count that other threads move, which may be waited for.
+#[derive(Default)]
+struct Reached {
+    count: Mutex<usize>,
+    moved: Condvar,
+}
+
+impl Reached {
+    fn add(&self) {
+        *self.count.lock().unwrap() += 1;
+        self.moved.notify_all();
+    }
+
+    fn wait(&self, least: usize) {
+        drop(self.moved.wait_while(self.count.lock().unwrap(), |count| *count < least).unwrap());
+    }
 }
 
 /// Every pair of a number of threads and a choice of `prefetch`.

@@ -1,10 +1,11 @@
 //! Samples on demand: batches in their place, of one layout and of several; errors in the place of their batch, with
 //! nothing behind them that waits; nothing read after the end.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::{LoaderBuilder, Polled};
-use super::{ROW, explore, planned, samples_of, settings, with};
+use super::{ROW, Reached, explore, planned, samples_of, settings, with};
 use crate::batching::LengthBuckets;
 use crate::dataset::{MapDataset, OnError, Sample, Source, SourceError};
 use crate::error::ReadError;
@@ -12,11 +13,13 @@ use crate::{Error, Loader, Tensor};
 
 /// Rows of 8 values that are all the number of the sample, one of which may fail; or as many of these rows as its size
 /// says, so that a batch is laid out once its samples are read.
-#[derive(Clone, Copy)]
+#[derive(Clone, Default)]
 struct Rows {
     samples: u64,
     fails: Option<u64>,
     are_sequences: bool,
+    /// The number of samples that were read, if that is to be known.
+    read: Option<Arc<Reached>>,
 }
 
 impl Source for Rows {
@@ -31,6 +34,7 @@ impl Source for Rows {
     fn read(&self, sample: u64, _: &mut rand::rngs::ChaCha8Rng) -> Result<Sample, SourceError> {
         // The sample takes time, in which others go on.
         shuttle::thread::yield_now();
+        self.read.iter().for_each(|read| read.add());
         if self.fails == Some(sample) {
             return Err(format!("no sample {sample}").into());
         }
@@ -54,12 +58,26 @@ fn cases() -> impl Iterator<Item = ((usize, Option<usize>), bool)> {
 #[test]
 fn every_batch_arrives_in_its_place() {
     explore(cases(), |(setting, are_sequences)| {
-        let rows = Rows { samples: 8, fails: None, are_sequences };
+        let rows = Rows { samples: 8, are_sequences, ..Rows::default() };
         let loader = with(setting, builder(rows, OnError::Raise)).build().unwrap();
         for epoch in 0..2 {
             let found: Vec<_> = loader.blocks().map(|block| samples_of(&block.unwrap())).collect();
             assert_eq!(found, planned(&loader, epoch));
         }
+    });
+}
+
+/// As many batches as may wait are read though their consumer looked just once and is busy elsewhere.
+#[test]
+fn batches_are_read_without_their_consumer() {
+    explore(cases(), |((threads, prefetch), are_sequences)| {
+        let read = Arc::new(Reached::default());
+        let rows = Rows { samples: 10, are_sequences, read: Some(Arc::clone(&read)), ..Rows::default() };
+        let loader = with((threads, prefetch), builder(rows, OnError::Raise)).build().unwrap();
+        let mut blocks = loader.blocks();
+        assert!(matches!(blocks.poll(Duration::ZERO).unwrap(), Polled::Block(_) | Polled::Pending));
+        // Of two samples each, beside the batch that is asked for.
+        read.wait(2 * (prefetch.unwrap_or(2) + 1));
     });
 }
 
@@ -69,7 +87,7 @@ fn every_batch_arrives_in_its_place() {
 fn errors_come_in_their_place() {
     explore(cases(), |(setting, are_sequences)| {
         for fails in [0, 5] {
-            let rows = Rows { samples: 8, fails: Some(fails), are_sequences };
+            let rows = Rows { samples: 8, fails: Some(fails), are_sequences, ..Rows::default() };
             let loader = with(setting, builder(rows, OnError::Raise)).build().unwrap();
             for epoch in 0..2 {
                 loader.set_epoch(epoch);
@@ -95,7 +113,7 @@ fn errors_come_in_their_place() {
 #[test]
 fn samples_that_are_left_out_hold_up_nothing() {
     explore(cases(), |(setting, are_sequences)| {
-        let rows = Rows { samples: 6, fails: Some(3), are_sequences };
+        let rows = Rows { samples: 6, fails: Some(3), are_sequences, ..Rows::default() };
         let loader = with(setting, builder(rows, OnError::Skip)).build().unwrap();
         let (plan, mut skipped) = (planned(&loader, 0), 0);
         let blocks: Vec<_> = loader.blocks().map(|block| block.unwrap()).collect();
@@ -114,7 +132,7 @@ fn samples_that_are_left_out_hold_up_nothing() {
 #[test]
 fn iterations_end_while_samples_are_read() {
     explore(cases(), |(setting, are_sequences)| {
-        let rows = Rows { samples: 8, fails: None, are_sequences };
+        let rows = Rows { samples: 8, are_sequences, ..Rows::default() };
         let loader = with(setting, builder(rows, OnError::Raise)).build().unwrap();
         let mut blocks = loader.blocks();
         for _ in 0..2 {
