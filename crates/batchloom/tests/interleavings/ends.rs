@@ -10,8 +10,8 @@ use shuttle::thread;
 
 use super::super::Polled;
 use super::super::buffers::Buffers;
+use super::schedules::in_child;
 use super::{builder, delivered, explore, planned, samples_of, settings, with};
-use crate::sync::process;
 use crate::{Error, Loader};
 
 /// An iteration may be closed at any point, with its blocks in hand or not, and the loader may go before it.
@@ -150,7 +150,7 @@ fn a_forked_child_begins_anew() {
         let held = closed.next().unwrap().unwrap();
         closed.advance();
         let (workers, buffers) = (loader.0.workers(), pool(&loader));
-        process::in_child(|| {
+        in_child(|| {
             assert!(matches!(open.poll(Duration::MAX / 4), Err(Error::Forked { .. })));
             drop(held);
             closed.close();
@@ -162,6 +162,6 @@ fn a_forked_child_begins_anew() {
         assert_eq!(found, planned(&loader, 0));
         drop((open, closed, workers));
         // Child and parent share their memory here, so this loader is now the child's.
-        process::in_child(|| drop(loader));
+        in_child(|| drop(loader));
     });
 }

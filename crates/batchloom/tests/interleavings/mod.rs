@@ -6,8 +6,9 @@
 //! reports a deadlock with the schedule that leads there; and since no handle of a thread detaches it, a worker that
 //! never ends is one. The clock stands still, so a wait whose signal was lost is not ended by its time limit.
 //!
-//! Small parts are run in every order (depth first). The loader has too many orders for that: it is run in random ones,
-//! and in those of PCT, which change priorities at few points and so hold threads back for long. Seeds are fixed, so a
+//! Small parts are run in every order (depth first). The loader has too many orders for that: small epochs are run in all
+//! that have one or two preemptions (`schedules.rs`), others in random ones, and in those of PCT, which change priorities
+//! at few points and so hold threads back for long. Seeds are fixed, so a
 //! run is repeatable. `scripts/interleavings SCHEDULES SEED` runs more of them, or others.
 //!
 //! Shuttle does not model the order of memory: each atomic operation is seen at once by all threads, whatever its
@@ -25,6 +26,8 @@ mod delivery;
 mod ends;
 mod on_demand;
 mod parts;
+mod preemptions;
+mod schedules;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -34,6 +37,7 @@ use shuttle::scheduler::{DfsScheduler, PctScheduler, RandomScheduler, Scheduler}
 use shuttle::sync::{Condvar, Mutex};
 use shuttle::{Config, MaxSteps, Runner};
 
+use self::schedules::Bounded;
 use super::{Batch, Block, LoaderBuilder};
 use crate::{Loader, Result, Tensor, TensorDataset};
 
@@ -44,12 +48,17 @@ fn number(variable: &str, default: u64) -> u64 {
     env::var(variable).map_or(default, |text| text.parse().unwrap())
 }
 
-fn run(scheduler: impl Scheduler + 'static, test: Arc<impl Fn() + Send + Sync + 'static>) -> usize {
+/// Runs a test in the orders of a scheduler, or in those of them that have at most so many preemptions.
+fn run(
+    scheduler: impl Scheduler + 'static,
+    preemptions: Option<usize>,
+    test: Arc<impl Fn() + Send + Sync + 'static>,
+) -> usize {
     let mut config = Config::new();
     config.stack_size = 1 << 19;
     config.max_steps = MaxSteps::FailAfter(200_000);
     config.silence_warnings = true;
-    Runner::new(scheduler, config).run(move || test())
+    Runner::new(Bounded::new(scheduler, preemptions), config).run(move || test())
 }
 
 /// Says what was run, in a line for each test.
@@ -67,8 +76,8 @@ fn explore<C: Copy + Send + Sync + 'static>(
     let mut found = 0;
     for case in cases {
         let test = Arc::new(move || test(case));
-        found += run(RandomScheduler::new_from_seed(seed, schedules), Arc::clone(&test));
-        found += run(PctScheduler::new_from_seed(seed, 3, schedules), test);
+        found += run(RandomScheduler::new_from_seed(seed, schedules), None, Arc::clone(&test));
+        found += run(PctScheduler::new_from_seed(seed, 3, schedules), None, test);
     }
     report(found, "random and PCT");
 }
@@ -81,17 +90,29 @@ fn exhaust<C: Copy + Send + Sync + 'static>(
 ) {
     let mut found = 0;
     for case in cases {
-        let schedules = run(DfsScheduler::new(Some(most), false), Arc::new(move || test(case)));
+        let schedules = run(DfsScheduler::new(Some(most), false), None, Arc::new(move || test(case)));
         assert!(schedules < most, "there are more than {most} orders");
         found += schedules;
     }
     report(found, "all there are");
 }
 
+/// Runs each case in all orders of its threads that have at most so many preemptions.
+fn exhaust_preemptions<C: Copy + Send + Sync + 'static>(
+    cases: impl IntoIterator<Item = C>,
+    preemptions: usize,
+    test: impl Fn(C) + Send + Sync + Copy + 'static,
+) {
+    let orders = || DfsScheduler::new(None, false);
+    let run = |case| run(orders(), Some(preemptions), Arc::new(move || test(case)));
+    let found = cases.into_iter().map(run).sum();
+    report(found, &format!("all with at most {preemptions} preemptions"));
+}
+
 /// Runs a case in `most` of the orders that begin like the one which leaves a thread only when it waits: those that
 /// differ from it late.
 fn exhaust_ends(most: usize, test: impl Fn() + Send + Sync + 'static) {
-    report(run(DfsScheduler::new(Some(most), false), Arc::new(test)), "those that differ last");
+    report(run(DfsScheduler::new(Some(most), false), None, Arc::new(test)), "those that differ last");
 }
 
 /// Options of a loader of blocks of one batch of `size` rows each, all of whose values are the number of the row.
