@@ -58,8 +58,8 @@ fn loaders_are_short(what: &str, dataset: impl Into<Dataset>) {
 
 #[test]
 fn tensors_say_type_and_shape() {
-    let tensor = Tensor::from_vec(vec![0.0_f32; MANY], &[1000, 1000]).unwrap();
-    assert_eq!(format!("{tensor:?}"), "Tensor(float32, [1000, 1000])");
+    let tensor = Tensor::from_vec(vec![0.0_f32; MANY], &[200, 1000]).unwrap();
+    assert_eq!(format!("{tensor:?}"), "Tensor(float32, [200, 1000])");
     assert_eq!(format!("{:?}", tensor.index(3).unwrap()), "Tensor(float32, [1000])");
 }
 
