@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -17,6 +18,10 @@ settings.load_profile(os.environ.get("BATCHLOOM_HYPOTHESIS", "fast"))
 
 # Their assertions tell what they compared, as those of tests do.
 pytest.register_assert_rewrite("campaign", "oracles", "refusals")
+
+# A job in the background ignores interrupts, and so would all processes that tests start and interrupt.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TESTS = str(Path(__file__).parent)
 FOREIGN = ("RANK", "WORLD_SIZE", "BATCHLOOM_CHECK", "BATCHLOOM_POISON")
