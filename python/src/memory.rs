@@ -23,7 +23,7 @@ pub(crate) fn allocated(allocate: &Py<PyAny>, bytes: usize) -> batchloom::Result
 /// A list of as many items as an iterator says.
 ///
 /// # Errors
-/// That of [`Error::Memory`].
+/// The exception for [`Error::Memory`].
 pub(crate) fn collected<T>(items: impl ExactSizeIterator<Item = T>) -> PyResult<Vec<T>> {
     let mut list = reserved(items.len())?;
     list.extend(items);
@@ -33,7 +33,7 @@ pub(crate) fn collected<T>(items: impl ExactSizeIterator<Item = T>) -> PyResult<
 /// Checks that there is memory for so many elements of a type, for a call that does not check.
 ///
 /// # Errors
-/// That of [`Error::Memory`].
+/// The exception for [`Error::Memory`].
 pub(crate) fn require<T>(count: usize) -> PyResult<()> {
     drop(black_box(reserved::<T>(count)?));
     Ok(())

@@ -1,7 +1,7 @@
 //! The allocator of the extension: that of the system, with a reserve for small blocks.
 //!
-//! What grows with the data is asked for before it is used, and its lack is an error. Small blocks are too many to ask for,
-//! and without them Rust ends the process. So a few megabytes of addresses, which are never touched, are kept back: when a
+//! Memory that grows with the data is asked for before it is used, and its lack is an error. Small blocks are too many to
+//! ask for, and without them Rust ends the process. So a few megabytes of addresses, which are never touched, are kept back: when a
 //! small block cannot be had they are given up, and there is room for the work until an error frees more. The next large
 //! block that can be had puts them back.
 //!

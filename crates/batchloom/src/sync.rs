@@ -6,8 +6,8 @@
 //! one goes on: so the loader itself is what `scripts/interleavings` runs under many orders of its threads. The clock
 //! stands still then. A time limit that is not zero never comes to its end, so it hides no signal that was lost.
 //!
-//! What no thread waits for, and decides nothing that one does, stays with the standard library: counts of metrics, and
-//! values that are set once.
+//! Values that no thread waits for, and that decide nothing that one does, stay with the standard library: counts of
+//! metrics, and values that are set once.
 
 #[cfg(not(all(test, shuttle)))]
 pub(crate) use real::{Condvar, Instant, Mutex, MutexGuard, atomic, process, thread, yield_while};
