@@ -90,7 +90,7 @@ impl Plan {
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(usize::try_from(py.detach(|| self.plan.steps_of(self.rank)))?)
+        Ok(usize::try_from(self.counted(py, |plan| plan.steps_of(self.rank))?)?)
     }
 
     /// The samples of this rank's batch at `step`, as int64.
@@ -146,12 +146,12 @@ impl Plan {
 
     /// The cost of the plan.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        dict_of(py, &py.detach(|| self.plan.stats()))
+        dict_of(py, &self.counted(py, batchloom::Plan::stats)?)
     }
 
     /// A page that shows the plan, as HTML.
-    fn report(&self, py: Python<'_>, title: &str) -> String {
-        py.detach(|| self.plan.report(title))
+    fn report(&self, py: Python<'_>, title: &str) -> PyResult<String> {
+        self.counted(py, |plan| plan.report(title))
     }
 
     /// The same run in another epoch, from its start.
@@ -239,8 +239,8 @@ impl Plan {
     }
 
     /// The number of steps of the rank that has most.
-    fn steps(&self, py: Python<'_>) -> u64 {
-        py.detach(|| self.plan.steps())
+    fn steps(&self, py: Python<'_>) -> PyResult<u64> {
+        self.counted(py, batchloom::Plan::steps)
     }
 
     #[getter]
@@ -314,6 +314,16 @@ impl Plan {
     #[getter]
     fn uneven(&self) -> &'static str {
         self.plan.uneven().name()
+    }
+}
+
+impl Plan {
+    /// What a function that counts the steps finds, where there is memory for it.
+    ///
+    /// # Errors
+    /// The exception for [`batchloom::Error::Memory`].
+    fn counted<T: Send>(&self, py: Python<'_>, count: impl Fn(&batchloom::Plan) -> T + Sync) -> PyResult<T> {
+        py.detach(|| self.plan.require_memory().map(|()| count(&self.plan))).map_err(|error| raise(&error))
     }
 }
 

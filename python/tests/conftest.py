@@ -1,6 +1,5 @@
 """Profiles of Hypothesis, a clean environment, and scripts that run in processes of their own."""
 
-import json
 import logging
 import os
 import signal
@@ -10,6 +9,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+import worlds
 from hypothesis import settings
 
 settings.register_profile("fast", max_examples=60, deadline=None, derandomize=True, database=None)
@@ -55,20 +55,10 @@ def script():
 
 
 @pytest.fixture
-def ranks():
+def ranks(tmp_path_factory):
     """Run Python code as all ranks of a world; they have to end well, and in time. Return the JSON of each."""
 
     def run(code, world_size, *arguments, timeout=60):
-        command = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        places = [os.environ | {"RANK": str(rank), "WORLD_SIZE": str(world_size)} for rank in range(world_size)]
-        processes = [subprocess.Popen(command, env=place, **pipes) for place in places]
-        try:
-            outputs = [process.communicate(timeout=timeout) for process in processes]
-        finally:
-            for process in processes:
-                process.kill()
-        assert [process.returncode for process in processes] == [0] * world_size, outputs
-        return [json.loads(out) for out, _ in outputs]
+        return worlds.run(code, world_size, arguments, timeout, tmp_path_factory.mktemp("world"))
 
     return run

@@ -127,13 +127,13 @@ impl Loader {
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(usize::try_from(py.detach(|| self.0.len()))?)
+        Ok(usize::try_from(self.counted(py, batchloom::Loader::len)?)?)
     }
 
     /// The number of batches left of the epoch under way, or else of the next one.
     #[getter]
-    fn remaining(&self, py: Python<'_>) -> u64 {
-        py.detach(|| self.0.remaining())
+    fn remaining(&self, py: Python<'_>) -> PyResult<u64> {
+        self.counted(py, batchloom::Loader::remaining)
     }
 
     /// The metrics of the latest iteration, and their text: see batchloom/metrics.py. Times are in seconds.
@@ -254,5 +254,16 @@ impl Loader {
     /// begins with the first.
     fn steps(&self, windows: Py<Windows>) -> Steps {
         Steps { steps: self.0.steps(), windows }
+    }
+}
+
+impl Loader {
+    /// What a function that counts the steps of the next epoch finds, where there is memory for it.
+    ///
+    /// # Errors
+    /// The exception for [`batchloom::Error::Memory`].
+    fn counted<T: Send>(&self, py: Python<'_>, count: impl Fn(&batchloom::Loader) -> T + Sync) -> PyResult<T> {
+        let checked = || self.0.plan(self.0.epoch()).require_memory().map(|()| count(&self.0));
+        py.detach(checked).map_err(|error| raise(&error))
     }
 }

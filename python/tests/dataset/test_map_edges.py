@@ -11,6 +11,7 @@ import batchloom as bl
 import numpy
 import pytest
 import torch
+from oracles.draws import draws_late_of_torch
 from oracles.samples import (
     Unmakeable,
     draws_late,
@@ -187,10 +188,10 @@ def test_items_that_cannot_be_made_in_a_process():
 
 
 LATE = [partial(draws_late, at=at) for at in (0, 30, 40)]
-LATE_OF_ONE = [partial(draws_late, of=(name,)) for name in ("random", "numpy", "torch")]
+LATE_OF_ONE = [partial(draws_late, of=(name,)) for name in ("random", "numpy")]
 
 
-@pytest.mark.parametrize("fn", [*LATE, *LATE_OF_ONE])
+@pytest.mark.parametrize("fn", [*LATE, *LATE_OF_ONE, draws_late_of_torch])
 def test_draws_that_come_late_follow_from_the_sample(fn):
     def found(processes, start=0):
         loader = loaded(fn, 48, workers="processes", threads=processes, shuffle=True, seed=1)

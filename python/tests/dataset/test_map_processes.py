@@ -9,10 +9,10 @@ import time
 
 import batchloom as bl
 import pytest
+from oracles.draws import drawn
 from oracles.samples import (
     LENGTHS,
     Handles,
-    drawn,
     failing,
     fill_drawn,
     killed,

@@ -446,6 +446,32 @@ POOR = """
 """
 
 
+@pytest.mark.parametrize("count", ["len(later)", "later.stats()", "later.report('/dev/null')", "loader.set_epoch(1) or len(loader)"])
+def test_counting_the_steps_of_an_epoch_without_memory_is_an_error(script, count):
+    script(
+        joined(
+            POOR,
+            """
+            offsets = numpy.arange(3_000_001) * 2 - numpy.arange(3_000_001) // 2
+            tokens = numpy.zeros(offsets[-1], numpy.uint8)
+            loader = bl.DataLoader(bl.SequenceDataset(x=(tokens, offsets)), batching=bl.TokenBudget(4096), shuffle=True)
+            later = loader.plan().at_epoch(1)
+            steps = len(loader)
+            allow(8 * 2**20)
+            try:
+                COUNT
+            except bl.OutOfMemoryError as error:
+                assert "memory" in str(error), error
+            else:
+                raise AssertionError("3 000 000 samples were cut in 8 MB")
+            allow_all()
+            COUNT
+            assert steps > 1000
+            """.replace("COUNT", count),
+        )
+    )
+
+
 def test_threads_that_cannot_start_are_an_error_and_cost_no_epoch(script):
     script(
         joined(

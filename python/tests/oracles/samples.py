@@ -1,4 +1,7 @@
-"""Samples that functions make on demand, at the top level of a module, so that other processes find them."""
+"""Samples that functions make on demand, at the top level of a module, so that other processes find them.
+
+These processes import what the module does: functions that take torch, which is slow to import, are in `draws`.
+"""
 
 import os
 import random
@@ -7,7 +10,6 @@ import time
 
 import batchloom as bl
 import numpy
-import torch
 
 LENGTHS = [(7 * number) % 11 for number in range(60)]
 
@@ -20,12 +22,6 @@ def row(number):
 def sequence(number):
     """A sequence of the length that `LENGTHS` says, and a number."""
     return numpy.arange(LENGTHS[number], dtype=numpy.int64) + 100 * number, number
-
-
-def drawn(number, rng):
-    """Numbers of the keyed generator, and of those that threads would share."""
-    shared = [random.random(), float(numpy.random.random()), float(torch.rand(()))]
-    return {"own": rng.random(2), "shared": numpy.array(shared), "number": number}
 
 
 def failing(number):
@@ -103,9 +99,9 @@ def empty(number):
     return numpy.zeros((0, 3)), number
 
 
-def draws_late(number, at=30, of=("random", "numpy", "torch")):
+def draws_late(number, at=30, of=("random", "numpy")):
     """Numbers that samples from `at` on draw from generators that a process shares; -1 for others."""
-    draws = {"random": random.random, "numpy": numpy.random.random, "torch": lambda: float(torch.rand(()))}
+    draws = {"random": random.random, "numpy": numpy.random.random}
     return numpy.array([number, *(draw() if number >= at and name in of else -1.0 for name, draw in draws.items())])
 
 
