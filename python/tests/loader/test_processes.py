@@ -454,7 +454,8 @@ def test_counting_the_steps_of_an_epoch_without_memory_is_an_error(script, count
             """
             offsets = numpy.arange(3_000_001) * 2 - numpy.arange(3_000_001) // 2
             tokens = numpy.zeros(offsets[-1], numpy.uint8)
-            loader = bl.DataLoader(bl.SequenceDataset(x=(tokens, offsets)), batching=bl.TokenBudget(4096), shuffle=True)
+            rule = bl.TokenBudget(4096, pool="all")
+            loader = bl.DataLoader(bl.SequenceDataset(x=(tokens, offsets)), batching=rule, shuffle=True)
             later = loader.plan().at_epoch(1)
             steps = len(loader)
             allow(8 * 2**20)
