@@ -93,7 +93,7 @@ def load(paths: list[Path], fn: Any, **options: Any) -> bl.DataLoader:
     )
 
 
-class Files(torch.utils.data.Dataset):
+class Files(torch.utils.data.Dataset[dict[str, Any]]):
     """Decodes, augments, resizes and normalises a file when it is asked for: the usual way."""
 
     def __init__(self, paths: list[Path]) -> None:

@@ -106,7 +106,7 @@ def describe(name: str, dataset: bl.WindowDataset) -> int:
     gathered, patched = stats.gathered_bytes / 1e6, stats.patched_bytes / 1e6
     print(f"{name}: {len(dataset)} windows to train, each {list(patches.shape)}: features, patches, steps of a patch")
     print(f"{BATCH} windows and targets take {gathered:.2f} MB; patches view them, where copies take {patched:.2f} MB")
-    return patches.shape[1]
+    return int(patches.shape[1])
 
 
 def main() -> None:

@@ -160,7 +160,10 @@ def show_whole_queries(data: Judged) -> None:
 
 def theirs(data: Judged) -> Iterable[tuple[Tensor, ...]]:
     """Begin an epoch of batch-iter, which draws its order when it is made, so a new epoch needs a new object."""
-    return GroupBatchIter(data.query, data.features, data.relevance, batch_size=BATCH, shuffle=True)
+    epoch: Iterable[tuple[Tensor, ...]] = GroupBatchIter(
+        data.query, data.features, data.relevance, batch_size=BATCH, shuffle=True
+    )
+    return epoch
 
 
 def epoch_time(begin: Callable[[], Iterable[Any]]) -> float:

@@ -52,7 +52,7 @@ def made_up(count: int) -> list[int]:
     digits = random.integers(0, 10, (count, DIGITS)) * (random.random((count, DIGITS)) < 0.6)
     lengths = random.integers(1, DIGITS + 1, count)
     numbers = {int("".join(map(str, row[:length]))) for row, length in zip(digits, lengths, strict=True)}
-    return random.permutation(sorted(numbers - {0})).tolist()
+    return [int(number) for number in random.permutation(sorted(numbers - {0}))]
 
 
 def pairs(numbers: list[int]) -> bl.SequenceDataset:

@@ -76,7 +76,7 @@ def weather() -> Series:
     return Series("Seattle's weather", values, ends, list(frame), 7, "no paper reports on it")
 
 
-class Stacking(torch.utils.data.Dataset):
+class Stacking(torch.utils.data.Dataset[tuple[Tensor, Tensor]]):
     """Cuts each window when it is asked for, so that a loader can stack them: the usual way."""
 
     def __init__(self, values: Tensor) -> None:

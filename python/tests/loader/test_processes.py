@@ -446,7 +446,9 @@ POOR = """
 """
 
 
-@pytest.mark.parametrize("count", ["len(later)", "later.stats()", "later.report('/dev/null')", "loader.set_epoch(1) or len(loader)"])
+@pytest.mark.parametrize(
+    "count", ["len(later)", "later.stats()", "later.report('/dev/null')", "loader.set_epoch(1) or len(loader)"]
+)
 def test_counting_the_steps_of_an_epoch_without_memory_is_an_error(script, count):
     script(
         joined(
