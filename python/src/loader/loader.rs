@@ -262,7 +262,11 @@ impl Loader {
     ///
     /// # Errors
     /// The exception for [`batchloom::Error::Memory`].
-    fn counted<T: Send>(&self, py: Python<'_>, count: impl Fn(&batchloom::Loader) -> T + Sync) -> PyResult<T> {
+    fn counted<T: Send>(
+        &self,
+        py: Python<'_>,
+        count: impl Fn(&batchloom::Loader) -> T + Sync,
+    ) -> PyResult<T> {
         let checked = || self.0.plan(self.0.epoch()).require_memory().map(|()| count(&self.0));
         py.detach(checked).map_err(|error| raise(&error))
     }
