@@ -66,6 +66,7 @@ class Conversions:
         blocks: BlockOptions,
         pad_values: list[tuple[str, bytes]],
         stored_pad_values: Callable[[], list[tuple[str, bytes]]],
+        has_bans: bool = False,
     ) -> LeftConversions:
         """Return the conversions that the engine leaves to a device.
 
@@ -73,6 +74,7 @@ class Conversions:
             blocks: The options of blocks.
             pad_values: The elements that pad fields, in the types of batches.
             stored_pad_values: Returns the same elements in the types of the data; raises where these cannot hold them.
+            has_bans: ``True`` if samples may be banned, whose places the engine clears.
         """
         if blocks.index_table:
             return LeftConversions(self.options, pad_values, self.each)
@@ -83,7 +85,10 @@ class Conversions:
         travelling = {
             name: conversion
             for name, conversion in self.each.items()
-            if blocks.converts and _travels(conversion, name in padded, name in stored)
+            if blocks.converts
+            and _travels(conversion, name in padded, name in stored)
+            # A place that was cleared has to stay so.
+            and not (has_bans and any(conversion.mean))
         }
         own = {name: element for name, element in padded.items() if name not in travelling}
         elements = own | {name: element for name, element in stored.items() if name in travelling}

@@ -368,7 +368,9 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         pad_values = collation.without(dataset._pad_values(padding, types.dtypes))
         side = choice("pad_side", pad_side, PAD_SIDE)
         blocks = self._delivery.blocks
-        left = types.left(blocks, pad_values, lambda: collation.without(dataset._pad_values(padding, {})))
+        left = types.left(
+            blocks, pad_values, lambda: collation.without(dataset._pad_values(padding, {})), has_bans=ban is not None
+        )
         # Other ranks than given ones are found when something asks for them.
         makes_jax = request.device is None and "jax" in request.frameworks
         self._ranks = RankFinder(rank, world_size, jax=makes_jax, mesh=None if mesh is None else Mesh(mesh))

@@ -5,11 +5,16 @@ import sys
 import time
 import warnings
 
-from campaign import configurations, faults, soak
+from campaign import configurations, draws, faults, soak
 from campaign.tally import FindingError, Tally, save
 
 # The parts, and the share of the time that each takes.
-PARTS = {"faults": (faults, 0.25), "configurations": (configurations, 0.45), "soak": (soak, 0.3)}
+PARTS = {
+    "faults": (faults, 0.25),
+    "configurations": (configurations, 0.3),
+    "draws": (draws, 0.15),
+    "soak": (soak, 0.3),
+}
 
 
 def main():
@@ -19,7 +24,7 @@ def main():
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--only", choices=PARTS, action="append")
     parser.add_argument(
-        "--first", type=int, default=0, help="the number of the first configuration or fault (not of soak)"
+        "--first", type=int, default=0, help="the number of the first configuration, draw or fault (not of soak)"
     )
     parser.add_argument("--most", type=int, help="how many of them, whatever the time")
     parser.add_argument("--output", help="a file of JSON, to which the counts are added")

@@ -14,6 +14,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from oracles.windows import pretended
 
 SAMPLES = 40
 SIZES = [1 + sample * 7 % 11 for sample in range(SAMPLES)]
@@ -86,6 +87,15 @@ def test_a_banned_sample_leaves_a_place_without_data_or_weight(
             for name in batch.keys() - {"x", "index", "weight", "group_ids"}:
                 numpy.testing.assert_array_equal(batch[name], expected[name])
             assert plan.step(step).counts[rank] == int((numpy.asarray(batch["weight"]) > 0).sum())
+
+
+@pytest.mark.parametrize("way", [{}, {"resident": False}, {"device": "meta"}, {"device": "meta", "resident": False}])
+def test_a_banned_place_holds_zeros_where_fields_are_scaled(way: dict[str, Any]) -> None:
+    values = torch.arange(1, 13, dtype=torch.int32).reshape(6, 2)
+    with pretended():
+        loader = bl.DataLoader(bl.TensorDataset(x=values), 3, ban=[1], scale=2, mean=3, std=[1, 2], **way)
+    first = next(iter(loader))["x"]
+    assert first.tolist() == [[-1, 0.5], [0, 0], [7, 4.5]]
 
 
 def test_a_banned_sample_is_not_read() -> None:
