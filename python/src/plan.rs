@@ -318,7 +318,7 @@ impl Plan {
 }
 
 impl Plan {
-    /// What a function that counts the steps finds, where there is memory for it.
+    /// Counts steps by a function, where there is memory for it.
     ///
     /// # Errors
     /// The exception for [`batchloom::Error::Memory`].

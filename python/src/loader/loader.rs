@@ -258,7 +258,7 @@ impl Loader {
 }
 
 impl Loader {
-    /// What a function that counts the steps of the next epoch finds, where there is memory for it.
+    /// Counts steps of the next epoch by a function, where there is memory for it.
     ///
     /// # Errors
     /// The exception for [`batchloom::Error::Memory`].
