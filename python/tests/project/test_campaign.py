@@ -3,7 +3,7 @@
 import batchloom as bl
 import numpy
 import pytest
-from campaign import configurations, kinds, soak
+from campaign import configurations, draws, kinds, soak
 from campaign.tally import FindingError, Tally
 
 
@@ -14,6 +14,13 @@ def test_configurations_are_what_the_oracles_say(seed):
     assert tally.counts["configurations"] == 100
     assert tally.counts["batches"] > 500
     assert tally.counts["resumes"] > 50
+
+
+def test_draws_are_what_their_laws_say():
+    tally = Tally("draws", 0)
+    draws.campaign(tally, 0, most=60)
+    assert tally.counts["draws"] == 60
+    assert tally.counts["resumes"] > 60
 
 
 def test_faults_end_as_they_should(script):
@@ -53,6 +60,20 @@ def test_a_wrong_batch_is_a_finding(monkeypatch, change):
     monkeypatch.setattr(kinds, "KINDS", (kinds.rows,))
     with pytest.raises(FindingError, match="repeat it: scripts/campaign --only configurations --seed 3 --first"):
         configurations.campaign(Tally("configurations", 0), 3, most=20)
+
+
+@pytest.mark.parametrize("lost", ["weights", "num_samples", "balanced_by", "homogeneous_by", "distinct_by", "ban"])
+def test_an_option_without_effect_breaks_a_law(monkeypatch, lost):
+    honest = draws.Case.loader
+
+    def without(case, world_size=1, rank=0, **more):
+        options = {name: value for name, value in case.options.items() if name != lost}
+        more = {name: [] if name == lost else value for name, value in more.items()}
+        return honest(draws.Case(case.data, options), world_size, rank, **more)
+
+    monkeypatch.setattr(draws.Case, "loader", without)
+    with pytest.raises(FindingError, match="repeat it: scripts/campaign --only draws --seed 3 --first"):
+        draws.campaign(Tally("draws", 0), 3, most=60)
 
 
 @pytest.mark.parametrize(
