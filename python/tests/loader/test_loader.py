@@ -372,8 +372,10 @@ def left(loader):
 def failed(loader):
     consumed(loader)
     loader.dataset.fields[0].resize((1, 1000), refcheck=False)  # no thread is reading
-    with refused(bl.DataError, "field 0"):
+    # Some versions of Python keep the traceback of what pytest caught, and with it the loader.
+    with contextlib.suppress(bl.DataError):
         consumed(loader)
+        raise AssertionError("a field that was cut was read")
 
 
 @pytest.mark.parametrize("use", [consumed, left, failed, pickle.dumps, iter], ids=lambda use: use.__name__)
