@@ -261,7 +261,8 @@ def test_a_loader_that_a_worker_of_torch_inherited():
     loader = run.loader()
     live = iter(loader)
     next(live)
-    (received,) = [list(torch.utils.data.DataLoader(Shared(loader), batch_size=None, num_workers=1))]
+    forked = {"num_workers": 1, "multiprocessing_context": "fork"}
+    received = list(torch.utils.data.DataLoader(Shared(loader), batch_size=None, **forked))
     assert received == run.seen(1)
     assert listed(live) == run.seen(0)[1:]
 

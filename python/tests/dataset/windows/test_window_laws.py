@@ -224,7 +224,8 @@ WORKERS = """
     dataset = bl.WindowDataset([torch.arange(60.0), torch.arange(2.0)], 3, 1)
     loader = bl.DataLoader(dataset, batch_size=8, shuffle=True)
     theirs = torch.utils.data.DataLoader(dataset, batch_sampler=loader.plan(0), num_workers=1)
-    for mine, other in zip(loader, theirs, strict=True):
+    # Where workers are not forked, torch first moves the data to memory that they share.
+    for other, mine in zip(theirs, loader, strict=True):
         assert all(map(torch.equal, mine, other))
 """
 
