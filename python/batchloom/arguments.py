@@ -102,7 +102,7 @@ def integer(name: str, value: SupportsIndex, least: int = 0, most: int = U64) ->
     Raises:
         ArgumentError: ``value`` is not an integer (no float is, not even 2.0), or is out of range.
     """
-    if isinstance(value, bool):
+    if isinstance(value, bool | numpy.bool_):
         raise ArgumentError(f"{name} is {value}; expected an integer")
     try:
         number = operator.index(value)

@@ -7,6 +7,7 @@ pipeline-parallel group work on one batch together, so all of them get the same 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -71,9 +72,7 @@ class Mesh:
         held = math.prod(self._sizes.values())
         mesh = self._device_mesh
         if mesh is not None:
-            # A part of a mesh, as mesh["dp"], knows the whole.
-            whole = mesh._get_root_mesh() if hasattr(mesh, "_get_root_mesh") else mesh
-            held = math.prod(whole.shape)
+            held = math.prod(_whole(mesh).shape)
         if held != world_size:
             sizes = " * ".join(f"{name} {size}" for name, size in self._sizes.items())
             raise ArgumentError(
@@ -93,3 +92,12 @@ class Mesh:
 
     def __repr__(self) -> str:
         return f"Mesh({self._sizes})"
+
+
+def _whole(mesh: Any) -> Any:
+    """Return the mesh of which a mesh is a part, as ``mesh["dp"]`` is."""
+    if hasattr(mesh, "_get_root_mesh"):
+        return mesh._get_root_mesh()
+    # Older versions of torch keep that beside the class.
+    resources = getattr(sys.modules.get("torch.distributed.device_mesh"), "_mesh_resources", None)
+    return mesh if resources is None else resources.get_root_mesh(mesh)

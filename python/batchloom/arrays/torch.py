@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from numbers import Real
 from typing import Any
 
@@ -52,9 +53,22 @@ def address(array: torch.Tensor, label: str) -> tuple[int, tuple[int, ...], tupl
 
 
 def require(dtype: str, label: str) -> None:
-    """Raise if torch has no such type."""
-    if not hasattr(torch, dtype):
-        raise DTypeError(f"field {label} is {dtype}, which this torch does not have")
+    """Raise if torch has no such type, or does not take it from others."""
+    if not _takes(dtype):
+        raise DTypeError(
+            f"field {label} is {dtype}, which torch {torch.__version__} does not take; expected another type, or a "
+            "newer one"
+        )
+
+
+@cache
+def _takes(dtype: str) -> bool:
+    """Return whether torch has a type, and exchanges arrays of it by DLPack."""
+    try:
+        from_dlpack(torch.zeros(1, dtype=getattr(torch, dtype), device="cpu"))
+    except (AttributeError, RuntimeError, TypeError):
+        return False
+    return True
 
 
 def views(column: _native.Column) -> Sequence[torch.Tensor]:

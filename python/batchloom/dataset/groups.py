@@ -389,7 +389,12 @@ def _rows(array: Any, rows: Any) -> Any:
     if isinstance(rows, numpy.ndarray) and hasattr(array, "index_select"):
         import torch
 
-        return array[torch.from_numpy(numpy.array(rows)).to(array.device)]
+        places = torch.from_numpy(numpy.array(rows)).to(array.device)
+        if array.dtype not in (torch.uint16, torch.uint32, torch.uint64):
+            return array[places]
+        # Older versions of torch index signed integers alone.
+        signed = getattr(torch, str(array.dtype).removeprefix("torch.u"))
+        return array.view(signed)[places].view(array.dtype)
     found = array[rows]
     return found if isinstance(rows, numpy.ndarray) else owned(found, IDS)
 

@@ -105,11 +105,14 @@ def test_errors_name_what_to_change(script):
             "DeviceError field 0 is sharded over 4 devices; expected one array: use jax.device_get"
         ), error
         error = said(lambda: bl.TensorDataset(jax.device_put(X, jax.devices()[2])))
+        first, second, third, _ = jax.devices()
         assert error == (
-            "DeviceError field 0 is on cpu:2; expected an array on the first device of the CPU: use jax.device_get"
+            f"DeviceError field 0 is on {third}; expected an array on the first device of the CPU: use jax.device_get"
         ), error
-        error = said(lambda: bl.DataLoader(dataset, 8, device=jax.devices()[1]))
-        assert error == 'ArgumentError device is cpu:1, of JAX, but batches are of numpy; expected output="jax"', error
+        error = said(lambda: bl.DataLoader(dataset, 8, device=second))
+        assert error == (
+            f'ArgumentError device is {second}, of JAX, but batches are of numpy; expected output="jax"'
+        ), error
         """,
     )
 
@@ -118,7 +121,7 @@ def test_arguments_that_contradict_each_other():
     dataset = bl.TensorDataset(x=numpy.zeros((4, 2), numpy.float32), y=numpy.zeros(4, numpy.float32))
     with refused(bl.ArgumentError, "sharding", "numpy", 'output="jax"'):
         bl.DataLoader(dataset, 2, sharding=on_one())
-    with refused(bl.ArgumentError, "cpu:0", "sharding", "one of them"):
+    with refused(bl.ArgumentError, {"cpu:0", "TFRT_CPU_0"}, "sharding", "one of them"):
         bl.DataLoader(dataset, 2, output="jax", sharding=on_one(), device=jax.devices()[0])
     with refused(bl.ArgumentError, "field y", "x, y"):
         bl.DataLoader(dataset, 2, output="jax", sharding={"x": on_one()})

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from oracles import batching
 from oracles.batching import rules, sized
 from oracles.devices import WAYS, assert_as_on_the_host, blocks, data, loader_on, seen
-from oracles.elements import TYPES, arbitrary, tensor
+from oracles.elements import TORCH_TYPES, arbitrary, tensor
 from oracles.groups import cases
 from oracles.runs import few
 from oracles.tokens import EXTRAS, corpora
@@ -39,7 +39,7 @@ def fields(draw, samples, most=3):
     """Fields of any type and layout, of either framework."""
     found = []
     for number in range(draw(st.integers(1, most))):
-        rows = arbitrary(draw(st.sampled_from(TYPES)), (samples, *draw(st.sampled_from(INNER))), number)
+        rows = arbitrary(draw(st.sampled_from(TORCH_TYPES)), (samples, *draw(st.sampled_from(INNER))), number)
         name = draw(st.sampled_from(list(LAYOUTS)))
         forwards = "backwards" not in name and name != "inside turned"
         array = LAYOUTS[name](rows)
@@ -59,7 +59,7 @@ sizes_of_blocks = st.sampled_from([1, 300, 5000, 1 << 20])
 
 
 @every_way
-@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("dtype", TORCH_TYPES)
 def test_every_element_type_arrives(way, dtype):
     array = arbitrary(dtype, (37, 3))
     for given_as in (array, tensor(array.copy())):
@@ -93,7 +93,7 @@ def sequences(draw):
     assume(batching.refused(rule, sizes) is None)
     assume(not (all(batching.too_large(rule, size) for size in sizes) and batching.policy(rule) == "drop"))
     offsets = numpy.concatenate([[0], numpy.cumsum(sizes, dtype=numpy.int64)])
-    total, kind = int(offsets[-1]), draw(st.sampled_from(TYPES))
+    total, kind = int(offsets[-1]), draw(st.sampled_from(TORCH_TYPES))
     storage = LAYOUTS[draw(st.sampled_from(list(LAYOUTS)))](
         arbitrary(kind, (max(total, 1), *draw(st.sampled_from([(), (3,), (2, 2)]))))
     )[:total]

@@ -37,6 +37,9 @@ def is_shared(name):
     return True
 
 
+TORCH_TYPES = [name for name in TYPES if is_shared(name)]
+
+
 def tensor(array):
     """A torch tensor of the same bits in the same layout."""
     name = array.dtype.name

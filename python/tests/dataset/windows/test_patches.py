@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from oracles.elements import TORCH_TYPES
 from oracles.windows import equal, loader_of, modes, pretended, shapes
 
 
@@ -75,6 +76,8 @@ CONTAINERS = {
 @pytest.mark.parametrize("kind", CONTAINERS)
 def test_ends_of_any_type_and_layout_are_repeated(kind):
     """The patches are those of an input that is longer by hand."""
+    if kind == "torch float8" and "float8_e5m2" not in TORCH_TYPES:
+        pytest.skip("this torch shares no float8")
     values = CONTAINERS[kind](numpy.arange(240).reshape(40, 6) % 60)
     padded = bl.WindowDataset([values, values[:4]], 7, 2, patch_len=3, patch_stride=2, patch_pad="end")
     whole = bl.WindowDataset([values, values[:4]], 7, 2)
