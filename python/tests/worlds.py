@@ -39,7 +39,8 @@ def run(code, world_size, arguments, timeout, folder):
             process.kill()
             process.join()
     printed = [(output.read_text(), output.with_suffix(".err").read_text()) for output in outputs]
-    assert [process.exitcode for process in processes] == [0] * world_size, printed
+    ends = [process.exitcode for process in processes]
+    assert ends == [0] * world_size, f"they ended with {ends}: {printed}"
     return [json.loads(out) for out, _ in printed]
 
 

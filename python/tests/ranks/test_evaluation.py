@@ -49,6 +49,7 @@ EVALUATION = (
         distributed.all_gather(parts, index)  # every rank has as many samples
         gathered += torch.cat(parts).tolist()
     print(json.dumps({"accuracy": right / weight, "gathered": gathered, "steps": steps}))
+    distributed.barrier()
     distributed.destroy_process_group()
 """
 )
@@ -120,6 +121,7 @@ GRADIENTS = (
         largest = max(largest, float((found - gradient()).abs().max()))
         wrong += plan.step(step).tokens != plan.step(step).labels
     print(json.dumps({"largest": largest, "steps": len(plan), "wrong": wrong}))
+    distributed.barrier()
     distributed.destroy_process_group()
 """
 )
