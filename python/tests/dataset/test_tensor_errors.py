@@ -64,8 +64,12 @@ def test_scalars(scalar):
         (numpy.zeros(3, ml_dtypes.int4), "int4"),
         (numpy.zeros(3, ml_dtypes.float8_e8m0fnu), "float8_e8m0fnu"),
         *[
-            (torch.zeros(4, 2, dtype=torch.uint8).view(getattr(torch, name)), {"element type", "dlpack", name})
-            for name in ("float8_e8m0fnu", "float4_e2m1fn_x2", "bits8")
+            (torch.zeros(4, 2, dtype=torch.uint8).view(getattr(torch, name)), told)
+            for name, told in (
+                ("float8_e8m0fnu", {"element type", "dlpack"}),
+                ("float4_e2m1fn_x2", "element type"),
+                ("bits8", "bits8"),
+            )
             if hasattr(torch, name)  # the oldest that is promised has not all
         ],
     ],

@@ -127,6 +127,8 @@ def test_a_write_to_a_row_that_windows_share_is_noticed(field, copy):
         try:
             batch[field][1] = 0 if "mask" in field else 5
         except RuntimeError as error:
+            if "single memory location" not in str(error):
+                raise
             pytest.skip(f"torch {torch.__version__} says so itself: {error}")
     if copy or field == "numbers":
         next(batches)
