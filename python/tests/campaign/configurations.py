@@ -4,12 +4,11 @@ import copy
 import itertools
 import json
 import random
-import traceback
 from collections import Counter
 
 import batchloom as bl
 from campaign import kinds
-from campaign.tally import FindingError
+from campaign.tally import reported
 from oracles import batching
 from oracles.runs import Run, dealt, unfilled
 from refusals import refused
@@ -18,34 +17,18 @@ EPOCHS = (0, 1, 5)
 
 
 def campaign(tally, seed, first=0, most=None):
-    """Check configurations until time is up, or so many."""
-    numbers = itertools.count(first) if most is None else range(first, first + most)
-    for number in numbers:
-        if tally.is_over and most is None:
-            return
-        one(tally, seed, number)
-
-
-def one(tally, seed, number):
-    """Check one configuration.
+    """Check configurations until time is up, or so many.
 
     Raises:
         FindingError: A batch, a resume or a refusal is wrong.
     """
-    draw = random.Random(f"{seed}/{number}")
-    text = "not drawn yet"
-    try:
-        configuration = kinds.drawn(draw)
-        text = configuration.text
-        check(configuration, draw, tally)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # a panic of the engine is no Exception
-        raise FindingError(
-            f"configuration {number}: {text}\n{traceback.format_exc()}\n"
-            f"repeat it: scripts/campaign --only configurations --seed {seed} --first {number} --most 1"
-        ) from error
-    tally.add("configurations")
+    for number in tally.numbers(first, most):
+        draw = random.Random(f"{seed}/{number}")
+        with reported("configurations", seed, number) as told:
+            configuration = kinds.drawn(draw)
+            told.append(configuration.text)
+            check(configuration, draw, tally)
+        tally.add("configurations")
 
 
 def check(configuration, draw, tally):

@@ -9,7 +9,6 @@ import contextlib
 import itertools
 import json
 import random
-import traceback
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import Any
 
 import batchloom as bl
 import numpy
-from campaign.tally import FindingError
+from campaign.tally import reported
 from oracles.devices import blocks
 from oracles.windows import pretended
 from refusals import refused
@@ -88,32 +87,15 @@ class Case:
 
 
 def campaign(tally, seed, first=0, most=None):
-    """Check draws until time is up, or so many."""
-    numbers = itertools.count(first) if most is None else range(first, first + most)
-    for number in numbers:
-        if tally.is_over and most is None:
-            return
-        one(tally, seed, number)
-
-
-def one(tally, seed, number):
-    """Check one configuration.
+    """Check draws until time is up, or so many.
 
     Raises:
         FindingError: A batch, a resume or a refusal is wrong.
     """
-    draw = random.Random(f"draws/{seed}/{number}")
-    told = ["not drawn yet"]
-    try:
-        check(draw, tally, told)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # a panic of the engine is no Exception
-        raise FindingError(
-            f"draw {number}: {told[0]}\n{traceback.format_exc()}\n"
-            f"repeat it: scripts/campaign --only draws --seed {seed} --first {number} --most 1"
-        ) from error
-    tally.add("draws")
+    for number in tally.numbers(first, most):
+        with reported("draws", seed, number) as told:
+            check(random.Random(f"draws/{seed}/{number}"), tally, told)
+        tally.add("draws")
 
 
 def check(draw, tally, told):
@@ -128,7 +110,7 @@ def check(draw, tally, told):
     options = {"batching": data.rule, "shuffle": True, "seed": draw.getrandbits(64), "uneven": uneven}
     case = Case(data, options | data.options | how.options)
     worlds = [draw.randint(1, 4), draw.randint(1, 4)]
-    told[0] = f"{data.dataset!r} of {data.samples}, {case.options}, worlds {worlds}"
+    told.append(f"{data.dataset!r} of {data.samples}, {case.options}, worlds {worlds}")
     if how.is_refused:
         with refused(bl.ArgumentError, "is that of"):
             case.loader()

@@ -22,7 +22,7 @@ from pathlib import Path
 import batchloom as bl
 import numpy
 from campaign import kinds
-from campaign.tally import FindingError
+from campaign.tally import reported
 
 # A fault that takes longer than this hangs.
 PATIENCE = 60
@@ -30,32 +30,19 @@ TESTS = str(Path(__file__).parents[1])
 
 
 def campaign(tally, seed, first=0, most=None):
-    """Run faults until time is up, or so many."""
-    # Threads that a loader left would not survive the fork.
-    gc.collect()
-    number = first
-    while not (tally.is_over if most is None else number >= first + most):
-        one(tally, seed, number)
-        number += 1
-
-
-def one(tally, seed, number):
-    """Run the faults of one process.
+    """Run the faults of one process after the other, until time is up, or so many.
 
     Raises:
-        FindingError: It hung, ended otherwise than asked for, or delivered a wrong batch.
+        FindingError: One hung, ended otherwise than asked for, or delivered a wrong batch.
     """
-    draw = random.Random(f"faults/{seed}/{number}")
-    fault = draw.choice(FAULTS)
-    try:
-        tally.add(fault.__name__, fault(draw))
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        raise FindingError(
-            f"fault {number}: {fault.__name__}\n{traceback.format_exc()}\n"
-            f"repeat it: scripts/campaign --only faults --seed {seed} --first {number} --most 1"
-        ) from error
+    # Threads that a loader left would not survive the fork.
+    gc.collect()
+    for number in tally.numbers(first, most):
+        draw = random.Random(f"faults/{seed}/{number}")
+        fault = draw.choice(FAULTS)
+        with reported("faults", seed, number) as told:
+            told.append(fault.__name__)
+            tally.add(fault.__name__, fault(draw))
 
 
 def forked(work, draw, during=lambda child: None, ends_by=None):

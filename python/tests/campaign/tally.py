@@ -1,9 +1,12 @@
 """The counts of a campaign, and the failures that it found."""
 
+import contextlib
+import itertools
 import json
 import os
 import platform
 import time
+import traceback
 from collections import Counter
 from pathlib import Path
 
@@ -32,6 +35,13 @@ class Tally:
         """True when its time is up."""
         return time.monotonic() >= self.end
 
+    def numbers(self, first, most):
+        """Yield the numbers of cases until time is up, or so many."""
+        for number in itertools.count(first) if most is None else range(first, first + most):
+            if self.is_over and most is None:
+                return
+            yield number
+
     def add(self, name, count=1):
         """Count something."""
         self.counts[name] += count
@@ -46,6 +56,25 @@ class Tally:
     def __str__(self):
         counts = ", ".join(f"{count:,} {name}" for name, count in sorted(self.counts.items()))
         return f"{self.part}: {time.monotonic() - self.start:.0f} s: {counts or 'nothing yet'}"
+
+
+@contextlib.contextmanager
+def reported(part, seed, number):
+    """Turn whatever is raised into a finding; yield a list, whose last entry tells the case.
+
+    Raises:
+        FindingError: Something was raised, a panic of the engine or a failed assertion among them.
+    """
+    told = ["not drawn yet"]
+    try:
+        yield told
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a panic of the engine is no Exception
+        raise FindingError(
+            f"{part} {number}: {told[-1]}\n{traceback.format_exc()}\n"
+            f"repeat it: scripts/campaign --only {part} --seed {seed} --first {number} --most 1"
+        ) from error
 
 
 def save(path, tallies, seed):
