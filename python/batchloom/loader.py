@@ -126,7 +126,9 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             moves. What is banned may change when a state is loaded: it holds from there on. A state that bans needs a
             list here: the same, another, or an empty one. Places of banned samples hold zeros (labels that the loader
             makes are -100), an ``index`` of -1 and a ``weight`` of 0, which all batches then hold (last in tuples).
-            Samples on demand are not read. Samples of a mixture are named as ``("web", 17)``.
+            Samples on demand are not read. Samples of a mixture are named as ``("web", 17)``. Where documents of a
+            stream are shuffled, a number names other tokens in each epoch: ban pieces in the epoch that they spoil, or
+            shuffle pieces alone.
         rank: The rank of this process, from 0 to ``world_size - 1``. If neither ``rank`` nor ``world_size`` is given,
             they are found when the first epoch begins, or when something asks for them: as ``torch.distributed`` says
             if it is initialised, or JAX, for batches of JAX, if ``jax.distributed`` is; otherwise as the launcher says

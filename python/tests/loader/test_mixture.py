@@ -379,11 +379,20 @@ def test_a_pass_over_a_stream_has_each_token_once(shuffle):
 
 def test_numbers_of_pieces_are_refused_where_pieces_move():
     stream = bl.TokenDataset(numpy.arange(100), seq_len=4, documents=[0, 50, 100])
-    weights = numpy.ones(len(stream))
-    for options in ({"weights": weights}, {"balanced_by": weights}):
+    numbers = numpy.arange(len(stream))
+    for options in (
+        {"weights": numbers},
+        {"balanced_by": numbers},
+        {"homogeneous_by": numbers},
+        {"distinct_by": numbers},
+    ):
         with pytest.raises(bl.ArgumentError, match="shuffled documents or jitter does not go with"):
             bl.DataLoader(stream, 4, True, **options)
         next(iter(bl.DataLoader(stream, 4, "chunks", **options)))
+    mixture = bl.Mixture({"a": stream, "b": stream})
+    next(iter(bl.DataLoader(mixture, 4, True, homogeneous_by="source")))
+    with pytest.raises(bl.ArgumentError, match="does not go with keys of samples"):
+        bl.DataLoader(mixture, 4, True, homogeneous_by=numpy.arange(len(mixture)))
 
 
 def test_many_sources_meet_others_in_each_epoch_and_seed():

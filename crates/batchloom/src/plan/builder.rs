@@ -276,8 +276,22 @@ impl PlanBuilder {
         match self {
             Self { weights: Some(_), .. } => Some("weights of samples"),
             Self { mix: Some(mix), .. } if mix.is_balanced() => Some("classes of samples"),
+            _ if self.has_keys_within_sources() => Some("keys of samples"),
             _ => None,
         }
+    }
+
+    /// Returns true if samples of one source have different keys.
+    fn has_keys_within_sources(&self) -> bool {
+        let Some(keys) = self.homogeneous_by.as_ref().or(self.distinct_by.as_ref()) else { return false };
+        let counts = self.mix.as_ref().map_or_else(|| vec![self.samples], Mix::counts);
+        let mut left = keys.as_slice();
+        counts.into_iter().any(|count| {
+            let (source, others) =
+                left.split_at(usize::try_from(count).map_or(left.len(), |count| count.min(left.len())));
+            left = others;
+            source.windows(2).any(|pair| pair[0] != pair[1])
+        })
     }
 
     /// Replaces the number of samples.
