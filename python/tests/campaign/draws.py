@@ -15,45 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import batchloom as bl
-import numpy
+from campaign.samples import KINDS, Data
 from campaign.tally import reported
 from oracles.devices import blocks
 from oracles.windows import pretended
 from refusals import refused
-
-LONGEST = 17
-WAYS = (
-    {"num_threads": 1},
-    {"num_threads": 3, "prefetch": 3},
-    {"prefetch": 0},
-    {"output": "torch"},
-    {"output": "jax"},
-    {"output": "torch", "resident": False},
-    {"output": "torch", "resident": True, "static_buffers": True},
-    {"output": "torch", "device": "meta"},
-    {"output": "torch", "device": "meta", "resident": False},
-)
-
-
-@dataclass(frozen=True)
-class Data:
-    """Samples of one kind.
-
-    Attributes:
-        dataset: The dataset, or the mixture.
-        samples: The values of each sample: a list of numbers.
-        rule: A rule that goes with the kind.
-        options: Options of every loader.
-        ways: Options of loaders that change no value.
-        name: Makes the name of a sample, for bans, of its number.
-    """
-
-    dataset: Any
-    samples: list[list[float]]
-    rule: Any
-    options: dict[str, Any]
-    ways: tuple[dict[str, Any], ...] = WAYS
-    name: Callable[[int], Any] = int
 
 
 @dataclass(frozen=True)
@@ -101,16 +67,16 @@ def campaign(tally, seed, first=0, most=None):
 def check(draw, tally, told):
     """Draw a configuration, and compare what it plans and delivers."""
     data = draw.choice(KINDS)(draw)
-    count = len(data.samples)
+    count = len(data.values)
     ways_to_draw = (
         [mixed] if isinstance(data.dataset, bl.Mixture) else [every, weighed, passes, classes, one_key, other_keys]
     )
     how = draw.choice(ways_to_draw)(draw, count, data)
     uneven = draw.choice(["pad", "mask", "mask"] if "homogeneous_by" in how.options else ["pad", "short", "mask"])
     options = {"batching": data.rule, "shuffle": True, "seed": draw.getrandbits(64), "uneven": uneven}
-    case = Case(data, options | data.options | how.options)
+    case = Case(data, options | how.options | data.options)
     worlds = [draw.randint(1, 4), draw.randint(1, 4)]
-    told.append(f"{data.dataset!r} of {data.samples}, {case.options}, worlds {worlds}")
+    told.append(f"{data.dataset!r} of {data.values}, {case.options}, worlds {worlds}")
     if how.is_refused:
         with refused(bl.ArgumentError, "is that of"):
             case.loader()
@@ -124,64 +90,6 @@ def check(draw, tally, told):
     deliver(draw, case, epoch, expected, worlds[0], tally)
     resume(draw, case, epoch, expected, worlds, tally)
     banned(draw, case, epoch, worlds[0], tally)
-
-
-# Kinds
-
-
-def rows(draw):
-    """Rows, one of whose fields may be converted."""
-    count = draw.randint(4, 90)
-    values = numpy.arange(count * 2, dtype=draw.choice(["float32", "int32", "uint8"])).reshape(count, 2)
-    options, samples = {}, values
-    if draw.random() < 0.3:
-        options = {"scale": {"x": 0.5}, "mean": {"x": 3.0}, "std": {"x": [0.25, 2.0]}}
-        samples = (values * numpy.float32(0.5) - numpy.float32(3)) / numpy.float32([0.25, 2])
-    elif draw.random() < 0.3:
-        options = {"dtype": {"x": draw.choice(["float64", "int64", "float32"])}}
-    return Data(bl.TensorDataset(x=values), samples.tolist(), bl.FixedSize(draw.randint(1, 9)), options)
-
-
-def some_rows(draw):
-    """Rows of which some were chosen, in another order, and some more than once."""
-    of = draw.randint(4, 60)
-    chosen = [draw.randrange(of) for _ in range(draw.randint(4, 90))]
-    values = numpy.arange(of * 2.0, dtype="float32").reshape(of, 2)
-    dataset = bl.TensorDataset(x=values).select(chosen)
-    return Data(dataset, values[chosen].tolist(), bl.FixedSize(draw.randint(1, 9)), {})
-
-
-def sequences(draw):
-    """Sequences of any length."""
-    count = draw.randint(4, 60)
-    samples = [[100 * k + place for place in range(draw.randint(0, LONGEST))] for k in range(count)]
-    size = draw.randint(LONGEST, 90)
-    rule = draw.choice(
-        [
-            bl.FixedSize(draw.randint(1, 9)),
-            bl.LengthBuckets(draw.randint(1, 9)),
-            bl.TokenBudget(size, pool=draw.choice([None, "all", 20])),
-            bl.Packing(size, pool=draw.choice([None, "all", 20])),
-        ]
-    )
-    arrays = [numpy.array(sample, numpy.int64) for sample in samples]
-    return Data(bl.SequenceDataset(x=arrays), samples, rule, {})
-
-
-def mixture(draw):
-    """Rows of several sources."""
-    counts = [draw.randint(3, 40) for _ in range(draw.randint(1, 3))]
-    values = numpy.arange(sum(counts) * 2, dtype=numpy.int64).reshape(-1, 2)
-    parts = numpy.split(values, numpy.cumsum(counts)[:-1])
-    sources = {f"source {place}": bl.TensorDataset(x=part) for place, part in enumerate(parts)}
-    weights = draw.choice([None, {name: draw.randint(1, 5) for name in sources}])
-    mixed = bl.Mixture(sources, weights, when_exhausted=draw.choice(["stop", "repeat", "renormalise"]))
-    names = [(name, sample) for name, source in sources.items() for sample in range(len(source))]
-    # They are formed on the host.
-    return Data(mixed, values.tolist(), bl.FixedSize(draw.randint(1, 9)), {}, WAYS[:5], names.__getitem__)
-
-
-KINDS = (rows, some_rows, sequences, sequences, mixture)
 
 
 # Draws
@@ -301,7 +209,7 @@ def deliver(draw, case, epoch, expected, world_size, tally):
             other = case.loader(world_size, rank, **way)
             other.set_epoch(epoch)
             # Batches in static buffers are overwritten by the next one.
-            assert [held(batch) for batch in other] == found, way
+            assert list(map(case.data.places, other)) == found, way
         tally.add("batches", 3 * len(found))
     case.require_all(counted, expected)
 
@@ -331,7 +239,7 @@ def banned(draw, case, epoch, world_size, tally):
 
     They are cleared in memory, so that nothing is gathered on a device.
     """
-    data, count = case.data, len(case.data.samples)
+    data, count = case.data, len(case.data.values)
     ban, way = (
         draw.sample(range(count), draw.randint(0, min(count, 9))),
         draw.choice([way for way in data.ways if not way.get("resident")]),
@@ -341,10 +249,10 @@ def banned(draw, case, epoch, world_size, tally):
     for each in (whole, ours):
         each.set_epoch(epoch)
     plan = ours.plan()
-    for samples, before, batch in zip(plan, map(held, whole), map(held, ours), strict=True):
+    for samples, before, batch in zip(plan, map(data.places, whole), map(data.places, ours), strict=True):
         for sample, (index, weight, values), place in zip(samples.tolist(), before, batch, strict=True):
-            gone = sample in ban
-            assert place == ((-1, 0, [0] * len(values)) if gone else (index, weight, values)), (sample, place)
+            cleared = (-1, 0, data.cleared(values))
+            assert place == (cleared if sample in ban else (index, weight, values)), (sample, place)
         tally.add("batches")
 
 
@@ -352,30 +260,8 @@ def taken(data, loader, stop=None):
     """Take so many batches, ``None`` for all; return the places of each, and the samples that count."""
     plan, found, counted = loader.plan(), [], []
     for samples, batch in zip(plan, itertools.islice(loader, stop), strict=stop is None):
-        places = held(batch)
-        require_samples(data, samples.tolist(), places)
+        places = data.places(batch)
+        data.require(samples.tolist(), places)
         found.append(places)
         counted += [sample for sample, (_, weight, _) in zip(samples.tolist(), places, strict=True) if weight]
     return found, counted
-
-
-def require_samples(data, samples, places):
-    """Check the places of a batch against the samples that the plan names."""
-    assert len(samples) == len(places)
-    for sample, (index, weight, values) in zip(samples, places, strict=True):
-        assert values == data.samples[sample], (sample, values)
-        assert weight in (0, 1)
-        assert index in (None, sample if weight else -1)
-
-
-def held(batch):
-    """Return the places of a batch: the index and the weight, where it has them, and the values."""
-    fields = {name: numpy.asarray(field).tolist() for name, field in batch.items()}
-    rows = fields["x"]
-    if "cu_seqlens" in fields:
-        rows = [rows[start:end] for start, end in itertools.pairwise(fields["cu_seqlens"])]
-    elif "lengths" in fields:
-        assert not any(any(row[length:]) for row, length in zip(rows, fields["lengths"], strict=True))
-        rows = [row[:length] for row, length in zip(rows, fields["lengths"], strict=True)]
-    index, weight = fields.get("index", [None] * len(rows)), fields.get("weight", [1] * len(rows))
-    return list(zip(index, weight, rows, strict=True))
