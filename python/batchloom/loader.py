@@ -483,7 +483,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
 
         Where the logger ``batchloom`` logs at level ``INFO``, each epoch logs this line as it ends.
         """
-        return Metrics(*self._native.metrics())
+        *counts, verdict = self._native.metrics()
+        return Metrics(*counts, *self._delivery.copies(), verdict)
 
     def steps(self, end: int | None = None) -> Iterator[Batch]:
         """Yield batches, epoch after epoch, until the run has taken ``end`` steps: after a resume, the rest of them.

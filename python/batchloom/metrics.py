@@ -27,8 +27,11 @@ class Metrics:
         waited_seconds: Seconds of it that the loop spent in the engine, waiting for a block or forming a part of it.
         idle_seconds: Seconds that worker threads spent without work, summed over all of them: the queue was full.
         queued: Blocks that are ready or in the making now.
-        queued_bytes: Bytes of those blocks.
+        queued_bytes: Bytes of those blocks; of samples on demand, of those whose samples were read.
         most_queued_bytes: The most bytes that were ready or in the making at once.
+        copying: Copies to the device that are under way now: of blocks that are no longer queued, and of shards. Those
+            that JAX makes are not counted.
+        copying_bytes: Bytes of those copies.
         verdict: The line.
     """
 
@@ -41,6 +44,8 @@ class Metrics:
     queued: int
     queued_bytes: int
     most_queued_bytes: int
+    copying: int
+    copying_bytes: int
     verdict: str
 
     def __str__(self) -> str:

@@ -77,6 +77,10 @@ class OnDevice:
         _under_way.add(batches)
         return batches
 
+    def copies(self) -> tuple[int, int]:
+        """Return the number of copies to the device that are under way, and their bytes."""
+        return self._transfer.under_way()
+
 
 class LateOnDevice(OnDevice):
     """Batches on a device of samples that are made on demand: their fields are known with the first block."""

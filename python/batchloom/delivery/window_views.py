@@ -193,6 +193,10 @@ class WindowViews:
         """``True`` if rows move to a device in parts, beside its computation."""
         return self._transfer is not None and self._limit is not None
 
+    def copies(self) -> tuple[int, int]:
+        """Return the number of copies to the device that are under way, and their bytes."""
+        return (0, 0) if self._transfer is None else self._transfer.under_way()
+
     def read(self) -> None:
         """Note the current stream as a reader of the arrays on the device."""
         if self._transfer is None or self._resident is None or not self._transfer.has_streams:

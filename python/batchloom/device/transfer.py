@@ -40,14 +40,28 @@ class Transfer:
         self._streams = _streams(device)
         self._stream: Any = None
         self._pending: deque[PendingCopy] = deque()
+        self._others: list[Transfer] = []
         self._lock = RLock()
-        self._warned = False
+        self._warned, self._process = False, os.getpid()
         # Once this transfer is gone, the sources of its copies may be used again, or be freed.
-        finalize(self, _finish_all, self._pending, os.getpid())
+        finalize(self, _finish_all, self._pending, self._process)
 
     def beside(self) -> Transfer:
         """Return another transfer to the same device, with a stream of its own."""
-        return type(self)(self.device)
+        self._others.append(type(self)(self.device))
+        return self._others[-1]
+
+    def under_way(self) -> tuple[int, int]:
+        """Return the number of copies that are under way, those of transfers beside this one included, and their bytes.
+
+        Takes no lock and waits for nothing, so that any thread may ask. Copies that are made at once are over, and a
+        forked child has none.
+        """
+        if self._process != os.getpid():
+            return 0, 0
+        own = [copy.size for copy in self._pending.copy() if not copy.is_over()]
+        others = [other.under_way() for other in self._others]
+        return len(own) + sum(count for count, _ in others), sum(own) + sum(size for _, size in others)
 
     @property
     def has_streams(self) -> bool:
@@ -139,10 +153,14 @@ class Transfer:
 
 
 class PendingCopy:
-    """A copy that is under way; it keeps its source alive."""
+    """A copy that is under way; it keeps its source alive.
+
+    Attributes:
+        size: The bytes to copy.
+    """
 
     def __init__(self, host: torch.Tensor, stream: Any) -> None:
-        self._host = host
+        self._host, self.size = host, host.numel() * host.element_size()
         # The event recorded after the copy; before it exists, the stream itself.
         self._end = stream
 

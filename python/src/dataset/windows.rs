@@ -146,9 +146,9 @@ impl Windows {
         self.0.len()
     }
 
-    fn counts(&self) -> Counts {
-        let counts = self.0.counts();
-        (counts.samples, counts.windows, counts.series, counts.padded, counts.without)
+    fn counts(&self) -> PyResult<Counts> {
+        let counts = self.0.counts().map_err(|error| raise(&error))?;
+        Ok((counts.samples, counts.windows, counts.series, counts.padded, counts.without))
     }
 
     /// The first row of each series, or of the part of it that this dataset has, and the one after its last, `[series,

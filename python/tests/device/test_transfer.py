@@ -67,6 +67,23 @@ def test_memory_is_kept_until_its_copy_is_over(mode, kind, patience):
         assert Event.made or (mode, kind) == ("resident", "neighbours")
 
 
+@pytest.mark.parametrize(("mode", "most"), [("streamed", 2), ("sharded", 4)])
+def test_copies_that_are_under_way_are_counted(mode, most):
+    with accelerated(10**9) as device:
+        loader, _ = loader_of(mode, "rows", prefetch=1)
+        assert (loader.metrics().copying, loader.metrics().copying_bytes) == (0, 0)
+        counted = []
+        for _ in loader:
+            metrics = loader.metrics()
+            assert metrics.copying == device.flying()
+            counted.append((metrics.copying, metrics.copying_bytes))
+        assert 1 < max(counts := [count for count, _ in counted]) <= most
+        assert all((size > 0) == (count > 0) for count, size in counted), counts
+        for event in Event.made:
+            event.end()
+        assert (loader.metrics().copying, loader.metrics().copying_bytes) == (0, 0)
+
+
 @few
 @given(
     lengths=st.lists(st.integers(0, 40), min_size=20, max_size=60),

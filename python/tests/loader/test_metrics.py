@@ -2,6 +2,7 @@
 
 import logging
 import pickle
+import threading
 import time
 
 import batchloom as bl
@@ -66,6 +67,23 @@ def test_a_slow_dataset_makes_the_loop_wait():
     metrics = batches.metrics()
     assert metrics.batches == 10
     assert metrics.waited_seconds > metrics.seconds / 2
+
+
+def test_batches_whose_samples_are_read_are_queued():
+    go_on = threading.Event()
+
+    def waits(sample):
+        if sample >= 2:
+            go_on.wait(60)
+        return numpy.zeros(3)
+
+    batches = bl.DataLoader(bl.MapDataset(range(20), waits), 2, num_threads=2, prefetch=3)
+    epoch = iter(batches)
+    next(epoch)
+    assert batches.metrics().queued > 0
+    go_on.set()
+    list(epoch)
+    assert batches.metrics().queued == 0
 
 
 def test_an_epoch_that_is_left():

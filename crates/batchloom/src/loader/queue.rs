@@ -309,6 +309,7 @@ impl Queue {
         inner.opened += 1;
         inner.tasks.extend(to_read.tasks().map(|task| Task::read(number, task)));
         inner.blocks.push_back(QueuedBlock::Reading(Reading::new(to_read)));
+        self.delivery.meter.queue(inner.blocks.len(), inner.bytes);
         self.notify(inner);
     }
 

@@ -252,6 +252,9 @@ const CASES: &[Case] = &[
     ("windows", |given| {
         let dataset =
             WindowDataset::new(&given.series, WindowShape::new(3))?.input("x", given.rows.clone())?;
+        let parts = [("train", PartEnd::Share(0.8)), ("test", PartEnd::Rest)];
+        let chosen = dataset.select(&Selection::split(dataset.len() as u64, &parts, Some(0), None)?[0])?;
+        assert_eq!(chosen.counts()?.windows, chosen.len() as u64);
         summed(&Loader::builder(dataset).batch_size(256).shuffle(true).num_threads(2).build()?)
     }),
 ];

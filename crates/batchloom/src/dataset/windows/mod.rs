@@ -356,16 +356,19 @@ impl WindowDataset {
         &self.windows.parts
     }
 
-    /// The numbers of windows and of series.
-    pub fn counts(&self) -> WindowCounts {
+    /// The numbers of windows and of series. Of samples that were selected, this sorts all windows.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub fn counts(&self) -> Result<WindowCounts> {
         let Windows { series, holders, .. } = &*self.windows;
-        WindowCounts {
+        Ok(WindowCounts {
             samples: self.windows.len(),
-            windows: self.windows.distinct(),
+            windows: self.windows.distinct()?,
             series: series.len(),
             padded: self.windows.padded(),
             without: series.len() - holders.len(),
-        }
+        })
     }
 
     /// The series of `window`, its first row, and the number of rows of zeros before that.

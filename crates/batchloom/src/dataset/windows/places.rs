@@ -8,7 +8,7 @@ use std::ops::Range;
 use super::shape::{Anchor, SampledBy, Short, WindowShape};
 use crate::collate::{Place, Places};
 use crate::dataset::selection::Selection;
-use crate::{Error, Result};
+use crate::{Error, Result, memory};
 
 /// The places of all windows.
 #[derive(Clone)]
@@ -84,17 +84,21 @@ impl Windows {
     }
 
     /// The number of different windows.
-    pub(super) fn distinct(&self) -> u64 {
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub(super) fn distinct(&self) -> Result<u64> {
         let Some(selection) = &self.selection else {
-            return self.holders.iter().map(|holder| holder.windows).sum();
+            return Ok(self.holders.iter().map(|holder| holder.windows).sum());
         };
         if selection.as_range().is_some() && self.shape.sampled_by == SampledBy::Windows {
-            return selection.len();
+            return Ok(selection.len());
         }
-        let mut windows: Vec<(usize, u64)> = (0..self.len()).map(|sample| self.window(sample)).collect();
+        let mut windows = memory::reserve(usize::try_from(self.len()).unwrap_or(usize::MAX))?;
+        windows.extend((0..self.len()).map(|sample| self.window(sample)));
         windows.sort_unstable();
         windows.dedup();
-        windows.len() as u64
+        Ok(windows.len() as u64)
     }
 
     /// The place in `holders` of the series that makes `sample`, and the number of the window in it. Windows are
