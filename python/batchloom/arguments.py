@@ -27,6 +27,7 @@ Output = Literal["torch", "numpy", "jax"]
 
 UNEVEN = ("pad", "mask", "short")
 RUNS = "runs"
+DOCUMENTS, CHUNKS = "documents", "chunks"
 PAD_SIDE = ("right", "left")
 TRUNCATE = ("error", "left", "right")
 
@@ -42,47 +43,53 @@ def choice(name: str, value: object, allowed: Sequence[str]) -> str:
     raise ArgumentError(f"{name} is {value!r}; expected {' or '.join(map(repr, allowed))}")
 
 
-def boolean(name: str, value: object) -> bool:
+def boolean(name: str, value: object, *others: str) -> bool:
     """Return ``value`` as a boolean: ``True``, ``False``, or the numbers 1 and 0.
+
+    Args:
+        name: The name of the argument.
+        value: Its value.
+        others: Other values that the argument takes, for the message.
 
     Raises:
         ArgumentError: ``value`` is anything else: what is true or false of other values is seldom what was meant.
     """
     if isinstance(value, bool | int | numpy.bool_) and value in (0, 1):
         return bool(value)
-    raise ArgumentError(f"{name} is {value!r}; expected True or False")
+    *expected, last = ["True", "False", *map(repr, others)]
+    raise ArgumentError(f"{name} is {value!r}; expected {', '.join(expected)} or {last}")
 
 
-def shuffled(shuffle: object) -> str:
+def shuffled(shuffle: object, *others: str) -> str:
     """Return the argument ``shuffle`` as the engine names it: "samples", "nothing" or "runs".
+
+    Args:
+        shuffle: The argument.
+        others: Other values that it takes, for the message.
 
     Raises:
         ArgumentError: ``shuffle`` is neither a boolean nor "runs". ``None`` is ``False``, as for torch.
     """
-    if isinstance(shuffle, str):
-        if shuffle != RUNS:
-            raise ArgumentError(f"shuffle is {shuffle!r}; expected True, False or 'runs'")
+    if isinstance(shuffle, str) and shuffle == RUNS:
         return RUNS
-    return "samples" if shuffle is not None and boolean("shuffle", shuffle) else "nothing"
+    return "samples" if shuffle is not None and boolean("shuffle", shuffle, *others, RUNS) else "nothing"
 
 
 def streamed(shuffle: object, mode: str) -> tuple[str, bool]:
     """Return the shuffle of a stream of tokens: that of its pieces, as the engine names it, and that of documents.
 
     Raises:
-        ArgumentError: ``shuffle`` is an unknown string, or shuffles pieces with mode "continuous".
+        ArgumentError: ``shuffle`` is neither a boolean nor a known string, or shuffles pieces with mode "continuous".
     """
-    if shuffle == "documents":
+    named = shuffle if isinstance(shuffle, str) else None
+    if named == DOCUMENTS:
         return "nothing", True
-    if mode == "continuous" and shuffle:
+    if mode == "continuous" and not (shuffle is None or (isinstance(shuffle, bool | int) and shuffle == 0)):
         raise ArgumentError(
             f"shuffle is {shuffle!r}, but rows of a stream go on with mode 'continuous'; expected False or 'documents'"
         )
-    if shuffle == "chunks":
-        return "samples", False
-    if isinstance(shuffle, str) and shuffle != RUNS:
-        raise ArgumentError(f"shuffle is {shuffle!r}; expected True, False, 'documents', 'chunks' or 'runs'")
-    return shuffled(shuffle), bool(shuffle) and shuffle != RUNS
+    pieces = "samples" if named == CHUNKS else shuffled(shuffle, DOCUMENTS, CHUNKS)
+    return pieces, pieces == "samples" and named is None
 
 
 def unpadded(pad_value: object, reason: str) -> list[tuple[str, bytes]]:
