@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
+from numbers import Real
 from typing import Any, Literal, SupportsIndex, TypeVar
 
 import numpy
@@ -92,6 +93,21 @@ def streamed(shuffle: object, mode: str) -> tuple[str, bool]:
     return pieces, pieces == "samples" and named is None
 
 
+def kept(value: Any) -> Any:
+    """Return an argument as it is now: later changes in place do not reach it.
+
+    Lists, dicts and arrays of NumPy, pandas and torch are copied; others are what they were.
+    """
+    if isinstance(value, dict):
+        return {name: kept(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return list(value)
+    if isinstance(value, numpy.ndarray) or hasattr(value, "iloc"):
+        return value.copy()
+    torch = sys.modules.get("torch")
+    return value.detach().clone() if torch is not None and isinstance(value, torch.Tensor) else value
+
+
 def unpadded(pad_value: object, reason: str) -> list[tuple[str, bytes]]:
     """Return an empty list of values to pad with, for datasets that are not padded.
 
@@ -109,17 +125,59 @@ def integer(name: str, value: SupportsIndex, least: int = 0, most: int = U64) ->
     Raises:
         ArgumentError: ``value`` is not an integer (no float is, not even 2.0), or is out of range.
     """
-    if isinstance(value, bool | numpy.bool_):
+    if isinstance(value, bool) or is_mask(value):
         raise ArgumentError(f"{name} is {value}; expected an integer")
     try:
         number = operator.index(value)
     except TypeError:
         raise ArgumentError(f"{name} is {value!r}; expected an integer") from None
+    except RuntimeError as error:  # an array without values
+        raise ArgumentError(f"{name} is {value!r}; expected an integer: {error}") from None
     if number < least:
-        raise ArgumentError(f"{name} is {number}; expected at least {least}")
+        raise ArgumentError(f"{name} is {shown(number)}; expected at least {least}")
     if number > most:
-        raise ArgumentError(f"{name} is {number}; expected at most {most}")
+        raise ArgumentError(f"{name} is {shown(number)}; expected at most {most}")
     return number
+
+
+def weight(name: str, value: Any) -> Any:
+    """Return ``value``, the weight of a source.
+
+    Raises:
+        ArgumentError: It is no number, negative, or larger than any float.
+    """
+    try:
+        is_weight = isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) < float("inf")
+    except OverflowError:
+        is_weight = False
+    if not is_weight:
+        raise ArgumentError(f"the weight of {name} is {value!r:.80}; expected a finite number, at least 0")
+    return value
+
+
+def text(name: str, value: object) -> str:
+    """Return ``value``, a name that can be written as UTF-8.
+
+    Raises:
+        ArgumentError: It is no text, or has half of a surrogate pair.
+    """
+    if not isinstance(value, str):
+        raise ArgumentError(f"{name} is {value!r}; expected a text")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ArgumentError(f"{name} is {value!r}; expected a text that UTF-8 can write: {error}") from None
+    return value
+
+
+def is_mask(value: object) -> bool:
+    """Return whether a value is of a type of booleans of NumPy or torch: a mask, or an element of one."""
+    return str(getattr(value, "dtype", "")).removeprefix("torch.") == "bool"
+
+
+def shown(number: int) -> str:
+    """Return an integer as text; Python writes out none of thousands of digits."""
+    return str(number) if number.bit_length() <= 256 else f"an integer of {number.bit_length()} bits"
 
 
 def renamed(**names: str) -> Callable[[Kind], Kind]:

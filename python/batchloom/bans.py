@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import numpy
-from batchloom.arguments import integer
+from batchloom.arguments import integer, is_mask
 from batchloom.errors import ArgumentError, RangeError
+
+# Numbers that may come twice, beyond those of all samples: an iterator may not end.
+REPEATED = 1 << 20
 
 
 def banned(ban: Any, samples: int, number: Callable[[str, int], int] | None = None) -> list[int] | None:
@@ -26,10 +28,12 @@ def banned(ban: Any, samples: int, number: Callable[[str, int], int] | None = No
         return None
     if isinstance(ban, str | bytes) or not isinstance(ban, Iterable):
         raise ArgumentError(f"ban is {ban!r}; expected numbers of samples, as in ban=[17]")
-    if getattr(ban, "dtype", None) == numpy.bool_:
+    if is_mask(ban):
         raise ArgumentError("ban is a mask; expected numbers of samples, as in ban=numpy.flatnonzero(mask)")
-    found = []
+    found: list[int] = []
     for sample in ban:
+        if len(found) >= samples + REPEATED:
+            raise ArgumentError(f"ban gave {len(found)} numbers of {samples} samples; expected each of them once")
         if isinstance(sample, tuple):
             if number is None or len(sample) != 2:
                 raise ArgumentError(f"ban has {sample!r}; expected numbers of samples, as in ban=[17]")

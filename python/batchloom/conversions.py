@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -284,14 +285,22 @@ def _number(label: str, name: str, value: Any) -> float:
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, Real):
         raise ArgumentError(f"{label} of field {name} is {value!r}; expected a number")
-    return float(value)
+    return _float(f"{label} of field {name}", value)
+
+
+def _float(label: str, value: Any) -> float:
+    """Return a number as a float."""
+    try:
+        return float(value)
+    except OverflowError:
+        raise ArgumentError(f"{label} is larger than any float; expected at most {sys.float_info.max}") from None
 
 
 def _numbers(label: str, name: str, value: Any) -> tuple[list[float], str | None]:
     """Return numbers, and the dimension of a sample that they are of if their shape tells."""
     try:
         found = numpy.asarray(value, dtype=numpy.float64)
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise ArgumentError(f"{label} of field {name} is {value!r}; expected one number or several: {error}") from None
     if found.ndim <= 1 and found.size:
         return found.reshape(-1).tolist(), None

@@ -8,8 +8,8 @@ import batchloom._native as _native
 import numpy
 from batchloom.arguments import integer
 from batchloom.arrays.field import host
-from batchloom.arrays.frameworks import is_arrow
 from batchloom.arrays.numpy import is_masked
+from batchloom.classes import classes_of
 from batchloom.errors import ArgumentError, DataError, DTypeError
 
 Array = numpy.ndarray[Any, Any]
@@ -44,23 +44,6 @@ def drawn(samples: int, weights: Any, num_samples: int | None, balanced_by: Any)
     found = _weights(weights)
     _require_each("weights", found, samples)
     return _native.Draws.weighted(number, _native.borrow(found, "weights"))
-
-
-def classes_of(given: Any, name: str) -> Array:
-    """Return numbers that tell classes apart, for an array or a list of numbers or texts.
-
-    Raises:
-        ArgumentError: It is no such thing.
-        DataError: It has more than one dimension.
-    """
-    try:
-        found = numpy.asarray(host(name, given))
-        if found.ndim != 1:
-            raise DataError(f"{name} has shape {found.shape}; expected one class for each sample")
-        codes: Array = numpy.unique(found, return_inverse=True)[1]
-    except (TypeError, RuntimeError) as error:
-        raise ArgumentError(f"{name} is a {type(given).__name__}; expected a class for each sample: {error}") from None
-    return numpy.ascontiguousarray(codes, numpy.int64)
 
 
 def grouped(samples: int, homogeneous_by: Any, distinct_by: Any) -> tuple[str, _native.Tensor] | None:
@@ -111,8 +94,7 @@ def _weights(given: Any) -> Array:
     if is_masked(given):
         raise DataError("weights are a masked array; expected plain numbers: use .filled(0)")
     try:
-        array = host("weights", given)
-        found = numpy.asarray(array.to_numpy() if is_arrow(array) and hasattr(array, "to_numpy") else array)
+        found = numpy.asarray(host("weights", given))
     except (TypeError, ValueError, RuntimeError) as error:
         raise DTypeError(f"weights are not an array of numbers: {error}") from None
     if found.ndim != 1:

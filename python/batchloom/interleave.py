@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from numbers import Real
 from typing import Any
 
-from batchloom.arguments import choice
+from batchloom.arguments import U64, choice, weight
 from batchloom.errors import ArgumentError, StateError
 from batchloom.loader import DataLoader
 
@@ -82,8 +81,7 @@ class Interleaved:
         return batch
 
     def _ends(self) -> bool:
-        drawn = {place for place, weight in enumerate(self._weights) if weight > 0}
-        return bool(self._ended) if self._when_exhausted == "stop" else drawn <= self._ended
+        return bool(self._ended) if self._when_exhausted == "stop" else self._drawn <= self._ended
 
     def _check_ranks(self) -> None:
         for name, loader in self._loaders.items():
@@ -109,31 +107,41 @@ class Interleaved:
         """Resume from ``state``. Other weights than then hold from here on.
 
         Raises:
-            StateError: The state is of other loaders or another version, or damaged.
+            StateError: The state is of other loaders or another version, or damaged. The run is then unchanged.
         """
         if not isinstance(state, dict) or state.get("version") != VERSION:
             raise StateError(f"the state is {state!r:.80}; expected the dict that state_dict() returned")
         count = len(self._loaders)
-        try:
-            lists = [list(state[key]) for key in ("weights", "taken", "loaders")]
-            epoch, ended = int(state["epoch"]), {int(place) for place in state["ended"]}
-        except (KeyError, TypeError, ValueError) as error:
-            raise StateError(f"the state is damaged: {error!r}") from None
-        if any(len(found) != count for found in lists) or not ended <= set(range(count)):
-            raise StateError(f"the state is of {len(lists[2])} loaders; expected {count}")
+        loaders, weights = (_listed(state, key, count) for key in ("loaders", "weights"))
+        if not all(isinstance(weight, str) for weight in weights):
+            raise StateError(f"the state is damaged: weights is {weights!r:.80}; expected texts")
+        epoch = _integer("epoch", state.get("epoch"), U64)
+        taken = [_integer("taken", each, U64) for each in _listed(state, "taken", count)]
+        ended = {_integer("ended", place, count - 1) for place in _listed(state, "ended")}
+        is_same = weights == [str(weight) for weight in self._weights]
+        if self._drawn <= ended:
+            if is_same:
+                raise StateError(
+                    f"the state is damaged: ended is {sorted(ended)}, in mid-epoch; expected fewer loaders"
+                )
+            epoch, ended = epoch + 1, set()  # all that have a share now came to their ends
         before = self.state_dict()["loaders"]
         done: list[DataLoader[Any]] = []
         try:
-            for loader, found in zip(self._loaders.values(), lists[2], strict=True):
+            for loader, found in zip(self._loaders.values(), loaders, strict=True):
                 done.append(loader)
                 loader.load_state_dict(found)
         except Exception:
             for loader, found in zip(done, before, strict=False):
                 loader.load_state_dict(found)
             raise
-        is_same = lists[0] == [str(weight) for weight in self._weights]
         self._epoch, self._ended, self._batches = epoch, ended, {}
-        self._taken = [int(taken) for taken in lists[1]] if is_same else [0] * count
+        self._taken = taken if is_same else [0] * count
+
+    @property
+    def _drawn(self) -> set[int]:
+        """The loaders that have a share."""
+        return {place for place, weight in enumerate(self._weights) if weight > 0}
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{name}: {float(weight):g}" for name, weight in zip(self._names, self._weights, strict=True))
@@ -163,6 +171,8 @@ def interleave(loaders: Loaders, weights: Any = None, *, when_exhausted: str = "
     Raises:
         ArgumentError: There are no loaders, one is given twice, or weights are not one for each of them.
     """
+    if not isinstance(loaders, Mapping | Sequence):
+        raise ArgumentError(f"loaders is a {type(loaders).__name__}; expected loaders by name, or a list of them")
     named: dict[Hashable, Any] = dict(loaders) if isinstance(loaders, Mapping) else dict(enumerate(loaders))
     if not named:
         raise ArgumentError("loaders is empty; expected at least one DataLoader")
@@ -172,7 +182,7 @@ def interleave(loaders: Loaders, weights: Any = None, *, when_exhausted: str = "
     if len({id(loader) for loader in named.values()}) < len(named):
         raise ArgumentError("a loader is given twice; expected a loader of its own for each name")
     given = _given(named, weights)
-    found = [_weight(name, weight) for name, weight in zip(named, given, strict=True)]
+    found = [_exact(weight(f"loader {name!r}", each)) for name, each in zip(named, given, strict=True)]
     if not any(found):
         raise ArgumentError("all weights are 0; expected one above 0")
     return Interleaved(named, found, choice("when_exhausted", when_exhausted, WHEN_EXHAUSTED))
@@ -190,7 +200,23 @@ def _given(loaders: dict[Hashable, Any], weights: Any) -> list[Any]:
     return list(weights)
 
 
-def _weight(name: Hashable, weight: Any) -> Fraction:
-    if isinstance(weight, bool) or not isinstance(weight, Real) or not 0 <= float(weight) < float("inf"):
-        raise ArgumentError(f"the weight of loader {name!r} is {weight!r}; expected a number, at least 0")
-    return Fraction(weight) if isinstance(weight, int) else Fraction(float(weight))
+def _exact(number: Any) -> Fraction:
+    """Return a weight without rounding."""
+    return Fraction(number) if isinstance(number, int) else Fraction(float(number))
+
+
+def _listed(state: dict[str, Any], key: str, count: int | None = None) -> list[Any]:
+    """Return a list in a state, which has an entry for each loader if ``count`` says how many there are."""
+    found = state.get(key)
+    if not isinstance(found, list | tuple):
+        raise StateError(f"the state is damaged: {key} is {found!r:.80}; expected a list")
+    if count is not None and len(found) != count:
+        raise StateError(f"the state is of {len(found)} loaders; expected {count}")
+    return list(found)
+
+
+def _integer(key: str, value: Any, most: int) -> int:
+    """Return a number in a state."""
+    if type(value) is not int or not 0 <= value <= most:
+        raise StateError(f"the state is damaged: {key} has {value!r:.80}; expected a whole number from 0 to {most}")
+    return value

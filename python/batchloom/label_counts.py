@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import batchloom._native as _native
+from batchloom.arguments import U32, integer
 from batchloom.sizes import Sizes, checked, read
 
 
@@ -27,7 +28,8 @@ class LabelCounts:
     piece: int | None
 
     def __init__(self, counts: Any, piece: int | None = None) -> None:
-        self.counts, self.piece = checked(counts, "label_counts"), piece
+        self.counts = checked(counts, "label_counts")
+        self.piece = None if piece is None else integer("piece", piece, least=1, most=U32)
 
     @classmethod
     def _read(cls, counts: _native.Tensor, piece: int | None) -> LabelCounts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from logging import INFO
 from operator import itemgetter
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, SupportsIndex, Unpack, 
 import batchloom._native as _native
 from batchloom.arguments import (
     PAD_SIDE,
+    U64,
     Output,
     PadSide,
     PadTo,
@@ -22,6 +24,7 @@ from batchloom.arguments import (
     boolean,
     choice,
     integer,
+    kept,
     renamed,
 )
 from batchloom.bans import banned
@@ -41,7 +44,7 @@ from batchloom.label_counts import LabelCounts
 from batchloom.label_counts import label_counts as counted
 from batchloom.loader_options import LoaderOptions
 from batchloom.mesh import Mesh
-from batchloom.metrics import LOGGER, LoggedBatches, Metrics
+from batchloom.metrics import LOGGER, LoggedBatches, Metrics, PassedOn
 from batchloom.mixture import Mixture
 from batchloom.plan import Plan, table, warn_of_one_pool
 from batchloom.plan_options import padded_to, plan_options
@@ -58,6 +61,9 @@ if TYPE_CHECKING:
 
 # More threads, or more blocks ahead, than any machine has use for.
 MOST = 4096
+
+# Loaders that replay, kept for the next time: one for each of so many threads.
+MOST_REPLAYERS = 4
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_native.forked)
@@ -113,8 +119,9 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             the fingerprint.
         num_samples: The number of samples that an epoch draws; ``None`` for as many as there are. Without weights, each
             epoch goes on where the one before it stopped: no sample comes again before all have come.
-        balanced_by: The class of each sample, as numbers or texts: batches hold as many samples of each class, to one,
-            and each class goes through permutations of its own. The name of a field stands for what it holds.
+        balanced_by: The class of each sample, as numbers or texts: batches of a fixed size hold as many samples of each
+            class, to one (those of rules that sort by size share what is balanced over a pool), and each class goes
+            through permutations of its own. The name of a field stands for what it holds.
         homogeneous_by: The class of each sample, as numbers or texts: a batch holds samples of one class, and the
             batches of a step those of the same. A step that the batches of its class do not fill is left out with
             ``drop_last=True``; otherwise batches of the class come again in it, or places of weight 0 with
@@ -314,8 +321,9 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         digest: bool = False,
         **torch: Unpack[TorchOptions],
     ) -> None:
-        recipe = {name: value for name, value in locals().items() if name not in ("self", "torch")}
-        asked, seed = accepted(torch).with_seed(seed)
+        given = {name: value for name, value in locals().items() if name not in ("self", "torch", "dataset")}
+        recipe = {"dataset": dataset} | {name: kept(value) for name, value in given.items()}
+        asked, seed = accepted(kept(torch)).with_seed(seed)
         self._mixture = dataset if isinstance(dataset, Mixture) else None
         dataset = taken(dataset if self._mixture is None else self._mixture.dataset)._current()
         if callable(collate) and not dataset._is_on_demand:
@@ -350,7 +358,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         types = conversions(dataset, self._batching, FieldArguments(dtype, scale, mean, std), collation.slots)
         labels, counts = dataset._labels(labels), counted(label_counts)
         draws = self._drawn(weights, num_samples, balanced_by, labels, counts)
-        ban = banned(ban, len(dataset), None if self._mixture is None else self._mixture.sample)
+        recipe["ban"] = ban = banned(ban, len(dataset), None if self._mixture is None else self._mixture.sample)
         neighbours = (
             order if draws is None and homogeneous_by is None and distinct_by is None else "samples"
         )  # what is drawn by weight is no run of neighbours
@@ -420,9 +428,11 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         warn_of_one_pool(self._native.plan(None), self._batching)
         # Arguments that were refused, or have no effect, are no part of it.
         self._recipe: dict[str, Any] = recipe | vars(asked)
+        if self._lists is not None:
+            self._recipe[self._lists.name] = self._lists.sampler  # an iterator was read
         self._is_compared = False
-        self._digest = BatchDigest() if digest else None
-        self._replayer: tuple[tuple[int, int], DataLoader[Batch]] | None = None
+        self._digest = BatchDigest() if boolean("digest", digest) else None
+        self._replayers: deque[tuple[tuple[int, int], DataLoader[Batch]]] = deque(maxlen=MOST_REPLAYERS)
         self._own = frozenset((*vars(self), "_own"))
         if self._ranks.is_said:
             self._follow()  # arguments that leave so many ranks no step are an error now
@@ -542,6 +552,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             if end is not None and upcoming >= end:
                 return
             yield upcoming, iter(self)
+            if upcoming == U64:
+                return  # no epoch follows it
             if self._native.plan(None).epoch == upcoming:
                 self.set_epoch(upcoming + 1)  # whose batches were left alone
 
@@ -592,7 +604,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             plan = plan if self._lists is not None else Plan._wrap(run.at_epoch(number), self._batching)
         rank, world_size, place = self._replayed(plan, worlds, step)
         key = rank, world_size
-        if self._replayer is None or self._replayer[0] != key:
+        found, replayer = self._idle_replayer()
+        if replayer is None or found != key:
             changed = {
                 "rank": rank,
                 "world_size": world_size,
@@ -603,11 +616,18 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             }
             same = {"seed": plan.seed, "generator": None, "batch_size": None, "batching": self._batching}
             lists = {} if self._lists is None else {"sampler": None, "batch_sampler": None}
-            self._replayer = key, _Replayer(**{**self._recipe, **changed, **same, **lists})
-        replayer = self._replayer[1]
+            replayer = _Replayer(**{**self._recipe, **changed, **same, **lists})
         replayer._native.load(place, None if self._lists is None else plan.batching._native())
         batch: Batch = next(iter(replayer))
+        self._replayers.append((key, replayer))
         return batch
+
+    def _idle_replayer(self) -> tuple[tuple[int, int] | None, DataLoader[Batch] | None]:
+        """Take a loader that replays, with its rank and world size, from those that no other thread is using."""
+        try:
+            return self._replayers.pop()
+        except IndexError:
+            return None, None
 
     def _replayed(self, plan: Plan, worlds: list[list[int]], step: SupportsIndex) -> tuple[int, int, dict[str, Any]]:
         """Return the rank and the world size that took a step of an epoch, and the state just before it."""
@@ -647,8 +667,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         if (current := self._dataset._current()) is not self._dataset:
             self._renew(current)
         batches: Iterator[Any] = self._delivery.begin(self._native, self._begin)
-        batches = map(itemgetter(0), batches) if self._is_bare else batches
-        batches = batches if self._digest is None else map(self._digest.add, batches)
+        batches = PassedOn(itemgetter(0), batches) if self._is_bare else batches
+        batches = batches if self._digest is None else PassedOn(self._digest.add, batches)
         return LoggedBatches(self, batches) if LOGGER.isEnabledFor(INFO) else batches
 
     def _begin(self) -> None:

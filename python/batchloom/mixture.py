@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from numbers import Real
 from typing import Any
 
 import batchloom._native as _native
 import numpy
-from batchloom.arguments import choice, integer
+from batchloom.arguments import choice, integer, text, weight
 from batchloom.dataset.base import Dataset
 from batchloom.dataset.concat import require_same
 from batchloom.errors import ArgumentError, RangeError
@@ -66,7 +65,7 @@ class Mixture:
     ) -> None:
         if not isinstance(sources, Mapping) or not sources:
             raise ArgumentError(f"sources is {sources!r}; expected datasets by name")
-        self._names = tuple(sources)
+        self._names = tuple(text("a name in sources", name) for name in sources)
         self._by, self._when_exhausted = choice("by", by, BY), choice("when_exhausted", when_exhausted, WHEN_EXHAUSTED)
         self._dataset = _joined(tuple(sources.values()))
         self._counts = [len(each) for each in sources.values()]
@@ -149,17 +148,15 @@ class Mixture:
     def _given(self, weights: Mapping[str, float]) -> list[float]:
         if not isinstance(weights, Mapping):
             raise ArgumentError(f"weights is {weights!r}; expected a weight for each source, by name")
-        for name, weight in weights.items():
+        for name in weights:
             if name not in self._names:
                 raise ArgumentError(
                     f"weights names {name!r}, which is no source; expected {', '.join(map(repr, self._names))}"
                 )
-            if isinstance(weight, bool) or not isinstance(weight, Real) or not 0 <= weight < float("inf"):
-                raise ArgumentError(f"the weight of source {name} is {weight!r}; expected a number, at least 0")
         for name in self._names:
             if name not in weights:
                 raise ArgumentError(f"weights has none for source {name!r}; expected one for each, 0 for none of it")
-        return [float(weights[name]) for name in self._names]
+        return [float(weight(f"source {name}", weights[name])) for name in self._names]
 
     def _changes(self, schedule: Sequence[tuple[int, Mapping[str, float]]]) -> list[tuple[int, list[float]]]:
         """Return the changes of a schedule, checked."""

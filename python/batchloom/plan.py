@@ -14,7 +14,7 @@ from typing import Any, SupportsIndex, overload
 
 import batchloom._native as engine
 import numpy
-from batchloom.arguments import RUNS, U32, PadTo, Shuffle, Truncate, Uneven, caller, integer, renamed, shuffled
+from batchloom.arguments import RUNS, U32, PadTo, Shuffle, Truncate, Uneven, caller, integer, renamed, shown, shuffled
 from batchloom.bans import banned
 from batchloom.batching import Rule, rule
 from batchloom.draws import drawn, grouped, restored, written
@@ -134,8 +134,9 @@ class Plan:
             the fingerprint.
         num_samples: The number of samples that an epoch draws; ``None`` for as many as there are. Without weights, each
             epoch goes on where the one before it stopped: no sample comes again before all have come.
-        balanced_by: The class of each sample, as numbers or texts: batches hold as many samples of each class, to one,
-            and each class goes through permutations of its own.
+        balanced_by: The class of each sample, as numbers or texts: batches of a fixed size hold as many samples of each
+            class, to one (those of rules that sort by size share what is balanced over a pool), and each class goes
+            through permutations of its own.
         homogeneous_by: The class of each sample, as numbers or texts: a batch holds samples of one class, and the
             batches of a step those of the same. A step that the batches of its class do not fill is left out with
             ``drop_last=True``; otherwise batches of the class come again in it, or places of weight 0 with
@@ -521,5 +522,5 @@ def _within(index: SupportsIndex, length: int) -> int:
     """Return ``index`` as a number from 0; negative ones count from the end."""
     number = operator.index(index)
     if not -length <= number < length:
-        raise RangeError(f"index {number} is out of range; expected 0 <= index < {length}")
+        raise RangeError(f"index {shown(number)} is out of range; expected 0 <= index < {length}")
     return number % length

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TypedDict
 
 from batchloom.arguments import TRUNCATE, U32, UNEVEN, PadTo, Truncate, Uneven, boolean, choice, integer
@@ -48,6 +48,8 @@ def padded_to(pad_to: PadTo, truncate: Truncate) -> tuple[list[int], str] | None
                 f"truncate is {truncate!r}, and pad_to is 'longest'; expected a length, as in pad_to=512"
             )
         return None
+    if isinstance(pad_to, Iterator):
+        raise ArgumentError(f"pad_to is a {type(pad_to).__name__}; expected one length, or several in a list")
     lengths = list(pad_to) if isinstance(pad_to, Iterable) else [pad_to]
     if not lengths:
         raise ArgumentError("pad_to is empty; expected at least one length, as in pad_to=[64, 128, 256]")

@@ -72,7 +72,7 @@ def _samples(index: Any) -> Any:
     parts = index if isinstance(index, list | tuple) else [index]
     try:
         arrays = [numpy.asarray(_on_cpu(part)).reshape(-1) for part in parts]
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:
         raise DataError(f"index is not an array of sample numbers: {error}") from None
     arrays = [array for array in arrays if array.size]
     for array in arrays:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy
-from batchloom.arguments import PAD_SIDE, PadSide, choice, integer
+from batchloom.arguments import PAD_SIDE, PadSide, choice, integer, text
 from batchloom.arrays.dtypes import dtype_name
 from batchloom.batching import Rule
 from batchloom.errors import ArgumentError, SampleError
@@ -185,7 +185,7 @@ class Slot(SlotWay):
         function: Callable[[Any, Any], None],
         dtype: Any = None,
     ) -> None:
-        extents = [shape] if isinstance(shape, int) else shape
+        extents = shape if shape is None or isinstance(shape, Sequence) else [shape]
         self.shape = None if extents is None else tuple(integer("shape", extent, most=2**62) for extent in extents)
         if not callable(function):
             raise ArgumentError(f"function is a {type(function).__name__}; expected a function of a sample and a slot")
@@ -322,7 +322,7 @@ def collated(collate: Any, name: Callable[[Any], str]) -> Collate:
             f"collate is {collate!r}; expected a dict of slots by field, as in {{'audio': bl.Pad(multiple_of=160)}}, "
             "or a function of a list of samples"
         )
-    ways = {name(field): _way(field, slot) for field, slot in collate.items()}
+    ways = {text("a field in collate", name(field)): _way(field, slot) for field, slot in collate.items()}
     return Collate([(field, way._text(field), way._function(field)) for field, way in ways.items()], name)
 
 

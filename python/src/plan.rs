@@ -401,12 +401,26 @@ fn damaged(reason: &str) -> PyErr {
     StateError::new_err(format!("the state is damaged: {reason}"))
 }
 
+/// The error for a value that is not what states hold under its key.
+fn unexpected(key: &str, value: &Bound<'_, PyAny>) -> PyErr {
+    let expected = match key {
+        "worlds" => "pairs of a number of ranks and a number of steps",
+        "bans" => "an epoch, a number of batches and numbers of samples for each change",
+        "sources" => "an epoch, a position and pairs of an amount and weights for each change",
+        "fingerprint" | "lists" | "weights" | "digest" | "digest_before" => "a text",
+        _ => "a whole number of at least 0",
+    };
+    match value.repr() {
+        Ok(text) => damaged(&format!("{key} is {:.80}; expected {expected}", text.to_string())),
+        Err(error) => error,
+    }
+}
+
 /// A state from a dict of plain values.
 pub(crate) fn read_state(dict: &Bound<'_, PyDict>) -> PyResult<batchloom::plan::State> {
     fn read<'py, T: for<'a> FromPyObject<'a, 'py>>(dict: &Bound<'py, PyDict>, key: &str) -> PyResult<T> {
         let value = dict.get_item(key)?.ok_or_else(|| damaged(&format!("{key} is missing")))?;
-        let text = value.repr()?.to_string();
-        value.extract().map_err(|_| damaged(&format!("{key} is {text}")))
+        value.extract().map_err(|_| unexpected(key, &value))
     }
     fn given<'py, T: for<'a> FromPyObject<'a, 'py>>(
         dict: &Bound<'py, PyDict>,
@@ -452,7 +466,7 @@ pub(crate) fn read_state(dict: &Bound<'_, PyDict>) -> PyResult<batchloom::plan::
         sources: given::<Bound<'_, PyAny>>(dict, "sources")?
             .map(|sources| read_sources(&sources))
             .transpose()?,
-        bans: given::<Vec<Bound<'_, PyAny>>>(dict, "bans")?.map(|bans| read_bans(&bans)).transpose()?,
+        bans: given::<Bound<'_, PyAny>>(dict, "bans")?.map(|bans| read_bans(&bans)).transpose()?,
         steps: given(dict, "steps")?,
         digest: given(dict, "digest")?,
         digest_before: given(dict, "digest_before")?,
@@ -473,13 +487,13 @@ pub(crate) fn keys(grouping: Option<Grouping<'_>>) -> PyResult<(Option<Keys>, Op
 }
 
 /// Bans, from lists of plain values.
-fn read_bans(written: &[Bound<'_, PyAny>]) -> PyResult<Vec<Ban>> {
-    let read = |entry: &Bound<'_, PyAny>| -> PyResult<Ban> {
+fn read_bans(written: &Bound<'_, PyAny>) -> PyResult<Vec<Ban>> {
+    let read = |entry: Bound<'_, PyAny>| -> PyResult<Ban> {
         let [epoch, batches, samples]: [Bound<'_, PyAny>; 3] = entry.extract()?;
         Ok((epoch.extract()?, batches.extract()?, samples.extract()?))
     };
-    let bans = written.iter().map(read).collect::<PyResult<_>>();
-    bans.map_err(|error| damaged(&format!("bans: {error}")))
+    let bans = || written.try_iter()?.map(|entry| read(entry?)).collect::<PyResult<_>>();
+    bans().map_err(|_| unexpected("bans", written))
 }
 
 /// The weights of sources, from lists of plain values.
@@ -495,7 +509,7 @@ fn read_sources(written: &Bound<'_, PyAny>) -> PyResult<History> {
         };
         written.try_iter()?.map(|entry| read(entry?)).collect()
     };
-    let entries = entries().map_err(|error| damaged(&format!("sources: {error}")))?;
+    let entries = entries().map_err(|_| unexpected("sources", written))?;
     History::try_from(entries).map_err(|reason| damaged(&reason))
 }
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, SupportsIndex, T
 
 import batchloom._native as _native
 import numpy
-from batchloom.arguments import integer, shuffled
+from batchloom.arguments import integer, shown, shuffled
 from batchloom.arrays.field import Field
 from batchloom.arrays.pickling import kept, opened
 from batchloom.batch import Columns, Schema
@@ -120,7 +120,7 @@ class Dataset(ABC, Generic[Form]):
             return self.select(sample)
         number = operator.index(sample)
         if not -len(self) <= number < len(self):
-            raise RangeError(f"sample {number} is outside the dataset; expected 0 <= sample < {len(self)}")
+            raise RangeError(f"sample {shown(number)} is outside the dataset; expected 0 <= sample < {len(self)}")
         return self._sample(number % len(self))
 
     @abstractmethod

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import batchloom._native as _native
 import numpy
+from batchloom.arguments import U64, boolean, integer
 from batchloom.arrays.field import Field, host
 from batchloom.batch import Columns, Schema
 from batchloom.batching import FixedSize
@@ -49,7 +50,9 @@ class ConcatDataset(Dataset[Any]):
     """
 
     def __init__(self, datasets: Sequence[Dataset[Any]], *, source: bool = False) -> None:
-        self._says_source = bool(source)
+        self._says_source = boolean("source", source)
+        if not isinstance(datasets, Sequence):
+            raise ArgumentError(f"datasets is a {type(datasets).__name__}; expected a list of datasets")
         found: list[Dataset[Any]] = []
         for each in datasets:
             # Datasets that were put together before are sources of their own only where samples say their source.
@@ -88,9 +91,10 @@ class ConcatDataset(Dataset[Any]):
         Raises:
             RangeError: There is no such sample.
         """
-        if not -len(self) <= sample < len(self):
-            raise RangeError(f"sample {sample} is out of range; expected 0 <= sample < {len(self)}")
-        row = self._row(range(len(self))[sample])
+        number = integer("sample", sample, least=-U64)
+        if not -len(self) <= number < len(self):
+            raise RangeError(f"sample {number} is out of range; expected 0 <= sample < {len(self)}")
+        row = self._row(range(len(self))[number])
         source = bisect_right(self._ends, row)
         return Origin(source, row - (self._ends[source - 1] if source else 0))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import batchloom._native as _native
@@ -108,7 +108,10 @@ class MapDataset(Dataset[Any]):
         self._items, self._fn = items, fn
         self._on_error = choice("on_error", on_error, ON_ERROR)
         self._workers = choice("workers", workers, WORKERS)
-        self._fields = None if fields is None else tuple(map(str, [fields] if isinstance(fields, str) else fields))
+        fields = [fields] if isinstance(fields, str | int) else fields
+        if fields is not None and not isinstance(fields, Iterable):
+            raise ArgumentError(f"fields is {fields!r}; expected names of fields, or places in samples")
+        self._fields = None if fields is None else tuple(map(str, fields))
         if key is not None:
             sizes = [_size(key, number, items[number]) for number in range(len(items))]
         self._own = None if sizes is None else numpy.array(checked(sizes, "sizes"))

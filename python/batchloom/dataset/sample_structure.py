@@ -139,9 +139,12 @@ class Structures:
             arrays = [_array(name, parts[place]) for name, place in zip(structure.names, places, strict=True)]
         else:
             found: list[tuple[str, Any]] = []
-            _collect(sample, "", found)
+            try:
+                _collect(sample, "", found)
+            except RecursionError:
+                raise DataError("it holds itself, or is nested too deeply; expected arrays or numbers") from None
             if not found:
-                raise DataError(f"is an empty {type(sample).__name__}; expected arrays or numbers")
+                raise DataError(f"it is an empty {type(sample).__name__}; expected arrays or numbers")
             arrays = [_array(name, part) for name, part in found]
             structure = self._remembered(sample, found, types)
         return structure, [share(array, name) for name, array in zip(structure.names, arrays, strict=True)]

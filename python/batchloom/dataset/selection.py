@@ -10,7 +10,8 @@ import batchloom._native as _native
 import numpy
 from batchloom.arguments import U64, integer
 from batchloom.arrays.field import host
-from batchloom.draws import classes_of
+from batchloom.arrays.numpy import is_masked
+from batchloom.classes import classes_of
 from batchloom.errors import ArgumentError, DataError, RangeError
 
 Array = numpy.ndarray[Any, Any]
@@ -25,7 +26,7 @@ def selected(which: Any, samples: int, unit: str) -> _native.Selection:
         RangeError: There is no such sample.
     """
     if isinstance(which, slice):
-        which = range(*which.indices(samples))
+        which = _range(which, samples)
     if isinstance(which, range) and which.step == 1 and 0 <= which.start < which.stop <= samples:
         return _native.Selection.neighbours(which.start, which.stop, samples)
     numbers = _numbers(which)
@@ -40,8 +41,20 @@ def selected(which: Any, samples: int, unit: str) -> _native.Selection:
     return _native.Selection.listed(_native.borrow(numpy.ascontiguousarray(places, numpy.int64), "indices"), samples)
 
 
+def _range(which: slice, samples: int) -> range:
+    """Return the numbers that a slice stands for."""
+    try:
+        return range(*which.indices(samples))
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(
+            f"indices are {which}; expected a slice of integers, with a step other than 0: {error}"
+        ) from None
+
+
 def _numbers(which: Any) -> Array:
     """Return numbers of samples, or a mask, as an array of one dimension."""
+    if is_masked(which):
+        raise DataError("indices are a masked array; expected plain numbers, as of which.compressed()")
     try:
         found = numpy.asarray(host("indices", which))
     except (TypeError, ValueError, RuntimeError) as error:

@@ -1,5 +1,7 @@
 """Arguments that make no sense: an error before any batch, with the argument and what was found."""
 
+import itertools
+
 import batchloom as bl
 import numpy
 import pytest
@@ -179,3 +181,56 @@ def test_types_that_numpy_has_only_with_a_package(script):
             raise AssertionError
         """
     )
+
+
+ROWS = bl.TensorDataset(x=numpy.zeros((20, 2), numpy.float32))
+HUGE = 10**5000
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: bl.DataLoader(ROWS, scale={"x": 10**400}), "scale of field x is larger than any float"),
+        (lambda: bl.DataLoader(ROWS, mean={"x": [10**400]}), "mean of field x"),
+        (lambda: bl.DataLoader(ROWS, std={"x": 0}), "std is .0.0.; expected finite numbers, and no std of 0"),
+        (lambda: bl.DataLoader(ROWS, digest="no"), "digest is 'no'; expected True or False"),
+        (lambda: bl.DataLoader(ROWS, shuffle=2), "shuffle is 2; expected True, False or 'runs'"),
+        (lambda: bl.DataLoader(ROWS, HUGE), "batch_size is an integer of 16610 bits"),
+        (lambda: bl.DataLoader(ROWS, torch.tensor(True)), "batch_size is True; expected an integer"),
+        (lambda: bl.DataLoader(ROWS, ban=torch.ones(20, dtype=torch.bool)), "ban is a mask"),
+        (lambda: bl.DataLoader(ROWS, ban=torch.ones(2, dtype=torch.int64, device="meta")), "expected an integer"),
+        (lambda: bl.DataLoader(ROWS, ban=itertools.cycle([3])), "ban gave 1048596 numbers of 20 samples"),
+        (lambda: bl.DataLoader(ROWS, pad_to=iter([8])), "pad_to is a list_iterator; expected one length, or several"),
+        (lambda: ROWS.take(HUGE), "samples is an integer of 16610 bits"),
+        (lambda: ROWS.select(slice(None, None, 0)), "expected a slice of integers, with a step other than 0"),
+        (lambda: ROWS.select(slice("a")), "expected a slice of integers"),
+        (lambda: bl.Mixture({"a": ROWS, "b": ROWS}, {"a": 10**400, "b": 1}), "the weight of source a is 1000"),
+        (lambda: bl.Mixture({1: ROWS}), "a name in sources is 1; expected a text"),
+        (lambda: bl.Mixture({"\ud800": ROWS}), "expected a text that UTF-8 can write"),
+        (lambda: bl.DataLoader(bl.MapDataset([1]), collate={"\ud800": bl.Pad()}), "text that UTF-8 can write"),
+        (lambda: bl.ConcatDataset(5), "datasets is a int; expected a list of datasets"),
+        (lambda: bl.ConcatDataset([ROWS, ROWS], source="no"), "source is 'no'; expected True or False"),
+        (lambda: bl.ConcatDataset([ROWS, ROWS]).origin(1.5), "sample is 1.5; expected an integer"),
+        (lambda: bl.MapDataset([1, 2], sizes=[1, 2], fields=2.5), "fields is 2.5; expected names of fields"),
+        (lambda: bl.Slot(2.5, print), "shape is 2.5; expected an integer"),
+        (lambda: bl.LabelCounts([1] * 20, piece="a"), "piece is 'a'; expected an integer"),
+        (lambda: bl.LabelCounts([1] * 20, piece=2**70), "expected at most 4294967295"),
+    ],
+)
+def test_what_is_found_and_expected_is_said(make, message):
+    with pytest.raises(bl.ArgumentError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "message"),
+    [
+        (lambda: ROWS[HUGE], bl.RangeError, "sample an integer of 16610 bits is outside"),
+        (lambda: bl.Plan(20, 4)[HUGE], bl.RangeError, "index an integer of 16610 bits is out of range"),
+        (lambda: ROWS.select(numpy.ma.array([1, 2], mask=[1, 0])), bl.DataError, "indices are a masked array"),
+    ],
+)
+def test_numbers_of_samples_that_make_no_sense(make, kind, message):
+    with pytest.raises(kind, match=message):
+        make()
+    assert bl.Slot(numpy.int64(2), print).shape == (2,)

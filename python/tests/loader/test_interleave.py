@@ -121,17 +121,47 @@ def test_a_state_of_others_is_refused_and_leaves_the_loaders_alone() -> None:
     next(batches)
     before = run.state_dict()
     damaged = before | {"loaders": [before["loaders"][0], before["loaders"][0], before["loaders"][2]]}
-    for state in (3, {}, before | {"taken": [1]}, before | {"loaders": before["loaders"][:2]}, damaged):
+    changes: list[dict[str, Any]] = [
+        {"taken": [1]},
+        {"taken": ["a", 1, 1]},
+        {"taken": [-5, 0, 0]},
+        {"taken": "abc"},
+        {"epoch": -3},
+        {"epoch": 1.7},
+        {"epoch": float("inf")},
+        {"epoch": "7"},
+        {"ended": [True]},
+        {"ended": [3]},
+        {"ended": [0, 1, 2]},
+        {"weights": [1, None, 2]},
+        {"loaders": before["loaders"][:2]},
+    ]
+    for state in (3, {}, *(before | change for change in changes), damaged):
         with pytest.raises(bl.StateError):
             run.load_state_dict(state)  # type: ignore[arg-type]
-    assert run.state_dict() == before
+        assert run.state_dict() == before
+
+
+def test_an_epoch_is_over_where_new_weights_leave_only_loaders_that_ended() -> None:
+    run = bl.interleave(loaders(), when_exhausted="renormalise")
+    batches = iter(run)
+    while not run.state_dict()["ended"]:
+        next(batches)
+    (ended,) = run.state_dict()["ended"]
+    weights = [int(place == ended) for place in range(3)]
+    other = bl.interleave(list(loaders().values()), weights, when_exhausted="renormalise")
+    other.load_state_dict(run.state_dict())
+    assert other.epoch == 1
+    assert {name for name, _ in other} == {ended}
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (([],), "loaders is empty"),
+        ((5,), "loaders is a int"),
         (([3],), "loader 0 is a int"),
+        (([loaders()["rows"]], [10**400]), "weight of loader 0 is 1000.*expected a finite number"),
         (([loaders()["rows"]], [0]), "all weights are 0"),
         (([loaders()["rows"]], [-1]), "weight of loader 0 is -1"),
         (([loaders()["rows"]], [float("nan")]), "weight of loader 0 is nan"),

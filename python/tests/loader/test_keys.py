@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import datetime
+import math
 import pickle
 from typing import Any
 
 import batchloom as bl
 import numpy
+import pandas
+import pyarrow
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -112,7 +117,10 @@ def test_a_field_holds_the_keys() -> None:
         ({"homogeneous_by": [1] * 12, "distinct_by": [1] * 12}, "both given"),
         ({"distinct_by": range(12), "shuffle": False}, "stored order does not go with distinct_by"),
         ({"distinct_by": [7] * 6 + list(range(6))}, "the key of sample 0 is that of 6 samples.*3 batches of 4"),
-        ({"distinct_by": range(12), "weights": [1] * 12}, "draws of other samples does not go with distinct_by"),
+        ({"distinct_by": range(12), "weights": [1] * 12}, "weights does not go with distinct_by"),
+        ({"distinct_by": range(12), "num_samples": 5}, "num_samples does not go with distinct_by"),
+        ({"homogeneous_by": [0, 1] * 6, "balanced_by": [0] * 12}, "balanced_by does not go with homogeneous_by"),
+        ({"balanced_by": [0, 1] * 6, "shard_size": 4}, "shard_size does not go with balanced_by"),
         ({"homogeneous_by": [1] * 12, "uneven": "short"}, "uneven short does not go with homogeneous_by"),
         ({"homogeneous_by": [1] * 12, "shard_size": 4}, "shard_size does not go with homogeneous_by"),
         ({"homogeneous_by": numpy.zeros((12, 2))}, "shape"),
@@ -121,3 +129,64 @@ def test_a_field_holds_the_keys() -> None:
 def test_wrong_keys_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(bl.Error, match=message):
         bl.Plan(12, 4, **{"shuffle": True} | options)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        [2**63 + 1, 2**63 + 2, -1],
+        [2.0**53, 2**53 + 1],
+        ["a", "a\0", "b"],
+        [b"a", b"a\0"],
+        [(1, 2), (2, 1)],
+        [datetime.date(2026, 1, 1), datetime.date(2026, 1, 2)],
+    ],
+)
+def test_keys_that_differ_stay_apart(keys: list[Any]) -> None:
+    given = (keys * 12)[:12]
+    for batch in bl.Plan(12, 4, shuffle=True, homogeneous_by=given):
+        assert len({given[sample] for sample in batch}) == 1
+
+
+def test_keys_that_are_equal_are_one() -> None:
+    tensors = [torch.tensor(place % 2) for place in range(12)]
+    given = [[True, 1, 1.0] * 2 + [0, False] * 3, tensors, pyarrow.array(["a", "b"] * 6).dictionary_encode()]
+    for keys in given:
+        assert len(bl.Plan(12, 6, homogeneous_by=keys)) == 2
+
+
+@pytest.mark.parametrize(
+    ("keys", "sample"),
+    [
+        ([1.0, math.nan] * 6, 1),
+        (numpy.array([1.0, math.nan] * 6), 1),
+        (["a", "b", None] * 4, 2),
+        (numpy.array(["2026-01-01", "NaT"] * 6, "datetime64[D]"), 1),
+        (pyarrow.array([1, None] * 6), 1),
+        (pyarrow.array(["a", None] * 6), 1),
+        (pandas.array([1, None] * 6, dtype="Int64"), 1),
+        (pandas.Series(["a", None] * 6).astype("category"), 1),
+    ],
+)
+@pytest.mark.parametrize("option", ["homogeneous_by", "balanced_by"])
+def test_a_sample_without_a_key_is_named(option: str, keys: Any, sample: int) -> None:
+    with pytest.raises(bl.DataError, match=f"{option} has .* for sample {sample}; expected a class for each sample"):
+        bl.Plan(12, 4, shuffle=True, **{option: keys})
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ([1, "1"] * 6, "has 1 for sample 0 and '1' for sample 1; expected numbers alone, or texts alone"),
+        ([[1], [2, 3]] * 6, r"has \[1\]; expected a number or a text for each sample"),
+        ([1j, 2j] * 6, "values without an order"),
+        ([torch.zeros(2)] * 12, "array of shape"),
+        (numpy.ma.array(range(12), mask=[1] + [0] * 11), "masked array; expected a class for each sample"),
+    ],
+)
+def test_keys_of_several_kinds_are_refused(keys: Any, message: str) -> None:
+    for option in ("homogeneous_by", "balanced_by"):
+        with pytest.raises(bl.Error, match=message):
+            bl.Plan(12, 4, shuffle=True, **{option: keys})
+    with pytest.raises(bl.Error, match=message):
+        bl.TensorDataset(numpy.arange(12)).split(stratify=keys, a=0.5, b=0.5)

@@ -80,6 +80,9 @@ def test_batches_whose_samples_are_read_are_queued():
     batches = bl.DataLoader(bl.MapDataset(range(20), waits), 2, num_threads=2, prefetch=3)
     epoch = iter(batches)
     next(epoch)
+    end = time.monotonic() + 60
+    while not batches.metrics().queued and time.monotonic() < end:
+        time.sleep(0.001)
     assert batches.metrics().queued > 0
     go_on.set()
     list(epoch)

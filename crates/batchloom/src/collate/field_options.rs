@@ -132,9 +132,15 @@ impl FieldOptions {
         let affine = Affine::new(to, self.scale.unwrap_or(1.0), &self.mean, &self.std, channels);
         let Self { scale, mean, std, .. } = self;
         affine.ok_or_else(|| {
-            format!(
-                "scale is {scale:?}, mean {mean:?} and std {std:?}; expected finite numbers, and no std of 0"
-            )
+            let given: Vec<String> = [
+                scale.map(|scale| format!("scale is {scale:?}")),
+                (!mean.is_empty()).then(|| format!("mean is {mean:?}")),
+                (!std.is_empty()).then(|| format!("std is {std:?}")),
+            ]
+            .into_iter()
+            .flatten()
+            .collect();
+            format!("{}; expected finite numbers, and no std of 0", given.join(" and "))
         })
     }
 

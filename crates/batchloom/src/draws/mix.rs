@@ -154,8 +154,8 @@ impl Mix {
         self.require(by, |source| of(source).iter().any(|&size| size > 0))
     }
 
-    /// The classes of samples as sources of equal weight: batches hold as many samples of each class, to one. `classes` has
-    /// a number for each sample, which tells its class.
+    /// The classes of samples as sources of equal weight: batches of a fixed size hold as many samples of each class, to one.
+    /// `classes` has a number for each sample, which tells its class.
     ///
     /// # Errors
     /// [`Error::Mix`] if there are no samples, or 2^32 of them; [`Error::Memory`].

@@ -1050,8 +1050,9 @@ pub enum Error {
     },
     /// A batch is larger than this machine can address.
     #[error(
-        "a batch of {samples} samples of {row} bytes is larger than this machine can address; use a smaller \
-         batch_size"
+        "a batch of {samples} samples of {} is larger than this machine can address; expected fewer samples in a \
+         batch, or smaller ones",
+        bytes_of(*row)
     )]
     BatchTooLarge {
         /// The number of samples in the batch.
@@ -1315,6 +1316,11 @@ impl Error {
 /// Weights as a message names them.
 fn drawn_with(digest: &Option<String>) -> String {
     digest.as_ref().map_or("without weights".to_owned(), |digest| format!("by weights of digest {digest}"))
+}
+
+/// A number of bytes in words; `usize::MAX` stands for more than there are addresses.
+fn bytes_of(bytes: usize) -> String {
+    if bytes == usize::MAX { format!("more than {bytes} bytes") } else { format!("{bytes} bytes") }
 }
 
 /// The multiples of `step` next to `number`, without 0.

@@ -395,14 +395,20 @@ impl PlanBuilder {
     }
 }
 
+/// The option by which an epoch is not every sample once.
+fn drawn_by(recipe: &Recipe) -> Option<&'static str> {
+    match recipe {
+        Recipe { mix: Some(mix), .. } if mix.is_balanced() => Some("balanced_by"),
+        Recipe { mix: Some(_), .. } => Some("a mixture"),
+        Recipe { weights: Some(_), .. } => Some("weights"),
+        Recipe { num_samples: Some(_), .. } => Some("num_samples"),
+        _ => None,
+    }
+}
+
 /// Checks that what is drawn is what there is, and that nothing else decides it.
 fn check_draws(recipe: &Recipe) -> Result<()> {
-    let draws = match recipe {
-        Recipe { mix: Some(_), .. } => "a mixture",
-        Recipe { weights: Some(_), .. } => "weights",
-        Recipe { num_samples: Some(_), .. } => "num_samples",
-        _ => return Ok(()),
-    };
+    let Some(draws) = drawn_by(recipe) else { return Ok(()) };
     let refused = |option, reason| Err(Error::Draws { draws, option, reason });
     if recipe.num_samples == Some(0) {
         return Err(Error::NotPositive { name: "num_samples" });
@@ -483,12 +489,15 @@ fn check_grouping(recipe: &Recipe) -> Result<()> {
             "uneven short",
             "the steps that batches of one key do not fill come anywhere; expected uneven pad or mask, or drop_last",
         ),
+        Recipe { mix: Some(mix), .. } if grouping.is_homogeneous() && mix.is_balanced() => {
+            refused("balanced_by", "a batch of one key may lack samples of a class; leave one of them out")
+        }
         _ if grouping.is_homogeneous() => Ok(()),
         Recipe { shuffle: Shuffle::Nothing, .. } => {
             refused("stored order", "samples move to other batches; expected them to be shuffled")
         }
         recipe if recipe.draws_otherwise() => refused(
-            "draws of other samples",
+            drawn_by(recipe).unwrap_or("a choice of samples"),
             "keys may then be too frequent in some epoch; expected every sample once",
         ),
         Recipe { rule: Rule::FixedSize(rule), .. } => {

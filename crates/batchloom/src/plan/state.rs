@@ -124,6 +124,8 @@ impl Plan {
         if state.version != STATE_VERSION {
             return Err(Error::StateVersion { found: state.version, expected: STATE_VERSION });
         }
+        require_digest("digest", state.digest.as_deref())?;
+        require_digest("digest_before", state.digest_before.as_deref())?;
         let mut recipe = self.recipe().clone();
         recipe.seed = state.seed;
         let expected = recipe.fingerprint();
@@ -288,6 +290,17 @@ fn require_lists(found: Option<&str>, expected: Option<&str>) -> Result<()> {
     }
     let text = |digest: Option<&str>| digest.unwrap_or("missing").to_owned();
     Err(Error::StateLists { found: text(found), expected: text(expected) })
+}
+
+/// Refuses a text that no state has as a digest. A run that begins has an empty one.
+fn require_digest(name: &str, found: Option<&str>) -> Result<()> {
+    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    match found {
+        Some(text) if !matches!(text.len(), 0 | 32) || !text.bytes().all(is_digit) => {
+            Err(damaged(format!("{name} is {text:.80?}; expected 32 hexadecimal digits")))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn damaged(reason: String) -> Error {

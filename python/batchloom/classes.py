@@ -1,0 +1,99 @@
+"""Classes and keys of samples, as numbers that tell them apart.
+
+Promise: values share a number exactly where Python finds them equal; nothing is rounded, cut off or turned into text.
+"""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any
+
+import numpy
+from batchloom.arrays.field import host
+from batchloom.arrays.numpy import is_masked
+from batchloom.errors import ArgumentError, DataError
+
+Array = numpy.ndarray[Any, Any]
+
+
+def classes_of(given: Any, name: str) -> Array:
+    """Return numbers that tell classes apart, in their order, for an array or a list of numbers or texts.
+
+    Raises:
+        ArgumentError: It is no such thing, or holds values of several kinds.
+        DataError: It has more than one dimension, or a sample has no class: ``None``, NaN, or a value that is masked.
+    """
+    if is_masked(given):
+        raise DataError(f"{name} is a masked array; expected a class for each sample: use .filled(value)")
+    if isinstance(given, list | tuple):
+        return _codes(name, list(given))
+    try:
+        found = numpy.asarray(host(name, given))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ArgumentError(f"{name} is a {type(given).__name__}; expected a class for each sample: {error}") from None
+    if found.ndim != 1:
+        raise DataError(f"{name} has shape {found.shape}; expected one class for each sample")
+    if found.dtype.kind not in "biufcmMSU":
+        return _codes(name, found.tolist())
+    missing = found != found
+    if missing.any():
+        raise _without(name, int(missing.argmax()), found[missing.argmax()])
+    return numpy.ascontiguousarray(numpy.unique(found, return_inverse=True)[1], numpy.int64)
+
+
+def _codes(name: str, values: list[Any]) -> Array:
+    """Return the place of each value among the different ones, in order."""
+    types = set(map(type, values))
+    if any(hasattr(kind, "item") and not issubclass(kind, numpy.generic) for kind in types):
+        return _codes(name, [_element(name, value) for value in values])
+    try:
+        different = set(values)
+    except TypeError:
+        value = next(value for value in values if type(value).__hash__ is None or isinstance(value, tuple))
+        raise ArgumentError(f"{name} has {value!r:.80}; expected a number or a text for each sample") from None
+    for value in different:
+        if _is_missing(value):
+            sample = next(sample for sample, each in enumerate(values) if _is_missing(each))
+            raise _without(name, sample, values[sample])
+    kinds = {_kind(kind): kind for kind in types}
+    if len(kinds) > 1:
+        samples = sorted(
+            next(place for place, each in enumerate(values) if type(each) is kind) for kind in kinds.values()
+        )
+        first, other = samples[:2]
+        raise ArgumentError(
+            f"{name} has {values[first]!r} for sample {first} and {values[other]!r} for sample {other}; expected "
+            "numbers alone, or texts alone"
+        )
+    try:
+        places = {value: place for place, value in enumerate(sorted(different))}
+    except TypeError as error:
+        raise ArgumentError(f"{name} has values without an order; expected numbers or texts: {error}") from None
+    return numpy.fromiter(map(places.__getitem__, values), numpy.int64, len(values))
+
+
+def _kind(kind: type) -> type:
+    """Return what stands for all types whose values are compared with each other."""
+    return Real if issubclass(kind, Real | numpy.bool_) else str if issubclass(kind, str) else kind
+
+
+def _element(name: str, value: Any) -> Any:
+    """Return the value of an array without dimensions."""
+    if getattr(value, "ndim", None) != 0:
+        raise ArgumentError(f"{name} has an array of shape {getattr(value, 'shape', ())}; expected one class a sample")
+    try:
+        return value.item()
+    except RuntimeError as error:
+        raise ArgumentError(f"{name} has {value!r}; expected a class for each sample: {error}") from None
+
+
+def _is_missing(value: Any) -> bool:
+    """Return whether a value says that there is none: ``None``, NaN, or what others have for it."""
+    try:
+        return value is None or bool(value != value)
+    except (TypeError, ValueError):
+        return True
+
+
+def _without(name: str, sample: int, value: Any) -> DataError:
+    return DataError(f"{name} has {value!r} for sample {sample}; expected a class for each sample")
