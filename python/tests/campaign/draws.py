@@ -6,6 +6,7 @@ is delivered in several ways: by other threads, on a device that is pretended, a
 """
 
 import contextlib
+import copy
 import itertools
 import json
 import random
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import batchloom as bl
-from campaign.samples import KINDS, Data
+from campaign.samples import KINDS, Data, framework
 from campaign.tally import reported
 from oracles.devices import blocks
 from oracles.windows import pretended
@@ -44,12 +45,30 @@ class Case:
         with pretended(), blocks(2000) if device else contextlib.nullcontext():
             return bl.DataLoader(self.data.dataset, **self.options | more, rank=rank, world_size=world_size)
 
-    def require_all(self, counted, expected):
-        """Check that all samples came as often as the epoch draws them, and more often only to fill steps."""
+    def require_all(self, counted, expected, batches, most):
+        """Check that all samples came as often as the epoch draws them, and more often only to fill steps.
+
+        Args:
+            counted: How often each sample came with a weight.
+            expected: How often the epoch draws it.
+            batches: The number of batches that came.
+            most: The number of batches of the epoch, and of those that may fill steps.
+        """
+        assert batches <= most
         if self.options["uneven"] == "pad":
             assert not expected - counted
         else:
             assert counted == expected
+
+    def filling(self, *world_sizes):
+        """Return the most batches that fill steps of so many ranks: of each key, if batches of a step hold one."""
+        keys = len(set(self.options.get("homogeneous_by", [0])))
+        return sum(keys * (world_size - 1) for world_size in world_sizes)
+
+    @property
+    def is_marked(self):
+        """Tells whether batches say which places count."""
+        return self.options["uneven"] == "mask"
 
 
 def campaign(tally, seed, first=0, most=None):
@@ -78,7 +97,10 @@ def check(draw, tally, told):
     worlds = [draw.randint(1, 4), draw.randint(1, 4)]
     told.append(f"{data.dataset!r} of {data.values}, {case.options}, worlds {worlds}")
     if how.is_refused:
-        with refused(bl.ArgumentError, "is that of"):
+        keys = Counter(case.options["distinct_by"])
+        most = max(keys.values())
+        firsts = {str(case.options["distinct_by"].index(key)) for key, times in keys.items() if times == most}
+        with refused(bl.ArgumentError, "is that of", firsts, str(most), str(data.rule.batch_size)):
             case.loader()
         tally.add("refusals")
         return
@@ -86,9 +108,8 @@ def check(draw, tally, told):
     epochs = [[batch.tolist() for batch in alone.plan(epoch)] for epoch in range(3)]
     how.law(epochs)
     epoch = draw.randrange(3)
-    expected = Counter(itertools.chain(*epochs[epoch]))
-    deliver(draw, case, epoch, expected, worlds[0], tally)
-    resume(draw, case, epoch, expected, worlds, tally)
+    deliver(draw, case, epoch, epochs[epoch], worlds[0], tally)
+    resume(draw, case, epoch, epochs[epoch], worlds, tally)
     banned(draw, case, epoch, worlds[0], tally)
 
 
@@ -141,6 +162,8 @@ def classes(draw, count, data):
         for batch in itertools.chain(*epochs):
             times = [sum(of[sample] == one for sample in batch) for one in set(of)]
             assert not isinstance(data.rule, bl.FixedSize) or max(times) - min(times) <= 1
+        assert all(sum(map(len, epoch)) == count for epoch in epochs)
+        require_passes(epochs, [[sample for sample in range(count) if of[sample] == one] for one in set(of)])
 
     return Draw({"balanced_by": of}, law)
 
@@ -152,7 +175,7 @@ def one_key(draw, count, data):
     def law(epochs):
         for epoch in epochs:
             assert all(len({keys[sample] for sample in batch}) == 1 for batch in epoch)
-            assert set(itertools.chain(*epoch)) == set(range(count))
+            assert Counter(itertools.chain(*epoch)) == Counter(range(count))
 
     return Draw({"homogeneous_by": keys}, law)
 
@@ -175,63 +198,108 @@ def other_keys(draw, count, data):
 
 
 def mixed(draw, count, data):
-    """Every source in passes of its own."""
+    """Every source in passes of its own, as often as its weight says, until the epoch is over."""
     mixture = data.dataset
-    ends = list(itertools.accumulate(len(source) for source in mixture.dataset.datasets))
+    counts = [len(source) for source in mixture.dataset.datasets]
+    ends = list(itertools.accumulate(counts))
+    sources = [range(end - size, end) for size, end in zip(counts, ends, strict=True)]
+    weights = list((mixture.weights or dict(enumerate(counts))).values())
 
     def law(epochs):
-        times = Counter(itertools.chain(*itertools.chain(*epochs)))
-        for first, end in itertools.pairwise([0, *ends]):
-            found = [times[sample] for sample in range(first, end)]
-            assert max(found) - min(found) <= 1
-        if mixture.when_exhausted == "renormalise":
-            assert set(times.values()) == {len(epochs)}
+        require_passes(epochs, sources)
+        for epoch in epochs:
+            order = list(itertools.chain(*epoch))
+            times = [sum(sample in source for sample in order) for source in sources]
+            whole = [found == size for found, size in zip(times, counts, strict=True)]
+            if mixture.when_exhausted == "renormalise":
+                assert all(whole)
+                continue
+            assert any(whole)
+            more = [found > size for found, size in zip(times, counts, strict=True)]
+            if mixture.when_exhausted == "stop":
+                assert not any(more)
+            else:
+                assert all(one or other for one, other in zip(whole, more, strict=True))
+            for place in range(len(order) + 1):
+                for weight, source in zip(weights, sources, strict=True):
+                    found = sum(sample in source for sample in order[:place])
+                    assert abs(found - place * weight / sum(weights)) < 2, (place, source)
 
     return Draw({}, law)
+
+
+def require_passes(epochs, sources):
+    """Check that no sample of a source came again before all others of it came."""
+    times = Counter(itertools.chain(*itertools.chain(*epochs)))
+    for source in sources:
+        found = [times[sample] for sample in source]
+        assert min(found) > 0 or max(found) <= 1
+        assert max(found) - min(found) <= 1
 
 
 # Deliveries
 
 
-def deliver(draw, case, epoch, expected, world_size, tally):
-    """Compare the batches of all ranks with their samples, and those of other ways with these."""
-    ways, counted = draw.sample(case.data.ways, 2), Counter()
+def deliver(draw, case, epoch, batches, world_size, tally):
+    """Compare the batches of all ranks with their samples, and those of other ways, and of replays, with these."""
+    ways, counted, count = draw.sample(case.data.ways, 2), Counter(), 0
     for rank in range(world_size):
         ours = case.loader(world_size, rank)
         ours.set_epoch(epoch)
-        found, weighed = taken(case.data, ours)
+        found, weighed = taken(case, ours)
         counted.update(weighed)
+        count += len(found)
         plan = ours.plan(epoch)
         for step, places in enumerate(found):
             weight = sum(weight for _, weight, _ in places)
-            assert plan.step(step).counts[rank] == (weight if case.options["uneven"] == "mask" else len(places))
+            assert plan.step(step).counts[rank] == (weight if case.is_marked else len(places))
         for way in ways:
             other = case.loader(world_size, rank, **way)
             other.set_epoch(epoch)
             # Batches in static buffers are overwritten by the next one.
-            assert list(map(case.data.places, other)) == found, way
+            assert list(map(case.data.places, asked_for(other, case.data, way))) == found, way
+        if found:
+            step = draw.randrange(len(found))
+            assert case.data.places(ours.replay(epoch, step)) == found[step]
         tally.add("batches", 3 * len(found))
-    case.require_all(counted, expected)
+    expected = Counter(itertools.chain(*batches))
+    case.require_all(counted, expected, count, len(batches) + case.filling(world_size))
 
 
-def resume(draw, case, epoch, expected, worlds, tally):
-    """Stop after some steps, and let ranks of another number deliver what is left."""
-    counted, state = Counter(), None
+def asked_for(loader, data, way):
+    """Yield batches, which are of the framework that was asked for."""
+    for batch in loader:
+        for found in data.named(batch).values():
+            assert isinstance(found, int) or framework(found).startswith(way.get("output", "numpy")), way
+        yield batch
+
+
+def resume(draw, case, epoch, batches, worlds, tally):
+    """Stop after some steps, and let ranks of another number deliver what is left; some samples may be banned."""
+    counted, state, count = Counter(), None, 0
+    ban = draw.sample(range(len(case.data.values)), 2) if draw.random() < 0.3 else []
+    bans = {"ban": list(map(case.data.name, ban))} if ban else {}
+    ways = [way for way in case.data.ways if not (ban and way.get("resident"))]
     for world_size, last in zip(worlds, (False, True), strict=True):
-        way = draw.choice(case.data.ways)
-        ranks = [case.loader(world_size, rank, **way) for rank in range(world_size)]
+        way = draw.choice(ways)
+        ranks = [case.loader(world_size, rank, **way, **bans) for rank in range(world_size)]
         for rank in ranks:
             rank.load_state_dict(json.loads(json.dumps(state))) if state else rank.set_epoch(epoch)
         if ranks[0].epoch != epoch:
             break
+        if draw.random() < 0.2 and "device" not in way:
+            ranks = list(map(copy.copy, ranks))
         stop = None if last else draw.randint(0, min(rank.remaining for rank in ranks))
         for rank in ranks:
-            counted.update(taken(case.data, rank, stop)[1])
+            found, weighed = taken(case, rank, stop, ban)
+            counted.update(weighed)
+            count += len(found)
         states = [rank.state_dict() for rank in ranks]
         assert last or all(each == states[0] for each in states)
         state = states[0]
         tally.add("resumes")
-    case.require_all(counted, expected)
+    expected = Counter(sample for sample in itertools.chain(*batches) if sample not in ban)
+    case.require_all(counted, expected, count, len(batches) + case.filling(*worlds))
 
 
 def banned(draw, case, epoch, world_size, tally):
@@ -256,12 +324,12 @@ def banned(draw, case, epoch, world_size, tally):
         tally.add("batches")
 
 
-def taken(data, loader, stop=None):
+def taken(case, loader, stop=None, ban=()):
     """Take so many batches, ``None`` for all; return the places of each, and the samples that count."""
     plan, found, counted = loader.plan(), [], []
     for samples, batch in zip(plan, itertools.islice(loader, stop), strict=stop is None):
-        places = data.places(batch)
-        data.require(samples.tolist(), places)
+        places = case.data.places(batch)
+        case.data.require(samples.tolist(), batch, places, case.is_marked or bool(ban), ban)
         found.append(places)
         counted += [sample for sample, (_, weight, _) in zip(samples.tolist(), places, strict=True) if weight]
     return found, counted

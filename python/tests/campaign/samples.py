@@ -1,11 +1,12 @@
 """Samples of every kind for random draws, with the values that a place of a batch has to hold, and how they are read.
 
 A place has an index and a weight, where the batch is marked, and the values of all fields of its sample as one list.
+What a batch holds beside the values of samples (masks, positions, sources) is compared as it is read.
 """
 
 import itertools
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import batchloom as bl
@@ -46,6 +47,8 @@ class Data:
         rows: Lists the values of each place of a batch, given its fields by name.
         fields: The names of fields, where batches are tuples.
         labels: True if the second half of the values of a sample is labels, which losses ignore without weight.
+        beside: What a batch holds beside the values of each sample, by field.
+        dtypes: The types of fields, by name.
     """
 
     dataset: Any
@@ -57,21 +60,38 @@ class Data:
     rows: Callable[[dict[str, Any]], list[list[Any]]] = lambda fields: fields["x"]
     fields: tuple[str, ...] = ()
     labels: bool = False
+    beside: dict[str, list[Any]] = field(default_factory=dict)
+    dtypes: dict[str, str] = field(default_factory=dict)
+
+    def named(self, batch: Any) -> dict[str, Any]:
+        """Return the fields of a batch by name."""
+        return dict(batch.items() if hasattr(batch, "items") else zip(self.fields, batch, strict=False))
 
     def places(self, batch: Any) -> list[Place]:
         """List the places of a batch."""
-        named = batch.items() if hasattr(batch, "items") else zip(self.fields, batch, strict=False)
-        fields = {name: numpy.asarray(field).tolist() for name, field in named}
+        fields = {name: numpy.asarray(field).tolist() for name, field in self.named(batch).items()}
         rows = self.rows(fields)
         index, weight = fields.get("index", [None] * len(rows)), fields.get("weight", [1] * len(rows))
         return list(zip(index, weight, rows, strict=True))
 
-    def require(self, samples: list[int], places: list[Place]) -> None:
-        """Check the places of a batch against the samples that the plan names."""
+    def require(self, samples: list[int], batch: Any, places: list[Place], marked: bool, ban: Sequence[int]) -> None:
+        """Check the places of a batch against the samples that the plan names, and what it holds beside them."""
+        fields = self.named(batch)
+        assert {"index", "weight"} <= set(fields) or not marked
+        for name, dtype in self.dtypes.items():
+            # JAX has types of its own.
+            found = str(fields[name].dtype).removeprefix("torch.")
+            assert found == dtype or framework(fields[name]) == "jaxlib", (found, dtype)
         for sample, (index, weight, values) in zip(samples, places, strict=True):
             assert weight in (0, 1)
             assert index in (None, sample if weight else -1)
-            assert values == (self.values[sample] if weight else self.ignored(self.values[sample])), (sample, values)
+            assert not (weight and sample in ban), sample
+            expected = self.cleared(self.values[sample]) if sample in ban else self.values[sample]
+            assert values == (expected if weight else self.ignored(expected)), (sample, values)
+        for name, of in self.beside.items():
+            found = numpy.asarray(fields[name]).tolist()
+            for sample, (_, weight, _), value in zip(samples, places, found, strict=True):
+                assert not weight or value == of[sample], (name, sample, value)
 
     def ignored(self, values: list[Any]) -> list[Any]:
         """Return the values of a sample whose labels are ignored."""
@@ -83,17 +103,24 @@ class Data:
         return self.ignored([0] * len(values))
 
 
+def framework(array: Any) -> str:
+    """Return the framework of an array."""
+    return type(array).__module__.partition(".")[0]
+
+
 def rows(draw):
     """Rows, one of whose fields may be converted."""
     count = draw.randint(4, 90)
     values = numpy.arange(count * 2, dtype=draw.choice(["float32", "int32", "uint8"])).reshape(count, 2)
-    options, samples = {}, values
+    options, samples, dtype = {}, values, str(values.dtype)
     if draw.random() < 0.3:
         options = {"scale": {"x": 0.5}, "mean": {"x": 3.0}, "std": {"x": [0.25, 2.0]}}
-        samples = (values * numpy.float32(0.5) - numpy.float32(3)) / numpy.float32([0.25, 2])
+        samples, dtype = (values * numpy.float32(0.5) - numpy.float32(3)) / numpy.float32([0.25, 2]), "float32"
     elif draw.random() < 0.3:
-        options = {"dtype": {"x": draw.choice(["float64", "int64", "float32"])}}
-    return Data(bl.TensorDataset(x=values), samples.tolist(), bl.FixedSize(draw.randint(1, 9)), options)
+        dtype = draw.choice(["float64", "int64", "float32"])
+        options = {"dtype": {"x": dtype}}
+    dataset, rule = bl.TensorDataset(x=values), bl.FixedSize(draw.randint(1, 9))
+    return Data(dataset, samples.tolist(), rule, options, dtypes={"x": dtype})
 
 
 def some_rows(draw):
@@ -143,9 +170,14 @@ def cut(fields, name):
     """Return what a field holds of each sample, and check what lies beside it."""
     rows = fields[name]
     if "cu_seqlens" in fields:
-        return [rows[start:end] for start, end in itertools.pairwise(fields["cu_seqlens"])]
-    if "lengths" not in fields:
-        return rows
+        ends = fields["cu_seqlens"]
+        assert (ends[0], ends[-1]) == (0, len(rows))
+        lengths = [end - start for start, end in itertools.pairwise(ends)]
+        assert fields["position_ids"] == list(itertools.chain(*map(range, lengths)))
+        return [rows[start:end] for start, end in itertools.pairwise(ends)]
+    longest = max(map(len, rows))
+    masks = [[place < length for place in range(longest)] for length in fields["lengths"]]
+    assert [list(map(bool, mask)) for mask in fields["attention_mask"]] == masks
     padding = {IGNORED if name == "labels" else 0}
     assert all(set(row[length:]) <= padding for row, length in zip(rows, fields["lengths"], strict=True))
     return [row[:length] for row, length in zip(rows, fields["lengths"], strict=True)]
@@ -161,7 +193,9 @@ def mixture(draw):
     mixed = bl.Mixture(sources, weights, when_exhausted=draw.choice(["stop", "repeat", "renormalise"]))
     names = [(name, sample) for name, source in sources.items() for sample in range(len(source))]
     # They are formed on the host.
-    return Data(mixed, values.tolist(), bl.FixedSize(draw.randint(1, 9)), {}, HOST, names.__getitem__)
+    source = [mixed.names.index(name) for name, _ in names]
+    rule = bl.FixedSize(draw.randint(1, 9))
+    return Data(mixed, values.tolist(), rule, {}, HOST, names.__getitem__, beside={"source": source})
 
 
 def whole_groups(draw):
@@ -179,6 +213,7 @@ def whole_groups(draw):
     def read(fields):
         rows, marks = fields["x"], fields["group_ids"]
         if layout == "concatenated":
+            assert (fields["offsets"][0], fields["offsets"][-1]) == (0, len(rows))
             return [list(zip(marks[a:b], rows[a:b], strict=True)) for a, b in itertools.pairwise(fields["offsets"])]
         found = zip(marks, rows, fields["mask"], strict=True)
         lengths = [mask.index(False) if False in mask else len(mask) for mask in fields["mask"]]
@@ -203,6 +238,10 @@ def slid(draw):
     if len(places) < 4:
         return slid(draw)
     masked = draw.random() < 0.3
+    parts = [[part.tolist() for part in shape.window(place)[2:]] for place in places]
+    beside = {"series": [series for series, _, _ in places], "start": [start - none for _, start, none in places]}
+    if masked:
+        beside |= {"mask": [mask for mask, _ in parts], "target_mask": [mask for _, mask in parts]}
     values = [[part.ravel().tolist() for part in shape.window(place)[:2]] for place in places]
 
     def read(fields):
@@ -211,7 +250,8 @@ def slid(draw):
 
     dataset = shape.dataset(mask=masked, index=True)
     ways = (*WAYS, {"copy": True})
-    return Data(dataset, [x + y for x, y in values], bl.FixedSize(draw.randint(1, 9)), {}, ways, rows=read)
+    rule = bl.FixedSize(draw.randint(1, 9))
+    return Data(dataset, [x + y for x, y in values], rule, {}, ways, rows=read, beside=beside)
 
 
 def streams(draw):
@@ -235,6 +275,7 @@ def streams(draw):
         rows=lambda fields: [a + b for a, b in zip(fields["input_ids"], fields["labels"], strict=True)],
         fields=(*tokens.NAMES, "index", "weight"),
         labels=True,
+        beside={name: [piece[place] for piece in pieces] for place, name in enumerate(tokens.NAMES[2:], 2)},
     )
 
 

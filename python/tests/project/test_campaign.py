@@ -3,7 +3,7 @@
 import batchloom as bl
 import numpy
 import pytest
-from campaign import configurations, draws, kinds, soak
+from campaign import configurations, draws, kinds, samples, soak
 from campaign.tally import FindingError, Tally
 
 
@@ -62,7 +62,9 @@ def test_a_wrong_batch_is_a_finding(monkeypatch, change):
         configurations.campaign(Tally("configurations", 0), 3, most=20)
 
 
-@pytest.mark.parametrize("lost", ["weights", "num_samples", "balanced_by", "homogeneous_by", "distinct_by", "ban"])
+@pytest.mark.parametrize(
+    "lost", ["weights", "num_samples", "balanced_by", "homogeneous_by", "distinct_by", "ban", "dtype", "labels"]
+)
 def test_an_option_without_effect_breaks_a_law(monkeypatch, lost):
     honest = draws.Case.loader
 
@@ -74,6 +76,38 @@ def test_an_option_without_effect_breaks_a_law(monkeypatch, lost):
     monkeypatch.setattr(draws.Case, "loader", without)
     with pytest.raises(FindingError, match="repeat it: scripts/campaign --only draws --seed 3 --first"):
         draws.campaign(Tally("draws", 0), 3, most=60)
+
+
+def test_a_run_that_begins_anew_breaks_a_law(monkeypatch):
+    monkeypatch.setattr(bl.DataLoader, "load_state_dict", lambda loader, state: loader.set_epoch(state["epoch"]))
+    with pytest.raises(FindingError):
+        draws.campaign(Tally("draws", 0), 3, most=60)
+
+
+@pytest.mark.parametrize("name", ["source", "mask", "series", "start", "segment_ids", "position_ids", "attention_mask"])
+def test_what_a_batch_holds_beside_samples_is_compared(monkeypatch, name):
+    honest = samples.Data.named
+
+    def changed(data, batch):
+        fields = honest(data, batch)
+        return fields | ({name: numpy.asarray(fields[name]) * 0 + 7} if name in fields else {})
+
+    monkeypatch.setattr(samples.Data, "named", changed)
+    with pytest.raises(FindingError):
+        draws.campaign(Tally("draws", 0), 3, most=60)
+
+
+def test_a_mixture_of_one_source_breaks_a_law(monkeypatch):
+    honest = bl.Mixture.__init__
+
+    def first(mixture, sources, weights, **options):
+        honest(mixture, sources, {name: int(place == 0) for place, name in enumerate(sources)}, **options)
+
+    monkeypatch.setattr(bl.Mixture, "__init__", first)
+    monkeypatch.setattr(draws, "KINDS", (samples.mixture,))
+    monkeypatch.setattr(bl.Mixture, "weights", property(lambda mixture: None))
+    with pytest.raises(FindingError):
+        draws.campaign(Tally("draws", 0), 3, most=20)
 
 
 @pytest.mark.parametrize(
