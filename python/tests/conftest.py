@@ -10,11 +10,14 @@ from pathlib import Path
 
 import pytest
 import worlds
+from absent import stand_for
 from hypothesis import settings
 
 settings.register_profile("fast", max_examples=60, deadline=None, derandomize=True, database=None)
 settings.register_profile("slow", max_examples=2000, deadline=None, database=None, print_blob=True)
 settings.load_profile(os.environ.get("BATCHLOOM_HYPOTHESIS", "fast"))
+
+stand_for("polars")
 
 # Their assertions tell what they compared, as those of tests do.
 pytest.register_assert_rewrite("campaign", "oracles", "refusals")
