@@ -16,6 +16,9 @@ class Absent:
         """Return what stands for the result."""
         return Absent(self._name)
 
+    def __repr__(self):
+        return self._name
+
     def __getattr__(self, name):
         pytest.skip(f"{self._name} has no wheel for this Python", allow_module_level=True)
 
