@@ -5,6 +5,7 @@ Promise: values share a number exactly where Python finds them equal; nothing is
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from numbers import Real
 from typing import Any
 
@@ -49,7 +50,7 @@ def _codes(name: str, values: list[Any]) -> Array:
     try:
         different = set(values)
     except TypeError:
-        value = next(value for value in values if type(value).__hash__ is None or isinstance(value, tuple))
+        value = next((value for value in values if not isinstance(value, Hashable)), values[0])
         raise ArgumentError(f"{name} has {value!r:.80}; expected a number or a text for each sample") from None
     for value in different:
         if _is_missing(value):
