@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 import worlds
-from absent import stand_for
 from hypothesis import settings
+from missing_packages import stand_for
 
 settings.register_profile("fast", max_examples=60, deadline=None, derandomize=True, database=None)
 settings.register_profile("slow", max_examples=2000, deadline=None, database=None, print_blob=True)

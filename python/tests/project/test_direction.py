@@ -11,7 +11,7 @@ PACKAGE = Path(batchloom.__file__).parent
 # Lowest first. A file imports files of its own layer and of those below.
 LAYERS = (
     ("_native", "errors"),
-    ("arguments", "arrays", "bans", "batch_digest", "draws", "sizes"),
+    ("arguments", "arrays", "bans", "batch_digest", "classes", "draws", "sizes"),
     ("batch", "batching", "label_counts", "slots", "window_steps"),
     ("calibrate", "mesh", "plan", "plan_attributes", "plan_options", "ranks", "restore_order"),
     ("device",),

@@ -22,6 +22,8 @@ class Absent:
     def __getattr__(self, name):
         pytest.skip(f"{self._name} has no wheel for this Python", allow_module_level=True)
 
+    __getitem__ = __getattr__
+
 
 class AbsentPackage:
     """A package that is not there, whose parts can be named."""
