@@ -252,6 +252,7 @@ WORKER = """
     report["states"].append(loader.state_dict())
     print(json.dumps(report))
     if mode != "environment":
+        distributed.barrier()
         distributed.destroy_process_group()
 """
 
@@ -308,6 +309,7 @@ FORKED = """
     def train(rank, loader, batches, queue):
         distributed.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank=rank, world_size=2)
         queue.put((rank, [batch[0].tolist() for batch in batches] + [batch[0].tolist() for batch in loader]))
+        distributed.barrier()
         distributed.destroy_process_group()
 
     loader = bl.DataLoader(bl.TensorDataset(numpy.arange(101)), 8, shuffle=True, seed=3)
@@ -395,6 +397,7 @@ SAMPLING = """
             said.append(str(error))
         distributed.barrier()
     print(json.dumps(said))
+    distributed.barrier()
     distributed.destroy_process_group()
 """
 
