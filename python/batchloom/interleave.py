@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -171,7 +171,7 @@ def interleave(loaders: Loaders, weights: Any = None, *, when_exhausted: str = "
     Raises:
         ArgumentError: There are no loaders, one is given twice, or weights are not one for each of them.
     """
-    if not isinstance(loaders, Mapping | Sequence):
+    if not isinstance(loaders, Iterable):
         raise ArgumentError(f"loaders is a {type(loaders).__name__}; expected loaders by name, or a list of them")
     named: dict[Hashable, Any] = dict(loaders) if isinstance(loaders, Mapping) else dict(enumerate(loaders))
     if not named:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -185,7 +185,7 @@ class Slot(SlotWay):
         function: Callable[[Any, Any], None],
         dtype: Any = None,
     ) -> None:
-        extents = shape if shape is None or isinstance(shape, Sequence) else [shape]
+        extents = shape if shape is None or isinstance(shape, Iterable) else [shape]
         self.shape = None if extents is None else tuple(integer("shape", extent, most=2**62) for extent in extents)
         if not callable(function):
             raise ArgumentError(f"function is a {type(function).__name__}; expected a function of a sample and a slot")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -51,7 +51,7 @@ class ConcatDataset(Dataset[Any]):
 
     def __init__(self, datasets: Sequence[Dataset[Any]], *, source: bool = False) -> None:
         self._says_source = boolean("source", source)
-        if not isinstance(datasets, Sequence):
+        if not isinstance(datasets, Iterable):
             raise ArgumentError(f"datasets is a {type(datasets).__name__}; expected a list of datasets")
         found: list[Dataset[Any]] = []
         for each in datasets:
