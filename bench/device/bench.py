@@ -1,120 +1,144 @@
-"""Measure batches on a GPU beside peers and beside the device's own limits.
+"""Measure batches on a GPU beside peers and beside the device's own limits, under a clock.
 
-    python -m bench device [--only rows] [--device cuda] [--rounds 5] [--scale 0.1] [--commit ID] [--add]
+    python -m bench device [--minutes 9] [--only rows] [--device cuda] [--rounds 5] [--scale 0.1] [--out DIR]
 
-- ``limits``: copies on the device and to it, matrix products (limits.py).
-- ``rows`` and ``training``: the published experiment on a small model, its loop and its epochs (rows.py).
-- ``groups``: batches of whole groups of these rows (groups.py).
-- ``windows``: memory and time of a batch, in every mode (windows.py).
-- ``sequences``: documents of any length through a model of 70 layers (sequences.py).
+Parts run in their order of value, as many as fit into the minutes (visit.py):
 
-It needs this folder and ``pip install batchloom torch numpy batch-iter``; no compiler, no repository. Without a GPU the
-CPU stands in, with smaller data: that shows that everything runs, and its output says that no GPU was measured. Ratios
-to bandwidth are taken inside a round, to copies of the same bytes in it. place.py holds the promises about the clock,
-and the file of each part its own.
+- ``laws``: the project's tests on the device (laws.py). ``limits``: copies and matrix products (limits.py).
+- ``rows``, ``narrow_rows``, ``training``: the published experiment on a small model (rows.py). ``groups`` (groups.py).
+- ``windows``, ``windows_features``, ``windows_batch``, ``windows_length``: views, by memory and time (windows.py).
+- ``documents``: documents of any length through a model of 70 layers (sequences.py).
+- ``dlinear``, ``transformer``, ``informer``, ``autoformer``, ``patchtst``: epochs of forecasters (forecasters.py).
+- ``attention``: packs through FlexAttention and attention of variable lengths (attention.py). ``jax`` (jax_rows.py).
+- ``errors``: PatchTST/42 on ETTh1 (patchtst.py), which goes on from visit to visit.
+
+``scripts/device`` packs what a machine without a network needs, runs this there and brings the results home. Results are
+``device-<name>.json`` in ``--out``; ratios to bandwidth are taken inside a round, to copies of the same bytes in it.
+Without a GPU the CPU stands in, with smaller data (``--device cpu``): that shows that everything runs.
+
+Exit codes: 0 if nothing failed, 1 if a part failed, 2 if nothing could run, or a part lacks a package or memory.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Callable
+import os
+import sys
+import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from bench.device.attention import measure_attention
+from bench.device.forecasters import measure_family
 from bench.device.groups import measure_groups
+from bench.device.jax_rows import measure_jax
+from bench.device.laws import measure_laws
 from bench.device.limits import measure_limits
-from bench.device.place import Found, Place
-from bench.device.rows import measure_rows, measure_training
+from bench.device.patchtst import measure_patchtst
+from bench.device.place import Place
+from bench.device.rows import measure_narrow_rows, measure_rows, measure_training
 from bench.device.sequences import measure_sequences
-from bench.device.windows import measure_windows
-from bench.harness.claims import Claim
-from bench.harness.command import LEAST_ROUNDS, arguments, wanted
-from bench.harness.record import commit, results, write
-from bench.harness.report import table
+from bench.device.visit import FAILED, Part, Visit, elsewhere, now
+from bench.device.windows import measure_sweep, measure_windows
+from bench.harness.command import arguments
+from bench.harness.record import commit, machine, results, versions
 
-PARTS: dict[str, Callable[[Place], Found]] = {
-    "limits": measure_limits,
-    "rows": measure_rows,
-    "training": measure_training,
-    "groups": measure_groups,
-    "windows": measure_windows,
-    "sequences": measure_sequences,
+TRANSFORMERS = ("transformers",)
+PARTS: dict[str, Part] = {
+    "laws": Part(measure_laws, 90, 12, ("pytest", "hypothesis", "xdist", "pytest_timeout"), 8e9),
+    "rows": Part(measure_rows, 50, 4, ("batch_iter",), 14e9),
+    "narrow_rows": Part(measure_narrow_rows, 40, 4, ("batch_iter",)),
+    "groups": Part(measure_groups, 40, 4, ("batch_iter",), 14e9),
+    "windows": Part(measure_windows, 45, memory=12e9),
+    "documents": Part(measure_sequences, 90, 5, memory=30e9),
+    "training": Part(measure_training, 35, 5, ("batch_iter",)),
+    "dlinear": Part(measure_family("DLinear"), 25),
+    "transformer": Part(measure_family("Transformer"), 25, 6, TRANSFORMERS),
+    "informer": Part(measure_family("Informer"), 25, 6, TRANSFORMERS),
+    "autoformer": Part(measure_family("Autoformer"), 25, 6, TRANSFORMERS),
+    "patchtst": Part(measure_family("PatchTST"), 25, 6, TRANSFORMERS),
+    "attention": Part(measure_attention, 60, 4, memory=20e9),
+    "jax": Part(measure_jax, 30, 6, ("jax",)),
+    "limits": Part(measure_limits, 12, 2),
+    "windows_features": Part(measure_sweep("features"), 60, 4, memory=40e9),
+    "windows_batch": Part(measure_sweep("batch"), 30, 4, memory=14e9),
+    "windows_length": Part(measure_sweep("length"), 60, 4, memory=40e9),
+    "errors": Part(measure_patchtst, 60, 12, memory=12e9, long=True),
 }
 OPTIONS: dict[str, dict[str, Any]] = {
-    "device": {
-        "default": "cuda" if torch.cuda.is_available() else "cpu",
-        "help": "where batches are to be; cuda if there is one",
-    },
+    "device": {"default": "cuda", "help": "where batches are to be: cuda, or cpu to see that everything runs"},
+    "minutes": {"type": float, "default": 9.0, "help": "the minutes that the visit may take"},
+    "out": {"help": "the folder to write to; by default $OUT, else results/local"},
     "commit": {"help": "the commit that is measured, where this folder is in no repository"},
-    "add": {
-        "action": "store_true",
-        "help": "keep what the file has of other parts: to measure in pieces on one device",
-    },
 }
-
-
-def recorded(place: Place, claim: Claim) -> dict[str, Any]:
-    """Return the JSON's record of a figure: on the CPU there is no number to reach."""
-    if place.is_gpu:
-        return claim.record()
-    return {"text": claim.text, "measured": claim.measured, "best": claim.best}
-
-
-def print_figures(place: Place, claims: list[Claim]) -> None:
-    """Print a line for each figure, beside the number to reach, where there is one."""
-    if not claims:
-        return
-    rows = []
-    for claim in claims:
-        to_reach = (f"{claim.relation} {claim.bound:g}", "reached" if claim.reached else "NOT REACHED")
-        best = "-" if claim.best is None else f"{claim.best:.4g}"
-        rows.append((claim.text, f"{claim.measured:.4g}", best, *(to_reach if place.is_gpu else ("-", "-"))))
-    table(place.note, ("figure", "measured", "shortest runs", "to reach", ""), rows)
-
-
-def measured_commit(chosen: argparse.Namespace) -> dict[str, Any]:
-    """Return the commit that was measured: that of the command line, or of the repository."""
-    if chosen.commit:
-        return {"id": chosen.commit, "changed": None}
-    return commit()
-
-
-def kept(chosen: argparse.Namespace, body: dict[str, Any]) -> dict[str, Any]:
-    """Return the parts that the file has, which must be of the same device, commit and size."""
-    path = Path(chosen.output)
-    if not path.exists():
-        return {}
-    earlier = json.loads(path.read_text())
-    same = [earlier[name] == now for name, now in body.items()]
-    same += [earlier["arguments"][name] == getattr(chosen, name) for name in ("scale", "rounds")]
-    if not all(same):
-        raise SystemExit(f"{path} is of another device, commit or size; expected one to add to, or no --add")
-    return {name: earlier[name] for name in PARTS if name in earlier}
+# On the CPU a round says nothing, so there is one.
+CPU_ROUNDS = 1
 
 
 def main() -> None:
     """Run the chapter."""
+    started = time.monotonic()
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # looks for a GPU without using it
     chosen = arguments(__doc__, PARTS, **OPTIONS)
-    place = Place.named(chosen.device, chosen.rounds, chosen.scale)
-    print(place.note, flush=True)
-    torch.manual_seed(0)
-    published = chosen.scale == 1 and chosen.rounds >= LEAST_ROUNDS
-    folder = results(published and (chosen.add or not chosen.only))
-    chosen.output = chosen.output or str(folder / f"device-{place.slug}.json")
-    body: dict[str, Any] = {"place": place.facts(), "commit": measured_commit(chosen)}
-    body |= kept(chosen, body) if chosen.add else {}
-    claims: list[Claim] = []
-    for name, measure in wanted(chosen, PARTS).items():
-        found = measure(place)
-        claims += found.claims
-        body[name] = {**found.body, "claims": [recorded(place, claim) for claim in found.claims]}
-        place.clear()
-        # After each part: a machine that is lent may be taken back.
-        write("device", chosen, body, published and body.keys() >= PARTS.keys())
-    print_figures(place, claims)
+    is_gpu = chosen.device != "cpu"
+    if is_gpu and not torch.cuda.is_available():
+        refuse(f"the device is {chosen.device}, and torch {torch.__version__} finds no GPU; expected one, or --device cpu")
+    least = min(PARTS[name].estimate if is_gpu else PARTS[name].on_cpu for name in names_of(chosen))
+    if chosen.minutes * 60 < least:
+        refuse(f"the clock is {chosen.minutes * 60:.0f} s; expected at least {least:.0f} s, for the shortest part")
+    place = partial(Place.named, chosen.device, chosen.rounds if is_gpu else CPU_ROUNDS, chosen.scale)
+    facts = elsewhere(lambda: described(place()), 60)
+    if "failure" in facts:
+        refuse(f"the device is {chosen.device}: {facts['failure']}")
+    print(f"{facts['note']}; {chosen.minutes:g} minutes", flush=True)
+    out = Path(chosen.output).parent if chosen.output else Path(chosen.out or os.environ.get("OUT") or results(False))
+    out.mkdir(parents=True, exist_ok=True)
+    file = Path(chosen.output) if chosen.output else out / f"device-{facts['slug']}.json"
+    visit = Visit(PARTS, place, file, head(chosen, facts), started + chosen.minutes * 60, out, is_gpu)
+    records = visit.run(names_of(chosen))
+    print(f"\nwritten: {file}", flush=True)
+    sys.exit(exit_code(records))
+
+
+def names_of(chosen: argparse.Namespace) -> list[str]:
+    """Return the parts that ``--only`` chose, or all, in their order of value."""
+    return [name for name in PARTS if name in (chosen.only or PARTS)]
+
+
+def refuse(reason: str) -> None:
+    """Say in one line why nothing can run, and end."""
+    print(f"device: {reason}", file=sys.stderr)
+    sys.exit(2)
+
+
+def described(place: Place) -> dict[str, Any]:
+    """Return the facts of the device, and its name for a file."""
+    return {**place.facts(), "slug": place.slug}
+
+
+def head(chosen: argparse.Namespace, facts: dict[str, Any]) -> dict[str, Any]:
+    """Return what the results are of."""
+    known = {"id": chosen.commit, "changed": False} if chosen.commit else commit()
+    return {
+        "name": "device",
+        "device": facts,
+        "commit": known,
+        "arguments": {"scale": chosen.scale, "rounds": chosen.rounds},
+        "taken": now(),
+        "machine": machine(),
+        "versions": versions(),
+    }
+
+
+def exit_code(records: dict[str, Any]) -> int:
+    """Return 0 if nothing failed, 2 if a part lacked what it needs, else 1."""
+    failures = [record["failure"] for record in records.values() if record["status"] == FAILED]
+    if not failures:
+        return 0
+    return 2 if all("expected" in failure for failure in failures) else 1
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from bench.device.place import CHUNK, Found, Place, spread
-from bench.harness.measure import Candidate, interleave
+from bench.harness.measure import Candidate
 from bench.harness.report import fastest_first, print_disturbed, table
 
 PAGEABLE = "pageable memory to the device"
@@ -27,7 +27,7 @@ def measure_limits(place: Place) -> Found:
     # On the device more, so that starting and waiting does not show.
     candidates = [place.copying(COPIES * size), place.sending(size), pageable(place, size)]
     candidates += [product(place, name, dtype, side) for name, dtype in PRODUCTS.items()]
-    timings = interleave("limits", candidates, place.rounds)
+    timings = place.interleave("limits", candidates)
     records: list[dict[str, Any]] = []
     rows = []
     for timing in fastest_first(timings):
@@ -38,12 +38,13 @@ def measure_limits(place: Place) -> Found:
         records.append({**timing.record({}), "spread": spread(timing), "rate": rate, "unit": unit})
     table(f"limits of {place.name}: {size / 1e9:.2f} GB, {side}^3", ("", "median ms", "spread", "rate"), rows)
     print_disturbed("limits", timings)
-    return Found({"bytes": size, "side": side, "candidates": records}, [])
+    rates = {f"{each['name']}, {each['unit']}": each["rate"] for each in records}
+    return Found({"bytes": size, "side": side, "candidates": records}, ratios=rates)
 
 
 def pageable(place: Place, size: int) -> Candidate:
     """Copy so many bytes to the device from ordinary memory."""
-    source = torch.rand(size // 4)
+    source = place.rand(size // 4).cpu()
     target = torch.ones_like(source, device=place.device)
     return Candidate(PAGEABLE, lambda: place.seconds(lambda: target.copy_(source)), {"bytes": size})
 

@@ -27,7 +27,9 @@ from bench.rows.peers import BATCH_ITER, SELECT, SELECT_BLOCKS, Epochs, Rows
 from bench.windows.peers import moved
 
 ROWS, WIDTH, LARGE = 500_000, 1000, 1024
-CPU_ROWS = 1 / 25
+# Rows of 64 bytes: twice what the cache of a large GPU holds.
+NARROW_ROWS, NARROW_WIDTH = 2_000_000, 16
+CPU_ROWS = 1 / 100
 GIVEN, MOVED, STREAMED = "batchloom resident", "batchloom resident, data from the CPU", "batchloom streamed"
 SET_UP = "batchloom resident, set-up included"
 TORCH_MOVED, TORCH_THERE = "torch DataLoader, .to(device)", "torch DataLoader, data on the device"
@@ -42,12 +44,25 @@ class Data:
     batch: int
 
     @classmethod
-    def make(cls, place: Place, batch: int, highest: float | None = None) -> Data:
-        """Draw rows. The label of a row is its number, unless ``highest`` scales these."""
-        host = Rows.make(place.scaled(ROWS, CPU_ROWS, least=4 * LARGE), WIDTH)
-        if highest is not None:
-            host = Rows(host.features, host.labels * (highest / len(host)))
-        return cls(host, Rows(host.features.to(place.device), host.labels.to(place.device)), batch)
+    def make(cls, place: Place, rows: int = ROWS, width: int = WIDTH, batch: int = BATCH) -> Data:
+        """Draw features on the device; the label of a row is its number, exact in float32 below 2**24."""
+        count = place.scaled(rows, CPU_ROWS, least=4 * LARGE)
+        there = Rows(place.rand(count, width), torch.arange(count, dtype=torch.float32, device=place.device))
+        return cls(Rows(there.features.cpu(), there.labels.cpu()), there, batch)
+
+    def first(self, rows: int) -> Data:
+        """Return the first rows: views."""
+        return Data(self.host.first(rows), self.there.first(rows), self.batch)
+
+    def in_batches_of(self, batch: int) -> Data:
+        """Return the same rows in batches of another size."""
+        return Data(self.host, self.there, batch)
+
+    def with_labels_below(self, highest: float) -> Data:
+        """Return the same features; labels go from 0 to ``highest``, as a model learns them."""
+        scale = highest / len(self.host)
+        host, there = (Rows(rows.features, rows.labels * scale) for rows in (self.host, self.there))
+        return Data(host, there, self.batch)
 
     @property
     def device(self) -> torch.device:

@@ -4,8 +4,10 @@ Promises:
 
 - The device has done all it was told before the clock starts and before it stops; nothing waits in between.
 - Bandwidth is bytes copied a second, each byte once: a copy on the device reads and writes as many.
+- A candidate that is too slow for the clock makes the first batches of its epoch, and the time of each batch after
+  the first counts as often as the epoch has batches. What precedes the first batch counts once.
 - The CPU stands in where there is no GPU, so that every line has run. Sizes are smaller there by default, and
-  ``Place.note`` says wherever figures go that no GPU was measured. No number to reach is held against them.
+  ``Place.note`` stands beside the figures: no GPU was measured. No number to reach is held against them.
 """
 
 from __future__ import annotations
@@ -15,27 +17,42 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from bench.harness.claims import Claim
-from bench.harness.measure import COPY, Candidate, Timing, exhaust
+from bench.harness.measure import COPY, Candidate, Pace, Timing, exhaust, interleave
 from bench.harness.report import fastest_first, print_disturbed, table
 
 PINNED = "pinned memory to the device"
-# What is copied at once, at most: float32 of 1 GiB.
+# The most that is copied at once: float32 of 1 GiB.
 CHUNK = 2**28
+# A GPU is lent for minutes, and nothing else runs there; the CPU that stands in times nothing.
+LENT, STANDING_IN = Pace(seconds=0.15, tries=2), Pace(seconds=0.0, tries=1)
 
 
 class Found(NamedTuple):
-    """The findings of a part: the body of its JSON, and its claims."""
+    """The findings of a part.
+
+    Attributes:
+        body: The body of its JSON.
+        claims: The numbers to reach, and what was measured.
+        ratios: Further figures, by name.
+        ended: False where the clock ended before the part did: the next visit goes on.
+        failure: Why the part counts as failed, although it has figures.
+    """
 
     body: dict[str, Any]
-    claims: list[Claim]
+    claims: Sequence[Claim] = ()
+    ratios: Mapping[str, float] = {}
+    ended: bool = True
+    failure: str | None = None
 
 
 @dataclass(frozen=True)
@@ -46,14 +63,18 @@ class Place:
         device: The device of batches: CUDA's, or the CPU.
         rounds: The number of rounds.
         scale: The fraction of the published sizes; on the CPU, of the smaller sizes there.
+        until: The time of ``time.monotonic`` at which the part has to end.
+        kept: The folder that outlives the part, for those that go on in the next visit.
     """
 
     device: torch.device
     rounds: int
     scale: float
+    until: float = float("inf")
+    kept: Path | None = None
 
     @classmethod
-    def named(cls, name: str, rounds: int, scale: float) -> Place:
+    def named(cls, name: str, rounds: int, scale: float, until: float = float("inf"), kept: Path | None = None) -> Place:
         """Take the device of this name."""
         device = torch.device(name)
         if device.type not in ("cuda", "cpu"):
@@ -63,7 +84,7 @@ class Place:
                 raise SystemExit(f"the device is {name}, and this torch finds none; expected cpu, or none given")
             device = torch.empty(0, device=device).device  # with its number
             torch.cuda.set_device(device)
-        return cls(device, rounds, scale)
+        return cls(device, rounds, scale, until, kept)
 
     @property
     def is_gpu(self) -> bool:
@@ -126,17 +147,54 @@ class Place:
         if self.is_gpu:
             torch.cuda.empty_cache()
 
+    @property
+    def pace(self) -> Pace:
+        """Return the time that a round gives to each candidate."""
+        if not self.is_gpu:
+            return STANDING_IN
+        return LENT
+
+    def interleave(
+        self, title: str, candidates: Sequence[Candidate], rounds: int | None = None
+    ) -> dict[str, Timing]:
+        """Time candidates in the same rounds."""
+        return interleave(title, candidates, min(rounds or self.rounds, self.rounds), self.pace)
+
+    def rand(self, *shape: int) -> Tensor:
+        """Draw float32 on the device."""
+        return torch.rand(*shape, device=self.device)
+
     def epochs(self, name: str, epochs: Callable[[], Iterable[Any]], slow: bool = False, **facts: Any) -> Candidate:
         """Make a candidate of epochs, loop body ``pass``."""
         return Candidate(name, lambda: self.seconds(lambda: exhaust(epochs())), facts, slow)
 
+    def first_batches(
+        self, name: str, epochs: Callable[[], Iterable[Any]], batches: int, most: int, **facts: Any
+    ) -> Candidate:
+        """Make a candidate of epochs, loop body ``pass``, that makes at most ``most`` of its ``batches``."""
+        most = max(min(most, batches), 2)
+
+        def run() -> float:
+            self.wait()
+            start = time.perf_counter()
+            epoch = iter(epochs())
+            next(epoch)
+            self.wait()
+            first = time.perf_counter()
+            exhaust(islice(epoch, most - 1))
+            self.wait()
+            return first - start + (time.perf_counter() - first) * (batches - 1) / (most - 1)
+
+        return Candidate(name, run, {**facts, "measured_batches": most}, slow=True)
+
     def copying(self, size: int) -> Candidate:
         """Copy so many bytes on the device, into memory that was written before."""
-        return self._copying(COPY, size, torch.rand(min(size // 4, CHUNK), device=self.device))
+        return self._copying(COPY, size, self.rand(min(size // 4, CHUNK)))
 
     def sending(self, size: int) -> Candidate:
         """Copy so many bytes to the device from pinned memory, asynchronously, on a stream of their own."""
-        pinned = torch.empty(min(size // 4, CHUNK), pin_memory=self.is_gpu).uniform_()
+        pinned = torch.empty(min(size // 4, CHUNK), pin_memory=self.is_gpu)
+        pinned.copy_(self.rand(len(pinned)))
         candidate = self._copying(PINNED, size, pinned)
         if not self.is_gpu:
             return candidate

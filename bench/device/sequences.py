@@ -3,7 +3,9 @@
 Model, documents, calibration and check are those of the chapter ``sequences``, and so are its promises: each strategy
 decides every document as the first one does, and the whole of an inference run is timed. batchloom's batches are made
 in two ways: *resident* moves the documents to the device, pads and packs there; *streamed* forms batches in pinned
-memory and copies them. Sizes that have to be chosen are chosen once, for both.
+memory and copies them. Sizes that have to be chosen are chosen once, for both. Batches that are padded to the longest
+of all cost the same, so the first of them are timed. Packs with an attention for each document are left out: a device
+would wait for the start of each.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import torch
 
 from bench.device.place import Found, Place, spread
 from bench.harness.claims import Claim
-from bench.harness.measure import Timing, interleave
+from bench.harness.measure import Candidate, Timing
 from bench.harness.report import print_disturbed
 from bench.sequences import bench as sequences
 from bench.sequences.bench import DOCUMENTS, FASTER_THAN_FIRST, MEAN_LENGTH, SEED, SHARE_OF_BOUND, VOCABULARY
@@ -25,7 +27,9 @@ from bench.sequences.peers import (
     BATCH,
     BOUND,
     BOUND_DEFINITION,
-    LOOM,
+    JOINED,
+    OPTIMAL,
+    PACKED_ROWS,
     PAD_ALL,
     Experiment,
     Strategy,
@@ -34,39 +38,55 @@ from bench.sequences.peers import (
     published,
 )
 
-# The CPU takes fewer documents, beside the smaller model that ``sequences`` has for it.
-CPU_DOCUMENTS = 1 / 4
+# The CPU takes fewer documents and a smaller model.
+CPU_DOCUMENTS, CPU_HIDDEN, CPU_DEPTH = 1 / 16, 32, 2
 RESIDENT, STREAMED = "resident", "streamed"
+LOOM = (OPTIMAL, JOINED, PACKED_ROWS)
+# The sizes that a GPU tries, in tokens; a round takes seconds there, so there are few.
+MAX_TOKENS, LEAST_TRIED, ROUNDS, PADDED_BATCHES = 65_536, 16_384, 3, 16
 
 
 def measure_sequences(place: Place) -> Found:
     """Measure all strategies; return its record for the JSON."""
     experiment = drawn(place)
-    cost, calibration = sequences.calibrate(experiment)
+    cost, calibration = sequences.calibrate(experiment, most=1)
     limit, strategies = bound(experiment), [*published(experiment), *made_there(place, experiment, cost)]
     checked = sequences.check(strategies, experiment.model)
-    candidates = [sequences.candidate(each, experiment.tokens, checked[each.name]) for each in strategies]
+    candidates = [candidate(each, experiment, checked[each.name]) for each in strategies]
     candidates.append(sequences.candidate(limit, limit.facts["documents"] * limit.facts["length"], {}))
-    timings = interleave("sequences", candidates, place.rounds)
+    timings = place.interleave("sequences", candidates, ROUNDS)
     facts = {"calibration": calibration, "bound": BOUND_DEFINITION}
     return Found({**facts, **report(experiment, timings)}, claims_of(timings))
+
+
+def candidate(strategy: Strategy, experiment: Experiment, checked: dict[str, Any]) -> Candidate:
+    """Make a strategy ready to be timed: all of a run, or the first of batches that cost the same."""
+    whole = sequences.candidate(strategy, experiment.tokens, checked)
+    if strategy.name != PAD_ALL:
+        return whole
+    most = min(PADDED_BATCHES, whole.facts["passes"])
+    facts = {**whole.facts, "measured_batches": most}
+    return replace(whole, run=lambda: strategy.seconds_of_part(facts["passes"], most), facts=facts)
 
 
 def drawn(place: Place) -> Experiment:
     """Draw the documents and the model: the published ones, on a GPU."""
     sizes = sequences.defaults(place.device.type)
     dtype = getattr(torch, sizes["dtype"])
-    model = Model(sizes["hidden"], sizes["depth"], VOCABULARY, place.device, dtype, SEED)
+    hidden, depth = (sizes["hidden"], sizes["depth"]) if place.is_gpu else (CPU_HIDDEN, CPU_DEPTH)
+    model = Model(hidden, depth, VOCABULARY, place.device, dtype, SEED)
     documents = random_documents(place.scaled(DOCUMENTS, CPU_DOCUMENTS, least=BATCH), MEAN_LENGTH, VOCABULARY, SEED)
-    return Experiment(documents, model, sizes["max_tokens"])
+    if place.is_gpu:
+        return Experiment(documents, model, MAX_TOKENS, LEAST_TRIED)
+    return Experiment(documents, model, sizes["max_tokens"], sizes["max_tokens"])
 
 
 def made_there(place: Place, experiment: Experiment, cost: batchloom.CostModel) -> list[Strategy]:
     """Return batchloom's strategies in both modes. Sizes are chosen for resident documents."""
-    resident = loom(experiment, cost, device=place.device, resident=True)
+    resident = loom(experiment, cost, names=LOOM, device=place.device, resident=True)
     facts = {each.name: each.facts for each in resident}
     known = {name: each["tokens_at_once"] for name, each in facts.items() if each}
-    streamed = loom(experiment, cost, known, device=place.device, resident=False)
+    streamed = loom(experiment, cost, known, LOOM, device=place.device, resident=False)
     modes = {RESIDENT: resident, STREAMED: streamed}
     return [
         replace(each, name=called(each.name, mode), facts=dict(facts[each.name]))

@@ -29,14 +29,28 @@ from bench.harness.quiet import Watch
 
 # The names of batchloom with its defaults, and of the machine's copy, in every table.
 LOOM, COPY = "batchloom", "copy of the same bytes"
-# In each round a candidate runs as often as fits into so many seconds, at least once, at most so many times.
-# The median of these runs is the round's figure.
-ROUND_SECONDS = 0.5
+# A candidate runs at most nine times in a round.
 MOST_RUNS = 9
-# A try is disturbed when others kept more cores busy than this. It is repeated if it is short enough.
+# A try is disturbed when other processes kept more cores busy than this. It is repeated if it is short enough.
 QUIET_CORES = 0.15
-TRIES = 4
 REPEATED_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class Pace:
+    """The time that a round gives to each candidate.
+
+    Attributes:
+        seconds: A candidate runs as often as fits into these seconds, at least once. The median of the runs is the
+            figure of the round.
+        tries: The number of tries that a disturbed candidate gets in a round.
+    """
+
+    seconds: float = 0.5
+    tries: int = 4
+
+
+USUAL = Pace()
 
 
 @dataclass(frozen=True)
@@ -97,10 +111,10 @@ class Timing:
         """Return the number of rounds in which others kept the machine busy."""
         return sum(cores > QUIET_CORES for cores in self.others)
 
-    def take(self, repeats: int) -> None:
+    def take(self, repeats: int, most_tries: int) -> None:
         """Run one round; try again while others disturb it. The quietest try counts."""
         tries: list[tuple[float, list[float]]] = []
-        for _ in range(TRIES):
+        for _ in range(most_tries):
             tries.append(_try(self.candidate, repeats))
             cores, runs = tries[-1]
             if cores <= QUIET_CORES or sum(runs) > REPEATED_SECONDS:
@@ -118,25 +132,25 @@ class Timing:
         return {"name": self.name, **figures, **self.candidate.facts, **runs}
 
 
-def interleave(title: str, candidates: Sequence[Candidate], rounds: int) -> dict[str, Timing]:
+def interleave(title: str, candidates: Sequence[Candidate], rounds: int, pace: Pace = USUAL) -> dict[str, Timing]:
     """Run all candidates in each of ``rounds`` rounds; return their timings by name."""
     timings = [Timing(candidate) for candidate in candidates]
-    repeats = {candidate.name: _warm_up(title, candidate) for candidate in candidates}
+    repeats = {candidate.name: _warm_up(title, candidate, pace) for candidate in candidates}
     for round_number in range(rounds):
         first = round_number % len(timings)
         for timing in timings[first:] + timings[:first]:
-            timing.take(repeats[timing.name])
+            timing.take(repeats[timing.name], pace.tries)
             progress(f"{title}: round {round_number + 1} of {rounds}: {timing.name}: {timing.rounds[-1]:.4g} s")
     return {timing.name: timing for timing in timings}
 
 
-def _warm_up(title: str, candidate: Candidate) -> int:
+def _warm_up(title: str, candidate: Candidate, pace: Pace) -> int:
     """Run twice without counting; return the number of runs in each round."""
     if candidate.slow:
         return 1
     progress(f"{title}: warming up {candidate.name}")
     seconds = min(_seconds(candidate) for _ in range(2))
-    return min(max(int(ROUND_SECONDS / max(seconds, 1e-9)), 1), MOST_RUNS)
+    return min(max(int(pace.seconds / max(seconds, 1e-9)), 1), MOST_RUNS)
 
 
 def _try(candidate: Candidate, repeats: int) -> tuple[float, list[float]]:

@@ -65,8 +65,8 @@ GOOD_FIT, CALIBRATIONS = 0.2, 3
 FASTER_THAN_FIRST, SHARE_OF_BOUND = 8.5, 0.95
 
 
-def calibrate(experiment: Experiment) -> tuple[batchloom.CostModel, dict[str, Any]]:
-    """Measure the cost of a padded batch on this model; return it, and its record for the JSON."""
+def calibrate(experiment: Experiment, most: int = CALIBRATIONS) -> tuple[batchloom.CostModel, dict[str, Any]]:
+    """Measure the cost of a padded batch on this model, at most so often; return it, and its record for the JSON."""
     model = experiment.model
 
     def step(documents: int, length: int) -> None:
@@ -75,7 +75,7 @@ def calibrate(experiment: Experiment) -> tuple[batchloom.CostModel, dict[str, An
 
     start = time.perf_counter()
     costs: list[batchloom.CostModel] = []
-    while len(costs) < CALIBRATIONS and not (costs and error(costs[-1]) <= GOOD_FIT):
+    while len(costs) < most and not (costs and error(costs[-1]) <= GOOD_FIT):
         costs.append(batchloom.calibrate(step, shapes=shapes(experiment), device=model.device))
     seconds, cost = time.perf_counter() - start, min(costs, key=error)
     print(f"calibrated in {seconds:.1f} s: {cost}\n{cost.fit}", flush=True)

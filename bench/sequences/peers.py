@@ -17,6 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import batchloom
@@ -96,6 +97,13 @@ class Strategy:
         self.run()
         return time.perf_counter() - start
 
+    def seconds_of_part(self, passes: int, most: int) -> float:
+        """Return the seconds of one run, by its first ``most`` passes of ``passes`` that cost the same."""
+        start = time.perf_counter()
+        outputs = [self.logits(batches) for batches in islice(self.passes(), most)]
+        outputs[-1].cpu()
+        return (time.perf_counter() - start) * passes / len(outputs)
+
 
 def tokens_in(batch: Batch) -> int:
     """Return the tokens of a batch that go through the linear layers, padding among them."""
@@ -105,11 +113,19 @@ def tokens_in(batch: Batch) -> int:
 
 @dataclass(frozen=True)
 class Experiment:
-    """The documents, the model, and the most tokens that go through it at once for the memory's sake."""
+    """The documents, the model, and the limits of the tokens that go through it at once.
+
+    Attributes:
+        documents: The tokens of each document.
+        model: The model.
+        max_tokens: The most tokens that the memory holds.
+        least_tried: The least size that is tried where a size is chosen.
+    """
 
     documents: Sequence[Tensor]
     model: Model
     max_tokens: int
+    least_tried: int = LEAST_TRIED
 
     @property
     def lengths(self) -> list[int]:
@@ -196,7 +212,11 @@ def padded(documents: Sequence[Tensor], group: Sequence[int], length: int | None
 
 
 def loom(
-    experiment: Experiment, cost: batchloom.CostModel, sizes: Mapping[str, int] | None = None, **options: Any
+    experiment: Experiment,
+    cost: batchloom.CostModel,
+    sizes: Mapping[str, int] | None = None,
+    names: Sequence[str] = LOOM,
+    **options: Any,
 ) -> list[Strategy]:
     """Return batchloom's strategies.
 
@@ -204,6 +224,7 @@ def loom(
         experiment: The experiment that they run.
         cost: The cost of a padded batch.
         sizes: The tokens at once, by name, of strategies for which they are chosen already.
+        names: The strategies to return.
         **options: Options of the loaders.
     """
     dataset = batchloom.SequenceDataset(tokens=experiment.documents)
@@ -227,7 +248,9 @@ def loom(
 
     known, tried = sizes or {}, tried_sizes(experiment)
     forms = {JOINED: joined, PACKED: packed, PACKED_ROWS: packed_rows}
-    chosen = [fastest(form, [known[name]] if name in known else tried) for name, form in forms.items()]
+    chosen = [
+        fastest(form, [known[name]] if name in known else tried) for name, form in forms.items() if name in names
+    ]
     return [Strategy(OPTIMAL, optimal, experiment.padded), *chosen]
 
 
@@ -258,7 +281,7 @@ def bound(experiment: Experiment) -> Strategy:
 
 def tried_sizes(experiment: Experiment) -> list[int]:
     """Return the powers of two that hold the longest document and that the memory holds."""
-    least = (max(LEAST_TRIED, *experiment.lengths) - 1).bit_length()
+    least = (max(experiment.least_tried, *experiment.lengths) - 1).bit_length()
     return [2**power for power in range(least, experiment.max_tokens.bit_length())] or [2**least]
 
 

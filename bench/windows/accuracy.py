@@ -215,6 +215,19 @@ class Training:
         if self.validation[-1] == min(self.validation):
             self.best = self.errors("test")
 
+    def state(self) -> dict[str, Any]:
+        """Return everything that another process needs to go on after the last epoch."""
+        kept = {name: getattr(self, name) for name in ("losses", "validation", "seconds", "best")}
+        parts = {name: getattr(self, name).state_dict() for name in ("model", "optimizer", "schedule")}
+        return {**kept, **parts}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from the state of another process."""
+        for name in ("model", "optimizer", "schedule"):
+            getattr(self, name).load_state_dict(state[name])
+        self.losses, self.validation, self.seconds = (state[name] for name in ("losses", "validation", "seconds"))
+        self.best = tuple(state["best"])
+
     @torch.no_grad()
     def errors(self, part: str) -> tuple[float, float]:
         """Return MSE and MAE over all windows of a part."""

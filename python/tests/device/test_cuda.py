@@ -1,4 +1,10 @@
-"""The laws on a GPU itself, where there is one: values, streams, no synchronisation, memory that does not grow."""
+"""The laws on a GPU itself: values, resumes, streams, graphs, no synchronisation, memory that does not grow.
+
+Without a GPU the CPU is the device, and tests that need a GPU are skipped.
+"""
+
+import itertools
+import os
 
 import batchloom as bl
 import pytest
@@ -6,11 +12,11 @@ import torch
 from oracles.devices import KINDS, arrays, data, seen
 from refusals import refused
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU of CUDA")
-
-DEVICE = "cuda"
+DEVICE = os.environ.get("BATCHLOOM_TEST_DEVICE") or ("cuda" if torch.cuda.is_available() else "cpu")
 WAYS = ({"resident": True}, {"resident": False})
 every_way = pytest.mark.parametrize("way", WAYS, ids=str)
+every_kind = pytest.mark.parametrize("kind", KINDS)
+on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU of CUDA")
 
 
 def on_host(batches):
@@ -27,14 +33,120 @@ def arrays_of(batch):
     return list(batch.values()) if isinstance(batch, dict) else list(batch)
 
 
+def assert_there(batch):
+    assert {array.device.type for array in arrays(batch)} == {torch.device(DEVICE).type}
+
+
 @every_way
-@pytest.mark.parametrize("kind", KINDS)
+@every_kind
 def test_batches_are_those_of_the_host(kind, way):
     dataset, options = data(kind)
     loader = bl.DataLoader(dataset, **options, device=DEVICE, **way)
     host = bl.DataLoader(dataset, **options, output="torch")
     for _ in range(2):
         assert seen(on_host(loader)) == seen(host)
+    assert_there(next(iter(loader)))
+
+
+@every_way
+@every_kind
+def test_a_run_goes_on_at_every_step_on_the_device(kind, way):
+    dataset, options = data(kind)
+    host = bl.DataLoader(dataset, **options, output="torch")
+    whole = seen(host) + seen(host)
+    loader = bl.DataLoader(dataset, **options, device=DEVICE, **way)
+    states = [loader.state_dict()]
+    for _ in range(2):
+        for _ in loader:
+            states.append(loader.state_dict())
+    for step in {*range(0, len(whole), 5), len(host) - 1, len(host), len(whole) - 1}:
+        again = bl.DataLoader(dataset, **options, device=DEVICE, **way)
+        again.load_state_dict(states[step])
+        first = seen(on_host(itertools.islice(again, 1)))
+        assert first == whole[step : step + 1]
+
+
+@every_way
+@every_kind
+def test_ranks_take_every_batch_on_the_device(kind, way):
+    dataset, options = data(kind)
+    for rank in range(3):
+        ranks = options | {"rank": rank, "world_size": 3}
+        loader = bl.DataLoader(dataset, **ranks, device=DEVICE, **way)
+        assert seen(on_host(loader)) == seen(bl.DataLoader(dataset, **ranks, output="torch"))
+
+
+@every_way
+@every_kind
+def test_static_buffers_hold_the_batches_of_the_host(kind, way):
+    dataset, options = data(kind)
+    loader = bl.DataLoader(dataset, **options, device=DEVICE, static_buffers=True, **way)
+    host = bl.DataLoader(dataset, **options, output="torch")
+    for _ in range(2):
+        for batch, other in zip(loader, host, strict=True):
+            assert_there(batch)
+            assert seen(on_host([batch])) == seen([other])
+
+
+def test_shards_hold_every_row_once_and_follow_the_plan():
+    torch.manual_seed(0)
+    rows = torch.randn(20_000, 25)
+    loader = bl.DataLoader(bl.TensorDataset(rows), 64, shuffle=True, device=DEVICE, memory_limit=500_000)
+    assert loader.placement.mode == "sharded"
+    for epoch in range(2):
+        for samples, (batch,) in zip(loader.plan(epoch), loader, strict=True):
+            assert torch.equal(batch.cpu(), rows[torch.as_tensor(samples)])
+
+
+@every_way
+def test_types_and_scales_are_those_of_the_host(way):
+    pixels = torch.randint(0, 256, (500, 3, 8, 8), dtype=torch.uint8)
+    options = {"dtype": {0: "float32"}, "scale": 1 / 255, "mean": [0.4, 0.5, 0.6], "std": [0.2, 0.3, 0.4], "shuffle": True}
+    loader = bl.DataLoader(bl.TensorDataset(pixels), 32, device=DEVICE, **options, **way)
+    assert seen(on_host(loader)) == seen(bl.DataLoader(bl.TensorDataset(pixels), 32, output="torch", **options))
+
+
+@pytest.mark.parametrize("way", [{}, {"resident": False}], ids=str)
+def test_mixtures_and_selections_are_those_of_the_host(way):
+    """Two datasets are streamed."""
+    parts = {name: bl.SequenceDataset(x=[torch.full((n % 7 + 1,), n) for n in range(60)]) for name in "ab"}
+    mixture = bl.Mixture({"a": parts["a"].select(range(40)), "b": parts["b"]}, weights={"a": 0.7, "b": 0.3})
+    options = {"batching": bl.TokenBudget(32, pool=20), "shuffle": True}
+    loader = bl.DataLoader(mixture, device=DEVICE, **options, **way)
+    assert seen(on_host(loader)) == seen(bl.DataLoader(mixture, output="torch", **options))
+
+
+@every_way
+def test_a_model_trains_on_batches_as_they_are(way):
+    torch.manual_seed(0)
+    X = torch.randn(2048, 8)
+    y = X.sum(1)
+    model = torch.nn.Linear(8, 1).to(DEVICE)
+    optimizer = torch.optim.SGD(model.parameters(), 0.05)
+    loader = bl.DataLoader(bl.TensorDataset(X, y), 64, shuffle=True, device=DEVICE, **way)
+    for _ in range(8):
+        for x, target in loader:
+            optimizer.zero_grad()
+            loss = torch.nn.functional.mse_loss(model(x).squeeze(1), target)
+            loss.backward()
+            optimizer.step()
+    assert loss.item() < 1e-3
+
+
+@every_way
+def test_a_compiled_model_is_compiled_once_for_each_shape(way):
+    from torch._dynamo.testing import CompileCounter
+
+    torch._dynamo.reset()
+    counter = CompileCounter()
+    layer = torch.nn.Linear(4, 2).to(DEVICE)
+    model = torch.compile(layer, backend=counter, dynamic=False)
+    rows = torch.randn(640, 4)
+    loader = bl.DataLoader(bl.TensorDataset(rows), 64, shuffle=True, drop_last=True, device=DEVICE, **way)
+    for _ in range(3):
+        for (batch,) in loader:
+            assert torch.equal(model(batch), layer(batch))
+    assert counter.frame_count == 1
 
 
 @every_way
@@ -49,6 +161,7 @@ def test_a_consumer_that_keeps_every_batch_in_poisoned_memory(way, monkeypatch):
         assert torch.equal(found[found[:, 0].argsort()], expected)
 
 
+@on_a_gpu
 @every_way
 def test_a_consumer_that_changes_its_stream(way):
     rows = torch.arange(400_000).view(100_000, 4)
@@ -64,8 +177,9 @@ def test_a_consumer_that_changes_its_stream(way):
     assert torch.stack(sums).cpu().tolist() == rows.view(1000, -1).sum(1).tolist()
 
 
+@on_a_gpu
 @every_way
-@pytest.mark.parametrize("kind", KINDS)
+@every_kind
 def test_nothing_synchronises_in_the_steady_state(kind, way):
     dataset, options = data(kind)
     loader = bl.DataLoader(dataset, **options, device=DEVICE, **way)
@@ -79,6 +193,7 @@ def test_nothing_synchronises_in_the_steady_state(kind, way):
         torch.cuda.set_sync_debug_mode("default")
 
 
+@on_a_gpu
 @every_way
 def test_memory_does_not_grow_over_fifty_epochs(way):
     lengths = torch.randint(1, 300, (5000,))
@@ -94,6 +209,7 @@ def test_memory_does_not_grow_over_fifty_epochs(way):
     assert torch.cuda.max_memory_allocated() <= early * 1.1
 
 
+@on_a_gpu
 def test_two_shards_are_all_that_a_limit_holds():
     """However far the CPU runs ahead of a device that is busy."""
     rows, limit = torch.randint(0, 255, (1_600_000, 1000), dtype=torch.uint8), 800_000_000
@@ -111,6 +227,7 @@ def test_two_shards_are_all_that_a_limit_holds():
     assert torch.cuda.max_memory_allocated() - before <= limit + (128 << 20)
 
 
+@on_a_gpu
 def test_a_graph_reads_fixed_places():
     rows = torch.randn(6400, 8)
     loader = bl.DataLoader(bl.TensorDataset(rows), 64, drop_last=True, static_buffers=True, device=DEVICE)
@@ -126,6 +243,33 @@ def test_a_graph_reads_fixed_places():
         assert torch.allclose(total.cpu(), rows[number * 64 : (number + 1) * 64].sum(0), atol=1e-4)
 
 
+@on_a_gpu
+@every_way
+def test_graphs_of_padded_batches_one_for_each_shape(way):
+    lengths = [n % 29 + 1 for n in range(400)]
+    dataset = bl.SequenceDataset(x=[torch.full((n,), float(n)) for n in lengths])
+    rule = bl.LengthBuckets(8, pool=4, multiple_of=16)
+    options = {"batching": rule, "shuffle": True, "drop_last": True}
+    loader = bl.DataLoader(dataset, **options, static_buffers=True, device=DEVICE, **way)
+    graphs, found = {}, []
+    for _ in range(2):
+        for batch in loader:
+            shape = batch["x"].shape
+            if shape not in graphs:
+                torch.cuda.synchronize()
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                    total = (batch["x"] * batch["attention_mask"]).sum(1)
+                graphs[shape] = graph, total
+            graph, total = graphs[shape]
+            graph.replay()
+            found.append(total.tolist())
+    host = bl.DataLoader(dataset, **options, output="torch")
+    assert found == [batch["x"].sum(1).tolist() for _ in range(2) for batch in host]
+    assert len(graphs) <= 2
+
+
+@on_a_gpu
 def test_too_little_memory_says_how_much_there_is():
     free, _ = torch.cuda.mem_get_info()
     huge = torch.empty(1, dtype=torch.uint8).expand(2 * free)

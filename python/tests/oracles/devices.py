@@ -1,6 +1,10 @@
-"""Batches as a device makes them, on the CPU: its ways, blocks of few batches, and what a batch is, bit for bit."""
+"""Batches as a device makes them: its ways, blocks of few batches, and what a batch is, bit for bit.
+
+The CPU pretends to be the device, unless ``BATCHLOOM_TEST_DEVICE`` names a real one.
+"""
 
 import contextlib
+import os
 
 import batchloom as bl
 import numpy
@@ -8,12 +12,15 @@ import pytest
 import torch
 from oracles.windows import pretended
 
+# The name of a real device, if tests are to run on one.
+REAL = os.environ.get("BATCHLOOM_TEST_DEVICE")
+ON = {"device": REAL} if REAL else {}
 WAYS = ("resident", "streamed", "sharded", "device", "device streamed")
 GIVEN = {
-    "resident": {"resident": True},
-    "streamed": {"resident": False},
-    "device": {"device": "meta"},
-    "device streamed": {"device": "meta", "resident": False},
+    "resident": {"resident": True} | ON,
+    "streamed": {"resident": False} | ON,
+    "device": {"device": REAL or "meta"},
+    "device streamed": {"device": REAL or "meta", "resident": False},
 }
 
 
@@ -29,14 +36,14 @@ def blocks(size):
 def loader_on(way, dataset, size=2000, **options):
     """A loader whose batches are made in one of the ways of a device; and the options that say the same of the host."""
     options = {"output": "torch"} | options
-    with pretended(), blocks(size):
+    with contextlib.nullcontext() if REAL else pretended(), blocks(size):
         if way != "sharded":
             return bl.DataLoader(dataset, **GIVEN[way], **options), options
         needed = sum(field.tensor.nbytes for field in (*dataset._arrays(), *dataset._beside()))
         for limit in (max(needed * 2 // 3, 1), max(needed - 1, 1), needed + 1):
             # Two of its shards, or of its batches, may not fit into little.
             with contextlib.suppress(bl.ArgumentError):
-                loader = bl.DataLoader(dataset, memory_limit=limit, **options)
+                loader = bl.DataLoader(dataset, memory_limit=limit, **ON, **options)
                 return loader, options | {"shard_size": loader.placement.shard_size}
         raise AssertionError("what fits is refused")
 
@@ -45,7 +52,7 @@ def bits(value):
     """A value of a batch, bit for bit."""
     if not isinstance(value, torch.Tensor):
         return value
-    plain = value.detach().resolve_conj().resolve_neg().contiguous()
+    plain = value.detach().cpu().resolve_conj().resolve_neg().contiguous()
     content = bytes(plain.reshape(-1).view(torch.uint8).numpy()) if plain.numel() else b""
     return plain.dtype, tuple(plain.shape), content
 
