@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import batchloom
@@ -28,7 +29,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 from bench.device.place import Found, Place, spread
 from bench.harness.claims import Claim
 from bench.harness.measure import Candidate, Timing
-from bench.harness.report import print_disturbed, table
+from bench.harness.report import print_disturbed, print_not_measured, table
 
 PADDED, FLEX, VARLEN = "padded, masked attention", "packs, FlexAttention", "packs, variable lengths"
 DOCUMENTS, MEAN, LONGEST, TOKENS = 2000, 600.0, 8192, 32_768
@@ -146,7 +147,7 @@ class Ways:
         def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
             parts = [
                 scaled_dot_product_attention(*(each[start:end].transpose(0, 1) for each in (query, key, value)))
-                for start, end in zip(borders, borders[1:], strict=False)
+                for start, end in pairwise(borders)
             ]
             return torch.cat(parts, 1).transpose(0, 1)
 
@@ -163,12 +164,14 @@ def measure_attention(place: Place) -> Found:
     forms = {PADDED: ways.padded, FLEX: ways.packed}
     if place.is_gpu:
         forms[VARLEN] = ways.variable
-    compared = compare(ways, forms, packs, sizes)
+    compared, not_measured = compare(ways, forms, packs, sizes)
     padded = loader(place, dataset, batchloom.TokenBudget(sizes.tokens, pool=sizes.documents))
-    loaders = {name: padded if name == PADDED else packs for name in forms}
-    candidates = [candidate(place, model, name, form, loaders[name]) for name, form in forms.items()]
+    loaders = {name: padded if name == PADDED else packs for name in compared}
+    candidates = [candidate(place, model, name, forms[name], loaders[name]) for name in compared]
     timings = place.interleave("attention", candidates, ROUNDS)
-    return Found(report(sizes, real, timings, loaders, compared), claims(timings), ratios(timings))
+    print_not_measured(not_measured)
+    body = {**report(sizes, real, timings, loaders, compared), "not_measured": not_measured}
+    return Found(body, claims(timings), ratios(timings))
 
 
 def documents(place: Place, sizes: Sizes) -> batchloom.SequenceDataset:
@@ -186,20 +189,30 @@ def loader(place: Place, dataset: batchloom.SequenceDataset, rule: Any) -> batch
     return batchloom.DataLoader(dataset, batching=rule, resident=True, **moved)
 
 
-def compare(ways: Ways, forms: dict[str, Any], packs: Iterable[Batch], sizes: Sizes) -> dict[str, float]:
-    """Return the largest deviation of each way from documents alone.
+def compare(
+    ways: Ways, forms: dict[str, Any], packs: Iterable[Batch], sizes: Sizes
+) -> tuple[dict[str, float], dict[str, str]]:
+    """Return the deviation of each way from documents alone, and why a way does not run here.
 
     Raises:
-        AssertionError: It is larger than rounding.
+        AssertionError: A deviation is larger than rounding.
     """
+    found, not_measured = {}, {}
     with torch.no_grad():
         pack = next(iter(packs))
-        expected, found = ways.alone(pack).float(), {}
+        expected = ways.alone(pack).float()
         for name, form in forms.items():
             batch = as_padded(pack) if name == PADDED else pack
-            found[name] = ((form(batch).float() - expected).norm() / expected.norm()).item()
+            try:
+                outputs = form(batch).float()
+            except (ImportError, RuntimeError, TypeError) as error:
+                if name == PADDED:
+                    raise
+                not_measured[name] = f"{type(error).__name__}: {error}"[:500]
+                continue
+            found[name] = ((outputs - expected).norm() / expected.norm()).item()
             assert found[name] <= TOLERANCE[sizes.dtype], f"{name}: {found[name]:.2g} away from documents alone"
-    return found
+    return found, not_measured
 
 
 def as_padded(pack: Batch) -> Batch:
@@ -229,7 +242,10 @@ def candidate(place: Place, model: Model, name: str, form: Callable[[Batch], Ten
 
 def claims(timings: dict[str, Timing]) -> list[Claim]:
     """Return the number to reach: packs are faster than padding."""
-    fastest = min((timing for name, timing in timings.items() if name != PADDED), key=lambda timing: timing.median)
+    packed = [timing for name, timing in timings.items() if name != PADDED]
+    if not packed:
+        return []
+    fastest = min(packed, key=lambda timing: timing.median)
     text = f"attention: time of {PADDED}, times that of {fastest.name}"
     return [Claim.of_ratio(text, timings[PADDED], fastest, ">=", 1.0)]
 
@@ -261,5 +277,7 @@ def report(
         "max_tokens": sizes.tokens,
         "deviations": compared,
         "padding": padding,
-        "candidates": [{**each.record({"padded": timings[PADDED]}), "spread": spread(each)} for each in timings.values()],
+        "candidates": [
+            {**each.record({"padded": timings[PADDED]}), "spread": spread(each)} for each in timings.values()
+        ],
     }

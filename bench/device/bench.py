@@ -12,8 +12,8 @@ Parts run in their order of value, as many as fit into the minutes (visit.py):
 - ``attention``: packs through FlexAttention and attention of variable lengths (attention.py). ``jax`` (jax_rows.py).
 - ``errors``: PatchTST/42 on ETTh1 (patchtst.py), which goes on from visit to visit.
 
-``scripts/device`` packs what a machine without a network needs, runs this there and brings the results home. Results are
-``device-<name>.json`` in ``--out``; ratios to bandwidth are taken inside a round, to copies of the same bytes in it.
+``scripts/device`` packs what a machine without a network needs, runs this there and brings the results
+home. The file is ``device-<name>.json`` in ``--out``; ratios to bandwidth are taken inside a round, to copies of the same bytes in it.
 Without a GPU the CPU stands in, with smaller data (``--device cpu``): that shows that everything runs.
 
 Exit codes: 0 if nothing failed, 1 if a part failed, 2 if nothing could run, or a part lacks a package or memory.
@@ -28,8 +28,6 @@ import time
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from bench.device.attention import measure_attention
 from bench.device.forecasters import measure_family
@@ -81,18 +79,15 @@ CPU_ROUNDS = 1
 def main() -> None:
     """Run the chapter."""
     started = time.monotonic()
-    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # looks for a GPU without using it
     chosen = arguments(__doc__, PARTS, **OPTIONS)
     is_gpu = chosen.device != "cpu"
-    if is_gpu and not torch.cuda.is_available():
-        refuse(f"the device is {chosen.device}, and torch {torch.__version__} finds no GPU; expected one, or --device cpu")
     least = min(PARTS[name].estimate if is_gpu else PARTS[name].on_cpu for name in names_of(chosen))
     if chosen.minutes * 60 < least:
         refuse(f"the clock is {chosen.minutes * 60:.0f} s; expected at least {least:.0f} s, for the shortest part")
     place = partial(Place.named, chosen.device, chosen.rounds if is_gpu else CPU_ROUNDS, chosen.scale)
     facts = elsewhere(lambda: described(place()), 60)
     if "failure" in facts:
-        refuse(f"the device is {chosen.device}: {facts['failure']}")
+        refuse(facts["failure"])
     print(f"{facts['note']}; {chosen.minutes:g} minutes", flush=True)
     out = Path(chosen.output).parent if chosen.output else Path(chosen.out or os.environ.get("OUT") or results(False))
     out.mkdir(parents=True, exist_ok=True)

@@ -15,6 +15,7 @@ Promises:
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
@@ -46,7 +47,7 @@ PUBLISHED_SAVED = {
     "PatchTST": {PRELOADED: 0.0848, PER_BATCH: 0.0697},
 }
 # An epoch takes about so many seconds without loading; so many of its steps come before the clock starts.
-EPOCH_SECONDS, LEAST_STEPS, MOST_STEPS, LEAD, COMPARED = 0.7, 20, 1500, 12, 5
+EPOCH_SECONDS, LEAST_STEPS, MOST_STEPS, LEAD, COMPARED, ROUNDS = 0.6, 20, 1500, 12, 5, 3
 CPU_STEPS, CPU_PART = 3, 1 / 10
 LOADING, POSSIBLE_SHARE = 0.02, 0.9
 
@@ -62,7 +63,7 @@ def measure(kind: Kind, place: Place) -> Found:
     sizes, width = (WINDOWS, PUBLISHED) if place.is_gpu else (smaller(), SMALL)
     training = Training(place, kind, sizes, width)
     steps = training.affordable()
-    timings = place.interleave(kind.name, [training.candidate(name, steps) for name in training.modes(steps)])
+    timings = place.interleave(kind.name, [training.candidate(name, steps) for name in training.modes(steps)], ROUNDS)
     print_timings(kind, timings, steps)
     records = [{**each.record({"no_loading": timings[BOUND]}), "spread": spread(each)} for each in timings.values()]
     body = {"model": kind.name, **asdict(sizes), "steps": steps, "lead": training.lead, "candidates": records}
@@ -78,9 +79,10 @@ class Training:
     """Epochs of one model in all modes."""
 
     def __init__(self, place: Place, kind: Kind, sizes: Sizes, width: Width) -> None:
-        self.place, self.kind, self.sizes, self.width = place, kind, sizes, width
+        self.place, self.sizes = place, sizes
         self.lead = LEAD if place.is_gpu else 1
-        self.losses: dict[str, list[float]] = {}
+        torch.manual_seed(0)
+        self._model = Loss(kind.make(sizes, width), sizes.horizon).to(place.device)
         self._epochs: dict[str, Epochs] = {}
 
     def affordable(self) -> int:
@@ -117,10 +119,9 @@ class Training:
 
     def run(self, epoch: Iterable[Batch], steps: int) -> tuple[float, list[float]]:
         """Train on the steps before the clock, then on as many; return their seconds and the first losses."""
-        torch.manual_seed(0)
-        model = Loss(self.kind.make(self.sizes, self.width), self.sizes.horizon).to(self.place.device)
+        model = copy.deepcopy(self._model)
         optimizer = torch.optim.Adam(model.parameters())
-        torch.manual_seed(0)  # what makes the model may have drawn
+        torch.manual_seed(0)
         batches = iter(epoch)
         losses: list[Tensor] = train(model, optimizer, islice(batches, self.lead))[0]
         self.place.wait()

@@ -34,7 +34,9 @@ def measure_jax(place: Place) -> Found:
 
     device, count = jax.devices()[0], place.scaled(ROWS, CPU_ROWS, least=4 * LARGE)
     if place.is_gpu and device.platform == "cpu":
-        return Found({"jax_device": str(device)}, failure=f"JAX {jax.__version__} finds no GPU: its first device is {device}")
+        return Found(
+            {"jax_device": str(device)}, failure=f"JAX {jax.__version__} finds no GPU: its first device is {device}"
+        )
     generator = numpy.random.default_rng(0)
     features = generator.random((count, WIDTH), numpy.float32)
     labels = numpy.arange(count, dtype=numpy.float32)
@@ -42,7 +44,8 @@ def measure_jax(place: Place) -> Found:
     for name, epochs in ways.items():
         check(name, epochs, features, device)
     candidates = [
-        Candidate(name, lambda epochs=epochs: place.seconds(lambda: exhaust_ready(epochs()))) for name, epochs in ways.items()
+        Candidate(name, lambda epochs=epochs: place.seconds(lambda: exhaust_ready(epochs())))
+        for name, epochs in ways.items()
     ]
     timings = place.interleave(f"JAX, batches of {LARGE}", candidates)
     size = features.nbytes + labels.nbytes

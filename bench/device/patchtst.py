@@ -1,13 +1,13 @@
 """Train PatchTST/42 on ETTh1: the published table of errors, from stacked and from batchloom's batches.
 
 Each horizon is trained twice, on windows at random that torch's loader stacks and on the same windows from batchloom.
-All trainings run at the same time, each in a process of its own: nothing is timed, and one alone would leave the GPU idle.
+All trainings run at the same time, each in a process of its own: nothing is timed, and one alone leaves the GPU idle.
 
 Promises:
 
 - Settings are the published ones (bench/windows/accuracy.py): 100 epochs, the test errors at the epoch with the least
   error on the validation part. Both ways start with the same weights and draw the same numbers.
-- A training that the clock ends keeps its state in ``Place.kept``, and the next visit goes on there.
+- A training that the clock ends keeps its state in ``patchtst.tar`` of ``Place.kept``; the next visit goes on there.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ import argparse
 import json
 import subprocess
 import sys
+import tarfile
+import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,32 +36,47 @@ from bench.windows.peers import RANDOM, STACK_RANDOM
 SET = "ETTh1"
 WAYS = (RANDOM, STACK_RANDOM)
 # A process ends its last epoch and writes its state in so many seconds.
-SLACK, CPU_EPOCHS, CPU_HORIZONS = 12.0, 1, HORIZONS[:1]
+SLACK, CPU_EPOCHS, CPU_HORIZONS, CPU_STEPS = 12.0, 1, HORIZONS[:1], 1500
 
 
 def measure_patchtst(place: Place) -> Found:
     """Train all horizons in both ways until the clock ends; return the record for the JSON."""
     sets = [each for each in found() if each.name == SET]
     if not sets:
-        return Found({"skipped": f"{SET}.csv is not here"}, failure=f"{SET}.csv is not here; BATCHLOOM_DATA names its folder")
+        return Found(
+            {"skipped": f"{SET}.csv is not here"}, failure=f"{SET}.csv is not here; BATCHLOOM_DATA names its folder"
+        )
     horizons = HORIZONS if place.is_gpu else CPU_HORIZONS
-    folder = place.kept or Path.cwd()
     cells = [(horizon, way) for horizon in horizons for way in WAYS]
-    seconds = place.until - time.monotonic() - SLACK
-    processes = [start(place, folder, horizon, way, seconds) for horizon, way in cells]
-    failures = [process.communicate()[0] for process in processes if process.wait() != 0]
-    if failures:
-        return Found({"output": failures}, failure=failures[0].strip().splitlines()[-1])
-    records = [json.loads(path(folder, *cell).with_suffix(".json").read_text()) for cell in cells]
+    archive = (place.kept or Path.cwd()) / "patchtst.tar"
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if archive.exists():
+            with tarfile.open(archive) as known:
+                known.extractall(folder, filter="data")
+        failures = train_all(place, folder, cells)
+        if failures:
+            return Found({"output": failures}, failure=failures[0].strip().splitlines()[-1])
+        records = [json.loads(path(folder, *cell).with_suffix(".json").read_text()) for cell in cells]
+        with tarfile.open(archive, "w") as kept:
+            kept.add(folder, arcname=".")
     print_records(records)
     return Found({"cells": records}, claims(records), ratios(records), all(each["ended"] for each in records))
+
+
+def train_all(place: Place, folder: Path, cells: list[tuple[int, str]]) -> list[str]:
+    """Train all cells at the same time; return the output of those that failed."""
+    seconds = place.until - time.monotonic() - SLACK
+    processes = [start(place, folder, horizon, way, seconds) for horizon, way in cells]
+    outputs = [process.communicate()[0] for process in processes]
+    return [output for process, output in zip(processes, outputs, strict=True) if process.returncode != 0]
 
 
 def start(place: Place, folder: Path, horizon: int, way: str, seconds: float) -> subprocess.Popen[str]:
     """Start the training of one cell."""
     options = {"device": place.device, "horizon": horizon, "way": way, "seconds": seconds, "folder": folder}
     if not place.is_gpu:
-        options["epochs"] = CPU_EPOCHS
+        options |= {"epochs": CPU_EPOCHS, "steps": CPU_STEPS}
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     command = [sys.executable, "-m", "bench.device.patchtst", *words]
     return subprocess.Popen(command, cwd=BENCH.parent, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -113,10 +131,13 @@ def main() -> None:
     for name, kind in {"device": str, "horizon": int, "way": str, "seconds": float, "folder": Path}.items():
         parser.add_argument(f"--{name}", type=kind, required=True)
     parser.add_argument("--epochs", type=int, default=PATCH_HOURS.epochs)
+    parser.add_argument("--steps", type=int, help="the first steps of the series alone, without the published borders")
     chosen = parser.parse_args()
     until = time.monotonic() + chosen.seconds
     torch.set_num_threads(1)
     (series,) = (each for each in found() if each.name == SET)
+    if chosen.steps:
+        series = replace(series, values=series.values[: chosen.steps], borders=None)
     device = torch.device(chosen.device)
     way = Way(chosen.way, series.parts(chosen.horizon), chosen.horizon, PATCH_HOURS.batch, device)
     training = Training(PATCH_HOURS, way)

@@ -74,7 +74,9 @@ class Place:
     kept: Path | None = None
 
     @classmethod
-    def named(cls, name: str, rounds: int, scale: float, until: float = float("inf"), kept: Path | None = None) -> Place:
+    def named(
+        cls, name: str, rounds: int, scale: float, until: float = float("inf"), kept: Path | None = None
+    ) -> Place:
         """Take the device of this name."""
         device = torch.device(name)
         if device.type not in ("cuda", "cpu"):
@@ -154,9 +156,7 @@ class Place:
             return STANDING_IN
         return LENT
 
-    def interleave(
-        self, title: str, candidates: Sequence[Candidate], rounds: int | None = None
-    ) -> dict[str, Timing]:
+    def interleave(self, title: str, candidates: Sequence[Candidate], rounds: int | None = None) -> dict[str, Timing]:
         """Time candidates in the same rounds."""
         return interleave(title, candidates, min(rounds or self.rounds, self.rounds), self.pace)
 

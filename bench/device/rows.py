@@ -113,9 +113,7 @@ def loop_claims(title: str, timings: dict[str, Timing], data: Data) -> list[Clai
     ]
     text = f"{title}: bandwidth of {{}}, times that of the copy {{}}"
     if data.batch == LARGE and data.there.features.shape[1] == WIDTH:
-        claims.append(
-            Claim.of_ratio(text.format(GIVEN, "on the device"), timings[COPY], loom, ">=", COPY_SHARE)
-        )
+        claims.append(Claim.of_ratio(text.format(GIVEN, "on the device"), timings[COPY], loom, ">=", COPY_SHARE))
     if data.there.features.shape[1] == WIDTH:
         claims.append(
             Claim.of_ratio(text.format(STREAMED, "from pinned memory"), timings[PINNED], sent, ">=", PINNED_SHARE)

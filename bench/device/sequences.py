@@ -39,7 +39,7 @@ from bench.sequences.peers import (
 )
 
 # The CPU takes fewer documents and a smaller model.
-CPU_DOCUMENTS, CPU_HIDDEN, CPU_DEPTH = 1 / 16, 32, 2
+CPU_DOCUMENTS, CPU_HIDDEN, CPU_DEPTH, CPU_TOKENS = 1 / 16, 32, 2, 1024
 RESIDENT, STREAMED = "resident", "streamed"
 LOOM = (OPTIMAL, JOINED, PACKED_ROWS)
 # The sizes that a GPU tries, in tokens; a round takes seconds there, so there are few.
@@ -78,7 +78,7 @@ def drawn(place: Place) -> Experiment:
     documents = random_documents(place.scaled(DOCUMENTS, CPU_DOCUMENTS, least=BATCH), MEAN_LENGTH, VOCABULARY, SEED)
     if place.is_gpu:
         return Experiment(documents, model, MAX_TOKENS, LEAST_TRIED)
-    return Experiment(documents, model, sizes["max_tokens"], sizes["max_tokens"])
+    return Experiment(documents, model, CPU_TOKENS, CPU_TOKENS)
 
 
 def made_there(place: Place, experiment: Experiment, cost: batchloom.CostModel) -> list[Strategy]:

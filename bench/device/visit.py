@@ -15,7 +15,6 @@ import importlib.util
 import json
 import multiprocessing
 import os
-import platform
 import signal
 import tempfile
 import time
@@ -88,6 +87,7 @@ class Visit:
             estimate, rest = part.estimate if self.is_gpu else part.on_cpu, self.until - time.monotonic() - RESERVE
             if estimate > rest:
                 records[name] = known or {"status": LEFT, "seconds": 0.0, "estimate": estimate, "ratios": {}}
+                records[name]["commit"] = self.head["commit"]
                 print(f"{name}: left: it takes {estimate:.0f} s, and {max(rest, 0):.0f} s remain", flush=True)
             else:
                 print(f"\n## {name}: {rest:.0f} s remain", flush=True)
@@ -101,8 +101,9 @@ class Visit:
         if not self.file.exists():
             return {}
         known = json.loads(self.file.read_text())
-        same = all(known.get(name) == self.head[name] for name in ("device", "commit", "arguments"))
-        return known["parts"] if same else {}
+        if any(known.get(name) != self.head[name] for name in ("device", "arguments")):
+            return {}
+        return {name: each for name, each in known["parts"].items() if each.get("commit") == self.head["commit"]}
 
     def write(self, records: dict[str, Any]) -> None:
         """Write the file, whole at every moment."""
@@ -190,8 +191,10 @@ def _answer(work: Callable[[], dict[str, Any]], answer: Path) -> None:
         text = json.dumps(found)
     except BaseException as error:
         lines = traceback.format_exc().strip().splitlines()
-        text = json.dumps({"failure": f"{type(error).__name__}: {error}"[:500], "traceback": lines[-60:]})
-        print("\n".join(lines[-60:]), flush=True)
+        said = str(error) if isinstance(error, SystemExit) else f"{type(error).__name__}: {error}"
+        text = json.dumps({"failure": said[:500], "traceback": lines[-60:]})
+        if not isinstance(error, SystemExit):
+            print("\n".join(lines[-60:]), flush=True)
     part = answer.with_suffix(".part")
     part.write_text(text)
     part.replace(answer)
@@ -204,9 +207,3 @@ def _end(process: Any) -> None:
     except ProcessLookupError:
         process.kill()
     process.join()
-
-
-def wrong_processor(tag: str) -> str | None:
-    """Return why a wheel does not fit this machine, if it does not."""
-    here = platform.machine()
-    return None if tag.endswith(here) else f"the wheel is for {tag}; this machine is {here}"

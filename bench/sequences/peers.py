@@ -248,9 +248,7 @@ def loom(
 
     known, tried = sizes or {}, tried_sizes(experiment)
     forms = {JOINED: joined, PACKED: packed, PACKED_ROWS: packed_rows}
-    chosen = [
-        fastest(form, [known[name]] if name in known else tried) for name, form in forms.items() if name in names
-    ]
+    chosen = [fastest(form, [known[name]] if name in known else tried) for name, form in forms.items() if name in names]
     return [Strategy(OPTIMAL, optimal, experiment.padded), *chosen]
 
 

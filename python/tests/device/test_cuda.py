@@ -101,7 +101,13 @@ def test_shards_hold_every_row_once_and_follow_the_plan():
 @every_way
 def test_types_and_scales_are_those_of_the_host(way):
     pixels = torch.randint(0, 256, (500, 3, 8, 8), dtype=torch.uint8)
-    options = {"dtype": {0: "float32"}, "scale": 1 / 255, "mean": [0.4, 0.5, 0.6], "std": [0.2, 0.3, 0.4], "shuffle": True}
+    options = {
+        "dtype": {0: "float32"},
+        "scale": 1 / 255,
+        "mean": [0.4, 0.5, 0.6],
+        "std": [0.2, 0.3, 0.4],
+        "shuffle": True,
+    }
     loader = bl.DataLoader(bl.TensorDataset(pixels), 32, device=DEVICE, **options, **way)
     assert seen(on_host(loader)) == seen(bl.DataLoader(bl.TensorDataset(pixels), 32, output="torch", **options))
 
