@@ -202,7 +202,9 @@ class WindowViews:
         if self._transfer is None or self._resident is None or not self._transfer.has_streams:
             return
         assert self._stream_key is not None
-        if (key := self._stream_key()) != self._key:
+        key = self._stream_key()
+        # Before torch 2.15, a stream is neither equal to None nor unequal.
+        if self._key is None or key != self._key:
             self._key = key
             self._resident.use(self._transfer.current())
 

@@ -189,7 +189,9 @@ class Copy:
     def arrive(self) -> torch.Tensor:
         """Return the array on the device, for later work on the current stream."""
         current = self._transfer.current()
-        if self._event is not None and current is not None and current != self._reader:
+        # Before torch 2.15, a stream is neither equal to None nor unequal.
+        waits = self._reader is None or current != self._reader
+        if self._event is not None and current is not None and waits:
             current.wait_event(self._event)
             self._there.record_stream(current)
             self._reader = current

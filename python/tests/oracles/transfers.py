@@ -52,6 +52,15 @@ class Stream:
         self.waits = []
         self.sent = []
 
+    def __eq__(self, other):
+        return self is other
+
+    def __ne__(self, other):
+        """As torch before 2.15 has it, nothing is unequal to None."""
+        return other is not None and self is not other
+
+    __hash__ = object.__hash__
+
     def wait_event(self, event):
         """The work that comes next finds the copy done; its source may yet be read until it is over."""
         self.waits.append(event)
