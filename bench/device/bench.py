@@ -4,7 +4,7 @@
 
 Parts run in their order of value, as many as fit into the minutes (visit.py):
 
-- ``laws``: the project's tests on the device (laws.py). ``limits``: copies and matrix products (limits.py).
+- ``laws``, ``more_laws``: the project's tests on the device (laws.py). ``limits``: copies and products (limits.py).
 - ``rows``, ``narrow_rows``, ``training``: the published experiment on a small model (rows.py). ``groups`` (groups.py).
 - ``windows``, ``windows_features``, ``windows_batch``, ``windows_length``: views, by memory and time (windows.py).
 - ``documents``: documents of any length through a model of 70 layers (sequences.py).
@@ -12,8 +12,8 @@ Parts run in their order of value, as many as fit into the minutes (visit.py):
 - ``attention``: packs through FlexAttention and attention of variable lengths (attention.py). ``jax`` (jax_rows.py).
 - ``errors``: PatchTST/42 on ETTh1 (patchtst.py), which goes on from visit to visit.
 
-``scripts/device`` packs what a machine without a network needs, runs this there and brings the results
-home. The file is ``device-<name>.json`` in ``--out``; ratios to bandwidth are taken inside a round, to copies of the same bytes in it.
+``scripts/device`` packs what a machine without a network needs, runs this there and brings the results home. The file is
+``device-<name>.json`` in ``--out``. Ratios to bandwidth are taken inside a round, to copies of the same bytes in it.
 Without a GPU the CPU stands in, with smaller data (``--device cpu``): that shows that everything runs.
 
 Exit codes: 0 if nothing failed, 1 if a part failed, 2 if nothing could run, or a part lacks a package or memory.
@@ -33,7 +33,7 @@ from bench.device.attention import measure_attention
 from bench.device.forecasters import measure_family
 from bench.device.groups import measure_groups
 from bench.device.jax_rows import measure_jax
-from bench.device.laws import measure_laws
+from bench.device.laws import measure_laws, measure_more_laws
 from bench.device.limits import measure_limits
 from bench.device.patchtst import measure_patchtst
 from bench.device.place import Place
@@ -46,15 +46,15 @@ from bench.harness.record import commit, machine, results, versions
 
 TRANSFORMERS = ("transformers",)
 PARTS: dict[str, Part] = {
-    "laws": Part(measure_laws, 90, 12, ("pytest", "hypothesis", "xdist", "pytest_timeout"), 8e9),
-    "rows": Part(measure_rows, 50, 4, ("batch_iter",), 14e9),
-    "narrow_rows": Part(measure_narrow_rows, 40, 4, ("batch_iter",)),
-    "groups": Part(measure_groups, 40, 4, ("batch_iter",), 14e9),
-    "windows": Part(measure_windows, 45, memory=12e9),
-    "documents": Part(measure_sequences, 90, 5, memory=30e9),
+    "laws": Part(measure_laws, 45, 10, ("pytest", "hypothesis", "xdist", "pytest_timeout"), 8e9),
+    "rows": Part(measure_rows, 40, 4, ("batch_iter",), 14e9),
+    "windows": Part(measure_windows, 32, memory=12e9),
     "training": Part(measure_training, 35, 5, ("batch_iter",)),
-    "dlinear": Part(measure_family("DLinear"), 25),
+    "documents": Part(measure_sequences, 75, 5, memory=30e9),
+    "dlinear": Part(measure_family("DLinear"), 20),
     "transformer": Part(measure_family("Transformer"), 25, 6, TRANSFORMERS),
+    "groups": Part(measure_groups, 28, 4, ("batch_iter",), 14e9),
+    "narrow_rows": Part(measure_narrow_rows, 30, 4, ("batch_iter",)),
     "informer": Part(measure_family("Informer"), 25, 6, TRANSFORMERS),
     "autoformer": Part(measure_family("Autoformer"), 25, 6, TRANSFORMERS),
     "patchtst": Part(measure_family("PatchTST"), 25, 6, TRANSFORMERS),
@@ -64,6 +64,7 @@ PARTS: dict[str, Part] = {
     "windows_features": Part(measure_sweep("features"), 60, 4, memory=40e9),
     "windows_batch": Part(measure_sweep("batch"), 30, 4, memory=14e9),
     "windows_length": Part(measure_sweep("length"), 60, 4, memory=40e9),
+    "more_laws": Part(measure_more_laws, 240, 0.1, ("pytest", "hypothesis", "xdist", "pytest_timeout"), 8e9),
     "errors": Part(measure_patchtst, 60, 12, memory=12e9, long=True),
 }
 OPTIONS: dict[str, dict[str, Any]] = {

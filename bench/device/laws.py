@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,41 +23,45 @@ from bench.device.place import Found, Place
 from bench.harness.record import BENCH
 
 TESTS = BENCH.parent / "python"
-FILES = (
-    "test_cuda.py",
-    "test_laws.py",
-    "test_static_buffers.py",
-    "test_device.py",
-    "test_transfer.py",
-    "test_compile.py",
-)
-# On the CPU a file stands in: scripts/test runs the others.
-CPU_FILES = ("test_cuda.py",)
+FILES = ("test_cuda.py",)
+# The laws of every way of a device, which make thousands of loaders; on the CPU, scripts/test runs them.
+MORE_FILES = ("test_laws.py", "test_static_buffers.py", "test_device.py", "test_transfer.py", "test_compile.py")
 # Each process takes memory of the device for its context.
 MOST_PROCESSES, SLACK, KEPT_LINES = 12, 5.0, 25
 
 
 def measure_laws(place: Place) -> Found:
-    """Run the tests; return the record for the JSON."""
+    """Run the tests of a GPU; return the record for the JSON."""
+    return measure(place, FILES)
+
+
+def measure_more_laws(place: Place) -> Found:
+    """Run the laws of every way of a device; return the record for the JSON."""
+    if not place.is_gpu:
+        return Found({"skipped": "scripts/test runs them on the CPU"})
+    return measure(place, MORE_FILES)
+
+
+def measure(place: Place, files: Sequence[str]) -> Found:
+    """Run some tests."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        output = run(place, report)
+        output = run(place, files, report)
         if not report.exists():
             return Found({"output": output[-4000:]}, failure=f"the tests did not end: {output.strip()[-200:]!r}")
         return found(ElementTree.parse(report))
 
 
-def run(place: Place, report: Path) -> str:
+def run(place: Place, files: Sequence[str], report: Path) -> str:
     """Run the tests until the clock ends; return what they printed."""
-    files = [f"tests/device/{name}" for name in (FILES if place.is_gpu else CPU_FILES)]
-    options = ["-q", "-p", "no:cacheprovider", f"--junitxml={report}", "-W", "default", "--timeout=60"]
+    options = ["-q", "-p", "no:cacheprovider", f"--junitxml={report}", "-W", "default", "--timeout=60", "--tb=short"]
     if place.is_gpu:
         options += ["-n", str(min(MOST_PROCESSES, os.cpu_count() or 1)), "--dist", "load"]
     # JAX's laws are the CPU's, and it would take the memory of the device for itself.
     environment = dict(os.environ, PYTHONHASHSEED="0", OMP_NUM_THREADS="1", JAX_PLATFORMS="cpu")
     if place.is_gpu:
         environment["BATCHLOOM_TEST_DEVICE"] = str(place.device)
-    command = [sys.executable, "-m", "pytest", *options, *files]
+    command = [sys.executable, "-m", "pytest", *options, *(f"tests/device/{name}" for name in files)]
     seconds = max(place.until - time.monotonic() - SLACK, 1)
     try:
         done = subprocess.run(

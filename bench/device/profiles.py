@@ -17,7 +17,7 @@ from bench.device.place import Place
 from bench.harness.measure import exhaust
 
 # More batches than these make a trace that takes longer than what it shows; so many operations are kept.
-MOST_BATCHES, KEPT = 2000, 14
+MOST_BATCHES, KEPT = 500, 14
 
 
 def profile(place: Place, epochs: Callable[[], Iterable[Any]]) -> dict[str, Any]:

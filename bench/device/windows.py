@@ -47,7 +47,7 @@ IN_COMMON = (REFERENCE, replace(REFERENCE, batch=1000))
 AT_RANDOM = replace(REFERENCE, label=0, horizon=0, stride=25)
 # The share of each size that the CPU takes, and that it takes of the sweeps.
 CPU_SIDE, CPU_SWEEP_SIDE = 1 / 10, 1 / 20
-IN_ORDER_BATCHES, RANDOM_BATCHES, STACKED, SWEEP_ROUNDS = 24, 8, 2, 3
+IN_ORDER_BATCHES, RANDOM_BATCHES, STACKED, ROUNDS = 24, 8, 2, 3
 # Stacked batches of more bytes are made once in each round.
 LARGE = 4e9
 STREAMED = Mode(RANDOM_STREAMED, partial(loom, shuffle=True, resident=False), True)
@@ -80,7 +80,7 @@ def measure_windows(place: Place) -> Found:
         check(mode, place.device)
     cases = [in_order(place, sizes, CPU_SIDE) for sizes in IN_COMMON]
     cases.append(Case("windows in random order", SHUFFLED, scaled(place, AT_RANDOM, CPU_SIDE), RANDOM_BATCHES))
-    found = [measure_case(place, case, place.rounds) for case in cases]
+    found = [measure_case(place, case, ROUNDS) for case in cases]
     each = each_batch(place, cases[0])
     claims = [claim for _, claims, _ in found for claim in claims]
     ratios = {name: ratio for *_, ratios in found for name, ratio in ratios.items()}
@@ -92,7 +92,7 @@ def measure_sweep(name: str) -> Callable[[Place], Found]:
 
     def measure(place: Place) -> Found:
         cases = [in_order(place, sizes, CPU_SWEEP_SIDE) for sizes in SWEEPS[name]]
-        found = [measure_case(place, case, SWEEP_ROUNDS) for case in cases]
+        found = [measure_case(place, case, ROUNDS) for case in cases]
         claims = [claim for _, claims, _ in found for claim in claims]
         ratios = {text: ratio for *_, ratios in found for text, ratio in ratios.items()}
         if name != "features":

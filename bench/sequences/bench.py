@@ -210,10 +210,7 @@ def decided(timings: dict[str, Timing], tolerance: float) -> str:
 
 
 OPTIONS: dict[str, dict[str, Any]] = {
-    "device": {
-        "default": "cuda" if torch.cuda.is_available() else "cpu",
-        "help": "where the model runs; cuda if there is one",
-    },
+    "device": {"help": "where the model runs; cuda if there is one"},
     "hidden": {"type": int, "help": "hidden size: 4096 on CUDA, else 128"},
     "depth": {"type": int, "help": "blocks: 70 on CUDA, else 4"},
     "dtype": {"choices": ["float16", "float32"], "help": "float16 on CUDA, else float32"},
@@ -227,6 +224,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 def completed(chosen: argparse.Namespace) -> argparse.Namespace:
     """Fill in the options that the command line leaves out; they depend on the device."""
+    chosen.device = chosen.device or ("cuda" if torch.cuda.is_available() else "cpu")
     for name, value in defaults(chosen.device).items():
         if getattr(chosen, name) is None:
             setattr(chosen, name, value)

@@ -21,8 +21,12 @@ if TYPE_CHECKING:
     from batchloom.device.resident import Resident
     from batchloom.device.transfer import Transfer
 
-# Bytes of a block that is copied to a device, of a block that is gathered there, and least bytes of an index table.
+# Bytes of a block that is copied to a device, least bytes of a block that is gathered there, and of an index table.
 STREAMED, GATHERED, TABLE = 16 << 20, 32 << 20, 64 << 10
+
+# A block of rows that is gathered takes this share of the device's memory, up to these bytes: between blocks a fast
+# device waits for Python, and fast devices have much memory.
+SHARE, MOST_GATHERED = 1 / 256, 256 << 20
 
 # Bytes that a device needs to find the row of one element.
 SOUGHT = 40
@@ -44,7 +48,10 @@ class OnDevice:
         if self.placement.mode == "streamed":
             return BlockOptions(STREAMED, (STREAMED, allocate), converts=True)
         element = self._dataset._element_bytes()
-        gathered = GATHERED if element is None else max(GATHERED * element // (element + SOUGHT), 1)
+        if element is None:
+            gathered = min(max(int(self._transfer.memory() * SHARE), GATHERED), MOST_GATHERED)
+        else:
+            gathered = max(GATHERED * element // (element + SOUGHT), 1)
         return BlockOptions(gathered, (TABLE, allocate), index_table=True)
 
     def prepare(self, schema: Schema, options: CollateOptions) -> None:

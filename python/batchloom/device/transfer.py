@@ -68,6 +68,11 @@ class Transfer:
         """``True`` if the device works in streams, which have to wait for each other."""
         return self._streams is not None
 
+    def memory(self) -> int:
+        """Return the bytes of all memory of the device; 0 where the device does not tell."""
+        tell = getattr(self._streams, "mem_get_info", None)
+        return 0 if tell is None else int(tell(self.device)[1])
+
     def current(self) -> Any:
         """Return the current stream; ``None`` where the device has no streams."""
         return self._streams.current_stream(self.device) if self.has_streams else None

@@ -31,6 +31,9 @@ use crate::tensor::Sequences;
 use crate::tensor::buffer::Region;
 use crate::{DType, Plan, Result};
 
+/// The number of samples that one thread looks up at a time: some tenths of a millisecond.
+const PART: usize = 8192;
+
 /// The way in which the index table of a dataset is made.
 #[derive(Debug)]
 pub(super) struct IndexTable {
@@ -131,6 +134,24 @@ impl IndexTable {
                 passages
             }
         })
+    }
+
+    /// The parts of a table that different threads may fill, in order: of rows of one shape some batches each, of other
+    /// data all runs.
+    pub(super) fn parts(&self, runs: &[RunLayout], table: Table) -> Vec<(Vec<RunLayout>, Table)> {
+        if !matches!(self.fields.index(), Index::Rows) || table.index > 0 {
+            return vec![(runs.to_vec(), table)];
+        }
+        let mut parts = Vec::new();
+        for run in runs {
+            let most = (PART / run.samples.max(1)).max(1);
+            for start in (0..run.batches).step_by(most) {
+                let batches = most.min(run.batches - start);
+                let part = RunLayout { step: run.step + start as u64, batches, ..run.clone() };
+                parts.push((vec![part], Table { members: batches * run.samples, ..table }));
+            }
+        }
+        parts
     }
 
     /// Writes the table of some runs.

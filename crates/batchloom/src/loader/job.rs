@@ -70,7 +70,7 @@ enum Part {
     Direct(DirectTask),
     /// A piece of a run, with a region for each field.
     Piece(Arc<Fields>, RunLayout, Piece),
-    /// The index table of all runs, with one region.
+    /// The index table of some runs, with one region.
     Table(Vec<RunLayout>, Table),
 }
 
@@ -125,10 +125,21 @@ impl Job {
     pub(super) fn open(&self, block: u64, LaidOut { planned, reads }: LaidOut) -> Result<Opened> {
         // Memory comes first: without memory for the block, there may be none for the list of its pieces.
         let buffer = self.buffers.take(planned.memory())?;
-        if let Some(table) = planned.table {
-            let (whole, regions) = buffer.split(&[0, planned.memory()]);
-            let part = Part::Table(planned.layout.runs.clone(), table);
-            return Ok(Opened { planned, whole, tasks: vec![Task { block, part, regions }] });
+        if let (Some(table), Some(index_table)) = (planned.table, &self.index_table) {
+            let parts = index_table.parts(&planned.layout.runs, table);
+            let ends = parts.iter().scan(0, |end, (_, part)| {
+                *end += part.bytes();
+                Some(*end)
+            });
+            let cuts: Vec<usize> = std::iter::once(0).chain(ends).collect();
+            let (whole, regions) = buffer.split(&cuts);
+            let task = |((runs, table), region)| Task {
+                block,
+                part: Part::Table(runs, table),
+                regions: vec![region],
+            };
+            let tasks = parts.into_iter().zip(regions).map(task).collect();
+            return Ok(Opened { planned, whole, tasks });
         }
         let layout = &planned.layout;
         let pieces = match &reads {
