@@ -12,7 +12,7 @@ Parts run in their order of value, as many as fit into the minutes (visit.py):
 - ``attention``: packs through FlexAttention and attention of variable lengths (attention.py). ``jax`` (jax_rows.py).
 - ``errors``: PatchTST/42 on ETTh1 (patchtst.py), which goes on from visit to visit.
 
-``scripts/device`` packs what a machine without a network needs, runs this there and brings the results home. The file is
+``scripts/device`` packs what a machine without a network needs, runs this there and brings the results home, which are
 ``device-<name>.json`` in ``--out``. Ratios to bandwidth are taken inside a round, to copies of the same bytes in it.
 Without a GPU the CPU stands in, with smaller data (``--device cpu``): that shows that everything runs.
 

@@ -10,6 +10,7 @@ Promises:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import count
@@ -31,6 +32,7 @@ ROWS, WIDTH, LARGE = 500_000, 1000, 1024
 NARROW_ROWS, NARROW_WIDTH = 2_000_000, 16
 CPU_ROWS = 1 / 100
 GIVEN, MOVED, STREAMED = "batchloom resident", "batchloom resident, data from the CPU", "batchloom streamed"
+STREAMED_THREADS = "batchloom streamed, a thread on each core"
 SET_UP = "batchloom resident, set-up included"
 TORCH_MOVED, TORCH_THERE = "torch DataLoader, .to(device)", "torch DataLoader, data on the device"
 
@@ -91,6 +93,9 @@ ROW_WAYS: dict[str, Callable[[Data], Epochs]] = {
     GIVEN: lambda data: peers.loom(data.there, data.batch, resident=True),
     MOVED: lambda data: peers.loom(data.host, data.batch, resident=True, device=data.device),
     STREAMED: lambda data: peers.loom(data.host, data.batch, resident=False, device=data.device),
+    STREAMED_THREADS: lambda data: peers.loom(
+        data.host, data.batch, resident=False, device=data.device, num_threads=os.cpu_count()
+    ),
     SELECT: lambda data: peers.select_batches(data.there, data.batch),
     SELECT_BLOCKS: lambda data: peers.select_blocks(data.there, data.batch),
     BATCH_ITER: lambda data: peers.batch_iter(data.there, data.batch),

@@ -5,7 +5,8 @@ Promises:
 - Parts run in their order of value, each in a process of its own: what a part breaks or leaves behind touches no other
   part. A part begins if its estimate fits into the rest of the time; else it is left for the next visit.
 - The file is complete after each part. A visit that is killed keeps the parts that ended.
-- A part that fails is recorded with its traceback, and the next part runs. A part that overruns its time is stopped.
+- A part that fails is recorded with its traceback, and the next part runs. A part that takes more than twice its
+  estimate on a GPU is stopped; on the CPU it may take all the time that is left.
 - A part that the file has as done at this commit, of this device and size, is not run again.
 """
 
@@ -66,6 +67,7 @@ class Visit:
         head: What the results are of: the device, the commit, the size.
         until: The time of ``time.monotonic`` at which the visit ends.
         kept: The folder of what long parts keep from visit to visit.
+        is_gpu: False where the CPU stands in.
     """
 
     parts: Mapping[str, Part]
@@ -91,7 +93,8 @@ class Visit:
                 print(f"{name}: left: it takes {estimate:.0f} s, and {max(rest, 0):.0f} s remain", flush=True)
             else:
                 print(f"\n## {name}: {rest:.0f} s remain", flush=True)
-                records[name] = self._take(name, part, rest if part.long else min(rest, 2 * estimate + GRACE))
+                most = min(rest, 2 * estimate + GRACE) if self.is_gpu and not part.long else rest
+                records[name] = self._take(name, part, most)
                 self._print(name, records[name])
             self.write(records)
         return records
