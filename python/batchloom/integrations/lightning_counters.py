@@ -12,60 +12,87 @@ from collections.abc import Callable
 from typing import Any
 
 from batchloom.errors import LoaderError, StateError
+from batchloom.interleave import LOADERS
+from batchloom.watchers import Standing
 
 # The calls between the loop of Lightning and the loader.
 MOST_CALLS = 12
 
 
-def check_place(place: Callable[[], tuple[int, int]]) -> None:
+def check_place(loader: Any, place: Callable[[], Standing]) -> None:
     """Refuse a place that differs from the count of the Lightning loop that is loading it, if one is.
 
     Args:
-        place: Returns the number of batches of a whole epoch, and how many of them are left.
+        loader: The loader.
+        place: Returns where it would stand.
 
     Raises:
-        StateError: They differ from Lightning's, and no callback restates the count.
+        StateError: It differs from Lightning's count, and no callback restates that.
     """
     fit = _caller("_load_combined_loader_states", "epoch_loop")
-    if fit is None or _is_restated(fit):
+    if fit is None or _is_restated(fit) or not _holds(fit, loader):
         return
-    combined = fit._combined_loader
-    if len(combined.flattened) != 1:
+    combined, progress = fit._combined_loader, fit.epoch_loop.batch_progress
+    length, remaining, is_resized = place()
+    if len(combined.flattened) == 1:
+        # Lightning asked for the length before it loaded the state.
+        whole = min([length, *(combined.limits or ())])
+        taken = whole if progress.is_last_batch else length - remaining
+        if progress.current.ready == taken:
+            return
+        stands = f"the loader at batch {taken} of {length}"
+    elif is_resized and not progress.is_last_batch:
+        stands = f"a loader that other ranks took batches of at batch {length - remaining} of {length}"
+    else:
         return
-    length, remaining = place()
-    progress, whole = fit.epoch_loop.batch_progress, min([length, *(combined.limits or ())])
-    taken = whole if progress.is_last_batch else length - remaining
-    if progress.current.ready != taken:
-        raise StateError(
-            f"Lightning stands at batch {progress.current.ready} of an epoch, in steps of the ranks that saved the "
-            f"checkpoint, and the loader at batch {taken} of {length}; to go on with another number of ranks, "
-            "expected Trainer(callbacks=[batchloom.integrations.lightning.ExactEpochs()])"
-        )
+    raise StateError(
+        f"Lightning stands at batch {progress.current.ready} of an epoch, in steps of the ranks that saved the "
+        f"checkpoint, and {stands}; to go on with another number of ranks, expected "
+        "Trainer(callbacks=[batchloom.integrations.lightning.ExactEpochs()])"
+    )
 
 
-def check_length(length: Callable[[], int]) -> None:
+def check_length(loader: Any, length: Callable[[], int]) -> None:
     """Refuse an epoch of another length than that of the Lightning loop that begins it, if one does.
 
     Args:
-        length: Returns the number of batches of the whole epoch.
+        loader: The loader.
+        length: Returns the number of batches of its whole epoch.
 
     Raises:
-        LoaderError: They differ, so that Lightning would leave batches out, and no callback restates the length.
+        LoaderError: The epochs of Lightning have another length, so that it would leave batches out, and no callback
+            restates that.
     """
     loop = _caller("advance", "batch_progress")
     fit = None if loop is None else getattr(loop.trainer, "fit_loop", None)
-    if fit is None or loop is not fit.epoch_loop or _is_restated(fit):
+    if fit is None or loop is not fit.epoch_loop or _is_restated(fit) or not _holds(fit, loader):
         return
     limit = loop.trainer.limit_train_batches
-    if limit != 1.0 or isinstance(limit, int) or len(fit._combined_loader.flattened) != 1:
+    if limit != 1.0 or isinstance(limit, int):
         return
-    found = length()
+    combined = fit._combined_loader
+    lengths = [
+        length() if each is loader else len(each) if isinstance(each, LOADERS) else most
+        for each, most in zip(combined.flattened, combined.limits, strict=True)
+    ]
+    found = epoch_length(combined, lengths)
     if fit.max_batches != found:
         raise LoaderError(
             f"Lightning takes {fit.max_batches} batches in every epoch, as in the first one, and this one has "
-            f"{found}, since the rule looks at sizes; expected "
+            f"{found}, since the loader makes another number of batches in each; expected "
             "Trainer(callbacks=[batchloom.integrations.lightning.ExactEpochs()])"
         )
+
+
+def epoch_length(combined: Any, lengths: list[Any]) -> Any:
+    """Return the batches of an epoch of a ``CombinedLoader``, whose loaders have epochs of these lengths."""
+    return min(lengths) if combined._mode == "min_size" else max(lengths)
+
+
+def _holds(fit: Any, loader: Any) -> bool:
+    """Return whether a loop iterates over a loader itself, not over one that holds it."""
+    combined = fit._combined_loader
+    return combined is not None and any(each is loader for each in combined.flattened)
 
 
 def _is_restated(fit: Any) -> bool:

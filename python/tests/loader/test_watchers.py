@@ -17,7 +17,7 @@ def watcher(monkeypatch):
     module.places, module.lengths, module.error = [], [], None
 
     def note(found):
-        def check(ask):
+        def check(loader, ask):
             found.append(ask())
             if module.error is not None:
                 raise module.error()  # a new one, since its traceback holds the loader
@@ -74,7 +74,7 @@ def test_a_state_that_is_refused_leaves_the_loader_as_it_was(watcher, kind, step
     place, watcher.error = loader.state_dict(), lambda: StateError("elsewhere")
     with pytest.raises(StateError, match="elsewhere"):
         loader.load_state_dict(state)
-    assert watcher.places == [(length, remaining)]
+    assert watcher.places == [(length, remaining, False)]
     assert loader.state_dict() == place
     watcher.error = None
     assert taken + [samples(batch) for batch in batches] == [samples(batch) for batch in before]
