@@ -42,6 +42,8 @@ class Interleaved:
         # An epoch at whose start the states of the loaders are known, to go back to.
         self._origin: tuple[int, list[dict[str, Any]]] | None = None
         self._count = EpochCount()
+        # Whether the next iteration is empty: that of a run which waits for the epoch of a trainer to end.
+        self._is_over = False
         # The plan of each loader's epoch, and the batches of it that were taken, as their iterations began.
         self._plans: dict[int, tuple[Plan, int]] = {}
         self._latest: tuple[Plan, int] | None = None
@@ -89,6 +91,9 @@ class Interleaved:
           different ranks;
         - ``LoaderError`` at a later ``next`` if another iteration began meanwhile, or a state was loaded.
         """
+        if self._is_over:
+            self._is_over = False
+            return
         self._check_ranks()
         if self._iteration is not None:
             self._go_to(self._epoch + 1)
@@ -125,11 +130,14 @@ class Interleaved:
         Raises:
             LoaderError: The number is smaller than the last one, and where the loaders stood then is not known.
         """
+        for watcher in watchers():
+            watcher.restore(self)
         is_rest = self._iteration is None and any(self._taken)
         upcoming = self._epoch + (self._iteration is not None)
         target = self._count.enter(integer("epoch", epoch), upcoming, is_rest=is_rest)
         if target is not None:
             self._go_to(target)
+            self._is_over = False
 
     def _go_to(self, epoch: int) -> None:
         """Stand at the start of an epoch: pass over those before it, from here or from the origin."""
@@ -329,6 +337,9 @@ class Interleaved:
                 loader.load_state_dict(found)
             raise
         self._count.load(count, epoch)
+        self._is_over = any(
+            watcher.is_over(self, lambda: Standing(len(self), self.remaining, False)) for watcher in watchers()
+        )
 
     def _is_resized(self, states: list[dict[str, Any]]) -> bool:
         """Return whether loaders stand in an epoch that another number of ranks took batches of."""

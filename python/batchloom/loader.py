@@ -439,6 +439,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         self._is_compared = self._is_watched_alone = False
         self._count = EpochCount()
         self._begun: _BegunIteration | None = None
+        # Whether the next iteration is empty: that of a loader which waits for the epoch of a trainer to end.
+        self._is_over = False
         self._digest = BatchDigest() if boolean("digest", digest) else None
         self._replayers: deque[tuple[tuple[int, int], DataLoader[Batch]]] = deque(maxlen=MOST_REPLAYERS)
         self._own = frozenset((*vars(self), "_own"))
@@ -689,6 +691,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         - ``LoaderError`` if ``torch.distributed`` says another rank than before, and some, but not all batches of an
           epoch were taken.
         """
+        if self._is_over:
+            return self._nothing()
         if (current := self._dataset._current()) is not self._dataset:
             self._renew(current)
         batches: Iterator[Any] = self._delivery.begin(self._native, self._begin)
@@ -696,6 +700,11 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         batches = batches if self._digest is None else PassedOn(self._digest.add, batches)
         is_first = not self._is_compared and self._ranks.is_said
         return LoggedBatches(self, batches) if is_first or LOGGER.isEnabledFor(INFO) else batches
+
+    def _nothing(self) -> Iterator[Batch]:
+        """End an iteration without a batch."""
+        self._is_over = False
+        yield from ()
 
     def _log_epoch(self, epoch: int) -> None:
         """Log an epoch as it ends, and whether this rank takes its share of the batches alone."""
@@ -821,11 +830,13 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             LoaderError: The number is smaller than the last one, numbers and epochs differ, and the epoch that began
                 with it is not known.
         """
+        for watcher in watchers():
+            watcher.restore(self)
         upcoming = self._native.plan(None).epoch
         target = self._count.enter(integer("epoch", epoch), upcoming, is_rest=self._is_rest)
         if target is not None:
             self._native.set_epoch(target)
-            self._begun = None
+            self._begun, self._is_over = None, False
 
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
         """Return the state of the run, to save in a checkpoint: after the last batch that was handed over.
@@ -875,6 +886,9 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         self._native.load(place, lists)
         self._count.load(count, self._native.plan(None).epoch)
         self._draw_seed = self._begun = None
+        self._is_over = any(
+            watcher.is_over(self, lambda: Standing(len(self), self.remaining, False)) for watcher in watchers()
+        )
 
     def _standing(self, state: dict[str, Any], lists: _native.Rule | None) -> Standing:
         """Return where this loader would stand after a state was loaded."""

@@ -46,6 +46,21 @@ class Watcher(Protocol):
             StateError: A trainer that is loading the state would leave out batches, or repeat some.
         """
 
+    def is_over(self, loader: Any, place: Callable[[], Standing]) -> bool:
+        """Return whether a loader, whose state was loaded, has no more batches in the epoch of a trainer.
+
+        Args:
+            loader: The loader.
+            place: Returns where it stands.
+        """
+
+    def restore(self, loader: Any) -> None:
+        """Load the state that a trainer has of a loader, and did not load.
+
+        Args:
+            loader: The loader, which the trainer tells an epoch.
+        """
+
     def check_length(self, loader: Any, length: Callable[[], int]) -> None:
         """Refuse the epoch that is about to begin.
 

@@ -1,15 +1,16 @@
 """Lightning's own count of batches, which has to agree with that of a loader: the watcher of Lightning.
 
 Lightning counts the batches of an epoch itself, in steps of a rank, and takes the length of the first epoch for that of
-all. Where that is not so it would leave batches out in silence. Only Lightning knows its count, and it calls the loader
-from the object that holds it; so that is where it is found.
+all. Where that is not so it would leave batches out in silence. It loads no states of loaders from the checkpoint of an
+epoch's end, as if an epoch followed from its number. Only Lightning knows its count, and it calls the loader from the
+object that holds it; so that is where it is found.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from batchloom.errors import LoaderError, StateError
 from batchloom.interleave import LOADERS
@@ -50,6 +51,40 @@ def check_place(loader: Any, place: Callable[[], Standing]) -> None:
         f"checkpoint, and {stands}; to go on with another number of ranks, expected "
         "Trainer(callbacks=[batchloom.integrations.lightning.ExactEpochs()])"
     )
+
+
+def is_over(loader: Any, place: Callable[[], Standing]) -> bool:
+    """Return whether a loader has no more batches in the epoch of the Lightning loop that is loading its state.
+
+    With ``max_size``, loaders that came to their end wait for the longest one. Their states are the start of an epoch
+    that is not due yet.
+
+    Args:
+        loader: The loader.
+        place: Returns where it stands.
+    """
+    fit = _caller("_load_combined_loader_states", "epoch_loop")
+    if fit is None or not _holds(fit, loader) or fit._combined_loader._mode != "max_size":
+        return False
+    progress, standing = fit.epoch_loop.batch_progress, place()
+    is_between = standing.remaining == standing.length
+    return is_between and progress.current.ready > 0 and not progress.is_last_batch
+
+
+def restore(loader: Any) -> None:
+    """Load the states of loaders that Lightning has read and left alone, as those of a checkpoint of an epoch's end.
+
+    Args:
+        loader: The loader that Lightning tells an epoch.
+    """
+    fit = _caller("on_advance_start", "epoch_loop")
+    if fit is None or not fit._combined_loader_states_to_load or not _holds(fit, loader):
+        return
+    states, fit._combined_loader_states_to_load = fit._combined_loader_states_to_load, []
+    stateful = [each for each in fit._combined_loader.flattened if isinstance(each, _Stateful)]
+    for each, state in zip(stateful, states, strict=True):
+        if isinstance(each, LOADERS):
+            each.load_state_dict(state)
 
 
 def check_length(loader: Any, length: Callable[[], int]) -> None:
@@ -93,6 +128,15 @@ def _holds(fit: Any, loader: Any) -> bool:
     """Return whether a loop iterates over a loader itself, not over one that holds it."""
     combined = fit._combined_loader
     return combined is not None and any(each is loader for each in combined.flattened)
+
+
+@runtime_checkable
+class _Stateful(Protocol):
+    """A loader that Lightning saves the state of."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
 def _is_restated(fit: Any) -> bool:

@@ -100,7 +100,7 @@ def test_a_trainer_whose_epochs_are_longer_or_shorter_resumes_at_every_step(
 @KINDS
 @given(stop=st.integers(1, 3 * STEPS))
 def test_a_trainer_that_counts_anew_after_a_state_was_loaded_goes_on(make: Any, stop: int) -> None:
-    """As Fabric and Accelerate count: from 0 in each process."""
+    """As Accelerate counts: from 0 in each process."""
     first = Trainer(make())
     first.train([STEPS] * 4, stop)
     second = Trainer(make())

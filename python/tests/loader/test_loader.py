@@ -241,7 +241,7 @@ def test_iter_alone_spends_nothing():
 def test_set_epoch_keeps_the_place_of_a_state_in_that_epoch():
     run = Run(50, 4)
     state = run.plan(2)._native.state(5)
-    # A caller that counts anew after a state was loaded, as Fabric does, is not sent back either.
+    # A caller that counts anew after a state was loaded, as Accelerate does, is not sent back either.
     for number, epoch, expected in ((1, 2, run.seen(2)[5:]), (2, 2, run.seen(2)[5:]), (3, 3, run.seen(3))):
         for asked in (0, 1, 2):
             loader = run.loader()

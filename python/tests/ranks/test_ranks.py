@@ -468,7 +468,10 @@ distributed.barrier()
 print(json.dumps(results))
 """
     found, other = ranks(code, 2, tmp_path / "group")
-    assert found[0] == [100, []] and other == [[100, []]]
+    assert found[0] == [100, []]
+    assert other == [[100, []]]
     (count, (line,)) = found[1]
-    assert count == 60 and "rank 0 of 2" in line and "distributed=False" in line
+    assert count == 60
+    assert "rank 0 of 2" in line
+    assert "distributed=False" in line
     assert found[2] == [120, []]
