@@ -6,8 +6,8 @@
 All of it takes half an hour. Parts may be run on their own, one after the other on one machine; ``--join`` makes one
 result of their files.
 
-Three epochs of 96 samples on two processes. Two loaders side by side (Lightning's ``CombinedLoader``), and two that take
-turns, have 96 samples together. The processes of a run die by SIGKILL one step after a checkpoint, which is
+Three epochs of 96 samples on two processes. Two loaders side by side (Lightning's ``CombinedLoader``), and two that
+take turns, have 96 samples together. The processes of a run die by SIGKILL one step after a checkpoint, which is
 saved in the middle of the second epoch, or at its last batch. A new run goes on from there, with two processes, with
 one, and with four. Promises:
 

@@ -6,8 +6,8 @@ samples that are cut the same way by hand, a fresh order for each epoch, each ra
 write, as a ``batch_sampler`` with ``set_epoch``. Every row or token of a sample is its number, so a batch tells what is
 in it.
 
-Two rules more are of two loaders of rows. ``beside`` is Lightning's ``CombinedLoader``: a step takes a batch of each, and
-the short one goes round five times while the long one lasts. ``turns`` takes a batch of one, then of the other.
+Two rules more are of two loaders of rows. ``beside`` is Lightning's ``CombinedLoader``: a step takes a batch of each,
+and the short one goes round five times while the long one lasts. ``turns`` takes a batch of one, then of the other.
 """
 
 from __future__ import annotations

@@ -144,8 +144,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             in RANK and WORLD_SIZE (or LOCAL_RANK, NODE_RANK and WORLD_SIZE, as Lightning sets them); and otherwise they
             are 0 and 1. If ``torch.distributed`` says something else afterwards, the next epoch follows it.
         world_size: The number of processes.
-        distributed: If ``False``, the loader is for one rank: each process that iterates over it gets every batch, as in
-            an evaluation on rank 0 alone. It stands for ``rank=0, world_size=1``.
+        distributed: If ``False``, the loader is for one rank: each process that iterates over it gets every batch, as
+            in an evaluation on rank 0 alone. It stands for ``rank=0, world_size=1``.
         mesh: The mesh of all processes, where some of them work on one batch together: a ``DeviceMesh`` with names, or
             a dict of sizes, as ``{"dp": 4, "tp": 2, "cp": 2, "pp": 1}``. Batches differ along data-parallel dimensions
             alone, of which ``loader.rank`` and ``loader.world_size`` speak then.

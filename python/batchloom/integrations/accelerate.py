@@ -102,7 +102,8 @@ class PreparedLoader(DataLoaderStateMixin):  # type: ignore[misc, unused-ignore]
         self.begin()
         try:
             self._step = None
-            for batch, self._step, self.end_of_dataloader in _steps(self.loader):
+            for batch, step, is_last in _steps(self.loader):
+                self._step, self.end_of_dataloader = step, is_last
                 yield send_to_device(batch, self.device, non_blocking=self._non_blocking)
         finally:
             self.end()
@@ -130,6 +131,13 @@ class PreparedLoader(DataLoaderStateMixin):  # type: ignore[misc, unused-ignore]
             )
         left = sum(rows) - (repeated if number + 1 == len(plan) else 0)
         return rows, [min(count, max(left - sum(rows[:rank]), 0)) for rank, count in enumerate(rows)]
+
+    @property
+    def dataset(self) -> Any:
+        """The dataset of the loader; of loaders that take turns, those of all, by name."""
+        if isinstance(self.loader, Interleaved):
+            return {name: loader.dataset for name, loader in self.loader.loaders.items()}
+        return self.loader.dataset
 
     def begin(self) -> None:
         """Tell Accelerate that an epoch begins."""

@@ -253,7 +253,7 @@ def test_a_number_before_the_loaders_are_known_is_refused_with_both() -> None:
     other.load_state_dict(run.state_dict())
     batches = iter(other)
     next(batches)
-    with pytest.raises(bl.LoaderError, match="epoch 1 .* epoch 2"):
+    with pytest.raises(bl.LoaderError, match=r"epoch 1 .* epoch 2"):
         other.set_epoch(1)
 
 
