@@ -34,7 +34,7 @@ class EpochCount:
         Args:
             number: The number that the caller gives.
             upcoming: The epoch that the loader begins next by itself.
-            is_rest: Whether that is the rest of an epoch, of which batches were taken.
+            is_rest: ``True`` if that is the rest of an epoch, of which batches were taken.
 
         Raises:
             LoaderError: The caller goes back to a number whose first epoch is not known.
