@@ -6,7 +6,8 @@
 All of it takes half an hour. Parts may be run on their own, one after the other on one machine; ``--join`` makes one
 result of their files.
 
-Three epochs of 96 samples on two processes. The processes of a run die by SIGKILL one step after a checkpoint, which is
+Three epochs of 96 samples on two processes. Two loaders side by side (Lightning's ``CombinedLoader``), and two that
+take turns, have 96 samples together. The processes of a run die by SIGKILL one step after a checkpoint, which is
 saved in the middle of the second epoch, or at its last batch. A new run goes on from there, with two processes, with
 one, and with four. Promises:
 
@@ -33,7 +34,7 @@ from bench.harness.command import arguments, wanted
 from bench.harness.record import write
 from bench.resume import peers
 from bench.resume.processes import launch
-from bench.resume.run import EVENTS, Run, Verdict, trained, verdict
+from bench.resume.run import EVENTS, Run, Verdict, counted, trained, verdict
 
 TRAINERS = ("loop", "lightning", "accelerate", "hf", "ray", "jax")
 WORLD, EPOCHS = 2, 3
@@ -61,7 +62,7 @@ def measure(trainer: str, loader: str, rule: str, root: Path) -> dict[str, Any]:
 
     whole = folder("whole")
     finished = attempt(whole, world=WORLD, epochs=EPOCHS)
-    found = {"whole": text(verdict_of_whole(whole), finished)}
+    found = {"whole": text(verdict_of_whole(whole, rule), finished)}
     steps = steps_of(whole)
     killed: dict[float, str] = {}
     for name, share, world in EVENTS:
@@ -72,22 +73,16 @@ def measure(trainer: str, loader: str, rule: str, root: Path) -> dict[str, Any]:
         resumed = folder(f"{name}-{world}")
         shutil.copytree(killed[share], resumed, dirs_exist_ok=True)
         fine = attempt(resumed, world=world, epochs=EPOCHS, resume=True)
-        found[name] = text(verdict(whole, resumed, peers.SAMPLES, EPOCHS), fine)
+        found[name] = text(verdict(whole, resumed, peers.wanted(rule), EPOCHS), fine)
     print(f"{trainer:10} {loader:10} {rule:8}", f"({time.perf_counter() - started:.0f} s)", flush=True)
     for name, said in found.items():
         print(f"    {name:30} {said}", flush=True)
     return {"trainer": trainer, "loader": loader, "rule": rule, "found": found}
 
 
-def verdict_of_whole(folder: str) -> Verdict:
+def verdict_of_whole(folder: str, rule: str) -> Verdict:
     """Count what a run trained that nobody killed."""
-    import numpy
-
-    counts = numpy.zeros((EPOCHS, peers.SAMPLES), dtype=int)
-    for rank in trained(folder, 0, saved_only=False):
-        for epoch, batch in rank:
-            numpy.add.at(counts[epoch], batch, 1)
-    return Verdict(int((counts == 0).sum()), int(numpy.maximum(counts - 1, 0).sum()), None)
+    return Verdict(*counted(trained(folder, 0, saved_only=False), peers.wanted(rule), EPOCHS), None)
 
 
 def text(said: Verdict, finished: bool) -> str:
@@ -122,6 +117,8 @@ def main() -> None:
             program = importlib.import_module(f"bench.resume.trainers.{trainer}")
             for loader in chosen.loaders or program.LOADERS:
                 for rule in chosen.rules or peers.RULES:
+                    if rule in peers.PARTS and rule not in getattr(program, "PARTS", ()):
+                        continue
                     if hasattr(program, "skips") and program.skips(loader, rule):
                         continue
                     cases.append(measure(trainer, loader, rule, Path(folder)))

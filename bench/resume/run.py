@@ -100,20 +100,25 @@ class Verdict:
         return f"{self.lost} lost, {self.repeated} repeated{order}"
 
 
-def verdict(whole: str, resumed: str, samples: int, epochs: int) -> Verdict:
-    """Count what a run that was killed and resumed trained; compare it with one that was not.
+def counted(ranks: Iterable[list[tuple[int, list[int]]]], wanted: numpy.ndarray, epochs: int) -> tuple[int, int]:
+    """Return the samples that were lost and repeated, of those that are wanted so often in each epoch.
 
-    Samples are counted in each epoch: one that comes twice in an epoch and not at all in the next is repeated and lost.
+    One that comes twice in an epoch and not at all in the next is repeated and lost.
     """
-    before, after = trained(resumed, 0, saved_only=True), trained(resumed, 1, saved_only=False)
-    counts = numpy.zeros((epochs, samples), dtype=int)
-    for rank in (*before, *after):
+    counts = numpy.zeros((epochs, len(wanted)), dtype=int)
+    for rank in ranks:
         for epoch, batch in rank:
             numpy.add.at(counts[min(epoch, epochs - 1)], batch, 1)
+    return int(numpy.maximum(wanted - counts, 0).sum()), int(numpy.maximum(counts - wanted, 0).sum())
+
+
+def verdict(whole: str, resumed: str, wanted: numpy.ndarray, epochs: int) -> Verdict:
+    """Count what a run that was killed and resumed trained; compare it with one that was not."""
+    before, after = trained(resumed, 0, saved_only=True), trained(resumed, 1, saved_only=False)
     same = None
     if len(before) == len(after):
         same = [a + b for a, b in zip(before, after, strict=True)] == trained(whole, 0, saved_only=False)
-    return Verdict(int((counts == 0).sum()), int(numpy.maximum(counts - 1, 0).sum()), same, bool(after))
+    return Verdict(*counted((*before, *after), wanted, epochs), same, bool(after))
 
 
 def free_port() -> int:

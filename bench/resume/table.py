@@ -32,7 +32,13 @@ LOADERS = {
     "litdata": "litData",
     "grain": "grain",
 }
-RULES = {"rows": "Rows", "budget": "Batches by a token budget", "packing": "Packed sequences"}
+RULES = {
+    "rows": "Rows",
+    "budget": "Batches by a token budget",
+    "packing": "Packed sequences",
+    "beside": "Two loaders side by side",
+    "turns": "Two loaders that take turns",
+}
 COLUMNS = ("whole", *(name for name, _, _ in EVENTS))
 HEADS = ("not killed", "mid-epoch", "half the ranks", "twice the ranks", "last batch", "half the ranks", "twice")
 FAILED = " (the run ended with an error)"
@@ -58,7 +64,8 @@ def cell(said: str) -> str:
 
 def tables(measured: list[dict[str, Any]]) -> str:
     """Return a table for each rule, with a row for each trainer and loader."""
-    return "\n".join(line for rule in RULES for line in _table(rule, measured)) + "\n"
+    rules = [rule for rule in RULES if any(case["rule"] == rule for case in measured)]
+    return "\n".join(line for rule in rules for line in _table(rule, measured)) + "\n"
 
 
 def _table(rule: str, measured: list[dict[str, Any]]) -> Iterator[str]:

@@ -140,6 +140,16 @@ def integer(name: str, value: SupportsIndex, least: int = 0, most: int = U64) ->
     return number
 
 
+def used(batches: SupportsIndex, taken: int) -> int:
+    """Return how many of ``taken`` batches were used: ``batches``, of which negative ones count from the last one.
+
+    Raises:
+        ArgumentError: There are not as many.
+    """
+    number = integer("batches", batches, least=-taken, most=taken)
+    return number if number >= 0 else taken + number
+
+
 def weight(name: str, value: Any) -> Any:
     """Return ``value``, the weight of a source.
 

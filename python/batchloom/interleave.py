@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from math import ceil, floor
 from typing import Any
 
-from batchloom.arguments import U64, choice, weight
-from batchloom.errors import ArgumentError, StateError
+from batchloom.arguments import U64, choice, integer, weight
+from batchloom.epoch_count import EpochCount, without_count
+from batchloom.errors import ArgumentError, LoaderError, StateError
 from batchloom.loader import DataLoader
+from batchloom.plan import Plan
+from batchloom.watchers import Standing, watchers
 
 VERSION = 1
 
@@ -18,10 +22,11 @@ Loaders = Sequence[DataLoader[Any]] | Mapping[Any, DataLoader[Any]]
 
 
 class Interleaved:
-    """Loaders whose batches take turns, made by :func:`batchloom.interleave`.
+    """Loaders whose batches take turns, made by :func:`batchloom.interleave`: a loader wherever one is expected.
 
-    Iteration yields ``(name, batch)`` until the epoch ends, and goes on where it was left: one state says what was
-    taken of each loader. Loaders go from epoch to epoch by themselves.
+    Iteration yields ``(name, batch)``. Each iteration is the next epoch, or the rest of the one of a state that was
+    loaded. One state says what was taken of each loader. Loaders go from epoch to epoch by themselves, in their own
+    time: an epoch begins where the one before it ends, also if that was left in the middle.
     """
 
     def __init__(self, loaders: dict[Hashable, DataLoader[Any]], weights: list[Fraction], when_exhausted: str) -> None:
@@ -32,6 +37,16 @@ class Interleaved:
         self._taken = [0] * len(weights)
         self._ended: set[int] = set()
         self._batches: dict[int, Iterator[Any]] = {}
+        # The iteration under way; None where the next one is of the epoch above, or of the rest of it.
+        self._iteration: object | None = None
+        # An epoch at whose start the states of the loaders are known, to go back to.
+        self._origin: tuple[int, list[dict[str, Any]]] | None = None
+        self._count = EpochCount()
+        # Whether the next iteration is empty: that of a run which waits for the epoch of a trainer to end.
+        self._is_over = False
+        # The plan of each loader's epoch, and the batches of it that were taken, as their iterations began.
+        self._plans: dict[int, tuple[Plan, int]] = {}
+        self._latest: tuple[Plan, int] | None = None
 
     @property
     def loaders(self) -> dict[Hashable, DataLoader[Any]]:
@@ -43,22 +58,141 @@ class Interleaved:
         """The epoch under way, or the next one."""
         return self._epoch
 
-    def __iter__(self) -> Iterator[tuple[Any, Any]]:
-        """Yield the name of a loader and its next batch, until the epoch ends; what is left of one comes first.
+    @property
+    def rank(self) -> int:
+        """The rank of this process, from 0 to ``world_size - 1``."""
+        return self._ranks()[0]
 
-        Raises:
-            ArgumentError: Ranks of a loader take different numbers of steps (``uneven="short"``).
+    @property
+    def world_size(self) -> int:
+        """The number of processes."""
+        return self._ranks()[1]
+
+    @property
+    def sampler(self) -> Interleaved:
+        """This run, whose ``set_epoch`` trainers look for there."""
+        return self
+
+    def __len__(self) -> int:
+        """Return the number of batches of the whole epoch that is under way, or of the next one, on this rank."""
+        return sum(self._whole())
+
+    @property
+    def remaining(self) -> int:
+        """The number of batches that are left of the epoch under way, or of the next one."""
+        return len(self) - sum(self._taken)
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        """Return the batches of the next epoch, each with the name of its loader. It begins with the first ``next``.
+
+        The first ``next`` raises what keeps an epoch from beginning:
+
+        - ``ArgumentError`` if ranks of a loader take different numbers of steps (``uneven="short"``), or loaders have
+          different ranks;
+        - ``LoaderError`` at a later ``next`` if another iteration began meanwhile, or a state was loaded.
         """
+        if self._is_over:
+            self._is_over = False
+            return
         self._check_ranks()
+        if self._iteration is not None:
+            self._go_to(self._epoch + 1)
+        for watcher in watchers():
+            watcher.check_length(self, self.__len__)
+        self._note_origin()
+        mine = self._iteration = object()
         while True:
             place = self._next()
             batch = self._take(place)
             ends = self._ends()
             if ends:
-                self._epoch, self._taken, self._ended = self._epoch + 1, [0] * len(self._weights), set()
+                self._begin_at(self._epoch + 1)
             yield self._names[place], batch
             if ends:
                 return
+            if self._iteration is not mine:
+                raise LoaderError(
+                    f"another iteration began, or another place was chosen, while one of {self!r} was under way; "
+                    "expected one iteration at a time, since its loaders have one place each"
+                )
+
+    def _begin_at(self, epoch: int) -> None:
+        """Stand at the start of an epoch, which loaders begin where they are."""
+        self._epoch, self._taken, self._ended = epoch, [0] * len(self._weights), set()
+        self._iteration = None
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begin epoch ``epoch`` of the caller with the next iteration. Without calls, epochs advance by themselves.
+
+        Numbers are understood as by :meth:`batchloom.DataLoader.set_epoch`. What is left of epochs in between is
+        passed over.
+
+        Raises:
+            LoaderError: The number is smaller than the last one, and where the loaders stood then is not known.
+        """
+        for watcher in watchers():
+            watcher.restore(self)
+        is_rest = self._iteration is None and any(self._taken)
+        upcoming = self._epoch + (self._iteration is not None)
+        target = self._count.enter(integer("epoch", epoch), upcoming, is_rest=is_rest)
+        if target is not None:
+            self._go_to(target)
+            self._is_over = False
+
+    def _go_to(self, epoch: int) -> None:
+        """Stand at the start of an epoch: pass over those before it, from here or from the origin."""
+        self._note_origin()
+        if epoch < self._epoch or (epoch == self._epoch and not self._is_between_epochs):
+            if self._origin is None or epoch < self._origin[0]:
+                raise LoaderError(
+                    f"epoch {epoch} is asked for, and its loaders are known from epoch "
+                    f"{self._epoch + 1 if self._origin is None else self._origin[0]} on, since a state was loaded in "
+                    "the middle; expected that or more"
+                )
+            for loader, state in zip(self._loaders.values(), self._origin[1], strict=True):
+                loader.load_state_dict(state)
+            self._batches.clear()
+            self._begin_at(self._origin[0])
+        while self._epoch < epoch:
+            left = [whole - taken for whole, taken in zip(self._whole(), self._taken, strict=True)]
+            self._leave()
+            for loader, batches in zip(self._loaders.values(), left, strict=True):
+                loader._skip(batches)
+            self._begin_at(self._epoch + 1)
+            self._note_origin()
+
+    @property
+    def _is_between_epochs(self) -> bool:
+        """``True`` if the latest batch was the last one of its epoch."""
+        return self._iteration is None and not any(self._taken)
+
+    def _note_origin(self) -> None:
+        """Remember where the loaders stand, if this is the start of the first epoch of which that is known."""
+        if self._origin is None and self._is_between_epochs:
+            for place, loader in enumerate(self._loaders.values()):
+                if place not in self._batches:
+                    loader._go_on()
+            self._origin = self._epoch, [loader.state_dict() for loader in self._loaders.values()]
+
+    def _skip(self, batches: int) -> None:
+        """Pass over the first batches of the next iteration, which has more."""
+        if self._iteration is not None:
+            self._go_to(self._epoch + 1)
+        self._note_origin()
+        self._leave()
+        for _ in range(batches):
+            place = self._next()
+            loader = self._loaders[self._names[place]]
+            loader._skip(1)
+            self._taken[place] += 1
+            if not loader._is_rest:
+                self._ended.add(place)
+
+    def _leave(self) -> None:
+        """Leave the iterations of the loaders: what is left of their epochs comes next."""
+        self._batches.clear()
+        for loader in self._loaders.values():
+            loader._go_on()
 
     def _next(self) -> int:
         """Return the loader that is due: the one that has had least, in relation to its weight."""
@@ -71,9 +205,12 @@ class Interleaved:
         loader = self._loaders[self._names[place]]
         if place not in self._batches:
             loader._go_on()
+            self._plans[place] = loader.plan(), 0
             self._batches[place] = iter(loader)
         batch = next(self._batches[place])
         self._taken[place] += 1
+        plan, step = self._latest = self._plans[place]
+        self._plans[place] = plan, step + 1
         if loader.remaining == 0:
             for _ in self._batches.pop(place):
                 pass  # it sees its end
@@ -83,7 +220,60 @@ class Interleaved:
     def _ends(self) -> bool:
         return bool(self._ended) if self._when_exhausted == "stop" else self._drawn <= self._ended
 
+    def _whole(self) -> list[int]:
+        """Return the batches of each loader in the whole of this epoch."""
+        left = []
+        for place, loader in enumerate(self._loaders.values()):
+            if place not in self._batches:
+                loader._go_on()
+            left.append(loader.remaining)
+        return self._turns(self._taken, left, self._drawn - self._ended)
+
+    def _turns(self, taken: list[int], left: list[int], open_: set[int]) -> list[int]:
+        """Return the batches of each loader in an epoch, of which some were taken, and ``left`` remain of its own.
+
+        Loaders that are ``open_`` did not come to the end of their own in it.
+        """
+        if self._when_exhausted == "renormalise":
+            return [have + left[place] if place in open_ else have for place, have in enumerate(taken)]
+        ends = [((2 * (taken[place] + left[place]) - 1) / self._weights[place], place) for place in open_]
+        end, last = min(ends) if self._when_exhausted == "stop" else max(ends)
+        # Turns are in the order of (2 * batches + 1) / weight, and of places where these are equal.
+        wholes = [(end * weight + 1) / 2 for weight in self._weights]
+        return [
+            0 if not weight else ceil(whole) - 1 if place > last else floor(whole)
+            for place, (weight, whole) in enumerate(zip(self._weights, wholes, strict=True))
+        ]
+
+    def _lengths(self) -> Iterator[int]:
+        """Yield the number of batches of each epoch of a run that begins with epoch 0 of each loader."""
+        loaders = list(self._loaders.values())
+        epochs = [0] * len(loaders)
+        left = [len(loader.plan(0)) for loader in loaders]
+        while True:
+            turns = self._turns([0] * len(loaders), left, self._drawn)
+            yield sum(turns)
+            for place, loader in enumerate(loaders):
+                while turns[place] >= left[place]:
+                    turns[place] -= left[place]
+                    epochs[place] += 1
+                    left[place] = len(loader.plan(epochs[place]))
+                left[place] -= turns[place]
+
+    def _ranks(self) -> tuple[int, int]:
+        """Return the rank and the world size, which all loaders share.
+
+        Raises:
+            ArgumentError: They differ.
+        """
+        found = {name: (loader.rank, loader.world_size) for name, loader in self._loaders.items()}
+        if len(set(found.values())) > 1:
+            said = ", ".join(f"{name!r} {rank} of {size}" for name, (rank, size) in found.items())
+            raise ArgumentError(f"loaders have different ranks: {said}; expected the same")
+        return next(iter(found.values()))
+
     def _check_ranks(self) -> None:
+        self._ranks()
         for name, loader in self._loaders.items():
             plan = loader.plan()
             if plan.uneven == "short" and not plan.drop_last and plan.world_size > 1:
@@ -101,23 +291,26 @@ class Interleaved:
             "taken": list(self._taken),
             "ended": sorted(self._ended),
             "loaders": [loader.state_dict() for loader in self._loaders.values()],
+            **self._count.entry(self._epoch),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from ``state``. Other weights than then hold from here on.
 
         Raises:
-            StateError: The state is of other loaders or another version, or damaged. The run is then unchanged.
+            StateError: The state is of other loaders or another version, or damaged, or a trainer that is loading it
+                stands elsewhere. The run is then unchanged.
         """
         if not isinstance(state, dict) or state.get("version") != VERSION:
             raise StateError(f"the state is {state!r:.80}; expected the dict that state_dict() returned")
-        count = len(self._loaders)
-        loaders, weights = (_listed(state, key, count) for key in ("loaders", "weights"))
+        state, count = without_count(state)
+        many = len(self._loaders)
+        loaders, weights = (_listed(state, key, many) for key in ("loaders", "weights"))
         if not all(isinstance(weight, str) for weight in weights):
             raise StateError(f"the state is damaged: weights is {weights!r:.80}; expected texts")
         epoch = _integer("epoch", state.get("epoch"), U64)
-        taken = [_integer("taken", each, U64) for each in _listed(state, "taken", count)]
-        ended = {_integer("ended", place, count - 1) for place in _listed(state, "ended")}
+        taken = [_integer("taken", each, U64) for each in _listed(state, "taken", many)]
+        ended = {_integer("ended", place, many - 1) for place in _listed(state, "ended")}
         is_same = weights == [str(weight) for weight in self._weights]
         if self._drawn <= ended:
             if is_same:
@@ -125,18 +318,32 @@ class Interleaved:
                     f"the state is damaged: ended is {sorted(ended)}, in mid-epoch; expected fewer loaders"
                 )
             epoch, ended = epoch + 1, set()  # all that have a share now came to their ends
-        before = self.state_dict()["loaders"]
+        before = self.state_dict()
+        kept = {name: value for name, value in vars(self).items() if name != "_count"}
         done: list[DataLoader[Any]] = []
         try:
             for loader, found in zip(self._loaders.values(), loaders, strict=True):
                 done.append(loader)
                 loader.load_state_dict(found)
+            self._begin_at(epoch)
+            self._ended, self._batches = ended, {}
+            self._taken = taken if is_same else [0] * many
+            self._origin = self._latest = None
+            for watcher in watchers():
+                watcher.check_place(self, lambda: Standing(len(self), self.remaining, self._is_resized(loaders)))
         except Exception:
-            for loader, found in zip(done, before, strict=False):
+            vars(self).update(kept | {"_batches": {}})
+            for loader, found in zip(done, before["loaders"], strict=False):
                 loader.load_state_dict(found)
             raise
-        self._epoch, self._ended, self._batches = epoch, ended, {}
-        self._taken = taken if is_same else [0] * count
+        self._count.load(count, epoch)
+        self._is_over = any(
+            watcher.is_over(self, lambda: Standing(len(self), self.remaining, False)) for watcher in watchers()
+        )
+
+    def _is_resized(self, states: list[dict[str, Any]]) -> bool:
+        """Return whether loaders stand in an epoch that another number of ranks took batches of."""
+        return any(size != self.world_size for state in states for size, _ in state["worlds"])
 
     @property
     def _drawn(self) -> set[int]:
@@ -146,6 +353,10 @@ class Interleaved:
     def __repr__(self) -> str:
         parts = ", ".join(f"{name}: {float(weight):g}" for name, weight in zip(self._names, self._weights, strict=True))
         return f"interleave({parts}; epoch {self._epoch})"
+
+
+# The kinds of loaders, for what takes any of them.
+LOADERS = (DataLoader, Interleaved)
 
 
 def interleave(loaders: Loaders, weights: Any = None, *, when_exhausted: str = "stop") -> Interleaved:

@@ -26,6 +26,7 @@ from batchloom.arguments import (
     integer,
     kept,
     renamed,
+    used,
 )
 from batchloom.bans import banned
 from batchloom.batch import CollateOptions
@@ -38,6 +39,7 @@ from batchloom.dataset.torch_datasets import taken
 from batchloom.delivery.choose import choose
 from batchloom.delivery.placement import Placement, PlacementRequest
 from batchloom.draws import drawn, grouped
+from batchloom.epoch_count import EpochCount, without_count
 from batchloom.epoch_lists import EpochLists
 from batchloom.errors import ArgumentError, Error, RangeError, StateError
 from batchloom.label_counts import LabelCounts
@@ -52,7 +54,7 @@ from batchloom.ranks import RankFinder, is_worker
 from batchloom.slots import SlotWay, collated, pad_numbers
 from batchloom.torch_attributes import TorchAttributes
 from batchloom.torch_options import TorchOptions, accepted
-from batchloom.watchers import watchers
+from batchloom.watchers import Standing, watchers
 
 if TYPE_CHECKING:
     from jax import Array
@@ -142,6 +144,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             in RANK and WORLD_SIZE (or LOCAL_RANK, NODE_RANK and WORLD_SIZE, as Lightning sets them); and otherwise they
             are 0 and 1. If ``torch.distributed`` says something else afterwards, the next epoch follows it.
         world_size: The number of processes.
+        distributed: If ``False``, the loader is for one rank: each process that iterates over it gets every batch, as
+            in an evaluation on rank 0 alone. It stands for ``rank=0, world_size=1``.
         mesh: The mesh of all processes, where some of them work on one batch together: a ``DeviceMesh`` with names, or
             a dict of sizes, as ``{"dp": 4, "tp": 2, "cp": 2, "pp": 1}``. Batches differ along data-parallel dimensions
             alone, of which ``loader.rank`` and ``loader.world_size`` speak then.
@@ -296,6 +300,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         ban: Any = None,
         rank: int | None = None,
         world_size: int | None = None,
+        distributed: bool = True,
         mesh: Any = None,
         device: Any = None,
         sharding: Any = None,
@@ -383,7 +388,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         )
         # Other ranks than given ones are found when something asks for them.
         makes_jax = request.device is None and "jax" in request.frameworks
-        self._ranks = RankFinder(rank, world_size, jax=makes_jax, mesh=None if mesh is None else Mesh(mesh))
+        ranks_of = None if mesh is None else Mesh(mesh)
+        self._ranks = RankFinder(rank, world_size, jax=makes_jax, mesh=ranks_of, distributed=distributed)
         if seed is None and self._draw_seed is None:
             self._draw_seed = self._ranks.seed_source()
         first_rank, first_world_size = self._ranks.given or (0, 1)
@@ -430,7 +436,11 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         self._recipe: dict[str, Any] = recipe | vars(asked)
         if self._lists is not None:
             self._recipe[self._lists.name] = self._lists.sampler  # an iterator was read
-        self._is_compared = False
+        self._is_compared = self._is_watched_alone = False
+        self._count = EpochCount()
+        self._begun: _BegunIteration | None = None
+        # Whether the next iteration is empty: that of a loader which waits for the epoch of a trainer to end.
+        self._is_over = False
         self._digest = BatchDigest() if boolean("digest", digest) else None
         self._replayers: deque[tuple[tuple[int, int], DataLoader[Batch]]] = deque(maxlen=MOST_REPLAYERS)
         self._own = frozenset((*vars(self), "_own"))
@@ -518,6 +528,21 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             lists = None if self._lists is None else self._lists.at(self.epoch)._native()
             self._native.load(self._native.state(), lists)
 
+    def _skip(self, batches: int) -> None:
+        """Pass over batches of the next iteration and of those after it; what is left then is the next one."""
+        while batches:
+            plan = self.plan()
+            if batches < len(plan):
+                self.load_state_dict(self._native.state() | plan._native.state(batches))
+                return
+            self._native.set_epoch(plan.epoch + 1)
+            batches -= len(plan)
+
+    @property
+    def _is_rest(self) -> bool:
+        """``True`` if the next iteration is the rest of an epoch, of which batches were taken."""
+        return bool(self._native.plan(None).state(0)["worlds"])
+
     def _steps(self, end: int | None) -> Iterator[Batch]:
         self._go_on()
         try:
@@ -598,6 +623,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             raise StateError(f"the state is of epoch {state.get('epoch')}; expected one of epoch {number}")
         plan, worlds = self.plan(number), list[list[int]]()
         if state is not None:
+            state, _ = without_count(state)
             # It knows the weights and the bans of then.
             run = self._native.plan(None).resume(state)
             worlds = run.state(0)["worlds"]
@@ -610,6 +636,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
                 "rank": rank,
                 "world_size": world_size,
                 "mesh": None,
+                "distributed": True,
                 "num_threads": 1,
                 "prefetch": 0,
                 "digest": False,
@@ -664,12 +691,33 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         - ``LoaderError`` if ``torch.distributed`` says another rank than before, and some, but not all batches of an
           epoch were taken.
         """
+        if self._is_over:
+            return self._nothing()
         if (current := self._dataset._current()) is not self._dataset:
             self._renew(current)
         batches: Iterator[Any] = self._delivery.begin(self._native, self._begin)
         batches = PassedOn(itemgetter(0), batches) if self._is_bare else batches
         batches = batches if self._digest is None else PassedOn(self._digest.add, batches)
-        return LoggedBatches(self, batches) if LOGGER.isEnabledFor(INFO) else batches
+        is_first = not self._is_compared and self._ranks.is_said
+        return LoggedBatches(self, batches) if is_first or LOGGER.isEnabledFor(INFO) else batches
+
+    def _nothing(self) -> Iterator[Batch]:
+        """End an iteration without a batch."""
+        self._is_over = False
+        yield from ()
+
+    def _log_epoch(self, epoch: int) -> None:
+        """Log an epoch as it ends, and whether this rank takes its share of the batches alone."""
+        if LOGGER.isEnabledFor(INFO):
+            LOGGER.info("epoch %d: %s", epoch, self.metrics())
+        if not self._is_watched_alone and self._ranks.is_alone:
+            rank, world_size = self._native.ranks
+            LOGGER.warning(
+                "rank %d of %d has taken its share of epoch %d, and no other rank has begun this loader so far; a loop "
+                "that one rank runs alone sees every sample with distributed=False",
+                *(rank, world_size, epoch),
+            )
+        self._is_watched_alone = True
 
     def _begin(self) -> None:
         """Prepare for an epoch that is about to begin: its ranks, its seed, and the batches of a sampler.
@@ -689,7 +737,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             self._ranks.compare(name, facts, "the same dataset, options and seed")
             self._is_compared = True
         for watcher in watchers():
-            watcher.check_length(lambda: len(self._native.plan(self._native.plan(None).epoch)))
+            watcher.check_length(self, lambda: len(self._native.plan(self._native.plan(None).epoch)))
+        self._begun = _BegunIteration(self._native.plan(None), self._native.state())
 
     def _take_lists(self, lists: EpochLists) -> None:
         """Make the lists of the epoch that is about to begin its batches; ranks have to have the same."""
@@ -769,22 +818,52 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         return Plan._wrap(plan.with_lists(lists._native()), lists)
 
     def set_epoch(self, epoch: int) -> None:
-        """Make ``epoch`` the next one: from its start, or from a state in it that was loaded and not yet begun.
+        """Begin epoch ``epoch`` of the caller with the next iteration. Without calls, epochs advance by themselves.
 
-        Calls are optional: the epoch advances by itself.
+        The caller counts its epochs, and the loader its passes over the data. A larger number than the last one begins
+        the epoch of that number, or the next one of the loader where it is further, as one that goes round several
+        times in an epoch of a trainer. The same number again, or a smaller one, repeats what began with it. Where a
+        state was loaded and no batch was taken since, the loader keeps its place, unless the number is larger than the
+        last one before the state was saved.
+
+        Raises:
+            LoaderError: The number is smaller than the last one, numbers and epochs differ, and the epoch that began
+                with it is not known.
         """
-        self._native.set_epoch(integer("epoch", epoch))
+        for watcher in watchers():
+            watcher.restore(self)
+        upcoming = self._native.plan(None).epoch
+        target = self._count.enter(integer("epoch", epoch), upcoming, is_rest=self._is_rest)
+        if target is not None:
+            self._native.set_epoch(target)
+            self._begun, self._is_over = None, False
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state of the run after the last batch that was handed over, to save in a checkpoint.
+    def state_dict(self, batches: int | None = None) -> dict[str, Any]:
+        """Return the state of the run, to save in a checkpoint: after the last batch that was handed over.
 
         The state is a dict of a few plain values, the same on every rank (with ``uneven="short"``: up to the last step
         that all ranks have). After the last batch of an epoch, it is the start of the next one. It costs microseconds
         at any point of an epoch.
+
+        Args:
+            batches: The number of batches that were used of the latest iteration, for loops that ask for batches ahead
+                of their use; negative ones count from the last batch that was handed over, so that -1 leaves out one
+                that waits for its step. ``None`` for all that were handed over.
+
+        Raises:
+            ArgumentError: The iteration handed over fewer batches.
         """
         self._follow()
         self._settle_seed()
-        return self._native.state()
+        state = self._native.state() if batches is None else self._state_after(batches)
+        return state | self._count.entry(state["epoch"])
+
+    def _state_after(self, batches: int) -> dict[str, Any]:
+        """Return the state after so many batches of the latest iteration."""
+        begun = self._begun
+        taken = 0 if begun is None else self._native.steps_taken - begun.steps
+        left = used(batches, taken)
+        return self._native.state() if begun is None or left == taken else begun.state(left)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from ``state``: the next iteration yields the rest of its epoch.
@@ -799,20 +878,26 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         if not isinstance(state, dict):
             raise StateError(f"the state is a {type(state).__name__}; expected the dict that state_dict() returned")
         self._follow()
-        epoch = state.get("epoch")
+        place, count = without_count(state)
+        epoch = place.get("epoch")
         lists = self._lists.at(epoch)._native() if self._lists is not None and isinstance(epoch, int) else None
         for watcher in watchers():
-            watcher.check_place(lambda: self._place(state, lists))
-        self._native.load(state, lists)
-        self._draw_seed = None
+            watcher.check_place(self, lambda: self._standing(place, lists))
+        self._native.load(place, lists)
+        self._count.load(count, self._native.plan(None).epoch)
+        self._draw_seed = self._begun = None
+        self._is_over = any(
+            watcher.is_over(self, lambda: Standing(len(self), self.remaining, False)) for watcher in watchers()
+        )
 
-    def _place(self, state: dict[str, Any], lists: _native.Rule | None) -> tuple[int, int]:
-        """Return the number of batches of the epoch of a state, and how many of them are left."""
+    def _standing(self, state: dict[str, Any], lists: _native.Rule | None) -> Standing:
+        """Return where this loader would stand after a state was loaded."""
         plan = self._native.plan(None)
         if lists is not None:
             plan = plan.at_epoch(state["epoch"]).with_lists(lists)
         rest = plan.resume(state)
-        return len(rest.at_epoch(rest.epoch)), len(rest)
+        is_resized = any(size != self.world_size for size, _ in state["worlds"])
+        return Standing(len(rest.at_epoch(rest.epoch)), len(rest), is_resized)
 
     def _renew(self, dataset: Dataset) -> None:
         """Go on with the next epoch over a dataset of the same samples in other memory."""
@@ -820,6 +905,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         self._native.set_epoch(plan.epoch)
         state = self._native.state()
         ranks, is_compared, others, digest = self._ranks, self._is_compared, self._own, self._digest
+        count = self._count
         same = {name: None for name in ("batch_size", "sampler", "batch_sampler", "generator")}
         renewed = dataset if self._mixture is None else self._mixture._over(dataset)
         place = {"dataset": renewed, "batching": plan.batching, "seed": plan.seed}
@@ -827,6 +913,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         self._recipe, self._lists = recipe | {"dataset": renewed}, lists
         self._ranks, self._is_compared, self._own, self._digest = ranks, is_compared, others, digest
         self.load_state_dict(state)
+        self._count = count
 
     def _settle_seed(self) -> None:
         """Draw the seed from the generator that was given, once."""
@@ -849,7 +936,9 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         if place["batches"]:
             self.load_state_dict(place)
         else:
+            place, count = without_count(place)
             self._native.load(place, None)
+            self._count.load(count, place["epoch"])
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the dataset, the rule, and the costs of the next epoch."""
@@ -861,6 +950,30 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         except Error as error:
             place = f"rank unknown: {error}"
         return f"DataLoader({self._dataset!r}, {self.batching}, {place})"
+
+
+class _BegunIteration:
+    """The iteration under way, or the latest one: what a state within it is made of.
+
+    Args:
+        plan: The batches that it hands over.
+        state: The state of the run just before it.
+    """
+
+    def __init__(self, plan: _native.Plan, state: dict[str, Any]) -> None:
+        self._plan, self.steps = plan, state.get("steps", 0)
+        self._before = state.get("digest_before", "")
+        if state["epoch"] != plan.epoch and state["worlds"]:
+            # An epoch that was left in the middle.
+            self._before = _native.Plan.digest_of(state, self._before)
+
+    def state(self, steps: int) -> dict[str, Any]:
+        """Return the state after some of its steps, but not all."""
+        state = self._plan.state(steps)
+        if not self.steps + steps:
+            return state
+        digest = self._plan.digest(steps, self._before)
+        return state | {"steps": self.steps + steps, "digest": digest, "digest_before": self._before}
 
 
 class _Replayer(DataLoader[Batch]):

@@ -29,6 +29,7 @@ class LoaderOptions(TorchOptions, total=False):
     ban: Any
     rank: int | None
     world_size: int | None
+    distributed: bool
     mesh: Any
     device: Any
     sharding: Any

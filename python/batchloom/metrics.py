@@ -64,7 +64,7 @@ class PassedOn(map):  # type: ignore[type-arg]
 
 
 class LoggedBatches(Generic[Batch]):
-    """The batches of an epoch, whose metrics are logged as it ends or is left.
+    """The batches of an epoch, which its loader logs as it ends or is left.
 
     It is an iterator as the one that it watches is: an exception ends no epoch, and threads that share it are told.
     """
@@ -103,4 +103,4 @@ class LoggedBatches(Generic[Batch]):
     def _log(self) -> None:
         epoch, self._epoch = self._epoch, None
         if epoch is not None:
-            LOGGER.info("epoch %d: %s", epoch, self._loader.metrics())
+            self._loader._log_epoch(epoch)

@@ -11,7 +11,7 @@ from typing import Any
 
 import batchloom._native as _native
 import numpy
-from batchloom.arguments import U32, integer
+from batchloom.arguments import U32, boolean, integer
 from batchloom.errors import ArgumentError, DataError
 from batchloom.mesh import Mesh
 
@@ -35,20 +35,38 @@ class RankFinder:
         jax: If ``True``, JAX may say.
         mesh: The mesh of all processes, if some of them take the same batches: ranks are then those along its
             data-parallel dimensions.
+        distributed: If ``False``, this is rank 0 of 1, whatever others say.
 
     Raises:
-        ArgumentError: Only one of the two is given, or the rank is not below the world size.
+        ArgumentError: Only one of the two is given, or the rank is not below the world size, or ``distributed`` is
+            ``False`` beside them or a mesh.
     """
 
     def __init__(
-        self, rank: int | None, world_size: int | None, *, jax: bool = False, mesh: Mesh | None = None
+        self,
+        rank: int | None,
+        world_size: int | None,
+        *,
+        jax: bool = False,
+        mesh: Mesh | None = None,
+        distributed: bool = True,
     ) -> None:
+        if not boolean("distributed", distributed):
+            if rank is not None or world_size is not None or mesh is not None:
+                given = {"rank": rank, "world_size": world_size, "mesh": mesh}
+                said = ", ".join(f"{name}={value}" for name, value in given.items() if value is not None)
+                raise ArgumentError(
+                    f"distributed is False, for a loader of one rank, and {said} is given; expected one of the two"
+                )
+            rank, world_size = 0, 1
         if (rank is None) != (world_size is None):
             raise ArgumentError(f"rank is {rank} and world_size is {world_size}; expected both or neither")
         self._mesh = mesh
         self._given = None if rank is None or world_size is None else self._in_mesh(checked(rank, world_size))
         self._jax = jax
         self._found: Ranks | None = None
+        # The name under which the ranks that compared facts are counted.
+        self._meeting: str | None = None
 
     @property
     def given(self) -> Ranks | None:
@@ -132,15 +150,24 @@ class RankFinder:
         mine = json.dumps({"rank": ranks[0], **facts})
         found = json.loads(store.compare_set(f"batchloom/{name}/{_compared[name]}", "", mine))
         first = found.pop("rank")
+        meeting = f"batchloom/{name}/{_compared[name]}/ranks"
         differ = [key for key in facts if facts[key] != found.get(key)]
         if differ:
             _compared[name] -= 1  # another try meets the same facts
             here, there = (", ".join(f"{key} {every.get(key)}" for key in differ) for every in (facts, found))
             raise DataError(
                 f"ranks disagree on what they batch: rank {ranks[0]} of {ranks[1]} has {here}, and rank {first} has "
-                f"{there}; expected {expected} on every rank. A loader that ranks do not share takes rank=0 and "
-                "world_size=1"
+                f"{there}; expected {expected} on every rank. A loader that ranks do not share takes distributed=False"
             )
+        if self._meeting is None and hasattr(store, "add"):
+            self._meeting = meeting
+            store.add(meeting, 1)
+
+    @property
+    def is_alone(self) -> bool:
+        """``True`` if no other rank of ``torch.distributed`` has compared facts so far, and there are some."""
+        store = None if self._meeting is None or _from_torch() is None else _store()
+        return store is not None and store.add(self._meeting, 0) == 1
 
 
 # How often facts of each name were compared.

@@ -8,9 +8,10 @@ from numbers import Integral
 from typing import Any
 
 import batchloom._native as engine
-from batchloom.arguments import Shuffle, Uneven, integer
+from batchloom.arguments import Shuffle, Uneven, integer, used
 from batchloom.batching import Rule
 from batchloom.dataset.base import Dataset
+from batchloom.epoch_count import EpochCount, without_count
 from batchloom.errors import ArgumentError, StateError
 from batchloom.mixture import Mixture
 from batchloom.plan import Plan
@@ -43,8 +44,9 @@ class BatchSampler(PlanAttributes):
         batching: A rule instead of ``batch_size``.
         rank: The rank of this process. If neither ``rank`` nor ``world_size`` is given, they are looked up, as by a
             :class:`batchloom.DataLoader`, when an epoch begins. For a loader that divides batches among ranks itself,
-            as Accelerate does, give ``rank=0, world_size=1``.
+            as Accelerate does, give ``distributed=False``.
         world_size: The number of processes.
+        distributed: If ``False``, the sampler is for one rank, and holds every batch: ``rank=0, world_size=1``.
 
     Raises:
         ArgumentError: An argument makes no sense, or ``drop_last`` would leave no step.
@@ -71,11 +73,12 @@ class BatchSampler(PlanAttributes):
         distinct_by: Any = None,
         rank: int | None = None,
         world_size: int | None = None,
+        distributed: bool = True,
     ) -> None:
         if uneven == "mask":
             raise ArgumentError('uneven is "mask", and lists of samples hold no marks; expected "pad" or "short"')
         samples, sizes = _counted(data)
-        self._ranks = RankFinder(rank, world_size)
+        self._ranks = RankFinder(rank, world_size, distributed=distributed)
         first_rank, first_world_size = self._ranks.given or (0, 1)
         # The epoch under way, or the next one before it began, and the batches of it that were taken. Its place in the
         # world is the one that it began with.
@@ -105,6 +108,7 @@ class BatchSampler(PlanAttributes):
         self._steps, self._before = 0, ""
         self._latest: _EpochBatches | None = None
         self._is_compared = False
+        self._count = EpochCount()
 
     def __iter__(self) -> Iterator[list[int]]:
         """Return the batches of the next epoch, or of the rest of the one in a state that was loaded.
@@ -135,27 +139,36 @@ class BatchSampler(PlanAttributes):
         return plan if epoch is None else plan.at_epoch(epoch)
 
     def set_epoch(self, epoch: int) -> None:
-        """Make ``epoch`` the next one: from its start, unless a state of the same epoch was just loaded.
+        """Begin epoch ``epoch`` of the caller with the next iteration. Without calls, epochs advance by themselves.
 
-        Calls are optional: the epoch advances by itself.
+        Numbers are understood as by :meth:`batchloom.DataLoader.set_epoch`.
+
+        Raises:
+            LoaderError: The number is smaller than the last one, numbers and epochs differ, and the epoch that began
+                with it is not known.
         """
-        epoch = integer("epoch", epoch)
-        if self._taken is not None or self._plan.epoch != epoch:
-            self._enter(self._plan.at_epoch(epoch))
+        upcoming = self._upcoming()
+        is_rest = bool(upcoming._native.state(0)["worlds"])
+        target = self._count.enter(integer("epoch", epoch), upcoming.epoch, is_rest=is_rest)
+        if target is not None and (self._taken is not None or self._plan.epoch != target):
+            self._enter(self._plan.at_epoch(target))
 
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
         """Return the state of the run, to save in a checkpoint: after the last batch, the start of the next epoch.
 
         Args:
-            batches: The number of batches that were used of the epoch under way, for loaders that ask for batches ahead
-                of their use; ``None`` for all that were handed over.
+            batches: The number of batches that were used of the latest iteration, for loaders that ask for batches
+                ahead of their use; negative ones count from the last batch that was handed over. ``None`` for all that
+                were.
 
         Raises:
-            ArgumentError: Fewer batches were handed over.
+            ArgumentError: The iteration handed over fewer batches.
         """
         taken = self._taken or 0
-        if batches is not None:
-            taken = integer("batches", batches, most=taken)
+        state = self._state(taken if batches is None else used(batches, taken))
+        return state | self._count.entry(state["epoch"])
+
+    def _state(self, taken: int) -> dict[str, Any]:
         # With uneven="short", a rank that has one step less waits for the others, or for its consumer to see the end.
         steps = len(self._plan) if self._ended else self._plan._native.steps()
         over = self._taken is not None and taken >= steps
@@ -184,8 +197,10 @@ class BatchSampler(PlanAttributes):
         """
         if not isinstance(state, dict):
             raise StateError(f"the state is a {type(state).__name__}; expected the dict that state_dict() returned")
+        state, count = without_count(state)
         plan = self._resumed(state)
         self._enter(plan)
+        self._count.load(count, plan.epoch)
         self._steps = state.get("steps", sum(steps for _, steps in state["worlds"]))
         self._before = state.get("digest_before", "")
         if plan.epoch != state["epoch"]:
@@ -195,9 +210,11 @@ class BatchSampler(PlanAttributes):
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy starts from: the place in the run. It finds its rank anew."""
         ranks = RankFinder(*(self._ranks.given or (None, None)))
-        state = self.state_dict()
-        place = {"_plan": self._resumed(state), "_taken": None, "_latest": None, "_ended": False}
+        state = self._state(self._taken or 0)
+        plan = self._resumed(state)
+        place: dict[str, Any] = {"_plan": plan, "_taken": None, "_latest": None, "_ended": False}
         place |= {"_steps": state.get("steps", 0), "_before": state.get("digest_before", "")}
+        place |= {"_count": self._count.copied(plan.epoch)}
         return {**vars(self), **place, "_ranks": ranks}
 
     def __repr__(self) -> str:
@@ -270,7 +287,7 @@ class BatchSampler(PlanAttributes):
         if world_size > 1:
             raise ArgumentError(
                 f"Accelerate divides the batches of a sampler among ranks, and these are those of rank {rank} of "
-                f"{world_size} already; expected BatchSampler(..., rank=0, world_size=1)"
+                f"{world_size} already; expected BatchSampler(..., distributed=False)"
             )
 
 

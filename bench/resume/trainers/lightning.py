@@ -14,6 +14,10 @@ from bench.resume import peers
 from bench.resume.run import Record, Run
 
 LOADERS = ("batchloom", "torch", "stateful")
+# Rules of two loaders.
+PARTS = ("beside", "turns")
+# A sampler made by hand has dealt to ranks already.
+DEALT = ("budget", "packing", "turns")
 
 
 class Model(lightning.LightningModule):
@@ -87,7 +91,7 @@ def work(run: Run, rank: int) -> None:
         loader, callbacks = peers.batchloom(run.rule), [ExactEpochs()]
     else:
         loader = peers.of_torch(
-            run.rule, rank, run.world, run.loader == "stateful", sharded_by_trainer=run.rule == "rows"
+            run.rule, rank, run.world, run.loader == "stateful", sharded_by_trainer=run.rule not in DEALT
         )
     saving = SavesThenNotes(
         record, dirpath=run.folder, filename="{step}", every_n_train_steps=run.save_every or 10**6, save_top_k=-1
@@ -95,8 +99,7 @@ def work(run: Run, rank: int) -> None:
     trainer = lightning.Trainer(
         **{"accelerator": "cpu", "devices": run.world, "strategy": "ddp", "max_epochs": run.epochs},
         **{"logger": False, "enable_progress_bar": False, "enable_model_summary": False},
-        # A sampler made by hand has dealt to ranks already.
-        use_distributed_sampler=run.rule == "rows",
+        use_distributed_sampler=run.rule not in DEALT,
         callbacks=[Recorder(record), saving, *callbacks],
     )
     last = max(Path(run.folder).glob("step*.ckpt"), key=lambda path: path.stat().st_mtime) if run.resume else None

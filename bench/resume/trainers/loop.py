@@ -6,6 +6,9 @@ import json
 from pathlib import Path
 
 import torch
+
+# DistributedDataParallel imports it when it is made, for seconds: once here, rather than in every process.
+import torch._dynamo
 import torch.distributed
 
 from bench.resume import peers
@@ -13,6 +16,8 @@ from bench.resume.processes import launch
 from bench.resume.run import Record, Run, save_json
 
 LOADERS = ("batchloom", "torch", "stateful", "litdata")
+# Rules of two loaders.
+PARTS = ("turns",)
 
 
 def skips(loader: str, rule: str) -> bool:
@@ -55,7 +60,7 @@ def _batchloom(run: Run, rank: int) -> None:
     loader, record, path = peers.batchloom(run.rule), Record(run, rank), Path(run.folder) / "checkpoint.json"
     if run.resume:
         loader.load_state_dict(json.loads(path.read_text()))
-    while (epoch := loader.plan().epoch) < run.epochs:
+    for epoch in range(loader.epoch, run.epochs):
         for batch in loader:
             _step(model, optimizer, batch)
             record.trained(epoch, peers.samples_of(batch))

@@ -16,6 +16,7 @@ from typing import Any, overload
 from batchloom.errors import ArgumentError, LoaderError, RangeError, StateError
 from batchloom.integrations.claim import claim
 from batchloom.integrations.requirement import require
+from batchloom.interleave import LOADERS, Interleaved
 from batchloom.loader import DataLoader
 from batchloom.plan import Plan
 
@@ -28,12 +29,12 @@ from accelerate.utils import gather_object, recursively_apply, send_to_device  #
 
 
 @overload
-def prepare(accelerator: accelerate.Accelerator, loader: DataLoader, /) -> PreparedLoader: ...
+def prepare(accelerator: accelerate.Accelerator, loader: DataLoader | Interleaved, /) -> PreparedLoader: ...
 @overload
 def prepare(
-    accelerator: accelerate.Accelerator, loader: DataLoader, /, *loaders: DataLoader
+    accelerator: accelerate.Accelerator, loader: DataLoader | Interleaved, /, *loaders: DataLoader | Interleaved
 ) -> tuple[PreparedLoader, ...]: ...
-def prepare(accelerator: accelerate.Accelerator, /, *loaders: DataLoader) -> Any:
+def prepare(accelerator: accelerate.Accelerator, /, *loaders: DataLoader | Interleaved) -> Any:
     """Make loaders known to ``accelerator``, in the order in which its checkpoints number them.
 
     Batches then come on its device, ``gather_for_metrics`` returns each sample of a step once, gradients that are
@@ -48,7 +49,7 @@ def prepare(accelerator: accelerate.Accelerator, /, *loaders: DataLoader) -> Any
     return prepared[0] if len(prepared) == 1 else prepared
 
 
-def skip_first_batches(loader: PreparedLoader | DataLoader, num_batches: int = 0) -> Any:
+def skip_first_batches(loader: PreparedLoader | DataLoader | Interleaved, num_batches: int = 0) -> Any:
     """Move ``loader`` past the first batches of the epoch that comes next, and return it.
 
     Nothing is read or formed for batches that are skipped. A loader whose state was loaded stands at its place already:
@@ -59,7 +60,8 @@ def skip_first_batches(loader: PreparedLoader | DataLoader, num_batches: int = 0
         StateError: The loader stands elsewhere in its epoch.
     """
     inner: Any = loader.loader if isinstance(loader, PreparedLoader) else loader
-    length, taken = len(inner), len(inner) - inner.remaining
+    is_left = isinstance(inner, Interleaved) and inner._iteration is not None
+    length, taken = len(inner), 0 if is_left else len(inner) - inner.remaining
     if not 0 <= num_batches < length:
         raise RangeError(
             f"num_batches is {num_batches}; expected 0 to {length - 1}, as an epoch has {length} batches. After the "
@@ -71,9 +73,7 @@ def skip_first_batches(loader: PreparedLoader | DataLoader, num_batches: int = 0
             f"none, or {taken}, found {num_batches}"
         )
     if taken == 0 and num_batches:
-        epoch, world = inner.plan().epoch, inner.world_size
-        place = {"epoch": epoch, "batches": num_batches * world, "worlds": [[world, num_batches]]}
-        inner.load_state_dict({**inner.state_dict(), **place})
+        inner._skip(num_batches)
     return loader
 
 
@@ -88,23 +88,22 @@ class PreparedLoader(DataLoaderStateMixin):  # type: ignore[misc, unused-ignore]
     use_stateful_dataloader = True
     _is_accelerate_prepared = True
 
-    def __init__(self, loader: DataLoader, device: Any, non_blocking: bool) -> None:
+    def __init__(self, loader: DataLoader | Interleaved, device: Any, non_blocking: bool) -> None:
         self.loader, self.device = loader, device
         self.gradient_state = GradientState()
         self._non_blocking = non_blocking
-        self._plan: Plan | None = None
-        self._taken = 0
-        self._repeated: int | None = None
+        # The plan that the present step is of, and its number there.
+        self._step: tuple[Plan, int] | None = None
+        self._repeated: tuple[Plan, int] | None = None
         self.reset()
 
     def __iter__(self) -> Iterator[Any]:
         """Iterate over the loader; the last batch is known to be the last before it is handed over."""
         self.begin()
         try:
-            self._plan, self._taken, self._repeated = self.loader.plan(), 0, None
-            for batch in self.loader:
-                self._taken += 1
-                self.end_of_dataloader = self._taken == len(self._plan)
+            self._step = None
+            for batch, step, is_last in _steps(self.loader):
+                self._step, self.end_of_dataloader = step, is_last
                 yield send_to_device(batch, self.device, non_blocking=self._non_blocking)
         finally:
             self.end()
@@ -115,21 +114,30 @@ class PreparedLoader(DataLoaderStateMixin):  # type: ignore[misc, unused-ignore]
         Raises:
             ArgumentError: Batches are repeated, and nothing says which.
         """
-        if self._plan is None or not self._taken:
+        if self._step is None:
             raise LoaderError("no batch was taken yet; expected gather_for_metrics() in a loop over the loader")
-        step: Any = self._plan.step(self._taken - 1)
+        plan, number = self._step
+        step: Any = plan.step(number)
         rows = [len(batch) for batch in step.batches]
-        if self._plan.uneven == "pad" and self._repeated is None:
-            self._repeated = self._plan.stats()["repeated"]
-        if self._plan.uneven != "pad" or not (repeated := self._repeated or 0):
+        if plan.uneven == "pad" and (self._repeated is None or self._repeated[0] is not plan):
+            self._repeated = plan, plan.stats()["repeated"]
+        repeated = 0 if plan.uneven != "pad" or self._repeated is None else self._repeated[1]
+        if not repeated:
             return rows, list(step.counts)
-        if self._plan.shuffle:
+        if plan.shuffle:
             raise ArgumentError(
                 f'{repeated} samples of the epoch come twice, at steps of a random order; expected uneven="mask", '
                 "which marks them, or shuffle=False, in the loader"
             )
-        left = sum(rows) - (repeated if self.end_of_dataloader else 0)
+        left = sum(rows) - (repeated if number + 1 == len(plan) else 0)
         return rows, [min(count, max(left - sum(rows[:rank]), 0)) for rank, count in enumerate(rows)]
+
+    @property
+    def dataset(self) -> Any:
+        """The dataset of the loader; of loaders that take turns, those of all, by name."""
+        if isinstance(self.loader, Interleaved):
+            return {name: loader.dataset for name, loader in self.loader.loaders.items()}
+        return self.loader.dataset
 
     def begin(self) -> None:
         """Tell Accelerate that an epoch begins."""
@@ -159,8 +167,20 @@ class PreparedLoader(DataLoaderStateMixin):  # type: ignore[misc, unused-ignore]
         return getattr(self.loader, name)
 
 
-def _prepare(accelerator: accelerate.Accelerator, loader: DataLoader) -> PreparedLoader:
-    if not isinstance(loader, DataLoader):
+def _steps(loader: DataLoader | Interleaved) -> Iterator[tuple[Any, tuple[Plan, int], bool]]:
+    """Yield each batch of an epoch, the plan that it is of with its step there, and whether it is the last one."""
+    if isinstance(loader, Interleaved):
+        for batch in loader:
+            assert loader._latest is not None
+            yield batch, loader._latest, loader._is_between_epochs
+        return
+    plan = loader.plan()
+    for step, batch in enumerate(loader):
+        yield batch, (plan, step), step + 1 == len(plan)
+
+
+def _prepare(accelerator: accelerate.Accelerator, loader: DataLoader | Interleaved) -> PreparedLoader:
+    if not isinstance(loader, LOADERS):
         raise ArgumentError(
             f"found a {type(loader).__name__}; expected a loader of batchloom. Others are for accelerator.prepare()"
         )
@@ -168,7 +188,7 @@ def _prepare(accelerator: accelerate.Accelerator, loader: DataLoader) -> Prepare
         raise ArgumentError(
             f"the loader is rank {loader.rank} of {loader.world_size}, and the accelerator process "
             f"{accelerator.process_index} of {accelerator.num_processes}; expected the same: leave "
-            "out rank= and world_size="
+            "out rank=, world_size= and distributed="
         )
     refuse_short(loader)
     claim(loader, accelerator)
@@ -180,9 +200,10 @@ def _prepare(accelerator: accelerate.Accelerator, loader: DataLoader) -> Prepare
     return prepared
 
 
-def refuse_short(loader: DataLoader) -> None:
+def refuse_short(loader: DataLoader | Interleaved) -> None:
     """Refuse a loader with which some processes take one step less: others would wait for them in collectives."""
-    if loader.world_size > 1 and loader.plan().uneven == "short":
+    parts = loader.loaders.values() if isinstance(loader, Interleaved) else [loader]
+    if loader.world_size > 1 and any(part.plan().uneven == "short" for part in parts):
         raise ArgumentError(
             f'uneven is "short", so some of the {loader.world_size} processes take one step less, and others wait for '
             'them; expected "mask" or "pad"'
@@ -196,7 +217,7 @@ def _teach(accelerator: accelerate.Accelerator) -> None:
     skip_others, gather_others = accelerator.skip_first_batches, accelerator.gather_for_metrics
 
     def skip(dataloader: Any, num_batches: int = 0) -> Any:
-        is_ours = isinstance(dataloader, (PreparedLoader, DataLoader))
+        is_ours = isinstance(dataloader, (PreparedLoader, *LOADERS))
         return (skip_first_batches if is_ours else skip_others)(dataloader, num_batches)
 
     def gather_for_metrics(input_data: Any, use_gather_object: bool = False) -> Any:

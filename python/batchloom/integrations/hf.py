@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
 from batchloom.batching import FixedSize, LengthBuckets
@@ -19,6 +20,7 @@ from batchloom.errors import ArgumentError, StateError
 from batchloom.integrations.accelerate import PreparedLoader, prepare, refuse_short, skip_first_batches
 from batchloom.integrations.claim import claim, release
 from batchloom.integrations.requirement import require
+from batchloom.interleave import LOADERS, Interleaved
 from batchloom.loader import DataLoader
 
 require("transformers", "5.0")
@@ -47,29 +49,29 @@ class TrainerMixin:
     Loaders of others work as without the mixin.
     """
 
-    _loader: DataLoader | None = None
+    _loader: DataLoader | Interleaved | None = None
     _restated: bool = False
 
     def get_train_dataloader(self) -> Any:
         """Return ``train_dataset``, if it is a loader."""
         given = getattr(self, "train_dataset", None)
-        return given if isinstance(given, DataLoader) else super().get_train_dataloader()  # type: ignore[misc]
+        return given if isinstance(given, LOADERS) else super().get_train_dataloader()  # type: ignore[misc]
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
         """Return ``eval_dataset``, if it is a loader."""
         given = getattr(self, "eval_dataset", None) if eval_dataset is None else eval_dataset
         if isinstance(given, str):
             given = self.eval_dataset[given]  # type: ignore[attr-defined]
-        return given if isinstance(given, DataLoader) else super().get_eval_dataloader(eval_dataset)  # type: ignore[misc]
+        return given if isinstance(given, LOADERS) else super().get_eval_dataloader(eval_dataset)  # type: ignore[misc]
 
     def get_test_dataloader(self, test_dataset: Any) -> Any:
         """Return ``test_dataset``, if it is a loader."""
-        return test_dataset if isinstance(test_dataset, DataLoader) else super().get_test_dataloader(test_dataset)  # type: ignore[misc]
+        return test_dataset if isinstance(test_dataset, LOADERS) else super().get_test_dataloader(test_dataset)  # type: ignore[misc]
 
     def set_initial_training_values(self, args: Any, dataloader: Any, *rest: Any) -> Any:
         """Remember the loader, and count the steps of each epoch: rules may make another number in each."""
         values = list(super().set_initial_training_values(args, dataloader, *rest))  # type: ignore[misc]
-        self._loader = dataloader if isinstance(dataloader, DataLoader) else None
+        self._loader = dataloader if isinstance(dataloader, LOADERS) else None
         if self._loader is not None:
             self._check_rank(self._loader)
             claim(self._loader, self)
@@ -81,6 +83,8 @@ class TrainerMixin:
         """Return the number of batches of a whole epoch on this process."""
         loader = self._loader
         assert loader is not None
+        if isinstance(loader, Interleaved):
+            return next(islice(loader._lengths(), epoch, None))
         is_constant = isinstance(loader.batching, (FixedSize, LengthBuckets)) and loader.plan().shard_size is None
         return len(loader) if is_constant else len(loader.plan(epoch))
 
@@ -173,6 +177,9 @@ class TrainerMixin:
 
     def _prepare_inputs(self, inputs: Any) -> Any:
         """Leave out what the loader adds, unless the model takes it."""
+        if isinstance(inputs, tuple) and isinstance(self._loader, Interleaved):
+            name, batch = inputs
+            return name, self._prepare_inputs(batch)
         if isinstance(inputs, dict) and any(mark in inputs for mark in MARKS):
             self._set_signature_columns_if_needed()  # type: ignore[attr-defined]
             taken = self._signature_columns  # type: ignore[attr-defined]
@@ -181,7 +188,7 @@ class TrainerMixin:
 
     def evaluation_loop(self, dataloader: Any, *arguments: Any, **options: Any) -> Any:
         """Evaluate; places that only fill up a step are left out."""
-        if not isinstance(dataloader, DataLoader):
+        if not isinstance(dataloader, LOADERS):
             return super().evaluation_loop(dataloader, *arguments, **options)  # type: ignore[misc]
         self._check_rank(dataloader)
         accelerator = self.accelerator  # type: ignore[attr-defined]
@@ -205,12 +212,13 @@ class TrainerMixin:
 
         return gather
 
-    def _check_rank(self, loader: DataLoader) -> None:
+    def _check_rank(self, loader: DataLoader | Interleaved) -> None:
         args = self.args  # type: ignore[attr-defined]
         if (loader.rank, loader.world_size) != (args.process_index, args.world_size):
             raise ArgumentError(
                 f"the loader is rank {loader.rank} of {loader.world_size}, and the trainer process "
-                f"{args.process_index} of {args.world_size}; expected the same: leave out rank= and world_size="
+                f"{args.process_index} of {args.world_size}; expected the same: leave out rank=, world_size= and "
+                "distributed="
             )
         refuse_short(loader)
 
@@ -222,7 +230,7 @@ def _skipping_nothing() -> Iterator[None]:
     theirs = module.skip_first_batches
 
     def skip(dataloader: Any, num_batches: int = 0) -> Any:
-        return (skip_first_batches if isinstance(dataloader, DataLoader) else theirs)(dataloader, num_batches)
+        return (skip_first_batches if isinstance(dataloader, LOADERS) else theirs)(dataloader, num_batches)
 
     module.skip_first_batches = skip
     try:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from batchloom.integrations.claim import claim, release
+from batchloom.integrations.lightning_counters import epoch_length
 from batchloom.integrations.requirement import RequirementError, require
-from batchloom.loader import DataLoader
+from batchloom.interleave import LOADERS
 
 try:
     require("lightning", "2.5")
@@ -52,11 +53,9 @@ class ExactEpochs(Callback):  # type: ignore[misc, unused-ignore]
         self._restate_length(trainer)
         progress = fit.epoch_loop.batch_progress
         current = progress.current
-        if progress.is_last_batch:
-            # The epoch is over, whatever number its batches had.
-            taken = int(trainer.num_training_batches)
-        else:
-            taken = max(len(loader) - loader.remaining for loader in loaders)
+        # At the last batch, the epoch is over, whatever number its batches had.
+        is_over = progress.is_last_batch
+        taken = int(trainer.num_training_batches) if is_over else _taken(fit._combined_loader, loaders)
         # A checkpoint of the end of a batch was saved before that batch was counted as completed.
         behind = current.ready - current.completed
         current.ready = current.started = current.processed = taken
@@ -69,15 +68,18 @@ class ExactEpochs(Callback):  # type: ignore[misc, unused-ignore]
     def _restate_length(self, trainer: Any) -> None:
         fit = trainer.fit_loop
         combined, loaders = fit._combined_loader, _loaders(trainer)
-        if len(loaders) != 1 or len(combined.flattened) != 1:
+        if not loaders:
             return
         limit = trainer.limit_train_batches
-        whole = len(loaders[0])
-        length = min(whole, limit) if isinstance(limit, int) else int(whole * limit)
-        combined.limits = [length]
+        limits = list(combined.limits)
+        for place, loader in enumerate(combined.flattened):
+            if isinstance(loader, LOADERS):
+                whole = len(loader)
+                limits[place] = min(whole, limit) if isinstance(limit, int) else int(whole * limit)
+        combined.limits = limits
         if combined._iterator is not None:
-            combined._iterator.limits = [length]
-        fit.max_batches = fit._data_fetcher.length = length
+            combined._iterator.limits = limits
+        fit.max_batches = fit._data_fetcher.length = epoch_length(combined, limits)
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Release the loaders."""
@@ -89,7 +91,15 @@ class ExactEpochs(Callback):  # type: ignore[misc, unused-ignore]
         self.on_train_end(trainer, pl_module)
 
 
-def _loaders(trainer: Any) -> list[DataLoader]:
+def _taken(combined: Any, loaders: list[Any]) -> int:
+    """Return the batches that were taken in the epoch under way: by the loader with which the epoch ends."""
+    choose = min if combined._mode == "min_size" else max
+    last = choose(loaders, key=len)
+    taken: int = len(last) - last.remaining
+    return taken
+
+
+def _loaders(trainer: Any) -> list[Any]:
     """Return the training loaders of a trainer that are batchloom's."""
     combined = trainer.fit_loop._combined_loader
-    return [] if combined is None else [loader for loader in combined.flattened if isinstance(loader, DataLoader)]
+    return [] if combined is None else [loader for loader in combined.flattened if isinstance(loader, LOADERS)]

@@ -116,6 +116,90 @@ def test_states_and_skipped_batches(ranks, world_size, stop, tmp_path, monkeypat
     assert ranks(RESUME, world_size, tmp_path / "state", stop) == [True] * world_size
 
 
+TURNS = (
+    HEAD
+    + """
+# Each loader of the run is uneven on two ranks, and one goes round faster than the other.
+def made(end):
+    parts = {name: bl.DataLoader(bl.TensorDataset(torch.arange(size)), 4, uneven="mask", seed=size, shuffle=True)
+             for name, size in (("a", 46), ("b", 21))}
+    return prepare(accelerator, bl.interleave(parts, [2, 1], when_exhausted=end))
+
+def gathered(batch):
+    name, (x, index, weight) = batch
+    return [name, accelerator.gather_for_metrics(x).tolist()]
+
+path, end = sys.argv[1], sys.argv[2]
+whole, seen, last = made(end), [], []
+for epoch in range(3):
+    whole.set_epoch(epoch)
+    for step, batch in enumerate(whole):
+        seen.append([epoch, step, *gathered(batch)])
+        last.append(accelerator.gradient_state.end_of_dataloader)
+        accelerator.save_state(f"{path}/{len(seen)}")
+        accelerator.wait_for_everyone()
+lengths = [sum(epoch == each[0] for each in seen) for epoch in range(3)]
+assert sum(last) == 3 and all(last[sum(lengths[:epoch]) - 1] for epoch in (1, 2, 3))
+for stop in range(1, len(seen)):
+    accelerator._dataloaders.clear()
+    again = made(end)
+    accelerator.load_state(f"{path}/{stop}")
+    first, rest = again.epoch, []
+    for epoch in range(first, 3):
+        again.set_epoch(epoch)
+        rest += [gathered(batch) for batch in again]
+    assert rest == [each[2:] for each in seen[stop:]], stop
+    if seen[stop][1]:
+        skipped = made(end)
+        skipped.set_epoch(seen[stop][0])
+        accelerator.skip_first_batches(skipped, seen[stop][1])
+        there = [gathered(batch) for batch in skipped]
+        assert there == [each[2:] for each in seen[stop:] if each[0] == seen[stop][0]], stop
+print(json.dumps([each[2:] for each in seen]))
+accelerator.wait_for_everyone()
+accelerator.end_training()
+"""
+)
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("end", ["stop", "repeat", "renormalise"])
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_loaders_that_take_turns_resume_at_every_step(ranks, world_size, end, tmp_path, monkeypatch):
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", str(free_port()))
+    found = ranks(TURNS, world_size, tmp_path / "state", end, timeout=180)
+    for name, size in (("a", 46), ("b", 21)):
+        seen = [sample for each, samples in found[0] if each == name for sample in samples]
+        first = seen[: len(seen) // size * size]
+        assert sorted(first) == sorted(list(range(size)) * (len(seen) // size))
+
+
+COUNTS = (
+    HEAD
+    + """
+# Accelerate counts the iterations of a loader of torch's in each process, from 0, and tells its sampler.
+def made():
+    sampler = bl.BatchSampler(46, 4, shuffle=True, seed=1, distributed=False)
+    return sampler, accelerator.prepare(torch.utils.data.DataLoader(range(46), batch_sampler=sampler))
+
+sampler, loader = made()
+whole = [batch.tolist() for epoch in range(3) for batch in loader]
+for stop in range(1, len(whole)):
+    sampler, loader = made()
+    epoch, steps = divmod(stop, 12)
+    sampler.load_state_dict(bl.Plan(46, 4, shuffle=True, seed=1).at_epoch(epoch)._native.state(steps))
+    rest = [batch.tolist() for epoch in range(3 - epoch) for batch in loader]
+    assert rest == whole[stop:], stop
+print(json.dumps(True))
+"""
+)
+
+
+def test_a_sampler_is_not_sent_back_by_counts_of_the_process(script):
+    script(COUNTS)
+
+
 def test_accumulation_ends_with_the_epoch_and_bad_input_is_refused(script):
     script(
         HEAD

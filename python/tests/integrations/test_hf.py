@@ -78,6 +78,43 @@ for step in range(2, steps, 2):
     )
 
 
+@pytest.mark.parametrize("end", ["stop", "repeat", "renormalise"])
+def test_loaders_that_take_turns_resume_at_every_step(script, tmp_path, end):
+    """One of them goes round faster than the other, so that epochs have different lengths."""
+    script(
+        HEAD
+        + f"""
+class Turns(TrainerMixin, Trainer):
+    def compute_loss(self, model, inputs, *arguments, **options):
+        name, batch = inputs
+        model.seen.append([name, batch["x"][:, 0].tolist()])
+        return model.layer(batch["x"]).mean()
+
+    def get_train_dataloader(self):
+        rows = {{name: bl.TensorDataset(x=torch.arange(float(size))[:, None]) for name, size in (("a", 70), ("b", 31))}}
+        parts = {{name: bl.DataLoader(part, 10, shuffle=True, seed=len(part)) for name, part in rows.items()}}
+        return bl.interleave(parts, [2, 1], when_exhausted="{end}")
+
+
+whole = Model()
+trained = Turns(whole, arguments(save_strategy="steps", save_steps=1))
+trained.train()
+run = trained.get_train_dataloader()
+assert whole.seen == [[name, batch["x"][:, 0].tolist()] for epoch in range(3) for name, batch in run]
+steps = trained.state.global_step
+assert steps == len(whole.seen)
+for step in range(1, steps):
+    resumed = Model()
+    again = Turns(resumed, arguments())
+    again.train(resume_from_checkpoint=sys.argv[1] + f"/checkpoint-{{step}}")
+    assert resumed.seen == whole.seen[step:], step
+    assert again.state.global_step == steps
+""",
+        tmp_path,
+        timeout=150,
+    )
+
+
 def test_a_loader_of_the_method_and_batches_without_marks(script, tmp_path):
     script(
         HEAD

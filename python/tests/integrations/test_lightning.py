@@ -269,6 +269,166 @@ trainer(max_epochs=1, callbacks=[ExactEpochs()]).fit(Model(), loader)  # release
     )
 
 
+COMBINED = """
+from lightning.pytorch.utilities import CombinedLoader
+
+class Pairs(Model):
+    def training_step(self, batch, index):
+        self.seen.append({name: plain(part) for name, part in batch.items()})
+        return self.layer(torch.ones(1, 1)).sum()
+
+def plain(part):
+    if isinstance(part, (list, tuple)):
+        return [plain(each) for each in part]
+    return part.tolist() if hasattr(part, "tolist") else part
+
+def loader(samples, seed, **options):
+    return bl.DataLoader(bl.TensorDataset(torch.arange(samples)), 10, shuffle=True, seed=seed, **options)
+
+def turns(end, **options):
+    return bl.interleave({"a": loader(30, 4, **options), "b": loader(20, 5, **options)}, [2, 1], when_exhausted=end)
+
+def several(count, **options):
+    made = {"short": loader(20, 1, **options), "long": loader(50, 2, **options)}
+    if count > 2:
+        made["turns"] = turns("stop", **options)
+        made["middle"] = loader(30, 3, **options)
+    return made
+
+def fit(model, combined, epochs=3, resume=None, **options):
+    trainer(max_epochs=epochs, **options).fit(model, combined, ckpt_path=resume)
+
+def saving(folder):
+    held = ModelCheckpoint(dirpath=folder, filename="{step}", every_n_train_steps=1, save_top_k=-1)
+    at_end = ModelCheckpoint(dirpath=folder, filename="end-{epoch}", save_top_k=-1)
+    return {"callbacks": [held, at_end], "enable_checkpointing": True}
+
+def every_step(make, name, steps, **options):
+    folder = sys.argv[1] + "/" + name
+    whole, model = make(), Pairs()
+    fit(model, whole, **saving(folder), **options)
+    assert len(model.seen) == steps, (name, len(model.seen))
+    places = {f"step={step}": step for step in range(1, steps)}
+    places |= {f"end-epoch={epoch}": steps // 3 * (epoch + 1) for epoch in range(2)}
+    for place, step in places.items():
+        resumed = Pairs()
+        fit(resumed, make(), resume=f"{folder}/{place}.ckpt", **options)
+        assert resumed.seen == model.seen[step:], (name, place)
+    return model.seen
+
+def passes(seen, name, length):
+    batches = [str(part[name]) for part in seen if part[name] is not None]
+    return [batches[first : first + length] for first in range(0, len(batches), length)]
+"""
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("mode", "steps"), [("min_size", 2), ("max_size", 5), ("max_size_cycle", 5)])
+def test_loaders_side_by_side_resume_at_every_step(program, mode, steps):
+    """Several loaders of different lengths, and a run of two that take turns: no pass repeats another."""
+    program(
+        COMBINED
+        + f"""
+for count in (2, 3):
+    seen = every_step(lambda: CombinedLoader(several(count), "{mode}"), f"{mode}-{{count}}", 3 * {steps})
+    for name in seen[0]:
+        batches = [str(part[name]) for part in seen if part[name] is not None]
+        assert len(set(batches)) == len(batches), (name, "a batch came again")
+
+# Limits end epochs early, which then go on with the next one.
+every_step(lambda: CombinedLoader(several(2), "{mode}"), "{mode}-limit", 6, limit_train_batches=2)
+""",
+        timeout=280,
+    )
+
+
+def test_lightning_itself_refuses_to_train_loaders_one_after_the_other(program):
+    """``sequential`` is for evaluation, where each epoch is one of every loader."""
+    program(
+        COMBINED
+        + """
+try:
+    fit(Pairs(), CombinedLoader(several(2), "sequential"))
+except ValueError as error:
+    assert "sequential" in str(error), error
+else:
+    raise AssertionError
+
+class Validated(Model):
+    def validation_step(self, batch, index, dataloader_idx=0):
+        self.seen.append((dataloader_idx, plain(batch)))
+
+model, combined = Validated(), CombinedLoader(several(2), "sequential")
+for epoch in range(2):
+    trainer().validate(model, combined)
+expected = [
+    (place, [batch.tolist()])
+    for epoch in range(2)
+    for place, each in enumerate(several(2).values())
+    for batch in each.plan(0)
+]
+assert model.seen == expected
+"""
+    )
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("end", ["stop", "repeat", "renormalise"])
+def test_loaders_that_take_turns_resume_at_every_step(program, end):
+    program(
+        COMBINED
+        + f"""
+class Pairs(Model):
+    def training_step(self, batch, index):
+        self.seen.append(plain(batch))
+        return self.layer(torch.ones(1, 1)).sum()
+
+run = turns("{end}")
+lengths = [len(list(run)) for _ in range(3)]
+if len(set(lengths)) == 1:
+    seen = every_step(lambda: turns("{end}"), "{end}", sum(lengths))
+else:
+    try:
+        fit(Pairs(), turns("{end}"))
+    except bl.LoaderError as error:
+        assert all(str(length) in str(error) for length in lengths[:2]) and "ExactEpochs" in str(error), error
+        assert "size" not in str(error) and "inf" not in str(error), error
+    else:
+        raise AssertionError(lengths)
+    model = Pairs()
+    fit(model, turns("{end}"), callbacks=[ExactEpochs()])
+    seen = model.seen
+again = turns("{end}")
+assert seen == [[name, plain(batch)] for _ in range(3) for name, batch in again]
+""",
+        timeout=280,
+    )
+
+
+def test_a_loader_that_is_side_by_side_on_other_ranks_is_refused_or_restated(program):
+    program(
+        COMBINED
+        + """
+folder = sys.argv[1]
+two = {"rank": 0, "world_size": 2}
+for mode, rest in (("max_size_cycle", 3), ("min_size", 1)):
+    make = lambda **options: CombinedLoader(several(2, **options), mode)
+    fit(Pairs(), make(rank=0, world_size=1), **saving(folder + "/" + mode))
+    step = {"max_size_cycle": 3, "min_size": 1}[mode]
+    resume = f"{folder}/{mode}/step={step}.ckpt"
+    try:
+        fit(Pairs(), make(**two), resume=resume)
+    except bl.StateError as error:
+        assert f"batch {step} " in str(error) and "ExactEpochs" in str(error), error
+    else:
+        raise AssertionError
+    exact = Pairs()
+    fit(exact, make(**two), epochs=1, resume=resume, callbacks=[ExactEpochs()])
+    assert len(exact.seen) == {"max_size_cycle": 1, "min_size": 1}[mode], (mode, len(exact.seen))
+"""
+    )
+
+
 def test_validation_counts_each_sample_once(program):
     found = program(
         """

@@ -13,7 +13,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 @pytest.mark.parametrize(
     ("page", "package"),
-    [("lightning", "lightning"), ("accelerate", "accelerate"), ("hf", "trl"), ("ray", "ray")],
+    [("README", "numpy"), ("lightning", "lightning"), ("accelerate", "accelerate"), ("hf", "trl"), ("ray", "ray")],
 )
 def test_code_on_page_runs(page, package, tmp_path):
     pytest.importorskip(package, reason="scripts/setup --integrations installs it")

@@ -175,7 +175,7 @@ def test_accelerate_divides_the_batches_of_one_rank():
     ]
     first, second = (list(shard) for shard in shards)
     assert [batch for pair in zip(first, second, strict=True) for batch in pair] == batches(plan(bl.FixedSize(2)))
-    with refused(bl.ArgumentError, "0", "2", "world_size=1"):
+    with refused(bl.ArgumentError, "0", "2", "distributed=False"):
         list(data_loader.BatchSamplerShard(sampler(rank=0, world_size=2), 2, 0, even_batches=False))
 
 

@@ -179,3 +179,98 @@ def test_ranks_of_different_lengths_are_refused() -> None:
     loader = bl.DataLoader(bl.TensorDataset(x=numpy.arange(9)), 4, uneven="short", rank=0, world_size=2)
     with pytest.raises(bl.ArgumentError, match="uneven='short'"):
         next(iter(bl.interleave([loader])))
+
+
+# A loader wherever one is expected
+
+
+def named(run: Any) -> list[Any]:
+    return [(name, bits(batch)) for name, batch in run]
+
+
+def epochs(weights: list[float], end: str, count: int) -> list[list[Any]]:
+    run = bl.interleave(list(loaders().values()), weights, when_exhausted=end)
+    return [named(run) for _ in range(count)]
+
+
+@given(WEIGHTS, ENDS)
+def test_lengths_are_those_of_the_epochs_at_every_step(weights: list[float], end: str) -> None:
+    run = bl.interleave(list(loaders().values()), weights, when_exhausted=end)
+    ahead = run._lengths()
+    for expected in epochs(weights, end, 3):
+        assert len(run) == run.remaining == len(expected) == next(ahead)
+        for step, _ in enumerate(run, 1):
+            if step < len(expected):
+                assert (len(run), run.remaining) == (len(expected), len(expected) - step)
+                other = bl.interleave(list(loaders().values()), weights, when_exhausted=end)
+                other.load_state_dict(run.state_dict())
+                assert (len(other), other.remaining) == (len(expected), len(expected) - step)
+
+
+@given(WEIGHTS, ENDS, st.lists(st.integers(1, 12), max_size=3), st.booleans())
+def test_epochs_that_are_left_are_passed_over(weights: list[float], end: str, stops: list[int], tells: bool) -> None:
+    """Each iteration is the next epoch, and so is the next number of a trainer, wherever the one before it was left."""
+    expected = epochs(weights, end, 5)
+    run = bl.interleave(list(loaders().values()), weights, when_exhausted=end)
+    for epoch, stop in enumerate(stops):
+        if tells:
+            run.sampler.set_epoch(epoch)
+        batches = iter(run)
+        stop = min(stop, len(expected[epoch]) - 1)
+        assert [(name, bits(batch)) for name, batch in (next(batches) for _ in range(stop))] == expected[epoch][:stop]
+        again = bl.interleave(list(loaders().values()), weights, when_exhausted=end)
+        again.load_state_dict(run.state_dict())
+        if tells:
+            again.set_epoch(epoch)
+        assert named(again) == expected[epoch][stop:]
+        if stop:
+            again.load_state_dict(run.state_dict())
+            again.set_epoch(epoch + 1)
+            assert named(again) == expected[epoch + 1]
+    left = len(stops) - 1 if stops and not min(stops[-1], len(expected[len(stops) - 1]) - 1) else len(stops)
+    if tells:
+        run.set_epoch(len(stops))
+        left = len(stops)
+    assert named(run) == expected[left]
+    assert run.epoch == left + 1
+
+
+@given(WEIGHTS, ENDS, st.lists(st.integers(0, 4), min_size=1, max_size=4))
+def test_any_epoch_by_its_number(weights: list[float], end: str, numbers: list[int]) -> None:
+    expected = epochs(weights, end, 5)
+    run = bl.interleave(list(loaders().values()), weights, when_exhausted=end)
+    for number in numbers:
+        run.set_epoch(number)
+        assert named(run) == expected[number]
+
+
+def test_a_number_before_the_loaders_are_known_is_refused_with_both() -> None:
+    run = bl.interleave(loaders())
+    run.set_epoch(1)
+    batches = iter(run)
+    next(batches)
+    other = bl.interleave(loaders())
+    other.load_state_dict(run.state_dict())
+    batches = iter(other)
+    next(batches)
+    with pytest.raises(bl.LoaderError, match=r"epoch 1 .* epoch 2"):
+        other.set_epoch(1)
+
+
+def test_one_iteration_at_a_time() -> None:
+    run = bl.interleave(loaders())
+    first, second = iter(run), iter(run)
+    assert run.state_dict() == bl.interleave(loaders()).state_dict()
+    next(first)
+    next(second)
+    assert run.epoch == 1
+    with pytest.raises(bl.LoaderError, match="another iteration"):
+        next(first)
+
+
+def test_ranks_of_the_loaders_are_those_of_the_run() -> None:
+    run = bl.interleave(loaders(1, 3))
+    assert (run.rank, run.world_size) == (1, 3)
+    mixed = bl.interleave([loaders()["rows"], loaders(1, 2)["words"]])
+    with pytest.raises(bl.ArgumentError, match=r"0 0 of 1, 1 1 of 2"):
+        next(iter(mixed))

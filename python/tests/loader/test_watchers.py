@@ -17,13 +17,14 @@ def watcher(monkeypatch):
     module.places, module.lengths, module.error = [], [], None
 
     def note(found):
-        def check(ask):
+        def check(loader, ask):
             found.append(ask())
             if module.error is not None:
                 raise module.error()  # a new one, since its traceback holds the loader
 
         return check
 
+    module.is_over, module.restore = lambda loader, ask: False, lambda loader: None
     module.check_place, module.check_length = note(module.places), note(module.lengths)
     monkeypatch.setitem(sys.modules, "watcher", module)
     monkeypatch.setitem(sys.modules, "framework", types.ModuleType("framework"))
@@ -74,7 +75,7 @@ def test_a_state_that_is_refused_leaves_the_loader_as_it_was(watcher, kind, step
     place, watcher.error = loader.state_dict(), lambda: StateError("elsewhere")
     with pytest.raises(StateError, match="elsewhere"):
         loader.load_state_dict(state)
-    assert watcher.places == [(length, remaining)]
+    assert watcher.places == [(length, remaining, False)]
     assert loader.state_dict() == place
     watcher.error = None
     assert taken + [samples(batch) for batch in batches] == [samples(batch) for batch in before]

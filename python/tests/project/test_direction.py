@@ -19,6 +19,7 @@ LAYERS = (
     ("delivery",),
     (
         "conversions",
+        "epoch_count",
         "epoch_lists",
         "loader",
         "loader_options",

@@ -416,3 +416,62 @@ def test_samplers_that_differ_between_ranks_are_named_in_the_epoch_in_which_they
     for value in ("rank 0", "rank 1", "of 2", "lists ", "seed"):
         assert value in message
     assert all(not isinstance(said, str) for rank in found for said in rank[:epoch])
+
+
+# Loaders of one rank
+
+
+def test_a_loader_of_one_rank_ignores_the_world(group, monkeypatch):
+    group.place = (1, 4)
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    alone = bl.DataLoader(torch.arange(10), 5, distributed=False)
+    assert (alone.rank, alone.world_size, len(alone)) == (0, 1, 2)
+    assert torch.cat(list(alone)).tolist() == list(range(10))
+    assert (pickle.loads(pickle.dumps(alone)).world_size, alone[1].tolist()) == (1, [5, 6, 7, 8, 9])
+    assert len(bl.BatchSampler(10, 5, distributed=False)) == 2
+    assert bl.DataLoader(torch.arange(10), 5).world_size == 4
+
+
+@pytest.mark.parametrize("given", [{"rank": 0, "world_size": 2}, {"mesh": {"dp": 1}}])
+def test_a_loader_of_one_rank_has_no_other_ranks(given):
+    with refused(bl.ArgumentError, "distributed is False", *given):
+        bl.DataLoader(torch.arange(10), 5, distributed=False, **given)
+    with refused(bl.ArgumentError, "distributed", "3"):
+        bl.DataLoader(torch.arange(10), 5, distributed=3)
+
+
+def test_a_rank_that_iterates_alone_is_logged_once(ranks, tmp_path):
+    code = """
+import json, logging, os, sys
+import torch, torch.distributed as distributed
+import batchloom as bl
+
+rank = int(os.environ["RANK"])
+distributed.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank=rank, world_size=2)
+said = []
+handler = logging.Handler()
+handler.emit = lambda record: said.append(record.getMessage())
+logging.getLogger("batchloom").addHandler(handler)
+
+def seen(loader):
+    said.clear()
+    return sum(len(x) for epoch in range(2) for x in loader), list(said)
+
+together = bl.DataLoader(torch.arange(100), 10, shuffle=True)
+distributed.barrier()
+first = [len(list(together))]
+distributed.barrier()
+results = [seen(together)]
+if rank == 0:
+    results += [seen(bl.DataLoader(torch.arange(60), 10)), seen(bl.DataLoader(torch.arange(60), 10, distributed=False))]
+distributed.barrier()
+print(json.dumps(results))
+"""
+    found, other = ranks(code, 2, tmp_path / "group")
+    assert found[0] == [100, []]
+    assert other == [[100, []]]
+    (count, (line,)) = found[1]
+    assert count == 60
+    assert "rank 0 of 2" in line
+    assert "distributed=False" in line
+    assert found[2] == [120, []]
