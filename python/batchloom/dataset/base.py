@@ -394,6 +394,11 @@ class Dataset(ABC, Generic[Form]):
         return self._selection is None or self._selection.range is not None
 
     @property
+    def _other_shapes(self) -> str | None:
+        """The reason for which full batches differ in shape, where options of the dataset ask for that."""
+        return None
+
+    @property
     def _is_formed_without_torch(self) -> bool:
         """``True`` if the engine forms batches of other frameworks than torch when torch is asked for on the CPU."""
         return False

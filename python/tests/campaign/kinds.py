@@ -262,7 +262,7 @@ def slid(random):
             gap if horizon else 0,
             random.randint(1, 4),
             random.choice(["start", "end"]),
-            random.choice(["pad", "skip"]),
+            random.choice(["pad", "drop"]),
             random.choice(["windows", "series"]),
             random.randint(0, input_len - 1),
         )

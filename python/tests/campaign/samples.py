@@ -232,7 +232,7 @@ def slid(draw):
         draw.randint(1, 6),
         horizon=draw.randint(1, 3),
         stride=draw.randint(1, 2),
-        short=draw.choice(["pad", "skip"]),
+        short=draw.choice(["pad", "drop"]),
     )
     places = shape.windows()
     if len(places) < 4:
