@@ -64,7 +64,7 @@ class OnDevice:
             )
         if self._request.static_buffers and self._dataset._other_shapes:
             raise ArgumentError(
-                f"static_buffers is True, and {self._dataset._other_shapes}; expected tail=\"pad\" or \"drop\", whose "
+                f'static_buffers is True, and {self._dataset._other_shapes}; expected tail="pad" or "drop", whose '
                 "batches have one shape, or static_buffers=False"
             )
         self._schema, self._static = schema, StaticBuffers() if self._request.static_buffers else None

@@ -69,7 +69,7 @@ def test_batches_are_sharded(script):
             assert total(batch) == X[samples].sum()
         # One for each field, in a tuple too.
         alone = NamedSharding(whole.mesh, PartitionSpec())
-        loader = bl.DataLoader(bl.TensorDataset(X, y), 8, output="jax", sharding={"0": whole, "1": alone})
+        loader = bl.DataLoader(bl.TensorDataset(X, y), 8, output="jax", sharding={0: whole, 1: alone})
         x, labels = next(iter(loader))
         assert x.sharding == whole and labels.sharding == alone and len(labels.addressable_shards[0].data) == 8
         """,

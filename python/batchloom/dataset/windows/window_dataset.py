@@ -128,9 +128,10 @@ class WindowDataset(WindowsInParts[Form]):
         short: Treatment of a series that is too short for its targets: it has fewer steps than ``y``, or no step of
             input beside gap and horizon (with a least ``input_len``, fewer than that; with ``offsets``, fewer than
             these reach over). ``"error"`` raises an error that names the first such series and counts them. ``"drop"``
-            leaves them out: :meth:`stats` counts them as ``series_without_windows``. ``"pad"`` makes one window of each,
-            whose first targets are zeros that nobody measured: batches hold the masks then, as with ``mask=True``. A
-            series that has all targets and is shorter than a window makes one window, whose input begins with zeros.
+            leaves them out: :meth:`stats` counts them as ``series_without_windows``. ``"pad"`` makes one window of
+            each, whose first targets are zeros that nobody measured: batches hold the masks then, as with
+            ``mask=True``. A series that has all targets and is shorter than a window makes one window, whose input
+            begins with zeros.
         sampled_by: ``"windows"``: every window comes once an epoch. ``"series"``: every series comes equally often;
             those with fewer windows repeat them.
         mask: If ``True``, or with ``short="pad"``, batches hold ``mask``, and ``target_mask`` if there is a horizon.
@@ -242,8 +243,7 @@ class WindowDataset(WindowsInParts[Form]):
         self._set_up(found, past, future, beside.read(series, id, found.timeline, found.ids))
 
     def _inputs(self, input_len: Any) -> dict[str, int]:
-        """Return the steps of input, those of them that windows may do without at the ends of a series, and whether
-        other windows have all of them."""
+        """Return the steps of input, those that windows may lack at the ends of a series, and whether others are whole."""
         fields = self._steps_of_fields
         if fields is not None:
             if input_len is not None:
@@ -308,8 +308,8 @@ class WindowDataset(WindowsInParts[Form]):
         first, last = (best(steps, key=lambda name: best(steps[name])) for best in (min, max))
         raise DataError(
             f"{which} has {lengths[series]} steps, and offsets reach from {min(0, *steps[first])} ({first}) to "
-            f"{max(0, *steps[last])} ({last}), which are {fields.span} ({are_short.sum()} of {len(lengths)} series are too "
-            'short); expected longer series, or short="drop" or "pad"'
+            f"{max(0, *steps[last])} ({last}), which are {fields.span} ({are_short.sum()} of {len(lengths)} series are "
+            'too short); expected longer series, or short="drop" or "pad"'
         )
 
     def _set_up(self, found: Series, past: dict[str, Any], future: dict[str, Any], beside: ReadBeside) -> None:

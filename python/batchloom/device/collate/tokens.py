@@ -47,7 +47,7 @@ class Tokens:
         steps = torch.arange(total, dtype=owners.dtype, device=owners.device) - elements.index_select(0, owners)
         rows = rows.index_select(0, owners)
         tokens = self._read(rows, steps)
-        numbers = {
+        numbers: dict[str, Callable[[], torch.Tensor]] = {
             "input_ids": lambda: tokens,
             "labels": lambda: tokens,
             "position_ids": lambda: (places.index_select(0, owners) + steps).to(torch.int64),
@@ -78,12 +78,10 @@ class Tokens:
 
 
 def _pieces(numbers: torch.Tensor, runs: Runs, ahead: int) -> list[torch.Tensor]:
-    """Return the numbers of inputs (``ahead`` is 0) or of labels (``ahead`` is 1): for each run ``[pieces, length]``."""
+    """Return the numbers of inputs (``ahead`` is 0) or of labels (``ahead`` is 1): ``[pieces, length]`` for each run."""
     places = split(numbers, [batches * prod(space) for batches, _, space, _ in runs])
     lengths = [space[-1] for _, _, space, _ in runs]
-    return [
-        part.view(-1, length)[:, ahead : ahead + length - 1] for part, length in zip(places, lengths, strict=True)
-    ]
+    return [part.view(-1, length)[:, ahead : ahead + length - 1] for part, length in zip(places, lengths, strict=True)]
 
 
 def _batches(pieces: list[torch.Tensor], runs: Runs) -> Sequence[torch.Tensor]:
