@@ -123,7 +123,7 @@ def test_arguments_that_contradict_each_other():
         bl.DataLoader(dataset, 2, sharding=on_one())
     with refused(bl.ArgumentError, {"cpu:0", "TFRT_CPU_0"}, "sharding", "one of them"):
         bl.DataLoader(dataset, 2, output="jax", sharding=on_one(), device=jax.devices()[0])
-    with refused(bl.ArgumentError, "field y", "x, y"):
+    with refused(bl.ArgumentError, "field 'y'", "'x', 'y'"):
         bl.DataLoader(dataset, 2, output="jax", sharding={"x": on_one()})
     with refused(bl.ArgumentError, "field x", "3", "jax.sharding.Sharding"):
         bl.DataLoader(dataset, 2, output="jax", sharding=3)

@@ -159,7 +159,8 @@ impl Kind for Concatenated {
 
     fn labels(&self, options: &CollateOptions) -> Option<Labels> {
         let each: Vec<Labels> = self.parts.iter().map(|part| part.labels(options)).collect::<Option<_>>()?;
-        if each.iter().all(|labels| *labels == each[0]) && !matches!(each[0], Labels::Counted(_)) {
+        let are_alike = matches!(each[0], Labels::Next | Labels::Each(_));
+        if are_alike && each.iter().all(|labels| *labels == each[0]) {
             return each.into_iter().next();
         }
         let mut counts = Vec::new();

@@ -78,7 +78,7 @@ class Tokens:
 
 
 def _pieces(numbers: torch.Tensor, runs: Runs, ahead: int) -> list[torch.Tensor]:
-    """Return the numbers of inputs (``ahead`` is 0) or of labels (``ahead`` is 1): ``[pieces, length]`` for each run."""
+    """Return the numbers of inputs (``ahead`` is 0) or labels (``ahead`` is 1), ``[pieces, length]`` for each run."""
     places = split(numbers, [batches * prod(space) for batches, _, space, _ in runs])
     lengths = [space[-1] for _, _, space, _ in runs]
     return [part.view(-1, length)[:, ahead : ahead + length - 1] for part, length in zip(places, lengths, strict=True)]
