@@ -61,7 +61,7 @@ class Text:
         numbers = numpy.arange(len(self.tokens), dtype=numpy.int32)
         # With "short" no piece is repeated to fill the last step, so each comes exactly once.
         options: dict[str, Any] = {"batch_size": BATCH, "shuffle": True, "seed": 1, "uneven": "short"}
-        datasets = (bl.TokenDataset(values, SEQ_LEN, documents=self.offsets) for values in (self.tokens, numbers))
+        datasets = (bl.TokenDataset(values, SEQ_LEN, documents=self.offsets, tail="drop") for values in (self.tokens, numbers))
         tokens, places = (bl.DataLoader(dataset, output="torch", **options) for dataset in datasets)
         return tokens, places
 

@@ -195,6 +195,7 @@ class _Piece(NamedTuple):
         """Return the piece; ``None`` if its parts are too short for any window."""
         if not len(offsets) or int(numpy.diff(offsets).max(initial=0)) < steps:
             return None
+        # Zeros are in the values already, where the library has some: no window begins with others.
         windows: WindowDataset[Any] = WindowDataset((values, offsets), (steps, steps), short="drop")
         return cls(windows, values, offsets, series, first)
 
