@@ -38,7 +38,7 @@ class FieldNames:
             label: The name of the argument.
             key: The key.
             among: The fields that the argument may name; ``None`` for all.
-            otherwise: What the argument takes besides, for the message.
+            otherwise: The end of the message, for arguments that take other values too.
 
         Raises:
             ArgumentError: There is no such field, or a text has the digits of a place.

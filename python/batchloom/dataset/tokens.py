@@ -50,10 +50,12 @@ class TokenStats:
     inputs: int
     """Tokens and separators that are inputs, each once in an epoch."""
     tail: int
-    """Tokens and separators left over: with ``tail="drop"``, those too few for a full piece with a label for each
-    token; otherwise the last one, which has no label."""
+    """Tokens and separators left over.
+
+    With ``tail="drop"``, too few for a full piece with a label for each token; otherwise the last one, without a label.
+    """
     padding: int
-    """Places of pieces without a token, after the ends of rows. A batch pads a shorter piece beside longer ones too."""
+    """Places of pieces without a token, after the ends of rows; a batch also pads a shorter piece beside longer ones."""
 
 
 class TokenDataset(Dataset[Tuples]):
