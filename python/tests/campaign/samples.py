@@ -237,7 +237,7 @@ def slid(draw):
     places = shape.windows()
     if len(places) < 4:
         return slid(draw)
-    masked = draw.random() < 0.3
+    masked = draw.random() < 0.3 or shape.short == "pad"
     parts = [[part.tolist() for part in shape.window(place)[2:]] for place in places]
     beside = {"series": [series for series, _, _ in places], "start": [start - none for _, start, none in places]}
     if masked:
