@@ -109,7 +109,7 @@ def test_batches_are_pieces_of_the_stream(
             )
         plan = loader.plan(0)
         for samples, batch in zip(plan, loader, strict=True):
-            x, y, *more, index, weight = batch
+            x, y, *more, _, weight = batch
             inputs, labels = expected(tokens, seq_len, rows, tail, samples.tolist())
             labels = [
                 row if counts else [IGNORED] * len(row) for row, counts in zip(labels, listed(weight), strict=True)

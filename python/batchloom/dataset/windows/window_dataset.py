@@ -243,7 +243,7 @@ class WindowDataset(WindowsInParts[Form]):
         self._set_up(found, past, future, beside.read(series, id, found.timeline, found.ids))
 
     def _inputs(self, input_len: Any) -> dict[str, int]:
-        """Return the steps of input, those that windows may lack at the ends of a series, and whether they are whole."""
+        """Return the steps of input, those that windows may lack at the ends of a series, and if they are whole."""
         fields = self._steps_of_fields
         if fields is not None:
             if input_len is not None:
