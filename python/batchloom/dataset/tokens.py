@@ -55,7 +55,7 @@ class TokenStats:
     With ``tail="drop"``, too few for a full piece with a label for each token; otherwise the last one, without a label.
     """
     padding: int
-    """Places of pieces without a token, after the ends of rows. Beside longer pieces, batches pad more of a short one."""
+    """Places without a token, after the ends of rows; beside longer pieces, batches pad short ones further."""
 
 
 class TokenDataset(Dataset[Tuples]):

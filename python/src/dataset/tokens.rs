@@ -40,8 +40,11 @@ impl Tokens {
         let extras =
             TokenExtras::default().position_ids(position_ids).segment_ids(segment_ids).resets(resets);
         let build = || {
-            let dataset =
-                TokenDataset::new(tokens.0.clone(), seq_len)?.mode(mode).extras(extras).jitter(jitter).tail(tail);
+            let dataset = TokenDataset::new(tokens.0.clone(), seq_len)?
+                .mode(mode)
+                .extras(extras)
+                .jitter(jitter)
+                .tail(tail);
             let dataset = separator.into_iter().fold(dataset, TokenDataset::separator);
             match documents {
                 Some(documents) => dataset.documents(&documents.0),
@@ -56,7 +59,8 @@ impl Tokens {
     }
 
     fn counts(&self, rows: u64) -> Counts {
-        let TokenCounts { tokens, documents, separators, samples, inputs, tail, padding, .. } = self.0.counts(rows);
+        let TokenCounts { tokens, documents, separators, samples, inputs, tail, padding, .. } =
+            self.0.counts(rows);
         (tokens, documents, separators, samples, inputs, tail, padding)
     }
 

@@ -70,7 +70,11 @@ impl Labels {
         match *self {
             Self::Last { each, from, .. } if sample < from => each,
             Self::Last { from, longer, last, .. } => {
-                if sample - from < longer { last } else { last.saturating_sub(1) }
+                if sample - from < longer {
+                    last
+                } else {
+                    last.saturating_sub(1)
+                }
             }
             _ => 0,
         }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::Tensor;
 use super::lengths::PieceLengths;
+use crate::Tensor;
 use crate::collate::{Members, Passage, PassageOf, Passages, Pieces};
 use crate::dataset::Selection;
 use crate::order::Order;
