@@ -119,7 +119,7 @@ def main() -> None:
     torch.manual_seed(0)
     name, values = series()
     whole = bl.WindowDataset(
-        torch.from_numpy(values), INPUT, HORIZON, patch_len=PATCH, patch_stride=STRIDE, patch_pad="end"
+        torch.from_numpy(values), INPUT, HORIZON, short="error", patch_len=PATCH, patch_stride=STRIDE, patch_pad="end"
     )
     parts = whole.split("ett-hour", scale="standard")
     model = PatchTST(describe(name, parts[0]))

@@ -61,7 +61,9 @@ class Text:
         numbers = numpy.arange(len(self.tokens), dtype=numpy.int32)
         # With "short" no piece is repeated to fill the last step, so each comes exactly once.
         options: dict[str, Any] = {"batch_size": BATCH, "shuffle": True, "seed": 1, "uneven": "short"}
-        datasets = (bl.TokenDataset(values, SEQ_LEN, documents=self.offsets) for values in (self.tokens, numbers))
+        # For training: the end of the stream, too short for a piece, is left out.
+        stream: dict[str, Any] = {"documents": self.offsets, "tail": "drop"}
+        datasets = (bl.TokenDataset(values, SEQ_LEN, **stream) for values in (self.tokens, numbers))
         tokens, places = (bl.DataLoader(dataset, output="torch", **options) for dataset in datasets)
         return tokens, places
 

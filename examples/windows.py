@@ -49,7 +49,7 @@ class Series:
 
     def parts(self) -> dict[str, bl.WindowDataset]:
         """Return the windows of each part, scaled by the training part: mean 0 and deviation 1."""
-        whole, ends = bl.WindowDataset(self.values, INPUT, HORIZON), self.ends
+        whole, ends = bl.WindowDataset(self.values, INPUT, HORIZON, short="error"), self.ends
         found = whole.split(train=ends["train"], val=ends["val"], test=ends["test"], scale="standard")
         return dict(zip(ends, found, strict=True))
 

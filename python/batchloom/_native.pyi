@@ -277,7 +277,7 @@ class Plan:
         concatenated: bool = False,
         content: str | None = None,
         shard_size: int | None = None,
-        labels: str | int | tuple[Tensor, int | None] | None = None,
+        labels: str | int | tuple[int, int, int, int] | tuple[Tensor, int | None] | None = None,
         pad_to: tuple[list[int], str] | None = None,
         draws: Draws | None = None,
         ban: Sequence[int] | None = None,
@@ -315,7 +315,7 @@ class Plan:
     @property
     def samples(self) -> int: ...
     @property
-    def labels(self) -> str | int | tuple[Tensor, int | None] | None: ...
+    def labels(self) -> str | int | tuple[int, int, int, int] | tuple[Tensor, int | None] | None: ...
     @property
     def balance(self) -> bool: ...
     @property
@@ -546,9 +546,10 @@ class Tokens:
         segment_ids: bool,
         resets: bool,
         jitter: bool,
+        tail: str,
     ) -> Tokens: ...
     def __len__(self) -> int: ...
-    def counts(self, rows: int) -> tuple[int, int, int, int, int, int]: ...
+    def counts(self, rows: int) -> tuple[int, int, int, int, int, int, int]: ...
     def document_count(self) -> int: ...
     def select(self, selection: Selection) -> Tokens: ...
     def dataset(self) -> Dataset: ...
@@ -646,6 +647,7 @@ class Windows:
         stride: int,
         lead: int,
         trail: int,
+        whole: bool,
         anchor: str,
         short: str,
         sampled_by: str,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -17,6 +16,7 @@ from batchloom.batching import Rule
 from batchloom.dataset.base import Dataset
 from batchloom.delivery.blocks import BlockOptions
 from batchloom.errors import ArgumentError
+from batchloom.field_names import FieldNames, LateFieldNames
 from batchloom.slots import FieldSlot
 
 INTEGERS = ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
@@ -141,63 +141,46 @@ def conversions(
         return Conversions()
     if dataset._is_on_demand:
         return _late(arguments)
-    native, native_rule = dataset._native_dataset(), rule._native()
-    fields, keys = _fields(dataset, native, native_rule)
-    options = _options(keys, arguments, lambda value: _every(fields, dtype_name(value)))
-    found = _native.conversions(native, native_rule, options, slots)
+    names = dataset._field_names(rule)
+    assert isinstance(names, FieldNames)
+    fields = dict(names.dtypes)
+    options = _options(names, tuple(fields), arguments, lambda value: _every(fields, dtype_name(value)))
+    found = _native.conversions(dataset._native_dataset(), rule._native(), options, slots)
     return Conversions(options, {conversion.field: conversion for conversion in found})
-
-
-def _fields(dataset: Dataset, native: _native.Dataset, rule: _native.Rule) -> tuple[dict[str, str], Keys]:
-    """Return the types of the fields of batches that are stored as such, by name, and the keys of fields."""
-    columns = native.fields(rule)
-    schema = dataset._schema(columns)
-    fields = {name: stored for place, (name, stored) in enumerate(columns) if not schema.is_compressed(place)}
-    return fields, Keys({} if schema.named else dict(enumerate(schema.all_keys)), tuple(fields))
-
-
-def namer(dataset: Dataset, rule: Rule, label: str) -> Callable[[Any], str]:
-    """Return the function that gives the name of a field by a key of an argument.
-
-    Args:
-        dataset: The dataset.
-        rule: The rule by which samples share a batch.
-        label: The name of the argument.
-    """
-    if dataset._is_on_demand:
-        return str
-    _, keys = _fields(dataset, dataset._native_dataset(), rule._native())
-    return lambda key: keys.name(label, key)
 
 
 def _late(arguments: FieldArguments) -> Conversions:
     """Return the conversions of samples that are made on demand: the engine looks at them with the first batch."""
-    given: dict[str, dict[str, Any] | None] = {}
+    given: dict[str, Mapping[Any, Any] | None] = {}
     for label, value in vars(arguments).items():
         if value is not None and not isinstance(value, Mapping):
             raise ArgumentError(
                 f"{label} is {value!r}, and fields of samples that are made on demand are not known yet; expected a "
                 "dict of values by field"
             )
-        given[label] = None if value is None else {str(key): each for key, each in value.items()}
-    names = dict.fromkeys(name for values in given.values() for name in values or ())
-    return Conversions(_options(Keys({}, tuple(names)), FieldArguments(**given)))
+        given[label] = value
+    names = LateFieldNames()
+    fields = dict.fromkeys(names.name(label, key) for label, values in given.items() for key in values or ())
+    return Conversions(_options(names, tuple(fields), arguments))
 
 
 def _options(
-    keys: Keys, arguments: FieldArguments, every: Callable[[Any], dict[str, Any]] | None = None
+    names: FieldNames | LateFieldNames,
+    fields: tuple[str, ...],
+    arguments: FieldArguments,
+    every: Callable[[Any], dict[str, Any]] | None = None,
 ) -> list[FieldOptions]:
     """Return the options of each field that arguments name.
 
     ``every`` returns the values by field that a single type stands for.
     """
-    dtypes = keys.by_field("dtype", arguments.dtype, every)
+    dtypes = _by_field(names, fields, "dtype", arguments.dtype, every)
     scales, means, stds = (
-        keys.by_field(label, values)
+        _by_field(names, fields, label, values)
         for label, values in (("scale", arguments.scale), ("mean", arguments.mean), ("std", arguments.std))
     )
     options: list[FieldOptions] = []
-    for name in keys.names:
+    for name in fields:
         if not any(name in given for given in (dtypes, scales, means, stds)):
             continue
         dtype = dtype_name(dtypes[name]) if name in dtypes else None
@@ -213,57 +196,35 @@ def _options(
     return options
 
 
-@dataclass(frozen=True)
-class Keys:
-    """The keys by which arguments name fields.
+def _by_field(
+    names: FieldNames | LateFieldNames,
+    fields: tuple[str, ...],
+    label: str,
+    value: Any,
+    every: Callable[[Any], dict[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """Return the values of an argument by the names of fields.
 
-    Attributes:
-        places: The names of the fields of tuples, by place; empty where batches are dicts.
-        names: The names of the fields that can be converted.
+    Args:
+        names: The keys of fields.
+        fields: The names of the fields that can be converted.
+        label: The name of the argument.
+        value: One value, or values by field; ``None`` for no value.
+        every: Returns the values by field that a single value stands for; ``None`` if it is for the only field.
+
+    Raises:
+        ArgumentError: There is no such field, or one value is given for several fields.
     """
-
-    places: dict[int, str]
-    names: tuple[str, ...]
-
-    def by_field(self, label: str, value: Any, every: Callable[[Any], dict[str, Any]] | None = None) -> dict[str, Any]:
-        """Return the values of an argument by the names of fields.
-
-        Args:
-            label: The name of the argument.
-            value: One value, or values by field; ``None`` for no value.
-            every: Returns the values by field that a single value stands for; ``None`` if it is for the only field.
-        """
-        if value is None:
-            return {}
-        if isinstance(value, Mapping):
-            return {self.name(label, key): each for key, each in value.items()}
-        if every is not None:
-            return every(value)
-        if len(self.names) > 1:
-            raise ArgumentError(
-                f"{label} is {value!r}, and there are fields {self._known()}; expected a dict that says which it is for"
-            )
-        return {self.names[0]: value}
-
-    def name(self, label: str, key: Any) -> str:
-        """Return the name of the field that a key of an argument stands for.
-
-        Raises:
-            ArgumentError: There is no such field.
-        """
-        name = key if isinstance(key, str) else None
-        if self.places and not isinstance(key, str | bool):
-            with suppress(TypeError):
-                name = self.places.get(operator.index(key))
-        if name not in self.names:
-            raise ArgumentError(
-                f"{label} names {key!r}; expected {'a place' if self.places else 'a field'}: {self._known()}"
-            )
-        return name
-
-    def _known(self) -> str:
-        places = [place for place, name in self.places.items() if name in self.names]
-        return ", ".join(map(repr, places or self.names))
+    if value is None:
+        return {}
+    if isinstance(value, Mapping):
+        return {names.name(label, key): each for key, each in value.items()}
+    if every is not None:
+        return every(value)
+    if len(fields) > 1:
+        listed = names.listed(fields) if isinstance(names, FieldNames) else ", ".join(map(repr, fields))
+        raise ArgumentError(f"{label} is {value!r}, and there are several fields; expected a dict by {listed}")
+    return {fields[0]: value}
 
 
 def _every(fields: dict[str, str], dtype: str) -> dict[str, str]:

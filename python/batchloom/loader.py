@@ -32,7 +32,7 @@ from batchloom.bans import banned
 from batchloom.batch import CollateOptions
 from batchloom.batch_digest import BatchDigest
 from batchloom.batching import Listed, Rule, rule
-from batchloom.conversions import FieldArguments, conversions, namer
+from batchloom.conversions import FieldArguments, conversions
 from batchloom.dataset.base import Batch, Dataset, Dicts, Tuples
 from batchloom.dataset.map import samples_of
 from batchloom.dataset.torch_datasets import taken
@@ -42,6 +42,7 @@ from batchloom.draws import drawn, grouped
 from batchloom.epoch_count import EpochCount, without_count
 from batchloom.epoch_lists import EpochLists
 from batchloom.errors import ArgumentError, Error, RangeError, StateError
+from batchloom.field_names import Namer
 from batchloom.label_counts import LabelCounts
 from batchloom.label_counts import label_counts as counted
 from batchloom.loader_options import LoaderOptions
@@ -123,7 +124,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             epoch goes on where the one before it stopped: no sample comes again before all have come.
         balanced_by: The class of each sample, as numbers or texts: batches of a fixed size hold as many samples of each
             class, to one (those of rules that sort by size share what is balanced over a pool), and each class goes
-            through permutations of its own. The name of a field stands for what it holds.
+            through permutations of its own. The name of a field, or its place in a tuple, stands for what it holds.
         homogeneous_by: The class of each sample, as numbers or texts: a batch holds samples of one class, and the
             batches of a step those of the same. A step that the batches of its class do not fill is left out with
             ``drop_last=True``; otherwise batches of the class come again in it, or places of weight 0 with
@@ -164,8 +165,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             ``shard_size`` samples or of as many as fit twice: samples are then shuffled within shards. (Windows of
             neighbours keep their order: the rows of as many batches as fit move at a time.)
         output: ``"torch"``, ``"numpy"`` or ``"jax"``; ``None`` for the framework of each field.
-        pad_value: The value that pads sequences: one for all variable fields, or a dict of values by field. Batches
-            hold it as it is: in their type, and not scaled.
+        pad_value: The value that pads sequences: one for all variable fields, or a dict of values by field, by name or
+            by its place in a tuple. Batches hold it as it is: in their type, and not scaled.
         pad_side: ``"right"`` for padding after the data, ``"left"`` for padding before it.
         pad_to: The length that samples which differ in length are padded to, or several, of which each batch takes the
             smallest that holds its samples. Rules sort, count and budget by these lengths. ``"longest"`` pads to the
@@ -350,8 +351,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             shard_size=shard_size,
         )
         order, documents = dataset._shuffled(shuffle)
-        by_field = bool(collate) and not callable(collate)
-        collation = collated(collate, namer(dataset, self._batching, "collate") if by_field else str)
+        namer = Namer(lambda: dataset._field_names(self._batching))
+        collation = collated(namer.by_name("collate", collate))
         collation.require_alone(
             self._batching,
             dtype=(dtype, None),
@@ -379,6 +380,11 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             boolean("check", check) or _is_set("BATCHLOOM_CHECK"),
         )
         on_demand = dataset._is_on_demand
+        if not on_demand and isinstance(pad_value, Mapping) and (dataset._padded_fields or collation.slots):
+            padded = {*dataset._padded_fields, *(field for field, _, _ in collation.slots)}
+            pad_value = namer.by_name("pad_value", pad_value, padded)
+        elif on_demand:
+            pad_value = namer.by_name("pad_value", pad_value)
         padding, numbers = collation.padding(pad_value)
         pad_values = collation.without(dataset._pad_values(padding, types.dtypes))
         side = choice("pad_side", pad_side, PAD_SIDE)
@@ -460,7 +466,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
 
     def _keys(self, option: str, keys: Any) -> Any:
         """Return the key of each sample, which a field may hold; ``"source"`` stands for the sources of a mixture."""
-        if not isinstance(keys, str):
+        if not isinstance(keys, str | int) or isinstance(keys, bool):
             return keys
         if keys == "source" and self._mixture is not None:
             return self._mixture._sources()

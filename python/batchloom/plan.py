@@ -457,7 +457,7 @@ class Plan:
 
     def __reduce__(self) -> tuple[Any, ...]:
         extents, known = self._native.extents(), self._native.labels
-        labels = LabelCounts._read(*known) if isinstance(known, tuple) else known
+        labels = LabelCounts._read(*known) if isinstance(known, tuple) and len(known) == 2 else known
         sizes = None if extents is None else read(extents)
         grouping = self._native.grouping
         keys = None if grouping is None else (grouping[0], numpy.from_dlpack(grouping[1]))
@@ -480,7 +480,7 @@ def _rebuild(
     options: dict[str, Any],
     state: dict[str, Any],
     sizes: Sizes | None,
-    labels: LabelCounts | str | int | None,
+    labels: LabelCounts | str | int | tuple[int, int, int, int] | None,
     draws: tuple[Any, ...] | None = None,
     keys: tuple[str, Any] | None = None,
 ) -> Plan:

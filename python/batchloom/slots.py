@@ -253,12 +253,10 @@ class Collate:
 
     Attributes:
         slots: The slots of fields.
-        name: Returns the name of a field by its key.
         whole: Makes a batch of a list of samples; ``None`` if the engine does.
     """
 
     slots: list[FieldSlot]
-    name: Callable[[Any], str] = str
     whole: Callable[[list[Any]], Any] | None = None
 
     def require_alone(self, rule: Rule, **options: tuple[Any, Any]) -> None:
@@ -282,14 +280,17 @@ class Collate:
     def padding(self, pad_value: Any) -> tuple[Any, list[tuple[str | None, float]]]:
         """Return the values that pad fields without slots, and the numbers that pad those with slots.
 
+        Args:
+            pad_value: One value for all fields, or values by the names of fields.
+
         Raises:
             ArgumentError: These are no numbers.
         """
         fields = {field for field, _, _ in self.slots}
         if not isinstance(pad_value, Mapping) or not fields:
             return pad_value, pad_numbers(dict.fromkeys(fields, pad_value)) if fields else []
-        own = {name: value for key, value in pad_value.items() if (name := self.name(key)) in fields}
-        others = {key: value for key, value in pad_value.items() if self.name(key) not in fields}
+        own = {name: value for name, value in pad_value.items() if name in fields}
+        others = {name: value for name, value in pad_value.items() if name not in fields}
         return others or 0, pad_numbers(own)
 
     def without(self, pad_values: list[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
@@ -303,12 +304,11 @@ class Collate:
         return {field: function for field, _, function in self.slots if function is not None}
 
 
-def collated(collate: Any, name: Callable[[Any], str]) -> Collate:
+def collated(collate: Any) -> Collate:
     """Return the argument ``collate`` of a loader.
 
     Args:
-        collate: The argument.
-        name: Returns the name of a field by its key.
+        collate: The argument: a function, or ways by the names of fields.
 
     Raises:
         ArgumentError: ``collate`` is no dict of slots.
@@ -322,8 +322,8 @@ def collated(collate: Any, name: Callable[[Any], str]) -> Collate:
             f"collate is {collate!r}; expected a dict of slots by field, as in {{'audio': bl.Pad(multiple_of=160)}}, "
             "or a function of a list of samples"
         )
-    ways = {text("a field in collate", name(field)): _way(field, slot) for field, slot in collate.items()}
-    return Collate([(field, way._text(field), way._function(field)) for field, way in ways.items()], name)
+    ways = {text("a field in collate", field): _way(field, slot) for field, slot in collate.items()}
+    return Collate([(field, way._text(field), way._function(field)) for field, way in ways.items()])
 
 
 def _way(field: Any, slot: Any) -> SlotWay:
@@ -342,9 +342,9 @@ def pad_numbers(pad_value: Any) -> list[tuple[str | None, float]]:
     Raises:
         ArgumentError: They are no numbers.
     """
-    given = pad_value if isinstance(pad_value, Mapping) else {None: pad_value}
+    given: Mapping[str | None, Any] = pad_value if isinstance(pad_value, Mapping) else {None: pad_value}
     try:
-        numbers = [(None if field is None else str(field), float(number)) for field, number in given.items()]
+        numbers = [(field, float(number)) for field, number in given.items()]
     except (TypeError, ValueError, OverflowError) as error:
         raise ArgumentError(f"pad_value is {pad_value!r}; expected a number, or numbers by field: {error}") from None
     for (field, number), value in zip(numbers, given.values(), strict=True):

@@ -7,12 +7,13 @@ use pyo3::prelude::*;
 use crate::batching::sizes;
 use crate::dlpack::Tensor;
 
-/// The labels of samples: "next" if each element has the next one as its label, the number that every sample has, or
-/// counts, uint32, with the number of elements of a piece if they are of pieces.
+/// The labels of samples: "next" if each element has the next one as its label, the number that every sample has, the four
+/// numbers of samples of which the last have fewer, or counts, uint32, with the number of elements of a piece if they are of pieces.
 #[derive(FromPyObject)]
 pub(crate) enum Labels<'py> {
     Each(u64),
     Next(String),
+    Last((u64, u64, u64, u64)),
     Counted(PyRef<'py, Tensor>, Option<u32>),
 }
 
@@ -24,6 +25,9 @@ impl Labels<'_> {
             Self::Next(name) if name == "next" => EngineLabels::Next,
             Self::Next(name) => {
                 return Err(PyTypeError::new_err(format!("labels are {name:?}; expected \"next\"")));
+            }
+            Self::Last((each, from, longer, last)) => {
+                EngineLabels::Last { each: *each, from: *from, longer: *longer, last: *last }
             }
             Self::Counted(counts, piece) => label_counts(counts, *piece)?.into(),
         })
@@ -46,6 +50,9 @@ pub(crate) fn given(py: Python<'_>, labels: Option<&EngineLabels>) -> PyResult<P
     Ok(match labels {
         Some(EngineLabels::Next) => "next".into_pyobject(py)?.into_any().unbind(),
         Some(EngineLabels::Each(labels)) => labels.into_pyobject(py)?.into_any().unbind(),
+        Some(&EngineLabels::Last { each, from, longer, last }) => {
+            (each, from, longer, last).into_pyobject(py)?.into_any().unbind()
+        }
         Some(EngineLabels::Counted(counts)) => counted(counts)?.into_pyobject(py)?.into_any().unbind(),
         _ => py.None(),
     })

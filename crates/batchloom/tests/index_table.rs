@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use batchloom::batching::{FixedSize, LengthBuckets, PackedOversize, Packing, Rule};
 use batchloom::dataset::{
-    Dataset, GroupLayout, GroupOversize, Groups, Sequences, TokenExtras, TokenMode, WindowShape,
+    Dataset, GroupLayout, GroupOversize, Groups, Sequences, Short, TokenExtras, TokenMode, WindowShape,
 };
 use batchloom::loader::{Block, Blocks, LoaderBuilder, PadSide, Polled};
 use batchloom::ranks::Uneven;
@@ -145,7 +145,7 @@ proptest! {
         lengths.iter().for_each(|&length| offsets.push(offsets[offsets.len() - 1] + length));
         let total = offsets[offsets.len() - 1];
         let dataset = |here| {
-            let shape = WindowShape::new(input_len).horizon(horizon).stride(stride);
+            let shape = WindowShape::new(input_len).horizon(horizon).stride(stride).short(Short::Pad);
             let windows = WindowDataset::new(&offsets, shape).unwrap();
             windows.input("x", rows(total, here)).unwrap().into()
         };

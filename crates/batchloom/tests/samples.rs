@@ -2,8 +2,8 @@
 //! taken from: for every kind of data.
 
 use batchloom::dataset::{
-    Dataset, GroupLayout, GroupOversize, Groups, SampledBy, Sequences, SparseRows, TensorField, TokenExtras,
-    WindowShape,
+    Dataset, GroupLayout, GroupOversize, Groups, SampledBy, Sequences, Short, SparseRows, TensorField,
+    TokenExtras, WindowShape,
 };
 use batchloom::{
     Error, GroupDataset, Loader, SequenceDataset, Tensor, TensorDataset, TokenDataset, WindowDataset,
@@ -66,7 +66,8 @@ fn windows() -> impl Strategy<Value = Dataset> {
                 offsets
             });
             let sampled_by = if series { SampledBy::Series } else { SampledBy::Windows };
-            let shape = WindowShape::new(input_len).horizon(horizon).stride(stride).sampled_by(sampled_by);
+            let shape = WindowShape::new(input_len).horizon(horizon).stride(stride);
+            let shape = shape.sampled_by(sampled_by).short(Short::Pad);
             let values = numbers(offsets[lengths.len()]);
             let dataset = WindowDataset::new(&offsets, shape).unwrap().input("x", values.clone()).unwrap();
             dataset.target("y", values).unwrap().mask().unwrap().into()
@@ -169,7 +170,7 @@ fn most_rows_of_windows_are_those_of_some() {
             .collect();
         for (input_len, stride) in [(3, 1), (2, 3), (5, 2), (1, 2)] {
             let sampled_by = if stride == 2 { SampledBy::Series } else { SampledBy::Windows };
-            let shape = WindowShape::new(input_len).stride(stride).sampled_by(sampled_by);
+            let shape = WindowShape::new(input_len).stride(stride).sampled_by(sampled_by).short(Short::Pad);
             let dataset = WindowDataset::new(&offsets, shape).unwrap();
             let dataset = Dataset::from(dataset.input("x", numbers(offsets[lengths.len()])).unwrap());
             let samples = dataset.len() as u64;

@@ -3,9 +3,10 @@
 
 use std::collections::HashMap;
 
-use batchloom::dataset::{TokenExtras, TokenMode};
+use batchloom::dataset::{Dataset, Tail, TokenExtras, TokenMode};
 use batchloom::loader::Batch;
 use batchloom::order::{Key, Permutation, Purpose};
+use batchloom::ranks::Uneven;
 use batchloom::{DType, Error, Loader, Tensor, TokenDataset};
 use proptest::prelude::*;
 
@@ -99,6 +100,23 @@ fn expected(piece: &[Token], after: i64) -> Said {
         segments.push(if place == 0 { 0 } else { segments[place - 1] + i32::from(!same) });
     }
     (inputs, labels, positions, segments, piece.iter().map(|token| token.2).collect())
+}
+
+/// The field `name` of a batch, `[samples, length]`, row by row.
+fn rows_of(batch: &Batch, name: &str) -> Vec<Vec<i64>> {
+    let length = batch.field(name).unwrap().shape()[1];
+    longs(batch, name).chunks(length).map(<[i64]>::to_vec).collect()
+}
+
+/// The tokens of each row of a stream of `targets` tokens with a label, cut in as equal rows as can be.
+fn equal_rows(targets: usize, rows: usize) -> Vec<std::ops::Range<usize>> {
+    let mut start = 0;
+    (0..rows)
+        .map(|row| {
+            let end = start + targets / rows + usize::from(row < targets % rows);
+            std::mem::replace(&mut start, end)..end
+        })
+        .collect()
 }
 
 /// Tells whether row `place` of a batch is that piece.
@@ -210,6 +228,95 @@ proptest! {
         }
     }
 
+    /// With the tail, every token but the first is a label exactly once, on whatever ranks and after a resume. Batches are
+    /// as long as their longest piece, or all as long; what is after the end of a row is padding, and no label.
+    #[test]
+    fn tails_are_kept(
+        corpus in corpus(),
+        seq_len in 1_usize..9,
+        batch_size in 1_u64..4,
+        world_size in 1_u32..4,
+        stop in 0_usize..4,
+        continues in any::<bool>(),
+        shorter in any::<bool>(),
+        shuffle in any::<bool>(),
+    ) {
+        let order: Vec<usize> = (0..corpus.lengths.len()).collect();
+        let stream = corpus.stream(&order);
+        let mode = if continues { TokenMode::Continuous } else { TokenMode::Chunk };
+        let tail = if shorter { Tail::Short } else { Tail::Pad };
+        let dataset = corpus.dataset(seq_len, mode).unwrap().tail(tail);
+        let rows = if continues { batch_size * u64::from(world_size) } else { 1 };
+        let cut = equal_rows(stream.len() - 1, rows as usize);
+        let longest = cut[0].len();
+        let counts = dataset.counts(rows);
+        prop_assert_eq!((counts.inputs, counts.tail), (stream.len() as u64 - 1, 1));
+        prop_assert_eq!(counts.samples, rows * longest.div_ceil(seq_len) as u64);
+        let mut seen: Vec<(i64, i64)> = Vec::new();
+        let (mut labels, mut padding) = (0, 0);
+        for rank in 0..world_size {
+            let build = || {
+                let loader = Loader::builder(dataset.clone()).batch_size(batch_size).shuffle(shuffle && !continues);
+                loader.uneven(Uneven::Mask).rank(rank, world_size).build().unwrap()
+            };
+            let loader = build();
+            let plan = loader.plan(0);
+            let mut batches: Vec<Batch> = loader.iter().take(stop).map(Result::unwrap).collect();
+            let resumed = build();
+            resumed.load(&loader.state()).unwrap();
+            if resumed.epoch() == 0 {
+                batches.extend(resumed.iter().map(Result::unwrap));
+            }
+            prop_assert_eq!(batches.len() as u64, plan.steps());
+            for (step, batch) in (0..).zip(&batches) {
+                let samples = plan.indices(step, rank).unwrap();
+                let pieces: Vec<_> = samples.iter().map(|&piece| {
+                    let (row, before) = (piece as usize % rows as usize, piece as usize / rows as usize);
+                    let start = (cut[row].start + before * seq_len).min(cut[row].end);
+                    start..(start + seq_len).min(cut[row].end)
+                }).collect();
+                let last = longest - (longest.div_ceil(seq_len) - 1) * seq_len;
+                let are_last = samples.iter().all(|piece| *piece + rows >= counts.samples);
+                let length = if shorter && are_last { last } else { seq_len };
+                let weights = batch.field("weight").unwrap().as_slice::<f32>().unwrap().to_vec();
+                let (inputs, targets) = (rows_of(batch, "input_ids"), rows_of(batch, "labels"));
+                let segments = batch.field("segment_ids").unwrap();
+                prop_assert_eq!(segments.shape(), &[samples.len(), length]);
+                for (place, piece) in pieces.iter().enumerate() {
+                    let real = |offset: usize| (offset < piece.len()).then(|| &stream[piece.start + offset..]);
+                    let expected: Vec<i64> = (0..length).map(|it| real(it).map_or(0, |rest| rest[0].0)).collect();
+                    prop_assert_eq!(&inputs[place], &expected);
+                    let counts = weights[place] > 0.0;
+                    let after = |it: usize| real(it).filter(|_| counts).map_or(-100, |rest| rest[1].0);
+                    prop_assert_eq!(&targets[place], &(0..length).map(after).collect::<Vec<_>>());
+                    if counts {
+                        seen.extend(piece.clone().map(|token| (stream[token].0, stream[token + 1].0)));
+                        padding += length - piece.len();
+                    }
+                    let padded = &segments.as_slice::<i32>().unwrap()[place * length..(place + 1) * length];
+                    prop_assert!(padded.iter().enumerate().all(|(it, &segment)| (segment == -1) == (it >= piece.len())));
+                }
+            }
+            if rank == 0 {
+                labels = (0..plan.steps()).map(|step| plan.step(step).unwrap().labels.unwrap()).sum();
+            }
+            let late = Loader::builder(dataset.clone()).batch_size(batch_size).uneven(Uneven::Mask).build().unwrap();
+            late.set_rank(rank, world_size).unwrap();
+            if !shuffle || continues {
+                let again = late.plan(0);
+                prop_assert_eq!(again.labels(), plan.labels());
+            }
+        }
+        let mut expected: Vec<_> = stream.windows(2).map(|pair| (pair[0].0, pair[1].0)).collect();
+        prop_assert_eq!(labels, expected.len() as u64);
+        if continues || !shorter {
+            prop_assert_eq!(counts.padding, padding as u64);
+        }
+        seen.sort_unstable();
+        expected.sort_unstable();
+        prop_assert_eq!(seen, expected);
+    }
+
     /// Each row of a batch continues the same row of the batch before it, on every rank and after a resume.
     #[test]
     fn rows_go_on(corpus in corpus(), seq_len in 1_usize..6, batch_size in 1_u64..4, world_size in 1_u32..4, stop in 0_usize..4) {
@@ -263,6 +370,14 @@ fn bad_input() {
     assert!(refused(TokenDataset::new(tokens(), 0)));
     let short = Loader::builder(TokenDataset::new(tokens(), 10).unwrap()).build();
     assert!(matches!(short, Err(Error::StreamTooShort { tokens: 10, least: 11, seq_len: 10 })));
+    let jitter = TokenDataset::new(tokens(), 4).unwrap().jitter(true).tail(Tail::Pad);
+    assert!(matches!(Loader::builder(jitter).build(), Err(Error::Corpus { .. })));
+    let empty = TokenDataset::new(Tensor::from_vec(vec![1_u16], &[1]).unwrap(), 4).unwrap().tail(Tail::Short);
+    let refused_as_short = Loader::builder(empty).build();
+    assert!(matches!(refused_as_short, Err(Error::StreamTooShort { tokens: 1, least: 2, seq_len: 4 })));
+    let short = TokenDataset::new(tokens(), 4).unwrap().tail(Tail::Short);
+    let joined = Dataset::concat([short.clone().into(), short.into()]);
+    assert!(matches!(joined, Err(Error::Concat { .. })));
     assert!(refused(TokenDataset::new(Tensor::from_vec(vec![0.0_f32; 10], &[10]).unwrap(), 2)));
     assert!(refused(TokenDataset::new(Tensor::from_vec(vec![0_u64; 10], &[10]).unwrap(), 2)));
     assert!(refused(TokenDataset::new(Tensor::from_vec(vec![0_i64; 10], &[5, 2]).unwrap(), 2)));

@@ -83,7 +83,7 @@ fn of_series(rows: Range<usize>, shape: &WindowShape) -> Vec<Vec<Option<usize>>>
         (start..start + span).map(row).collect::<Vec<_>>()
     };
     if length < least {
-        let padded = shape.short == Short::Pad && length > 0;
+        let padded = length > 0 && (shape.short == Short::Pad || has_all_targets(length as usize, shape));
         return padded.then(|| window(length - span)).into_iter().collect();
     }
     let (first, last) = (-(shape.lead as isize), length + shape.trail as isize - span);
@@ -94,6 +94,14 @@ fn of_series(rows: Range<usize>, shape: &WindowShape) -> Vec<Vec<Option<usize>>>
     starts.map(window).collect()
 }
 
+/// Tells whether a series shorter than a window has all its targets, and some step of its input.
+fn has_all_targets(length: usize, shape: &WindowShape) -> bool {
+    let exists = |step: usize| step >= shape.span() - length;
+    let targets = shape.input_len + shape.gap - shape.label_len..shape.span();
+    let is_asked = shape.whole || shape.lead > 0 || shape.trail > 0;
+    !is_asked && targets.into_iter().all(exists) && (0..shape.input_len).any(exists)
+}
+
 fn values_of(rows: &[Option<usize>]) -> Vec<i32> {
     rows.iter()
         .flat_map(|row| (0..WIDTH).map(move |column| row.map_or(0, |row| value(row, column))))
@@ -101,16 +109,17 @@ fn values_of(rows: &[Option<usize>]) -> Vec<i32> {
 }
 
 fn shape() -> impl Strategy<Value = WindowShape> {
-    let flags = (any::<bool>(), any::<bool>(), any::<bool>());
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     let numbers = (1_usize..9, 0_usize..5, 0_usize..9, 0_usize..3, 1_usize..5);
     (numbers, (0_usize..6, 0_usize..6), flags).prop_map(
-        |((input_len, horizon, label_len, gap, stride), (lead, trail), (end, pad, even))| {
+        |((input_len, horizon, label_len, gap, stride), (lead, trail), (end, pad, even, whole))| {
             let lead = lead.min(input_len - 1);
             let trail = if horizon == 0 { trail.min(input_len - 1 - lead) } else { 0 };
             let gap = if horizon == 0 { 0 } else { gap };
             let label_len = if horizon == 0 { 0 } else { label_len.min(input_len + gap) };
             let anchor = if end { Anchor::End } else { Anchor::Start };
-            let short = if pad { Short::Pad } else { Short::Skip };
+            let short = if pad { Short::Pad } else { Short::Drop };
+            let lead = if pad { lead } else { lead.min(input_len + gap - label_len) };
             let sampled_by = if even { SampledBy::Series } else { SampledBy::Windows };
             WindowShape::new(input_len)
                 .horizon(horizon)
@@ -119,6 +128,7 @@ fn shape() -> impl Strategy<Value = WindowShape> {
                 .stride(stride)
                 .lead(lead)
                 .trail(trail)
+                .whole(whole)
                 .anchor(anchor)
                 .short(short)
                 .sampled_by(sampled_by)
@@ -415,10 +425,16 @@ fn bad_input() {
     assert!(matches!(refused(WindowShape::new(3).stride(0)), Error::WindowShape { .. }));
     assert!(matches!(refused(WindowShape::new(3).gap(1)), Error::WindowShape { .. }));
     assert!(matches!(refused(WindowShape::new(4).label_len(5).horizon(2)), Error::WindowShape { .. }));
-    let error = WindowDataset::new(&[0, 10, 13], WindowShape::new(4).short(Short::Error)).unwrap_err();
-    assert!(matches!(error, Error::SeriesTooShort { series: 1, length: 3, span: 4 }));
-    let error = WindowDataset::new(&[0, 3], WindowShape::new(4).short(Short::Skip)).unwrap_err();
-    assert!(matches!(error, Error::NoWindows { series: 1, span: 4 }));
+    let late = WindowShape::new(4).lead(2).horizon(1).label_len(3);
+    assert!(matches!(refused(late), Error::WindowShape { .. }));
+    assert!(WindowDataset::new(&[0, 10], late.short(Short::Pad)).is_ok());
+    let shape = WindowShape::new(4).horizon(3);
+    let error = WindowDataset::new(&[0, 10, 13, 13], shape).unwrap_err();
+    assert!(matches!(error, Error::SeriesTooShort { series: 1, length: 3, least: 4, count: 2, of: 3 }));
+    let counts = WindowDataset::new(&[0, 10, 13, 17], shape.short(Short::Drop)).unwrap().counts().unwrap();
+    assert_eq!((counts.samples, counts.padded, counts.without), (5, 1, 1));
+    let error = WindowDataset::new(&[0, 3], WindowShape::new(4).whole(true).short(Short::Drop)).unwrap_err();
+    assert!(matches!(error, Error::NoWindows { series: 1, least: 4 }));
     let whole = WindowDataset::new(&[0, 10, 13], WindowShape::new(3)).unwrap();
     assert!(matches!(whole.part(&[0..5, 0..1, 0..1], true), Err(Error::Parts { .. })));
     assert!(matches!(whole.part(&[0..5, 0..4], true), Err(Error::Parts { .. })));

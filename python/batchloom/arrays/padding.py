@@ -13,19 +13,15 @@ def pad_values(fields: dict[str, str], pad_value: Any) -> list[tuple[str, bytes]
 
     Args:
         fields: The types of padded fields, by name.
-        pad_value: One value for all fields, or values by name.
+        pad_value: One value for all fields, or values by the names of padded fields.
 
     Raises:
-        ArgumentError: There is no such field, or its type cannot hold the value.
+        ArgumentError: The type of a field cannot hold the value.
     """
     if not isinstance(pad_value, dict):
         if type(pad_value) is int and pad_value == 0:
             return []  # the engine pads with zeros, which every type has
         pad_value = dict.fromkeys(fields, pad_value)
-    for name in pad_value:
-        if name not in fields:
-            known = ", ".join(map(repr, fields))
-            raise ArgumentError(f"pad_value names {name!r}; expected fields that are padded: {known}")
     return [(name, element(name, fields[name], value)) for name, value in pad_value.items()]
 
 

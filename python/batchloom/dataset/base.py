@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, SupportsIndex, TypeVar, overload
 
@@ -17,6 +17,7 @@ from batchloom.batch import Columns, Schema
 from batchloom.batching import FixedSize, Rule
 from batchloom.dataset.selection import restored, selected, split, written
 from batchloom.errors import ArgumentError, RangeError
+from batchloom.field_names import FieldNames, LateFieldNames
 from batchloom.label_counts import LabelCounts
 
 if TYPE_CHECKING:
@@ -217,13 +218,19 @@ class Dataset(ABC, Generic[Form]):
             ArgumentError: There is no such field with one number for each sample.
         """
         known = {field.label: field for field in self._arrays_by_sample()}
-        if str(field) not in known:
-            raise ArgumentError(
-                f"{option} is {field!r}, and the fields with a row for each sample are {', '.join(known) or 'none'}; "
-                "expected one of these, or an array of classes"
-            )
-        rows = known[str(field)].data
+        rows = known[self._field_names().name(option, field, known, ", or an array of classes")].data
         return rows if self._selection is None else rows[self.indices - self._selection.base]
+
+    def _field_names(self, rule: Rule | None = None) -> FieldNames | LateFieldNames:
+        """Return the fields of batches of a rule, and the keys by which arguments name them."""
+        if self._is_on_demand:
+            return LateFieldNames()
+        columns = self._native_dataset().fields((FixedSize(1) if rule is None else rule)._native())
+        schema = self._schema(columns)
+        stored = {name: dtype for place, (name, dtype) in enumerate(columns) if not schema.is_compressed(place)}
+        arrays = (*self._arrays(), *self._beside())
+        shapes = {field.label: field.tensor.shape[1:] for field in arrays if field.label in stored}
+        return FieldNames(schema.all_keys, stored, shapes, are_places=not schema.named)
 
     def _arrays_by_sample(self) -> tuple[Field, ...]:
         """Return the arrays with a row for each sample of the data."""
@@ -274,12 +281,17 @@ class Dataset(ABC, Generic[Form]):
         """
         return self._native_dataset(), None
 
+    @property
+    def _padded_fields(self) -> Collection[str]:
+        """The names of the fields that are padded."""
+        return ()
+
     @abstractmethod
     def _pad_values(self, pad_value: Any, dtypes: Mapping[str, str]) -> list[tuple[str, bytes]]:
         """Return the bytes of one element of padding, for each field whose padding is not zeros.
 
         Args:
-            pad_value: One value for all fields, or values by field.
+            pad_value: One value for all fields, or values by the names of fields.
             dtypes: The types of fields in batches, where these are not those of the data.
         """
 
@@ -337,8 +349,9 @@ class Dataset(ABC, Generic[Form]):
             ArgumentError: There is no such field, it does not hold integers, or batches take random rows of groups.
             DeviceError: The CPU cannot read the field.
         """
-        rule = (FixedSize(1) if batching is None else batching)._native()
-        return LabelCounts._read(*self._native_dataset().count_labels(str(field), rule, bool(next_tokens)))
+        rule = FixedSize(1) if batching is None else batching
+        name = self._field_names(rule).name("count_labels", field)
+        return LabelCounts._read(*self._native_dataset().count_labels(name, rule._native(), bool(next_tokens)))
 
     @abstractmethod
     def _collator(self, resident: Resident, options: CollateOptions) -> Collator:
@@ -392,6 +405,11 @@ class Dataset(ABC, Generic[Form]):
             documents: ``True`` if documents are shuffled.
         """
         return self._selection is None or self._selection.range is not None
+
+    @property
+    def _other_shapes(self) -> str | None:
+        """The reason for which full batches differ in shape, where options of the dataset ask for that."""
+        return None
 
     @property
     def _is_formed_without_torch(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -119,6 +119,10 @@ class ConcatDataset(Dataset[Any]):
             [numpy.asarray(host(option, each._classes(option, field))) for each in self._datasets]
         )
         return found if self._selection is None else found[numpy.from_dlpack(self._selection.numbers())]
+
+    @property
+    def _padded_fields(self) -> Collection[str]:
+        return self._datasets[0]._padded_fields
 
     def _pad_values(self, pad_value: Any, dtypes: Mapping[str, str]) -> list[tuple[str, bytes]]:
         return self._datasets[0]._pad_values(pad_value, dtypes)

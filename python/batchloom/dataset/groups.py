@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from numbers import Real
@@ -131,7 +131,8 @@ class GroupDataset(Dataset[Form]):
         ids, self._names = _ids(group_ids)
         self._group_ids = ids if self._names is None else numpy.array(self._names, object)[ids]
         arrays = tuple(named.values()) if named else arrays
-        labels = tuple(named) if named else tuple(str(place) for place in range(len(arrays)))
+        # In a tuple, the ids come first.
+        labels = tuple(named) if named else tuple(str(place) for place in range(1, len(arrays) + 1))
         self._fields = tuple(Field(label, _dense(array)) for label, array in zip(labels, arrays, strict=True))
         self._set_up(ids)
 
@@ -208,6 +209,10 @@ class GroupDataset(Dataset[Form]):
 
     def _native_dataset(self) -> _native.Dataset:
         return self._engine
+
+    @property
+    def _padded_fields(self) -> Collection[str]:
+        return [field.label for field in self._fields]
 
     def _pad_values(self, pad_value: Any, dtypes: Mapping[str, str]) -> list[tuple[str, bytes]]:
         return pad_values({field.label: dtypes.get(field.label, field.dtype) for field in self._fields}, pad_value)

@@ -20,6 +20,7 @@ from batchloom.dataset.shared_generators import shared_draw
 from batchloom.dataset.tensors import TensorDataset
 from batchloom.dataset.windows.window_dataset import WindowDataset
 from batchloom.errors import ArgumentError, DataError, SampleError
+from batchloom.field_names import LateFieldNames
 from batchloom.sizes import Sizes, checked
 
 if TYPE_CHECKING:
@@ -111,7 +112,8 @@ class MapDataset(Dataset[Any]):
         fields = [fields] if isinstance(fields, str | int) else fields
         if fields is not None and not isinstance(fields, Iterable):
             raise ArgumentError(f"fields is {fields!r}; expected names of fields, or places in samples")
-        self._fields = None if fields is None else tuple(map(str, fields))
+        self._fields = None if fields is None else tuple(fields)
+        self._variable = [LateFieldNames().name("fields", field) for field in self._fields or ()]
         if key is not None:
             sizes = [_size(key, number, items[number]) for number in range(len(items))]
         self._own = None if sizes is None else numpy.array(checked(sizes, "sizes"))
@@ -210,7 +212,7 @@ class MapDataset(Dataset[Any]):
     ) -> _native.Dataset:
         """Return the dataset as the engine sees it, whose samples ``reader`` reads, here or in processes."""
         sizes = None if self._own is None else _native.borrow(self._own, "sizes")
-        fields = None if self._fields is None else list(self._fields)
+        fields = None if self._fields is None else self._variable
         found = _native.Dataset.on_demand(
             reader, processes, whole, self._whole_len(), sizes, fields, self._on_error == "skip"
         )

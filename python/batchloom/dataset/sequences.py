@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -154,6 +154,10 @@ class SequenceDataset(Dataset[Dicts]):
 
     def _native_dataset(self) -> _native.Dataset:
         return self._engine
+
+    @property
+    def _padded_fields(self) -> Collection[str]:
+        return [name for name, field in self._fields.items() if isinstance(field, Variable)]
 
     def _pad_values(self, pad_value: Any, dtypes: Mapping[str, str]) -> list[tuple[str, bytes]]:
         variable = {name: field.dtype for name, field in self._fields.items() if isinstance(field, Variable)}

@@ -14,7 +14,7 @@ from batchloom.arguments import boolean, choice, integer, streamed, unpadded
 from batchloom.arrays import frames
 from batchloom.arrays.field import Field, host, release
 from batchloom.arrays.frameworks import is_arrow
-from batchloom.batch import Column, Columns, Schema
+from batchloom.batch import IGNORED, Column, Columns, Schema
 from batchloom.dataset.base import Dataset, Made, Sliceable, Tuples
 from batchloom.dataset.variable import variable
 from batchloom.dataset.windows.window_dataset import WindowDataset
@@ -50,7 +50,12 @@ class TokenStats:
     inputs: int
     """Tokens and separators that are inputs, each once in an epoch."""
     tail: int
-    """Tokens and separators left over, too few for a full piece with a label for each token."""
+    """Tokens and separators left over.
+
+    With ``tail="drop"``, too few for a full piece with a label for each token; otherwise the last one, without a label.
+    """
+    padding: int
+    """Places without a token, after the ends of rows; beside longer pieces, batches pad short ones further."""
 
 
 class TokenDataset(Dataset[Tuples]):
@@ -62,7 +67,8 @@ class TokenDataset(Dataset[Tuples]):
 
     With ``mode="chunk"``, the stream is sliced in pieces. ``shuffle=`` of the loader chooses the random order:
     ``"documents"`` (among themselves, never inside), ``"chunks"``, or ``True`` for both. Every token is an input
-    exactly once an epoch, except a tail too short for a piece, which :meth:`stats` counts.
+    exactly once an epoch, except a tail too short for a piece, which :meth:`stats` counts. To evaluate over all tokens,
+    keep the tail: ``tail="pad"`` or ``"short"``.
 
     With ``mode="continuous"``, for truncated backpropagation through time, the stream is cut in ``batch_size`` times
     ``world_size`` rows, and row ``r`` of a batch continues row ``r`` of the batch before it, on every rank and after
@@ -89,6 +95,15 @@ class TokenDataset(Dataset[Tuples]):
             that tokens come at other places in their pieces and beside others. An epoch then leaves out what lies
             before it too: with the tail, less than two pieces. Batches are no views.
 
+        tail: Treatment of the end of the stream, where too few tokens are left for a piece: with
+            ``mode="continuous"``, of the end of each row. ``"drop"`` leaves it out. ``"pad"`` keeps it in a last piece
+            of ``seq_len``, and ``"short"`` in a shorter one, so that every token but the first of the stream is a label
+            exactly once an epoch. A batch is as long as its longest piece; places after the end of a piece hold inputs
+            of 0, labels of -100, positions of 0, segments of -1 and resets of False. Rows of
+            ``mode="continuous"`` differ by one token at most, so that ``"short"`` makes the last batch shorter; of
+            ``mode="chunk"``, a batch that holds the last piece alone. Neither goes with ``jitter``, and ``"short"``
+            neither with ``static_buffers=True`` of a loader nor in a mixture or a concatenation.
+
     Raises:
         ArgumentError: An argument makes no sense.
         DataError: Tokens that are not integers of one dimension; offsets that do not go from 0 to the number of tokens.
@@ -109,6 +124,7 @@ class TokenDataset(Dataset[Tuples]):
         segment_ids: bool = False,
         resets: bool = False,
         jitter: bool = False,
+        tail: str = "drop",
     ) -> None:
         self._options: dict[str, Any] = {
             "mode": choice("mode", mode, ("chunk", "continuous")),
@@ -117,7 +133,13 @@ class TokenDataset(Dataset[Tuples]):
             "segment_ids": boolean("segment_ids", segment_ids),
             "resets": boolean("resets", resets),
             "jitter": boolean("jitter", jitter),
+            "tail": choice("tail", tail, ("drop", "pad", "short")),
         }
+        if self._options["jitter"] and tail != "drop":
+            raise ArgumentError(
+                f"jitter is True, which leaves out tokens at the beginning of the stream, and tail is {tail!r}, which "
+                'leaves out none; expected jitter=False or tail="drop"'
+            )
         self._seq_len = integer("seq_len", seq_len, least=1, most=MOST)
         values, offsets = _corpus(tokens, documents)
         self._field = Field("tokens", values)
@@ -156,6 +178,12 @@ class TokenDataset(Dataset[Tuples]):
         mode: str = self._options["mode"]
         return mode
 
+    @property
+    def tail(self) -> str:
+        """``"drop"``, ``"pad"`` or ``"short"``."""
+        tail: str = self._options["tail"]
+        return tail
+
     def __len__(self) -> int:
         """Return the number of pieces of the stream."""
         return len(self._engine)
@@ -186,11 +214,14 @@ class TokenDataset(Dataset[Tuples]):
     def _sample(self, sample: int) -> tuple[Array, Array]:
         """Return the inputs and the labels of a piece of the stream, with documents in stored order; int64.
 
-        It is the piece as it is without ``jitter``.
+        It is the piece as it is without ``jitter``, in one row.
         """
         start = sample * self._seq_len
-        found = self._slice(start, start + self._seq_len + 1)
-        return found[:-1].copy(), found[1:].copy()
+        stats = self._engine.counts(1)
+        count = min(self._seq_len, stats[4] - start)
+        found = self._slice(start, start + count + 1)
+        places = (0, self._seq_len - count if self.tail == "pad" else 0)
+        return numpy.pad(found[:-1], places), numpy.pad(found[1:], places, constant_values=IGNORED)
 
     def _slice(self, start: int, end: int) -> Array:
         """Return tokens ``start`` to ``end`` of the stream, with documents in stored order, as int64."""
@@ -265,7 +296,7 @@ class TokenDataset(Dataset[Tuples]):
         from batchloom.device.collate.tokens import Tokens
 
         tokens = partial(resident.rows_of, self._field)
-        return Tokens(tokens, self._seq_len, self._options["separator"], self.names[2:])
+        return Tokens(tokens, self._options["separator"], self.names[2:], pads=self.tail != "drop")
 
     def _shuffled(self, shuffle: bool | str) -> tuple[str, bool]:
         return streamed(shuffle, self.mode)
@@ -273,10 +304,15 @@ class TokenDataset(Dataset[Tuples]):
     def _lies_together(self, documents: bool) -> bool:
         return super()._lies_together(documents) and not documents and self.mode == "chunk"
 
+    @property
+    def _other_shapes(self) -> str | None:
+        return 'tail is "short", whose last batch is shorter than others' if self.tail == "short" else None
+
     def _sliceable(self, documents: bool) -> Sliceable | None:
         """Return the pieces as windows on the tokens; ``None`` if they are not plain slices of them."""
         plain = self._field.dtype == "int64" and self._options["separator"] is None and len(self.names) == 2
-        if not self._lies_together(documents) or not plain or self._options["jitter"] or not len(self):
+        is_whole = not self._options["jitter"] and self.tail == "drop"
+        if not self._lies_together(documents) or not plain or not is_whole or not len(self):
             return None
         seq_len = self._seq_len
         return WindowDataset(self.tokens, seq_len, 1, label_len=seq_len - 1, stride=seq_len)._sliceable(documents)

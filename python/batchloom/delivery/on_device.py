@@ -60,7 +60,7 @@ class OnDevice:
         """Prepare for batches of a schema: move data that is to be resident.
 
         Raises:
-            ArgumentError: Batches have no shape to keep static buffers for.
+            ArgumentError: Batches have no shape, or no single one, to keep static buffers for.
             DTypeError: torch lacks the type of a field.
         """
         from batchloom.device.static_buffers import StaticBuffers
@@ -70,6 +70,11 @@ class OnDevice:
             raise ArgumentError(
                 f"static_buffers is True, but batches of field {schema.compressed[0].name} differ in their number of "
                 'entries; expected SparseRows(..., layout="dense"), or static_buffers=False'
+            )
+        if self._request.static_buffers and self._dataset._other_shapes:
+            raise ArgumentError(
+                f'static_buffers is True, and {self._dataset._other_shapes}; expected tail="pad" or "drop", whose '
+                "batches have one shape, or static_buffers=False"
             )
         self._schema, self._static = schema, StaticBuffers() if self._request.static_buffers else None
         self._source = _source(self._dataset, self._transfer, self.placement, schema, options)

@@ -42,10 +42,14 @@ class OnJax(Host):
         if sharding is None:
             return jax.mover(self._target.device)  # type: ignore[no-any-return]
         if isinstance(sharding, Mapping):
-            if name not in sharding:
-                expected = ", ".join(column.name for column in schema.columns)
-                raise ArgumentError(f"sharding has no entry for field {name}; expected one for each of {expected}")
-            sharding = sharding[name]
+            keys = {column.name: column.name if schema.named else place for place, column in enumerate(schema.columns)}
+            if keys[name] not in sharding:
+                expected = ", ".join(map(repr, keys.values()))
+                raise ArgumentError(
+                    f"sharding has no entry for field {keys[name]!r}, only for {', '.join(map(repr, sharding))}; "
+                    f"expected one for each of {expected}"
+                )
+            sharding = sharding[keys[name]]
         sharding = jax.require_sharding(sharding, name)
         if schema.ragged and jax.processes(sharding) > 1:
             raise ArgumentError(

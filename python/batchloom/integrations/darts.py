@@ -109,6 +109,7 @@ def window_loader(
         gap=cut.gap,
         stride=dataset.stride,
         anchor="end",
+        short="error",
         past=past,
         future=future,
     )

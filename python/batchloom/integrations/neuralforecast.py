@@ -195,7 +195,8 @@ class _Piece(NamedTuple):
         """Return the piece; ``None`` if its parts are too short for any window."""
         if not len(offsets) or int(numpy.diff(offsets).max(initial=0)) < steps:
             return None
-        windows: WindowDataset[Any] = WindowDataset((values, offsets), steps, short="skip")
+        # Zeros are in the values already, where the library has some: no window begins with others.
+        windows: WindowDataset[Any] = WindowDataset((values, offsets), (steps, steps), short="drop")
         return cls(windows, values, offsets, series, first)
 
     def counts(self, steps: int) -> Array:

@@ -62,6 +62,7 @@ def window_loader(
         data["reals"],
         dataset.max_encoder_length,
         dataset.max_prediction_length,
+        short="error",
         past=series,
         future={f"{name}{AHEAD}": values for name, values in series.items()} | weights,
     )

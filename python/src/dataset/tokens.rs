@@ -1,7 +1,7 @@
 //! Streams of tokens.
 
 use batchloom::TokenDataset;
-use batchloom::dataset::{Dataset as EngineDataset, TokenExtras};
+use batchloom::dataset::{Dataset as EngineDataset, TokenCounts, TokenExtras};
 use pyo3::prelude::*;
 
 use crate::batching::parse;
@@ -15,13 +15,13 @@ use crate::error::raise;
 #[derive(Debug)]
 pub(crate) struct Tokens(TokenDataset);
 
-/// Tokens, documents, separators, samples, inputs, and what is left over.
-type Counts = (u64, u64, u64, u64, u64, u64);
+/// Tokens, documents, separators, samples, inputs, what is left over, and padding.
+type Counts = (u64, u64, u64, u64, u64, u64, u64);
 
 #[pymethods]
 impl Tokens {
     #[new]
-    #[pyo3(signature = (tokens, seq_len, *, documents, separator, mode, position_ids, segment_ids, resets, jitter))]
+    #[pyo3(signature = (tokens, seq_len, *, documents, separator, mode, position_ids, segment_ids, resets, jitter, tail))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
     fn new(
         py: Python<'_>,
@@ -34,13 +34,17 @@ impl Tokens {
         segment_ids: bool,
         resets: bool,
         jitter: bool,
+        tail: &str,
     ) -> PyResult<Self> {
-        let mode = parse(mode)?;
+        let (mode, tail) = (parse(mode)?, parse(tail)?);
         let extras =
             TokenExtras::default().position_ids(position_ids).segment_ids(segment_ids).resets(resets);
         let build = || {
-            let dataset =
-                TokenDataset::new(tokens.0.clone(), seq_len)?.mode(mode).extras(extras).jitter(jitter);
+            let dataset = TokenDataset::new(tokens.0.clone(), seq_len)?
+                .mode(mode)
+                .extras(extras)
+                .jitter(jitter)
+                .tail(tail);
             let dataset = separator.into_iter().fold(dataset, TokenDataset::separator);
             match documents {
                 Some(documents) => dataset.documents(&documents.0),
@@ -55,8 +59,9 @@ impl Tokens {
     }
 
     fn counts(&self, rows: u64) -> Counts {
-        let counts = self.0.counts(rows);
-        (counts.tokens, counts.documents, counts.separators, counts.samples, counts.inputs, counts.tail)
+        let TokenCounts { tokens, documents, separators, samples, inputs, tail, padding, .. } =
+            self.0.counts(rows);
+        (tokens, documents, separators, samples, inputs, tail, padding)
     }
 
     fn document_count(&self) -> u64 {

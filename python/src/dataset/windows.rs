@@ -70,7 +70,7 @@ impl Windows {
     /// Windows over series, without a field.
     #[new]
     #[pyo3(signature = (
-        offsets, *, input_len, horizon, label_len, gap, stride, lead, trail, anchor, short, sampled_by
+        offsets, *, input_len, horizon, label_len, gap, stride, lead, trail, whole, anchor, short, sampled_by
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
     fn new(
@@ -82,6 +82,7 @@ impl Windows {
         stride: usize,
         lead: usize,
         trail: usize,
+        whole: bool,
         anchor: &str,
         short: &str,
         sampled_by: &str,
@@ -94,6 +95,7 @@ impl Windows {
             .stride(stride)
             .lead(lead)
             .trail(trail)
+            .whole(whole)
             .anchor(anchor)
             .short(short)
             .sampled_by(sampled_by);

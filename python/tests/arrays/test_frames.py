@@ -77,9 +77,9 @@ def offsets_of(arrays):
 
 @pytest.mark.parametrize("kind", LISTS)
 def test_lists_of_series(kind):
-    shape = Shape((20, 3, 0, 30), 5, 2)
-    arrays = shape.arrays()
-    dataset = bl.WindowDataset(LISTS[kind](arrays), 5, 2, mask=True, marks=LISTS[kind]([a[:, 0] for a in arrays]))
+    shape = Shape((20, 3, 0, 30), 5, 2, short="drop")
+    arrays, marks = shape.arrays(), LISTS[kind]([a[:, 0] for a in shape.arrays()])
+    dataset = bl.WindowDataset(LISTS[kind](arrays), 5, 2, mask=True, marks=marks, short="drop")
     for mode in ("views", "copy", "rows"):
         loader = loader_of(dataset, mode, 7)
         for samples, (x, y, x_mark, y_mark, *masks) in zip(loader.plan(0), loader, strict=True):
@@ -142,9 +142,10 @@ def test_what_belongs_to_each_step_comes_in_any_form(shape, kinds):
     marks, past, future = (forms[kind]([a[:, k] for a in arrays]) for k, kind in enumerate(kinds))
     dataset = bl.WindowDataset(arrays, **shape.options(), marks=marks, past={"p": past}, future={"f": future})
     for samples, batch in zip((loader := bl.DataLoader(dataset, batch_size=5)).plan(0), loader, strict=True):
-        x, y = shape.data(samples)
-        assert list(batch) == ["x", "y", "x_mark", "y_mark", "p", "f"]
-        assert equal(batch, [x, y, x[..., 0], y[..., 0], x[..., 1], y[..., 2]])
+        x, y, *masks = shape.data(samples)
+        names = ["x", "y", "x_mark", "y_mark", "p", "f", "mask", "target_mask"]
+        assert list(batch) == names[: 6 + len(masks)]
+        assert equal(batch, [x, y, x[..., 0], y[..., 0], x[..., 1], y[..., 2], *masks])
 
 
 # Frames
@@ -227,7 +228,7 @@ IDS = {
 @pytest.mark.parametrize("frame", [dict, pandas.DataFrame, polars.DataFrame, pyarrow.table])
 @pytest.mark.parametrize("kind", IDS)
 def test_ids_of_every_kind(frame, kind):
-    dataset = bl.WindowDataset(frame({"id": IDS[kind], "v": numpy.arange(5.0)}), 2, id="id", short="skip")
+    dataset = bl.WindowDataset(frame({"id": IDS[kind], "v": numpy.arange(5.0)}), (2, 2), id="id", short="drop")
     ids = [key for key, _ in itertools.groupby(IDS[kind])]
     found = [name.date() if isinstance(name, datetime.datetime) else name for name in dataset.ids]
     assert found == ids
@@ -345,6 +346,6 @@ def test_patches_farther_apart_than_the_input(kind, stride):
 
 def test_brief_types_of_numpy():
     values = numpy.arange(20).astype(ml_dtypes.bfloat16)
-    dataset = bl.WindowDataset(values, 4, 30)
+    dataset = bl.WindowDataset(values, 4, 30, short="pad")
     assert dataset[0][1].dtype == values.dtype
     assert next(iter(bl.DataLoader(dataset)))[1].dtype == values.dtype

@@ -254,17 +254,22 @@ def slid(random):
     """Windows of series, as views and as copies."""
     horizon, gap, input_len = random.randint(0, 4), random.randint(0, 3), random.randint(1, 6)
     while True:
+        label_len, short = random.randint(0, input_len + gap) if horizon else 0, random.choice(["pad", "drop"])
+        most_lead = input_len - 1
+        if short == "drop" and horizon:
+            most_lead = min(most_lead, input_len + gap - label_len)
         shape = windows.Shape(
             tuple(random.randint(0, 30) for _ in range(random.randint(1, 4))),
             input_len,
             horizon,
-            random.randint(0, input_len + gap) if horizon else 0,
+            label_len,
             gap if horizon else 0,
             random.randint(1, 4),
             random.choice(["start", "end"]),
-            random.choice(["pad", "skip"]),
+            short,
             random.choice(["windows", "series"]),
-            random.randint(0, input_len - 1),
+            random.randint(0, most_lead),
+            random.random() < 0.3,
         )
         if shape.windows():
             break

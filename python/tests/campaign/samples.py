@@ -232,12 +232,12 @@ def slid(draw):
         draw.randint(1, 6),
         horizon=draw.randint(1, 3),
         stride=draw.randint(1, 2),
-        short=draw.choice(["pad", "skip"]),
+        short=draw.choice(["pad", "drop"]),
     )
     places = shape.windows()
     if len(places) < 4:
         return slid(draw)
-    masked = draw.random() < 0.3
+    masked = draw.random() < 0.3 or shape.short == "pad"
     parts = [[part.tolist() for part in shape.window(place)[2:]] for place in places]
     beside = {"series": [series for series, _, _ in places], "start": [start - none for _, start, none in places]}
     if masked:

@@ -69,7 +69,7 @@ def test_batches_are_sharded(script):
             assert total(batch) == X[samples].sum()
         # One for each field, in a tuple too.
         alone = NamedSharding(whole.mesh, PartitionSpec())
-        loader = bl.DataLoader(bl.TensorDataset(X, y), 8, output="jax", sharding={"0": whole, "1": alone})
+        loader = bl.DataLoader(bl.TensorDataset(X, y), 8, output="jax", sharding={0: whole, 1: alone})
         x, labels = next(iter(loader))
         assert x.sharding == whole and labels.sharding == alone and len(labels.addressable_shards[0].data) == 8
         """,
@@ -123,7 +123,7 @@ def test_arguments_that_contradict_each_other():
         bl.DataLoader(dataset, 2, sharding=on_one())
     with refused(bl.ArgumentError, {"cpu:0", "TFRT_CPU_0"}, "sharding", "one of them"):
         bl.DataLoader(dataset, 2, output="jax", sharding=on_one(), device=jax.devices()[0])
-    with refused(bl.ArgumentError, "field y", "x, y"):
+    with refused(bl.ArgumentError, "field 'y'", "'x', 'y'"):
         bl.DataLoader(dataset, 2, output="jax", sharding={"x": on_one()})
     with refused(bl.ArgumentError, "field x", "3", "jax.sharding.Sharding"):
         bl.DataLoader(dataset, 2, output="jax", sharding=3)

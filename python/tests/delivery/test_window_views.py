@@ -142,7 +142,7 @@ def test_neighbours_are_views_and_all_else_is_owned(shape, kind, order, size):
     dataset = bl.WindowDataset((values, shape.offsets()), **shape.options())
     loader = bl.DataLoader(dataset, batch_size=size, shuffle=order)
     for samples, batch in zip(loader.plan(0), loader, strict=True):
-        for array in batch:
+        for array in batch[: 1 + bool(shape.horizon)]:
             if shape.is_view(samples.tolist()):
                 assert inside(array, values)
                 assert kind == "torch" or not array.flags.writeable
@@ -453,7 +453,7 @@ GROWTH = """
 
     modes = {"views": {}, "copy": {"copy": True}, "rows": {"resident": False}, "shards": {"memory_limit": 100_000}}
     values = [numpy.ones((length, 8), numpy.float32) for length in (3000, 40, 5)]
-    loader = bl.DataLoader(bl.WindowDataset(values, 24, 8, mask=True), 32, shuffle="runs", **modes[sys.argv[1]])
+    loader = bl.DataLoader(bl.WindowDataset(values, 24, 8, short="pad"), 32, shuffle="runs", **modes[sys.argv[1]])
 
     def epochs(count):
         for number in range(count):

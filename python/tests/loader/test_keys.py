@@ -106,7 +106,7 @@ def test_a_field_holds_the_keys() -> None:
     mixture = bl.Mixture({"a": dataset, "b": dataset.take(20)})
     loader = bl.DataLoader(mixture, 3, True, homogeneous_by="kind")
     assert all(len(set(batch["kind"].tolist())) == 1 for batch in loader)
-    with pytest.raises(bl.ArgumentError, match=r"homogeneous_by is 'other', and the fields .* are x, kind"):
+    with pytest.raises(bl.ArgumentError, match=r"homogeneous_by names 'other'; expected 'x' \(int64.*'kind'"):
         bl.DataLoader(dataset, 3, homogeneous_by="other")
 
 

@@ -26,13 +26,15 @@ class Shape:
     gap: int = 0
     stride: int = 1
     anchor: str = "start"
-    short: str = "pad"
+    short: str = "error"
     sampled_by: str = "windows"
     lead: int = 0
+    whole: bool = False
 
     def options(self):
-        given = {name: value for name, value in self.__dict__.items() if name not in ("lengths", "lead")}
-        return given | ({"input_len": (self.input_len - self.lead, self.input_len)} if self.lead else {})
+        given = {name: value for name, value in self.__dict__.items() if name not in ("lengths", "lead", "whole")}
+        least = self.input_len - self.lead
+        return given | ({"input_len": (least, self.input_len)} if self.lead or self.whole else {})
 
     @property
     def context(self):
@@ -44,8 +46,20 @@ class Shape:
 
     @property
     def least(self):
-        """The steps that a series must have for a window."""
+        """The steps that a series must have for a window that does not begin with zeros without being asked."""
         return self.span - self.lead
+
+    @property
+    def least_len(self):
+        """The steps that a series must have for a window whose targets are all real, and some step of its input."""
+        if self.lead or self.whole:
+            return self.least
+        has_all = [
+            steps
+            for steps in range(1, self.span)
+            if self.span - steps <= self.context - self.label_len and self.span - steps < self.input_len
+        ]
+        return min([*has_all, self.span])
 
     def starts(self, begin, end, part=0):
         """Each step that a window in steps ``begin`` to ``end`` of a series starts with, and its zeros in front.
@@ -54,7 +68,7 @@ class Shape:
         """
         first = max(begin - self.lead, part - self.context) if part > begin else begin - self.lead
         fits = [start for start in range(first, end) if start + self.span <= end]
-        if not fits and self.short == "pad" and end > begin:
+        if not fits and end - begin >= (1 if self.short == "pad" else self.least_len):
             return [(begin, self.span - (end - begin))]
         first = fits[:1] if self.anchor == "start" else fits[-1:]
         found = [start for start in fits if (start - first[0]) % self.stride == 0]
@@ -100,9 +114,9 @@ class Shape:
         return [numpy.stack(part) for part in zip(*(self.window(windows[k]) for k in samples), strict=True)]
 
     def data(self, samples, windows=None):
-        """The fields of a batch without masks."""
+        """The fields of a batch, with masks only where short series are padded."""
         found = self.stack(samples, windows)
-        return found[: len(found) // 2]
+        return found if self.short == "pad" else found[: len(found) // 2]
 
     def is_view(self, samples):
         """Tells whether these samples are neighbours in one series, without zeros."""
@@ -115,17 +129,21 @@ class Shape:
 @st.composite
 def shapes(draw, most=30, series=4, **fixed):
     horizon, gap, input_len = draw(st.integers(0, 4)), draw(st.integers(0, 3)), draw(st.integers(1, 6))
+    label_len = draw(st.integers(0, input_len + gap)) if horizon else 0
+    short = fixed.get("short") or draw(st.sampled_from(["pad", "drop"]))
+    most_lead = input_len - 1 if short == "pad" or not horizon else min(input_len - 1, input_len + gap - label_len)
     choices = {
         "lengths": draw(st.lists(st.integers(0, most), min_size=1, max_size=series).map(tuple)),
         "input_len": input_len,
         "horizon": horizon,
-        "label_len": draw(st.integers(0, input_len + gap)) if horizon else 0,
+        "label_len": label_len,
         "gap": gap if horizon else 0,
         "stride": draw(st.integers(1, 4)),
         "anchor": draw(st.sampled_from(["start", "end"])),
-        "short": draw(st.sampled_from(["pad", "skip"])),
+        "short": short,
         "sampled_by": draw(st.sampled_from(["windows", "series"])),
-        "lead": draw(st.integers(0, input_len - 1)),
+        "lead": draw(st.integers(0, most_lead)),
+        "whole": draw(st.booleans()),
     }
     shape = Shape(**(choices | fixed))
     assume(shape.windows())
@@ -180,7 +198,7 @@ class Slid(Run):
     def loader(self, world_size=1, rank=0, **more):
         first = self.samples // 2
         series = [numpy.arange(first + 3), numpy.arange(first, self.samples + 3)]
-        dataset = bl.WindowDataset(series, 3, 1, short="skip")
+        dataset = bl.WindowDataset(series, 3, 1)
         return loader_of(dataset, self.mode, **self.options(), world_size=world_size, rank=rank, **more)
 
     def over(self, mode):

@@ -104,7 +104,7 @@ def test_rows_groups_and_fixed_fields_are_counted():
     labels = numpy.array([[1, -100], [-100, -100], [3, 4], [5, -100]], numpy.int32)
     rows = bl.TensorDataset(numpy.zeros(4), labels)
     assert rows.count_labels(1).counts.tolist() == [1, 0, 2, 1]
-    plan = bl.DataLoader(rows, 2, label_counts=rows.count_labels("1")).plan()
+    plan = bl.DataLoader(rows, 2, label_counts=rows.count_labels(1)).plan()
     assert [plan.step(step).labels for step in range(2)] == [1, 3]
     groups = bl.GroupDataset(numpy.array([0, 1, 0, 0]), y=labels[:, 0], max_rows=2, oversize="truncate")
     assert groups.count_labels("y").counts.tolist() == [2, 0]

@@ -12,7 +12,7 @@ PACKAGE = Path(batchloom.__file__).parent
 LAYERS = (
     ("_native", "errors"),
     ("arguments", "arrays", "bans", "batch_digest", "classes", "draws", "sizes"),
-    ("batch", "batching", "label_counts", "slots", "window_steps"),
+    ("batch", "batching", "field_names", "label_counts", "slots", "window_steps"),
     ("calibrate", "mesh", "plan", "plan_attributes", "plan_options", "ranks", "restore_order"),
     ("device",),
     ("dataset",),

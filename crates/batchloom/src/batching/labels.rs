@@ -48,8 +48,37 @@ pub enum Labels {
     Next,
     /// Every sample has as many.
     Each(u64),
+    /// Samples have `each`, but the last ones: from sample `from` on the first `longer` have `last`, and the others one
+    /// less. These are the ends of the rows of a stream.
+    Last {
+        /// The number of labels of all samples before `from`.
+        each: u64,
+        /// The first of the last samples.
+        from: u64,
+        /// The number of those that have `last` labels.
+        longer: u64,
+        /// The number of labels of these.
+        last: u64,
+    },
     /// They were counted.
     Counted(LabelCounts),
+}
+
+impl Labels {
+    /// The number of labels of a sample, of which the last ones may have fewer: 0 for labels of another variant.
+    pub(crate) fn of_last(&self, sample: u64) -> u64 {
+        match *self {
+            Self::Last { each, from, .. } if sample < from => each,
+            Self::Last { from, longer, last, .. } => {
+                if sample - from < longer {
+                    last
+                } else {
+                    last.saturating_sub(1)
+                }
+            }
+            _ => 0,
+        }
+    }
 }
 
 impl From<LabelCounts> for Labels {
@@ -118,6 +147,7 @@ impl SampleLabels {
         match &self.labels {
             Labels::Next => sizes.iter().map(|&size| u64::from(size.saturating_sub(1))).sum(),
             Labels::Each(labels) => labels * samples.len() as u64,
+            Labels::Last { .. } => samples.iter().map(|&sample| self.labels.of_last(sample)).sum(),
             Labels::Counted(counts) => {
                 let parts = samples.iter().zip(starts);
                 parts.map(|(&sample, &start)| u64::from(counts.as_slice()[self.place(sample, start)])).sum()

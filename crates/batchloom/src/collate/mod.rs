@@ -55,7 +55,7 @@ pub(crate) use sources::Sources;
 pub(crate) use sparse::{ColIndices, CrowIndices, Densify, Entries};
 pub(crate) use stack::Stack;
 pub(crate) use taken::Taken;
-pub(crate) use tokens::{Passage, Passages, Pieces, TokenField, Tokens};
+pub(crate) use tokens::{Passage, PassageOf, Passages, Pieces, TokenField, Tokens};
 pub(crate) use whole::WholeField;
 pub use window::Steps;
 pub(crate) use window::{Lookup, Place, Places, Span, Window, WindowMask, WindowNumber, WindowRow};

@@ -10,13 +10,16 @@ use super::{Form, Members, Slots, Taken};
 use crate::tensor::Rows;
 use crate::{DType, Result, Tensor};
 
-/// Equal pieces of a stream of tokens.
+/// Equal pieces of a stream of tokens, of which the last ones may end early.
 pub(crate) trait Pieces: Debug + Send + Sync {
-    /// The number of tokens of a piece.
-    fn len(&self) -> usize;
+    /// The number of places that a batch of these members has for each piece.
+    fn batch_len(&self, members: &Members) -> usize;
 
     /// The token of the stream with which piece `sample` begins.
     fn start(&self, sample: u64) -> u64;
+
+    /// The number of tokens of piece `sample`. Places after them are padding.
+    fn count(&self, sample: u64) -> usize;
 
     /// The stored tokens.
     fn tokens(&self) -> &Tensor;
@@ -36,19 +39,29 @@ pub(crate) trait Pieces: Debug + Send + Sync {
 
 /// Finds the passages of each piece of a stream.
 pub(crate) trait Passages: Debug + Send + Sync {
-    /// The number of tokens of a piece.
-    fn seq_len(&self) -> usize;
+    /// The number of places that a batch of these members has for each piece.
+    fn batch_len(&self, members: &Members) -> usize;
 
-    /// Visits the passages that make up a piece and the label of its last token; unless `documents` matter, one for all
-    /// tokens that lie one after the other.
-    fn passages(&self, sample: u64, documents: bool, each: &mut dyn FnMut(Passage));
+    /// Visits the passages that make up a piece of `len` places and the label of its last token; unless `documents`
+    /// matter, one for all tokens that lie one after the other.
+    fn passages(&self, sample: u64, len: usize, documents: bool, each: &mut dyn FnMut(Passage));
 }
 
-/// Consecutive tokens of one document, or the separator after it.
+/// The tokens of a passage.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum PassageOf {
+    /// Stored tokens.
+    Stored(Range<usize>),
+    /// The token between documents.
+    Separator,
+    /// As many places after the end of a piece.
+    Padding(usize),
+}
+
+/// Consecutive tokens of one document, the separator after it, or padding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Passage {
-    /// The stored tokens; `None` for a separator.
-    pub(crate) tokens: Option<Range<usize>>,
+    pub(crate) of: PassageOf,
     /// True if a document begins with the first of them.
     pub(crate) begins: bool,
     /// True if the passage continues the document of the passage before it.
@@ -58,7 +71,11 @@ pub(crate) struct Passage {
 impl Passage {
     /// The number of tokens.
     pub(crate) fn len(&self) -> usize {
-        self.tokens.as_ref().map_or(1, ExactSizeIterator::len)
+        match &self.of {
+            PassageOf::Stored(tokens) => tokens.len(),
+            PassageOf::Separator => 1,
+            PassageOf::Padding(places) => *places,
+        }
     }
 }
 
@@ -94,7 +111,7 @@ impl<P: Pieces> Form for Tokens<P> {
     }
 
     fn shape(&self, members: &Members) -> Vec<usize> {
-        vec![members.count, self.pieces.len()]
+        vec![members.count, self.pieces.batch_len(members)]
     }
 
     fn is_data(&self) -> bool {
@@ -103,8 +120,8 @@ impl<P: Pieces> Form for Tokens<P> {
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
         let slots = Slots { batch: range.len(), stride: target.len(), fillers: members.fillers_in(&range) };
-        self.gather(members.taken(range.clone()), target, slots)?;
-        let slot = self.pieces.len() * self.dtype().size();
+        let slot = self.pieces.batch_len(members) * self.dtype().size();
+        self.gather_slots(members.taken(range.clone()), target, slots, slot);
         let ignored =
             range.clone().filter(|&member| self.field == TokenField::Labels && members.is_banned(member));
         for place in ignored.map(|member| (member - range.start) * slot) {
@@ -114,7 +131,15 @@ impl<P: Pieces> Form for Tokens<P> {
     }
 
     fn gather(&self, taken: Taken<'_>, target: &mut [u8], slots: Slots) -> Result<()> {
-        let slot = self.pieces.len() * self.dtype().size();
+        let slot = self.pieces.batch_len(&Members::default()) * self.dtype().size();
+        self.gather_slots(taken, target, slots, slot);
+        Ok(())
+    }
+}
+
+impl<P: Pieces> Tokens<P> {
+    /// Fills slots of `slot` bytes each.
+    fn gather_slots(&self, taken: Taken<'_>, target: &mut [u8], slots: Slots, slot: usize) {
         let mut ahead = taken.rows.iter().skip(1);
         for (batch, wanted) in target.chunks_mut(slots.stride).zip(taken.rows.chunks(slots.batch)) {
             let counted = wanted.len() - slots.fillers.min(wanted.len());
@@ -124,16 +149,27 @@ impl<P: Pieces> Form for Tokens<P> {
                 }
                 match self.field {
                     TokenField::Labels if row >= counted => write(std::iter::repeat(IGNORED), slot),
-                    _ => self.write(self.pieces.start(sample), slot),
+                    _ => self.write(sample, slot),
                 }
             }
         }
-        Ok(())
     }
-}
 
-impl<P: Pieces> Tokens<P> {
-    fn write(&self, start: u64, slot: &mut [u8]) {
+    /// Writes the tokens of a piece, and padding after them.
+    fn write(&self, sample: u64, slot: &mut [u8]) {
+        let real = (self.pieces.count(sample) * self.dtype().size()).min(slot.len());
+        let (slot, padding) = slot.split_at_mut(real);
+        if !slot.is_empty() {
+            self.write_tokens(self.pieces.start(sample), slot);
+        }
+        match self.field {
+            TokenField::Labels => write(std::iter::repeat(IGNORED), padding),
+            TokenField::Segments => padding.as_chunks_mut::<4>().0.fill((-1_i32).to_ne_bytes()),
+            TokenField::Inputs | TokenField::Positions | TokenField::Resets => padding.fill(0),
+        }
+    }
+
+    fn write_tokens(&self, start: u64, slot: &mut [u8]) {
         match self.field {
             TokenField::Inputs => self.values(start, slot),
             TokenField::Labels => self.values(start + 1, slot),
@@ -161,18 +197,19 @@ impl<P: Pieces> Tokens<P> {
 
     /// Writes the tokens from `start` on.
     fn values(&self, start: u64, slot: &mut [u8]) {
-        if let Some(stored) = self.pieces.stored(start, self.pieces.len()) {
+        if let Some(stored) = self.pieces.stored(start, slot.len() / self.dtype().size()) {
             return self.copy(stored, slot);
         }
-        self.passages(start, slot, |passage, part| match passage.tokens {
-            Some(tokens) => self.copy(tokens, part),
-            None => part.copy_from_slice(&self.pieces.separator().to_ne_bytes()),
+        self.passages(start, slot, |passage, part| match passage.of {
+            PassageOf::Stored(tokens) => self.copy(tokens, part),
+            PassageOf::Separator => part.copy_from_slice(&self.pieces.separator().to_ne_bytes()),
+            PassageOf::Padding(_) => part.fill(0),
         });
     }
 
     fn passages(&self, start: u64, slot: &mut [u8], mut each: impl FnMut(Passage, &mut [u8])) {
         let (size, mut rest) = (self.dtype().size(), slot);
-        self.pieces.walk(start, self.pieces.len(), |passage| {
+        self.pieces.walk(start, rest.len() / size, |passage| {
             let (part, later) = std::mem::take(&mut rest).split_at_mut(passage.len() * size);
             each(passage, part);
             rest = later;
@@ -196,7 +233,7 @@ impl<P: Pieces> Tokens<P> {
 
     fn prefetch(&self, sample: u64) {
         let start = self.pieces.start(sample);
-        if let Some(stored) = self.pieces.stored(start, self.pieces.len()) {
+        if let Some(stored) = self.pieces.stored(start, self.pieces.count(sample)) {
             let rows = self.pieces.rows();
             prefetch_rows(self.pieces.tokens().bytes(), rows, stored.start, stored.len() * rows.bytes());
         }

@@ -122,6 +122,13 @@ impl Kind for Concatenated {
             subsamples: ragged.subsamples,
         });
         let (compressed, own_lengths) = (compressed.collect(), own_lengths.collect());
+        if let Some(place) = each.iter().position(|each| each.shorter_from.is_some()) {
+            let reason = format!(
+                "the last piece of dataset {place} is shorter than the others, as its tail is \"short\"; expected tail \
+                 \"drop\" or \"pad\""
+            );
+            return Err(Error::Concat { reason });
+        }
         let (names, own) = (Arc::clone(&first.names), first.own);
         let parts = self.parts.iter().zip(each).map(|(part, collation)| {
             let sources = collation.sources();
@@ -136,7 +143,9 @@ impl Kind for Concatenated {
         }
         let located = Located::joined(located);
         let index = index.ok_or(Error::NotVariable)?;
-        let collation = Collation { names, forms, own, ragged, compressed, own_lengths, located, index };
+        let shorter_from = None;
+        let collation =
+            Collation { names, forms, own, ragged, compressed, own_lengths, shorter_from, located, index };
         if self.says_source { collation.with_source(SOURCE, datasets) } else { Ok(collation) }
     }
 
@@ -150,7 +159,8 @@ impl Kind for Concatenated {
 
     fn labels(&self, options: &CollateOptions) -> Option<Labels> {
         let each: Vec<Labels> = self.parts.iter().map(|part| part.labels(options)).collect::<Option<_>>()?;
-        if each.iter().all(|labels| *labels == each[0]) && !matches!(each[0], Labels::Counted(_)) {
+        let are_alike = matches!(each[0], Labels::Next | Labels::Each(_));
+        if are_alike && each.iter().all(|labels| *labels == each[0]) {
             return each.into_iter().next();
         }
         let mut counts = Vec::new();
@@ -160,6 +170,10 @@ impl Kind for Concatenated {
                 Labels::Each(labels) => {
                     let labels = u32::try_from(*labels).ok()?;
                     counts.resize(counts.len() + part.len(), labels);
+                }
+                Labels::Last { .. } => {
+                    let each = (0..part.len() as u64).map(|sample| u32::try_from(labels.of_last(sample)));
+                    counts.extend(each.collect::<std::result::Result<Vec<_>, _>>().ok()?);
                 }
                 Labels::Next => {
                     let sizes = part.sizes()?;

@@ -49,8 +49,12 @@ pub struct TokenCounts {
     pub samples: u64,
     /// The number of tokens that are inputs, each once in an epoch.
     pub inputs: u64,
-    /// The number of tokens and separators left over, too few for a full piece with its labels.
+    /// The number of tokens and separators left over: the last one, which has no next token, and with
+    /// [`Tail::Drop`](super::Tail::Drop) those that are too few for a full piece with its labels.
     pub tail: u64,
+    /// The number of places of pieces after the ends of rows, which hold no token. Of a shorter piece beside longer ones,
+    /// batches may pad more.
+    pub padding: u64,
 }
 
 impl SequenceDataset {
@@ -151,7 +155,8 @@ impl TokenDataset {
         let rows = if self.is_continuous() { rows.max(1) } else { 1 };
         let (stream, tokens) = (self.stream_len(), self.token_count());
         let samples = self.steps(rows) * rows;
-        let inputs = samples * self.seq_len() as u64;
+        let padding = self.padding(rows);
+        let inputs = self.inputs(rows);
         TokenCounts {
             tokens,
             documents: self.document_count(),
@@ -159,6 +164,7 @@ impl TokenDataset {
             samples,
             inputs,
             tail: stream - inputs,
+            padding,
         }
     }
 }

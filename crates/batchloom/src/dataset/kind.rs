@@ -280,6 +280,8 @@ pub(crate) struct Collation {
     pub(crate) compressed: Vec<BySource<SparseRows>>,
     /// The fields whose samples have lengths of their own, beside those of the others.
     pub(crate) own_lengths: Vec<BySource<Sequences>>,
+    /// The first of the samples that are shorter than those before them, if some are: a batch of these alone is shorter.
+    pub(crate) shorter_from: Option<u64>,
     /// The places of samples in the data that forms read.
     pub(crate) located: Located,
     /// The rows of an index table.
@@ -305,6 +307,7 @@ impl Collation {
                     ragged: None,
                     compressed: Vec::new(),
                     own_lengths: Vec::new(),
+                    shorter_from: None,
                     located: Located::default(),
                     index,
                 })
@@ -331,8 +334,8 @@ impl Collation {
                 None => fields.push((name.to_owned(), form)),
             }
         }
-        let Self { own, ragged, compressed, own_lengths, located, index, .. } = self;
-        Ok(Self { own, ragged, compressed, own_lengths, located, ..Self::new(fields, index)? })
+        let Self { own, ragged, compressed, own_lengths, shorter_from, located, index, .. } = self;
+        Ok(Self { own, ragged, compressed, own_lengths, shorter_from, located, ..Self::new(fields, index)? })
     }
 
     /// The same fields, and `index` after them: the number of each sample.
@@ -611,7 +614,7 @@ impl Index {
             Self::Rows | Self::Windows { .. } => vec![members.count],
             Self::Ragged { packs: true, .. } => vec![members.elements()],
             Self::Ragged { .. } => [&[members.count], members.union.as_slice()].concat(),
-            Self::Stream { pieces, .. } => vec![members.count, pieces.seq_len() + 1],
+            Self::Stream { pieces, .. } => vec![members.count, pieces.batch_len(members) + 1],
         }
     }
 }

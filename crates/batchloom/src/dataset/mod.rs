@@ -41,7 +41,7 @@ pub use selection::Selection;
 pub use sequences::{SequenceDataset, SequenceDatasetBuilder, SizeOf};
 pub use tensors::{TensorDataset, TensorField};
 pub use text_ids::TextIds;
-pub use tokens::{TokenDataset, TokenExtras, TokenMode};
+pub use tokens::{Tail, TokenDataset, TokenExtras, TokenMode};
 pub use windows::{
     Anchor, Backtest, BacktestShape, SampledBy, Short, WindowCounts, WindowDataset, WindowShape,
 };

@@ -616,29 +616,34 @@ pub enum Error {
         /// The reason.
         error: Box<Error>,
     },
-    /// A series is shorter than a window.
+    /// A series is too short for a window whose targets are all real.
     #[error(
-        "series {series} has {length} steps, and a window takes {span} (input_len + gap + horizon); use shorter \
-         windows, or set short to pad or skip such series"
+        "series {series} has {length} steps, too few for a window ({count} of {of} series are too short); expected at \
+         least {least}, or short to be \"drop\", which leaves such series out, or \"pad\", which makes up \
+         targets and marks them in a mask"
     )]
     SeriesTooShort {
         /// The number of the first such series.
         series: u64,
-        /// The number of its steps.
+        /// The number of its steps, in the part if it is one.
         length: usize,
-        /// The number of steps of a window.
-        span: usize,
+        /// The least number of steps: those of all targets, and one of input.
+        least: usize,
+        /// The number of series that are too short.
+        count: u64,
+        /// The number of all series.
+        of: u64,
     },
-    /// All series are shorter than a window.
+    /// All series are too short for a window.
     #[error(
-        "all {series} series are shorter than the {span} steps of a window; use shorter windows, or set short to pad \
-         them"
+        "all {series} series make no window, which needs at least {least} steps; expected longer series, or shorter \
+         windows"
     )]
     NoWindows {
         /// The number of series.
         series: u64,
-        /// The number of steps of a window.
-        span: usize,
+        /// The least number of steps: those of all targets, and one of input.
+        least: usize,
     },
     /// The number of threads is 0.
     #[error("num_threads is 0; expected at least 1")]

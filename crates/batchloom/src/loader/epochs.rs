@@ -12,6 +12,7 @@ use super::index_table::IndexTable;
 use super::job::{Job, Probe};
 use super::queue::PREFETCH;
 use super::workers::Workers;
+use crate::batching::Labels;
 use crate::dataset::Dataset;
 use crate::dataset::kind::{CollateOptions, ContentRequest};
 use crate::plan::PlanBuilder;
@@ -153,7 +154,13 @@ impl Epochs {
     /// The plan of the same epoch for another number of ranks, of a stream with as many rows as all their batches.
     fn plan_of_rows(&self, upcoming: &Plan, world_size: u32) -> Result<Plan> {
         let options = self.plan.clone().seed(upcoming.seed()).epoch(upcoming.epoch()).world_size(world_size);
-        let plan = with_content(options, &self.dataset, self.collate.shuffles_documents)?.0.build()?;
+        let (options, rows) = with_content(options, &self.dataset, self.collate.shuffles_documents)?;
+        let labels = match upcoming.labels() {
+            Some(Labels::Counted(_)) => None,
+            // Rows end elsewhere.
+            _ => self.dataset.kind().labels(&CollateOptions { rows, ..self.collate.clone() }),
+        };
+        let plan = labels.into_iter().fold(options, PlanBuilder::labels).build()?;
         // The rows of the middle of an epoch cannot be divided anew: such a state is of another plan.
         if upcoming.is_whole() { Ok(plan) } else { plan.resume(&upcoming.state(0)) }
     }

@@ -119,6 +119,17 @@ impl Fields {
         self.collation.ragged.is_some() || !self.collation.compressed.is_empty()
     }
 
+    /// Returns true if the batch that `rank` takes at `step` is shorter than others, as all of its samples are.
+    ///
+    /// # Errors
+    /// Those of [`Plan::fill`].
+    pub(super) fn is_shorter(&self, plan: &Plan, step: u64, rank: u32) -> Result<bool> {
+        let Some(from) = self.collation.shorter_from else { return Ok(false) };
+        let mut first = [0];
+        plan.fill(step, rank, 0, &mut first)?;
+        Ok(first[0] >= from && plan.indices(step, rank)?.iter().all(|sample| *sample >= from))
+    }
+
     /// The members of the batch that `rank` takes at `step`, and their samples, whether these differ in size or not.
     ///
     /// # Errors
@@ -132,7 +143,7 @@ impl Fields {
     }
 
     /// The members of the batch that `rank` takes at `step`: in full if batches may differ in shape, otherwise only their
-    /// number and that of the fillers, unless a sample is banned.
+    /// number and that of the fillers, unless a sample is banned or the batch is shorter than others.
     ///
     /// # Errors
     /// Those of [`Plan::parts`].
@@ -145,7 +156,7 @@ impl Fields {
                 let members = Members::listed(places.of(&samples), fillers).banning(plan.banned(step));
                 return Ok(members.with_entries(&self.collation.compressed));
             }
-            if plan.holds_banned(step, rank)? {
+            if plan.holds_banned(step, rank)? || self.is_shorter(plan, step, rank)? {
                 let samples = plan.indices(step, rank)?;
                 let places = self.collation.located.places(&samples);
                 return Ok(Members::listed(places.of(&samples), fillers).banning(plan.banned(step)));

@@ -9,7 +9,7 @@
 //! - Sequences and groups: the sample; its first element in the block; the number of elements of its slot; its end in
 //!   its batch; its number in its batch; the extent that is taken of it in each dimension that varies; the extent of
 //!   its slot in each; the row of values where it begins, for each variable field.
-//! - Streams of tokens: the first row of the passage, or -1 for a separator; its first element in the block; its number
+//! - Streams of tokens: the first row of the passage, or -1 for a separator, or -2 for padding; its first element in the block; its number
 //!   of elements; the place in its document with which it begins; the number of that document in its piece; 1 if a
 //!   document begins with it.
 //!
@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use super::fields::Fields;
 use super::layout::RunLayout;
-use crate::collate::{FILLER, Members, Passages};
+use crate::collate::{FILLER, Members, PassageOf, Passages};
 use crate::dataset::Dataset;
 use crate::dataset::kind::Index;
 use crate::tensor::Sequences;
@@ -128,8 +128,9 @@ impl IndexTable {
             Index::Ragged { .. } => run.samples + self.leads(),
             Index::Stream { pieces, documents } => {
                 let mut passages = 0;
+                let len = pieces.batch_len(&run.members);
                 for sample in samples(plan, rank, run)? {
-                    pieces.passages(sample, *documents, &mut |_| passages += 1);
+                    pieces.passages(sample, len, *documents, &mut |_| passages += 1);
                 }
                 passages
             }
@@ -183,8 +184,9 @@ impl IndexTable {
                 }
                 Index::Ragged { fields, packs, .. } => writer.ragged(fields, *packs, &run.members),
                 Index::Stream { pieces, documents } => {
+                    let len = pieces.batch_len(&run.members);
                     for sample in samples(plan, rank, run)? {
-                        writer.piece(&**pieces, *documents, sample);
+                        writer.piece(&**pieces, len, *documents, sample);
                     }
                 }
             }
@@ -290,12 +292,16 @@ impl Writer<'_> {
     }
 
     /// Writes the passages of a piece.
-    fn piece(&mut self, pieces: &dyn Passages, documents: bool, sample: u64) {
+    fn piece(&mut self, pieces: &dyn Passages, len: usize, documents: bool, sample: u64) {
         let (mut place, mut document) = (0, -1);
-        pieces.passages(sample, documents, &mut |passage| {
+        pieces.passages(sample, len, documents, &mut |passage| {
             place = if passage.goes_on { place } else { 0 };
             document += i64::from(!passage.goes_on);
-            let row = passage.tokens.as_ref().map_or(-1, |tokens| index(tokens.start));
+            let row = match &passage.of {
+                PassageOf::Stored(tokens) => index(tokens.start),
+                PassageOf::Separator => -1,
+                PassageOf::Padding(_) => -2,
+            };
             let length = passage.len();
             let begins = i64::from(passage.begins);
             self.add([row, index(self.element), index(length), place, document, begins]);

@@ -181,7 +181,7 @@ impl BlockLayout {
             let fillers = if fields.is_marked() { plan.fillers(step, rank)? } else { 0 };
             let is_other =
                 plan.batch_len(step, rank)? != members.count as u64 || fillers != members.fillers as u64;
-            if is_other || plan.holds_banned(step, rank)? {
+            if is_other || plan.holds_banned(step, rank)? || fields.is_shorter(plan, step, rank)? {
                 break;
             }
             count += 1;

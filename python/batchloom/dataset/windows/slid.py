@@ -41,7 +41,7 @@ OWN = ("x", "y", "x_mark", "y_mark", "mask", "target_mask")
 OF_WINDOWS = ("_windows", "_spans", "_looked", "_table", "_selection")
 
 # Lengths that follow from others.
-ENDS = ("lead", "trail")
+ENDS = ("lead", "trail", "whole")
 
 
 class WindowPlace(NamedTuple):
@@ -69,9 +69,9 @@ class WindowStats:
     series: int
     """Series."""
     padded_series: int
-    """Series that are too short, and make one window that begins with zeros."""
+    """Series that are shorter than a window, and make one that begins with zeros."""
     series_without_windows: int
-    """Series without a window."""
+    """Series without a window: those that ``short="drop"`` leaves out, and those without any step."""
     series_bytes: int
     """Bytes of the arrays themselves."""
     stacked_bytes: int

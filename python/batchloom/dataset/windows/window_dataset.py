@@ -109,8 +109,8 @@ class WindowDataset(WindowsInParts[Form]):
             datetimes as int64 in the unit of :attr:`times`) and ``index`` (the number of the window).
         offsets: For each field by name, the steps that it takes relative to an anchor, such as
             ``{"state": [0], "action": range(16)}``. ``series`` is a frame or a dict of arrays ``[time, ...]`` then, and
-            there is no ``input_len``. With ``short="pad"`` every step is an anchor, and steps outside the series are
-            zeros (``mask=True`` adds ``state_mask``, ...); else all steps of a window exist. ``index=True`` adds
+            there is no ``input_len``. All steps of a window exist; with ``short="pad"`` every step is an anchor, and
+            steps outside the series are zeros, which ``state_mask``, ... tell apart. ``index=True`` adds
             ``step``, the step of the anchor, in place of ``start``.
         id: The column of a frame that tells series apart.
         time: A column of a frame, or an array, of numbers or datetimes that grow within each series.
@@ -125,12 +125,17 @@ class WindowDataset(WindowsInParts[Form]):
             ``past`` and ``future`` stand for these. ``None``: a missing step is an error.
         columns: The columns of a frame to take; ``None`` for all others, which must be numbers.
         anchor: ``"start"``: the first window begins with the series. ``"end"``: the last one ends with it.
-        short: Treatment of a series too short for one window: ``"pad"`` makes one window with zeros in front,
-            ``"skip"`` makes no window, ``"error"`` raises an error.
+        short: Treatment of a series that is too short for its targets: it has fewer steps than ``y``, or no step of
+            input beside gap and horizon (with a least ``input_len``, fewer than that; with ``offsets``, fewer than
+            these reach over). ``"error"`` raises an error that names the first such series and counts them. ``"drop"``
+            leaves them out: :meth:`stats` counts them as ``series_without_windows``. ``"pad"`` makes one window of
+            each, whose first targets are zeros that nobody measured: batches hold the masks then, as with
+            ``mask=True``. A series that has all targets and is shorter than a window makes one window, whose input
+            begins with zeros.
         sampled_by: ``"windows"``: every window comes once an epoch. ``"series"``: every series comes equally often;
             those with fewer windows repeat them.
-        mask: If ``True``, batches hold ``mask``, and ``target_mask`` if there is a horizon. They are True at steps that
-            ``fill`` put in, which :attr:`filled` tells apart.
+        mask: If ``True``, or with ``short="pad"``, batches hold ``mask``, and ``target_mask`` if there is a horizon.
+            They are True at steps that ``fill`` put in, which :attr:`filled` tells apart.
         patch_len: Cuts ``x`` into patches, ``[batch, features, patches, patch_len]``, without a copy: a view of the
             batch, whose patches overlap if ``patch_stride`` is shorter (read-only in NumPy). With ``copy=True`` of the
             loader they are a copy.
@@ -143,8 +148,8 @@ class WindowDataset(WindowsInParts[Form]):
     Raises:
         ArgumentError: Lengths that make no sense, or columns that do not exist.
         DataError: Series that disagree; labels of another number; a static column that changes; time that is missing,
-            does not grow or does not go on by ``freq`` (the message names series and step); a series too short with
-            ``short="error"``; no window at all.
+            does not grow or does not go on by ``freq`` (the message names series and step); a series too short for
+            its targets, with ``short="error"``; no window at all.
         DTypeError: An element type that cannot be moved as bytes, or not filled so; a column that does not hold
             numbers.
         DeviceError: An array that is neither on the CPU nor of torch.
@@ -189,7 +194,7 @@ class WindowDataset(WindowsInParts[Form]):
         fill: Any = None,
         columns: Sequence[Any] | None = None,
         anchor: str = "start",
-        short: str = "pad",
+        short: str = "error",
         sampled_by: str = "windows",
         mask: bool = False,
         patch_len: int | None = None,
@@ -198,10 +203,10 @@ class WindowDataset(WindowsInParts[Form]):
     ) -> None:
         self._options: dict[str, Any] = {
             "anchor": choice("anchor", anchor, ("start", "end")),
-            "short": choice("short", short, ("pad", "skip", "error")),
+            "short": choice("short", short, ("error", "drop", "pad")),
             "sampled_by": choice("sampled_by", sampled_by, ("windows", "series")),
         }
-        self._mask, self._index = boolean("mask", mask), boolean("index", index)
+        self._mask, self._index = boolean("mask", mask) or short == "pad", boolean("index", index)
         self._scaler: Scaler | None = None
         self._chosen: tuple[Any] | None = None
         self._steps_of_fields = None if offsets is None else anchored.read(offsets)
@@ -238,7 +243,7 @@ class WindowDataset(WindowsInParts[Form]):
         self._set_up(found, past, future, beside.read(series, id, found.timeline, found.ids))
 
     def _inputs(self, input_len: Any) -> dict[str, int]:
-        """Return the steps of input, and those of them that windows may do without at the ends of a series."""
+        """Return the steps of input, those that windows may lack at the ends of a series, and if they are whole."""
         fields = self._steps_of_fields
         if fields is not None:
             if input_len is not None:
@@ -247,16 +252,17 @@ class WindowDataset(WindowsInParts[Form]):
                 )
             pads = self._options["short"] == "pad"
             lead, trail = (fields.anchor, fields.span - fields.anchor - 1) if pads else (0, 0)
-            return {"input_len": fields.span, "lead": lead, "trail": trail}
+            return {"input_len": fields.span, "lead": lead, "trail": trail, "whole": True}
         if input_len is None:
             raise ArgumentError("input_len is None; expected the steps of input, or offsets=")
         if not isinstance(input_len, tuple | list):
-            return {"input_len": integer("input_len", input_len, least=1, most=MOST_STEPS), "lead": 0, "trail": 0}
+            steps = integer("input_len", input_len, least=1, most=MOST_STEPS)
+            return {"input_len": steps, "lead": 0, "trail": 0, "whole": False}
         if len(input_len) != 2:
             raise ArgumentError(f"input_len is {input_len!r}; expected a number, or the least and the most steps")
         least = integer("the least input_len", input_len[0], least=1, most=MOST_STEPS)
         most = integer("the most input_len", input_len[1], least=least, most=MOST_STEPS)
-        return {"input_len": most, "lead": most - least, "trail": 0}
+        return {"input_len": most, "lead": most - least, "trail": 0, "whole": True}
 
     def _take_offsets(
         self, series: Any, id: Any, time: tuple[Any, Any, Any], beside: Beside, given: dict[str, Any]
@@ -293,16 +299,17 @@ class WindowDataset(WindowsInParts[Form]):
         fields = self._steps_of_fields
         assert fields is not None
         lengths = numpy.diff(offsets)
-        if self._options["short"] != "error" or not (lengths < fields.span).any():
+        are_short = lengths < fields.span
+        if self._options["short"] != "error" or not are_short.any():
             return
-        series = int((lengths < fields.span).argmax())
+        series = int(are_short.argmax())
         which = f"series {series}" if ids is None else f"series {series} ({ids[series]!r})"
         steps = {name: [step - fields.anchor for step in found.numbers] for name, found in fields.steps.items()}
         first, last = (best(steps, key=lambda name: best(steps[name])) for best in (min, max))
         raise DataError(
             f"{which} has {lengths[series]} steps, and offsets reach from {min(0, *steps[first])} ({first}) to "
-            f"{max(0, *steps[last])} ({last}), which are {fields.span}; expected a longer series, or short='pad' "
-            "or 'skip'"
+            f"{max(0, *steps[last])} ({last}), which are {fields.span} ({are_short.sum()} of {len(lengths)} series are "
+            'too short); expected longer series, or short="drop" or "pad"'
         )
 
     def _set_up(self, found: Series, past: dict[str, Any], future: dict[str, Any], beside: ReadBeside) -> None:

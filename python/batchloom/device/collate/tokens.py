@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from math import prod
 from typing import Any
 
@@ -10,7 +11,13 @@ import batchloom._native as _native
 import torch
 from batchloom.batch import IGNORED
 from batchloom.device.collate.gather import ResidentRows, padded, split, to_int64
-from batchloom.device.collate.rows import Outline, samples, split_marks, table
+from batchloom.device.collate.rows import Outline, Runs, samples, split_marks, table
+
+# The rows that index tables have for what is no stored token.
+SEPARATOR, PADDING = -1, -2
+
+# The values of places after the end of a piece, where they are not 0.
+PADDED = {"labels": IGNORED, "segment_ids": -1}
 
 
 class Tokens:
@@ -18,15 +25,15 @@ class Tokens:
 
     Args:
         tokens: Fetches the tokens.
-        seq_len: Tokens of a piece.
         separator: The token between documents, or ``None``.
         extras: The names of the fields after inputs and labels, in order.
+        pads: ``True`` if pieces may be padded.
     """
 
     def __init__(
-        self, tokens: Callable[[], ResidentRows], seq_len: int, separator: int | None, extras: Sequence[str]
+        self, tokens: Callable[[], ResidentRows], separator: int | None, extras: Sequence[str], pads: bool
     ) -> None:
-        self._tokens, self._seq_len, self._separator, self._extras = tokens, seq_len, separator, extras
+        self._tokens, self._separator, self._extras, self._pads = tokens, separator, extras, pads
 
     def inputs(self, block: _native.Block) -> tuple[list[_native.Tensor], Any]:
         """Return the index table of a block: the passages of each piece."""
@@ -39,29 +46,50 @@ class Tokens:
         owners = torch.repeat_interleave(counts, output_size=total)
         steps = torch.arange(total, dtype=owners.dtype, device=owners.device) - elements.index_select(0, owners)
         rows = rows.index_select(0, owners)
-        exists = None if self._separator is None else rows >= 0
-        rows = rows + steps
-        found = [self._read(rows, exists, 0), self._read(rows, exists, 1)]
-        if outline.marked:
-            found[1].masked_fill_((arrived[-1] < 0).view(-1, 1), IGNORED)
-        extras = {
+        tokens = self._read(rows, steps)
+        numbers: dict[str, Callable[[], torch.Tensor]] = {
+            "input_ids": lambda: tokens,
+            "labels": lambda: tokens,
             "position_ids": lambda: (places.index_select(0, owners) + steps).to(torch.int64),
             "segment_ids": lambda: documents.index_select(0, owners).to(torch.int32),
             "resets": lambda: (begins.index_select(0, owners) > 0) & (steps == 0),
         }
-        found += [self._piece(extras[name](), 0) for name in self._extras]
-        sizes = samples(outline.runs)
-        fields: list[Sequence[Any]] = [split(field.contiguous(), sizes) for field in found]
+        padding = rows == PADDING if self._pads else None
+        fields: list[Sequence[Any]] = []
+        for name in ("input_ids", "labels", *self._extras):
+            pieces = _pieces(numbers[name](), outline.runs, ahead=int(name == "labels"))
+            if padding is not None:
+                ends = _pieces(padding, outline.runs, ahead=1)
+                pieces = [piece.masked_fill(end, PADDED.get(name, 0)) for piece, end in zip(pieces, ends, strict=True)]
+            if name == "labels" and outline.marked:
+                fillers = split(arrived[-1] < 0, [len(piece) for piece in pieces])
+                pieces = [
+                    piece.masked_fill(filler.view(-1, 1), IGNORED)
+                    for piece, filler in zip(pieces, fillers, strict=True)
+                ]
+            fields.append(_batches(pieces, outline.runs))
         return fields + split_marks(arrived, outline)
 
-    def _piece(self, numbers: torch.Tensor, ahead: int) -> torch.Tensor:
-        """Return the numbers of inputs (``ahead`` is 0) or of labels (``ahead`` is 1)."""
-        return numbers.view(-1, self._seq_len + 1)[:, ahead : ahead + self._seq_len]
+    def _read(self, rows: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
+        """Return the token of each place, the separator between documents, and 0 for padding."""
+        exists = None if self._separator is None and not self._pads else rows >= 0
+        found = to_int64(padded(self._tokens(), rows + steps, exists))
+        return found if self._separator is None else found.masked_fill_(rows == SEPARATOR, self._separator)
 
-    def _read(self, rows: torch.Tensor, exists: torch.Tensor | None, ahead: int) -> torch.Tensor:
-        rows = self._piece(rows, ahead).flatten()
-        exists = None if exists is None else self._piece(exists, ahead).flatten()
-        found = to_int64(padded(self._tokens(), rows, exists))
-        if exists is not None and self._separator is not None:
-            found = found.masked_fill_(exists.logical_not(), self._separator)
-        return found.view(-1, self._seq_len)
+
+def _pieces(numbers: torch.Tensor, runs: Runs, ahead: int) -> list[torch.Tensor]:
+    """Return the numbers of inputs (``ahead`` is 0) or labels (``ahead`` is 1), ``[pieces, length]`` for each run."""
+    places = split(numbers, [batches * prod(space) for batches, _, space, _ in runs])
+    lengths = [space[-1] for _, _, space, _ in runs]
+    return [part.view(-1, length)[:, ahead : ahead + length - 1] for part, length in zip(places, lengths, strict=True)]
+
+
+def _batches(pieces: list[torch.Tensor], runs: Runs) -> Sequence[torch.Tensor]:
+    """Return the pieces of each batch, given those of each run."""
+    batches: list[torch.Tensor] = []
+    # Runs of one length are copied at once.
+    for _, group in groupby(zip(pieces, runs, strict=True), key=lambda each: each[0].shape[1]):
+        parts, of = zip(*group, strict=True)
+        found = parts[0].contiguous() if len(parts) == 1 else torch.cat(parts)
+        batches += split(found, samples(list(of)))
+    return batches

@@ -374,6 +374,6 @@ def test_gaps_between_series_are_none() -> None:
     series = [numpy.zeros(0), numpy.zeros(2), numpy.zeros(0), numpy.zeros(1), numpy.zeros(3), numpy.zeros(0)]
     time = [DAYS[:0], DAYS[4:6], DAYS[:0], DAYS[1:2], DAYS[[0, 1, 3]], DAYS[:0]]
     for freq in ("D", numpy.timedelta64(24, "h"), "infer"):
-        dataset = bl.WindowDataset(series, 1, time=time, freq=freq, fill="zero")
+        dataset = bl.WindowDataset(series, 1, time=time, freq=freq, fill="zero", short="drop")
         assert dataset.offsets.tolist() == [0, 0, 2, 2, 3, 7, 7]
         assert dataset.filled.tolist() == [False] * 5 + [True, False]

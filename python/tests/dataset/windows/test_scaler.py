@@ -273,7 +273,7 @@ def test_integers_come_back_to_the_precision_of_their_scaled_values(framework: s
         (lambda dataset: dataset.split(split="ett-hour"), r"expected split\('ett-hour'\)"),
         (lambda _: bl.WindowDataset(numpy.ones(9, complex), 2).scale("standard"), "complex"),
         (
-            lambda _: bl.WindowDataset([numpy.arange(9.0), numpy.arange(1.0)], 2, 1, short="skip").split(
+            lambda _: bl.WindowDataset([numpy.arange(9.0), numpy.arange(1.0)], 2, 1, short="drop").split(
                 train=0.5, test=0.5, scale="minmax", per_series=True
             ),
             "series 1 has no steps to fit",

@@ -22,8 +22,8 @@ SERIES = {
     "a text": ("abc", bl.DataError, ("series", "str")),
     "a scalar": (numpy.array(3.0), bl.DataError, ("scalar",)),
     "an empty list": ([], bl.DataError, ("empty",)),
-    "no step": (numpy.zeros((0, 2)), bl.DataError, ("1 series", "4 steps")),
-    "no step in any": ([numpy.zeros((0, 2))] * 3, bl.DataError, ("3 series",)),
+    "no step": (numpy.zeros((0, 2)), bl.DataError, ("series 0", "0 steps", "1 of 1")),
+    "no step in any": ([numpy.zeros((0, 2))] * 3, bl.DataError, ("series 0", "0 steps", "3 of 3")),
     "objects": (numpy.array([1, None]), bl.DTypeError, ("object",)),
     "texts": (numpy.array(["a", "b"]), bl.DTypeError, ("<U1",)),
     "dates": (numpy.arange(9).astype("M8[s]"), bl.DTypeError, ({"datetime64[s]", "datetime64"},)),
@@ -32,7 +32,7 @@ SERIES = {
     "another byte order": (X.astype(">f8"), bl.DTypeError, ("byte order", "'>'")),
     "a masked array": (numpy.ma.masked_array(X, X > 5), bl.DataError, ("masked",)),
     "masked arrays": ([numpy.ma.masked_array(X, X > 5)], bl.DataError, ("masked",)),
-    "no step on another device": (torch.zeros(0, device="meta"), bl.DataError, ("1 series", "4 steps")),
+    "no step on another device": (torch.zeros(0, device="meta"), bl.DataError, ("series 0", "0 steps", "1 of 1")),
     "several on two devices": ([X0, X0.to("meta")], bl.DeviceError, ("sample 1", "meta", "sample 0", "cpu")),
     "a sparse tensor": (torch.eye(9).to_sparse(), bl.DataError, ("torch.sparse_coo", "to_dense")),
     "several sparse": ([torch.eye(9).to_sparse()] * 2, bl.DataError, ("torch.sparse_coo", "to_dense")),
@@ -270,7 +270,7 @@ def test_a_frame_without_rows(frame):
 
 @pytest.mark.parametrize("lengths", [{"input_len": 2**40}, {"input_len": 2, "horizon": 2**47}, {"input_len": 2**48}])
 def test_windows_that_fit_in_no_memory(lengths):
-    dataset = bl.WindowDataset(X, **lengths)
+    dataset = bl.WindowDataset(X, **lengths, short="pad")
     assert len(dataset) == 1
     formed = [{}, {"resident": False}, {"device": "meta", "resident": False}]
     formed += [{"output": "torch", "resident": False}]

@@ -58,25 +58,48 @@ def test_the_number_of_windows_is_the_closed_form(steps, lengths, stride, anchor
     assert steps - last < stride
 
 
-@given(shape=shapes(short="pad", sampled_by="windows"))
-def test_short_series_are_padded_skipped_or_refused(shape):
-    short = [k for k, length in enumerate(shape.lengths) if length < shape.least]
+@given(shape=shapes(short="drop", sampled_by="windows"))
+def test_short_series_are_padded_dropped_or_refused(shape):
+    below = [length < shape.least for length in shape.lengths]
+    short = [k for k, length in enumerate(shape.lengths) if length < shape.least_len]
     stats = shape.dataset().stats()
     assert stats.series == len(shape.lengths)
-    assert stats.padded_series == sum(shape.lengths[k] > 0 for k in short)
-    assert stats.series_without_windows == sum(shape.lengths[k] == 0 for k in short)
-    skipping = replace(shape, short="skip")
-    if len(short) == len(shape.lengths):
-        with refused(bl.DataError, f"{len(short)} series", f"{shape.least} steps"):
-            skipping.dataset()
-    else:
-        assert skipping.dataset().stats().series_without_windows == len(short)
-        assert skipping.dataset().stats().padded_series == 0
+    assert stats.padded_series == sum(below) - len(short)
+    assert stats.series_without_windows == len(short)
+    padding = replace(shape, short="pad")
+    assert padding.dataset().stats().padded_series == sum(
+        shape.lengths[k] > 0 for k, is_below in enumerate(below) if is_below
+    )
+    assert padding.dataset().stats().series_without_windows == sum(length == 0 for length in shape.lengths)
     if short:
-        with refused(bl.DataError, f"series {short[0]}", f"{shape.lengths[short[0]]} steps", str(shape.least)):
+        facts = (f"series {short[0]}", f"{shape.lengths[short[0]]} steps", str(shape.least_len))
+        with refused(bl.DataError, *facts, f"{len(short)} of {len(shape.lengths)}"):
             replace(shape, short="error").dataset()
     else:
         assert len(replace(shape, short="error").dataset()) == len(shape.windows())
+
+
+@given(shape=shapes(short="drop"))
+def test_no_target_is_made_up(shape):
+    dataset = shape.dataset(mask=True)
+    made_up = [
+        place for place in map(dataset.place, range(len(dataset))) if shape.horizon and not shape.window(place)[3].all()
+    ]
+    assert not made_up
+    for batch in bl.DataLoader(dataset, 8):
+        assert shape.horizon == 0 or batch[3].all()
+        assert batch[1 + bool(shape.horizon)].any(axis=1).all()
+
+
+@given(shape=shapes(short="pad"))
+def test_masks_come_with_targets_that_are_made_up(shape):
+    dataset = shape.dataset()
+    assert dataset.names[-2:] == ("mask", "target_mask") if shape.horizon else dataset.names[-1:] == ("mask",)
+
+
+def test_a_window_of_no_series_is_an_error():
+    with refused(bl.DataError, "2 series", "3 steps"):
+        bl.WindowDataset([numpy.zeros(1), numpy.zeros(2)], 5, 2, short="drop")
 
 
 @given(shape=shapes(sampled_by="series"))
@@ -127,7 +150,7 @@ def test_one_window_is_what_a_batch_holds(shape):
 
 
 @given(
-    shape=shapes(series=1, most=40),
+    shape=shapes(series=1, most=40, short="drop"),
     targets=st.sampled_from([0, -1, slice(1, None), slice(None, None, 2), [2, 0], [1, 1], [0, 2, 1]]),
 )
 @pytest.mark.parametrize("kind", [numpy.asarray, torch.as_tensor, jax.numpy.asarray])
@@ -174,7 +197,7 @@ def test_everything_at_once_is_a_dict_in_order(shape, mode, order):
 
 
 def test_a_padded_horizon_is_zeros_too():
-    x, y, *masks = bl.WindowDataset(numpy.array([5, 6]), 2, 3, mask=True)[0]
+    x, y, *masks = bl.WindowDataset(numpy.array([5, 6]), 2, 3, short="pad")[0]
     assert (x.tolist(), y.tolist()) == ([0, 0], [0, 5, 6])
     assert [mask.tolist() for mask in masks] == [[False, False], [False, True, True]]
 
@@ -271,7 +294,7 @@ def test_parts_hold_the_windows_whose_targets_lie_in_them(shape, cuts, reach_bac
 
 
 @given(
-    shape=shapes(short="skip", sampled_by="windows", stride=1),
+    shape=shapes(short="drop", sampled_by="windows", stride=1),
     lengths=st.lists(st.integers(50, 70), min_size=1, max_size=3),
     share=st.integers(30, 70),
 )

@@ -2,6 +2,7 @@
 //!
 //! The stream is never made: `stream.rs` finds the tokens of a piece in the documents as they are stored.
 
+mod lengths;
 mod stream;
 
 use std::ops::Range;
@@ -9,6 +10,7 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use lengths::PieceLengths;
 use stream::{Corpus, NOTED, Stream, StreamPieces};
 
 use super::kind::{CollateOptions, Collation, Content, ContentRequest, EpochKey, Index, Kind};
@@ -34,6 +36,38 @@ pub enum TokenMode {
 named!(TokenMode, "mode", {
     "chunk" => Chunk,
     "continuous" => Continuous,
+});
+
+/// The treatment of the end of the stream, where too few tokens are left for a whole piece; if rows continue from batch
+/// to batch, of the end of each row.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Tail {
+    /// An epoch leaves it out: [`TokenCounts::tail`](crate::dataset::TokenCounts::tail) counts it.
+    #[default]
+    Drop,
+    /// It is a piece like the others, padded at its end: inputs are 0, labels -100, positions 0 and segments -1 there.
+    Pad,
+    /// It is a shorter piece. A batch is as long as its longest piece, and pads shorter ones as [`Tail::Pad`] does: only a
+    /// batch of shorter pieces alone is shorter. If rows continue, that is the last batch of an epoch.
+    Short,
+}
+
+impl Tail {
+    /// Its name, as options spell it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Drop => "drop",
+            Self::Pad => "pad",
+            Self::Short => "short",
+        }
+    }
+}
+
+named!(Tail, "tail", {
+    "drop" => Drop,
+    "pad" => Pad,
+    "short" => Short,
 });
 
 /// The fields of a batch of tokens besides inputs and labels.
@@ -88,6 +122,7 @@ pub struct TokenDataset {
     mode: TokenMode,
     extras: TokenExtras,
     jitter: bool,
+    tail: Tail,
     /// The documents that were selected, if some were.
     selection: Option<Selection>,
     tokens: u64,
@@ -116,7 +151,8 @@ impl TokenDataset {
         let corpus = Corpus { tokens, rows, documents: None, separator: None, selection: None };
         let tokens = corpus.token_count();
         let (mode, extras) = (TokenMode::default(), TokenExtras::default());
-        Ok(Self { corpus, seq_len, mode, extras, jitter: false, selection: None, tokens })
+        let tail = Tail::default();
+        Ok(Self { corpus, seq_len, mode, extras, jitter: false, tail, selection: None, tokens })
     }
 
     /// Sets the documents: document `k` is the tokens `offsets[k]..offsets[k + 1]`; int64.
@@ -177,12 +213,35 @@ impl TokenDataset {
         Self { jitter, ..self }
     }
 
-    /// The number of pieces of the stream that have a label for every token.
+    /// Sets the treatment of the end of the stream. With [`Tail::Pad`] and [`Tail::Short`] every token but the first of the
+    /// stream is a label exactly once in an epoch. They do not go with [`jitter`](Self::jitter), which leaves tokens out.
+    /// Default: [`Tail::Drop`].
+    ///
+    /// ```
+    /// use batchloom::dataset::Tail;
+    /// use batchloom::{Loader, Tensor, TokenDataset};
+    ///
+    /// let tokens = Tensor::from_vec((0..10_i64).collect(), &[10])?;
+    /// let dataset = TokenDataset::new(tokens, 4)?.tail(Tail::Pad);
+    /// let loader = Loader::builder(dataset).batch_size(3).build()?;
+    /// let batch = loader.iter().next().expect("a batch")?;
+    /// let labels = batch.field("labels").and_then(|labels| labels.as_slice::<i64>()).unwrap_or_default();
+    /// assert_eq!(labels[8..], [9, -100, -100, -100]);
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    #[must_use]
+    pub fn tail(self, tail: Tail) -> Self {
+        Self { tail, ..self }
+    }
+
+    /// The number of pieces of the stream: those that have a label for every token, and the end of the stream unless it is
+    /// left out.
     pub fn len(&self) -> usize {
         usize::try_from(self.steps(1)).unwrap_or(usize::MAX)
     }
 
-    /// Returns true if the stream is too short for a piece and the token after it.
+    /// Returns true if the stream is too short for a piece and the token after it, or without a second token if its end
+    /// is kept.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -268,7 +327,36 @@ impl TokenDataset {
 
     /// The number of pieces in each row, if the stream has `rows` rows.
     pub(crate) fn steps(&self, rows: u64) -> u64 {
-        self.stream_len().saturating_sub(1 + self.most_offset()) / rows / self.seq_len as u64
+        let (targets, seq_len) = (self.targets(), self.seq_len as u64);
+        match self.tail {
+            Tail::Drop => targets / rows / seq_len,
+            Tail::Pad | Tail::Short => targets.div_ceil(rows).div_ceil(seq_len),
+        }
+    }
+
+    /// The number of tokens that have a next one, wherever the first piece begins.
+    pub(crate) fn targets(&self) -> u64 {
+        self.stream_len().saturating_sub(1 + self.most_offset())
+    }
+
+    /// The lengths of pieces, if the stream has `rows` rows of as many pieces each.
+    fn lengths(&self, rows: Option<(u64, u64)>) -> PieceLengths {
+        let seq_len = self.seq_len as u64;
+        let (rows, steps) = rows.unwrap_or_else(|| (1, self.steps(1)));
+        PieceLengths { seq_len, rows, steps, targets: (self.tail != Tail::Drop).then(|| self.targets()) }
+    }
+
+    /// The number of tokens that are inputs, if the stream has `rows` rows.
+    pub(crate) fn inputs(&self, rows: u64) -> u64 {
+        match self.tail {
+            Tail::Drop => self.steps(rows) * rows * self.seq_len as u64,
+            Tail::Pad | Tail::Short => self.targets(),
+        }
+    }
+
+    /// The number of places of pieces that hold no token, if the stream has `rows` rows.
+    pub(crate) fn padding(&self, rows: u64) -> u64 {
+        self.lengths(Some((rows, self.steps(rows)))).padding(self.tail == Tail::Short)
     }
 
     /// The last token at which the first piece may begin.
@@ -288,11 +376,15 @@ impl TokenDataset {
         let (tokens, documents) = (self.corpus.tokens.shape()[0], xxh3_64(bytes));
         let (seq_len, separator) = (self.seq_len, self.corpus.separator);
         let jitter = if self.jitter { " jitter" } else { "" };
+        let tail = match self.tail {
+            Tail::Drop => String::new(),
+            tail => format!(" tail {}", tail.name()),
+        };
         let selected = self.selection.as_ref().map(|selection| format!(" select {}", selection.text()));
         let selected = selected.unwrap_or_default();
         format!(
             "tokens {tokens} documents {documents:x} seq_len {seq_len} separator {separator:?} rows {rows:?} shuffled \
-             {shuffles_documents}{jitter}{selected}"
+             {shuffles_documents}{jitter}{tail}{selected}"
         )
     }
 
@@ -348,8 +440,8 @@ impl Kind for TokenDataset {
         vec![("tokens", &self.corpus.tokens)]
     }
 
-    fn labels(&self, _: &CollateOptions) -> Option<Labels> {
-        Some(Labels::Each(self.seq_len as u64))
+    fn labels(&self, options: &CollateOptions) -> Option<Labels> {
+        Some(self.lengths(options.rows).labels())
     }
 
     fn has_documents(&self) -> bool {
@@ -361,9 +453,18 @@ impl Kind for TokenDataset {
     }
 
     fn content(&self, request: &ContentRequest) -> Result<Option<Content>> {
+        if self.jitter && self.tail != Tail::Drop {
+            let reason = format!(
+                "jitter leaves out tokens at the beginning of the stream, and tail is {:?}, which leaves out none; \
+                 expected one of them",
+                self.tail.name()
+            );
+            return Err(Error::Corpus { reason });
+        }
         if self.is_empty() {
             let (tokens, seq_len) = (self.stream_len(), self.seq_len());
-            let least = self.most_offset() + seq_len as u64 + 1;
+            let piece = if self.tail == Tail::Drop { seq_len as u64 } else { 1 };
+            let least = self.most_offset() + piece + 1;
             return Err(Error::StreamTooShort { tokens, least, seq_len });
         }
         let rows = self.continuous_rows(request)?;
@@ -380,10 +481,11 @@ impl Kind for TokenDataset {
             .then(|| Order::new(self.document_count(), Some(&Key::new(seed, epoch, Purpose::Documents))));
         let pieces = StreamPieces {
             stream: Arc::new(Stream::new(self.corpus.clone(), order)),
-            seq_len: self.seq_len,
+            lengths: self.lengths(options.rows),
             offset: self.offset((seed, epoch)),
-            rows: options.rows,
+            are_shorter: self.tail == Tail::Short,
         };
+        let shorter_from = pieces.shorter_from();
         let fields = [
             ("input_ids", TokenField::Inputs, true),
             ("labels", TokenField::Labels, true),
@@ -395,7 +497,8 @@ impl Kind for TokenDataset {
         let form = |field| Arc::new(Tokens { pieces: pieces.clone(), field }) as Arc<dyn Form>;
         let forms = wanted.map(|(name, field, _)| (name.to_owned(), form(field))).collect();
         let documents = self.extras != TokenExtras::default();
-        Collation::new(forms, Index::Stream { pieces: Arc::new(pieces), documents })
+        let collation = Collation::new(forms, Index::Stream { pieces: Arc::new(pieces), documents })?;
+        Ok(Collation { shorter_from, ..collation })
     }
 
     fn sample(&self, sample: u64) -> Result<Vec<(String, Tensor)>> {

@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::lengths::PieceLengths;
 use crate::Tensor;
-use crate::collate::{Passage, Passages, Pieces};
+use crate::collate::{Members, Passage, PassageOf, Passages, Pieces};
 use crate::dataset::Selection;
 use crate::order::Order;
 use crate::tensor::Rows;
@@ -120,6 +121,9 @@ impl Stream {
 
     /// Calls `each` with the passages that make up the tokens `start..start + len` of the stream.
     fn walk(&self, start: u64, len: usize, mut each: impl FnMut(Passage)) {
+        if len == 0 {
+            return;
+        }
         let (mut documents, begin) = self.locate(start);
         let mut skipped = usize::try_from(start - begin).unwrap_or(usize::MAX);
         let mut left = len;
@@ -130,12 +134,12 @@ impl Stream {
                 let from = tokens.start + skipped;
                 let taken = from..tokens.end.min(from + left);
                 left -= taken.len();
-                each(Passage { tokens: Some(taken), begins: skipped == 0, goes_on });
+                each(Passage { of: PassageOf::Stored(taken), begins: skipped == 0, goes_on });
                 goes_on = true;
             }
             if left > 0 && self.corpus.separator.is_some() {
                 left -= 1;
-                each(Passage { tokens: None, begins: tokens.is_empty(), goes_on });
+                each(Passage { of: PassageOf::Separator, begins: tokens.is_empty(), goes_on });
             }
             skipped = 0;
             documents.advance();
@@ -217,38 +221,53 @@ impl<'a> Documents<'a> {
 #[derive(Debug, Clone)]
 pub(super) struct StreamPieces {
     pub(super) stream: Arc<Stream>,
-    pub(super) seq_len: usize,
+    pub(super) lengths: PieceLengths,
     /// The token at which the first piece begins.
     pub(super) offset: u64,
-    /// The number of rows of the stream, and of pieces in each, or `None` if piece `k` is simply the `k`th.
-    pub(super) rows: Option<(u64, u64)>,
+    /// True if batches of shorter pieces alone are shorter.
+    pub(super) are_shorter: bool,
+}
+
+impl StreamPieces {
+    /// The first of the pieces that make shorter batches, if some do.
+    pub(super) fn shorter_from(&self) -> Option<u64> {
+        self.lengths.shorter_from().filter(|_| self.are_shorter)
+    }
 }
 
 impl Passages for StreamPieces {
-    fn seq_len(&self) -> usize {
-        self.seq_len
+    fn batch_len(&self, members: &Members) -> usize {
+        Pieces::batch_len(self, members)
     }
 
-    fn passages(&self, sample: u64, documents: bool, each: &mut dyn FnMut(Passage)) {
-        let (start, len) = (self.start(sample), self.seq_len + 1);
-        match self.stream.stored(start, len).filter(|_| !documents) {
-            Some(stored) => each(Passage { tokens: Some(stored), begins: false, goes_on: false }),
-            None => self.stream.walk(start, len, each),
+    fn passages(&self, sample: u64, len: usize, documents: bool, each: &mut dyn FnMut(Passage)) {
+        let (start, count) = (self.start(sample), self.count(sample));
+        let real = if count == 0 { 0 } else { count + 1 };
+        match self.stream.stored(start, real).filter(|_| !documents) {
+            Some(stored) if real > 0 => {
+                each(Passage { of: PassageOf::Stored(stored), begins: false, goes_on: false });
+            }
+            _ => self.stream.walk(start, real, &mut *each),
+        }
+        if real < len + 1 {
+            each(Passage { of: PassageOf::Padding(len + 1 - real), begins: false, goes_on: true });
         }
     }
 }
 
 impl Pieces for StreamPieces {
-    fn len(&self) -> usize {
-        self.seq_len
+    fn batch_len(&self, members: &Members) -> usize {
+        let is_shorter = |from: &u64| members.are_listed() && members.samples.iter().all(|it| it >= from);
+        let len = self.shorter_from().filter(is_shorter).map(|_| self.lengths.last());
+        usize::try_from(len.unwrap_or(self.lengths.seq_len)).unwrap_or(usize::MAX)
     }
 
     fn start(&self, sample: u64) -> u64 {
-        let piece = match self.rows {
-            Some((rows, steps)) => sample % rows * steps + sample / rows,
-            None => sample,
-        };
-        self.offset + piece * self.seq_len as u64
+        self.offset + self.lengths.start(sample)
+    }
+
+    fn count(&self, sample: u64) -> usize {
+        usize::try_from(self.lengths.count(sample)).unwrap_or(usize::MAX)
     }
 
     fn tokens(&self) -> &Tensor {

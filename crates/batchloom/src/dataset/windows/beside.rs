@@ -115,11 +115,15 @@ impl Labelled {
             for window in [0, holder.windows - 1] {
                 let place = holder.place(&windows.shape, window);
                 if self.number(holder.series, place.begin()).is_none() {
+                    let why = match place.missing {
+                        0 => format!("as the stride is {}", windows.shape.stride),
+                        zeros => format!("as it begins with {zeros} steps of zeros"),
+                    };
                     let reason = format!(
                         "field {name} has a row for each window, and the part has a window of series {} at row {} \
-                         that is not among them, as the stride is {}; expected labels of steps or series, or parts \
-                         that are selected by the numbers of windows",
-                        holder.series, place.row, windows.shape.stride
+                         that is not among them, {why}; expected labels of steps or series, or parts that are \
+                         selected by the numbers of windows",
+                        holder.series, place.row
                     );
                     return Err(Error::Parts { reason });
                 }

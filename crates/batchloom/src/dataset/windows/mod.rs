@@ -36,9 +36,9 @@ pub struct WindowCounts {
     pub windows: u64,
     /// The number of series.
     pub series: usize,
-    /// The number of series that are too short and make one window that begins with zeros.
+    /// The number of series that are shorter than a window and make one that begins with zeros.
     pub padded: usize,
-    /// The number of series that make no window.
+    /// The number of series that make no window: those that [`Short::Drop`] leaves out, and those without any step.
     pub without: usize,
 }
 
@@ -107,7 +107,7 @@ impl WindowDataset {
         memory::require_each(offsets.len(), SERIES_BYTES)?;
         let series: Vec<_> = offsets.windows(2).map(|pair| pair[0]..pair[1]).collect();
         let starts = series.iter().map(|rows| rows.start).collect();
-        let windows = Arc::new(Windows::new(shape, series.clone(), series)?);
+        let windows = Arc::new(Windows::new(shape, series.clone(), series, false)?);
         let rows = offsets.last().copied().unwrap_or(0);
         let (spans, masks, beside) = (Vec::new(), Vec::new(), Vec::new());
         Ok(Self { windows, rows, starts, spans, masks, beside, index: false })
@@ -276,8 +276,8 @@ impl WindowDataset {
     /// part that this dataset is. With `reach_back`, the steps before the horizon may lie before the part. Without a
     /// horizon, the whole window lies in its part.
     ///
-    /// The horizons of parts that do not overlap have no step in common: if a part is shorter than a horizon, that
-    /// series makes no window there, whatever [`Short`] says, unless it is [`Short::Error`].
+    /// The horizons of parts that do not overlap have no step in common: a part of a series that is shorter than a horizon
+    /// is too short, and makes no window even with [`Short::Pad`]. A part that has no step of a series is no error.
     ///
     /// # Errors
     /// [`Error::Parts`] if there is not one part for each series, or one ends before it starts or after its series;
@@ -307,7 +307,7 @@ impl WindowDataset {
             rows.push(part.start.saturating_sub(reach).max(series.start)..part.end);
             found.push(part);
         }
-        let windows = Windows::new(*shape, rows, found)?;
+        let windows = Windows::new(*shape, rows, found, true)?;
         for (name, beside) in &self.beside {
             if let Beside::OfWindow(_, labelled) = beside {
                 labelled.require(name, &windows)?;

@@ -43,17 +43,36 @@ pub(super) struct Holder {
 }
 
 impl Windows {
+    /// The windows of `series` whose horizons lie in `parts`, of which some may have no step of a series if `may_be_absent`.
+    ///
+    /// # Errors
+    /// [`Error::SeriesTooShort`] and [`Error::NoWindows`].
     pub(super) fn new(
         shape: WindowShape,
         series: Vec<Range<usize>>,
         parts: Vec<Range<usize>>,
+        may_be_absent: bool,
     ) -> Result<Self> {
+        let mut too_short = Vec::new();
         let mut holders = Vec::with_capacity(series.len());
         for (number, (rows, part)) in series.iter().zip(&parts).enumerate() {
             // A horizon that is padded in front would reach into the rows before the part.
             let leaks = part.start > rows.start && part.len() < shape.horizon;
             let rows = if leaks { part.end..part.end } else { rows.clone() };
-            holders.extend(Holder::new(&shape, number, rows, part)?);
+            let is_absent = may_be_absent && part.is_empty();
+            match Holder::new(&shape, number, rows, part) {
+                None if shape.short == Short::Error && !is_absent => too_short.push(number),
+                holder => holders.extend(holder),
+            }
+        }
+        if let Some(&first) = too_short.first() {
+            return Err(Error::SeriesTooShort {
+                series: first as u64,
+                length: if may_be_absent { parts[first].len() } else { series[first].len() },
+                least: shape.least_len(),
+                count: too_short.len() as u64,
+                of: series.len() as u64,
+            });
         }
         let most = holders.iter().map(|holder| holder.windows).max().unwrap_or(0);
         let mut before = Vec::with_capacity(holders.len() + 1);
@@ -63,7 +82,7 @@ impl Windows {
             before.push(before[before.len() - 1].saturating_add(samples));
         }
         match holders.is_empty() {
-            true => Err(Error::NoWindows { series: series.len() as u64, span: shape.least_span() }),
+            true => Err(Error::NoWindows { series: series.len() as u64, least: shape.least_len() }),
             false => Ok(Self { shape, series, parts, holders, before, selection: None }),
         }
     }
@@ -121,7 +140,7 @@ impl Windows {
         self.holders[self.window(sample).0].series
     }
 
-    /// The number of series whose window begins with zeros because they are too short.
+    /// The number of series whose only window begins with zeros, because they are shorter than a window.
     pub(super) fn padded(&self) -> usize {
         let least = self.shape.least_span();
         self.holders.iter().filter(|holder| holder.rows.len() < least).count()
@@ -256,23 +275,13 @@ impl Place {
 }
 
 impl Holder {
-    /// The windows of the series `number` in these rows, or `None` if it is too short and skipped. Horizons lie in `part`.
-    fn new(
-        shape: &WindowShape,
-        number: usize,
-        rows: Range<usize>,
-        part: &Range<usize>,
-    ) -> Result<Option<Self>> {
-        let (length, least, span) = (rows.len(), shape.least_span(), shape.span());
-        if length < least {
-            return match shape.short {
-                Short::Pad if length > 0 => {
-                    let lead = (span - length).cast_signed();
-                    Ok(Some(Self { series: number, windows: 1, rows, lead }))
-                }
-                Short::Pad | Short::Skip => Ok(None),
-                Short::Error => Err(Error::SeriesTooShort { series: number as u64, length, span: least }),
-            };
+    /// The windows of the series `number` in these rows, or `None` if it is too short for one. Horizons lie in `part`.
+    fn new(shape: &WindowShape, number: usize, rows: Range<usize>, part: &Range<usize>) -> Option<Self> {
+        let (length, span) = (rows.len(), shape.span());
+        if length < shape.least_span() {
+            let least = if shape.short == Short::Pad { 1 } else { shape.least_len() };
+            let lead = (span - length).cast_signed();
+            return (length >= least).then_some(Self { series: number, windows: 1, rows, lead });
         }
         // A window that begins before its series has a horizon in the part all the same.
         let reached = (rows.start + shape.context()).cast_signed() - part.start.cast_signed();
@@ -284,7 +293,7 @@ impl Holder {
         let rest = ((length + shape.trail).cast_signed() + lead - span.cast_signed()).cast_unsigned();
         let skipped = if shape.anchor == Anchor::End { rest % shape.stride } else { 0 };
         let windows = (rest / shape.stride) as u64 + 1;
-        Ok(Some(Self { series: number, windows, rows, lead: lead - skipped.cast_signed() }))
+        Some(Self { series: number, windows, rows, lead: lead - skipped.cast_signed() })
     }
 
     /// The place of window `window`.

@@ -19,23 +19,25 @@ named!(Anchor, "anchor", {
     "end" => End,
 });
 
-/// The treatment of a series that is too short for one window. A series without any step never makes a window.
+/// The treatment of a series that is too short for its targets: it has fewer than [`WindowShape::least_len`] steps. A series
+/// that has these, and fewer than a window, makes one window that begins with zeros, all of whose targets are real.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Short {
-    /// The series makes one window, which begins with zeros.
+    /// No dataset is made: the error names the first such series, and counts them.
     #[default]
-    Pad,
-    /// The series makes no window.
-    Skip,
-    /// No dataset is made, and the error names the series.
     Error,
+    /// The series makes no window: [`WindowCounts::without`](super::WindowCounts::without) counts it.
+    Drop,
+    /// The series makes one window that begins with zeros, some of its targets among them. Batches should hold the
+    /// [mask](super::WindowDataset::mask). A series without any step makes no window.
+    Pad,
 }
 
 named!(Short, "short", {
-    "pad" => Pad,
-    "skip" => Skip,
     "error" => Error,
+    "drop" => Drop,
+    "pad" => Pad,
 });
 
 /// The unit that counts the same everywhere in an epoch.
@@ -80,6 +82,8 @@ pub struct WindowShape {
     pub lead: usize,
     /// The most steps of a window that may lie after its series, and are zeros there. Only without a horizon.
     pub trail: usize,
+    /// True if a series shorter than a window is too short, even if it has all targets.
+    pub whole: bool,
     /// The end of the series from which windows are counted.
     pub anchor: Anchor,
     /// The treatment of short series.
@@ -99,6 +103,7 @@ impl WindowShape {
             stride: 1,
             lead: 0,
             trail: 0,
+            whole: false,
             anchor: Anchor::default(),
             short: Short::default(),
             sampled_by: SampledBy::default(),
@@ -147,7 +152,14 @@ impl WindowShape {
         Self { anchor, ..self }
     }
 
-    /// Sets the treatment of short series. Default: they are padded.
+    /// Makes a series too short if it is shorter than a window, even if it has all targets: no window begins with zeros
+    /// but those of [`lead`](Self::lead). Default: such a series makes a window.
+    #[must_use]
+    pub fn whole(self, whole: bool) -> Self {
+        Self { whole, ..self }
+    }
+
+    /// Sets the treatment of series that are too short for their targets. Default: an error.
     #[must_use]
     pub fn short(self, short: Short) -> Self {
         Self { short, ..self }
@@ -164,9 +176,29 @@ impl WindowShape {
         self.context().saturating_add(self.horizon)
     }
 
-    /// The number of steps that a series must have for a window, unless short series are padded.
+    /// The number of steps that a series must have for more than one window.
     pub fn least_span(&self) -> usize {
         self.span().saturating_sub(self.lead).saturating_sub(self.trail)
+    }
+
+    /// The number of steps that a series must have for a window whose targets are all real: those of its targets, and one
+    /// of input. A series with fewer is [`Short`]. Where windows are [`whole`](Self::whole), or leave out steps by `lead`
+    /// or `trail`, it is [`least_span`](Self::least_span).
+    ///
+    /// ```
+    /// use batchloom::dataset::WindowShape;
+    ///
+    /// let shape = WindowShape::new(96).horizon(24);
+    /// assert_eq!((shape.least_span(), shape.least_len()), (120, 25));
+    /// assert_eq!(shape.label_len(48).least_len(), 72);
+    /// ```
+    pub fn least_len(&self) -> usize {
+        if self.whole || self.lead > 0 || self.trail > 0 {
+            return self.least_span();
+        }
+        let (_, targets) = self.target();
+        let from_input = self.gap.saturating_add(self.horizon).saturating_add(1);
+        from_input.max(targets).min(self.least_span())
     }
 
     /// The number of steps from the start of a window to its horizon.
@@ -204,6 +236,14 @@ impl WindowShape {
             let (label_len, gap) = (self.label_len, self.gap);
             return refused(format!(
                 "label_len is {label_len} and gap is {gap}; expected 0 for both if horizon is 0"
+            ));
+        }
+        let least = self.context().saturating_sub(lead);
+        if lead > 0 && self.label_len > least && self.short != Short::Pad {
+            return refused(format!(
+                "label_len is {}, and a window may have only {least} steps before its horizon; expected at most that \
+                 many, or short to be \"pad\", which pads targets",
+                self.label_len
             ));
         }
         if self.label_len > self.context() {
