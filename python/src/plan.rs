@@ -428,7 +428,7 @@ pub(crate) fn read_state(dict: &Bound<'_, PyDict>) -> PyResult<batchloom::plan::
     ) -> PyResult<Option<T>> {
         if dict.contains(key)? { read(dict, key).map(Some) } else { Ok(None) }
     }
-    const KEYS: [&str; 13] = [
+    const KEYS: [&str; 14] = [
         "version",
         "fingerprint",
         "seed",
@@ -442,6 +442,7 @@ pub(crate) fn read_state(dict: &Bound<'_, PyDict>) -> PyResult<batchloom::plan::
         "steps",
         "digest",
         "digest_before",
+        "set_epoch",
     ];
     for key in dict.keys() {
         if !KEYS.iter().any(|known| key.extract::<&str>().is_ok_and(|key| key == *known)) {
@@ -470,6 +471,7 @@ pub(crate) fn read_state(dict: &Bound<'_, PyDict>) -> PyResult<batchloom::plan::
         steps: given(dict, "steps")?,
         digest: given(dict, "digest")?,
         digest_before: given(dict, "digest_before")?,
+        set_epoch: given(dict, "set_epoch")?,
     })
 }
 

@@ -60,6 +60,10 @@ pub struct State {
     /// The digest at the start of the epoch under way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest_before: Option<String>,
+    /// The last number that a trainer gave to `set_epoch` of a loader, and the epoch that began with it, where the two
+    /// differ. A plan does not know it; a loader of Python counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set_epoch: Option<(u64, u64)>,
 }
 
 impl State {
@@ -104,6 +108,7 @@ impl Plan {
             steps: None,
             digest: None,
             digest_before: None,
+            set_epoch: None,
         }
     }
 

@@ -55,11 +55,12 @@ class Tokens:
             "resets": lambda: (begins.index_select(0, owners) > 0) & (steps == 0),
         }
         padding = rows == PADDING if self._pads else None
+        groups = [list(group) for _, group in groupby(outline.runs, key=_length)]
         fields: list[Sequence[Any]] = []
         for name in ("input_ids", "labels", *self._extras):
-            pieces = _pieces(numbers[name](), outline.runs, ahead=int(name == "labels"))
+            pieces = _pieces(numbers[name](), groups, ahead=int(name == "labels"))
             if padding is not None:
-                ends = _pieces(padding, outline.runs, ahead=1)
+                ends = _pieces(padding, groups, ahead=1)
                 pieces = [piece.masked_fill(end, PADDED.get(name, 0)) for piece, end in zip(pieces, ends, strict=True)]
             if name == "labels" and outline.marked:
                 fillers = split(arrived[-1] < 0, [len(piece) for piece in pieces])
@@ -67,7 +68,8 @@ class Tokens:
                     piece.masked_fill(filler.view(-1, 1), IGNORED)
                     for piece, filler in zip(pieces, fillers, strict=True)
                 ]
-            fields.append(_batches(pieces, outline.runs))
+            batches = (split(found.contiguous(), samples(of)) for found, of in zip(pieces, groups, strict=True))
+            fields.append([batch for several in batches for batch in several])
         return fields + split_marks(arrived, outline)
 
     def _read(self, rows: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
@@ -77,19 +79,18 @@ class Tokens:
         return found if self._separator is None else found.masked_fill_(rows == SEPARATOR, self._separator)
 
 
-def _pieces(numbers: torch.Tensor, runs: Runs, ahead: int) -> list[torch.Tensor]:
-    """Return the numbers of inputs (``ahead`` is 0) or labels (``ahead`` is 1), ``[pieces, length]`` for each run."""
-    places = split(numbers, [batches * prod(space) for batches, _, space, _ in runs])
-    lengths = [space[-1] for _, _, space, _ in runs]
+def _length(run: Any) -> int:
+    """Return the places of a piece of a run, the last label's among them."""
+    _, _, space, _ = run
+    length: int = space[-1]
+    return length
+
+
+def _pieces(numbers: torch.Tensor, groups: list[Runs], ahead: int) -> list[torch.Tensor]:
+    """Return the numbers of inputs (``ahead`` is 0) or labels (``ahead`` is 1), ``[pieces, length]`` for each group.
+
+    Runs of one length that follow each other are a group: the operations are as many however many runs there are.
+    """
+    places = split(numbers, [sum(batches * prod(space) for batches, _, space, _ in runs) for runs in groups])
+    lengths = [_length(runs[0]) for runs in groups]
     return [part.view(-1, length)[:, ahead : ahead + length - 1] for part, length in zip(places, lengths, strict=True)]
-
-
-def _batches(pieces: list[torch.Tensor], runs: Runs) -> Sequence[torch.Tensor]:
-    """Return the pieces of each batch, given those of each run."""
-    batches: list[torch.Tensor] = []
-    # Runs of one length are copied at once.
-    for _, group in groupby(zip(pieces, runs, strict=True), key=lambda each: each[0].shape[1]):
-        parts, of = zip(*group, strict=True)
-        found = parts[0].contiguous() if len(parts) == 1 else torch.cat(parts)
-        batches += split(found, samples(list(of)))
-    return batches
