@@ -2,7 +2,7 @@
 
     python -m bench device [--minutes 9] [--only rows] [--device cuda] [--rounds 5] [--scale 0.1] [--out DIR]
 
-Parts run in their order of value, as many as fit into the minutes (visit.py):
+Parts run in their order of value until the minutes are over (visit.py):
 
 - ``laws``, ``more_laws``: the project's tests on the device (laws.py). ``limits``: copies and products (limits.py).
 - ``rows``, ``narrow_rows``, ``training``: the published experiment on a small model (rows.py). ``groups`` (groups.py).

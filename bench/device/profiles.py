@@ -1,6 +1,6 @@
 """Profile an epoch of batches on a GPU: the operations that take the device's time and the host's.
 
-Promise: the profile is one epoch, loop body ``pass``, outside any timing. Without a GPU there is none.
+Promise: the profile is one epoch, loop body ``pass``, outside any timing. Without a GPU it is empty.
 """
 
 from __future__ import annotations

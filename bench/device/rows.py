@@ -9,7 +9,7 @@ Promises:
   4 KB, the other ways on the first of them.
 - Objects that serve all epochs are made before the clock, and resident data moves before it: ``first_batch_seconds`` of
   the JSON has that time. batch-iter draws its order when it is made, so it is made in each epoch.
-- torch's loader makes the first batches of its epoch (place.py), and those of 64 alone.
+- torch's loader makes the first batches of its epoch (place.py), and batches of 64 alone.
 - Training runs on the first 2000 batches. Training without loading runs on batches that were made before: the same
   steps on the same rows, in stored order.
 """

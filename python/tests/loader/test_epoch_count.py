@@ -64,7 +64,7 @@ class Trainer:
             self.step = 0
 
     def expected(self, lengths: list[int]) -> list[list[int]]:
-        """What epochs of so many batches hold: each begins with a pass that no epoch before it began."""
+        """Return what epochs of a number of batches hold: each begins with a pass that no earlier epoch began."""
         found, upcoming = list[list[int]](), 0
         for number, length in enumerate(lengths):
             upcoming = max(number, upcoming)

@@ -65,7 +65,7 @@ pub enum Labels {
 }
 
 impl Labels {
-    /// The number of labels of a sample, of which the last ones may have fewer: 0 for labels of another variant.
+    /// The number of labels of a sample; the last samples may have fewer. 0 for labels of another variant.
     pub(crate) fn of_last(&self, sample: u64) -> u64 {
         match *self {
             Self::Last { each, from, .. } if sample < from => each,

@@ -10,7 +10,7 @@ use super::{Form, Members, Slots, Taken};
 use crate::tensor::Rows;
 use crate::{DType, Result, Tensor};
 
-/// Equal pieces of a stream of tokens, of which the last ones may end early.
+/// Equal pieces of a stream of tokens. The last pieces may end early.
 pub(crate) trait Pieces: Debug + Send + Sync {
     /// The number of places that a batch of these members has for each piece.
     fn batch_len(&self, members: &Members) -> usize;

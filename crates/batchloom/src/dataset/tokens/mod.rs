@@ -339,7 +339,7 @@ impl TokenDataset {
         self.stream_len().saturating_sub(1 + self.most_offset())
     }
 
-    /// The lengths of pieces, if the stream has `rows` rows of as many pieces each.
+    /// The lengths of pieces, if the stream has `rows` rows, each with the same number of pieces.
     fn lengths(&self, rows: Option<(u64, u64)>) -> PieceLengths {
         let seq_len = self.seq_len as u64;
         let (rows, steps) = rows.unwrap_or_else(|| (1, self.steps(1)));
