@@ -4,8 +4,8 @@ Promises:
 
 - Models, windows and optimizer are the published ones (bench/windows/models.py): 100 features, 300 steps, a horizon of
   60, batches of 100, Adam. On the CPU the models are small.
-- An epoch has the steps that the clock allows, at least 20, in place of 10 000. The first steps of an epoch are not timed,
-  because workers start in them: among 10 000 steps they would not count.
+- An epoch has the steps that the clock allows, at least 20, in place of 10 000. Its first steps are not timed, because
+  workers start in them: among 10 000 steps they would not count.
 - Stacking is torch's loader with four workers, pinned memory and workers that stay, as published, and the same without
   workers. ``BOUND`` trains on one batch again and again: no loading at all.
 - The first losses of a mode must be stacking's, but for rounding: all modes start with the same weights and draws.

@@ -1,4 +1,4 @@
-"""Bring the results of a visit home: join them with the results of earlier visits, and write the tables of README and docs.
+"""Join the results of a visit with the results of earlier visits, and write the tables of README and docs.
 
     python -m bench.device.merge DIR      (or scripts/device merge DIR)
     python -m bench.device.merge          writes the tables again
