@@ -178,13 +178,14 @@ fn golden() {
     assert_eq!(rest.resume(&serde_json::from_str(&golden).unwrap()).unwrap().state(0), state);
 }
 
-#[test]
-fn the_count_of_a_trainer_in_a_state_changes_no_plan() {
-    let plan = Plan::builder(&uniform(50), Rule::fixed_size(4)).shuffle(true).build().unwrap();
-    let mut state = serde_json::to_value(plan.state(3)).unwrap();
-    assert!(state.get("set_epoch").is_none());
-    state["set_epoch"] = serde_json::from_str("[7, 9]").unwrap();
-    let state: batchloom::plan::State = serde_json::from_value(state).unwrap();
-    assert_eq!(state.set_epoch, Some((7, 9)));
-    assert_eq!(plan.resume(&state).unwrap().fingerprint(), plan.fingerprint());
+proptest! {
+    #[test]
+    fn the_count_of_a_trainer_in_a_state_changes_no_plan(options in options(), count: (u64, u64)) {
+        let Ok(plan) = options.build() else { return Ok(()) };
+        let state = plan.state(plan.steps() / 2);
+        prop_assert!(serde_json::to_value(&state).unwrap().get("set_epoch").is_none());
+        let counted = saved(&State { set_epoch: Some(count), ..state.clone() });
+        prop_assert_eq!(counted.set_epoch, Some(count));
+        prop_assert_eq!(plan.resume(&counted).unwrap().state(0), state);
+    }
 }
