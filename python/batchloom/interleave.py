@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import ceil, floor
-from typing import Any
+from typing import Any, NamedTuple
 
-from batchloom.arguments import U64, choice, integer, weight
+from batchloom.arguments import U64, choice, integer, used, weight
 from batchloom.epoch_count import EpochCount, without_count
 from batchloom.errors import ArgumentError, LoaderError, StateError
 from batchloom.loader import DataLoader
@@ -16,9 +16,21 @@ from batchloom.watchers import Standing, watchers
 
 VERSION = 1
 
+# A run passes over epochs one by one, so that it refuses to pass over more than these: seconds.
+MOST_PASSED = 100_000
+
 WHEN_EXHAUSTED = ("stop", "repeat", "renormalise")
 
 Loaders = Sequence[DataLoader[Any]] | Mapping[Any, DataLoader[Any]]
+
+
+class Before(NamedTuple):
+    """A run before its last batch: its epoch, the batches and ends of loaders in it, and the loader that was due."""
+
+    epoch: int
+    taken: list[int]
+    ended: set[int]
+    place: int
 
 
 class Interleaved:
@@ -47,6 +59,9 @@ class Interleaved:
         # The plan of each loader's epoch, and the batches of it that were taken, as their iterations began.
         self._plans: dict[int, tuple[Plan, int]] = {}
         self._latest: tuple[Plan, int] | None = None
+        # The batches of the latest iteration, and the run before the last of them.
+        self._handed = 0
+        self._before: Before | None = None
 
     @property
     def loaders(self) -> dict[Hashable, DataLoader[Any]]:
@@ -101,9 +116,12 @@ class Interleaved:
             watcher.check_length(self, self.__len__)
         self._note_origin()
         mine = self._iteration = object()
+        self._handed, self._before = 0, None
         while True:
             place = self._next()
+            before = Before(self._epoch, list(self._taken), set(self._ended), place)
             batch = self._take(place)
+            self._handed, self._before = self._handed + 1, before
             ends = self._ends()
             if ends:
                 self._begin_at(self._epoch + 1)
@@ -140,8 +158,14 @@ class Interleaved:
             self._is_over = False
 
     def _go_to(self, epoch: int) -> None:
-        """Stand at the start of an epoch: pass over those before it, from here or from the origin."""
+        """Stand at the start of an epoch: pass over the epochs before it, from here or from the origin."""
         self._note_origin()
+        self._handed, self._before = 0, None
+        if epoch - self._epoch > MOST_PASSED:
+            raise LoaderError(
+                f"epoch {epoch} is asked for in epoch {self._epoch}, and loaders that take turns pass over epochs one "
+                f"by one; expected at most {self._epoch + MOST_PASSED}"
+            )
         if epoch < self._epoch or (epoch == self._epoch and not self._is_between_epochs):
             if self._origin is None or epoch < self._origin[0]:
                 raise LoaderError(
@@ -282,16 +306,37 @@ class Interleaved:
                     "'pad' or 'mask', so that all ranks take turns alike"
                 )
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state of the run after the last batch that was handed over: plain values, alike on all ranks."""
+    def state_dict(self, batches: int | None = None) -> dict[str, Any]:
+        """Return the state of the run after the last batch that was handed over: plain values, alike on all ranks.
+
+        Args:
+            batches: The number of batches that were used of the latest iteration: all, or all but the last one (-1),
+                for loops that ask for a batch ahead of its use. ``None`` for all that were handed over.
+
+        Raises:
+            ArgumentError: The iteration handed over fewer batches, or more than one waits.
+        """
+        left = self._handed if batches is None else used(batches, self._handed)
+        if left < self._handed - 1:
+            raise ArgumentError(
+                f"batches is {batches}, and the iteration handed over {self._handed}; expected all of them, or all but "
+                "the last one (-1), of loaders that take turns"
+            )
+        states = [loader.state_dict() for loader in self._loaders.values()]
+        epoch, taken, ended = self._epoch, self._taken, self._ended
+        if left < self._handed and self._before is not None:
+            epoch, taken, ended, place = self._before
+            states[place] = self._loaders[self._names[place]].state_dict(batches=-1)
+        names = [repr(name) for name in self._names]
         return {
             "version": VERSION,
-            "epoch": self._epoch,
+            "epoch": epoch,
             "weights": [str(weight) for weight in self._weights],
-            "taken": list(self._taken),
-            "ended": sorted(self._ended),
-            "loaders": [loader.state_dict() for loader in self._loaders.values()],
-            **self._count.entry(self._epoch),
+            "taken": list(taken),
+            "ended": sorted(ended),
+            "loaders": states,
+            **({} if names == _numbered(len(names)) else {"names": names}),
+            **self._count.entry(epoch),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -305,6 +350,7 @@ class Interleaved:
             raise StateError(f"the state is {state!r:.80}; expected the dict that state_dict() returned")
         state, count = without_count(state)
         many = len(self._loaders)
+        state = self._in_order(state)
         loaders, weights = (_listed(state, key, many) for key in ("loaders", "weights"))
         if not all(isinstance(weight, str) for weight in weights):
             raise StateError(f"the state is damaged: weights is {weights!r:.80}; expected texts")
@@ -328,7 +374,13 @@ class Interleaved:
             self._begin_at(epoch)
             self._ended, self._batches = ended, {}
             self._taken = taken if is_same else [0] * many
-            self._origin = self._latest = None
+            self._origin = self._latest = self._before = None
+            self._handed = 0
+            steps = [found.get("steps", 0) for found in loaders]
+            if any(have > most for have, most in zip(self._taken, steps, strict=True)):
+                raise StateError(
+                    f"the state is damaged: taken is {taken}, of loaders that took {steps}; expected no more"
+                )
             for watcher in watchers():
                 watcher.check_place(self, lambda: Standing(len(self), self.remaining, self._is_resized(loaders)))
         except Exception:
@@ -340,6 +392,36 @@ class Interleaved:
         self._is_over = any(
             watcher.is_over(self, lambda: Standing(len(self), self.remaining, False)) for watcher in watchers()
         )
+
+    def _in_order(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Return a state with the entries of each loader in the order of this run, by name.
+
+        Raises:
+            StateError: The state is of loaders of other names.
+        """
+        many = len(self._names)
+        mine, found = [repr(name) for name in self._names], _listed(state, "names") if "names" in state else None
+        theirs = _numbered(many) if found is None else found
+        if sorted(map(str, theirs)) != sorted(mine):
+            raise StateError(f"the state is of loaders named {', '.join(map(str, theirs))}; expected {', '.join(mine)}")
+        order = [theirs.index(name) for name in mine]
+        moved = {key: _listed(state, key, many) for key in ("weights", "taken", "loaders")}
+        ended = [_integer("ended", place, many - 1) for place in _listed(state, "ended")]
+        lists = {key: [entries[place] for place in order] for key, entries in moved.items()}
+        return {**state, **lists, "ended": [order.index(place) for place in ended]}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy starts from: the loaders, and the place in the run. No iteration is under way there."""
+        fresh: dict[str, Any] = {
+            "_batches": {},
+            "_plans": {},
+            "_iteration": None,
+            "_latest": None,
+            "_handed": 0,
+            "_before": None,
+        }
+        epoch = self._epoch + (self._iteration is not None and not any(self._taken))
+        return {**vars(self), **fresh, "_count": self._count.copied(epoch)}
 
     def _is_resized(self, states: list[dict[str, Any]]) -> bool:
         """Return whether loaders stand in an epoch that another number of ranks took batches of."""
@@ -424,6 +506,11 @@ def _listed(state: dict[str, Any], key: str, count: int | None = None) -> list[A
     if count is not None and len(found) != count:
         raise StateError(f"the state is of {len(found)} loaders; expected {count}")
     return list(found)
+
+
+def _numbered(many: int) -> list[str]:
+    """Return the names of loaders that were given as a list."""
+    return [repr(place) for place in range(many)]
 
 
 def _integer(key: str, value: Any, most: int) -> int:

@@ -586,7 +586,9 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             if upcoming == U64:
                 return  # no epoch follows it
             if self._native.plan(None).epoch == upcoming:
-                self.set_epoch(upcoming + 1)  # whose batches were left alone
+                # Its batches were left alone. No caller counted that.
+                self._native.set_epoch(upcoming + 1)
+                self._begun, self._is_over = None, False
 
     def __getitem__(self, step: SupportsIndex) -> Batch:
         """Form one batch of this rank in the epoch ``loader.epoch``, as :meth:`replay` does."""
@@ -719,8 +721,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         if not self._is_watched_alone and self._ranks.is_alone:
             rank, world_size = self._native.ranks
             LOGGER.warning(
-                "rank %d of %d has taken its share of epoch %d, and no other rank has begun this loader so far; a loop "
-                "that one rank runs alone sees every sample with distributed=False",
+                "rank %d of %d has taken its share of epoch %d, and no other rank has begun this loader so far. The "
+                "other ranks may be late; a loop that one rank runs alone sees every sample with distributed=False",
                 *(rank, world_size, epoch),
             )
         self._is_watched_alone = True

@@ -102,7 +102,8 @@ class RankFinder:
         Raises:
             ArgumentError: There are other ranks, and no way to tell them.
         """
-        _compared[SEED] += 1
+        # Ranks that are given share no seed: the others would wait for the number of this one.
+        _compared[SEED] += self._given is None
         number = _compared[SEED]
         return lambda: self._drawn(number)
 

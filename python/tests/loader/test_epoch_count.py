@@ -251,3 +251,17 @@ def test_a_loop_that_fetches_ahead_loses_nothing(steps: int) -> None:
         ours = loader()
         ours.load_state_dict(state)
     assert seen == [batch for epoch in EPOCHS for batch in epoch][: 3 * steps]
+
+
+def test_epochs_that_were_left_alone_are_no_count_of_a_caller():
+    loader = bl.DataLoader(numpy.arange(12), 4, shuffle=True)
+    loader.set_epoch(0)
+    for _ in range(4):
+        list(loader)
+    loader.set_epoch(1)
+    for epoch, batches in loader.epochs(6):
+        if epoch != 5:
+            list(batches)
+    assert loader.epoch == 6
+    loader.set_epoch(2)
+    assert loader.epoch == 6

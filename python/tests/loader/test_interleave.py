@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 from typing import Any
 
 import batchloom as bl
@@ -143,7 +145,7 @@ def test_a_state_of_others_is_refused_and_leaves_the_loaders_alone() -> None:
 
 
 def test_an_epoch_is_over_where_new_weights_leave_only_loaders_that_ended() -> None:
-    run = bl.interleave(loaders(), when_exhausted="renormalise")
+    run = bl.interleave(list(loaders().values()), when_exhausted="renormalise")
     batches = iter(run)
     while not run.state_dict()["ended"]:
         next(batches)
@@ -274,3 +276,87 @@ def test_ranks_of_the_loaders_are_those_of_the_run() -> None:
     mixed = bl.interleave([loaders()["rows"], loaders(1, 2)["words"]])
     with pytest.raises(bl.ArgumentError, match=r"0 0 of 1, 1 1 of 2"):
         next(iter(mixed))
+
+
+def turns(end: str) -> Any:
+    """A run of two loaders of different lengths."""
+    few, many = numpy.arange(12), numpy.arange(10)
+    pair = {"a": bl.DataLoader(few, 4, shuffle=True), "b": bl.DataLoader(many, 2, shuffle=True)}
+    return bl.interleave(pair, when_exhausted=end)
+
+
+def flat(batches: Any) -> list[tuple[str, list[int]]]:
+    return [(name, batch.tolist()) for name, batch in batches]
+
+
+def after(end: str, count: int) -> Any:
+    """A run that has handed over some batches."""
+    run = turns(end)
+    batches = iter(run)
+    for _ in range(count):
+        try:
+            next(batches)
+        except StopIteration:
+            batches = iter(run)
+            next(batches)
+    return run
+
+
+@pytest.mark.parametrize("end", ["stop", "repeat", "renormalise"])
+def test_a_batch_that_waits_is_left_out_of_the_state_at_every_step(end: str) -> None:
+    run = turns(end)
+    whole = [batch for _ in range(9) for batch in flat(run)]
+    for count in range(1, 16):
+        ahead = after(end, count)
+        again = turns(end)
+        again.load_state_dict(json.loads(json.dumps(ahead.state_dict(batches=-1))))
+        found = [batch for _ in range(2) for batch in flat(again)]
+        assert found == whole[count - 1 : count - 1 + len(found)]
+    with pytest.raises(bl.ArgumentError, match="-2"):
+        after(end, 3).state_dict(batches=-2)
+
+
+@pytest.mark.parametrize("end", ["stop", "repeat", "renormalise"])
+def test_a_copy_goes_on_where_the_run_stands(end: str) -> None:
+    run = turns(end)
+    whole = [batch for _ in range(9) for batch in flat(run)]
+    for count in range(15):
+        for make in (copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))):
+            found = flat(make(after(end, count)))
+            assert found == whole[count : count + len(found)]
+            assert found
+
+
+def test_a_state_is_of_loaders_by_name() -> None:
+    def pair(names: str) -> Any:
+        makers = {name: bl.DataLoader(numpy.arange(24), 2, shuffle=True, seed=ord(name)) for name in names}
+        return bl.interleave(makers, {name: 3 if name == "a" else 1 for name in names})
+
+    first = pair("ab")
+    batches = iter(first)
+    seen = flat(next(batches) for _ in range(8))
+    state = json.loads(json.dumps(first.state_dict()))
+    swapped = pair("ba")
+    swapped.load_state_dict(state)
+    rest = flat(swapped)
+    delivered = [sample for name, batch in seen + rest if name == "a" for sample in batch]
+    assert sorted(delivered) == list(range(24))
+    with pytest.raises(bl.StateError, match="'a', 'b'; expected 'a', 'c'"):
+        pair("ac").load_state_dict(state)
+    listed = bl.interleave([bl.DataLoader(numpy.arange(4), 2), bl.DataLoader(numpy.arange(4), 2)])
+    assert "names" not in listed.state_dict()
+
+
+def test_states_that_took_more_than_their_loaders_are_damaged() -> None:
+    run = after("stop", 1)
+    state = run.state_dict()
+    with pytest.raises(bl.StateError, match="999"):
+        run.load_state_dict(state | {"taken": [999, 999]})
+    assert run.state_dict() == state
+
+
+def test_epochs_too_far_to_pass_over_are_refused() -> None:
+    run = turns("stop")
+    with pytest.raises(bl.LoaderError, match="100000"):
+        run.set_epoch(2**64 - 1)
+    assert len(flat(run)) == len(turns("stop"))

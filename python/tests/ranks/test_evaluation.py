@@ -134,3 +134,29 @@ def test_gradients_of_several_ranks_are_those_of_one_large_batch(ranks, tmp_path
     assert all(rank["largest"] < 1e-12 for rank in found)
     # The tokens of a step, by which the guide once divided, are more.
     assert all(rank["wrong"] == rank["steps"] > 2 for rank in found)
+
+
+ALONE = """
+    import json
+    import os
+    import sys
+    import numpy
+    import torch.distributed as distributed
+    import batchloom as bl
+
+    rank = int(os.environ["RANK"])
+    distributed.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank=rank, world_size=2)
+    if rank == 0:
+        evaluation = bl.DataLoader(numpy.arange(9), 4, shuffle=True, seed=None, distributed=False)
+        assert sum(len(batch) for batch in evaluation) == 9
+    train = bl.DataLoader(numpy.arange(9), 4, shuffle=True, seed=None)
+    print(json.dumps(train.state_dict()["seed"]))
+    distributed.barrier()
+    distributed.destroy_process_group()
+"""
+
+
+def test_a_loader_for_one_rank_shares_no_seed(ranks, tmp_path):
+    """Otherwise the other ranks would wait for the number of a seed that they do not draw."""
+    first, second = ranks(ALONE, 2, tmp_path / "store")
+    assert first == second
