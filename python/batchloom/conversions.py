@@ -16,7 +16,7 @@ from batchloom.batching import Rule
 from batchloom.dataset.base import Dataset
 from batchloom.delivery.blocks import BlockOptions
 from batchloom.errors import ArgumentError
-from batchloom.field_names import FieldNames, LateFieldNames
+from batchloom.field_names import FieldNames, Namer
 from batchloom.slots import FieldSlot
 
 INTEGERS = ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
@@ -130,7 +130,7 @@ def _travels(conversion: _native.Conversion, is_padded: bool, is_stored: bool) -
 
 
 def conversions(
-    dataset: Dataset, rule: Rule, arguments: FieldArguments, slots: Sequence[FieldSlot] = ()
+    dataset: Dataset, rule: Rule, arguments: FieldArguments, namer: Namer, slots: Sequence[FieldSlot] = ()
 ) -> Conversions:
     """Return the conversions that the arguments of a loader ask for.
 
@@ -140,32 +140,29 @@ def conversions(
     if not arguments.are_given:
         return Conversions()
     if dataset._is_on_demand:
-        return _late(arguments)
-    names = dataset._field_names(rule)
-    assert isinstance(names, FieldNames)
-    fields = dict(names.dtypes)
-    options = _options(names, tuple(fields), arguments, lambda value: _every(fields, dtype_name(value)))
+        return _late(namer, arguments)
+    assert isinstance(namer.names, FieldNames)
+    fields = dict(namer.names.dtypes)
+    options = _options(namer, tuple(fields), arguments, lambda value: _every(fields, dtype_name(value)))
     found = _native.conversions(dataset._native_dataset(), rule._native(), options, slots)
     return Conversions(options, {conversion.field: conversion for conversion in found})
 
 
-def _late(arguments: FieldArguments) -> Conversions:
+def _late(namer: Namer, arguments: FieldArguments) -> Conversions:
     """Return the conversions of samples that are made on demand: the engine looks at them with the first batch."""
-    given: dict[str, Mapping[Any, Any] | None] = {}
+    fields: dict[str, None] = {}
     for label, value in vars(arguments).items():
         if value is not None and not isinstance(value, Mapping):
             raise ArgumentError(
                 f"{label} is {value!r}, and fields of samples that are made on demand are not known yet; expected a "
                 "dict of values by field"
             )
-        given[label] = value
-    names = LateFieldNames()
-    fields = dict.fromkeys(names.name(label, key) for label, values in given.items() for key in values or ())
-    return Conversions(_options(names, tuple(fields), arguments))
+        fields |= dict.fromkeys(namer.by_name(label, value) or ())
+    return Conversions(_options(namer, tuple(fields), arguments))
 
 
 def _options(
-    names: FieldNames | LateFieldNames,
+    namer: Namer,
     fields: tuple[str, ...],
     arguments: FieldArguments,
     every: Callable[[Any], dict[str, Any]] | None = None,
@@ -174,9 +171,9 @@ def _options(
 
     ``every`` returns the values by field that a single type stands for.
     """
-    dtypes = _by_field(names, fields, "dtype", arguments.dtype, every)
+    dtypes = _by_field(namer, fields, "dtype", arguments.dtype, every)
     scales, means, stds = (
-        _by_field(names, fields, label, values)
+        _by_field(namer, fields, label, values)
         for label, values in (("scale", arguments.scale), ("mean", arguments.mean), ("std", arguments.std))
     )
     options: list[FieldOptions] = []
@@ -197,7 +194,7 @@ def _options(
 
 
 def _by_field(
-    names: FieldNames | LateFieldNames,
+    namer: Namer,
     fields: tuple[str, ...],
     label: str,
     value: Any,
@@ -206,23 +203,23 @@ def _by_field(
     """Return the values of an argument by the names of fields.
 
     Args:
-        names: The keys of fields.
+        namer: Names fields by keys.
         fields: The names of the fields that can be converted.
         label: The name of the argument.
         value: One value, or values by field; ``None`` for no value.
         every: Returns the values by field that a single value stands for; ``None`` if it is for the only field.
 
     Raises:
-        ArgumentError: There is no such field, or one value is given for several fields.
+        ArgumentError: There is no such field, two keys stand for one, or one value is given for several fields.
     """
     if value is None:
         return {}
     if isinstance(value, Mapping):
-        return {names.name(label, key): each for key, each in value.items()}
+        return dict(namer.by_name(label, value))
     if every is not None:
         return every(value)
     if len(fields) > 1:
-        listed = names.listed(fields) if isinstance(names, FieldNames) else ", ".join(map(repr, fields))
+        listed = namer.names.listed(fields) if isinstance(namer.names, FieldNames) else ", ".join(map(repr, fields))
         raise ArgumentError(f"{label} is {value!r}, and there are several fields; expected a dict by {listed}")
     return {fields[0]: value}
 

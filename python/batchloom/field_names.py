@@ -1,7 +1,10 @@
 """`FieldNames`: the fields of batches, and the keys by which arguments name them.
 
-Promise: a field of batches that are tuples is named by its place in the batch, the same for every argument; a field of
-batches that are dicts by its key.
+Promises:
+
+- A field of batches that are tuples is named by its place in the batch, the same for every argument; a field of batches
+  that are dicts by its key.
+- An argument names a field once.
 """
 
 from __future__ import annotations
@@ -20,16 +23,14 @@ class FieldNames:
     """The fields of the batches of a dataset.
 
     Attributes:
-        keys: The name of each part of a batch, in order.
         dtypes: The types of the fields that are taken from samples, by name.
         shapes: The shapes of the rows of these fields, where they are known.
-        are_places: ``True`` if batches are tuples, so that places name their fields.
+        places: The names of the fields that integers stand for: the places in a tuple, the integer keys of a dict.
     """
 
-    keys: Sequence[str]
     dtypes: Mapping[str, str]
     shapes: Mapping[str, Sequence[int]]
-    are_places: bool
+    places: Mapping[int, str]
 
     def name(self, label: str, key: Any, among: Collection[str] | None = None, otherwise: str = "") -> str:
         """Return the name of the field that a key of an argument stands for.
@@ -51,19 +52,19 @@ class FieldNames:
 
     def _named(self, key: Any) -> str | None:
         if isinstance(key, str):
-            return None if self.are_places and key.isdecimal() else key
-        if self.are_places and not isinstance(key, bool):
+            return None if key.isdecimal() and key in self.places.values() else key
+        if not isinstance(key, bool):
             with suppress(TypeError):
-                place = operator.index(key)
-                return self.keys[place] if 0 <= place < len(self.keys) else None
+                return self.places.get(operator.index(key))
         return None
 
     def listed(self, names: Collection[str]) -> str:
         """Return the keys of fields, and what each holds: ``"1 (float64[..., 4]) or 2 (float64[...])"``."""
-        return " or ".join(self._described(place, name) for place, name in enumerate(self.keys) if name in names)
+        keys = {name: repr(place) for place, name in self.places.items()}
+        known = (*self.dtypes, *(name for name in names if name not in self.dtypes))
+        return " or ".join(self._described(keys.get(name, repr(name)), name) for name in known if name in names)
 
-    def _described(self, place: int, name: str) -> str:
-        key = repr(place) if self.are_places else repr(name)
+    def _described(self, key: str, name: str) -> str:
         if name not in self.dtypes:
             return key
         inner = "".join(f", {extent}" for extent in self.shapes[name]) if name in self.shapes else ""
@@ -71,22 +72,34 @@ class FieldNames:
 
 
 class LateFieldNames:
-    """The fields of samples that are made on demand: the first block tells whether there is one of such a name."""
+    """The fields of samples that are made on demand. The keys of arguments are kept for :meth:`require`."""
+
+    def __init__(self) -> None:
+        self._given: list[tuple[str, Any]] = []
 
     def name(self, label: str, key: Any, among: Collection[str] | None = None, otherwise: str = "") -> str:
         """Return the name of the field that a key of an argument stands for.
 
         Raises:
-            ArgumentError: The key is neither a text nor a place, or a text has the digits of a place.
+            ArgumentError: The key is neither a text nor a place.
         """
-        if isinstance(key, str) and not key.isdecimal():
+        self._given.append((label, key))
+        if isinstance(key, str):
             return key
-        if not isinstance(key, str | bool):
+        if not isinstance(key, bool):
             with suppress(TypeError):
                 if (place := operator.index(key)) >= 0:
                     return str(place)
-        expected = f"the place {int(key)}" if isinstance(key, str) else "the name of a field, or its place in a tuple"
-        raise ArgumentError(f"{label} names {key!r}; expected {expected}{otherwise}")
+        raise ArgumentError(f"{label} names {key!r}; expected the name of a field, or its place in a tuple{otherwise}")
+
+    def require(self, names: FieldNames) -> None:
+        """Compare the keys that arguments gave with the fields of a sample.
+
+        Raises:
+            ArgumentError: There is no field for a key.
+        """
+        for label, key in self._given:
+            names.name(label, key)
 
 
 class Namer:
@@ -104,7 +117,17 @@ class Namer:
         return self._found
 
     def by_name(self, label: str, value: Any, among: Collection[str] | None = None) -> Any:
-        """Return the values of an argument by the names of fields; a value that is no dict as it is."""
+        """Return the values of an argument by the names of fields; a value that is no dict as it is.
+
+        Raises:
+            ArgumentError: There is no field for a key, or two keys stand for one field.
+        """
         if not isinstance(value, Mapping):
             return value
-        return {self.names.name(label, key, among): each for key, each in value.items()}
+        keys: dict[str, Any] = {}
+        for key in value:
+            name = self.names.name(label, key, among)
+            if name in keys:
+                raise ArgumentError(f"{label} names one field by {keys[name]!r} and by {key!r}; expected one of them")
+            keys[name] = key
+        return {name: value[key] for name, key in keys.items()}

@@ -361,7 +361,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             std=(std, None),
             pad_to=(pad_to, "longest"),
         )
-        types = conversions(dataset, self._batching, FieldArguments(dtype, scale, mean, std), collation.slots)
+        types = conversions(dataset, self._batching, FieldArguments(dtype, scale, mean, std), namer, collation.slots)
         labels, counts = dataset._labels(labels), counted(label_counts)
         draws = self._drawn(weights, num_samples, balanced_by, labels, counts)
         recipe["ban"] = ban = banned(ban, len(dataset), None if self._mixture is None else self._mixture.sample)
@@ -400,7 +400,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             self._draw_seed = self._ranks.seed_source()
         first_rank, first_world_size = self._ranks.given or (0, 1)
         threads = _threads(num_threads)
-        engine, memory = dataset._for_loader(threads, collation)
+        engine, memory = dataset._for_loader(threads, collation, namer)
         self._native = _native.Loader(
             engine,
             self._batching._native(),

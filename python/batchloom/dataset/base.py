@@ -17,7 +17,7 @@ from batchloom.batch import Columns, Schema
 from batchloom.batching import FixedSize, Rule
 from batchloom.dataset.selection import restored, selected, split, written
 from batchloom.errors import ArgumentError, RangeError
-from batchloom.field_names import FieldNames, LateFieldNames
+from batchloom.field_names import FieldNames, LateFieldNames, Namer
 from batchloom.label_counts import LabelCounts
 
 if TYPE_CHECKING:
@@ -223,14 +223,14 @@ class Dataset(ABC, Generic[Form]):
 
     def _field_names(self, rule: Rule | None = None) -> FieldNames | LateFieldNames:
         """Return the fields of batches of a rule, and the keys by which arguments name them."""
-        if self._is_on_demand:
-            return LateFieldNames()
         columns = self._native_dataset().fields((FixedSize(1) if rule is None else rule)._native())
         schema = self._schema(columns)
         stored = {name: dtype for place, (name, dtype) in enumerate(columns) if not schema.is_compressed(place)}
-        arrays = (*self._arrays(), *self._beside())
-        shapes = {field.label: field.tensor.shape[1:] for field in arrays if field.label in stored}
-        return FieldNames(schema.all_keys, stored, shapes, are_places=not schema.named)
+        return FieldNames(stored, self._row_shapes(), {} if schema.named else dict(enumerate(schema.all_keys)))
+
+    def _row_shapes(self) -> Mapping[str, Sequence[int]]:
+        """Return the shapes of the rows that fields are taken from, by the names of fields, where they are known."""
+        return {field.label: field.tensor.shape[1:] for field in (*self._arrays(), *self._beside())}
 
     def _arrays_by_sample(self) -> tuple[Field, ...]:
         """Return the arrays with a row for each sample of the data."""
@@ -272,12 +272,15 @@ class Dataset(ABC, Generic[Form]):
     def _native_dataset(self) -> _native.Dataset:
         """Return the dataset as the engine sees it."""
 
-    def _for_loader(self, threads: int | None, collation: Collate) -> tuple[_native.Dataset, Memory | None]:
+    def _for_loader(
+        self, threads: int | None, collation: Collate, namer: Namer
+    ) -> tuple[_native.Dataset, Memory | None]:
         """Return the dataset for one loader, and where blocks have to lie, if that matters.
 
         Args:
             threads: The threads of the loader; ``None`` for as many as it takes by itself.
             collation: The slots of fields.
+            namer: The fields that arguments of the loader name.
         """
         return self._native_dataset(), None
 

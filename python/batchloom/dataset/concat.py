@@ -124,6 +124,9 @@ class ConcatDataset(Dataset[Any]):
     def _padded_fields(self) -> Collection[str]:
         return self._datasets[0]._padded_fields
 
+    def _row_shapes(self) -> Mapping[str, Sequence[int]]:
+        return self._datasets[0]._row_shapes()
+
     def _pad_values(self, pad_value: Any, dtypes: Mapping[str, str]) -> list[tuple[str, bytes]]:
         return self._datasets[0]._pad_values(pad_value, dtypes)
 

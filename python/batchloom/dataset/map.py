@@ -20,12 +20,13 @@ from batchloom.dataset.shared_generators import shared_draw
 from batchloom.dataset.tensors import TensorDataset
 from batchloom.dataset.windows.window_dataset import WindowDataset
 from batchloom.errors import ArgumentError, DataError, SampleError
-from batchloom.field_names import LateFieldNames
+from batchloom.field_names import LateFieldNames, Namer
 from batchloom.sizes import Sizes, checked
 
 if TYPE_CHECKING:
     from batchloom.arrays.field import Field
     from batchloom.batch import CollateOptions
+    from batchloom.batching import Rule
     from batchloom.device.pipeline import Collator
     from batchloom.device.resident import Resident
     from batchloom.slots import Collate
@@ -113,7 +114,7 @@ class MapDataset(Dataset[Any]):
         if fields is not None and not isinstance(fields, Iterable):
             raise ArgumentError(f"fields is {fields!r}; expected names of fields, or places in samples")
         self._fields = None if fields is None else tuple(fields)
-        self._variable = [LateFieldNames().name("fields", field) for field in self._fields or ()]
+        self._variable = self._named_variable(LateFieldNames())
         if key is not None:
             sizes = [_size(key, number, items[number]) for number in range(len(items))]
         self._own = None if sizes is None else numpy.array(checked(sizes, "sizes"))
@@ -143,6 +144,15 @@ class MapDataset(Dataset[Any]):
             return self._own
         chosen: Sizes = self._own[numpy.from_dlpack(self._selection.numbers())]
         return chosen
+
+    def _named_variable(self, names: LateFieldNames) -> list[str]:
+        """Return the names of the fields that are as long as the size of their sample."""
+        return [names.name("fields", field) for field in self._fields or ()]
+
+    def _field_names(self, rule: Rule | None = None) -> LateFieldNames:
+        names = LateFieldNames()
+        self._named_variable(names)
+        return names
 
     def _whole_len(self) -> int:
         return len(self._items)
@@ -192,8 +202,11 @@ class MapDataset(Dataset[Any]):
     def _is_on_demand(self) -> bool:
         return True
 
-    def _for_loader(self, threads: int | None, collation: Collate) -> tuple[_native.Dataset, Memory | None]:
-        reader = self._reader.beside(collation)
+    def _for_loader(
+        self, threads: int | None, collation: Collate, namer: Namer
+    ) -> tuple[_native.Dataset, Memory | None]:
+        assert isinstance(namer.names, LateFieldNames)
+        reader = self._reader.beside(collation, namer.names)
         if collation.whole is not None and self._on_error == "skip":
             raise ArgumentError(
                 'on_error is "skip", and collate is a function of whole batches, which have no places for samples; '

@@ -54,7 +54,7 @@ class SampleProcesses:
     """
 
     def __init__(self, reader: SampleReader, count: int) -> None:
-        self._structures = reader.structures
+        self._reader = reader
         self._starter = Starter(reader)
         self._numbers = itertools.count()
         self.lines = _native.Processes(self._starter, count)
@@ -75,6 +75,7 @@ class SampleProcesses:
         Raises:
             SampleError: The answer is an error.
             LoaderError: The answer is an error.
+            ArgumentError: An argument of the loader names a field that is not there.
         """
         answer = reduction.ForkingPickler.loads(data)
         if isinstance(answer, BaseException):
@@ -87,7 +88,8 @@ class SampleProcesses:
     def _outcome(self, found: Any) -> Any:
         if isinstance(found, tuple):
             structure, fields = found
-            return self._structures.add(structure), fields
+            self._reader.require_named(structure, (dtype for dtype, _ in fields))
+            return self._reader.structures.add(structure), fields
         return found
 
     def __del__(self) -> None:

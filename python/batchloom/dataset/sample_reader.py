@@ -14,6 +14,7 @@ from batchloom.dataset.sample_structure import Structure, Structures
 from batchloom.errors import Error, SampleError
 
 if TYPE_CHECKING:
+    from batchloom.field_names import LateFieldNames
     from batchloom.slots import Collate
 
 # Items in messages are cut to this many characters.
@@ -37,6 +38,7 @@ class SampleReader:
         fn: The function that makes a sample of an item; ``None`` if items are samples.
         functions: The functions that fill slots, by field.
         whole: The function that makes a batch of a list of samples; ``None`` if the engine makes batches.
+        named: The fields that arguments of a loader name; ``None`` where there is no loader.
     """
 
     def __init__(
@@ -45,8 +47,10 @@ class SampleReader:
         fn: Callable[..., Any] | None,
         functions: Mapping[str, Callable[..., None]] | None = None,
         whole: Callable[[list[Any]], Any] | None = None,
+        named: LateFieldNames | None = None,
     ) -> None:
         self.items, self.fn, self.functions, self.whole = items, fn, dict(functions or {}), whole
+        self.named = named
         self.structures = Structures()
         self._draws = fn is not None and takes_rng(fn)
 
@@ -99,9 +103,9 @@ class SampleReader:
                 found = Refused(_failed(number, item, described(error)), error)
             yield found
 
-    def beside(self, collation: Collate) -> SampleReader:
-        """Return the same reader beside the functions that fill slots, or make batches."""
-        reader = SampleReader(self.items, self.fn, collation.functions, collation.whole)
+    def beside(self, collation: Collate, named: LateFieldNames) -> SampleReader:
+        """Return the same reader beside the functions that fill slots, or make batches, and fields that are named."""
+        reader = SampleReader(self.items, self.fn, collation.functions, collation.whole, named)
         reader.structures = self.structures
         return reader
 
@@ -116,8 +120,22 @@ class SampleReader:
 
         Raises:
             SampleError: The sample cannot be made, or a part of it is neither an array nor a number.
+            ArgumentError: An argument of the loader names a field that is not there.
         """
-        return self._taken(number, self.sample(number, seed, epoch))
+        structure, arrays = self._taken(number, self.sample(number, seed, epoch))
+        self.require_named(structure, (array.dtype for array in arrays))
+        return structure, arrays
+
+    def require_named(self, structure: Structure, dtypes: Iterable[str]) -> None:
+        """Compare the first sample with the fields that arguments of the loader name.
+
+        Raises:
+            ArgumentError: An argument names a field that is not there.
+        """
+        named = self.named
+        if named is not None:
+            named.require(structure.field_names(dtypes))
+            self.named = None
 
     def _taken(self, number: int, sample: Any) -> tuple[Structure, list[_native.Tensor]]:
         try:

@@ -9,7 +9,7 @@ Promises:
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from numbers import Number
 from typing import Any
@@ -19,6 +19,7 @@ import numpy
 from batchloom.arrays.field import share
 from batchloom.arrays.frameworks import framework_of
 from batchloom.errors import DataError, DeviceError, DTypeError
+from batchloom.field_names import FieldNames
 
 # The kinds of NumPy's types that are moved as bytes.
 NUMBERS = "biufc"
@@ -101,6 +102,12 @@ class Structure:
     def is_named(self) -> bool:
         """``True`` if a batch is a dict."""
         return isinstance(self.root, Node) and self.root.kind is dict
+
+    def field_names(self, dtypes: Iterable[str]) -> FieldNames:
+        """Return the fields of batches, given the type of each array."""
+        root = self.root if isinstance(self.root, Node) else Node(tuple, (0,), (self.root,))
+        places = {key: str(key) for key in root.keys if isinstance(key, int) and not isinstance(key, bool)}
+        return FieldNames(dict(zip(self.names, dtypes, strict=True)), {}, places)
 
     def builder(self, further: Sequence[str]) -> Callable[[tuple[Any, ...]], Any]:
         """Return the function that makes a batch of arrays: those of samples, and then ``further`` ones by name."""

@@ -1,5 +1,7 @@
 """A field of batches that are tuples is named by its place in the batch, the same for every option."""
 
+from typing import NamedTuple
+
 import batchloom as bl
 import jax
 import numpy
@@ -19,6 +21,9 @@ def pair(item):
 def growing(item):
     return numpy.arange(item + 1.0), numpy.float64(item)
 
+
+# Values of options that take no number.
+VALUES = {"dtype": "float32", "collate": bl.Pad()}
 
 # Datasets whose batches are tuples, and the places of their fields of floats.
 DATASETS = {
@@ -61,15 +66,95 @@ def test_an_option_changes_the_field_at_the_place(name, data):
 
 
 @pytest.mark.parametrize("option", ["dtype", "scale", "mean", "std", "pad_value", "collate"])
-@pytest.mark.parametrize("name", ["padded groups", "groups in two datasets", "samples on demand"])
+@pytest.mark.parametrize("name", ["padded groups", "groups in two datasets"])
 def test_the_digits_of_a_place_are_refused(name, option):
     make, _ = DATASETS[name]
-    value = {"dtype": "float32", "collate": bl.Pad()}.get(option, 2.0)
-    with refused(bl.ArgumentError, option, "'1'", "1"):
+    value = VALUES.get(option, 2.0)
+    with refused(bl.ArgumentError, option, "'1'", "1 (float64[..., 4])", "2 (float64[...])"):
         bl.DataLoader(make(), 3, **{option: {"1": value}})
-    if name != "samples on demand":
-        with refused(bl.ArgumentError, option, "1 (float64[..., 4])", "2 (float64[...])"):
-            bl.DataLoader(make(), 3, **{option: {"1": value}})
+
+
+class Point(NamedTuple):
+    x: float
+    y: float
+
+
+# Functions that make samples; keys that name a field, and keys that name none; the fields that messages list.
+SAMPLES = {
+    "tuples": (pair, (0, 1), ("0", "1", 2, "x", "0.0"), "0 (float64[...]) or 1 (float64[...])"),
+    "arrays": (numpy.float64, (0,), ("0", 1, "x"), "0 (float64[...])"),
+    "dicts": (
+        lambda item: {"y": item, "x": float(item)},
+        ("x", "y"),
+        (0, "0", "z"),
+        "'x' (float64[...]) or 'y' (int64[...])",
+    ),
+    "digits": (lambda item: {"1": item, "0": item}, ("0", "1"), (0, 1, "2"), "'0' (int64[...]) or '1' (int64[...])"),
+    "integers": (lambda item: {5: item, "x": item}, (5, "x"), ("5", 0), "5 (int64[...]) or 'x' (int64[...])"),
+    "named tuples": (lambda item: Point(item, item), ("x", "y"), (0, "0"), "'x' (int64[...]) or 'y' (int64[...])"),
+    "lists": (
+        lambda item: [{"q": item, "r": item}, item],
+        (1, "0.q"),
+        (0, 2, "1"),
+        "'0.r' (int64[...]) or 1 (int64[...])",
+    ),
+}
+
+
+@pytest.mark.parametrize("workers", ["threads", "processes"])
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_the_first_sample_tells_the_digits_of_a_place_from_a_key(workers, on_error):
+    loader = bl.DataLoader(
+        bl.MapDataset(range(1, 6), pair, workers=workers, on_error=on_error), 3, num_threads=1, dtype={"1": "float32"}
+    )
+    for _ in range(2):
+        with refused(bl.ArgumentError, "dtype names '1'", "0 (float64[...]) or 1 (float64[...])"):
+            next(iter(loader))
+
+
+@pytest.mark.parametrize("option", ["dtype", "scale", "mean", "std", "pad_value", "collate"])
+@pytest.mark.parametrize("name", SAMPLES)
+def test_keys_of_samples_on_demand_are_those_of_the_first_sample(name, option):
+    make, right, wrong, listed = SAMPLES[name]
+    value = VALUES.get(option, 2.0)
+    dataset = bl.MapDataset(range(1, 6), make)
+    for key in right:
+        beside = {"collate": {key: bl.Pad()}} if option == "pad_value" else {}
+        next(iter(bl.DataLoader(dataset, 3, **{option: {key: value}}, **beside)))
+    for key in wrong:
+        with refused(bl.ArgumentError, f"{option} names {key!r}", listed):
+            next(iter(bl.DataLoader(dataset, 3, **{option: {key: value}})))
+
+
+def test_a_text_of_digits_is_a_key_of_dicts():
+    dataset = bl.MapDataset(range(1, 6), lambda item: {"1": float(item), "0": float(item)})
+    batch = next(iter(bl.DataLoader(dataset, 3, scale={"0": 100.0})))
+    assert {key: part.tolist() for key, part in batch.items()} == {"1": [1, 2, 3], "0": [100, 200, 300]}
+
+
+@pytest.mark.parametrize("option", ["dtype", "scale", "mean", "std", "pad_value", "collate"])
+def test_two_keys_of_one_field_are_refused(option):
+    value = VALUES.get(option, 2.0)
+    if option not in ("pad_value", "collate"):
+        windows = bl.WindowDataset(numpy.ones((20, 2)), 4, 2)
+        with refused(bl.ArgumentError, option, "0", "'x'", "one field"):
+            bl.DataLoader(windows, **{option: {0: value, "x": value}})
+    with refused(bl.ArgumentError, option, "1", "'1'", "one field"):
+        bl.DataLoader(bl.MapDataset(range(1, 6), pair), 3, **{option: {1: value, "1": value}})
+
+
+def test_messages_list_the_shapes_of_rows_of_windows():
+    windows = bl.WindowDataset(X, 3, 2, marks=Y)
+    with refused(bl.ArgumentError, "0 (float64[..., 4]) or 1 (float64[..., 4]) or 2 (float64[...])"):
+        bl.DataLoader(windows, dtype={9: "float32"})
+    for dataset in (bl.WindowDataset([X, X], 3, 2, index=True), bl.WindowDataset(X, 3, 2, index=True)):
+        batch = next(iter(bl.DataLoader(dataset, 3)))
+        assert batch["series"].shape == (3,)
+        with refused(bl.ArgumentError, "'y' (float64[..., 4]) or 'series' (int64[...]) or 'start' (int64[...])"):
+            bl.DataLoader(dataset, dtype={9: "float32"})
+    patched = bl.WindowDataset(X, 4, 2, patch_len=2)
+    with refused(bl.ArgumentError, "0 (float64[...]) or 1 (float64[..., 4])"):
+        bl.DataLoader(patched, dtype={9: "float32"})
 
 
 def test_padding_is_named_by_place():
@@ -89,16 +174,16 @@ def test_padding_is_named_by_place():
     for dataset, options in ((demand, {}), (slotted, {"collate": {0: bl.Pad()}})):
         x, *_ = next(iter(bl.DataLoader(dataset, 3, pad_value={0: -1.0}, **options)))
         assert x[0].tolist() == [0, 1, -1, -1]
-    with refused(bl.ArgumentError, "fields", "'0'", "the place 0"):
-        bl.MapDataset(range(1, 4), growing, sizes=[2, 3, 4], fields=["0"])
+    with refused(bl.ArgumentError, "fields names '0'", "0 (float64[...]) or 1 (float64[...])"):
+        next(iter(bl.DataLoader(bl.MapDataset(range(1, 4), growing, sizes=[2, 3, 4], fields=["0"]), 3)))
 
 
 def test_slots_are_named_by_place():
     demand = bl.MapDataset(range(1, 4), growing)
     ((x, *_),) = bl.DataLoader(demand, 3, collate={0: bl.Pad(multiple_of=8)})
     assert x.shape == (3, 8)
-    with refused(bl.ArgumentError, "collate", "'0'", "the place 0"):
-        bl.DataLoader(demand, 3, collate={"0": bl.Pad()})
+    with refused(bl.ArgumentError, "collate names '0'", "0 (float64[...]) or 1 (float64[...])"):
+        next(iter(bl.DataLoader(demand, 3, collate={"0": bl.Pad()})))
 
 
 @pytest.mark.parametrize("option", ["balanced_by", "homogeneous_by", "distinct_by"])

@@ -6,7 +6,7 @@ Windows take no memory. Fields are cut from series, or looked up for each window
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -413,6 +413,12 @@ class SlidWindows(Dataset[Form]):
 
     def _element_bytes(self) -> int | None:
         return sum(field.row_bytes for field in self._series_arrays()) if self._padded else None
+
+    def _row_shapes(self) -> Mapping[str, Sequence[int]]:
+        # A patch is cut along time, so the shape of a step is not the end of the shape of x.
+        fields = {name: span.field for name, span in self._spans.items() if not (self._patches and name == "x")}
+        fields |= {name: each.field for name, each in self._looked.items() if each.field is not None}
+        return {name: field.tensor.shape[1:] for name, field in fields.items()}
 
     def _schema(self, columns: Columns) -> Schema:
         frameworks = {name: span.field.framework for name, span in self._spans.items()}
