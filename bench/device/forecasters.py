@@ -4,7 +4,7 @@ Promises:
 
 - Models, windows and optimizer are the published ones (bench/windows/models.py): 100 features, 300 steps, a horizon of
   60, batches of 100, Adam. On the CPU the models are small.
-- An epoch has the steps that the clock allows, at least 20, in place of 10 000. Its first steps are not timed, because
+- An epoch has the steps that the clock allows, at least 10, in place of 10 000. Its first steps are not timed, because
   workers start in them: among 10 000 steps they would not count.
 - Stacking is torch's loader with four workers, pinned memory and workers that stay, as published, and the same without
   workers. ``BOUND`` trains on one batch again and again: no loading at all.
@@ -46,8 +46,9 @@ PUBLISHED_SAVED = {
     "Autoformer": {PRELOADED: 0.3051, PER_BATCH: 0.1920},
     "PatchTST": {PRELOADED: 0.0848, PER_BATCH: 0.0697},
 }
-# An epoch takes about so many seconds without loading; so many of its steps come before the clock starts.
-EPOCH_SECONDS, LEAST_STEPS, MOST_STEPS, LEAD, COMPARED, ROUNDS = 0.6, 20, 1500, 12, 5, 3
+# The seconds of an epoch without loading, its steps, those of them that come before the clock starts, and the losses
+# that are compared.
+EPOCH_SECONDS, LEAST_STEPS, MOST_STEPS, LEAST_LEAD, LEAD, COMPARED, ROUNDS = 0.6, 10, 1500, 5, 12, 5, 3
 CPU_STEPS, CPU_PART = 3, 1 / 10
 LOADING, POSSIBLE_SHARE = 0.02, 0.9
 
@@ -62,7 +63,7 @@ def measure(kind: Kind, place: Place) -> Found:
     """Train in every mode; return the record for the JSON."""
     sizes, width = (WINDOWS, PUBLISHED) if place.is_gpu else (smaller(), SMALL)
     training = Training(place, kind, sizes, width)
-    steps = training.affordable()
+    steps = training.afford()
     timings = place.interleave(kind.name, [training.candidate(name, steps) for name in training.modes(steps)], ROUNDS)
     print_timings(kind, timings, steps)
     records = [{**each.record({"no_loading": timings[BOUND]}), "spread": spread(each)} for each in timings.values()]
@@ -80,20 +81,21 @@ class Training:
 
     def __init__(self, place: Place, kind: Kind, sizes: Sizes, width: Width) -> None:
         self.place, self.sizes = place, sizes
-        self.lead = LEAD if place.is_gpu else 1
+        self.lead = 1
         torch.manual_seed(0)
         self._model = Loss(kind.make(sizes, width), sizes.horizon).to(place.device)
         self._epochs: dict[str, Epochs] = {}
 
-    def affordable(self) -> int:
-        """Return the steps of an epoch that the clock allows."""
+    def afford(self) -> int:
+        """Choose the steps of an epoch that the clock allows; return how many are timed."""
         if not self.place.is_gpu:
             return CPU_STEPS
         series = Series.of_batches(self.sizes, 2)
         batch = next(iter(MODES[STACK].epochs(series, self.place.device)()))
-        self.run(repeat(batch), 5)
-        step = self.run(repeat(batch), 10)[0] / 10
-        return min(max(round(EPOCH_SECONDS / step), LEAST_STEPS), MOST_STEPS)
+        self.run(repeat(batch), 2)
+        steps = round(EPOCH_SECONDS * 4 / self.run(repeat(batch), 4)[0])
+        self.lead = min(max(steps, LEAST_LEAD), LEAD)
+        return min(max(steps, LEAST_STEPS), MOST_STEPS)
 
     def modes(self, steps: int) -> Iterable[str]:
         """Prepare every mode; return their names."""
@@ -106,7 +108,7 @@ class Training:
         return list(self._epochs)
 
     def candidate(self, name: str, steps: int) -> Candidate:
-        """Make a mode ready to be timed, after one epoch that warms it up."""
+        """Make a mode ready to be timed, after a few steps that warm it up."""
         facts: dict[str, Any] = {"steps": steps}
 
         def epoch() -> float:
@@ -114,7 +116,7 @@ class Training:
             facts["losses"] = losses[:COMPARED]
             return seconds
 
-        epoch()
+        self.run(self._epochs[name](), 1)
         return Candidate(name, epoch, facts, slow=True)
 
     def run(self, epoch: Iterable[Batch], steps: int) -> tuple[float, list[float]]:

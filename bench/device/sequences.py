@@ -29,6 +29,7 @@ from bench.sequences.peers import (
     BOUND_DEFINITION,
     JOINED,
     OPTIMAL,
+    PACKED_LENGTHS,
     PACKED_ROWS,
     PAD_ALL,
     Experiment,
@@ -41,7 +42,7 @@ from bench.sequences.peers import (
 # The CPU takes fewer documents and a smaller model.
 CPU_DOCUMENTS, CPU_HIDDEN, CPU_DEPTH, CPU_TOKENS = 1 / 16, 32, 2, 1024
 RESIDENT, STREAMED = "resident", "streamed"
-LOOM = (OPTIMAL, JOINED, PACKED_ROWS)
+LOOM = (OPTIMAL, JOINED, PACKED_ROWS, PACKED_LENGTHS)
 # The sizes that a GPU tries, in tokens; a round takes seconds there, so there are few.
 MAX_TOKENS, LEAST_TRIED, ROUNDS, PADDED_BATCHES = 65_536, 16_384, 3, 16
 
@@ -85,7 +86,7 @@ def made_there(place: Place, experiment: Experiment, cost: batchloom.CostModel) 
     """Return batchloom's strategies in both modes. Sizes are chosen for resident documents."""
     resident = loom(experiment, cost, names=LOOM, device=place.device, resident=True)
     facts = {each.name: each.facts for each in resident}
-    known = {name: each["tokens_at_once"] for name, each in facts.items() if each}
+    known = {name: each["chosen"] for name, each in facts.items() if each}
     streamed = loom(experiment, cost, known, LOOM, device=place.device, resident=False)
     modes = {RESIDENT: resident, STREAMED: streamed}
     return [

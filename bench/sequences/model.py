@@ -145,15 +145,20 @@ class Model:
         return self._logits(tokens, groups, boundaries[:-1])
 
     @torch.inference_mode()
-    def packed_rows(self, tokens: Tensor, segments: Tensor) -> Tensor:
+    def packed_rows(self, tokens: Sequence[Tensor], segments: Sequence[Tensor]) -> Tensor:
         """Return ``[n, 2]`` for rows of documents one after the other; attention is masked between documents.
 
-        ``segments`` ``[rows, length]`` numbers the documents of a row from 0, and is -1 where a row is padded.
+        ``segments`` has tensors ``[rows, length]``, each of a length of its own. They number the documents of a row
+        from 0, and are -1 where a row is padded.
         """
-        first = (segments.diff(dim=1, prepend=torch.full_like(segments[:, :1], -1)) > 0).flatten().nonzero().flatten()
-        on_device = segments.to(self.device)
-        bias = self._bias(on_device[:, :, None] != on_device[:, None])
-        return self._logits(tokens.flatten(), [Group(0, len(tokens), tokens.shape[1], bias)], first)
+        starts = accumulate((part.numel() for part in tokens[:-1]), initial=0)
+        groups, first = [], []
+        for start, part in zip(starts, segments, strict=True):
+            begins = part.diff(dim=1, prepend=torch.full_like(part[:, :1], -1)) > 0
+            first.append(begins.flatten().nonzero().flatten() + start)
+            there = part.to(self.device)
+            groups.append(Group(start, *part.shape, self._bias(there[:, :, None] != there[:, None])))
+        return self._logits(torch.cat([part.flatten() for part in tokens]), groups, torch.cat(first))
 
     def _bias(self, apart: Tensor) -> Tensor:
         """Return the addend to scores: minus infinity where tokens are to be kept apart."""

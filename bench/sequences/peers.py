@@ -5,10 +5,11 @@ Promises:
 - The four published strategies are a few lines by hand, as published; batchloom's are what its users would write.
 - Every strategy runs the same model code, and its run includes all work that depends on the documents: sorting,
   batching, collation, results in order.
-- batchloom's come in four forms. Two need nothing of the model but a mask: padded batches, chosen by cost, and packs in
-  rows under a block-diagonal mask. Two need a model whose linear layers see tokens without rows: packs with one
-  attention for each document, and padded batches joined, with one attention for each batch; the joined batches may be
-  as large as the device likes, whatever the batching.
+- batchloom's come in five forms. Two need nothing of the model but a mask: padded batches, chosen by cost, and packs in
+  rows under a block-diagonal mask. Three need a model whose linear layers see tokens without rows: packs with one
+  attention for each document; packs in rows of two lengths, with one attention for each length; and padded batches
+  joined, with one attention for each batch. The joined batches may be as large as the device likes, whatever the
+  batching.
 - Where a size has to be chosen (packs, batches that are joined, those of the bound), the one that ran fastest is taken.
 """
 
@@ -17,7 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any
 
 import batchloom
@@ -38,9 +39,10 @@ OPTIMAL = "batchloom CostOptimal"
 JOINED = "batchloom CostOptimal, batches joined"
 PACKED = "batchloom Packing, attention by document"
 PACKED_ROWS = "batchloom Packing, block-diagonal"
+PACKED_LENGTHS = "batchloom Packing, block-diagonal, rows of two lengths"
 BOUND = "bound: no padding at all"
 PUBLISHED = (PAD_ALL, GIVEN, SORTED, LIMITED)
-LOOM = (OPTIMAL, JOINED, PACKED, PACKED_ROWS)
+LOOM = (OPTIMAL, JOINED, PACKED, PACKED_ROWS, PACKED_LENGTHS)
 BOUND_DEFINITION = (
     "As many tokens as the documents have, and as many pairs of tokens that attend to each other, in documents that "
     "all have one length (pairs / tokens, to a multiple of 8): nothing to pad and nothing to sort, in batches of the "
@@ -48,6 +50,9 @@ BOUND_DEFINITION = (
 )
 # Rows of packs are a multiple of this. Sizes that are tried are powers of two, in tokens.
 ROW_STEP, LEAST_TRIED, TRIALS = 64, 512, 2
+# Short rows have one of these shares of the length of long rows. The documents that are too long for a short row leave
+# gaps in long rows, which the shortest documents fill: as many as have this share of the tokens of the long documents.
+SHORT_ROWS, FILLING = (2 / 7, 3 / 7, 4 / 7), 0.1
 
 Batch = Mapping[str, Any]
 Logits = Callable[[Sequence[Batch]], Tensor]
@@ -152,10 +157,18 @@ class Experiment:
         return self.model.packed(batch["tokens"], batch["cu_seqlens"])
 
     def packed_rows(self, batches: Sequence[Batch]) -> Tensor:
-        """Run the model on packed batches that are rows of one length, one masked attention for all of them."""
+        """Run the model on packed batches that are rows, one masked attention for all rows of one length."""
+        parts = [list(part) for _, part in groupby(batches, key=tokens_in)]
         return self.model.packed_rows(
-            torch.stack(values(batches, "tokens")), torch.stack(values(batches, "segment_ids"))
+            *([torch.stack(values(part, name)) for part in parts] for name in ("tokens", "segment_ids"))
         )
+
+    def parted(self, longest: int) -> tuple[Tensor, Tensor]:
+        """Return the numbers of the documents up to a length; and of the longer ones, with short ones between them."""
+        lengths, order = torch.tensor(self.lengths).sort(stable=True)
+        short = int((lengths <= longest).sum())
+        filling = int(torch.searchsorted(lengths[:short].cumsum(0), FILLING * lengths[short:].sum()))
+        return order[filling:short], torch.cat([order[:filling], order[short:]])
 
 
 def values(batches: Sequence[Batch], name: str) -> list[Tensor]:
@@ -246,9 +259,29 @@ def loom(
         packs = batchloom.Packing(row)
         return Strategy(PACKED_ROWS, lambda: rows(loader(packs), row), experiment.packed_rows, together=tokens)
 
+    def packed_lengths(short: int) -> Strategy:
+        def batches() -> Iterator[Batch]:
+            for length, documents in zip((short, row), experiment.parted(short), strict=True):
+                packs = batchloom.DataLoader(dataset.select(documents), batching=batchloom.Packing(length), **options)
+                for pack in rows(packs, length):
+                    documents = documents.to(pack["index"].device)
+                    yield {**pack, "index": documents[pack["index"]]}
+
+        return Strategy(PACKED_LENGTHS, batches, experiment.packed_rows, together=experiment.max_tokens)
+
     known, tried = sizes or {}, tried_sizes(experiment)
-    forms = {JOINED: joined, PACKED: packed, PACKED_ROWS: packed_rows}
-    chosen = [fastest(form, [known[name]] if name in known else tried) for name, form in forms.items() if name in names]
+    short_rows = [max(round(row * share / 8), 1) * 8 for share in SHORT_ROWS]
+    forms = {
+        JOINED: (joined, tried),
+        PACKED: (packed, tried),
+        PACKED_ROWS: (packed_rows, tried),
+        PACKED_LENGTHS: (packed_lengths, short_rows),
+    }
+    chosen = [
+        fastest(form, [known[name]] if name in known else those)
+        for name, (form, those) in forms.items()
+        if name in names
+    ]
     return [Strategy(OPTIMAL, optimal, experiment.padded), *chosen]
 
 
@@ -284,9 +317,9 @@ def tried_sizes(experiment: Experiment) -> list[int]:
 
 
 def fastest(strategy_of: Callable[[int], Strategy], sizes: Sequence[int]) -> Strategy:
-    """Return the strategy of the size that runs fastest; its facts list the sizes that were tried."""
+    """Return the strategy of the size, in tokens, that runs fastest; its facts list the sizes that were tried."""
     seconds = {size: min(strategy_of(size).seconds() for _ in range(TRIALS)) for size in sizes}
     size = min(seconds, key=seconds.__getitem__)
     chosen = strategy_of(size)
-    chosen.facts.update(tokens_at_once=size, tried_seconds=seconds)
+    chosen.facts.update(chosen=size, tried_seconds=seconds)
     return chosen

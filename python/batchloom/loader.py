@@ -209,8 +209,9 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             row (masks, covariates of series), the step and the field. That copies the rows of each batch and compares
             them, for debugging. Batches that own their memory need no check, and have none.
         num_threads: The number of threads that form blocks, including the consumer while it waits; ``None`` for one on
-            each core, at most 8, or for one in a worker of a torch ``DataLoader``. With one, a separate thread forms
-            blocks. An epoch of less than 512 KiB is formed by the consumer alone.
+            each core, at most 8 (16 where blocks are streamed to a device), or for one in a worker of a torch
+            ``DataLoader``. With one, a separate thread forms blocks. An epoch of less than 512 KiB is formed by the
+            consumer alone.
         prefetch: The number of blocks that are formed ahead of the one in use (for samples on demand: of batches);
             ``None`` for 2, or 1 where a batch is larger than a block of 2 MiB (on demand: than 32 MiB). With 0, a block
             is formed when it is asked for, by all threads, in the memory of the last one if that was let go of.

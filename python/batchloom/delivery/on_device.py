@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 # Bytes of a block that is copied to a device, least bytes of a block that is gathered there, and of an index table.
 STREAMED, GATHERED, TABLE = 16 << 20, 32 << 20, 64 << 10
 
-# A block of resident rows takes this share of the device's memory, up to these bytes, unless a limit is given: between
+# A block of resident data takes this share of the device's memory, up to these bytes, unless a limit is given: between
 # blocks a fast device waits for Python, and fast devices have much memory.
-SHARE, MOST_GATHERED = 1 / 256, 256 << 20
+SHARE, MOST_GATHERED = 1 / 256, 512 << 20
 
 # Bytes that a device needs to find the row of one element.
 SOUGHT = 40
@@ -47,13 +47,11 @@ class OnDevice:
         allocate = self._transfer.allocate
         if self.placement.mode == "streamed":
             return BlockOptions(STREAMED, (STREAMED, allocate), converts=True)
-        element = self._dataset._element_bytes()
-        if element is not None:
-            gathered = max(GATHERED * element // (element + SOUGHT), 1)
-        elif self.placement.mode == "resident" and self._request.memory_limit is None:
+        gathered, element = GATHERED, self._dataset._element_bytes()
+        if self.placement.mode == "resident" and self._request.memory_limit is None:
             gathered = min(max(int(self._transfer.memory() * SHARE), GATHERED), MOST_GATHERED)
-        else:
-            gathered = GATHERED
+        if element is not None:
+            gathered = max(gathered * element // (element + SOUGHT), 1)
         return BlockOptions(gathered, (TABLE, allocate), index_table=True)
 
     def prepare(self, schema: Schema, options: CollateOptions) -> None:

@@ -33,6 +33,10 @@ const BLOCK_BYTES: usize = 2 << 20;
 /// The largest default number of threads. More of them only wait for memory.
 const MOST_THREADS: usize = 8;
 
+/// The largest default number of threads that fill memory of the caller, which a device copies meanwhile. Eight threads
+/// of an Intel Emerald Rapids filled 0.7 of what an H200 copied.
+const MOST_THREADS_FOR_CALLER: usize = 16;
+
 /// The options of a [`Loader`], made by [`Loader::builder`].
 #[derive(Clone)]
 pub struct LoaderBuilder {
@@ -303,7 +307,7 @@ impl LoaderBuilder {
     }
 
     /// Sets the number of threads that make blocks, the consumer among them while it waits; with one, there is still a
-    /// worker. Default: one for each core, at most 8.
+    /// worker. Default: one for each core, at most 8; at most 16 if blocks of samples are formed in memory of the caller.
     pub fn num_threads(mut self, num_threads: usize) -> Self {
         self.threads = Some(num_threads);
         self
@@ -357,7 +361,9 @@ impl LoaderBuilder {
         if self.rank >= plan.world_size() {
             return Err(Error::Rank { rank: self.rank, world_size: plan.world_size() });
         }
-        let cores = || thread::available_parallelism().map_or(1, |cores| cores.get().min(MOST_THREADS));
+        let fills_for_caller = self.memory.is_some() && !self.index_table;
+        let most = if fills_for_caller { MOST_THREADS_FOR_CALLER } else { MOST_THREADS };
+        let cores = || thread::available_parallelism().map_or(1, |cores| cores.get().min(most));
         let threads = self.threads.unwrap_or_else(cores);
         if threads == 0 {
             return Err(Error::Threads);
