@@ -20,7 +20,7 @@ from typing import Any, Literal, Protocol, SupportsIndex
 
 import batchloom._native as _native
 import numpy
-from batchloom.arguments import U32, choice, integer, renamed
+from batchloom.arguments import U32, choice, integer
 from batchloom.errors import ArgumentError
 
 Count = Literal["padded", "real"]
@@ -232,7 +232,6 @@ class CostOptimal:
         return _native.Rule.optimal(cost, self.max_tokens, self.max_samples, self.multiple_of, self.oversize, self.pool)
 
 
-@renamed(overflow="oversize")
 @dataclass(frozen=True)
 class Packing:
     """Batches of concatenated samples, without padding, as full as possible.

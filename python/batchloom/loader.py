@@ -25,7 +25,6 @@ from batchloom.arguments import (
     choice,
     integer,
     kept,
-    renamed,
     used,
 )
 from batchloom.bans import banned
@@ -72,7 +71,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_native.forked)
 
 
-@renamed(world="world_size", static="static_buffers")
 class DataLoader(TorchAttributes, Generic[Batch]):
     """Iterates over the batches of one rank, one epoch after the other.
 

@@ -14,7 +14,7 @@ from typing import Any, SupportsIndex, overload
 
 import batchloom._native as engine
 import numpy
-from batchloom.arguments import RUNS, U32, PadTo, Shuffle, Truncate, Uneven, caller, integer, renamed, shown, shuffled
+from batchloom.arguments import RUNS, U32, PadTo, Shuffle, Truncate, Uneven, caller, integer, shown, shuffled
 from batchloom.bans import banned
 from batchloom.batching import Rule, rule
 from batchloom.draws import drawn, grouped, restored, written
@@ -86,7 +86,6 @@ class Step:
         return self._labels
 
 
-@renamed(world="world_size")
 class Plan:
     """The batches of one rank in one epoch, and the steps of all ranks.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import batchloom._native as _native
 import numpy
-from batchloom.arguments import U32, choice, integer, renamed
+from batchloom.arguments import U32, choice, integer
 from batchloom.arrays import frames
 from batchloom.arrays.field import Field, host, owned
 from batchloom.arrays.frameworks import is_arrow
@@ -48,7 +48,6 @@ class GroupStats:
     """Rows of longer groups that an epoch leaves out."""
 
 
-@renamed(longer="oversize")
 class GroupDataset(Dataset[Form]):
     """Groups of rows that belong together: a sample is a whole group, which is never divided between batches.
 

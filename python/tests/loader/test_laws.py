@@ -219,18 +219,6 @@ def test_a_state_before_the_first_batch_after_the_last_and_after_the_end():
     assert (resumed.remaining, listed(resumed), listed(resumed)) == (3, run.seen(1), run.seen(2))
 
 
-@given(run=runs(), world_size=worlds, then=worlds)
-def test_an_end_as_earlier_releases_wrote_it_is_the_start_of_the_next_epoch(run, world_size, then):
-    """Their state after the last batch had all batches of its epoch."""
-    steps = len(run.steps(0, world_size))
-    assume(steps and run.steps(0, then))
-    written = {"batches": min(steps * world_size, len(run.batches(0))), "worlds": [[world_size, steps]]}
-    loader = run.loader(then)
-    loader.load_state_dict(loader.state_dict() | written)
-    assert (loader.epoch, loader.remaining) == (1, len(loader))
-    assert listed(loader) == run.seen(1, then)
-
-
 @given(run=runs(), world_size=worlds, stop=fractions)
 def test_the_epoch_after_a_resume_is_whole(run, world_size, stop):
     assume(run.steps(0, world_size))
