@@ -11,14 +11,14 @@ import batchloom._native as _native
 import numpy
 from batchloom.arguments import U64, boolean, integer
 from batchloom.arrays.field import Field, host
-from batchloom.batch import Columns, Schema
-from batchloom.batching import FixedSize
+from batchloom.batching.rules import FixedSize
+from batchloom.collate.schema import Columns, Schema
 from batchloom.dataset.base import Dataset, Made
 from batchloom.errors import ArgumentError, RangeError
-from batchloom.sizes import Sizes, read
+from batchloom.samples.sizes import Sizes, read
 
 if TYPE_CHECKING:
-    from batchloom.batch import CollateOptions
+    from batchloom.collate.schema import CollateOptions
     from batchloom.device.pipeline import Collator
     from batchloom.device.resident import Resident
 

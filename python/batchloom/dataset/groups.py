@@ -16,13 +16,13 @@ from batchloom.arrays.field import Field, host, owned
 from batchloom.arrays.frameworks import is_arrow
 from batchloom.arrays.numpy import is_masked
 from batchloom.arrays.padding import pad_values
-from batchloom.batch import Column, Columns, Schema
+from batchloom.collate.schema import Column, Columns, Schema
 from batchloom.dataset.base import Dataset, Dicts, Form, Made, Tuples
 from batchloom.errors import ArgumentError, DataError, DTypeError
-from batchloom.sizes import Sizes, longest, read
+from batchloom.samples.sizes import Sizes, longest, read
 
 if TYPE_CHECKING:
-    from batchloom.batch import CollateOptions
+    from batchloom.collate.schema import CollateOptions
     from batchloom.device.pipeline import Collator
     from batchloom.device.resident import Resident
     from batchloom.device.shards import RowRange

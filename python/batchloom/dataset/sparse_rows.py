@@ -10,7 +10,7 @@ import batchloom._native as _native
 import numpy
 from batchloom.arguments import choice
 from batchloom.arrays.field import Field, lend
-from batchloom.batch import Compressed
+from batchloom.collate.schema import Compressed
 from batchloom.errors import DataError, DeviceError, DTypeError
 
 if TYPE_CHECKING:

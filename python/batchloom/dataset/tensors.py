@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, overload
 import batchloom._native as _native
 from batchloom.arguments import unpadded
 from batchloom.arrays.field import Field
-from batchloom.batch import Column, Columns, Compressed, Schema
+from batchloom.collate.schema import Column, Columns, Compressed, Schema
 from batchloom.dataset.base import Dataset, Dicts, Form, Made, Tuples
 from batchloom.dataset.sparse_rows import SparseField, is_sparse
 from batchloom.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
-    from batchloom.batch import CollateOptions
+    from batchloom.collate.schema import CollateOptions
     from batchloom.device.pipeline import Collator
     from batchloom.device.resident import Resident
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from batchloom.arrays.frameworks import load
-from batchloom.batch import FieldViews, Schema
+from batchloom.collate.schema import FieldViews, Schema
 from batchloom.dataset.base import Dataset
 from batchloom.delivery.host import Host
 from batchloom.delivery.placement import JaxTarget, Placement, PlacementRequest

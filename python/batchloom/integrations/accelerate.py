@@ -16,9 +16,9 @@ from typing import Any, overload
 from batchloom.errors import ArgumentError, LoaderError, RangeError, StateError
 from batchloom.integrations.claim import claim
 from batchloom.integrations.requirement import require
-from batchloom.interleave import LOADERS, Interleaved
-from batchloom.loader import DataLoader
-from batchloom.plan import Plan
+from batchloom.loader.interleave import LOADERS, Interleaved
+from batchloom.loader.loader import DataLoader
+from batchloom.plan.plan import Plan
 
 require("accelerate", "1.0")
 

@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
-from batchloom.batching import FixedSize, LengthBuckets
+from batchloom.batching.rules import FixedSize, LengthBuckets
 from batchloom.errors import ArgumentError, StateError
 from batchloom.integrations.accelerate import PreparedLoader, prepare, refuse_short, skip_first_batches
 from batchloom.integrations.claim import claim, release
 from batchloom.integrations.requirement import require
-from batchloom.interleave import LOADERS, Interleaved
-from batchloom.loader import DataLoader
+from batchloom.loader.interleave import LOADERS, Interleaved
+from batchloom.loader.loader import DataLoader
 
 require("transformers", "5.0")
 

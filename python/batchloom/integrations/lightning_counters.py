@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 from batchloom.errors import LoaderError, StateError
-from batchloom.interleave import LOADERS
-from batchloom.watchers import Standing
+from batchloom.loader.interleave import LOADERS
+from batchloom.loader.watchers import Standing
 
 # The calls between the loop of Lightning and the loader.
 MOST_CALLS = 12

@@ -5,7 +5,7 @@ import random
 import numpy
 import pytest
 import torch
-from batchloom.dataset.seeded_generators import SeededGenerators
+from batchloom.dataset.map.seeded_generators import SeededGenerators
 
 DRAWS = [
     random.random,

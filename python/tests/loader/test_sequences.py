@@ -7,7 +7,7 @@ import batchloom as bl
 import numpy
 import polars
 import pytest
-from batchloom.batch import field_views
+from batchloom.collate.schema import field_views
 from oracles import batching
 from oracles.batching import flat
 from oracles.sequences import SIZES

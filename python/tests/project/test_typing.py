@@ -12,7 +12,7 @@ import numpy
 import numpy.typing
 import torch
 import torch.utils.data
-from batchloom.batching import Rule
+from batchloom.batching.rules import Rule
 
 
 def train(loader: bl.DataLoader, epochs: int, step: Callable[[Any], float]) -> float:

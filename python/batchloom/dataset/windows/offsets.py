@@ -13,11 +13,11 @@ import numpy
 from batchloom.arrays import frames
 from batchloom.arrays.field import Field
 from batchloom.arrays.frameworks import is_arrow
+from batchloom.collate.window_steps import MOST_STEPS, WindowSteps
 from batchloom.dataset.variable import is_variable, variable
 from batchloom.dataset.windows.series import aligned, timeline_of
 from batchloom.dataset.windows.timeline import Timeline
 from batchloom.errors import ArgumentError, DataError
-from batchloom.window_steps import MOST_STEPS, WindowSteps
 
 Array = numpy.ndarray[Any, Any]
 

@@ -17,16 +17,16 @@ from batchloom.arguments import integer, unpadded
 from batchloom.arrays import frames
 from batchloom.arrays.field import Field, host, lend
 from batchloom.arrays.frameworks import require
-from batchloom.batch import Column, Columns, Schema
+from batchloom.collate.schema import Column, Columns, Schema
+from batchloom.collate.window_steps import MOST_STEPS, WindowSteps
 from batchloom.dataset.base import Dataset, Form, Made, Sliceable
 from batchloom.dataset.windows.beside import LookedUp, ReadBeside, SeriesTable
 from batchloom.dataset.windows.offsets import Offsets
 from batchloom.dataset.windows.span import Span
 from batchloom.errors import ArgumentError, RangeError
-from batchloom.window_steps import MOST_STEPS, WindowSteps
 
 if TYPE_CHECKING:
-    from batchloom.batch import CollateOptions
+    from batchloom.collate.schema import CollateOptions
     from batchloom.device.collate.gather import ResidentRows
     from batchloom.device.collate.windows import Windows as Gatherer
     from batchloom.device.pipeline import Collator

@@ -9,6 +9,7 @@ import numpy
 from batchloom.arguments import boolean, choice, integer
 from batchloom.arrays import frames
 from batchloom.arrays.field import Field
+from batchloom.collate.window_steps import MOST_STEPS, WindowSteps
 from batchloom.dataset.base import Dicts, Form, Tuples
 from batchloom.dataset.windows import offsets as anchored
 from batchloom.dataset.windows.beside import Beside, ReadBeside
@@ -18,7 +19,6 @@ from batchloom.dataset.windows.series import Series, from_arrays, from_frame
 from batchloom.dataset.windows.slid import OWN
 from batchloom.dataset.windows.span import Span
 from batchloom.errors import ArgumentError, DataError
-from batchloom.window_steps import MOST_STEPS, WindowSteps
 
 if TYPE_CHECKING:
     pass

@@ -1,4 +1,4 @@
-"""Answers of a process to requests for samples: the work of one of the processes that ``sample_processes.py`` starts.
+"""Answers of a process to requests for samples: the work of one of the processes that ``processes.py`` starts.
 
 Promises:
 
@@ -25,9 +25,9 @@ from typing import Any
 
 import batchloom._native as _native
 import numpy
-from batchloom.dataset.sample_reader import SampleReader, described
-from batchloom.dataset.sample_structure import Structure
-from batchloom.dataset.seeded_generators import SeededGenerators
+from batchloom.dataset.map.reader import SampleReader, described
+from batchloom.dataset.map.seeded_generators import SeededGenerators
+from batchloom.dataset.map.structure import Structure
 from batchloom.errors import LoaderError, SampleError
 
 # Places in the status: the number of the sample that is being read, and whether the request was called off.

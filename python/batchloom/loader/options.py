@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from batchloom.arguments import PadSide, PadTo, Resident, Truncate, Uneven
-from batchloom.batching import Rule
-from batchloom.slots import SlotWay
-from batchloom.torch_options import TorchOptions
+from batchloom.batching.rules import Rule
+from batchloom.collate.slots import SlotWay
+from batchloom.loader.torch.options import TorchOptions
 
 
 class LoaderOptions(TorchOptions, total=False):

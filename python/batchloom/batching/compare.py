@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import batchloom._native as _native
-from batchloom import sizes as given_sizes
 from batchloom.arguments import U32, U64, integer
-from batchloom.batching import RULES, CostModel, Rule
-from batchloom.dataset.base import Dataset
+from batchloom.batching.rules import RULES, CostModel, Rule
 from batchloom.errors import ArgumentError
+from batchloom.samples.sizes import HasSizes, checked
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ def compare(
     if cost is not None and not isinstance(cost, CostModel):
         raise ArgumentError(f"cost is {cost!r}; expected a CostModel")
     native = _native.compare(
-        _native.borrow(given_sizes.checked(_sizes_of(sizes), "sizes", 9), "sizes"),
+        _native.borrow(checked(_sizes_of(sizes), "sizes", 9), "sizes"),
         None if rules is None else _rules(rules),
         integer("world_size", world_size, least=1, most=U32),
         None if max_tokens is None else integer("max_tokens", max_tokens, least=1, most=U64),
@@ -110,9 +109,9 @@ def compare(
 
 def _sizes_of(sizes: Any) -> Any:
     """Return the sizes of a dataset, or what was given."""
-    if not isinstance(sizes, Dataset):
+    if not isinstance(sizes, HasSizes):
         return sizes
-    found = getattr(sizes, "sizes", None)
+    found = sizes.sizes
     if found is None:
         kind = type(sizes).__name__
         raise ArgumentError(f"samples of this {kind} have no sizes; expected some that differ in length")

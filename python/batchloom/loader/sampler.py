@@ -9,18 +9,19 @@ from typing import Any
 
 import batchloom._native as engine
 from batchloom.arguments import Shuffle, Uneven, integer, used
-from batchloom.batching import Rule
+from batchloom.batching.rules import Rule
 from batchloom.dataset.base import Dataset
-from batchloom.epoch_count import EpochCount, without_count
+from batchloom.dataset.mixture import Mixture
 from batchloom.errors import ArgumentError, StateError
-from batchloom.mixture import Mixture
-from batchloom.plan import Plan
-from batchloom.plan_attributes import PlanAttributes
-from batchloom.ranks import RankFinder
-from batchloom.sizes import Sizes, read
+from batchloom.loader.epoch_count import EpochCount, without_count
+from batchloom.loader.torch.lists import EpochSampler
+from batchloom.plan.attributes import PlanAttributes
+from batchloom.plan.plan import Plan
+from batchloom.ranks.ranks import RankFinder
+from batchloom.samples.sizes import Sizes, read
 
 
-class BatchSampler(PlanAttributes):
+class BatchSampler(PlanAttributes, EpochSampler):
     """The batches of one rank, as lists of sample numbers. Each ``iter()`` yields the next epoch.
 
     It gives every rule and every order of a :class:`batchloom.DataLoader` to loaders that are not ours, for data that

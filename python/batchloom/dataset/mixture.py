@@ -11,8 +11,8 @@ from batchloom.arguments import choice, integer, text, weight
 from batchloom.dataset.base import Dataset
 from batchloom.dataset.concat import require_same
 from batchloom.errors import ArgumentError, RangeError
-from batchloom.label_counts import LabelCounts
-from batchloom.sizes import read
+from batchloom.samples.label_counts import LabelCounts
+from batchloom.samples.sizes import read
 
 BY = ("samples", "tokens", "labels")
 WHEN_EXHAUSTED = ("stop", "repeat", "renormalise")

@@ -8,11 +8,11 @@ from math import ceil, floor
 from typing import Any, NamedTuple
 
 from batchloom.arguments import U64, choice, integer, used, weight
-from batchloom.epoch_count import EpochCount, without_count
 from batchloom.errors import ArgumentError, LoaderError, StateError
-from batchloom.loader import DataLoader
-from batchloom.plan import Plan
-from batchloom.watchers import Standing, watchers
+from batchloom.loader.epoch_count import EpochCount, without_count
+from batchloom.loader.loader import DataLoader
+from batchloom.loader.watchers import Standing, watchers
+from batchloom.plan.plan import Plan
 
 VERSION = 1
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import batchloom._native as _native
 from batchloom.arguments import U32, integer
-from batchloom.sizes import Sizes, checked, read
+from batchloom.samples.sizes import Sizes, checked, read
 
 
 class LabelCounts:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from batchloom.batching import Rule
-from batchloom.plan import Plan
+from batchloom.batching.rules import Rule
+from batchloom.plan.plan import Plan
 
 
 class PlanAttributes:

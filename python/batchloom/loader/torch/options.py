@@ -11,9 +11,9 @@ from typing import Any, TypedDict
 
 import numpy
 from batchloom.arguments import caller, integer
-from batchloom.batching import Rule
-from batchloom.epoch_lists import EpochLists
+from batchloom.batching.rules import Rule
 from batchloom.errors import ArgumentError
+from batchloom.loader.torch.lists import EpochLists
 
 # The value that torch takes for granted, and the reason why a loader has no need of another.
 UNNEEDED: dict[str, tuple[object, str]] = {

@@ -15,14 +15,14 @@ from typing import Any, SupportsIndex, overload
 import batchloom._native as engine
 import numpy
 from batchloom.arguments import RUNS, U32, PadTo, Shuffle, Truncate, Uneven, caller, integer, shown, shuffled
-from batchloom.bans import banned
-from batchloom.batching import Rule, rule
-from batchloom.draws import drawn, grouped, restored, written
+from batchloom.batching.rules import Rule, rule
 from batchloom.errors import ArgumentError, RangeError
-from batchloom.label_counts import LabelCounts
-from batchloom.label_counts import label_counts as counted
-from batchloom.plan_options import padded_to, plan_options
-from batchloom.sizes import Sizes, checked, read
+from batchloom.plan.options import padded_to, plan_options
+from batchloom.samples.bans import banned
+from batchloom.samples.draws import drawn, grouped, restored, written
+from batchloom.samples.label_counts import LabelCounts
+from batchloom.samples.label_counts import label_counts as counted
+from batchloom.samples.sizes import Sizes, checked, read
 
 # Modules whose loaders read a batch sampler once an epoch.
 READERS = ("torch.utils.data", "torchdata.", "accelerate.")

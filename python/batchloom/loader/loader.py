@@ -27,34 +27,34 @@ from batchloom.arguments import (
     kept,
     used,
 )
-from batchloom.bans import banned
-from batchloom.batch import CollateOptions
-from batchloom.batch_digest import BatchDigest
-from batchloom.batching import Listed, Rule, rule
-from batchloom.conversions import FieldArguments, conversions
+from batchloom.batching.rules import Listed, Rule, rule
+from batchloom.collate.conversions import FieldArguments, conversions
+from batchloom.collate.field_names import Namer
+from batchloom.collate.schema import CollateOptions
+from batchloom.collate.slots import SlotWay, collated, pad_numbers
 from batchloom.dataset.base import Batch, Dataset, Dicts, Tuples
-from batchloom.dataset.map import samples_of
-from batchloom.dataset.torch_datasets import taken
+from batchloom.dataset.map.map_dataset import samples_of
+from batchloom.dataset.mixture import Mixture
 from batchloom.delivery.choose import choose
 from batchloom.delivery.placement import Placement, PlacementRequest
-from batchloom.draws import drawn, grouped
-from batchloom.epoch_count import EpochCount, without_count
-from batchloom.epoch_lists import EpochLists
 from batchloom.errors import ArgumentError, Error, RangeError, StateError
-from batchloom.field_names import Namer
-from batchloom.label_counts import LabelCounts
-from batchloom.label_counts import label_counts as counted
-from batchloom.loader_options import LoaderOptions
-from batchloom.mesh import Mesh
-from batchloom.metrics import LOGGER, LoggedBatches, Metrics, PassedOn
-from batchloom.mixture import Mixture
-from batchloom.plan import Plan, table, warn_of_one_pool
-from batchloom.plan_options import padded_to, plan_options
-from batchloom.ranks import RankFinder, is_worker
-from batchloom.slots import SlotWay, collated, pad_numbers
-from batchloom.torch_attributes import TorchAttributes
-from batchloom.torch_options import TorchOptions, accepted
-from batchloom.watchers import Standing, watchers
+from batchloom.loader.digest import BatchDigest
+from batchloom.loader.epoch_count import EpochCount, without_count
+from batchloom.loader.metrics import LOGGER, LoggedBatches, Metrics, PassedOn
+from batchloom.loader.options import LoaderOptions
+from batchloom.loader.torch.attributes import TorchAttributes
+from batchloom.loader.torch.datasets import taken
+from batchloom.loader.torch.lists import EpochLists
+from batchloom.loader.torch.options import TorchOptions, accepted
+from batchloom.loader.watchers import Standing, watchers
+from batchloom.plan.options import padded_to, plan_options
+from batchloom.plan.plan import Plan, table, warn_of_one_pool
+from batchloom.ranks.mesh import Mesh
+from batchloom.ranks.ranks import RankFinder, is_worker
+from batchloom.samples.bans import banned
+from batchloom.samples.draws import drawn, grouped
+from batchloom.samples.label_counts import LabelCounts
+from batchloom.samples.label_counts import label_counts as counted
 
 if TYPE_CHECKING:
     from jax import Array
@@ -215,9 +215,9 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             is formed when it is asked for, by all threads, in the memory of the last one if that was let go of.
         digest: If ``True``, batches are hashed as they are handed over, for :meth:`digest`. That reads each of them
             once more, and copies it from a device.
-        torch: Arguments of torch's ``DataLoader``: see :class:`batchloom.torch_options.TorchOptions`. ``sampler`` and
-            ``batch_sampler`` give the samples and the batches of each epoch, of which each rank takes its share;
-            ``generator`` draws the seed. Those that are of no use here have no effect, with a warning.
+        torch: Arguments of torch's ``DataLoader``: see :class:`~batchloom.loader.torch.options.TorchOptions`.
+            ``sampler`` and ``batch_sampler`` give the samples and the batches of each epoch, of which each rank takes
+            its share; ``generator`` draws the seed. Those that are of no use here have no effect, with a warning.
 
     Raises:
         ArgumentError: An argument makes no sense, ``drop_last`` would leave no step, or data that must be resident
@@ -360,7 +360,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             std=(std, None),
             pad_to=(pad_to, "longest"),
         )
-        types = conversions(dataset, self._batching, FieldArguments(dtype, scale, mean, std), namer, collation.slots)
+        arguments = FieldArguments(dtype, scale, mean, std)
+        types = conversions(dataset._native_dataset, self._batching, arguments, namer, collation.slots)
         labels, counts = dataset._labels(labels), counted(label_counts)
         draws = self._drawn(weights, num_samples, balanced_by, labels, counts)
         recipe["ban"] = ban = banned(ban, len(dataset), None if self._mixture is None else self._mixture.sample)

@@ -13,7 +13,7 @@ import batchloom._native as _native
 import numpy
 from batchloom.arguments import U32, boolean, integer
 from batchloom.errors import ArgumentError, DataError
-from batchloom.mesh import Mesh
+from batchloom.ranks.mesh import Mesh
 
 # The name of seeds that are drawn, among the facts of ranks.
 SEED = "seed"

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy
 from batchloom.arguments import PAD_SIDE, PadSide, choice, integer, text
 from batchloom.arrays.dtypes import dtype_name
-from batchloom.batching import Rule
+from batchloom.batching.rules import Rule
 from batchloom.errors import ArgumentError, SampleError
 
 Keep = Literal["start", "center", "end"]

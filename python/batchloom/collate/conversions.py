@@ -12,12 +12,11 @@ from typing import Any
 import batchloom._native as _native
 import numpy
 from batchloom.arrays.dtypes import dtype_name
-from batchloom.batching import Rule
-from batchloom.dataset.base import Dataset
-from batchloom.delivery.blocks import BlockOptions
+from batchloom.batching.rules import Rule
+from batchloom.collate.block_options import BlockOptions
+from batchloom.collate.field_names import FieldNames, Namer
+from batchloom.collate.slots import FieldSlot
 from batchloom.errors import ArgumentError
-from batchloom.field_names import FieldNames, Namer
-from batchloom.slots import FieldSlot
 
 INTEGERS = ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -130,21 +129,31 @@ def _travels(conversion: _native.Conversion, is_padded: bool, is_stored: bool) -
 
 
 def conversions(
-    dataset: Dataset, rule: Rule, arguments: FieldArguments, namer: Namer, slots: Sequence[FieldSlot] = ()
+    dataset: Callable[[], _native.Dataset],
+    rule: Rule,
+    arguments: FieldArguments,
+    namer: Namer,
+    slots: Sequence[FieldSlot] = (),
 ) -> Conversions:
     """Return the conversions that the arguments of a loader ask for.
+
+    Args:
+        dataset: Returns the dataset as the engine sees it.
+        rule: The rule that forms batches.
+        arguments: The arguments of the loader.
+        namer: Names fields by keys. It tells whether the fields are known yet.
+        slots: The slots of fields.
 
     Raises:
         ArgumentError: An argument makes no sense, or does not say which fields it is for.
     """
     if not arguments.are_given:
         return Conversions()
-    if dataset._is_on_demand:
+    if not isinstance(namer.names, FieldNames):
         return _late(namer, arguments)
-    assert isinstance(namer.names, FieldNames)
     fields = dict(namer.names.dtypes)
     options = _options(namer, tuple(fields), arguments, lambda value: _every(fields, dtype_name(value)))
-    found = _native.conversions(dataset._native_dataset(), rule._native(), options, slots)
+    found = _native.conversions(dataset(), rule._native(), options, slots)
     return Conversions(options, {conversion.field: conversion for conversion in found})
 
 

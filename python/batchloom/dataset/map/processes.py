@@ -19,8 +19,8 @@ from typing import Any
 
 import batchloom._native as _native
 import numpy
-from batchloom.dataset.sample_answers import CALLED_OFF, LAYOUT, SAMPLE, SEGMENT, pickled, status_of, work
-from batchloom.dataset.sample_reader import SampleReader
+from batchloom.dataset.map.reader import SampleReader
+from batchloom.dataset.map.worker import CALLED_OFF, LAYOUT, SAMPLE, SEGMENT, pickled, status_of, work
 from batchloom.errors import ArgumentError
 
 

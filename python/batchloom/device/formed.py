@@ -8,7 +8,7 @@ from typing import Any
 import batchloom._native as _native
 import torch
 from batchloom.arrays.torch import cut
-from batchloom.batch import Schema
+from batchloom.collate.schema import Schema
 from batchloom.device.conversion import DeviceConversion
 
 

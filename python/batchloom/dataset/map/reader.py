@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import batchloom._native as _native
 import numpy
-from batchloom.dataset.sample_structure import Structure, Structures
+from batchloom.dataset.map.structure import Structure, Structures
 from batchloom.errors import Error, SampleError
 
 if TYPE_CHECKING:
-    from batchloom.field_names import LateFieldNames
-    from batchloom.slots import Collate
+    from batchloom.collate.field_names import LateFieldNames
+    from batchloom.collate.slots import Collate
 
 # Items in messages are cut to this many characters.
 _short = reprlib.Repr()

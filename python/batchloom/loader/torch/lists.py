@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from itertools import islice
 from operator import length_hint
 from typing import Any
 
-from batchloom.batching import Listed
+from batchloom.batching.rules import Listed
 from batchloom.errors import ArgumentError
-from batchloom.plan import Plan
-from batchloom.sampler import BatchSampler
+from batchloom.plan.plan import Plan
 
 # The most samples of one epoch, in epochs of the dataset, of a sampler that does not say its length: it may repeat some
 # on purpose. And the fewest that any may give.
 MOST_EPOCHS, FEW = 16, 1 << 20
+
+
+class EpochSampler(ABC):
+    """A batch sampler that knows the batches of every epoch."""
+
+    @abstractmethod
+    def _whole(self, epoch: int) -> Plan:
+        """Return the batches of all ranks in an epoch.
+
+        Raises:
+            ArgumentError: The sampler is one of several ranks.
+        """
 
 
 class EpochLists:
@@ -67,14 +79,14 @@ class EpochLists:
     @property
     def foresees(self) -> bool:
         """``True`` if the lists of any epoch can be read before it begins."""
-        return self._is_constant or isinstance(self.sampler, BatchSampler) or _set_epoch(self.sampler) is not None
+        return self._is_constant or isinstance(self.sampler, EpochSampler) or _set_epoch(self.sampler) is not None
 
     @property
     def _is_constant(self) -> bool:
         return isinstance(self.sampler, Sequence | Plan)
 
     def _read(self, epoch: int) -> Listed:
-        if isinstance(self.sampler, BatchSampler):
+        if isinstance(self.sampler, EpochSampler):
             return Listed(self.sampler._whole(epoch))
         if (set_epoch := _set_epoch(self.sampler)) is not None:
             set_epoch(epoch)

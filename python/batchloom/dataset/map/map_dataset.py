@@ -10,26 +10,26 @@ from typing import TYPE_CHECKING, Any
 import batchloom._native as _native
 import numpy
 from batchloom.arguments import caller, choice
-from batchloom.batch import BOUNDARIES, Column, Columns, Schema
+from batchloom.collate.field_names import LateFieldNames, Namer
+from batchloom.collate.schema import BOUNDARIES, Column, Columns, Schema
 from batchloom.dataset.base import Dataset, Made, Memory
 from batchloom.dataset.concat import JoinedFunction, JoinedItems, require_same
-from batchloom.dataset.sample_processes import SampleProcesses, require_picklable
-from batchloom.dataset.sample_reader import SampleReader, described, short, takes_rng
+from batchloom.dataset.map.processes import SampleProcesses, require_picklable
+from batchloom.dataset.map.reader import SampleReader, described, short, takes_rng
+from batchloom.dataset.map.shared_generators import shared_draw
 from batchloom.dataset.sequences import SequenceDataset
-from batchloom.dataset.shared_generators import shared_draw
 from batchloom.dataset.tensors import TensorDataset
 from batchloom.dataset.windows.window_dataset import WindowDataset
 from batchloom.errors import ArgumentError, DataError, SampleError
-from batchloom.field_names import LateFieldNames, Namer
-from batchloom.sizes import Sizes, checked
+from batchloom.samples.sizes import Sizes, checked
 
 if TYPE_CHECKING:
     from batchloom.arrays.field import Field
-    from batchloom.batch import CollateOptions
-    from batchloom.batching import Rule
+    from batchloom.batching.rules import Rule
+    from batchloom.collate.schema import CollateOptions
+    from batchloom.collate.slots import Collate
     from batchloom.device.pipeline import Collator
     from batchloom.device.resident import Resident
-    from batchloom.slots import Collate
 
 ON_ERROR = ("raise", "skip")
 WORKERS = ("threads", "processes")

@@ -12,6 +12,15 @@ from batchloom.errors import DataError, DTypeError
 Sizes = numpy.ndarray[Any, numpy.dtype[numpy.uint32]]
 
 
+class HasSizes:
+    """The base class of datasets, as rules see them."""
+
+    @property
+    def sizes(self) -> Sizes | None:
+        """The size of each sample; ``None`` if all count the same."""
+        return None
+
+
 def checked(sizes: Any, name: str, most_dimensions: int = 1) -> Sizes:
     """Return ``sizes`` as uint32.
 

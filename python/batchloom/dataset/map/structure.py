@@ -18,8 +18,8 @@ import batchloom._native as _native
 import numpy
 from batchloom.arrays.field import share
 from batchloom.arrays.frameworks import framework_of
+from batchloom.collate.field_names import FieldNames
 from batchloom.errors import DataError, DeviceError, DTypeError
-from batchloom.field_names import FieldNames
 
 # The kinds of NumPy's types that are moved as bytes.
 NUMBERS = "biufc"

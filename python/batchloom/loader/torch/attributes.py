@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from batchloom.errors import ArgumentError
-from batchloom.plan_attributes import PlanAttributes
+from batchloom.plan.attributes import PlanAttributes
 
 
 class TorchAttributes(PlanAttributes):
