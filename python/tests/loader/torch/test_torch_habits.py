@@ -81,7 +81,7 @@ def test_every_argument_of_torch_is_taken_and_has_its_row():
     ours, theirs = (inspect.signature(kind).parameters for kind in (bl.DataLoader, torch.utils.data.DataLoader))
     assert theirs.keys() - ours.keys() == USUAL.keys()
     assert list(ours)[:3] == list(theirs)[:3]
-    page = (Path(__file__).parents[3] / "docs/coming-from-torch.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[4] / "docs/coming-from-torch.md").read_text(encoding="utf-8")
     assert [name for name in theirs if f"\n| `{name}` |" not in page] == []
 
 
