@@ -360,6 +360,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             mean=(mean, None),
             std=(std, None),
             pad_to=(pad_to, "longest"),
+            pad_value=(pad_value, 0),
+            pad_side=(pad_side, "right"),
         )
         types = conversions(dataset, self._batching, FieldArguments(dtype, scale, mean, std), namer, collation.slots)
         labels, counts = dataset._labels(labels), counted(label_counts)
