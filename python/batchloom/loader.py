@@ -41,7 +41,7 @@ from batchloom.delivery.placement import Placement, PlacementRequest
 from batchloom.draws import drawn, grouped
 from batchloom.epoch_count import EpochCount, without_count
 from batchloom.epoch_lists import EpochLists
-from batchloom.errors import ArgumentError, Error, RangeError, StateError
+from batchloom.errors import ArgumentError, Error, RangeError, StateError, many
 from batchloom.field_names import Namer
 from batchloom.label_counts import LabelCounts
 from batchloom.label_counts import label_counts as counted
@@ -956,7 +956,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
 
     def __repr__(self) -> str:
         try:
-            place = f"rank {self.rank} of {self.world_size}: {len(self)} batches"
+            place = f"rank {self.rank} of {self.world_size}: {many(len(self), 'batch')}"
         except Error as error:
             place = f"rank unknown: {error}"
         return f"DataLoader({self._dataset!r}, {self.batching}, {place})"

@@ -18,7 +18,7 @@ from batchloom.arguments import RUNS, U32, PadTo, Shuffle, Truncate, Uneven, cal
 from batchloom.bans import banned
 from batchloom.batching import Rule, rule
 from batchloom.draws import drawn, grouped, restored, written
-from batchloom.errors import ArgumentError, RangeError
+from batchloom.errors import ArgumentError, RangeError, many
 from batchloom.label_counts import LabelCounts
 from batchloom.label_counts import label_counts as counted
 from batchloom.plan_options import padded_to, plan_options
@@ -250,7 +250,7 @@ class Plan:
             return
         if self._native.ban:
             raise ArgumentError(
-                f"the plan bans {len(self._native.ban)} samples, and a batch sampler cannot take their weight; "
+                f"the plan bans {many(len(self._native.ban), 'sample')}, and a batch sampler cannot take their weight; "
                 "expected DataLoader(..., ban=...), or a plan without ban"
             )
         self._read += 1
@@ -469,8 +469,8 @@ class Plan:
 
     def __repr__(self) -> str:
         return (
-            f"Plan({self.samples} samples, {self.batching}, epoch {self.epoch}, rank {self.rank} of {self.world_size}: "
-            f"{len(self)} batches)"
+            f"Plan({many(self.samples, 'sample')}, {self.batching}, epoch {self.epoch}, rank {self.rank} of "
+            f"{self.world_size}: {many(len(self), 'batch')})"
         )
 
 

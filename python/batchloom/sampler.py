@@ -12,7 +12,7 @@ from batchloom.arguments import Shuffle, Uneven, integer, used
 from batchloom.batching import Rule
 from batchloom.dataset.base import Dataset
 from batchloom.epoch_count import EpochCount, without_count
-from batchloom.errors import ArgumentError, StateError
+from batchloom.errors import ArgumentError, StateError, many
 from batchloom.mixture import Mixture
 from batchloom.plan import Plan
 from batchloom.plan_attributes import PlanAttributes
@@ -218,7 +218,7 @@ class BatchSampler(PlanAttributes):
         return {**vars(self), **place, "_ranks": ranks}
 
     def __repr__(self) -> str:
-        return f"BatchSampler({self._plan.samples} samples, {self.batching}, epoch {self.epoch})"
+        return f"BatchSampler({many(self._plan.samples, 'sample')}, {self.batching}, epoch {self.epoch})"
 
     def _whole(self, epoch: int) -> Plan:
         """Return the batches of all ranks in an epoch.
