@@ -181,7 +181,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             it. Slots are filled in memory, so a device does not gather such data. Or a function that makes a batch of
             a list of samples: arrays of any shapes, in a structure that is the same for all batches. Threads call it,
             or processes, as they do the function of a :class:`batchloom.MapDataset`; ``shuffle`` and rules decide
-            which samples it gets.
+            which samples it gets. Values and padding (``dtype``, ``scale``, ``pad_to``, ``pad_value``) are then up to
+            the function.
         labels: The field whose next tokens each batch holds as ``labels`` (int64): shifted by one, -100 at the last
             token of each sample and at padding.
         label_counts: The labels of each sample that losses do not ignore, for ``plan.step(k).labels``: numbers, or the

@@ -144,6 +144,8 @@ def test_what_is_no_batch(function, words):
         ({"pad_to": 4, "sizes": [1] * 60}, ["pad_to", "whole batches"]),
         ({"pad_value": -1}, ["pad_value is -1", "collate", "whole batches"]),
         ({"pad_value": {"x": -1}}, ["pad_value", "collate", "whole batches"]),
+        ({"pad_value": numpy.arange(2)}, ["pad_value", "collate", "whole batches"]),
+        ({"mean": torch.zeros(3)}, ["mean", "collate", "whole batches"]),
         ({"pad_side": "left"}, ["pad_side is 'left'", "collate", "whole batches"]),
         ({"on_error": "skip"}, ["on_error", "skip"]),
         ({"batching": bl.Packing(8, oversize="split"), "sizes": [1] * 60}, ["split"]),
