@@ -21,7 +21,7 @@ from typing import Any, Literal, Protocol, SupportsIndex
 import batchloom._native as _native
 import numpy
 from batchloom.arguments import U32, choice, integer
-from batchloom.errors import ArgumentError
+from batchloom.errors import ArgumentError, many
 
 Count = Literal["padded", "real"]
 Oversize = Literal["error", "alone", "drop", "truncate"]
@@ -296,7 +296,7 @@ class Listed:
             raise ArgumentError("there are 0 lists; expected at least one batch")
         ends = numpy.cumsum([len(samples) for samples in lists], dtype=numpy.int64)
         if ends[-1] > U32:
-            raise ArgumentError(f"the lists hold {ends[-1]} samples; expected at most {U32}")
+            raise ArgumentError(f"the lists hold {many(ends[-1], 'sample')}; expected at most {U32}")
         object.__setattr__(self, "samples", numpy.concatenate(lists).tobytes())
         object.__setattr__(self, "ends", ends.astype(numpy.uint32).tobytes())
         self._native()
@@ -319,7 +319,7 @@ class Listed:
         return self._native().listed_facts()[0]
 
     def __repr__(self) -> str:
-        return f"Listed({len(self)} batches)"
+        return f"Listed({many(len(self), 'batch')})"
 
     def _native(self) -> _native.Rule:
         samples, ends = (numpy.frombuffer(data, numpy.uint32) for data in (self.samples, self.ends))

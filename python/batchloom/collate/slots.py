@@ -271,7 +271,7 @@ class Collate:
         if oversize in ("truncate", "split"):
             raise ArgumentError(f"{rule} has oversize {oversize!r}, and collate is a function of whole samples")
         for name, (value, usual) in options.items():
-            if value is not usual and value != usual:
+            if not _is(value, usual):
                 raise ArgumentError(
                     f"{name} is {value!r}, and collate is a function that makes whole batches; do it there, or give "
                     "collate slots by field"
@@ -302,6 +302,14 @@ class Collate:
     def functions(self) -> dict[str, SlotFunction]:
         """The functions that fill slots, by field."""
         return {field: function for field, _, function in self.slots if function is not None}
+
+
+def _is(value: Any, usual: Any) -> bool:
+    """Tell whether a value is the usual one. Arrays of several numbers, which have no truth value, are not."""
+    try:
+        return value is usual or bool(value == usual)
+    except (TypeError, ValueError, RuntimeError):
+        return False
 
 
 def collated(collate: Any) -> Collate:

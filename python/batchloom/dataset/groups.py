@@ -18,7 +18,7 @@ from batchloom.arrays.numpy import is_masked
 from batchloom.arrays.padding import pad_values
 from batchloom.collate.schema import Column, Columns, Schema
 from batchloom.dataset.base import Dataset, Dicts, Form, Made, Tuples
-from batchloom.errors import ArgumentError, DataError, DTypeError
+from batchloom.errors import ArgumentError, DataError, DTypeError, many
 from batchloom.samples.sizes import Sizes, longest, read
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ class GroupDataset(Dataset[Form]):
 
     def __repr__(self) -> str:
         fields = ", ".join(map(repr, self._fields))
-        return f"GroupDataset({fields}; {self.stats().rows} rows in {len(self)} groups)"
+        return f"GroupDataset({fields}; {many(self.stats().rows, 'row')} in {len(self)} groups)"
 
     def _native_dataset(self) -> _native.Dataset:
         return self._engine

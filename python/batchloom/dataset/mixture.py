@@ -10,7 +10,7 @@ import numpy
 from batchloom.arguments import choice, integer, text, weight
 from batchloom.dataset.base import Dataset
 from batchloom.dataset.concat import require_same
-from batchloom.errors import ArgumentError, RangeError
+from batchloom.errors import ArgumentError, RangeError, many
 from batchloom.samples.label_counts import LabelCounts
 from batchloom.samples.sizes import read
 
@@ -114,7 +114,7 @@ class Mixture:
     def __repr__(self) -> str:
         weights = [1.0] * len(self._names) if self._weights is None else self._weights
         parts = ", ".join(
-            f"{name}: {count} samples" + ("" if self._weights is None else f" at {weight:g}")
+            f"{name}: {many(count, 'sample')}" + ("" if self._weights is None else f" at {weight:g}")
             for name, count, weight in zip(self._names, self._counts, weights, strict=True)
         )
         return f"Mixture({parts}; by {self._by})"

@@ -15,7 +15,7 @@ from batchloom.arrays.padding import pad_values
 from batchloom.collate.schema import BOUNDARIES, Column, Columns, Schema
 from batchloom.dataset.base import Dataset, Dicts, Made
 from batchloom.dataset.variable import Variable, is_variable, variable
-from batchloom.errors import ArgumentError, DataError
+from batchloom.errors import ArgumentError, DataError, many
 from batchloom.samples.sizes import Sizes, checked, longest, read
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class SequenceDataset(Dataset[Dicts]):
 
     def __repr__(self) -> str:
         fields = ", ".join(repr(field) for field in self._fields.values())
-        return f"SequenceDataset({fields}; {len(self)} samples)"
+        return f"SequenceDataset({fields}; {many(len(self), 'sample')})"
 
     def _native_dataset(self) -> _native.Dataset:
         return self._engine

@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any, overload
 
-from batchloom.errors import ArgumentError, LoaderError, RangeError, StateError
+from batchloom.errors import ArgumentError, LoaderError, RangeError, StateError, many
 from batchloom.integrations.claim import claim
 from batchloom.integrations.requirement import require
 from batchloom.loader.interleave import LOADERS, Interleaved
@@ -64,7 +64,8 @@ def skip_first_batches(loader: PreparedLoader | DataLoader | Interleaved, num_ba
     length, taken = len(inner), 0 if is_left else len(inner) - inner.remaining
     if not 0 <= num_batches < length:
         raise RangeError(
-            f"num_batches is {num_batches}; expected 0 to {length - 1}, as an epoch has {length} batches. After the "
+            f"num_batches is {num_batches}; expected 0 to {length - 1}, as an epoch has {many(length, 'batch')}. "
+            "After the "
             "last one, begin the next epoch"
         )
     if taken not in (0, num_batches):
@@ -251,7 +252,8 @@ def _places(gathered: Any, rows: list[int], counts: list[int]) -> list[int]:
     """Return which rows of what was gathered count."""
     if len(gathered) != sum(rows):
         raise ArgumentError(
-            f"gather_for_metrics() found {len(gathered)} rows from {len(rows)} ranks, of which some only fill up; "
+            f"gather_for_metrics() found {many(len(gathered), 'row')} from {len(rows)} ranks, of which some only "
+            "fill up; "
             f"expected {sum(rows)}: one for each sample of a batch"
         )
     starts = itertools.accumulate(rows, initial=0)

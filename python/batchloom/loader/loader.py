@@ -37,7 +37,7 @@ from batchloom.dataset.map.map_dataset import samples_of
 from batchloom.dataset.mixture import Mixture
 from batchloom.delivery.choose import choose
 from batchloom.delivery.placement import Placement, PlacementRequest
-from batchloom.errors import ArgumentError, Error, RangeError, StateError
+from batchloom.errors import ArgumentError, Error, RangeError, StateError, many
 from batchloom.loader.digest import BatchDigest
 from batchloom.loader.epoch_count import EpochCount, without_count
 from batchloom.loader.metrics import LOGGER, LoggedBatches, Metrics, PassedOn
@@ -179,7 +179,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             it. Slots are filled in memory, so a device does not gather such data. Or a function that makes a batch of
             a list of samples: arrays of any shapes, in a structure that is the same for all batches. Threads call it,
             or processes, as they do the function of a :class:`batchloom.MapDataset`; ``shuffle`` and rules decide
-            which samples it gets.
+            which samples it gets. Values and padding (``dtype``, ``scale``, ``pad_to``, ``pad_value``) are then up to
+            the function.
         labels: The field whose next tokens each batch holds as ``labels`` (int64): shifted by one, -100 at the last
             token of each sample and at padding.
         label_counts: The labels of each sample that losses do not ignore, for ``plan.step(k).labels``: numbers, or the
@@ -359,6 +360,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             mean=(mean, None),
             std=(std, None),
             pad_to=(pad_to, "longest"),
+            pad_value=(pad_value, 0),
+            pad_side=(pad_side, "right"),
         )
         arguments = FieldArguments(dtype, scale, mean, std)
         types = conversions(dataset._native_dataset, self._batching, arguments, namer, collation.slots)
@@ -954,7 +957,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
 
     def __repr__(self) -> str:
         try:
-            place = f"rank {self.rank} of {self.world_size}: {len(self)} batches"
+            place = f"rank {self.rank} of {self.world_size}: {many(len(self), 'batch')}"
         except Error as error:
             place = f"rank unknown: {error}"
         return f"DataLoader({self._dataset!r}, {self.batching}, {place})"

@@ -12,7 +12,7 @@ from batchloom.arguments import Shuffle, Uneven, integer, used
 from batchloom.batching.rules import Rule
 from batchloom.dataset.base import Dataset
 from batchloom.dataset.mixture import Mixture
-from batchloom.errors import ArgumentError, StateError
+from batchloom.errors import ArgumentError, StateError, many
 from batchloom.loader.epoch_count import EpochCount, without_count
 from batchloom.loader.torch.lists import EpochSampler
 from batchloom.plan.attributes import PlanAttributes
@@ -219,7 +219,7 @@ class BatchSampler(PlanAttributes, EpochSampler):
         return {**vars(self), **place, "_ranks": ranks}
 
     def __repr__(self) -> str:
-        return f"BatchSampler({self._plan.samples} samples, {self.batching}, epoch {self.epoch})"
+        return f"BatchSampler({many(self._plan.samples, 'sample')}, {self.batching}, epoch {self.epoch})"
 
     def _whole(self, epoch: int) -> Plan:
         """Return the batches of all ranks in an epoch.

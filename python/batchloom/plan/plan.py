@@ -16,7 +16,7 @@ import batchloom._native as engine
 import numpy
 from batchloom.arguments import RUNS, U32, PadTo, Shuffle, Truncate, Uneven, caller, integer, shown, shuffled
 from batchloom.batching.rules import Rule, rule
-from batchloom.errors import ArgumentError, RangeError
+from batchloom.errors import ArgumentError, RangeError, many
 from batchloom.plan.options import padded_to, plan_options
 from batchloom.samples.bans import banned
 from batchloom.samples.draws import drawn, grouped, restored, written
@@ -249,7 +249,7 @@ class Plan:
             return
         if self._native.ban:
             raise ArgumentError(
-                f"the plan bans {len(self._native.ban)} samples, and a batch sampler cannot take their weight; "
+                f"the plan bans {many(len(self._native.ban), 'sample')}, and a batch sampler cannot take their weight; "
                 "expected DataLoader(..., ban=...), or a plan without ban"
             )
         self._read += 1
@@ -468,8 +468,8 @@ class Plan:
 
     def __repr__(self) -> str:
         return (
-            f"Plan({self.samples} samples, {self.batching}, epoch {self.epoch}, rank {self.rank} of {self.world_size}: "
-            f"{len(self)} batches)"
+            f"Plan({many(self.samples, 'sample')}, {self.batching}, epoch {self.epoch}, rank {self.rank} of "
+            f"{self.world_size}: {many(len(self), 'batch')})"
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from batchloom.arguments import integer, is_mask
-from batchloom.errors import ArgumentError, RangeError
+from batchloom.errors import ArgumentError, RangeError, many
 
 # Numbers that may come twice, beyond those of all samples: an iterator may not end.
 REPEATED = 1 << 20
@@ -33,7 +33,9 @@ def banned(ban: Any, samples: int, number: Callable[[str, int], int] | None = No
     found: list[int] = []
     for sample in ban:
         if len(found) >= samples + REPEATED:
-            raise ArgumentError(f"ban gave {len(found)} numbers of {samples} samples; expected each of them once")
+            raise ArgumentError(
+                f"ban gave {many(len(found), 'number')} of {many(samples, 'sample')}; expected each of them once"
+            )
         if isinstance(sample, tuple):
             if number is None or len(sample) != 2:
                 raise ArgumentError(f"ban has {sample!r}; expected numbers of samples, as in ban=[17]")

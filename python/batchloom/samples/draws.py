@@ -9,7 +9,7 @@ import numpy
 from batchloom.arguments import integer
 from batchloom.arrays.field import host
 from batchloom.arrays.numpy import is_masked
-from batchloom.errors import ArgumentError, DataError, DTypeError
+from batchloom.errors import ArgumentError, DataError, DTypeError, many
 from batchloom.samples.keys import classes_of
 
 Array = numpy.ndarray[Any, Any]
@@ -106,4 +106,4 @@ def _weights(given: Any) -> Array:
 
 def _require_each(name: str, found: Array, samples: int) -> None:
     if len(found) != samples:
-        raise DataError(f"{name} has {len(found)} values for {samples} samples; expected one for each")
+        raise DataError(f"{name} has {len(found)} values for {many(samples, 'sample')}; expected one for each")

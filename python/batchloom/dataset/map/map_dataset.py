@@ -20,7 +20,7 @@ from batchloom.dataset.map.shared_generators import shared_draw
 from batchloom.dataset.sequences import SequenceDataset
 from batchloom.dataset.tensors import TensorDataset
 from batchloom.dataset.windows.window_dataset import WindowDataset
-from batchloom.errors import ArgumentError, DataError, SampleError
+from batchloom.errors import ArgumentError, DataError, SampleError, many
 from batchloom.samples.sizes import Sizes, checked
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class MapDataset(Dataset[Any]):
 
     def __repr__(self) -> str:
         named = "" if self._fn is None else f", {getattr(self._fn, '__name__', self._fn)}"
-        return f"MapDataset({type(self._items).__name__}{named}; {len(self)} samples)"
+        return f"MapDataset({type(self._items).__name__}{named}; {many(len(self), 'sample')})"
 
     def _joined(self, others: Sequence[Dataset[Any]], *, source: bool) -> MapDataset:
         # Its items are pairs: the number of a dataset, and an item of that. Each sample is made by its own function.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from batchloom.errors import ArgumentError
+from batchloom.errors import ArgumentError, many
 from batchloom.plan.attributes import PlanAttributes
 
 
@@ -109,6 +109,7 @@ def refuse_samples(samples: Any) -> Any:
         ArgumentError: Always.
     """
     raise ArgumentError(
-        f"a batch is to be made of a list of {len(samples)} samples, as by a loader of torch's that was made of the "
+        f"a batch is to be made of a list of {many(len(samples), 'sample')}, as by a loader of torch's that was "
+        "made of the "
         "attributes of a batchloom loader; expected batches of the loader itself: to skip some, load a state"
     )

@@ -9,7 +9,7 @@ from operator import length_hint
 from typing import Any
 
 from batchloom.batching.rules import Listed
-from batchloom.errors import ArgumentError
+from batchloom.errors import ArgumentError, many
 from batchloom.plan.plan import Plan
 
 # The most samples of one epoch, in epochs of the dataset, of a sampler that does not say its length: it may repeat some
@@ -114,7 +114,8 @@ class EpochLists:
             given += _count(item)
             if given > self._most and place >= said:
                 raise ArgumentError(
-                    f"{self.name}, a {type(self.sampler).__name__}, gave {given} samples and does not end; expected "
+                    f"{self.name}, a {type(self.sampler).__name__}, gave {many(given, 'sample')} and does not "
+                    "end; expected "
                     f"those of one epoch, at most {self._most} or as many as its len() says. For training without an "
                     "end, use shuffle=True, where each iteration is the next epoch, or cut it by itertools.islice"
                 )
