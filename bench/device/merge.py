@@ -25,9 +25,11 @@ from typing import Any
 
 from bench.device.visit import DONE
 from bench.harness.record import BENCH, results
+from bench.windows.peers import PER_BATCH, PRELOADED
 
 README, PAGE = BENCH.parent / "README.md", BENCH.parent / "docs" / "device.md"
 START, END = "<!-- The figures of scripts/device merge -->\n", "<!-- The end of the figures -->\n"
+SAVED = ": share of stacking's epoch that no loading saves"
 KEPT = ("patchtst.tar", "device-*.json")
 # The lines of README's table: words, and the beginning of the claim.
 SHORT = {
@@ -90,8 +92,13 @@ def main() -> None:
         for file in files:
             print(f"written: {join(file, json.loads(file.read_text()))}")
         keep(chosen.folder)
-    for page, text in ((README, short_table(figures())), (PAGE, long_table(figures()))):
+    for page, text in tables().items():
         page.write_text(with_table(page.read_text(encoding="utf-8"), text), encoding="utf-8")
+
+
+def tables() -> dict[Path, str]:
+    """Return the tables of each page."""
+    return {README: short_table(figures()), PAGE: long_table(figures()) + "\n" + saved_table(saved())}
 
 
 def join(file: Path, visit: dict[str, Any], folder: Path | None = None) -> Path:
@@ -132,6 +139,39 @@ def figures() -> list[Figure]:
                 values = (claim[name] for name in ("text", "measured", "relation", "bound", "reached"))
                 found.append(Figure(visit["device"]["name"], part, *values))
     return found
+
+
+def saved() -> list[tuple[str, str, dict[str, float]]]:
+    """Return the forecasters that were trained: the device, the family, and its ratios by name."""
+    found = []
+    for file in sorted(results(True).glob("device-*.json")):
+        visit = json.loads(file.read_text())
+        for record in visit["parts"].values():
+            ratios = record.get("ratios", {})
+            families = [name.removesuffix(SAVED) for name in ratios if name.endswith(SAVED)]
+            of_family = [
+                {name.removeprefix(f"{family}: "): ratio for name, ratio in ratios.items()} for family in families
+            ]
+            found += [(visit["device"]["name"], *pair) for pair in zip(families, of_family, strict=True)]
+    return found
+
+
+def saved_table(found: list[tuple[str, str, dict[str, float]]]) -> str:
+    """Return the guide's table of epochs of forecasters, beside the published shares; nothing if none was measured."""
+    if not found:
+        return ""
+    share = "share of stacking's epoch that {} saves"
+    heads = ("no loading at all", "views, preloaded", "views per batch", "published, preloaded", "published, per batch")
+    lines = [
+        f"| share of stacking's epoch that is saved by | {' | '.join(heads)} |",
+        f"|---|{'---:|' * len(heads)}",
+    ]
+    for device, family, ratios in found:
+        names = [share.format(mode) for mode in ("no loading", PRELOADED, PER_BATCH)]
+        names += [f"the published share, {mode}" for mode in (PRELOADED, PER_BATCH)]
+        cells = [f"{ratios[name]:.1%}" if name in ratios else "" for name in names]
+        lines.append(f"| {family}, {device} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def short_table(found: list[Figure]) -> str:

@@ -152,7 +152,11 @@ fn measured(py: Python<'_>, mix: Mix, measure: Option<Measure<'_>>) -> PyResult<
 impl Draws {
     /// The draws of a plan, or `None` if an epoch is every sample once.
     pub(crate) fn of(plan: &batchloom::Plan) -> Option<Self> {
-        let (num_samples, weights, mix) = (plan.num_samples(), plan.weights().cloned(), plan.mix().cloned());
+        let (num_samples, weights, mix) = (
+            plan.options().num_samples,
+            plan.options().weights.as_ref().cloned(),
+            plan.options().mix.as_ref().cloned(),
+        );
         (num_samples.is_some() || weights.is_some() || mix.is_some()).then_some(Self {
             num_samples,
             weights,

@@ -125,7 +125,7 @@ impl Plan {
     /// The extents of each sample in the dimensions that vary, `[samples]` or `[samples, dimensions]`, as uint32.
     /// `None` if samples do not differ in size.
     fn extents(&self) -> PyResult<Option<Tensor>> {
-        let Some(sizes) = self.plan.sizes() else { return Ok(None) };
+        let Some(sizes) = self.plan.options().sizes.as_ref() else { return Ok(None) };
         let (samples, dimensions) = (sizes.as_slice().len(), sizes.dimensions());
         let shape = if dimensions == 1 { vec![samples] } else { vec![samples, dimensions] };
         let extents = batchloom::Tensor::from_vec(sizes.to_extents(), &shape);
@@ -134,7 +134,7 @@ impl Plan {
 
     /// The size of each sample, as uint32. `None` if samples do not differ in size.
     fn sizes(&self) -> PyResult<Option<Tensor>> {
-        let Some(sizes) = self.plan.sizes() else { return Ok(None) };
+        let Some(sizes) = self.plan.options().sizes.as_ref() else { return Ok(None) };
         Tensor::of_numbers(sizes.as_slice()).map(Some)
     }
 
@@ -198,14 +198,15 @@ impl Plan {
     /// The samples that the plan was asked to leave without weight, if it was.
     #[getter]
     fn ban(&self) -> Option<Vec<u64>> {
-        self.plan.ban().map(<[u64]>::to_vec)
+        self.plan.options().ban.as_ref().map(|banned| banned.as_slice().to_vec())
     }
 
     /// The option that says which samples share a batch, and the key of each, as uint32, if there is one.
     #[getter]
     fn grouping(&self) -> PyResult<Option<(&'static str, Tensor)>> {
-        let homogeneous = self.plan.homogeneous_by().map(|keys| ("homogeneous_by", keys));
-        let found = homogeneous.or_else(|| self.plan.distinct_by().map(|keys| ("distinct_by", keys)));
+        let homogeneous = self.plan.options().homogeneous_by.as_ref().map(|keys| ("homogeneous_by", keys));
+        let found = homogeneous
+            .or_else(|| self.plan.options().distinct_by.as_ref().map(|keys| ("distinct_by", keys)));
         let Some((name, keys)) = found else { return Ok(None) };
         Ok(Some((name, Tensor::of_numbers(keys.as_slice())?)))
     }
@@ -218,7 +219,7 @@ impl Plan {
     /// The labels of samples, as the constructor takes them.
     #[getter]
     fn labels(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        given(py, self.plan.labels())
+        given(py, self.plan.options().labels.as_ref())
     }
 
     /// The draws of an epoch. `None` if it is every sample once.
@@ -245,12 +246,12 @@ impl Plan {
 
     #[getter]
     fn balance(&self) -> bool {
-        self.plan.balance()
+        self.plan.options().balance
     }
 
     #[getter]
     fn largest_first(&self) -> bool {
-        self.plan.largest_first()
+        self.plan.options().largest_first
     }
 
     /// Says that a pool which was given as a number holds everything that is shuffled.
@@ -261,29 +262,29 @@ impl Plan {
 
     #[getter]
     fn concatenated(&self) -> bool {
-        self.plan.concatenated()
+        self.plan.options().concatenated
     }
 
     #[getter]
     fn content(&self) -> Option<String> {
-        self.plan.content().map(str::to_owned)
+        self.plan.options().content.clone()
     }
 
     #[getter]
     fn shard_size(&self) -> Option<u64> {
-        self.plan.shard_size()
+        self.plan.options().shard_size
     }
 
     /// The lengths that batches are padded to, and the treatment of samples that are longer.
     #[getter]
     fn pad_to(&self) -> Option<(Vec<u32>, &'static str)> {
-        let pad_to = self.plan.pad_to()?;
+        let pad_to = self.plan.options().pad_to.as_ref()?;
         Some((pad_to.lengths().to_vec(), pad_to.truncation().name()))
     }
 
     #[getter]
     fn shuffle(&self) -> &'static str {
-        self.plan.shuffle().name()
+        self.plan.options().shuffle.name()
     }
 
     #[getter]
@@ -308,12 +309,12 @@ impl Plan {
 
     #[getter]
     fn drop_last(&self) -> bool {
-        self.plan.drop_last()
+        self.plan.options().drop_last
     }
 
     #[getter]
     fn uneven(&self) -> &'static str {
-        self.plan.uneven().name()
+        self.plan.options().uneven.name()
     }
 }
 

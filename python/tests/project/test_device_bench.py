@@ -170,7 +170,6 @@ def test_tables_have_a_column_for_each_device_and_mark_misses(merge):
 
 
 def test_pages_have_the_tables_of_the_results(merge):
-    figures = merge.figures()
-    for page, text in ((merge.README, merge.short_table(figures)), (merge.PAGE, merge.long_table(figures))):
+    for page, text in merge.tables().items():
         found = page.read_text(encoding="utf-8")
         assert merge.with_table(found, text) == found, "write them with scripts/device merge"
