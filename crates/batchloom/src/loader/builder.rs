@@ -278,6 +278,7 @@ impl LoaderBuilder {
     /// [`Uneven::Mask`].
     pub fn build(mut self) -> Result<Loader> {
         self.check_applicable()?;
+        self.check_slots()?;
         self.plan = self.plan.sizes(self.dataset.sizes()).concatenated(self.dataset.kind().is_concatenated());
         let options = self.plan.clone();
         (self.plan, self.collate.rows) =
@@ -299,18 +300,10 @@ impl LoaderBuilder {
         if !self.index_table {
             self.dataset.require_readable()?;
         }
-        for (field, slot) in &self.collate.slots {
-            let field = || field.clone();
-            slot.check().map_err(|reason| Error::FieldOption { field: field(), reason })?;
-        }
         // The fields of an epoch in stored order: shuffling does not change whether they can be made.
         let collate = CollateOptions { shuffles_documents: false, ..self.collate.clone() };
         let fields = Fields::new(&self.dataset, &plan, &collate)?;
         if self.index_table {
-            if let Some((field, _)) = self.collate.slots.first() {
-                let reason = "index tables have no slots; expected blocks of samples".to_owned();
-                return Err(Error::FieldOption { field: field.clone(), reason });
-            }
             fields.require_indexed()?;
         }
         let reads = self.dataset.kind().reader().is_some();
@@ -342,6 +335,23 @@ impl LoaderBuilder {
             block_bytes: self.block_bytes,
             probe: self.probe,
         })))
+    }
+
+    /// Refuses slots whose options make no sense, and slots in index tables.
+    ///
+    /// # Errors
+    /// [`Error::FieldOption`].
+    fn check_slots(&self) -> Result<()> {
+        for (field, slot) in &self.collate.slots {
+            slot.check().map_err(|reason| Error::FieldOption { field: field.clone(), reason })?;
+        }
+        match self.collate.slots.first().filter(|_| self.index_table) {
+            Some((field, _)) => {
+                let reason = "index tables have no slots; expected blocks of samples".to_owned();
+                Err(Error::FieldOption { field: field.clone(), reason })
+            }
+            None => Ok(()),
+        }
     }
 
     /// Refuses options that this kind of data does not have.

@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use super::epoch::Epoch;
+use super::options::option_setters;
 use super::recipe::Recipe;
 use super::{Plan, PlanOptions, conflicts};
-use crate::batching::{FixedSize, Rule, SampleLabels, Sizes};
+use crate::batching::{FixedSize, Labels, Rule, SampleLabels, Sizes};
 use crate::draws::{Mix, Weights};
 use crate::order::{LIMIT, Shuffle};
 use crate::ranks::MOST_RANKS;
 use crate::{Error, Result};
 
-/// What a [`Plan`] is built of, made by [`Plan::builder`]: the number of samples, the options, an epoch and a world. The
-/// setters of options are documented at the fields of [`PlanOptions`].
+/// A builder of a [`Plan`], made by [`Plan::builder`]: the number of samples, the options, an epoch and a world. The
+/// options are documented at the fields of [`PlanOptions`].
 #[derive(Debug, Clone)]
 pub struct PlanBuilder {
     samples: u64,
@@ -170,6 +171,16 @@ impl PlanBuilder {
         plan.require_steps()?;
         Ok(plan)
     }
+}
+
+option_setters!(PlanBuilder);
+option_setters! {
+    PlanBuilder =>
+    sizes: impl Into<Option<Sizes>>,
+    concatenated: bool,
+    content: impl Into<Option<String>>,
+    tail: u64,
+    labels: impl Into<Option<Labels>>,
 }
 
 /// Checks that each option with a number or a weight for each sample has one for each.

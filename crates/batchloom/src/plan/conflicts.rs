@@ -1,4 +1,4 @@
-//! Which options of a plan exclude each other, and why: one table.
+//! A table of the options of a plan that exclude each other, with the reasons.
 //!
 //! Promise: the first row whose two choices are both made is the error. Nothing else compares two options, here or in
 //! other languages.

@@ -1,13 +1,12 @@
 //! The options of a plan, as one value.
 //!
 //! [`PlanOptions`] says what an epoch draws, in which order, and how samples share batches and batches share steps. A
-//! [`PlanBuilder`] and a [`LoaderBuilder`](crate::loader::LoaderBuilder) fill it, a [`Plan`](super::Plan) holds it, and
+//! [`PlanBuilder`](super::PlanBuilder) and a [`LoaderBuilder`](crate::loader::LoaderBuilder) fill it, a [`Plan`](super::Plan) holds it, and
 //! the fingerprint of a plan is its hash. An option is documented here, at its field. Which options exclude each other is
 //! a table in `conflicts.rs`.
 
 use serde::{Serialize, Serializer};
 
-use super::PlanBuilder;
 use super::bans::Banned;
 use crate::batching::{FixedSize, Keys, Labels, PadTo, Rule, Sizes};
 use crate::draws::{Mix, Weights};
@@ -35,14 +34,14 @@ pub struct PlanOptions {
     /// The rule by which samples share a batch. Default: [`FixedSize`] with 64 samples.
     #[serde(serialize_with = "Rule::serialize_parts")]
     pub rule: Rule,
-    /// What each epoch puts in a new random order: samples (`true`), nothing (`false`), or [`Shuffle::Runs`].
-    /// Default: nothing.
+    /// The things that each epoch puts in a new random order: samples (`true`), nothing (`false`), or
+    /// [`Shuffle::Runs`]. Default: nothing.
     pub shuffle: Shuffle,
     /// The number that random orders depend on, besides the epoch. Default: 0.
     pub seed: u64,
     /// Leaves out samples that do not fill a batch, and batches that do not fill a step. Default: keep every sample.
     pub drop_last: bool,
-    /// What happens to batches that do not fill a step, unless they are dropped. Default: [`Uneven::Pad`].
+    /// The treatment of batches that do not fill a step, unless they are dropped. Default: [`Uneven::Pad`].
     pub uneven: Uneven,
     /// The sizes of the samples, by which rules sort, count and budget. Default: every sample counts as one element.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digest")]
@@ -173,16 +172,6 @@ macro_rules! option_setters {
     };
 }
 pub(crate) use option_setters;
-
-option_setters!(PlanBuilder);
-option_setters! {
-    PlanBuilder =>
-    sizes: impl Into<Option<Sizes>>,
-    concatenated: bool,
-    content: impl Into<Option<String>>,
-    tail: u64,
-    labels: impl Into<Option<Labels>>,
-}
 
 fn digest<S: Serializer>(sizes: &Option<Sizes>, serializer: S) -> Result<S::Ok, S::Error> {
     sizes.as_ref().map(Sizes::digest).serialize(serializer)

@@ -9,8 +9,8 @@ use crate::batching::{FixedSize, Grouping, PadTo, Rounding, Rule, SampleLabels, 
 use crate::draws::{Draws, Mix, Mixed, Stream, Weighted};
 use crate::order::{self, Key, Order, Purpose, Shards, Shuffle};
 
-/// What the epochs of a run share: the samples, the options, and what follows from them. The hash of samples and options
-/// is the fingerprint of the plan.
+/// The samples and the options, which the epochs of a run share, and facts that follow from them. The hash of samples and
+/// options is the fingerprint of the plan.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Recipe {
     pub(super) samples: u64,
