@@ -55,6 +55,7 @@ from batchloom.loader.interleave import interleave
 from batchloom.loader.loader import DataLoader
 from batchloom.loader.metrics import Metrics
 from batchloom.loader.sampler import BatchSampler
+from batchloom.plan.options import PlanOptions
 from batchloom.plan.plan import Place, Plan, Step
 from batchloom.plan.restore_order import restore_order
 from batchloom.samples.label_counts import LabelCounts
@@ -91,6 +92,7 @@ __all__ = [
     "Place",
     "Placement",
     "Plan",
+    "PlanOptions",
     "RangeError",
     "Resize",
     "Rule",

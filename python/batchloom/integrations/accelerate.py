@@ -120,9 +120,9 @@ class PreparedLoader(DataLoaderStateMixin):  # type: ignore[misc, unused-ignore]
         plan, number = self._step
         step: Any = plan.step(number)
         rows = [len(batch) for batch in step.batches]
-        if plan.uneven == "pad" and (self._repeated is None or self._repeated[0] is not plan):
+        if plan.options.uneven == "pad" and (self._repeated is None or self._repeated[0] is not plan):
             self._repeated = plan, plan.stats()["repeated"]
-        repeated = 0 if plan.uneven != "pad" or self._repeated is None else self._repeated[1]
+        repeated = 0 if plan.options.uneven != "pad" or self._repeated is None else self._repeated[1]
         if not repeated:
             return rows, list(step.counts)
         if plan.shuffle:
@@ -204,7 +204,7 @@ def _prepare(accelerator: accelerate.Accelerator, loader: DataLoader | Interleav
 def refuse_short(loader: DataLoader | Interleaved) -> None:
     """Refuse a loader with which some processes take one step less: others would wait for them in collectives."""
     parts = loader.loaders.values() if isinstance(loader, Interleaved) else [loader]
-    if loader.world_size > 1 and any(part.plan().uneven == "short" for part in parts):
+    if loader.world_size > 1 and any(part.plan().options.uneven == "short" for part in parts):
         raise ArgumentError(
             f'uneven is "short", so some of the {loader.world_size} processes take one step less, and others wait for '
             'them; expected "mask" or "pad"'

@@ -85,7 +85,8 @@ class TrainerMixin:
         assert loader is not None
         if isinstance(loader, Interleaved):
             return next(islice(loader._lengths(), epoch, None))
-        is_constant = isinstance(loader.batching, (FixedSize, LengthBuckets)) and loader.plan().shard_size is None
+        is_sharded = loader.plan().options.shard_size is not None
+        is_constant = isinstance(loader.batching, (FixedSize, LengthBuckets)) and not is_sharded
         return len(loader) if is_constant else len(loader.plan(epoch))
 
     def _steps(self, epoch: int) -> int:

@@ -300,7 +300,7 @@ class Interleaved:
         self._ranks()
         for name, loader in self._loaders.items():
             plan = loader.plan()
-            if plan.uneven == "short" and not plan.drop_last and plan.world_size > 1:
+            if plan.options.uneven == "short" and not plan.drop_last and plan.world_size > 1:
                 raise ArgumentError(
                     f"loader {name!r} has uneven='short', by which ranks take different numbers of steps; expected "
                     "'pad' or 'mask', so that all ranks take turns alike"

@@ -47,7 +47,7 @@ from batchloom.loader.torch.datasets import taken
 from batchloom.loader.torch.lists import EpochLists
 from batchloom.loader.torch.options import TorchOptions, accepted
 from batchloom.loader.watchers import Standing, watchers
-from batchloom.plan.options import padded_to, plan_options
+from batchloom.plan.options import PlanOptions
 from batchloom.plan.plan import Plan, table, warn_of_one_pool
 from batchloom.ranks.mesh import Mesh
 from batchloom.ranks.ranks import RankFinder, is_worker
@@ -92,8 +92,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         batch_size: Samples in a batch; 64 if neither this nor ``batching`` is given.
         batching: A rule instead of ``batch_size``.
         shuffle: If ``True``, each epoch has a random order of its own. ``"runs"`` keeps neighbours together: batches
-            are runs of samples as stored, and come in random order (with ``FixedSize``); each epoch cuts the runs at
-            other samples, so that there may be one more short run. For streams of tokens, ``"documents"`` shuffles
+            are runs of samples as stored, in random order (with ``FixedSize``); each epoch cuts the runs at other
+            samples, so that there may be one more short run. For streams of tokens, ``"documents"`` shuffles
             documents alone, and ``"chunks"`` shuffles pieces alone.
         shard_size: Samples in a shard, for data that is larger than the memory of a device, or read from disk. Samples
             are shuffled within shards, and shards among each other, so that one shard at a time holds all that batches
@@ -106,33 +106,33 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             draws it as ``generator`` does.
         uneven: Treatment of batches that do not fill a step, unless they are dropped. ``"pad"`` repeats samples, so
             that all ranks have the same number of steps and, with ``FixedSize`` and ``LengthBuckets``, as many samples
-            at each. ``"short"`` gives some ranks one step less, so that every sample comes exactly once. ``"mask"``
+            at each. ``"short"`` gives some ranks one step less, so that every sample is used exactly once. ``"mask"``
             gives the steps of ``"pad"``, and every sample counts exactly once: places that only fill up repeat samples
-            of the step and come last in their batch. They are marked by an ``index`` of -1 and a ``weight`` of 0, which
-            all batches then hold (int64 and float32 a sample; last in tuples); labels that the loader makes are -100
-            there.
+            of the step and are the last of their batch. They are marked by an ``index`` of -1 and a ``weight`` of 0,
+            which all batches then hold (int64 and float32 a sample; last in tuples); labels that the loader makes are
+            -100 there.
         balance: If ``True``, batches of similar cost form a step, so that ranks do not wait for each other.
-        largest_first: If ``True``, the largest batch that the rule makes comes first, so that memory is allocated once,
-            and an out-of-memory error shows up in the first step.
-        weights: The weight of each sample: an epoch draws samples with replacement, as often as their weights say,
-            instead of every sample once. Needs ``shuffle=True``. A sample is expected exactly as often as its weight
-            says, and comes less than twice more or fewer. Weights may change from epoch to epoch: they are no part of
-            the fingerprint.
+        largest_first: If ``True``, the largest batch that the rule makes is the first, so that memory is allocated
+            once, and an out-of-memory error occurs in the first step.
+        weights: The weight of each sample: an epoch draws samples with replacement, in proportion to their weights,
+            instead of every sample once. Needs ``shuffle=True``. The expected number of draws of a sample is exactly
+            its share, and the actual number differs by less than 2. Weights may change from epoch to epoch: they are no
+            part of the fingerprint.
         num_samples: The number of samples that an epoch draws; ``None`` for as many as there are. Without weights, each
-            epoch goes on where the one before it stopped: no sample comes again before all have come.
+            epoch continues where the last one stopped, so every sample is used once before any repeats.
         balanced_by: The class of each sample, as numbers or texts: batches of a fixed size hold as many samples of each
-            class, to one (those of rules that sort by size share what is balanced over a pool), and each class goes
-            through permutations of its own. The name of a field, or its place in a tuple, stands for what it holds.
-        homogeneous_by: The class of each sample, as numbers or texts: a batch holds samples of one class, and the
-            batches of a step those of the same. A step that the batches of its class do not fill is left out with
-            ``drop_last=True``; otherwise batches of the class come again in it, or places of weight 0 with
+            class, to one (rules that sort by size balance each pool), and each class goes through permutations of its
+            samples. The name of a field, or its place in a tuple, stands for what it holds.
+        homogeneous_by: The class of each sample, as numbers or texts: a batch holds samples of one class, and all
+            batches of a step have the same class. A step that the batches of its class do not fill is left out with
+            ``drop_last=True``; otherwise batches of the class are repeated in it, or it has places of weight 0 with
             ``uneven="mask"``. The name of a field stands for what it holds; of a mixture, ``"source"`` stands
             for the sources.
         distinct_by: The key of each sample, as numbers or texts: a batch holds no two samples of one key. Needs
             ``shuffle=True`` and batches of a fixed size. The name of a field stands for what it holds.
         ban: Samples that are left without weight, by number: each keeps its place in its batch, so that no other sample
-            moves. What is banned may change when a state is loaded: it holds from there on. A state that bans needs a
-            list here: the same, another, or an empty one. Places of banned samples hold zeros (labels that the loader
+            moves. The list may change when a state is loaded: the new list holds from there on. A state with bans needs
+            a list here: the same, another, or an empty one. Places of banned samples hold zeros (labels that the loader
             makes are -100), an ``index`` of -1 and a ``weight`` of 0, which all batches then hold (last in tuples).
             Samples on demand are not read. Samples of a mixture are named as ``("web", 17)``. Where documents of a
             stream are shuffled, a number names other tokens in each epoch: ban pieces in the epoch that they spoil, or
@@ -335,9 +335,18 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         if callable(collate) and not dataset._is_on_demand:
             dataset = samples_of(dataset)
         self._dataset: Dataset = dataset
-        planned = plan_options(drop_last, 0 if seed is None else seed, uneven, balance, largest_first)
+        planned = PlanOptions(
+            drop_last=drop_last,
+            seed=0 if seed is None else seed,
+            uneven=uneven,
+            balance=balance,
+            largest_first=largest_first,
+            pad_to=pad_to,
+            truncate=truncate,
+        )
+        number = integer("seed", planned.seed)
         self._lists = asked.lists(len(dataset), batch_size, batching, shuffle, drop_last)
-        self.generator, self._draw_seed = asked.generator, asked.seed_source(planned["seed"])
+        self.generator, self._draw_seed = asked.generator, asked.seed_source(number)
         self._batching = rule(batch_size, batching) if self._lists is None else self._lists.at(0)
         request = PlacementRequest(
             dataset,
@@ -406,11 +415,18 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         engine, memory = dataset._for_loader(threads, collation, namer)
         self._native = _native.Loader(
             engine,
-            self._batching._native(),
+            planned.plain(self._batching)
+            | {
+                "shuffle": order,
+                "shard_size": self._delivery.placement.shard_size,
+                "draws": draws,
+                "ban": ban,
+                "grouping": grouped(
+                    len(dataset), self._keys("homogeneous_by", homogeneous_by), self._keys("distinct_by", distinct_by)
+                ),
+            },
             fields=left.formed,
-            shuffle=order,
             shuffle_documents=documents,
-            **planned,
             rank=first_rank,
             world_size=first_world_size,
             pad_values=left.pad_values,
@@ -418,7 +434,6 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             labels=labels,
             num_threads=threads,
             prefetch=None if prefetch is None else integer("prefetch", prefetch, most=MOST),
-            shard_size=self._delivery.placement.shard_size,
             poison=bool(os.environ.get("BATCHLOOM_POISON")),
             block_bytes=blocks.block_bytes if self._block_bytes is None else self._block_bytes,
             memory=blocks.memory if memory is None else memory,
@@ -426,12 +441,6 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             label_counts=None if counts is None else counts._native(),
             slots=collation.slots,
             pad_numbers=pad_numbers(pad_value) if on_demand else numbers,
-            pad_to=padded_to(pad_to, truncate),
-            draws=draws,
-            ban=ban,
-            grouping=grouped(
-                len(dataset), self._keys("homogeneous_by", homogeneous_by), self._keys("distinct_by", distinct_by)
-            ),
         )
         columns = [(name, types.dtypes.get(name, stored)) for name, stored in self._native.columns]
         names, marked = [name for name, _ in columns], uneven == "mask" or ban is not None

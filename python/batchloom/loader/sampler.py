@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sized
 from numbers import Integral
-from typing import Any
+from typing import Any, Unpack
 
 import batchloom._native as engine
-from batchloom.arguments import Shuffle, Uneven, integer, used
+from batchloom.arguments import Shuffle, integer, used
 from batchloom.batching.rules import Rule
 from batchloom.dataset.base import Dataset
 from batchloom.dataset.mixture import Mixture
@@ -16,6 +16,7 @@ from batchloom.errors import ArgumentError, StateError, many
 from batchloom.loader.epoch_count import EpochCount, without_count
 from batchloom.loader.torch.lists import EpochSampler
 from batchloom.plan.attributes import PlanAttributes
+from batchloom.plan.options import PlanKeywords, PlanOptions
 from batchloom.plan.plan import Plan
 from batchloom.ranks.ranks import RankFinder
 from batchloom.samples.sizes import Sizes, read
@@ -40,14 +41,15 @@ class BatchSampler(PlanAttributes, EpochSampler):
         data: The sizes of samples, as an array or a list of numbers; or a dataset of batchloom, whose sizes are used;
             or any other dataset with a length, whose samples all count the same; or their number.
         batch_size: Samples in a batch; 64 if neither this nor ``batching`` is given.
-        shuffle: As for :class:`batchloom.Plan`, like the arguments that follow. Lists hold no marks, so ``uneven`` is
-            ``"pad"`` or ``"short"``.
+        shuffle: If ``True``, each epoch has a random order of its own: see :class:`batchloom.PlanOptions`.
         batching: A rule instead of ``batch_size``.
         rank: The rank of this process. If neither ``rank`` nor ``world_size`` is given, they are looked up, as by a
             :class:`batchloom.DataLoader`, when an epoch begins. For a loader that divides batches among ranks itself,
             as Accelerate does, give ``distributed=False``.
         world_size: The number of processes.
         distributed: If ``False``, the sampler is for one rank, and holds every batch: ``rank=0, world_size=1``.
+        **options: Keywords that :class:`batchloom.PlanOptions` documents. Lists hold no marks and no weights, so
+            ``uneven`` is ``"pad"`` or ``"short"``, and there is no ``ban``.
 
     Raises:
         ArgumentError: An argument makes no sense, or ``drop_last`` would leave no step.
@@ -61,23 +63,18 @@ class BatchSampler(PlanAttributes, EpochSampler):
         shuffle: Shuffle = False,
         *,
         batching: Rule | None = None,
-        shard_size: int | None = None,
-        drop_last: bool = False,
-        seed: int = 0,
-        uneven: Uneven = "pad",
-        balance: bool = False,
-        largest_first: bool = False,
-        weights: Any = None,
-        num_samples: int | None = None,
-        balanced_by: Any = None,
-        homogeneous_by: Any = None,
-        distinct_by: Any = None,
         rank: int | None = None,
         world_size: int | None = None,
         distributed: bool = True,
+        **options: Unpack[PlanKeywords],
     ) -> None:
-        if uneven == "mask":
+        if options.get("uneven") == "mask":
             raise ArgumentError('uneven is "mask", and lists of samples hold no marks; expected "pad" or "short"')
+        if options.get("ban") is not None:
+            raise ArgumentError(
+                "ban is given, and lists of samples hold no weights; expected DataLoader(..., ban=...), or None"
+            )
+        PlanOptions.given("BatchSampler", shuffle, options)
         samples, sizes = _counted(data)
         self._ranks = RankFinder(rank, world_size, distributed=distributed)
         first_rank, first_world_size = self._ranks.given or (0, 1)
@@ -89,19 +86,9 @@ class BatchSampler(PlanAttributes, EpochSampler):
             batching=batching,
             sizes=sizes,
             shuffle=shuffle,
-            shard_size=shard_size,
-            drop_last=drop_last,
-            seed=seed,
-            uneven=uneven,
-            balance=balance,
-            largest_first=largest_first,
-            weights=weights,
-            num_samples=num_samples,
-            balanced_by=balanced_by,
-            homogeneous_by=homogeneous_by,
-            distinct_by=distinct_by,
             rank=first_rank,
             world_size=first_world_size,
+            **options,
         )
         self._taken: int | None = None
         self._ended = False

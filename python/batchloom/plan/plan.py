@@ -10,16 +10,15 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, SupportsIndex, overload
+from typing import Any, SupportsIndex, Unpack, overload
 
 import batchloom._native as engine
 import numpy
-from batchloom.arguments import RUNS, U32, PadTo, Shuffle, Truncate, Uneven, caller, integer, shown, shuffled
+from batchloom.arguments import U32, Shuffle, caller, integer, shown
 from batchloom.batching.rules import Rule, rule
 from batchloom.errors import ArgumentError, RangeError, many
-from batchloom.plan.options import padded_to, plan_options
-from batchloom.samples.bans import banned
-from batchloom.samples.draws import drawn, grouped, restored, written
+from batchloom.plan.options import PlanKeywords, PlanOptions
+from batchloom.samples.draws import restored, written
 from batchloom.samples.label_counts import LabelCounts
 from batchloom.samples.label_counts import label_counts as counted
 from batchloom.samples.sizes import Sizes, checked, read
@@ -102,52 +101,13 @@ class Plan:
         batching: A rule instead of ``batch_size``.
         sizes: The size of each sample, by which rules sort, count and budget: ``[samples]``, or extents
             ``[samples, dimensions]`` if samples vary in several dimensions.
-        shuffle: If ``True``, each epoch has a random order of its own. ``"runs"`` keeps neighbours together: batches
-            are runs of samples as stored, and come in random order (with ``FixedSize``); each epoch cuts the runs at
-            other samples, so that there may be one more short run.
-        shard_size: Samples in a shard, for data that is larger than the memory of a device, or read from disk. Samples
-            are shuffled within shards, and shards among each other, so that one shard at a time holds all that batches
-            need. A multiple of the batch size, for rules that have one; pools of other rules end where their shard
-            ends. ``None`` shuffles all samples at once.
-        drop_last: If ``True``, leave out samples that do not fill a batch, and batches that do not fill a step.
-        seed: The seed of the random orders, which depend on the epoch too.
-        uneven: Treatment of batches that do not fill a step, unless they are dropped. ``"pad"`` repeats samples, so
-            that all ranks have the same number of steps and, with ``FixedSize`` and ``LengthBuckets``, as many samples
-            at each. ``"short"`` gives some ranks one step less, so that every sample comes exactly once. ``"mask"``
-            gives the steps of ``"pad"``, and every sample counts exactly once: places that only fill up repeat samples
-            of the step and come last in their batch.
-        balance: If ``True``, batches of similar cost form a step, so that ranks do not wait for each other.
-        largest_first: If ``True``, the largest batch that the rule makes comes first, so that memory is allocated once,
-            and an out-of-memory error shows up in the first step.
-        pad_to: The length that samples which differ in length are padded to, or several, of which each batch takes the
-            smallest that holds its samples. Rules sort, count and budget by these lengths. ``"longest"`` pads to the
-            longest sample of the batch (as the rule rounds it up).
-        truncate: The treatment of samples that are longer than every length of ``pad_to``: ``"error"`` names the first
-            one, ``"left"`` takes off their first elements, and ``"right"`` their last. ``plan.stats()`` counts what
-            that costs.
+        shuffle: If ``True``, each epoch has a random order of its own: see :class:`batchloom.PlanOptions`.
         label_counts: The labels of each sample that losses do not ignore, for ``plan.step(k).labels``: numbers, or the
             result of ``dataset.count_labels()``.
-        weights: The weight of each sample: an epoch draws samples with replacement, as often as their weights say,
-            instead of every sample once. Needs ``shuffle=True``. A sample is expected exactly as often as its weight
-            says, and comes less than twice more or fewer. Weights may change from epoch to epoch: they are no part of
-            the fingerprint.
-        num_samples: The number of samples that an epoch draws; ``None`` for as many as there are. Without weights, each
-            epoch goes on where the one before it stopped: no sample comes again before all have come.
-        balanced_by: The class of each sample, as numbers or texts: batches of a fixed size hold as many samples of each
-            class, to one (those of rules that sort by size share what is balanced over a pool), and each class goes
-            through permutations of its own.
-        homogeneous_by: The class of each sample, as numbers or texts: a batch holds samples of one class, and the
-            batches of a step those of the same. A step that the batches of its class do not fill is left out with
-            ``drop_last=True``; otherwise batches of the class come again in it, or places of weight 0 with
-            ``uneven="mask"``.
-        distinct_by: The key of each sample, as numbers or texts: a batch holds no two samples of one key. Needs
-            ``shuffle=True`` and batches of a fixed size.
-        ban: Samples that are left without weight, by number: each keeps its place in its batch, so that no other sample
-            moves. What is banned may change when a state is loaded: it holds from there on. A state that bans needs a
-            list here: the same, another, or an empty one.
         epoch: The epoch, from 0.
         rank: The rank of this process, from 0 to ``world_size - 1``.
         world_size: The number of processes.
+        **options: Keywords that :class:`batchloom.PlanOptions` documents: ``seed``, ``drop_last``, and more.
 
     Raises:
         ArgumentError: An argument makes no sense, or ``drop_last`` would leave no step.
@@ -164,24 +124,11 @@ class Plan:
         batching: Rule | None = None,
         sizes: Any = None,
         shuffle: Shuffle = False,
-        shard_size: int | None = None,
-        drop_last: bool = False,
-        seed: int = 0,
-        uneven: Uneven = "pad",
-        balance: bool = False,
-        largest_first: bool = False,
-        pad_to: PadTo = "longest",
-        truncate: Truncate = "error",
         label_counts: Any = None,
-        weights: Any = None,
-        num_samples: int | None = None,
-        balanced_by: Any = None,
-        homogeneous_by: Any = None,
-        distinct_by: Any = None,
-        ban: Any = None,
         epoch: int = 0,
         rank: int = 0,
         world_size: int = 1,
+        **options: Unpack[PlanKeywords],
     ) -> None:
         known = None if sizes is None else checked(sizes, "sizes", most_dimensions=2)
         if samples is None:
@@ -190,21 +137,17 @@ class Plan:
             samples = len(known)
         self._batching, self._read, counts = rule(batch_size, batching), 0, counted(label_counts)
         self._number: Numbered | None = None
+        samples = integer("samples", samples)
+        native = PlanOptions.given("Plan", shuffle, options).native(self._batching, samples) | {
+            "sizes": None if known is None else engine.borrow(known, "sizes"),
+            "labels": None if counts is None else counts._native(),
+        }
         self._native = engine.Plan(
-            integer("samples", samples),
-            self._batching._native(),
-            None if known is None else engine.borrow(known, "sizes"),
-            shuffle=shuffled(shuffle),
-            **plan_options(drop_last, seed, uneven, balance, largest_first),
+            samples,
+            native,
             epoch=integer("epoch", epoch),
             rank=integer("rank", rank, most=U32),
             world_size=integer("world_size", world_size, most=U32),
-            shard_size=None if shard_size is None else integer("shard_size", shard_size, least=1),
-            labels=None if counts is None else counts._native(),
-            pad_to=padded_to(pad_to, truncate),
-            draws=drawn(integer("samples", samples), weights, num_samples, balanced_by),
-            ban=banned(ban, integer("samples", samples)),
-            grouping=grouped(integer("samples", samples), homogeneous_by, distinct_by),
         )
         warn_of_one_pool(self._native, self._batching)
 
@@ -247,9 +190,9 @@ class Plan:
     def _warn_of_repetition(self, reader: str) -> None:
         if not reader.startswith(READERS):
             return
-        if self._native.ban:
+        if ban := self.options.ban:
             raise ArgumentError(
-                f"the plan bans {many(len(self._native.ban), 'sample')}, and a batch sampler cannot take their weight; "
+                f"the plan bans {many(len(ban), 'sample')}, and a batch sampler cannot take their weight; "
                 "expected DataLoader(..., ban=...), or a plan without ban"
             )
         self._read += 1
@@ -360,6 +303,11 @@ class Plan:
         return self._native.fingerprint
 
     @property
+    def options(self) -> PlanOptions:
+        """The options of the plan. Weights, classes and keys of samples are arrays of numbers that mean the same."""
+        return PlanOptions.of(self._native)
+
+    @property
     def samples(self) -> int:
         """The number of samples in the dataset."""
         return self._native.samples
@@ -376,35 +324,14 @@ class Plan:
         return self._batching
 
     @property
-    def balance(self) -> bool:
-        """``True`` if batches of similar cost form a step."""
-        return self._native.balance
-
-    @property
-    def largest_first(self) -> bool:
-        """``True`` if the largest batch comes first."""
-        return self._native.largest_first
-
-    @property
-    def shuffle(self) -> bool | str:
+    def shuffle(self) -> Shuffle:
         """``True`` if the order is random, or ``"runs"`` if batches of neighbours are shuffled."""
-        shuffle = self._native.shuffle
-        return shuffle if shuffle == RUNS else shuffle == "samples"
-
-    @property
-    def shard_size(self) -> int | None:
-        """Samples in a shard; ``None`` if the order does not go shard by shard."""
-        return self._native.shard_size
+        return self.options.shuffle
 
     @property
     def drop_last(self) -> bool:
         """``True`` if samples that do not fill a batch, and batches that do not fill a step, are left out."""
-        return self._native.drop_last
-
-    @property
-    def uneven(self) -> str:
-        """Treatment of batches that do not fill a step, unless they are dropped: "pad", "mask" or "short"."""
-        return self._native.uneven
+        return self.options.drop_last
 
     @property
     def seed(self) -> int:
@@ -426,41 +353,32 @@ class Plan:
         """The number of processes."""
         return self._native.world_size
 
-    def _value(self) -> tuple[Any, ...]:
-        native = self._native
-        options = {
-            "shuffle": native.shuffle,
-            "drop_last": native.drop_last,
-            "seed": native.seed,
-            "uneven": native.uneven,
-            "balance": native.balance,
-            "largest_first": native.largest_first,
-            "epoch": native.epoch,
-            "rank": native.rank,
-            "world_size": native.world_size,
-            "concatenated": native.concatenated,
-            "content": native.content,
-            "shard_size": native.shard_size,
-            "pad_to": native.pad_to,
-            "ban": native.ban,
-        }
-        return native.samples, self._batching, options, native.state(0)
-
     def __eq__(self, other: object) -> bool:
-        # The fingerprint stands for the sizes.
-        same = isinstance(other, Plan) and (self.fingerprint, self._value()) == (other.fingerprint, other._value())
-        return same and isinstance(other, Plan) and self._native.weights == other._native.weights
+        if not isinstance(other, Plan):
+            return False
+        return self._identity() == other._identity()
+
+    def _identity(self) -> tuple[Any, ...]:
+        """Return what equal plans have in common; the fingerprint stands for the sizes."""
+        return self.fingerprint, self._place(), self._native.weights, self.options.ban
+
+    def _place(self) -> tuple[int, int, int, dict[str, Any]]:
+        """Return the epoch, the rank among the ranks, and the state before the first step."""
+        return self.epoch, self.rank, self.world_size, self._native.state(0)
 
     def __hash__(self) -> int:
         return hash((self.fingerprint, self.epoch, self.rank, self.world_size, len(self)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        extents, known = self._native.extents(), self._native.labels
-        labels = LabelCounts._read(*known) if isinstance(known, tuple) and len(known) == 2 else known
-        sizes = None if extents is None else read(extents)
-        grouping = self._native.grouping
-        keys = None if grouping is None else (grouping[0], numpy.from_dlpack(grouping[1]))
-        return _rebuild, (*self._value(), sizes, labels, written(self._native.draws), keys)
+        options, extents = self._native.options, self._native.extents()
+        labels, grouping = options["labels"], options["grouping"]
+        plain = options | {
+            "sizes": None if extents is None else read(extents),
+            "labels": LabelCounts._read(*labels) if isinstance(labels, tuple) and len(labels) == 2 else labels,
+            "draws": written(options["draws"]),
+            "grouping": None if grouping is None else (grouping[0], numpy.from_dlpack(grouping[1])),
+        }
+        return _rebuild, (self.samples, self._batching, plain, *self._place())
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the plan and its costs."""
@@ -477,18 +395,20 @@ def _rebuild(
     samples: int,
     batching: Rule,
     options: dict[str, Any],
+    epoch: int,
+    rank: int,
+    world_size: int,
     state: dict[str, Any],
-    sizes: Sizes | None,
-    labels: LabelCounts | str | int | tuple[int, int, int, int] | None,
-    draws: tuple[Any, ...] | None = None,
-    keys: tuple[str, Any] | None = None,
 ) -> Plan:
-    known = None if sizes is None else engine.borrow(sizes, "sizes")
-    given = labels._native() if isinstance(labels, LabelCounts) else labels
-    grouping = None if keys is None else (keys[0], engine.borrow(keys[1], keys[0]))
-    plan = engine.Plan(
-        samples, batching._native(), known, **options, labels=given, draws=restored(draws), grouping=grouping
-    )
+    sizes, labels, keys = options["sizes"], options["labels"], options["grouping"]
+    native = options | {
+        "rule": batching._native(),
+        "sizes": None if sizes is None else engine.borrow(sizes, "sizes"),
+        "labels": labels._native() if isinstance(labels, LabelCounts) else labels,
+        "draws": restored(options["draws"]),
+        "grouping": None if keys is None else (keys[0], engine.borrow(keys[1], keys[0])),
+    }
+    plan = engine.Plan(samples, native, epoch=epoch, rank=rank, world_size=world_size)
     return Plan._wrap(plan.resume(state) if state["batches"] or "bans" in state else plan, batching)
 
 

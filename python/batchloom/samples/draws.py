@@ -46,6 +46,20 @@ def drawn(samples: int, weights: Any, num_samples: int | None, balanced_by: Any)
     return _native.Draws.weighted(number, _native.borrow(found, "weights"))
 
 
+def described(draws: _native.Draws | None) -> tuple[Any, int | None, Any]:
+    """Return the weights of samples in proportion, the number of draws and the class of each sample, where known."""
+    if draws is None:
+        return None, None, None
+    number, units, sources, _, _, members, _ = draws.written()
+    weights = None if units is None else numpy.from_dlpack(units)
+    if members is None or sources is None:
+        return weights, number, None
+    order, counts = numpy.from_dlpack(members), sources[0]
+    classes = numpy.empty(len(order), numpy.int64)
+    classes[order] = numpy.repeat(numpy.arange(len(counts)), counts)
+    return weights, number, classes
+
+
 def grouped(samples: int, homogeneous_by: Any, distinct_by: Any) -> tuple[str, _native.Tensor] | None:
     """Return the option that says which samples share a batch, and the key of each; ``None`` if all may.
 
