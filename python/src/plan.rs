@@ -12,7 +12,7 @@ use crate::error::{DataError, StateError, raise};
 use crate::memory::collected;
 use crate::plan_options::{PlanOptions, WrittenOptions};
 
-/// A plan as one rank sees it. It is documented in batchloom/plan.py.
+/// A plan as one rank sees it. It is documented in batchloom/plan/plan.py.
 #[pyclass(frozen, module = "batchloom._native")]
 #[derive(Debug)]
 pub(crate) struct Plan {

@@ -20,7 +20,7 @@ use crate::plan::{Plan, read_state, write_state};
 use crate::plan_options::PlanOptions;
 use crate::slot_function::{FieldSlot, with_slots};
 
-/// The engine's loader. It is documented in batchloom/loader.py.
+/// The engine's loader. It is documented in batchloom/loader/loader.py.
 #[pyclass(frozen, module = "batchloom._native")]
 #[derive(Debug)]
 pub(crate) struct Loader(batchloom::Loader, Skipped);
@@ -108,7 +108,7 @@ impl Loader {
         self.counted(py, batchloom::Loader::remaining)
     }
 
-    /// The metrics of the latest iteration, and their text: see batchloom/metrics.py. Times are in seconds.
+    /// The metrics of the latest iteration, and their text: see batchloom/loader/metrics.py. Times are in seconds.
     fn metrics(&self) -> (u64, u64, u64, f64, f64, f64, usize, usize, usize, String) {
         let found = self.0.metrics();
         let seconds = [found.elapsed, found.waited, found.idle].map(|time| time.as_secs_f64());
