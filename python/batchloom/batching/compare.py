@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import batchloom._native as _native
@@ -54,7 +53,8 @@ class Comparison:
 
     def report(self, path: str | os.PathLike[str], title: str = "Batching rules") -> None:
         """Write a self-contained HTML page that shows the lengths and the rules."""
-        Path(path).write_text(self._native.page(title), encoding="utf-8")
+        with open(path, "w", encoding="utf-8") as page:
+            page.write(self._native.page(title))
 
     def __str__(self) -> str:
         return self._native.text()

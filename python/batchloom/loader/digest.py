@@ -6,7 +6,6 @@ that a batch lies in.
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -18,6 +17,8 @@ class BatchDigest:
     """The digest of the batches so far."""
 
     def __init__(self) -> None:
+        import hashlib
+
         self._hash = hashlib.blake2b(digest_size=16)
 
     def add(self, batch: Any) -> Any:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from fractions import Fraction
 from math import ceil, floor
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from batchloom.arguments import U64, choice, integer, used, weight
 from batchloom.errors import ArgumentError, LoaderError, StateError
@@ -13,6 +12,9 @@ from batchloom.loader.epoch_count import EpochCount, without_count
 from batchloom.loader.loader import DataLoader
 from batchloom.loader.watchers import Standing, watchers
 from batchloom.plan.plan import Plan
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 VERSION = 1
 
@@ -495,6 +497,8 @@ def _given(loaders: dict[Hashable, Any], weights: Any) -> list[Any]:
 
 def _exact(number: Any) -> Fraction:
     """Return a weight without rounding."""
+    from fractions import Fraction
+
     return Fraction(number) if isinstance(number, int) else Fraction(float(number))
 
 

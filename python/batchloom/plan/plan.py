@@ -9,7 +9,6 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, SupportsIndex, Unpack, overload
 
 import batchloom._native as engine
@@ -290,7 +289,8 @@ class Plan:
 
     def report(self, path: str | os.PathLike[str]) -> None:
         """Write a self-contained HTML page that shows the plan: its costs, its steps, and its order."""
-        Path(path).write_text(self._native.report(repr(self)), encoding="utf-8")
+        with open(path, "w", encoding="utf-8") as page:
+            page.write(self._native.report(repr(self)))
 
     @property
     def fingerprint(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import secrets
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -108,7 +108,7 @@ class RankFinder:
         return lambda: self._drawn(number)
 
     def _drawn(self, number: int) -> int:
-        seed = secrets.randbits(63)
+        seed = int.from_bytes(os.urandom(8)) >> 1
         world_size = self.find()[1]
         said = None if self._given is not None else _from_torch()
         if said is not None and said[1] > 1 and (store := _store()) is not None:

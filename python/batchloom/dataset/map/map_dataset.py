@@ -14,7 +14,6 @@ from batchloom.collate.field_names import LateFieldNames, Namer
 from batchloom.collate.schema import BOUNDARIES, Column, Columns, Schema
 from batchloom.dataset.base import Dataset, Made, Memory
 from batchloom.dataset.concat import JoinedFunction, JoinedItems, require_same
-from batchloom.dataset.map.processes import SampleProcesses, require_picklable
 from batchloom.dataset.map.reader import SampleReader, described, short, takes_rng
 from batchloom.dataset.map.shared_generators import shared_draw
 from batchloom.dataset.sequences import SequenceDataset
@@ -124,6 +123,8 @@ class MapDataset(Dataset[Any]):
             raise DataError(f"there are {len(self._own)} sizes for {len(items)} items; expected one for each")
         self._reader = SampleReader(items, fn)
         if self._workers == "processes":
+            from batchloom.dataset.map.processes import require_picklable
+
             require_picklable(self._reader)
         elif (drawing := shared_draw(fn, items)) is not None:
             warnings.warn(
@@ -214,6 +215,8 @@ class MapDataset(Dataset[Any]):
             )
         if self._workers == "threads":
             return self._engine(reader, whole=collation.whole is not None), None
+        from batchloom.dataset.map.processes import SampleProcesses, require_picklable
+
         # As many as the loader has threads: each waits for one.
         require_picklable(reader)
         processes = SampleProcesses(reader, threads or min(_cores(), MOST))
