@@ -583,7 +583,7 @@ def test_each_stream_that_reads_a_series_is_known():
     ("dataset", "share"),
     [
         (bl.TensorDataset(torch.zeros(100, 4)), 1),
-        (bl.GroupDataset(torch.arange(100) // 3, torch.zeros(100, 10)), 40 / (40 + 40)),  # the bytes of a row, and what it takes to find it
+        (bl.GroupDataset(torch.arange(100) // 3, torch.zeros(100, 10)), 0.5),
     ],
 )
 def test_blocks_of_resident_data_grow_with_the_memory_of_the_device(monkeypatch, dataset, share):
