@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 # An optimizer imports it when it is made, for seconds: once here, rather than in every process.
+import torch._dynamo  # noqa: F401
+
 from bench.resume.run import Run, environment, free_port
 
 # Seconds after which a run that does not end is taken for one that hangs.

@@ -13,12 +13,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from batchloom._native import __version__
-from batchloom.batching import CostModel, CostOptimal, FixedSize, LengthBuckets, Listed, Packing, Rule, TokenBudget
-from batchloom.calibrate import calibrate
-from batchloom.compare import Compared, Comparison, compare
+from batchloom.batching.calibrate import calibrate
+from batchloom.batching.compare import Compared, Comparison, compare
+from batchloom.batching.rules import (
+    CostModel,
+    CostOptimal,
+    FixedSize,
+    LengthBuckets,
+    Listed,
+    Packing,
+    Rule,
+    TokenBudget,
+)
+from batchloom.collate.slots import Crop, Pad, Resize, Slot, Stack
 from batchloom.dataset.concat import ConcatDataset, Origin
 from batchloom.dataset.groups import GroupDataset, GroupStats
-from batchloom.dataset.map import MapDataset
+from batchloom.dataset.map.map_dataset import MapDataset
+from batchloom.dataset.mixture import Mixture
 from batchloom.dataset.sequences import SequenceDataset
 from batchloom.dataset.sparse_rows import SparseRows
 from batchloom.dataset.tensors import TensorDataset
@@ -40,15 +51,14 @@ from batchloom.errors import (
     SampleError,
     StateError,
 )
-from batchloom.interleave import interleave
-from batchloom.label_counts import LabelCounts
-from batchloom.loader import DataLoader
-from batchloom.metrics import Metrics
-from batchloom.mixture import Mixture
-from batchloom.plan import Place, Plan, Step
-from batchloom.restore_order import restore_order
-from batchloom.sampler import BatchSampler
-from batchloom.slots import Crop, Pad, Resize, Slot, Stack
+from batchloom.loader.interleave import interleave
+from batchloom.loader.loader import DataLoader
+from batchloom.loader.metrics import Metrics
+from batchloom.loader.sampler import BatchSampler
+from batchloom.plan.options import PlanOptions
+from batchloom.plan.plan import Place, Plan, Step
+from batchloom.plan.restore_order import restore_order
+from batchloom.samples.label_counts import LabelCounts
 
 __all__ = [
     "ArgumentError",
@@ -82,6 +92,7 @@ __all__ = [
     "Place",
     "Placement",
     "Plan",
+    "PlanOptions",
     "RangeError",
     "Resize",
     "Rule",

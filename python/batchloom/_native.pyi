@@ -262,33 +262,14 @@ class Plan:
     def __new__(
         cls,
         samples: int,
-        rule: Rule,
-        sizes: Tensor | None,
+        options: dict[str, Any],
         *,
-        shuffle: str,
-        drop_last: bool,
-        seed: int,
-        uneven: str,
-        balance: bool,
-        largest_first: bool,
         epoch: int,
         rank: int,
         world_size: int,
-        concatenated: bool = False,
-        content: str | None = None,
-        shard_size: int | None = None,
-        labels: str | int | tuple[int, int, int, int] | tuple[Tensor, int | None] | None = None,
-        pad_to: tuple[list[int], str] | None = None,
-        draws: Draws | None = None,
-        ban: Sequence[int] | None = None,
-        grouping: tuple[str, Tensor] | None = None,
     ) -> Plan: ...
     @property
-    def ban(self) -> list[int] | None: ...
-    @property
-    def grouping(self) -> tuple[str, Tensor] | None: ...
-    @property
-    def draws(self) -> Draws | None: ...
+    def options(self) -> dict[str, Any]: ...
     @property
     def weights(self) -> str | None: ...
     def __len__(self) -> int: ...
@@ -315,23 +296,7 @@ class Plan:
     @property
     def samples(self) -> int: ...
     @property
-    def labels(self) -> str | int | tuple[int, int, int, int] | tuple[Tensor, int | None] | None: ...
-    @property
-    def balance(self) -> bool: ...
-    @property
-    def largest_first(self) -> bool: ...
-    @property
     def has_one_pool(self) -> bool: ...
-    @property
-    def concatenated(self) -> bool: ...
-    @property
-    def content(self) -> str | None: ...
-    @property
-    def shard_size(self) -> int | None: ...
-    @property
-    def pad_to(self) -> tuple[list[int], str] | None: ...
-    @property
-    def shuffle(self) -> str: ...
     @property
     def seed(self) -> int: ...
     @property
@@ -340,10 +305,6 @@ class Plan:
     def rank(self) -> int: ...
     @property
     def world_size(self) -> int: ...
-    @property
-    def drop_last(self) -> bool: ...
-    @property
-    def uneven(self) -> str: ...
 
 class _FieldViews(Protocol):
     @property
@@ -403,14 +364,8 @@ class Loader:
     def __new__(
         cls,
         dataset: Dataset,
-        rule: Rule,
+        options: dict[str, Any],
         *,
-        shuffle: str,
-        drop_last: bool,
-        seed: int,
-        uneven: str,
-        balance: bool,
-        largest_first: bool,
         rank: int,
         world_size: int,
         pad_values: list[tuple[str, bytes]],
@@ -423,15 +378,10 @@ class Loader:
         shuffle_documents: bool = False,
         index_table: bool = False,
         memory: tuple[int, Callable[[int], Any]] | None = None,
-        shard_size: int | None = None,
         label_counts: tuple[Tensor, int | None] | None = None,
         fields: list[_FieldOptions] | None = None,
         slots: Sequence[_FieldSlot] = ...,
         pad_numbers: list[tuple[str | None, float]] = ...,
-        pad_to: tuple[list[int], str] | None = None,
-        draws: Draws | None = None,
-        ban: Sequence[int] | None = None,
-        grouping: tuple[str, Tensor] | None = None,
     ) -> Loader: ...
     def __len__(self) -> int: ...
     @property

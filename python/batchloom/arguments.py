@@ -3,15 +3,12 @@
 import operator
 import os
 import sys
-from collections.abc import Callable, Sequence
-from functools import wraps
+from collections.abc import Sequence
 from numbers import Real
-from typing import Any, Literal, SupportsIndex, TypeVar
+from typing import Any, Literal, SupportsIndex
 
 import numpy
 from batchloom.errors import ArgumentError
-
-Kind = TypeVar("Kind", bound=type)
 
 PACKAGE = os.path.dirname(__file__) + os.sep
 
@@ -188,35 +185,6 @@ def is_mask(value: object) -> bool:
 def shown(number: int) -> str:
     """Return an integer as text; Python writes out none of thousands of digits."""
     return str(number) if number.bit_length() <= 256 else f"an integer of {number.bit_length()} bits"
-
-
-def renamed(**names: str) -> Callable[[Kind], Kind]:
-    """Decorate a class so that an old name of an argument or attribute is an error that gives the new name.
-
-    Args:
-        names: The new name for each old one.
-    """
-
-    def decorate(kind: Kind) -> Kind:
-        make: Callable[..., None] = vars(kind)["__init__"]
-
-        @wraps(make)
-        def init(self: Any, *args: Any, **options: Any) -> None:
-            for old in names.keys() & options.keys():
-                raise TypeError(f"{kind.__name__}() has no argument {old!r}; it is called {names[old]!r} now")
-            make(self, *args, **options)
-
-        def absent(self: Any, name: str) -> Any:
-            text = f"{type(self).__name__!r} object has no attribute {name!r}"
-            if name in names and hasattr(kind, names[name]):
-                text = f"{text}; it is called {names[name]!r} now"
-            raise AttributeError(text, name=name, obj=self)
-
-        for name, function in (("__init__", init), ("__getattr__", absent)):
-            setattr(kind, name, function)
-        return kind
-
-    return decorate
 
 
 def caller() -> int:

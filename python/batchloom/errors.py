@@ -51,3 +51,9 @@ class LoaderError(Error, RuntimeError):
 
 class OutOfMemoryError(LoaderError, MemoryError):
     """Memory that cannot be had. The loader, and all else, works as before once there is enough."""
+
+
+def many(number: int, noun: str) -> str:
+    """Return a number with what it counts, as messages say it: ``1 batch``, ``2 batches``."""
+    ending = "" if number == 1 else "es" if noun.endswith("ch") else "s"
+    return f"{number} {noun}{ending}"

@@ -11,7 +11,7 @@ use crate::dlpack::Tensor;
 use crate::error::{ArgumentError, DataError, raise};
 use crate::memory::{collected, require};
 
-/// The rule by which samples share a batch. It is documented in batchloom/batching.py.
+/// The rule by which samples share a batch. It is documented in batchloom/batching/rules.py.
 #[pyclass(frozen, module = "batchloom._native")]
 #[derive(Debug)]
 pub(crate) struct Rule(pub(crate) EngineRule);

@@ -1,8 +1,7 @@
 //! The samples that an epoch draws, from Python and back.
 
 use batchloom::draws::{History, Mix, Weights, WrittenWeights};
-use batchloom::loader::LoaderBuilder;
-use batchloom::plan::PlanBuilder;
+use batchloom::plan::PlanOptions;
 use pyo3::prelude::*;
 
 use crate::batching::{parse, sizes};
@@ -151,22 +150,15 @@ fn measured(py: Python<'_>, mix: Mix, measure: Option<Measure<'_>>) -> PyResult<
 
 impl Draws {
     /// The draws of a plan, or `None` if an epoch is every sample once.
-    pub(crate) fn of(plan: &batchloom::Plan) -> Option<Self> {
-        let (num_samples, weights, mix) = (plan.num_samples(), plan.weights().cloned(), plan.mix().cloned());
-        (num_samples.is_some() || weights.is_some() || mix.is_some()).then_some(Self {
-            num_samples,
-            weights,
-            mix,
-        })
+    pub(crate) fn of(options: &PlanOptions) -> Option<Self> {
+        let PlanOptions { num_samples, weights, mix, .. } = options;
+        let is_any = num_samples.is_some() || weights.is_some() || mix.is_some();
+        is_any.then(|| Self { num_samples: *num_samples, weights: weights.clone(), mix: mix.clone() })
     }
 
-    pub(crate) fn planned(&self, builder: PlanBuilder) -> PlanBuilder {
+    /// Sets the draws among the options of a plan.
+    pub(crate) fn set(&self, options: &mut PlanOptions) {
         let Self { num_samples, weights, mix } = self.clone();
-        builder.num_samples(num_samples).weights(weights).mix(mix)
-    }
-
-    pub(crate) fn loaded(&self, builder: LoaderBuilder) -> LoaderBuilder {
-        let Self { num_samples, weights, mix } = self.clone();
-        builder.num_samples(num_samples).weights(weights).mix(mix)
+        (options.num_samples, options.weights, options.mix) = (num_samples, weights, mix);
     }
 }

@@ -19,6 +19,7 @@ mod labels;
 mod loader;
 mod memory;
 mod plan;
+mod plan_options;
 mod report;
 mod reserve;
 mod slot_function;

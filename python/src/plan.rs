@@ -1,21 +1,18 @@
 //! The plan, for one rank.
 
-use batchloom::batching::Keys;
 use batchloom::draws::{History, WrittenWeights};
-use batchloom::order::Shuffle;
 use batchloom::plan::{Ban, Stats};
 use batchloom::report::Value;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::batching::{Rule, known, padded_to, parse, sizes};
+use crate::batching::Rule;
 use crate::dlpack::Tensor;
-use crate::draws::Draws;
 use crate::error::{DataError, StateError, raise};
-use crate::labels::{Labels, given};
-use crate::memory::{collected, require};
+use crate::memory::collected;
+use crate::plan_options::{PlanOptions, WrittenOptions};
 
-/// A plan as one rank sees it. It is documented in batchloom/plan.py.
+/// A plan as one rank sees it. It is documented in batchloom/plan/plan.py.
 #[pyclass(frozen, module = "batchloom._native")]
 #[derive(Debug)]
 pub(crate) struct Plan {
@@ -32,59 +29,17 @@ type Place = (u64, u32, u64);
 #[pymethods]
 impl Plan {
     #[new]
-    #[pyo3(signature = (
-        samples, rule, sizes, *, shuffle, drop_last, seed, uneven, balance, largest_first, epoch, rank, world_size,
-        concatenated=false, content=None, shard_size=None, labels=None, pad_to=None, draws=None,
-        ban=None, grouping=None
-    ))]
-    #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
+    #[pyo3(signature = (samples, options, *, epoch, rank, world_size))]
     fn new(
         py: Python<'_>,
         samples: u64,
-        rule: &Rule,
-        sizes: Option<&Tensor>,
-        shuffle: &str,
-        drop_last: bool,
-        seed: u64,
-        uneven: &str,
-        balance: bool,
-        largest_first: bool,
+        options: PlanOptions<'_>,
         epoch: u64,
         rank: u32,
         world_size: u32,
-        concatenated: bool,
-        content: Option<String>,
-        shard_size: Option<u64>,
-        labels: Option<Labels<'_>>,
-        pad_to: Option<(Vec<u32>, String)>,
-        draws: Option<&Draws>,
-        ban: Option<Vec<u64>>,
-        grouping: Option<Grouping<'_>>,
     ) -> PyResult<Self> {
-        let builder = batchloom::Plan::builder(samples)
-            .rule(rule.0.clone())
-            .shuffle(parse::<Shuffle>(shuffle)?)
-            .drop_last(drop_last)
-            .seed(seed)
-            .uneven(parse(uneven)?)
-            .balance(balance)
-            .largest_first(largest_first)
-            .concatenated(concatenated)
-            .shard_size(shard_size)
-            .pad_to(padded_to(pad_to)?)
-            .ban(ban)
-            .epoch(epoch)
-            .world_size(world_size);
-        let builder = content.into_iter().fold(builder, batchloom::plan::PlanBuilder::content);
-        let labels = labels.map(|labels| labels.engine()).transpose()?;
-        let builder = labels.into_iter().fold(builder, batchloom::plan::PlanBuilder::labels);
-        let builder = draws.into_iter().fold(builder, |builder, draws| draws.planned(builder));
-        let (homogeneous_by, distinct_by) = keys(grouping)?;
-        let builder = builder.homogeneous_by(homogeneous_by).distinct_by(distinct_by);
-        let builder = match known(sizes)? {
-            Some(sizes) => builder.sizes(sizes),
-            None => builder,
-        };
+        let options = options.engine()?;
+        let builder = batchloom::Plan::builder(samples).options(options).epoch(epoch).world_size(world_size);
         let plan = py.detach(|| builder.build()).map_err(|error| raise(&error))?;
         of_rank(plan, rank)
     }
@@ -125,7 +80,7 @@ impl Plan {
     /// The extents of each sample in the dimensions that vary, `[samples]` or `[samples, dimensions]`, as uint32.
     /// `None` if samples do not differ in size.
     fn extents(&self) -> PyResult<Option<Tensor>> {
-        let Some(sizes) = self.plan.sizes() else { return Ok(None) };
+        let Some(sizes) = self.plan.options().sizes.as_ref() else { return Ok(None) };
         let (samples, dimensions) = (sizes.as_slice().len(), sizes.dimensions());
         let shape = if dimensions == 1 { vec![samples] } else { vec![samples, dimensions] };
         let extents = batchloom::Tensor::from_vec(sizes.to_extents(), &shape);
@@ -134,7 +89,7 @@ impl Plan {
 
     /// The size of each sample, as uint32. `None` if samples do not differ in size.
     fn sizes(&self) -> PyResult<Option<Tensor>> {
-        let Some(sizes) = self.plan.sizes() else { return Ok(None) };
+        let Some(sizes) = self.plan.options().sizes.as_ref() else { return Ok(None) };
         Tensor::of_numbers(sizes.as_slice()).map(Some)
     }
 
@@ -195,36 +150,15 @@ impl Plan {
         Ok(Self { plan, rank: self.rank })
     }
 
-    /// The samples that the plan was asked to leave without weight, if it was.
+    /// The options, but the rule and the sizes.
     #[getter]
-    fn ban(&self) -> Option<Vec<u64>> {
-        self.plan.ban().map(<[u64]>::to_vec)
-    }
-
-    /// The option that says which samples share a batch, and the key of each, as uint32, if there is one.
-    #[getter]
-    fn grouping(&self) -> PyResult<Option<(&'static str, Tensor)>> {
-        let homogeneous = self.plan.homogeneous_by().map(|keys| ("homogeneous_by", keys));
-        let found = homogeneous.or_else(|| self.plan.distinct_by().map(|keys| ("distinct_by", keys)));
-        let Some((name, keys)) = found else { return Ok(None) };
-        Ok(Some((name, Tensor::of_numbers(keys.as_slice())?)))
+    fn options(&self, py: Python<'_>) -> PyResult<WrittenOptions> {
+        WrittenOptions::new(py, self.plan.options())
     }
 
     #[getter]
     fn fingerprint(&self) -> String {
         self.plan.fingerprint()
-    }
-
-    /// The labels of samples, as the constructor takes them.
-    #[getter]
-    fn labels(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        given(py, self.plan.labels())
-    }
-
-    /// The draws of an epoch. `None` if it is every sample once.
-    #[getter]
-    fn draws(&self) -> Option<Draws> {
-        Draws::of(&self.plan)
     }
 
     /// The digest of the weights by which samples are drawn, if they have some.
@@ -243,47 +177,10 @@ impl Plan {
         self.counted(py, batchloom::Plan::steps)
     }
 
-    #[getter]
-    fn balance(&self) -> bool {
-        self.plan.balance()
-    }
-
-    #[getter]
-    fn largest_first(&self) -> bool {
-        self.plan.largest_first()
-    }
-
     /// Says that a pool which was given as a number holds everything that is shuffled.
     #[getter]
     fn has_one_pool(&self) -> bool {
         self.plan.has_one_pool()
-    }
-
-    #[getter]
-    fn concatenated(&self) -> bool {
-        self.plan.concatenated()
-    }
-
-    #[getter]
-    fn content(&self) -> Option<String> {
-        self.plan.content().map(str::to_owned)
-    }
-
-    #[getter]
-    fn shard_size(&self) -> Option<u64> {
-        self.plan.shard_size()
-    }
-
-    /// The lengths that batches are padded to, and the treatment of samples that are longer.
-    #[getter]
-    fn pad_to(&self) -> Option<(Vec<u32>, &'static str)> {
-        let pad_to = self.plan.pad_to()?;
-        Some((pad_to.lengths().to_vec(), pad_to.truncation().name()))
-    }
-
-    #[getter]
-    fn shuffle(&self) -> &'static str {
-        self.plan.shuffle().name()
     }
 
     #[getter]
@@ -304,16 +201,6 @@ impl Plan {
     #[getter]
     fn world_size(&self) -> u32 {
         self.plan.world_size()
-    }
-
-    #[getter]
-    fn drop_last(&self) -> bool {
-        self.plan.drop_last()
-    }
-
-    #[getter]
-    fn uneven(&self) -> &'static str {
-        self.plan.uneven().name()
     }
 }
 
@@ -473,19 +360,6 @@ pub(crate) fn read_state(dict: &Bound<'_, PyDict>) -> PyResult<batchloom::plan::
         digest_before: given(dict, "digest_before")?,
         set_epoch: given(dict, "set_epoch")?,
     })
-}
-
-/// The option that says which samples share a batch, and the key of each, as uint32.
-pub(crate) type Grouping<'py> = (String, PyRef<'py, Tensor>);
-
-/// The keys of samples of which a batch holds one, and those of which it holds different ones.
-pub(crate) fn keys(grouping: Option<Grouping<'_>>) -> PyResult<(Option<Keys>, Option<Keys>)> {
-    let Some((name, keys)) = grouping else { return Ok((None, None)) };
-    let keys = sizes(&keys)?;
-    // A copy, and a table that numbers them.
-    require::<[u64; 4]>(keys.len())?;
-    let keys = Some(Keys::new(keys.to_vec()));
-    Ok(if name == "homogeneous_by" { (keys, None) } else { (None, keys) })
 }
 
 /// Bans, from lists of plain values.

@@ -1,4 +1,4 @@
-//! Rules side by side, as Python shows them. They are documented in batchloom/compare.py.
+//! Rules side by side, as Python shows them. They are documented in batchloom/batching/compare.py.
 
 use batchloom::batching::{CostModel, Rule as EngineRule};
 use batchloom::report::{Budget, Comparison as EngineComparison, Histogram, Page};

@@ -12,7 +12,7 @@ use crate::interpreter::Visit;
 /// A slot of a field: its name, the slot as text, and the function that fills it, if there is one.
 pub(crate) type FieldSlot = (String, String, Option<Py<PyAny>>);
 
-/// A function of Python. It is documented in batchloom/slots.py.
+/// A function of Python. It is documented in batchloom/collate/slots.py.
 struct SlotFunction(Py<PyAny>);
 
 impl FillSlot for SlotFunction {

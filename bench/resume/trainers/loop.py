@@ -6,9 +6,6 @@ import json
 from pathlib import Path
 
 import torch
-
-# DistributedDataParallel imports it when it is made, for seconds: once here, rather than in every process.
-import torch._dynamo
 import torch.distributed
 
 from bench.resume import peers

@@ -41,7 +41,7 @@ fn check_inverse(plan: &Plan) {
     let all = drawn(plan);
     for start in [0, 1, plan.steps() / 2] {
         let mut out = vec![0; all.len().saturating_sub(start as usize).min(9)];
-        if all.len() as u64 == plan.steps() && plan.sizes().is_none() {
+        if all.len() as u64 == plan.steps() && plan.options().sizes.is_none() {
             plan.fill(start, 0, 0, &mut out).unwrap();
             assert_eq!(out, all[start as usize..start as usize + out.len()]);
         }
@@ -572,7 +572,7 @@ fn draws_that_make_no_sense() {
     assert!(matches!(Mix::new(&[2], &[1.0]).unwrap().measured("tokens", vec![1]), Err(Error::Mix { .. })));
     let weights = || Weights::new(&[1.0; 10]).unwrap();
     let builder = || Plan::builder(10).batch_size(2).shuffle(true);
-    let is_refused = |builder: PlanBuilder| matches!(builder.build(), Err(Error::Draws { .. }));
+    let is_refused = |builder: PlanBuilder| matches!(builder.build(), Err(Error::Conflict { .. }));
     assert!(is_refused(builder().weights(weights()).shuffle(false)));
     assert!(is_refused(builder().num_samples(4).shuffle(batchloom::order::Shuffle::Runs)));
     assert!(is_refused(builder().num_samples(4).shard_size(4)));
@@ -637,7 +637,7 @@ fn weights_of_sources_in_states() {
         mixed(weights).sizes(sizes).rule(TokenBudget::new(12).unwrap()).largest_first(true).build().unwrap()
     };
     let state = largest(&[1.0, 2.0]).state(1);
-    assert!(matches!(largest(&[2.0, 1.0]).resume(&state), Err(Error::Draws { .. })));
+    assert!(matches!(largest(&[2.0, 1.0]).resume(&state), Err(Error::Conflict { .. })));
     assert!(largest(&[2.0, 1.0]).resume(&largest(&[1.0, 2.0]).state(0)).is_ok());
 }
 

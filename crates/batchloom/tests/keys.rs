@@ -52,7 +52,7 @@ proptest! {
         let builder = plan_of(rule, &keys).homogeneous_by(Keys::new(keys.clone())).shuffle(shuffle).seed(seed).epoch(epoch);
         let builder = builder.world_size(world_size).drop_last(drop_last).uneven(Uneven::Mask);
         let plan = match builder.build() {
-            Err(Error::NothingLeft { .. } | Error::Grouping { .. }) if drop_last => return Ok(()),
+            Err(Error::NothingLeft { .. } | Error::Conflict { .. }) if drop_last => return Ok(()),
             plan => plan.unwrap(),
         };
         let key = |sample: &u64| keys[*sample as usize];
@@ -326,7 +326,7 @@ fn check_golden(found: &str) {
 fn what_does_not_go_together() {
     let keys = || Keys::new(vec![0; 10]);
     let builder = || Plan::builder(10).batch_size(2).shuffle(true);
-    let grouping = |builder: PlanBuilder| matches!(builder.build(), Err(Error::Grouping { .. }));
+    let grouping = |builder: PlanBuilder| matches!(builder.build(), Err(Error::Conflict { .. }));
     assert!(grouping(builder().homogeneous_by(keys()).distinct_by(keys())));
     assert!(grouping(builder().homogeneous_by(keys()).shard_size(4)));
     assert!(grouping(builder().distinct_by(keys()).shuffle(false)));

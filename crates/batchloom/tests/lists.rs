@@ -155,8 +155,8 @@ fn lists_that_make_no_sense() {
     let build = |lists: &[Vec<u32>]| Plan::builder(u64::from(SAMPLES)).rule(listed(lists));
     assert!(matches!(build(&lists).build(), Err(Error::SampleRange { .. })));
     let error = build(&lists[..1]).shuffle(true).build().unwrap_err();
-    assert!(matches!(error, Error::OrderOfLists { name: "shuffle" }));
+    assert!(matches!(error, Error::Conflict { option: "shuffle", other: "a list of batches", .. }));
     assert_eq!(error.kind(), Kind::Argument);
     let error = build(&lists[..1]).shard_size(2).build().unwrap_err();
-    assert!(matches!(error, Error::OrderOfLists { name: "shard_size" }));
+    assert!(matches!(error, Error::Conflict { option: "shard_size", other: "a list of batches", .. }));
 }

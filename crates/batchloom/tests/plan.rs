@@ -242,7 +242,7 @@ proptest! {
         let state = plan.state((plan.steps() as f64 * stop) as u64);
         let rest = Options { world_size, ..options }.build().and_then(|plan| plan.resume(&state));
         for plan in [Some(plan), rest.ok()].into_iter().flatten() {
-            prop_assert_eq!(plan.shard_size(), options.shard_size);
+            prop_assert_eq!(plan.options().shard_size, options.shard_size);
             let mut came: Vec<std::ops::Range<u64>> = Vec::new();
             for step in 0..plan.steps() {
                 for (rank, batch) in (0..).zip(plan.step(step).unwrap().batches) {

@@ -216,7 +216,7 @@ fn a_field_with_the_name_of_a_mark_is_refused() {
 #[test]
 fn counts_of_labels_that_do_not_fit_are_refused() {
     let plan = |rule: &Rule, counts| {
-        Plan::builder(2).sizes(Sizes::new(vec![3, 9])).rule(rule.clone()).labels(counts).build()
+        Plan::builder(2).sizes(Sizes::new(vec![3, 9])).rule(rule.clone()).labels(Labels::from(counts)).build()
     };
     let labels = |step: &Plan| step.step(0).unwrap().labels;
     let whole = Rule::from(FixedSize::new(2).unwrap());

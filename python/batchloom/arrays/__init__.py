@@ -1,1 +1,4 @@
-"""Arrays in and out, by framework; frames, whose columns are arrays."""
+"""Arrays: how values come in from a framework, and go out to one.
+
+Each framework is a file. ``frames`` reads frames, whose columns are arrays.
+"""

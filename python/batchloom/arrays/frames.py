@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy
 from batchloom.arrays.numpy import is_masked
-from batchloom.errors import ArgumentError, DataError, DTypeError
+from batchloom.errors import ArgumentError, DataError, DTypeError, many
 
 Array = numpy.ndarray[Any, Any]
 Name = Hashable
@@ -81,7 +81,9 @@ class Frame:
         values = numpy.empty((len(columns[0]), len(columns)), kind)
         for place, (name, column) in enumerate(zip(names, columns, strict=True)):
             if len(column) != len(values):
-                raise DataError(f"column {name!r} has {len(column)} rows; expected {len(values)}, as {names[0]!r} has")
+                raise DataError(
+                    f"column {name!r} has {many(len(column), 'row')}; expected {len(values)}, as {names[0]!r} has"
+                )
             values[:, place] = column
         return values
 

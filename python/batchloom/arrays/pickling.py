@@ -6,9 +6,9 @@ writes to themselves (mode ``"c"``), and arrays without a file, are kept as they
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy
@@ -46,7 +46,7 @@ class MappedFile:
             DataError: The file is not there any more, or is shorter.
         """
         try:
-            found = Path(self.path).stat().st_size
+            found = os.stat(self.path).st_size
         except OSError as error:
             raise DataError(f"the file of a memory map cannot be read: {error}; expected it where it was") from None
         if found < self.first + self.size:
@@ -113,10 +113,10 @@ def _mapped(array: numpy.ndarray[Any, Any]) -> MappedFile | None:
         return None
     low, high = _reach(array)
     first = base.offset + (array.ctypes.data + low) - base.ctypes.data
-    if not array.size or not Path(base.filename).exists():
+    if not array.size or not os.path.exists(base.filename):
         return None
     return MappedFile(
-        str(Path(base.filename).absolute()),
+        os.path.abspath(base.filename),
         first,
         high - low,
         -low,

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy
 from batchloom.errors import DataError
@@ -58,6 +57,8 @@ def _named(name: str) -> tzinfo:
     if offset is not None:
         sign, hours, minutes = offset.groups()
         return timezone(timedelta(hours=int(hours), minutes=int(minutes)) * (1 if sign == "+" else -1))
+    from zoneinfo import ZoneInfo
+
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError) as error:

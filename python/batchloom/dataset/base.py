@@ -13,22 +13,23 @@ import numpy
 from batchloom.arguments import integer, shown, shuffled
 from batchloom.arrays.field import Field
 from batchloom.arrays.pickling import kept, opened
-from batchloom.batch import Columns, Schema
-from batchloom.batching import FixedSize, Rule
+from batchloom.batching.rules import FixedSize, Rule
+from batchloom.collate.field_names import FieldNames, LateFieldNames, Namer
+from batchloom.collate.schema import Columns, Schema
 from batchloom.dataset.selection import restored, selected, split, written
 from batchloom.errors import ArgumentError, RangeError
-from batchloom.field_names import FieldNames, LateFieldNames, Namer
-from batchloom.label_counts import LabelCounts
+from batchloom.samples.label_counts import LabelCounts
+from batchloom.samples.sizes import HasSizes
 
 if TYPE_CHECKING:
-    from batchloom.batch import CollateOptions
+    from batchloom.collate.schema import CollateOptions
+    from batchloom.collate.slots import Collate
     from batchloom.dataset.windows.beside import LookedUp, SeriesTable
     from batchloom.dataset.windows.span import Span
     from batchloom.device.collate.windows import Windows
     from batchloom.device.pipeline import Collator
     from batchloom.device.resident import Resident
     from batchloom.device.shards import RowRange
-    from batchloom.slots import Collate
 
 
 Memory = tuple[int, Callable[[int], Any]]
@@ -90,7 +91,7 @@ Made = tuple[Callable[..., Any], tuple[Any, ...]]
 """A function, and the arguments with which it makes a dataset."""
 
 
-class Dataset(ABC, Generic[Form]):
+class Dataset(HasSizes, ABC, Generic[Form]):
     """Samples to batch: on the host by the engine, on a device by the collator that :meth:`_collator` returns.
 
     A dataset of some of its samples (:meth:`select`, :meth:`split`, :meth:`take`, ``dataset[a:b]``) is of the same

@@ -11,14 +11,14 @@ import batchloom._native as _native
 import numpy
 from batchloom.arguments import U64, boolean, integer
 from batchloom.arrays.field import Field, host
-from batchloom.batch import Columns, Schema
-from batchloom.batching import FixedSize
+from batchloom.batching.rules import FixedSize
+from batchloom.collate.schema import Columns, Schema
 from batchloom.dataset.base import Dataset, Made
-from batchloom.errors import ArgumentError, RangeError
-from batchloom.sizes import Sizes, read
+from batchloom.errors import ArgumentError, RangeError, many
+from batchloom.samples.sizes import Sizes, read
 
 if TYPE_CHECKING:
-    from batchloom.batch import CollateOptions
+    from batchloom.collate.schema import CollateOptions
     from batchloom.device.pipeline import Collator
     from batchloom.device.resident import Resident
 
@@ -109,7 +109,7 @@ class ConcatDataset(Dataset[Any]):
         return _rebuild, (type(self), self._datasets, self._says_source)
 
     def __repr__(self) -> str:
-        return f"ConcatDataset({', '.join(map(repr, self._datasets))}; {len(self)} samples)"
+        return f"ConcatDataset({', '.join(map(repr, self._datasets))}; {many(len(self), 'sample')})"
 
     def _native_dataset(self) -> _native.Dataset:
         return self._whole if self._selection is None else self._whole.select(self._selection)

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, overload
 
 import batchloom._native as _native
 import numpy
-from batchloom.arguments import U32, choice, integer, renamed
+from batchloom.arguments import U32, choice, integer
 from batchloom.arrays import frames
 from batchloom.arrays.field import Field, host, owned
 from batchloom.arrays.frameworks import is_arrow
 from batchloom.arrays.numpy import is_masked
 from batchloom.arrays.padding import pad_values
-from batchloom.batch import Column, Columns, Schema
+from batchloom.collate.schema import Column, Columns, Schema
 from batchloom.dataset.base import Dataset, Dicts, Form, Made, Tuples
-from batchloom.errors import ArgumentError, DataError, DTypeError
-from batchloom.sizes import Sizes, longest, read
+from batchloom.errors import ArgumentError, DataError, DTypeError, many
+from batchloom.samples.sizes import Sizes, longest, read
 
 if TYPE_CHECKING:
-    from batchloom.batch import CollateOptions
+    from batchloom.collate.schema import CollateOptions
     from batchloom.device.pipeline import Collator
     from batchloom.device.resident import Resident
     from batchloom.device.shards import RowRange
@@ -48,7 +48,6 @@ class GroupStats:
     """Rows of longer groups that an epoch leaves out."""
 
 
-@renamed(longer="oversize")
 class GroupDataset(Dataset[Form]):
     """Groups of rows that belong together: a sample is a whole group, which is never divided between batches.
 
@@ -205,7 +204,7 @@ class GroupDataset(Dataset[Form]):
 
     def __repr__(self) -> str:
         fields = ", ".join(map(repr, self._fields))
-        return f"GroupDataset({fields}; {self.stats().rows} rows in {len(self)} groups)"
+        return f"GroupDataset({fields}; {many(self.stats().rows, 'row')} in {len(self)} groups)"
 
     def _native_dataset(self) -> _native.Dataset:
         return self._engine

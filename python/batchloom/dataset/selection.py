@@ -11,8 +11,8 @@ import numpy
 from batchloom.arguments import U64, integer
 from batchloom.arrays.field import host
 from batchloom.arrays.numpy import is_masked
-from batchloom.classes import classes_of
 from batchloom.errors import ArgumentError, DataError, RangeError
+from batchloom.samples.keys import classes_of
 
 Array = numpy.ndarray[Any, Any]
 

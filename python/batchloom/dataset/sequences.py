@@ -12,14 +12,14 @@ import numpy
 from batchloom.arrays.field import Field
 from batchloom.arrays.frameworks import is_arrow
 from batchloom.arrays.padding import pad_values
-from batchloom.batch import BOUNDARIES, Column, Columns, Schema
+from batchloom.collate.schema import BOUNDARIES, Column, Columns, Schema
 from batchloom.dataset.base import Dataset, Dicts, Made
 from batchloom.dataset.variable import Variable, is_variable, variable
-from batchloom.errors import ArgumentError, DataError
-from batchloom.sizes import Sizes, checked, longest, read
+from batchloom.errors import ArgumentError, DataError, many
+from batchloom.samples.sizes import Sizes, checked, longest, read
 
 if TYPE_CHECKING:
-    from batchloom.batch import CollateOptions
+    from batchloom.collate.schema import CollateOptions
     from batchloom.device.collate import ragged
     from batchloom.device.pipeline import Collator
     from batchloom.device.resident import Resident
@@ -150,7 +150,7 @@ class SequenceDataset(Dataset[Dicts]):
 
     def __repr__(self) -> str:
         fields = ", ".join(repr(field) for field in self._fields.values())
-        return f"SequenceDataset({fields}; {len(self)} samples)"
+        return f"SequenceDataset({fields}; {many(len(self), 'sample')})"
 
     def _native_dataset(self) -> _native.Dataset:
         return self._engine

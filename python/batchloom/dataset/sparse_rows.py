@@ -10,8 +10,8 @@ import batchloom._native as _native
 import numpy
 from batchloom.arguments import choice
 from batchloom.arrays.field import Field, lend
-from batchloom.batch import Compressed
-from batchloom.errors import DataError, DeviceError, DTypeError
+from batchloom.collate.schema import Compressed
+from batchloom.errors import DataError, DeviceError, DTypeError, many
 
 if TYPE_CHECKING:
     from batchloom.device.collate import sparse
@@ -84,7 +84,8 @@ class SparseField:
                 raise DTypeError(f"field {label}: {what} is {field.dtype}; expected int32 or int64")
         if len(self.offsets) != shape[0] + 1:
             raise DataError(
-                f"field {label}: indptr has {len(self.offsets)} numbers for {shape[0]} rows; expected one more than "
+                f"field {label}: indptr has {many(len(self.offsets), 'number')} for {many(shape[0], 'row')}; "
+                "expected one more than "
                 "rows"
             )
         tensors = self.offsets.tensor, self.arrays[0].tensor, self.arrays[1].tensor

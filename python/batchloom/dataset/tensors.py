@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, overload
 import batchloom._native as _native
 from batchloom.arguments import unpadded
 from batchloom.arrays.field import Field
-from batchloom.batch import Column, Columns, Compressed, Schema
+from batchloom.collate.schema import Column, Columns, Compressed, Schema
 from batchloom.dataset.base import Dataset, Dicts, Form, Made, Tuples
 from batchloom.dataset.sparse_rows import SparseField, is_sparse
-from batchloom.errors import ArgumentError, DataError
+from batchloom.errors import ArgumentError, DataError, many
 
 if TYPE_CHECKING:
-    from batchloom.batch import CollateOptions
+    from batchloom.collate.schema import CollateOptions
     from batchloom.device.pipeline import Collator
     from batchloom.device.resident import Resident
 
@@ -97,7 +97,7 @@ class TensorDataset(Dataset[Form]):
 
     def __repr__(self) -> str:
         fields = ", ".join(repr(field) for field in self._fields)
-        return f"TensorDataset({fields}; {len(self)} samples)"
+        return f"TensorDataset({fields}; {many(len(self), 'sample')})"
 
     def _native_dataset(self) -> _native.Dataset:
         whole = _native.Dataset.tensors(
@@ -164,7 +164,8 @@ def _common_length(fields: tuple[Field | SparseField, ...]) -> int:
             )
         if len(field) != len(first):
             raise DataError(
-                f"field {field.label} has {len(field)} rows but field {first.label} has {len(first)}; expected the "
+                f"field {field.label} has {many(len(field), 'row')} but field {first.label} has {len(first)}; "
+                "expected the "
                 "same number of samples in every field"
             )
     return len(first)

@@ -14,15 +14,15 @@ from batchloom.arguments import boolean, choice, integer, streamed, unpadded
 from batchloom.arrays import frames
 from batchloom.arrays.field import Field, host, release
 from batchloom.arrays.frameworks import is_arrow
-from batchloom.batch import IGNORED, Column, Columns, Schema
+from batchloom.collate.schema import IGNORED, Column, Columns, Schema
 from batchloom.dataset.base import Dataset, Made, Sliceable, Tuples
 from batchloom.dataset.variable import variable
 from batchloom.dataset.windows.window_dataset import WindowDataset
 from batchloom.errors import ArgumentError, DataError
-from batchloom.sizes import offsets as signed
+from batchloom.samples.sizes import offsets as signed
 
 if TYPE_CHECKING:
-    from batchloom.batch import CollateOptions
+    from batchloom.collate.schema import CollateOptions
     from batchloom.device.pipeline import Collator
     from batchloom.device.resident import Resident
 

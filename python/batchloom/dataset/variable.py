@@ -12,7 +12,7 @@ from batchloom.arguments import U32
 from batchloom.arrays.field import Field, host
 from batchloom.arrays.frameworks import framework_of, is_arrow
 from batchloom.errors import DataError, DeviceError, DTypeError
-from batchloom.sizes import offsets as signed
+from batchloom.samples.sizes import offsets as signed
 
 if TYPE_CHECKING:
     from batchloom.device.collate import ragged

@@ -1,1 +1,5 @@
-"""Batches to the consumer: formed on the host, made on a device, or views on the data."""
+"""Deliveries: which way batches go to the consumer.
+
+They are formed on the host, made on a device, or views on the data. ``placement`` says where the data lies, and
+``choose`` takes one of them.
+"""

@@ -6,17 +6,17 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import batchloom._native as _native
-from batchloom.batch import CollateOptions, Schema
-from batchloom.batching import Rule
+from batchloom.batching.rules import Rule
+from batchloom.collate.block_options import BlockOptions
+from batchloom.collate.schema import CollateOptions, Schema
+from batchloom.collate.slots import Collate
 from batchloom.dataset.base import Dataset
-from batchloom.delivery.blocks import BlockOptions
 from batchloom.delivery.host import Host
 from batchloom.delivery.on_device import LateOnDevice, OnDevice
 from batchloom.delivery.on_jax import OnJax
 from batchloom.delivery.placement import Placement, PlacementRequest
 from batchloom.delivery.view_check import CheckedWindowViews
 from batchloom.delivery.window_views import WindowViews, views
-from batchloom.slots import Collate
 
 
 class Delivery(Protocol):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import batchloom._native as _native
-from batchloom.batch import CollateOptions, Columns, FieldViews, Schema, field_views
+from batchloom.collate.block_options import BlockOptions
+from batchloom.collate.schema import CollateOptions, Columns, FieldViews, Schema, field_views
 from batchloom.dataset.base import Dataset
-from batchloom.delivery.blocks import BlockOptions
 from batchloom.delivery.placement import Placement, PlacementRequest
 
 

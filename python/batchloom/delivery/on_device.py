@@ -10,9 +10,9 @@ from weakref import WeakSet
 
 import batchloom._native as _native
 from batchloom.arrays.frameworks import load
-from batchloom.batch import CollateOptions, Schema
+from batchloom.collate.block_options import BlockOptions
+from batchloom.collate.schema import CollateOptions, Schema
 from batchloom.dataset.base import Dataset
-from batchloom.delivery.blocks import BlockOptions
 from batchloom.delivery.placement import Placement, PlacementRequest
 from batchloom.errors import ArgumentError, LoaderError
 
@@ -116,7 +116,7 @@ class LateOnDevice(OnDevice):
 
     def _pipeline_of(self, schema: Schema) -> Pipeline:
         """Return the pipeline for batches of a schema."""
-        from batchloom.device.collate.formed import Formed
+        from batchloom.device.formed import Formed
         from batchloom.device.pipeline import Pipeline
         from batchloom.device.resident import Resident
         from batchloom.device.static_buffers import StaticBuffers
@@ -134,7 +134,7 @@ def _source(
 
     It returns the arrays on the device, and a collator for them.
     """
-    from batchloom.device.collate.formed import Formed
+    from batchloom.device.formed import Formed
     from batchloom.device.resident import Resident
     from batchloom.device.shards import ShardBuffers, Shards
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from batchloom.arrays.frameworks import load
-from batchloom.batch import FieldViews, Schema
+from batchloom.collate.schema import FieldViews, Schema
 from batchloom.dataset.base import Dataset
 from batchloom.delivery.host import Host
 from batchloom.delivery.placement import JaxTarget, Placement, PlacementRequest
@@ -28,9 +28,24 @@ class OnJax(Host):
 
     def _field_views(self, schema: Schema, copies: bool) -> list[FieldViews]:
         found = super()._field_views(schema, copies)
-        return [
-            _taken(views, self._taker(column.name, schema)) for views, column in zip(found, schema.columns, strict=True)
-        ]
+        takers = [self._taker(column.name, schema) for column in schema.columns]
+        if schema.columns:  # those of samples on demand are known with the first block
+            self._refuse_unknown(schema)
+        return [_taken(views, taker) for views, taker in zip(found, takers, strict=True)]
+
+    def _refuse_unknown(self, schema: Schema) -> None:
+        """Refuse shardings by field that are of no field.
+
+        Raises:
+            ArgumentError: There is one.
+        """
+        sharding, fields = self._target.sharding, _fields(schema)
+        unknown = [key for key in sharding if key not in fields.values()] if isinstance(sharding, Mapping) else []
+        if unknown:
+            raise ArgumentError(
+                f"sharding has an entry for {unknown[0]!r}, and batches hold no such field; expected one for each of "
+                f"{', '.join(map(repr, fields.values()))}"
+            )
 
     def _taker(self, name: str, schema: Schema) -> Callable[[Any], Any]:
         """Return the function that takes the arrays of a field to their place.
@@ -42,7 +57,7 @@ class OnJax(Host):
         if sharding is None:
             return jax.mover(self._target.device)  # type: ignore[no-any-return]
         if isinstance(sharding, Mapping):
-            keys = {column.name: column.name if schema.named else place for place, column in enumerate(schema.columns)}
+            keys = _fields(schema)
             if keys[name] not in sharding:
                 expected = ", ".join(map(repr, keys.values()))
                 raise ArgumentError(
@@ -57,6 +72,11 @@ class OnJax(Host):
                 "shape because samples differ in size; expected samples of one size"
             )
         return jax.sharder(sharding, name)  # type: ignore[no-any-return]
+
+
+def _fields(schema: Schema) -> dict[str, Any]:
+    """Return the keys of the fields of batches, by the names of their columns: names, or places in a tuple."""
+    return {column.name: column.name if schema.named else place for place, column in enumerate(schema.columns)}
 
 
 def _taken(views: FieldViews, take: Callable[[Any], Any]) -> FieldViews:

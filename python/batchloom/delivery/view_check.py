@@ -17,7 +17,7 @@ import batchloom._native as _native
 import numpy
 from batchloom.arrays.frameworks import framework_of, load
 from batchloom.delivery.window_views import BatchMaker, Cut, LoadedRows, WindowViews
-from batchloom.errors import DataError
+from batchloom.errors import DataError, many
 
 Array = numpy.ndarray[Any, Any]
 
@@ -57,7 +57,8 @@ class CheckedWindowViews(WindowViews):
         for name, guarded in watch.shared.items():
             if guarded.changed().any():
                 return DataError(
-                    f"step {step} of epoch {epoch} wrote to {name}, of which the {len(watch.numbers)} windows of the "
+                    f"step {step} of epoch {epoch} wrote to {name}, of which the "
+                    f"{many(len(watch.numbers), 'window')} of the "
                     "batch share one row; expected a new array, or a loader with copy=True"
                 )
         changed = [guarded.changed() for guarded in watch.covered]
@@ -70,7 +71,8 @@ class CheckedWindowViews(WindowViews):
         written = " or ".join(self._named(name, watch, int(found[0])) for name in names)
         step, epoch = watch.place
         return DataError(
-            f"step {step} of epoch {epoch} wrote to {written}: {len(found)} steps of the series changed. Batches of "
+            f"step {step} of epoch {epoch} wrote to {written}: {many(len(found), 'step')} of the series changed. "
+            "Batches of "
             "neighbours are views, which share these steps; expected a new array, as x = x - x.mean(1, keepdim=True), "
             "or a loader with copy=True"
         )

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import batchloom._native as _native
 from batchloom.arrays.field import Field, lend, release
 from batchloom.arrays.frameworks import require
-from batchloom.batch import CollateOptions, Schema
-from batchloom.batching import FixedSize, Rule
+from batchloom.batching.rules import FixedSize, Rule
+from batchloom.collate.block_options import BlockOptions
+from batchloom.collate.schema import CollateOptions, Schema
+from batchloom.collate.window_steps import WindowSteps
 from batchloom.dataset.base import Dataset, Sliceable
 from batchloom.dataset.windows.beside import view
-from batchloom.delivery.blocks import BlockOptions
 from batchloom.delivery.placement import Placement, PlacementRequest
-from batchloom.window_steps import WindowSteps
 
 if TYPE_CHECKING:
     from batchloom.device.resident import Resident

@@ -9,7 +9,7 @@ from math import prod
 
 import batchloom._native as _native
 import torch
-from batchloom.batch import CollateOptions
+from batchloom.collate.schema import CollateOptions
 from batchloom.device.collate.gather import ResidentRows, integer_view, to_int64
 from batchloom.errors import DataError
 

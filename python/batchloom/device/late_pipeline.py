@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import batchloom._native as _native
-from batchloom.batch import Columns, Schema
+from batchloom.collate.schema import Columns, Schema
 from batchloom.device.pipeline import Begun, Pipeline
 
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import batchloom._native as _native
 import torch
-from batchloom.batch import Schema, patches_of
+from batchloom.collate.schema import Schema, patches_of
 from batchloom.device.resident import Resident
 from batchloom.device.static_buffers import StaticBuffers
 from batchloom.device.transfer import Copy, Transfer

@@ -13,12 +13,12 @@ import itertools
 from collections.abc import Iterator
 from typing import Any, overload
 
-from batchloom.errors import ArgumentError, LoaderError, RangeError, StateError
+from batchloom.errors import ArgumentError, LoaderError, RangeError, StateError, many
 from batchloom.integrations.claim import claim
 from batchloom.integrations.requirement import require
-from batchloom.interleave import LOADERS, Interleaved
-from batchloom.loader import DataLoader
-from batchloom.plan import Plan
+from batchloom.loader.interleave import LOADERS, Interleaved
+from batchloom.loader.loader import DataLoader
+from batchloom.plan.plan import Plan
 
 require("accelerate", "1.0")
 
@@ -64,7 +64,8 @@ def skip_first_batches(loader: PreparedLoader | DataLoader | Interleaved, num_ba
     length, taken = len(inner), 0 if is_left else len(inner) - inner.remaining
     if not 0 <= num_batches < length:
         raise RangeError(
-            f"num_batches is {num_batches}; expected 0 to {length - 1}, as an epoch has {length} batches. After the "
+            f"num_batches is {num_batches}; expected 0 to {length - 1}, as an epoch has {many(length, 'batch')}. "
+            "After the "
             "last one, begin the next epoch"
         )
     if taken not in (0, num_batches):
@@ -119,9 +120,9 @@ class PreparedLoader(DataLoaderStateMixin):  # type: ignore[misc, unused-ignore]
         plan, number = self._step
         step: Any = plan.step(number)
         rows = [len(batch) for batch in step.batches]
-        if plan.uneven == "pad" and (self._repeated is None or self._repeated[0] is not plan):
+        if plan.options.uneven == "pad" and (self._repeated is None or self._repeated[0] is not plan):
             self._repeated = plan, plan.stats()["repeated"]
-        repeated = 0 if plan.uneven != "pad" or self._repeated is None else self._repeated[1]
+        repeated = 0 if plan.options.uneven != "pad" or self._repeated is None else self._repeated[1]
         if not repeated:
             return rows, list(step.counts)
         if plan.shuffle:
@@ -203,7 +204,7 @@ def _prepare(accelerator: accelerate.Accelerator, loader: DataLoader | Interleav
 def refuse_short(loader: DataLoader | Interleaved) -> None:
     """Refuse a loader with which some processes take one step less: others would wait for them in collectives."""
     parts = loader.loaders.values() if isinstance(loader, Interleaved) else [loader]
-    if loader.world_size > 1 and any(part.plan().uneven == "short" for part in parts):
+    if loader.world_size > 1 and any(part.plan().options.uneven == "short" for part in parts):
         raise ArgumentError(
             f'uneven is "short", so some of the {loader.world_size} processes take one step less, and others wait for '
             'them; expected "mask" or "pad"'
@@ -251,7 +252,8 @@ def _places(gathered: Any, rows: list[int], counts: list[int]) -> list[int]:
     """Return which rows of what was gathered count."""
     if len(gathered) != sum(rows):
         raise ArgumentError(
-            f"gather_for_metrics() found {len(gathered)} rows from {len(rows)} ranks, of which some only fill up; "
+            f"gather_for_metrics() found {many(len(gathered), 'row')} from {len(rows)} ranks, of which some only "
+            "fill up; "
             f"expected {sum(rows)}: one for each sample of a batch"
         )
     starts = itertools.accumulate(rows, initial=0)

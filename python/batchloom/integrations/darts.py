@@ -16,7 +16,7 @@ from typing import Any
 import numpy
 from batchloom.dataset.base import Dataset
 from batchloom.dataset.windows.window_dataset import WindowDataset
-from batchloom.errors import ArgumentError, DataError
+from batchloom.errors import ArgumentError, DataError, many
 from batchloom.integrations.library_loader import LibraryLoader, SeriesOfSamples, same
 from batchloom.integrations.requirement import require
 
@@ -135,11 +135,13 @@ class _Cut:
         input_len, shift = dataset.input_chunk_length, dataset.shift
         if dataset.min_input_chunk_length != input_len:
             raise ArgumentError(
-                f"inputs have {dataset.min_input_chunk_length} to {input_len} steps; expected inputs of one length"
+                f"inputs have {dataset.min_input_chunk_length} to {many(input_len, 'step')}; expected inputs of "
+                "one length"
             )
         if shift + dataset.output_chunk_length <= input_len:
             raise ArgumentError(
-                f"{dataset.output_chunk_length} steps to predict begin {shift} steps after {input_len} of input do; "
+                f"{many(dataset.output_chunk_length, 'step')} to predict begin {many(shift, 'step')} after "
+                f"{input_len} of input do; "
                 "expected them to end after these"
             )
         self.input, self.output = (0, input_len), (shift, shift + dataset.output_chunk_length)
@@ -149,7 +151,9 @@ class _Cut:
         lengths = numpy.array([len(series) for series in dataset.series])
         if lengths.min() < steps:
             short = int(lengths.argmin())
-            raise DataError(f"series {short} has {lengths[short]} steps; expected at least {steps}, those of a window")
+            raise DataError(
+                f"series {short} has {many(lengths[short], 'step')}; expected at least {steps}, those of a window"
+            )
         self.counts: Array = (lengths - steps) // dataset.stride + 1
         self.last: Array = lengths - steps
         self.first: Array = self.last - (numpy.minimum(self.counts, self._most) - 1) * dataset.stride
@@ -180,7 +184,8 @@ def _values(series: Any, role: str, number: int) -> Array:
     """
     if series.n_samples != 1:
         raise DataError(
-            f"{role} {number} holds {series.n_samples} samples of each value, of which darts draws one; expected 1"
+            f"{role} {number} holds {many(series.n_samples, 'sample')} of each value, of which darts draws one; "
+            "expected 1"
         )
     found: Array = series.values(copy=False)
     return found

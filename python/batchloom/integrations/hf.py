@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
-from batchloom.batching import FixedSize, LengthBuckets
-from batchloom.errors import ArgumentError, StateError
+from batchloom.batching.rules import FixedSize, LengthBuckets
+from batchloom.errors import ArgumentError, StateError, many
 from batchloom.integrations.accelerate import PreparedLoader, prepare, refuse_short, skip_first_batches
 from batchloom.integrations.claim import claim, release
 from batchloom.integrations.requirement import require
-from batchloom.interleave import LOADERS, Interleaved
-from batchloom.loader import DataLoader
+from batchloom.loader.interleave import LOADERS, Interleaved
+from batchloom.loader.loader import DataLoader
 
 require("transformers", "5.0")
 
@@ -85,7 +85,8 @@ class TrainerMixin:
         assert loader is not None
         if isinstance(loader, Interleaved):
             return next(islice(loader._lengths(), epoch, None))
-        is_constant = isinstance(loader.batching, (FixedSize, LengthBuckets)) and loader.plan().shard_size is None
+        is_sharded = loader.plan().options.shard_size is not None
+        is_constant = isinstance(loader.batching, (FixedSize, LengthBuckets)) and not is_sharded
         return len(loader) if is_constant else len(loader.plan(epoch))
 
     def _steps(self, epoch: int) -> int:
@@ -140,14 +141,16 @@ class TrainerMixin:
         args, state = self.args, self.state  # type: ignore[attr-defined]
         if args.max_steps > 0:
             raise StateError(
-                f"the checkpoint was saved after {state.global_step} steps, by another number of processes; the "
+                f"the checkpoint was saved after {many(state.global_step, 'step')}, by another number of "
+                "processes; the "
                 f"present ones would have taken {global_step}, and max_steps={args.max_steps} counts neither: expected "
                 "num_train_epochs instead"
             )
         if steps % args.gradient_accumulation_steps:
             raise StateError(
                 f"the present processes stand at batch {steps} of an epoch, between two optimizer steps of "
-                f"{args.gradient_accumulation_steps} batches; expected gradient_accumulation_steps to divide it, or a "
+                f"{many(args.gradient_accumulation_steps, 'batch')}; expected gradient_accumulation_steps to "
+                "divide it, or a "
                 "checkpoint of the end of an epoch"
             )
         state.global_step, self._restated = global_step, True

@@ -12,7 +12,7 @@ from typing import Any, SupportsIndex
 import numpy
 from batchloom.dataset.base import Dataset
 from batchloom.errors import ArgumentError
-from batchloom.loader import DataLoader
+from batchloom.loader.loader import DataLoader
 
 Array = numpy.ndarray[Any, Any]
 

@@ -12,7 +12,7 @@ from typing import Any
 from batchloom.integrations.claim import claim, release
 from batchloom.integrations.lightning_counters import epoch_length
 from batchloom.integrations.requirement import RequirementError, require
-from batchloom.interleave import LOADERS
+from batchloom.loader.interleave import LOADERS
 
 try:
     require("lightning", "2.5")

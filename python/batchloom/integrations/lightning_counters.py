@@ -12,9 +12,9 @@ import sys
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
-from batchloom.errors import LoaderError, StateError
-from batchloom.interleave import LOADERS
-from batchloom.watchers import Standing
+from batchloom.errors import LoaderError, StateError, many
+from batchloom.loader.interleave import LOADERS
+from batchloom.loader.watchers import Standing
 
 # The calls between the loop of Lightning and the loader.
 MOST_CALLS = 12
@@ -113,7 +113,7 @@ def check_length(loader: Any, length: Callable[[], int]) -> None:
     found = epoch_length(combined, lengths)
     if fit.max_batches != found:
         raise LoaderError(
-            f"Lightning takes {fit.max_batches} batches in every epoch, as in the first one, and this one has "
+            f"Lightning takes {many(fit.max_batches, 'batch')} in every epoch, as in the first one, and this one has "
             f"{found}, since the loader makes another number of batches in each; expected "
             "Trainer(callbacks=[batchloom.integrations.lightning.ExactEpochs()])"
         )

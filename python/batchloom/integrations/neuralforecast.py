@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy
 from batchloom.dataset.base import Dataset
 from batchloom.dataset.windows.window_dataset import WindowDataset
-from batchloom.errors import ArgumentError, DataError
+from batchloom.errors import ArgumentError, DataError, many
 from batchloom.integrations.library_loader import LibraryLoader, SeriesOfSamples, same
 from batchloom.integrations.requirement import require
 
@@ -131,7 +131,8 @@ def window_loader(
     pieces = _pieces(dataset, wanted)
     if not pieces:
         raise DataError(
-            f"the longest of {len(dataset)} series has {dataset.max_size} steps, {wanted.cut} of them for validation "
+            f"the longest of {len(dataset)} series has {many(dataset.max_size, 'step')}, {wanted.cut} of them "
+            "for validation "
             f"and test; expected at least {wanted.input_len - wanted.before + 1} for training"
         )
     windows: Dataset[Any] = pieces[0].windows.concat(*(piece.windows for piece in pieces[1:]))

@@ -45,8 +45,8 @@ impl StopSign {
     }
 }
 
-/// Reads samples with an object of Python: of batchloom/dataset/sample_reader.py, or for other processes, of
-/// batchloom/dataset/sample_processes.py.
+/// Reads samples with an object of Python: of batchloom/dataset/map/reader.py, or for other processes, of
+/// batchloom/dataset/map/processes.py.
 struct PythonReader {
     object: Arc<Py<PyAny>>,
     /// The processes that make samples, and hold them; `None` if they are made here.

@@ -160,7 +160,7 @@ impl Dataset {
     }
 
     /// Samples that an object of Python makes on demand, in threads of the engine or (`remote`) in processes: see
-    /// batchloom/dataset/map.py.
+    /// batchloom/dataset/map/map_dataset.py.
     #[staticmethod]
     fn on_demand(
         reader: Py<PyAny>,

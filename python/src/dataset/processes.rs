@@ -2,7 +2,7 @@
 //!
 //! A thread of the engine asks a process without the interpreter: to wait for that takes as long as several samples of
 //! a fast function. Python starts processes, tells them of layouts and of memory, and says how they ended: see
-//! batchloom/dataset/sample_processes.py, and batchloom/dataset/sample_answers.py for the other end. Promises:
+//! batchloom/dataset/map/processes.py, and batchloom/dataset/map/worker.py for the other end. Promises:
 //!
 //! - A process has one request at a time. A thread that finds no process free starts one, until there are enough.
 //! - A process that ended between two requests is started anew with the next, unless that is about samples it held.
@@ -366,7 +366,7 @@ pub(super) struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// Says which kind of request this is: a letter, as batchloom/dataset/sample_answers.py lists them.
+    /// Says which kind of request this is: a letter, as batchloom/dataset/map/worker.py lists them.
     pub(super) fn kind(&mut self, kind: u8) -> &mut Self {
         self.kind = kind;
         self

@@ -39,7 +39,7 @@ enum Parts {
 #[pymethods]
 impl SlotPlan {
     /// The layout of samples, given the name of the type and the shape of each array, and the structure of samples in
-    /// Python: see batchloom/dataset/sample_structure.py.
+    /// Python: see batchloom/dataset/map/structure.py.
     #[new]
     fn new(structure: &Bound<'_, PyAny>, fields: Vec<(String, Vec<usize>)>) -> PyResult<Self> {
         let parts = structure.getattr("parts")?;

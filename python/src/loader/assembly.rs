@@ -52,7 +52,7 @@ impl Assembly {
     }
 }
 
-/// The functions that take a field of blocks as arrays of a framework. They are documented in batchloom/batch.py.
+/// The functions that take a field of blocks as arrays of a framework. They are documented in batchloom/collate/schema.py.
 #[derive(Debug, FromPyObject)]
 pub(super) struct FieldViews {
     /// A function that splits a column into one array for each batch.
@@ -63,7 +63,7 @@ pub(super) struct FieldViews {
     takes_capsules: bool,
 }
 
-/// A function that makes one array of several neighbouring fields of a batch. It is documented in batchloom/batch.py.
+/// A function that makes one array of several neighbouring fields of a batch. It is documented in batchloom/collate/schema.py.
 #[derive(Debug, FromPyObject)]
 pub(super) struct Join {
     /// The place of the first of them, among arrays of which earlier ones are joined.

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::dlpack::Tensor;
 
-/// One field of consecutive batches. It is documented in batchloom/batch.py.
+/// One field of consecutive batches. It is documented in batchloom/collate/schema.py.
 #[pyclass(frozen, module = "batchloom._native")]
 #[derive(Debug)]
 pub(crate) struct Column {

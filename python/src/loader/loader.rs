@@ -2,26 +2,25 @@
 
 use std::sync::Arc;
 
-use batchloom::order::Shuffle;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
 use super::assembly::{Assembly, HostViews, Pipeline};
 use super::batches::{Batches, Skipped, lock};
 use super::steps::Steps;
-use crate::batching::{Rule, padded_to, parse};
+use crate::batching::{Rule, parse};
 use crate::conversion::{FieldOptions, with_fields};
 use crate::dataset::Dataset;
 use crate::dataset::windows::Windows;
 use crate::dlpack::Tensor;
-use crate::draws::Draws;
 use crate::error::raise;
 use crate::labels::label_counts as counts;
 use crate::memory::allocated;
-use crate::plan::{Grouping, Plan, keys, read_state, write_state};
+use crate::plan::{Plan, read_state, write_state};
+use crate::plan_options::PlanOptions;
 use crate::slot_function::{FieldSlot, with_slots};
 
-/// The engine's loader. It is documented in batchloom/loader.py.
+/// The engine's loader. It is documented in batchloom/loader/loader.py.
 #[pyclass(frozen, module = "batchloom._native")]
 #[derive(Debug)]
 pub(crate) struct Loader(batchloom::Loader, Skipped);
@@ -30,22 +29,15 @@ pub(crate) struct Loader(batchloom::Loader, Skipped);
 impl Loader {
     #[new]
     #[pyo3(signature = (
-        dataset, rule, *, shuffle, drop_last, seed, uneven, balance, largest_first, rank, world_size, pad_values,
-        pad_side, labels, num_threads, prefetch, block_bytes=None, poison=false, shuffle_documents=false, index_table=false,
-        memory=None, shard_size=None, label_counts=None, fields=None, slots=Vec::new(),
-        pad_numbers=Vec::new(), pad_to=None, draws=None, ban=None, grouping=None
+        dataset, options, *, rank, world_size, pad_values, pad_side, labels, num_threads, prefetch, block_bytes=None,
+        poison=false, shuffle_documents=false, index_table=false, memory=None, label_counts=None, fields=None,
+        slots=Vec::new(), pad_numbers=Vec::new()
     ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of one constructor")]
     fn new(
         py: Python<'_>,
         dataset: &Dataset,
-        rule: &Rule,
-        shuffle: &str,
-        drop_last: bool,
-        seed: u64,
-        uneven: &str,
-        balance: bool,
-        largest_first: bool,
+        options: PlanOptions<'_>,
         rank: u32,
         world_size: u32,
         pad_values: Vec<(String, Vec<u8>)>,
@@ -58,38 +50,18 @@ impl Loader {
         shuffle_documents: bool,
         index_table: bool,
         memory: Option<(usize, Py<PyAny>)>,
-        shard_size: Option<u64>,
         label_counts: Option<(PyRef<'_, Tensor>, Option<u32>)>,
         fields: Option<Vec<FieldOptions>>,
         slots: Vec<FieldSlot>,
         pad_numbers: Vec<(Option<String>, f64)>,
-        pad_to: Option<(Vec<u32>, String)>,
-        draws: Option<&Draws>,
-        ban: Option<Vec<u64>>,
-        grouping: Option<Grouping<'_>>,
     ) -> PyResult<Self> {
-        let (homogeneous_by, distinct_by) = keys(grouping)?;
         let mut builder = batchloom::Loader::builder(dataset.0.clone())
-            .rule(rule.0.clone())
-            .shuffle(parse::<Shuffle>(shuffle)?)
+            .options(options.engine()?)
             .shuffle_documents(shuffle_documents)
-            .drop_last(drop_last)
-            .seed(seed)
-            .uneven(parse(uneven)?)
-            .balance(balance)
-            .largest_first(largest_first)
-            .shard_size(shard_size)
             .rank(rank, world_size)
             .pad_side(parse(pad_side)?)
-            .pad_to(padded_to(pad_to)?)
             .index_table(index_table)
-            .ban(ban)
-            .homogeneous_by(homogeneous_by)
-            .distinct_by(distinct_by)
             .poison(poison);
-        if let Some(draws) = draws {
-            builder = draws.loaded(builder);
-        }
         if let Some(prefetch) = prefetch {
             builder = builder.prefetch(prefetch);
         }
@@ -136,7 +108,7 @@ impl Loader {
         self.counted(py, batchloom::Loader::remaining)
     }
 
-    /// The metrics of the latest iteration, and their text: see batchloom/metrics.py. Times are in seconds.
+    /// The metrics of the latest iteration, and their text: see batchloom/loader/metrics.py. Times are in seconds.
     fn metrics(&self) -> (u64, u64, u64, f64, f64, f64, usize, usize, usize, String) {
         let found = self.0.metrics();
         let seconds = [found.elapsed, found.waited, found.idle].map(|time| time.as_secs_f64());

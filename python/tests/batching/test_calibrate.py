@@ -34,7 +34,9 @@ class Clock:
 
 
 def installed(clock, patch):
-    patch.setattr(sys.modules["batchloom.calibrate"], "time", types.SimpleNamespace(perf_counter=clock.perf_counter))
+    patch.setattr(
+        sys.modules["batchloom.batching.calibrate"], "time", types.SimpleNamespace(perf_counter=clock.perf_counter)
+    )
     return clock
 
 

@@ -12,7 +12,7 @@ import batchloom as bl
 import numpy
 import pytest
 import torch
-from batchloom.batch import field_views
+from batchloom.collate.schema import field_views
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracles import batching

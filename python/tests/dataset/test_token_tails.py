@@ -3,6 +3,7 @@
 import itertools
 import math
 import pickle
+from collections import Counter
 
 import batchloom as bl
 import numpy
@@ -10,6 +11,7 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from oracles.tokens import SEPARATOR, Corpus
 from oracles.windows import pretended
 from refusals import refused
 
@@ -172,6 +174,51 @@ def test_the_cross_entropy_over_all_targets_is_exact(
     if not documents:
         tokens = torch.tensor(stream_of(texts, None))
         assert math.isclose(total, loss(tokens[:-1], tokens[1:]), rel_tol=1e-12)
+
+
+@given(
+    lengths=lengths,
+    seq_len=st.integers(1, 6),
+    batch_size=st.integers(1, 3),
+    world_size=st.integers(1, 3),
+    separator=st.sampled_from([None, SEPARATOR]),
+    tail=tails,
+    mode=modes,
+    pieces=st.booleans(),
+    seed=st.integers(0, 9),
+    epoch=st.integers(0, 3),
+)
+def test_the_cross_entropy_over_shuffled_documents_is_exact(
+    lengths, seq_len, batch_size, world_size, separator, tail, mode, pieces, seed, epoch
+):
+    """Each token but the first of the stream of that epoch is a label once, and the sum is that of a loop over them."""
+    shuffle = True if pieces and mode == "chunk" else "documents"
+    corpus = Corpus(tuple(lengths), seq_len, separator, mode, shuffle, batch_size, seed)
+    stream = [token for token, _, _ in corpus.whole(epoch)]
+    numbers = {token: number for number, token in enumerate(sorted(set(stream)))}
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(len(numbers), len(numbers), dtype=torch.float64, generator=generator)
+
+    total, pairs, counted = 0.0, [], 0
+    for rank in range(world_size):
+        loader = corpus.loader(world_size, rank, corpus.dataset(tail=tail), uneven="mask", output="torch")
+        loader.set_epoch(epoch)
+        counted = sum(loader.plan().step(k).labels for k in range(len(loader)))
+        for x, y, *_ in loader:
+            real = y != IGNORED
+            before, after = (torch.tensor([numbers[token] for token in part[real].tolist()]) for part in (x, y))
+            if real.any():
+                total += torch.nn.functional.cross_entropy(logits[before], after, reduction="sum").item()
+            pairs += zip(x[real].tolist(), y[real].tolist(), strict=True)
+
+    assert Counter(pairs) == Counter(itertools.pairwise(stream))
+    assert counted == len(pairs) == len(stream) - 1
+    table = logits.tolist()
+    losses = [
+        math.log(math.fsum(map(math.exp, table[numbers[x]]))) - table[numbers[x]][numbers[y]]
+        for x, y in itertools.pairwise(stream)
+    ]
+    assert math.isclose(total, math.fsum(losses), rel_tol=1e-12)
 
 
 @few

@@ -125,6 +125,16 @@ def test_arguments_that_contradict_each_other():
         bl.DataLoader(dataset, 2, output="jax", sharding=on_one(), device=jax.devices()[0])
     with refused(bl.ArgumentError, "field 'y'", "'x', 'y'"):
         bl.DataLoader(dataset, 2, output="jax", sharding={"x": on_one()})
+    with refused(bl.ArgumentError, "sharding has an entry for 'z'", "'x', 'y'"):
+        bl.DataLoader(dataset, 2, output="jax", sharding={"x": on_one(), "y": on_one(), "z": on_one()})
+    with refused(bl.ArgumentError, "sharding has an entry for 1", "one for each of 0"):
+        bl.DataLoader(bl.TensorDataset(numpy.zeros(4)), 2, output="jax", sharding={0: on_one(), 1: on_one()})
+    # The fields of samples on demand are known with the first batch.
+    on_demand = bl.MapDataset([{"x": numpy.float32(number)} for number in range(4)])
+    loader = bl.DataLoader(on_demand, 2, output="jax", sharding={"x": on_one(), "z": on_one()})
+    with refused(bl.ArgumentError, "sharding has an entry for 'z'", "one for each of 'x'"):
+        next(iter(loader))
+    assert len(list(bl.DataLoader(on_demand, 2, output="jax", sharding={"x": on_one()}))) == 2
     with refused(bl.ArgumentError, "field x", "3", "jax.sharding.Sharding"):
         bl.DataLoader(dataset, 2, output="jax", sharding=3)
     with refused(bl.ArgumentError, "resident=True", "torch"):

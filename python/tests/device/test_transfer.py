@@ -579,13 +579,20 @@ def test_each_stream_that_reads_a_series_is_known():
             assert device.recorded.count((batch.untyped_storage().data_ptr(), stream)) == 1
 
 
-def test_blocks_of_resident_rows_grow_with_the_memory_of_the_device(monkeypatch):
+@pytest.mark.parametrize(
+    ("dataset", "share"),
+    [
+        (bl.TensorDataset(torch.zeros(100, 4)), 1),
+        (bl.GroupDataset(torch.arange(100) // 3, torch.zeros(100, 10)), 0.5),
+    ],
+)
+def test_blocks_of_resident_data_grow_with_the_memory_of_the_device(monkeypatch, dataset, share):
     """Unless a limit is given: a fast device would wait for Python between small blocks."""
-    dataset = bl.TensorDataset(torch.zeros(100, 4))
-    for total, expected in ((0, 32 << 20), (16 << 30, 64 << 20), (80 << 30, 256 << 20)):
+    for total, expected in ((0, 32 << 20), (16 << 30, 64 << 20), (80 << 30, 320 << 20), (1 << 40, 512 << 20)):
         monkeypatch.setattr(transfer.Transfer, "memory", lambda self, total=total: total)
         loader = bl.DataLoader(dataset, 10, resident=True)
-        assert loader._delivery.blocks.block_bytes == expected
-        limited = bl.DataLoader(dataset, 10, memory_limit=1300)
-        assert limited.placement.mode == "sharded"
-        assert limited._delivery.blocks.block_bytes == 32 << 20
+        assert loader._delivery.blocks.block_bytes == int(expected * share)
+        if share == 1:
+            limited = bl.DataLoader(dataset, 10, memory_limit=1300)
+            assert limited.placement.mode == "sharded"
+            assert limited._delivery.blocks.block_bytes == 32 << 20

@@ -78,41 +78,90 @@ for step in range(2, steps, 2):
     )
 
 
-@pytest.mark.parametrize("end", ["stop", "repeat", "renormalise"])
-def test_loaders_that_take_turns_resume_at_every_step(script, tmp_path, end):
-    """One of them goes round faster than the other, so that epochs have different lengths."""
-    script(
-        HEAD
-        + f"""
+TURNS = (
+    HEAD
+    + """
+SIZES = {"a": 70, "b": 31}
+path, end = sys.argv[1], sys.argv[2]
+
+
+# One goes round faster than the other, so that epochs may have different lengths.
+def made():
+    rows = {name: bl.TensorDataset(x=torch.arange(float(size))[:, None]) for name, size in SIZES.items()}
+    parts = {name: bl.DataLoader(part, 10, shuffle=True, seed=len(part), uneven="mask") for name, part in rows.items()}
+    return bl.interleave(parts, [2, 1], when_exhausted=end)
+
+
+def told(step):
+    name, batch = step
+    return [name, batch["x"][:, 0].tolist(), batch["weight"].tolist()]
+
+
+class Mean(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(1, 1)
+
+    def forward(self, x, weight):
+        return (self.layer(x)[:, 0] * weight).mean()
+
+
 class Turns(TrainerMixin, Trainer):
+    def __init__(self, **options):
+        super().__init__(Mean(), arguments(**options))
+        self.remove_callback(transformers.PrinterCallback)
+        self.seen = []
+
     def compute_loss(self, model, inputs, *arguments, **options):
-        name, batch = inputs
-        model.seen.append([name, batch["x"][:, 0].tolist()])
-        return model.layer(batch["x"]).mean()
+        self.seen.append(told(inputs))
+        return model(inputs[1]["x"], inputs[1]["weight"])
 
     def get_train_dataloader(self):
-        rows = {{name: bl.TensorDataset(x=torch.arange(float(size))[:, None]) for name, size in (("a", 70), ("b", 31))}}
-        parts = {{name: bl.DataLoader(part, 10, shuffle=True, seed=len(part)) for name, part in rows.items()}}
-        return bl.interleave(parts, [2, 1], when_exhausted="{end}")
+        return made()
 
 
-whole = Model()
-trained = Turns(whole, arguments(save_strategy="steps", save_steps=1))
+trained = Turns(save_strategy="steps", save_steps=1)
 trained.train()
-run = trained.get_train_dataloader()
-assert whole.seen == [[name, batch["x"][:, 0].tolist()] for epoch in range(3) for name, batch in run]
+run = made()
+assert (run.rank, run.world_size) == (trained.args.process_index, trained.args.world_size)
+assert trained.seen == [told(step) for epoch in range(3) for step in run]
 steps = trained.state.global_step
-assert steps == len(whole.seen)
+assert steps == len(trained.seen)
+trained.accelerator.wait_for_everyone()
 for step in range(1, steps):
-    resumed = Model()
-    again = Turns(resumed, arguments())
-    again.train(resume_from_checkpoint=sys.argv[1] + f"/checkpoint-{{step}}")
-    assert resumed.seen == whole.seen[step:], step
+    again = Turns()
+    again.train(resume_from_checkpoint=f"{path}/checkpoint-{step}")
+    assert again.seen == trained.seen[step:], step
     assert again.state.global_step == steps
-""",
-        tmp_path,
-        timeout=150,
-    )
+print(json.dumps(trained.seen))
+trained.accelerator.wait_for_everyone()
+if torch.distributed.is_initialized():
+    torch.distributed.destroy_process_group()
+"""
+)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("end", ["stop", "repeat", "renormalise"])
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_loaders_that_take_turns_resume_at_every_step(ranks, world_size, end, tmp_path, monkeypatch):
+    """The same order as without a stop on each rank; on all of them together each pass has each sample once."""
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", str(free_port()))
+    found = ranks(TURNS, world_size, tmp_path, end, timeout=280)
+    assert len({tuple(name for name, _, _ in rank) for rank in found}) == 1, "ranks take turns alike"
+    for wanted, size in (("a", 70), ("b", 31)):
+        real = [
+            int(sample)
+            for step in zip(*found, strict=True)
+            for name, samples, weights in step
+            for sample, weight in zip(samples, weights, strict=True)
+            if name == wanted and weight
+        ]
+        passes = [real[first : first + size] for first in range(0, len(real), size)]
+        assert [sorted(samples) for samples in passes[:-1]] == [list(range(size))] * (len(passes) - 1)
+        assert len(passes) > 1
+        assert len(set(passes[-1])) == len(passes[-1])
 
 
 def test_a_loader_of_the_method_and_batches_without_marks(script, tmp_path):

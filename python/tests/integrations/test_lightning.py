@@ -43,7 +43,8 @@ class Model(lightning.LightningModule):
 
 def trainer(**options):
     quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
-    return lightning.Trainer(**{**quiet, "devices": 1, "enable_checkpointing": False, **options})
+    usual = {"devices": 1, "enable_checkpointing": False, "default_root_dir": sys.argv[1]}
+    return lightning.Trainer(**{**quiet, **usual, **options})
 
 
 rows = bl.TensorDataset(torch.arange(100.0)[:, None])

@@ -29,6 +29,12 @@ with warnings.catch_warnings():
 QUIET = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
 
 
+@pytest.fixture(autouse=True)
+def _root(tmp_path, monkeypatch):
+    """Trainers write to a folder of the test."""
+    monkeypatch.setitem(QUIET, "default_root_dir", str(tmp_path))
+
+
 def frame(lengths, **columns):
     """Series of these lengths, whose values are all different, with columns of one value a step besides."""
     total = sum(lengths)

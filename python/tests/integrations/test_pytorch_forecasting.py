@@ -165,7 +165,7 @@ def test_training_goes_on_from_a_checkpoint(tmp_path):
         )
         callbacks = [seen, *options.pop("callbacks", [])]
         quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
-        trainer = Trainer(**quiet, max_epochs=2, callbacks=callbacks, **options)
+        trainer = Trainer(**quiet, default_root_dir=tmp_path, max_epochs=2, callbacks=callbacks, **options)
         trainer.fit(model, window_loader(made, 8), ckpt_path=checkpoint, weights_only=False)
         return model, seen.batches
 

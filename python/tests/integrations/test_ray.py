@@ -80,11 +80,11 @@ TorchTrainer(
 )
 
 
-def run(code, folder):
+def run(code, folder, *arguments, timeout=115):
     path = folder / "program.py"
     path.write_text(code, encoding="utf-8")
-    command = [sys.executable, str(path), str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=115, check=False)
+    command = [sys.executable, str(path), str(folder), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
 
 
@@ -98,6 +98,140 @@ def test_a_killed_worker_goes_on_where_it_was_saved(tmp_path):
         assert len(batches) == 20
         times.update((epoch, sample) for epoch, batch in batches for sample in batch)
     assert times == {(epoch, sample): 1 for epoch in (0, 1) for sample in range(200)}
+
+
+TURNS = (
+    HEAD
+    + """
+import itertools
+
+import torch
+
+ENDS = ("stop", "repeat", "renormalise")
+
+
+# Each loader is uneven on two ranks, and one goes round faster than the other.
+def made(end, **options):
+    rows = {name: bl.TensorDataset(numpy.arange(size)) for name, size in (("a", 22), ("b", 9))}
+    parts = {name: bl.DataLoader(part, 4, uneven="mask", shuffle=True, seed=len(part), **options)
+             for name, part in rows.items()}
+    return bl.interleave(parts, [2, 1], when_exhausted=end)
+
+
+def told(step):
+    name, (row, index, weight) = step
+    assert (index[weight > 0] == row[weight > 0]).all() and (index[weight == 0] == -1).all()
+    return [name, row[weight > 0].tolist()]
+
+
+def alike(value):
+    \"\"\"Return a value after the ranks have compared it.\"\"\"
+    others = [None, None]
+    torch.distributed.all_gather_object(others, value)
+    assert others == [value, value]
+    return value
+
+
+def fit(train, name, **config):
+    return TorchTrainer(
+        train,
+        train_loop_config={"folder": folder, **config},
+        scaling_config=ray.train.ScalingConfig(num_workers=2),
+        run_config=ray.train.RunConfig(name=name, storage_path=folder + "/runs"),
+        torch_config=TorchConfig(backend="gloo"),
+    ).fit()
+"""
+)
+
+EVERY_STEP = (
+    TURNS
+    + """
+def train(config):
+    rank, found = ray.train.get_context().get_world_rank(), {}
+    for end in ENDS:
+        whole, seen, states = made(end), [], []
+        assert (whole.rank, whole.world_size, torch.distributed.get_backend()) == (rank, 2, "gloo")
+        for epoch in range(3):
+            whole.set_epoch(epoch)
+            for step in whole:
+                alike(step[0])
+                seen.append(told(step))
+                states.append(alike(json.dumps(whole.state_dict())))
+        for stop, state in enumerate(states[:-1], 1):
+            again, rest = made(end), []
+            again.load_state_dict(json.loads(state))
+            first, left = again.epoch, again.remaining
+            for epoch in range(first, 3):
+                again.set_epoch(epoch)
+                rest += map(told, again)
+                assert epoch > first or len(rest) == left, (end, stop)
+            assert rest == seen[stop:], (end, stop)
+        found[end] = seen
+    Path(config["folder"], f"rank{rank}.json").write_text(json.dumps(found))
+
+
+fit(train, "every")
+"""
+)
+
+STOPPED = (
+    TURNS
+    + """
+def train(config):
+    rank, runs = ray.train.get_context().get_world_rank(), {end: made(end) for end in ENDS}
+    checkpoint = ray.train.get_checkpoint()
+    assert (checkpoint is None) == config["is_first"]
+    if checkpoint:
+        with checkpoint.as_directory() as held:
+            for end, state in json.loads(Path(held, "runs.json").read_text()).items():
+                runs[end].load_state_dict(state)
+    for end, run in runs.items():
+        log = open(Path(config["folder"], f"{end}-{rank}.jsonl"), "a", buffering=1)
+        for told_step in itertools.islice(steps(run), config["steps"]):
+            log.write(json.dumps(told_step) + "\\n")
+    with tempfile.TemporaryDirectory() as holding:
+        Path(holding, "runs.json").write_text(alike(json.dumps({end: run.state_dict() for end, run in runs.items()})))
+        saved = ray.train.Checkpoint.from_directory(holding) if rank == 0 else None
+        ray.train.report({}, checkpoint=saved)
+
+
+def steps(run):
+    for epoch in range(run.epoch, 3):
+        run.set_epoch(epoch)
+        yield from map(told, run)
+
+
+for place, count in enumerate((4, 3, None)):
+    fit(train, "stopped", steps=count, is_first=place == 0)
+for end in ENDS:
+    for rank in (0, 1):
+        lines = Path(folder, f"{end}-{rank}.jsonl").read_text().splitlines()
+        whole = made(end, rank=rank, world_size=2)
+        assert [json.loads(line) for line in lines] == list(steps(whole)), (end, rank)
+"""
+)
+
+
+@pytest.mark.timeout(420)
+def test_loaders_that_take_turns_resume_at_every_step(tmp_path):
+    """In the workers of one run, which exchange what they have by gloo."""
+    run(EVERY_STEP, tmp_path, timeout=400)
+    ranks = [json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in (0, 1)]
+    for end in ("stop", "repeat", "renormalise"):
+        for name, size in (("a", 22), ("b", 9)):
+            both = zip(*(rank[end] for rank in ranks), strict=True)
+            seen = [sample for (each, first), (_, second) in both if each == name for sample in first + second]
+            passes = [seen[first : first + size] for first in range(0, len(seen), size)]
+            assert len(seen) >= size
+            whole = [sorted(samples) for samples in passes if len(samples) == size]
+            assert whole == [list(range(size))] * len(whole)
+            assert len(set(passes[-1])) == len(passes[-1])
+
+
+@pytest.mark.timeout(420)
+def test_runs_of_loaders_that_take_turns_are_stopped_and_go_on(tmp_path):
+    """Stopped twice, with checkpoints of Ray's: in the middle of epochs, and at the end of one of ``"stop"``."""
+    run(STOPPED, tmp_path, timeout=400)
 
 
 def test_a_loader_that_ray_prepares_is_refused_or_stays_as_it_is(tmp_path):

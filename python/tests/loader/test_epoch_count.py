@@ -12,7 +12,7 @@ from typing import Any
 import batchloom as bl
 import numpy
 import pytest
-from batchloom.epoch_count import KEY
+from batchloom.loader.epoch_count import KEY
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refused

@@ -17,7 +17,7 @@ import numpy
 import pytest
 import torch
 from batchloom.arguments import shuffled
-from batchloom.batch import field_views
+from batchloom.collate.schema import field_views
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles.runs import Run, listed, runs

@@ -6,8 +6,8 @@ import types
 import batchloom as bl
 import numpy
 import pytest
-from batchloom import watchers
 from batchloom.errors import LoaderError, StateError
+from batchloom.loader import watchers
 
 
 @pytest.fixture

@@ -174,16 +174,16 @@ def test_a_pool_ends_where_its_shard_ends():
 def test_plans_with_shards_are_values(options, world_size):
     plan = bl.Plan(**options, world_size=world_size)
     again = pickle.loads(pickle.dumps(plan))
-    assert (again, hash(again), again.shard_size) == (plan, hash(plan), options["shard_size"])
+    assert (again, hash(again), again.options.shard_size) == (plan, hash(plan), options["shard_size"])
     assert batches_of(again) == batches_of(plan)
     assert [again.shard(step) for step in range(len(again))] == [plan.shard(step) for step in range(len(plan))]
     assert plan != bl.Plan(**options | {"shard_size": None}, world_size=world_size)
-    assert plan.at_epoch(3).shard_size == options["shard_size"]
+    assert plan.at_epoch(3).options.shard_size == options["shard_size"]
 
 
 def test_without_shards_nothing_is_said_of_them():
     plan = bl.Plan(100, 10, shuffle=True)
-    assert (plan.shard_size, plan.shard(0), plan.shard(-1)) == (None, None, None)
+    assert (plan.options.shard_size, plan.shard(0), plan.shard(-1)) == (None, None, None)
     assert "shard" not in repr(plan)
     assert bl.Plan(100, 10, shuffle=True, shard_size=None) == plan
 

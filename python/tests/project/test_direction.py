@@ -1,4 +1,4 @@
-"""Imports of the package point one way: from `loader` down to `errors`, and no two files import each other."""
+"""Imports of the package point one way: from `integrations` down to `errors`, and no two files import each other."""
 
 import ast
 from pathlib import Path
@@ -8,32 +8,25 @@ import pytest
 
 PACKAGE = Path(batchloom.__file__).parent
 
-# Lowest first. A file imports files of its own layer and of those below.
+# Lowest first: the folders of the package, and its files. A file imports its own folder, and folders of layers below.
 LAYERS = (
     ("_native", "errors"),
-    ("arguments", "arrays", "bans", "batch_digest", "classes", "draws", "sizes"),
-    ("batch", "batching", "field_names", "label_counts", "slots", "window_steps"),
-    ("calibrate", "mesh", "plan", "plan_attributes", "plan_options", "ranks", "restore_order"),
+    ("arguments", "arrays", "command_line"),
+    ("__main__", "ranks", "samples"),
+    ("batching",),
+    ("collate", "plan"),
     ("device",),
     ("dataset",),
     ("delivery",),
-    (
-        "conversions",
-        "epoch_count",
-        "epoch_lists",
-        "loader",
-        "loader_options",
-        "metrics",
-        "mixture",
-        "sampler",
-        "torch_attributes",
-        "torch_options",
-        "watchers",
-    ),
-    ("compare", "interleave"),
+    ("loader",),
     ("integrations",),
-    ("command_line",),
-    ("__main__",),
+)
+
+# Folders inside of folders, each above the one that its files do not import.
+INNER = (
+    ("dataset.map", "dataset"),
+    ("device", "device.collate"),
+    ("loader", "loader.torch"),
 )
 
 
@@ -66,10 +59,20 @@ def nearest(path):
     return path
 
 
+def room(name):
+    """The folder of a file, or the file itself where it lies in none; "" for the package itself."""
+    return name.partition(".")[0]
+
+
 def layer(name):
     """The layer of a file; the one above all for the package itself."""
-    room = name.partition(".")[0]
-    return next((level for level, rooms in enumerate(LAYERS) if room in rooms), len(LAYERS))
+    return next((level for level, rooms in enumerate(LAYERS) if room(name) in rooms), len(LAYERS))
+
+
+def inner(name):
+    """The folder that a file lies in, however deep; "" where it lies in none."""
+    is_folder = any(other.startswith(f"{name}.") for other in FILES)
+    return name if is_folder else name.rpartition(".")[0]
 
 
 IMPORTS = {name: imported(path.read_text(encoding="utf-8"), name) - {name} for name, path in FILES.items()}
@@ -88,9 +91,48 @@ def test_every_file_has_a_layer():
     assert [name for name in FILES if name and layer(name) == len(LAYERS)] == []
 
 
+def test_few_files_lie_in_no_folder():
+    flat = {path.name for path in PACKAGE.glob("*.py*")}
+    assert flat == {"__init__.py", "__main__.py", "_native.pyi", "arguments.py", "command_line.py", "errors.py"}
+
+
 def test_imports_point_down():
-    up = [(name, other) for name, others in IMPORTS.items() for other in others if layer(other) > layer(name)]
+    """To layers below: folders of one layer do not know each other."""
+    up = [
+        (name, other)
+        for name, others in IMPORTS.items()
+        for other in others
+        if room(other) != room(name) and layer(other) >= layer(name)
+    ]
     assert up == []
+
+
+@pytest.mark.parametrize(("above", "below"), INNER)
+def test_imports_of_inner_folders_point_down(above, below):
+    assert {above, below} <= {inner(name) for name in FILES}
+    up = [
+        (name, other)
+        for name, others in IMPORTS.items()
+        for other in others
+        if (inner(name), inner(other)) == (below, above)
+    ]
+    assert up == []
+
+
+def test_folders_import_nothing_themselves():
+    """A package of a folder names no file in it, so that an import loads what it needs alone."""
+    heavy = {name for name, others in IMPORTS.items() if others and name and FILES[name].name == "__init__.py"}
+    assert heavy == {"integrations"}  # for types alone
+
+
+def test_the_map_is_small():
+    """Count folders, files outside of them, and arrows between them; imports of the package itself are exports."""
+    rooms = {room(name) for name in FILES}
+    arrows = {(room(name), room(other)) for name, others in IMPORTS.items() for other in others} - {
+        (each, each) for each in rooms
+    }
+    assert len(rooms) <= 17
+    assert len([each for each, _ in arrows if each]) <= 62
 
 
 def test_no_file_imports_the_package_itself():
@@ -110,7 +152,7 @@ def test_no_circle_of_files():
         ("from batchloom.arrays.field import Field", {"arrays.field"}),
         ("from batchloom import plan, DataLoader", {"plan", ""}),
         ("def f():\n    from batchloom.device.shards import Shards", {"device.shards"}),
-        ("if TYPE_CHECKING:\n    import batchloom.loader", {"loader"}),
+        ("if TYPE_CHECKING:\n    import batchloom.loader.loader", {"loader.loader"}),
         ("import numpy\nfrom torch import nn", set()),
     ],
 )

@@ -33,3 +33,16 @@ def test_messages_are_for_people():
         with pytest.raises(bl.DTypeError) as caught:
             bl.TensorDataset(X)
         assert "frame #" not in str(caught.value)
+
+
+def test_one_of_something_is_no_plural():
+    one, two = (bl.DataLoader(bl.TensorDataset(torch.zeros(count)), 1) for count in (1, 2))
+    assert repr(one.plan()).endswith("1 batch)")
+    assert repr(two.plan()).endswith("2 batches)")
+    assert repr(one.dataset).endswith("; 1 sample)")
+    assert repr(two.dataset).endswith("; 2 samples)")
+    for length, said in ((1, "has 1 step, and"), (2, "has 2 steps, and")):
+        with pytest.raises(bl.DataError, match=said):
+            bl.WindowDataset({"x": torch.zeros(length)}, offsets={"x": range(5)})
+    with pytest.raises(bl.DataError, match="time has 1 step; expected 3"):
+        bl.WindowDataset(torch.zeros(3), 1, 1, time=[0], freq=1)

@@ -28,7 +28,7 @@ def test_importing_starts_no_thread(script):
 
         before = len(os.listdir("/proc/self/task"))
         import batchloom
-        import batchloom.loader, batchloom.batch, batchloom.ranks
+        import batchloom.loader.loader, batchloom.collate.schema, batchloom.ranks.ranks
         assert len(os.listdir("/proc/self/task")) == before
         """
     )
@@ -87,7 +87,7 @@ def test_modules_of_the_package_are_not_among_its_names(script):
     out = script(
         """
         import types
-        import batchloom as bl, batchloom.loader, batchloom.arrays.numpy
+        import batchloom as bl, batchloom.loader.loader, batchloom.arrays.numpy
 
         print([name for name in dir(bl) if isinstance(getattr(bl, name), types.ModuleType)])
         assert {"DataLoader", "__version__"} <= set(dir(bl))

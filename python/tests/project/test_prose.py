@@ -74,7 +74,7 @@ def test_summaries_end_their_sentence():
 
 def test_options_of_loaders_and_plans_are_described_alike():
     """The same argument has the same words in both; those of a loader may go on with what it alone has."""
-    loader, plan = (dict(entries_in_full(kind.__doc__)) for kind in (batchloom.DataLoader, batchloom.Plan))
+    loader, plan = (dict(entries_in_full(kind.__doc__)) for kind in (batchloom.DataLoader, batchloom.PlanOptions))
     shared = loader.keys() & plan.keys()
     assert len(shared) >= 11
     assert [name for name in shared if not loader[name].startswith(plan[name])] == []
@@ -82,7 +82,7 @@ def test_options_of_loaders_and_plans_are_described_alike():
 
 def entries_in_full(docstring):
     """The names of arguments, and their descriptions in one line each, however they are wrapped."""
-    section = inspect.cleandoc(docstring).partition("Args:\n")[2].partition("\n\n")[0]
+    section = re.split(r"(?:Args|Attributes):\n", inspect.cleandoc(docstring))[1].partition("\n\n")[0]
     for entry in re.split(r"\n(?=    \w+: )", f"\n{section}"):
         name, _, description = " ".join(entry.split()).partition(": ")
         if name:

@@ -12,7 +12,7 @@ import numpy
 import numpy.typing
 import torch
 import torch.utils.data
-from batchloom.batching import Rule
+from batchloom.batching.rules import Rule
 
 
 def train(loader: bl.DataLoader, epochs: int, step: Callable[[Any], float]) -> float:
@@ -137,7 +137,7 @@ def test_rules() -> None:
     for rule in rules:
         plan: bl.Plan = bl.Plan(sizes=[3, 0, 5], batching=rule, shuffle=True, balance=True, largest_first=True)
         sizes: numpy.typing.NDArray[numpy.uint32] | None = plan.sizes
-        flags: tuple[bool, bool] = plan.balance, plan.largest_first
+        flags: tuple[bool, bool] = plan.options.balance, plan.options.largest_first
         batching: Rule = plan.batching
         lengths.append(plan.step(0).samples)
         assert sizes is not None

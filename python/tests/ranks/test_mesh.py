@@ -6,7 +6,7 @@ import math
 import batchloom as bl
 import numpy
 import pytest
-from batchloom.mesh import Mesh
+from batchloom.ranks.mesh import Mesh
 from refusals import refused
 
 NAMES = ("pp", "dp", "cp", "tp")

@@ -8,7 +8,7 @@ import numpy
 import pytest
 import torch
 import torch.distributed as distributed
-from batchloom.ranks import _compared as compared
+from batchloom.ranks.ranks import _compared as compared
 from oracles.runs import Run, listed
 from refusals import refused
 

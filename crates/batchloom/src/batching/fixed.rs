@@ -12,6 +12,13 @@ pub struct FixedSize {
     batch_size: u64,
 }
 
+impl Default for FixedSize {
+    /// Batches of 64 samples.
+    fn default() -> Self {
+        Self { batch_size: 64 }
+    }
+}
+
 impl FixedSize {
     /// Batches of `batch_size` samples.
     ///

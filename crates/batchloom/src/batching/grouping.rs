@@ -92,14 +92,6 @@ pub(crate) struct Grouped<'a> {
 }
 
 impl Grouping {
-    /// The name of the option.
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Self::Homogeneous(_) => "homogeneous_by",
-            Self::Distinct(_) => "distinct_by",
-        }
-    }
-
     /// The keys of samples.
     pub(crate) fn keys(&self) -> &Keys {
         match self {

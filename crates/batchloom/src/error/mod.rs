@@ -238,12 +238,6 @@ pub enum Error {
         /// The name of the rule.
         rule: &'static str,
     },
-    /// Batches are given as lists, and an option would change their order.
-    #[error("batches are given as lists, which are their order; leave {name} out")]
-    OrderOfLists {
-        /// The name of the option.
-        name: &'static str,
-    },
     /// Runs of neighbours are to be shuffled, but sizes decide which samples share a batch.
     #[error(
         "shuffling runs needs FixedSize and samples of one size, so that neighbours share a batch; found {rule} over \
@@ -777,13 +771,13 @@ pub enum Error {
         /// The values found and expected, in words.
         reason: String,
     },
-    /// Other options do not go with samples that an epoch draws by weights, in other numbers, or from several sources.
-    #[error("{option} does not go with {draws}: {reason}")]
-    Draws {
-        /// The option that decides what is drawn.
-        draws: &'static str,
-        /// The other option.
+    /// Two options exclude each other.
+    #[error("{option} does not go with {other}: {reason}")]
+    Conflict {
+        /// One option.
         option: &'static str,
+        /// The other option.
+        other: &'static str,
         /// The reason, and the expectation.
         reason: &'static str,
     },
@@ -808,16 +802,6 @@ pub enum Error {
         found: u64,
         /// The number of samples.
         expected: u64,
-    },
-    /// Another option does not go with keys that decide which samples share a batch.
-    #[error("{option} does not go with {grouping}: {reason}")]
-    Grouping {
-        /// The option that takes the keys.
-        grouping: &'static str,
-        /// The other option.
-        option: &'static str,
-        /// The reason, and the expectation.
-        reason: &'static str,
     },
     /// A key is too frequent to come once in a batch.
     #[error(
@@ -1207,10 +1191,9 @@ impl Error {
             | Self::Select { .. }
             | Self::Weights { .. }
             | Self::Mix { .. }
-            | Self::Draws { .. }
+            | Self::Conflict { .. }
             | Self::Bans { .. }
             | Self::KeysLength { .. }
-            | Self::Grouping { .. }
             | Self::TooFrequent { .. }
             | Self::Concat { .. }
             | Self::RestBeforeLast { .. }
@@ -1232,7 +1215,6 @@ impl Error {
             | Self::NoSizes { .. }
             | Self::EmptyBatch { .. }
             | Self::Lists { .. }
-            | Self::OrderOfLists { .. }
             | Self::NotListed { .. }
             | Self::RunsOfSizes { .. }
             | Self::Dimensions { .. }

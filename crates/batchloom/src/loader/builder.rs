@@ -12,14 +12,12 @@ use super::job::Probe;
 use super::layout::{BlockLayout, Limits};
 use super::queue::PREFETCH;
 use super::workers::Workers;
-use crate::batching::{Keys, LabelCounts, Labels, PadTo, Rule};
+use crate::batching::{LabelCounts, Labels, Rule};
 use crate::collate::{Channels, FieldConversion, PadSide, Scalar, Slot};
 use crate::dataset::Dataset;
 use crate::dataset::kind::CollateOptions;
-use crate::draws::{Mix, Weights};
-use crate::order::Shuffle;
-use crate::plan::PlanBuilder;
-use crate::ranks::Uneven;
+use crate::plan::options::option_setters;
+use crate::plan::{PlanBuilder, PlanOptions};
 use crate::sync::Mutex;
 use crate::tensor::buffer::{Buffer, Memory};
 use crate::{DType, Error, Plan, Result};
@@ -63,12 +61,9 @@ impl Loader {
 
 impl LoaderBuilder {
     fn new(dataset: Dataset) -> Self {
-        let plan = Plan::builder(dataset.len() as u64);
-        let plan = dataset.sizes().into_iter().fold(plan, PlanBuilder::sizes);
-        let plan = plan.concatenated(dataset.kind().is_concatenated());
         Self {
+            plan: Plan::builder(dataset.len() as u64),
             dataset,
-            plan,
             collate: CollateOptions::default(),
             label_counts: None,
             index_table: false,
@@ -82,82 +77,19 @@ impl LoaderBuilder {
         }
     }
 
-    /// Makes batches of `batch_size` samples. Default: 64.
+    /// Makes batches of `batch_size` samples, as [`rule`](Self::rule) does with
+    /// [`FixedSize`](crate::batching::FixedSize). Default: 64.
     pub fn batch_size(self, batch_size: u64) -> Self {
         self.plan(|plan| plan.batch_size(batch_size))
     }
 
-    /// Sets the rule by which samples share a batch.
+    /// Sets [`PlanOptions::rule`](crate::plan::PlanOptions::rule).
     pub fn rule(self, rule: impl Into<Rule>) -> Self {
         self.plan(|plan| plan.rule(rule))
     }
 
-    /// Sets what each epoch puts in a random order of its own: samples (`true`), nothing (`false`), or
-    /// [`Shuffle::Runs`]. Default: nothing.
-    pub fn shuffle(self, shuffle: impl Into<Shuffle>) -> Self {
-        self.plan(|plan| plan.shuffle(shuffle))
-    }
-
-    /// Sets the number that random orders depend on, besides the epoch. Default: 0.
-    pub fn seed(self, seed: u64) -> Self {
-        self.plan(|plan| plan.seed(seed))
-    }
-
-    /// Leaves out samples that do not fill a batch, and batches that do not fill a step. Default: keep every sample.
-    pub fn drop_last(self, drop_last: bool) -> Self {
-        self.plan(|plan| plan.drop_last(drop_last))
-    }
-
-    /// Sets what happens to batches that do not fill a step, unless they are dropped. Default: [`Uneven::Pad`].
-    pub fn uneven(self, uneven: Uneven) -> Self {
-        self.plan(|plan| plan.uneven(uneven))
-    }
-
-    /// Draws samples with replacement, as often as their weights say: see [`PlanBuilder::weights`].
-    pub fn weights(self, weights: impl Into<Option<Weights>>) -> Self {
-        self.plan(|plan| plan.weights(weights))
-    }
-
-    /// Puts samples of one key into each batch: see [`PlanBuilder::homogeneous_by`].
-    pub fn homogeneous_by(self, keys: impl Into<Option<Keys>>) -> Self {
-        self.plan(|plan| plan.homogeneous_by(keys))
-    }
-
-    /// Puts no two samples of one key into a batch: see [`PlanBuilder::distinct_by`].
-    pub fn distinct_by(self, keys: impl Into<Option<Keys>>) -> Self {
-        self.plan(|plan| plan.distinct_by(keys))
-    }
-
-    /// Leaves some samples without weight: see [`PlanBuilder::ban`]. All batches then hold an `index` and a `weight`.
-    pub fn ban(self, samples: impl Into<Option<Vec<u64>>>) -> Self {
-        self.plan(|plan| plan.ban(samples))
-    }
-
-    /// Sets the number of samples that an epoch draws: see [`PlanBuilder::num_samples`].
-    pub fn num_samples(self, num_samples: impl Into<Option<u64>>) -> Self {
-        self.plan(|plan| plan.num_samples(num_samples))
-    }
-
-    /// Draws samples from several sources by weight: see [`PlanBuilder::mix`]. The samples of the dataset are those of the
-    /// first source, then those of the second, and so on, as [`Dataset::sources`] puts them together.
-    pub fn mix(self, mix: impl Into<Option<Mix>>) -> Self {
-        self.plan(|plan| plan.mix(mix))
-    }
-
-    /// Puts batches of similar cost into the same step. Default: off.
-    pub fn balance(self, balance: bool) -> Self {
-        self.plan(|plan| plan.balance(balance))
-    }
-
-    /// Puts the largest batch first, so that an out-of-memory error shows up in the first step. Default: off.
-    pub fn largest_first(self, largest_first: bool) -> Self {
-        self.plan(|plan| plan.largest_first(largest_first))
-    }
-
-    /// Shuffles samples within shards of `shard_size` neighbours, and the shards among each other: see
-    /// [`PlanBuilder::shard_size`]. Default: all samples are shuffled together.
-    pub fn shard_size(self, shard_size: impl Into<Option<u64>>) -> Self {
-        self.plan(|plan| plan.shard_size(shard_size))
+    fn options_mut(&mut self) -> &mut PlanOptions {
+        self.plan.options_mut()
     }
 
     /// Sets the type of `field` in batches; elements are converted as the batch is formed. A value that the type cannot
@@ -214,7 +146,7 @@ impl LoaderBuilder {
     /// [`Error::FieldOption`], and errors that say which option or rule does not go with the kind of data.
     #[doc(hidden)]
     pub fn conversions(&self) -> Result<Vec<FieldConversion>> {
-        let collation = self.dataset.kind().collation(&self.plan.chosen_rule()?, &self.collate, (0, 0))?;
+        let collation = self.dataset.kind().collation(self.plan.chosen_rule()?, &self.collate, (0, 0))?;
         collation.slotted(&self.collate)?.conversions(&self.collate)
     }
 
@@ -242,11 +174,6 @@ impl LoaderBuilder {
     pub fn pad_number(mut self, field: Option<String>, number: f64) -> Self {
         self.collate.pad_numbers.push((field, number));
         self
-    }
-
-    /// Sets the lengths that batches are padded to: see [`PlanBuilder::pad_to`].
-    pub fn pad_to(self, pad_to: impl Into<Option<PadTo>>) -> Self {
-        self.plan(|plan| plan.pad_to(pad_to))
     }
 
     /// Sets the side on which padding goes. Default: after the data.
@@ -351,13 +278,15 @@ impl LoaderBuilder {
     /// [`Uneven::Mask`].
     pub fn build(mut self) -> Result<Loader> {
         self.check_applicable()?;
+        self.check_slots()?;
+        self.plan = self.plan.sizes(self.dataset.sizes()).concatenated(self.dataset.kind().is_concatenated());
         let options = self.plan.clone();
         (self.plan, self.collate.rows) =
             with_content(self.plan, &self.dataset, self.collate.shuffles_documents)?;
         let counted = self.label_counts.map(Labels::from);
         let labels = counted.or_else(|| self.dataset.kind().labels(&self.collate));
-        let options = labels.clone().into_iter().fold(options, PlanBuilder::labels);
-        let plan = labels.into_iter().fold(self.plan, PlanBuilder::labels).build()?;
+        let options = options.labels(labels.clone());
+        let plan = self.plan.labels(labels).build()?;
         if self.rank >= plan.world_size() {
             return Err(Error::Rank { rank: self.rank, world_size: plan.world_size() });
         }
@@ -371,18 +300,10 @@ impl LoaderBuilder {
         if !self.index_table {
             self.dataset.require_readable()?;
         }
-        for (field, slot) in &self.collate.slots {
-            let field = || field.clone();
-            slot.check().map_err(|reason| Error::FieldOption { field: field(), reason })?;
-        }
         // The fields of an epoch in stored order: shuffling does not change whether they can be made.
         let collate = CollateOptions { shuffles_documents: false, ..self.collate.clone() };
         let fields = Fields::new(&self.dataset, &plan, &collate)?;
         if self.index_table {
-            if let Some((field, _)) = self.collate.slots.first() {
-                let reason = "index tables have no slots; expected blocks of samples".to_owned();
-                return Err(Error::FieldOption { field: field.clone(), reason });
-            }
             fields.require_indexed()?;
         }
         let reads = self.dataset.kind().reader().is_some();
@@ -416,6 +337,23 @@ impl LoaderBuilder {
         })))
     }
 
+    /// Refuses slots whose options make no sense, and slots in index tables.
+    ///
+    /// # Errors
+    /// [`Error::FieldOption`].
+    fn check_slots(&self) -> Result<()> {
+        for (field, slot) in &self.collate.slots {
+            slot.check().map_err(|reason| Error::FieldOption { field: field.clone(), reason })?;
+        }
+        match self.collate.slots.first().filter(|_| self.index_table) {
+            Some((field, _)) => {
+                let reason = "index tables have no slots; expected blocks of samples".to_owned();
+                Err(Error::FieldOption { field: field.clone(), reason })
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Refuses options that this kind of data does not have.
     ///
     /// # Errors
@@ -438,6 +376,8 @@ impl LoaderBuilder {
         self
     }
 }
+
+option_setters!(LoaderBuilder);
 
 impl std::fmt::Debug for LoaderBuilder {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

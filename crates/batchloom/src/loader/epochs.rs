@@ -69,7 +69,7 @@ impl Epochs {
     fn check_bans(&self, plan: &Plan) -> Result<()> {
         let refused = |option, reason| Err(Error::Bans { option, reason });
         let reader = self.dataset.kind().reader();
-        match plan.ban().is_some_and(|banned| !banned.is_empty()) {
+        match plan.options().ban.as_ref().is_some_and(|banned| !banned.as_slice().is_empty()) {
             true if self.index_table => refused(
                 "data that is resident on a device",
                 "places of banned samples are cleared where batches are formed; expected to form them on the CPU",
@@ -155,12 +155,12 @@ impl Epochs {
     fn plan_of_rows(&self, upcoming: &Plan, world_size: u32) -> Result<Plan> {
         let options = self.plan.clone().seed(upcoming.seed()).epoch(upcoming.epoch()).world_size(world_size);
         let (options, rows) = with_content(options, &self.dataset, self.collate.shuffles_documents)?;
-        let labels = match upcoming.labels() {
+        let labels = match upcoming.options().labels.as_ref() {
             Some(Labels::Counted(_)) => None,
             // Rows end elsewhere.
             _ => self.dataset.kind().labels(&CollateOptions { rows, ..self.collate.clone() }),
         };
-        let plan = labels.into_iter().fold(options, PlanBuilder::labels).build()?;
+        let plan = options.labels(labels).build()?;
         // The rows of the middle of an epoch cannot be divided anew: such a state is of another plan.
         if upcoming.is_whole() { Ok(plan) } else { plan.resume(&upcoming.state(0)) }
     }
@@ -220,23 +220,25 @@ pub(super) fn with_content(
         dataset.kind().changes_with_epoch(&CollateOptions { shuffles_documents, ..CollateOptions::default() })
     };
     if let Some(draws) = plan.names_samples().filter(|_| moves()) {
-        return Err(Error::Draws {
-            draws,
+        return Err(Error::Conflict {
             option: "shuffled documents or jitter",
+            other: draws,
             reason: "the pieces are other ones than those of the stream as stored; expected to shuffle pieces alone",
         });
     }
     let Some(content) = dataset.kind().content(&request)? else { return Ok((plan, None)) };
     if content.rows.is_some() && plan.draws_otherwise() {
-        return Err(Error::Draws {
-            draws: "a choice of samples",
+        return Err(Error::Conflict {
             option: "a stream that continues from batch to batch",
+            other: "a choice of samples",
             reason: "every piece has its place; expected pieces that do not continue",
         });
     }
     let plan = plan.content(content.text).tail(content.tail);
-    let plan = content.rows.into_iter().fold(plan, |plan, (rows, steps)| plan.samples(rows * steps));
-    Ok((plan, content.rows))
+    Ok(match content.rows {
+        Some((rows, steps)) => (plan.samples(rows * steps), content.rows),
+        None => (plan, None),
+    })
 }
 
 impl std::fmt::Debug for Epochs {

@@ -33,7 +33,7 @@ impl Fields {
         // Samples that come in passes are the same ones in every epoch.
         let epoch = if plan.draws_in_passes() { 0 } else { plan.epoch() };
         let collation = dataset.kind().collation(plan.rule(), options, (plan.seed(), epoch))?;
-        if plan.pad_to().is_some() {
+        if plan.options().pad_to.is_some() {
             collation.require_own_sizes()?;
         }
         if dataset.kind().reader().is_some() {
@@ -56,7 +56,7 @@ impl Fields {
 
     /// The fields with the marks that batches need.
     fn marked(collation: Collation, plan: &Plan, skipped: Option<Arc<[bool]>>) -> Result<Self> {
-        let fills_up = plan.uneven() == Uneven::Mask || plan.ban().is_some();
+        let fills_up = plan.options().uneven == Uneven::Mask || plan.options().ban.is_some();
         let collation = match (fills_up, skipped) {
             (false, None) => collation,
             (_, skipped) => collation.marked(fills_up, skipped.unwrap_or_default())?,

@@ -146,7 +146,7 @@ impl BlockLayout {
     /// Notes the shard in which the block begins, if the order goes shard by shard, and returns the step before which
     /// the block has to end: at most `most` batches on.
     fn enter(&mut self, plan: &Plan, rank: u32, steps: u64, most: usize) -> Result<u64> {
-        if plan.shard_size().is_none() || self.end >= steps {
+        if plan.options().shard_size.is_none() || self.end >= steps {
             return Ok(steps);
         }
         let Some(shard) = plan.shard(self.end, rank)? else { return Ok(steps) };

@@ -9,11 +9,35 @@ use std::sync::Arc;
 /// (epoch, batches, samples).
 pub type Ban = (u64, u64, Vec<u64>);
 
+/// Samples to leave without weight: a list in ascending order, each sample once.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Banned(Arc<[u64]>);
+
+impl Banned {
+    /// The samples of a list in any order.
+    pub fn new(mut samples: Vec<u64>) -> Self {
+        samples.sort_unstable();
+        samples.dedup();
+        Self(samples.into())
+    }
+
+    /// The samples, ascending.
+    pub fn as_slice(&self) -> &[u64] {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Banned {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_tuple("Banned").field(&crate::brief::Brief(&self.0)).finish()
+    }
+}
+
 /// The samples that a run leaves without weight.
 #[derive(Clone, Default)]
 pub(super) struct Bans {
-    /// The samples that were asked for, ascending, or `None` if batches have no marks.
-    asked: Option<Arc<[u64]>>,
+    /// The option, or `None` if batches have no marks.
+    asked: Option<Banned>,
     /// The changes so far, in order.
     changes: Arc<[Ban]>,
 }
@@ -21,23 +45,19 @@ pub(super) struct Bans {
 impl std::fmt::Debug for Bans {
     /// Writes how many changes there are: each lists samples.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let asked = crate::brief::Brief(&self.asked);
-        formatter.debug_struct("Bans").field("asked", &asked).field("changes", &self.changes.len()).finish()
+        formatter
+            .debug_struct("Bans")
+            .field("asked", &self.asked)
+            .field("changes", &self.changes.len())
+            .finish()
     }
 }
 
 impl Bans {
     /// Bans `samples` from the start of a run.
-    pub(super) fn new(mut samples: Vec<u64>) -> Self {
-        samples.sort_unstable();
-        samples.dedup();
-        let changes = if samples.is_empty() { Vec::new() } else { vec![(0, 0, samples.clone())] };
-        Self { asked: Some(samples.into()), changes: changes.into() }
-    }
-
-    /// The samples that were asked for, ascending, if some list of them was given.
-    pub(super) fn asked(&self) -> Option<&[u64]> {
-        self.asked.as_deref()
+    pub(super) fn new(samples: Banned) -> Self {
+        let first = Some((0, 0, samples.as_slice().to_vec())).filter(|(_, _, samples)| !samples.is_empty());
+        Self { asked: Some(samples), changes: first.into_iter().collect() }
     }
 
     /// The same request, after the changes of another run.
@@ -50,9 +70,9 @@ impl Bans {
         let Some(asked) = &self.asked else { return self.clone() };
         let mut changes = self.changes.to_vec();
         let last = changes.last().map(|(_, _, samples)| samples.as_slice());
-        if last.unwrap_or_default() != &**asked {
+        if last.unwrap_or_default() != asked.as_slice() {
             changes.retain(|&(other, before, _)| (other, before) < (epoch, batches));
-            changes.push((epoch, batches, asked.to_vec()));
+            changes.push((epoch, batches, asked.as_slice().to_vec()));
         }
         Self { changes: changes.into(), ..self.clone() }
     }

@@ -158,15 +158,15 @@ pub(super) fn fitted<T: Copy>(mut elements: Vec<T>, len: Option<u64>) -> Vec<T> 
 impl Epoch {
     pub(super) fn new(recipe: Arc<Recipe>, number: u64) -> Self {
         let shuffled = |things, in_shard: Option<u64>, purpose| match in_shard {
-            Some(in_shard) => Order::from(Shards::new(things, in_shard, recipe.seed, number)),
-            None => Order::new(things, Some(&Key::new(recipe.seed, number, purpose))),
+            Some(in_shard) => Order::from(Shards::new(things, in_shard, recipe.options.seed, number)),
+            None => Order::new(things, Some(&Key::new(recipe.options.seed, number, purpose))),
         };
         let (draws, runs) = (recipe.draws(number), OnceLock::new());
         let shuffled_runs =
-            (recipe.shuffle == Shuffle::Runs).then(|| Runs::new(&recipe, draws.len(), number));
+            (recipe.options.shuffle == Shuffle::Runs).then(|| Runs::new(&recipe, draws.len(), number));
         let shuffled_runs = shuffled_runs.flatten().zip(recipe.uniform());
         let run_order = shuffled_runs.map(|(runs, rule)| {
-            let in_shard = recipe.shard_size.map(|samples| samples / rule.batch_size());
+            let in_shard = recipe.options.shard_size.map(|samples| samples / rule.batch_size());
             shuffled(runs.count(), in_shard, Purpose::Runs)
         });
         let (ban_batches, survey) = (OnceLock::new(), OnceLock::new());
@@ -212,7 +212,7 @@ impl Epoch {
 
     /// The samples, as stored, of the shard that holds `batch`, or `None` if there are no shards.
     pub(super) fn shard(&self, batch: u64) -> Option<Range<u64>> {
-        let (shard_size, samples) = (self.recipe.shard_size?, self.recipe.samples);
+        let (shard_size, samples) = (self.recipe.options.shard_size?, self.recipe.samples);
         if let (Some(runs), Some(shards)) = (self.runs(), self.run_order.as_ref().and_then(Order::shards)) {
             let range = shards.range(batch);
             return Some(runs.positions(range.start).start..runs.positions(range.end - 1).end);
@@ -275,8 +275,8 @@ impl Epoch {
         let pools = self.kept().div_ceil(in_pool.max(1));
         let dimensions = self.recipe.counted().map_or(0, Sizes::dimensions);
         // A sample that is split counts once for each of its parts.
-        let parts = match (self.recipe.counted(), self.recipe.rule.budget()) {
-            (Some(sizes), Some(most)) if self.recipe.rule.splits() => sizes.total() / most.max(1),
+        let parts = match (self.recipe.counted(), self.recipe.options.rule.budget()) {
+            (Some(sizes), Some(most)) if self.recipe.options.rule.splits() => sizes.total() / most.max(1),
             _ => 0,
         };
         let bytes =
@@ -286,7 +286,7 @@ impl Epoch {
 
     /// The number of batches, each counted once.
     pub(super) fn batches(&self) -> u64 {
-        match (self.runs(), self.recipe.rule.batch_size().filter(|_| !self.recipe.is_homogeneous())) {
+        match (self.runs(), self.recipe.options.rule.batch_size().filter(|_| !self.recipe.is_homogeneous())) {
             (Some(runs), _) => runs.count(),
             (None, Some(batch_size)) => self.kept().div_ceil(batch_size),
             (None, None) => self.survey().before.last().copied().unwrap_or(0),
@@ -348,9 +348,10 @@ impl Epoch {
     fn arrange(&self, place: u64, pool: &DealtPool, worlds: &[(u32, u64)]) -> Option<Vec<Dealt>> {
         let recipe = &self.recipe;
         let one_key = recipe.grouping.as_ref().filter(|grouping| grouping.is_homogeneous());
-        let mixes = recipe.shuffle == Shuffle::Samples && (recipe.rule.sorts() || one_key.is_some());
-        let largest_first = recipe.largest_first && place == 0;
-        if !mixes && !recipe.balance && !largest_first && one_key.is_none() {
+        let mixes =
+            recipe.options.shuffle == Shuffle::Samples && (recipe.options.rule.sorts() || one_key.is_some());
+        let largest_first = recipe.options.largest_first && place == 0;
+        if !mixes && !recipe.options.balance && !largest_first && one_key.is_none() {
             return None;
         }
         let count = pool.batched.batches.ends.len();
@@ -358,19 +359,19 @@ impl Epoch {
             let keys: Vec<u64> =
                 (0..count).map(|batch| u64::from(pool.batched.key(batch, grouping))).collect();
             let purpose = Purpose::Batches { pool: place };
-            let key = mixes.then(|| Key::new(recipe.seed, self.number, purpose));
+            let key = mixes.then(|| Key::new(recipe.options.seed, self.number, purpose));
             let order =
                 BatchOrder { first: pool.first, costs: &keys, key: key.as_ref(), largest_first: false };
-            return Some(order.homogeneous(worlds, recipe.drop_last, recipe.uneven));
+            return Some(order.homogeneous(worlds, recipe.options.drop_last, recipe.options.uneven));
         }
-        let costs = match recipe.balance || largest_first {
+        let costs = match recipe.options.balance || largest_first {
             true => self.costs(&pool.batched),
             false => vec![0; count],
         };
         let purpose = Purpose::Batches { pool: self.exchanged(place) };
-        let key = mixes.then(|| Key::new(recipe.seed, self.number, purpose));
+        let key = mixes.then(|| Key::new(recipe.options.seed, self.number, purpose));
         let order = BatchOrder { first: pool.first, costs: &costs, key: key.as_ref(), largest_first };
-        let dealt = if recipe.balance { order.balanced(worlds) } else { order.mixed() };
+        let dealt = if recipe.options.balance { order.balanced(worlds) } else { order.mixed() };
         Some(dealt.into_iter().map(Dealt::from).collect())
     }
 
@@ -384,7 +385,7 @@ impl Epoch {
     /// The samples of a pool, and the batches that the rule makes of them.
     fn cut(&self, pool: u64) -> BatchedPool {
         let recipe = &self.recipe;
-        if let Some(listed) = recipe.rule.listed() {
+        if let Some(listed) = recipe.options.rule.listed() {
             return BatchedPool { samples: PoolSamples::Run(0), batches: listed.cut() };
         }
         if let Some(grouping) = &recipe.grouping {
@@ -398,8 +399,11 @@ impl Epoch {
         if recipe.is_stored() {
             let range = length(start)..length(start) + count;
             let extents = sizes.extents_of(range.clone());
-            let batches =
-                recipe.rule.cut(PoolSizes { sizes: &sizes.as_slice()[range], extents, together: None });
+            let batches = recipe.options.rule.cut(PoolSizes {
+                sizes: &sizes.as_slice()[range],
+                extents,
+                together: None,
+            });
             return BatchedPool { samples: PoolSamples::Run(start), batches };
         }
         let mut samples = vec![0; count];
@@ -408,8 +412,8 @@ impl Epoch {
         let extents = sizes.gather_extents(&samples);
         let extents = extents.as_ref().map(|(dimensions, extents)| (*dimensions, extents.as_slice()));
         let together = || recipe.in_shard(recipe.pooled(self.len()));
-        let together = (recipe.shuffle == Shuffle::Samples).then(together);
-        let batches = recipe.rule.cut(PoolSizes { sizes: &gathered, extents, together });
+        let together = (recipe.options.shuffle == Shuffle::Samples).then(together);
+        let batches = recipe.options.rule.cut(PoolSizes { sizes: &gathered, extents, together });
         BatchedPool { samples: PoolSamples::Listed(samples), batches }
     }
 
@@ -424,13 +428,13 @@ impl Epoch {
         let extents = counted.and_then(|sizes| sizes.gather_extents(&samples));
         let extents = extents.as_ref().map(|(dimensions, extents)| (*dimensions, extents.as_slice()));
         let batches = grouping.cut(
-            &recipe.rule,
+            &recipe.options.rule,
             Grouped {
                 samples: &samples,
                 pool: PoolSizes { sizes: &sizes, extents, together: None },
                 counted,
-                shuffled: recipe.shuffle == Shuffle::Samples,
-                drop_last: recipe.drop_last,
+                shuffled: recipe.options.shuffle == Shuffle::Samples,
+                drop_last: recipe.options.drop_last,
             },
         );
         BatchedPool { samples: PoolSamples::Listed(samples), batches }
@@ -438,7 +442,7 @@ impl Epoch {
 
     /// The number of elements of all samples.
     pub(super) fn tokens(&self) -> u64 {
-        let Some(sizes) = &self.recipe.sizes else { return self.len() };
+        let Some(sizes) = &self.recipe.options.sizes else { return self.len() };
         if !self.recipe.draws_otherwise() {
             return sizes.total();
         }
@@ -456,7 +460,7 @@ impl Epoch {
     /// Passes the samples of each batch to `take`, pool by pool, as the rule makes them. A sample that is split is in the
     /// batch of its first part.
     pub(super) fn each_batch(&self, mut take: impl FnMut(&[u64])) {
-        let splits = self.recipe.rule.splits();
+        let splits = self.recipe.options.rule.splits();
         for pool in (0..self.pools()).map(|pool| self.cut(pool)) {
             for batch in 0..pool.batches.ends.len() {
                 let mut samples = pool.samples(batch);
@@ -472,7 +476,7 @@ impl Epoch {
 
     /// Counts the contents of a batch.
     pub(super) fn measure(&self, parts: &Parts) -> Measure {
-        let Some(sizes) = &self.recipe.sizes else {
+        let Some(sizes) = &self.recipe.options.sizes else {
             let count = parts.samples.len() as u64;
             return Measure {
                 samples: count,
@@ -483,7 +487,7 @@ impl Epoch {
             };
         };
         let mut measure = Measure { parts: parts.samples.len() as u64, ..Measure::default() };
-        let splits = self.recipe.rule.splits();
+        let splits = self.recipe.options.rule.splits();
         for ((&sample, &start), &taken) in parts.samples.iter().zip(&parts.starts).zip(&parts.sizes) {
             measure.real += u64::from(taken);
             measure.samples += u64::from(start == 0 || !splits);
@@ -506,7 +510,7 @@ impl Epoch {
         let each = match sizes.dimensions() {
             1 => self.recipe.rounding().up(parts.sizes.iter().copied().max().unwrap_or(0)),
             _ => {
-                let multiple_of = self.recipe.rule.multiple_of();
+                let multiple_of = self.recipe.options.rule.multiple_of();
                 let mut union = Union::default();
                 parts.samples.iter().for_each(|&sample| union.add(sizes.extents(length(sample))));
                 let elements = union.elements(multiple_of).saturating_mul(measure.parts);
@@ -519,13 +523,13 @@ impl Epoch {
     /// The number of samples in every batch but the last, if pools are dealt in their order. Every pool then starts
     /// with a new batch, whose number follows from the samples before it.
     fn equal_batches(&self) -> Option<u64> {
-        let counts_differ = self.recipe.largest_first || self.recipe.is_homogeneous();
-        self.recipe.rule.batch_size().filter(|_| !counts_differ)
+        let counts_differ = self.recipe.options.largest_first || self.recipe.is_homogeneous();
+        self.recipe.options.rule.batch_size().filter(|_| !counts_differ)
     }
 
     /// The pool in place `place`, which is also the place of pool `place`, because at most two pools are exchanged.
     fn exchanged(&self, place: u64) -> u64 {
-        match self.recipe.largest_first {
+        match self.recipe.options.largest_first {
             false => place,
             true => match self.survey().first {
                 first if place == first => 0,
@@ -541,13 +545,13 @@ impl Epoch {
             for pool in 0..self.pools() {
                 let cut = self.cut(pool);
                 counts.push(cut.batches.ends.len() as u64);
-                if self.recipe.largest_first {
+                if self.recipe.options.largest_first {
                     let most = self.costs(&cut).into_iter().max().unwrap_or(0);
                     largest = if most > largest.0 { (most, pool) } else { largest };
                 }
                 only = (self.pools() == 1).then(|| Arc::new(cut));
             }
-            if self.recipe.largest_first && !counts.is_empty() {
+            if self.recipe.options.largest_first && !counts.is_empty() {
                 counts.swap(0, length(largest.1));
             }
             let mut before = vec![0];
@@ -627,10 +631,14 @@ impl BatchedPool {
         let samples = self.samples(batch);
         let limit = recipe.most().unwrap_or(u32::MAX);
         // Without sizes, every sample counts as one element.
-        let all = recipe.sizes.as_ref().map(Sizes::as_slice);
+        let all = recipe.options.sizes.as_ref().map(Sizes::as_slice);
         let size = |sample| all.map_or(1, |sizes| sizes[length(sample)]);
         let first = |&sample: &u64| {
-            recipe.pad_to.as_ref().map_or(0, |pad_to| pad_to.start(size(sample), size(sample).min(limit)))
+            recipe
+                .options
+                .pad_to
+                .as_ref()
+                .map_or(0, |pad_to| pad_to.start(size(sample), size(sample).min(limit)))
         };
         let starts = match self.batches.starts.get(self.range(batch)) {
             Some(starts) => starts.to_vec(),

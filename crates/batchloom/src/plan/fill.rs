@@ -18,7 +18,7 @@ impl Plan {
     /// [`Error::Rank`](crate::Error::Rank) and [`Error::StepRange`](crate::Error::StepRange).
     pub fn fillers(&self, step: u64, rank: u32) -> Result<u64> {
         let batch = self.batch(step, rank)?;
-        if self.uneven() != Uneven::Mask {
+        if self.options().uneven != Uneven::Mask {
             return Ok(0);
         }
         let len = self.batch_len(step, rank)?;
@@ -29,7 +29,7 @@ impl Plan {
     /// The number of samples of every batch at `step`, or `None` if batches stay as they are.
     pub(super) fn filled_len(&self, step: u64) -> Option<u64> {
         let batch_size = self.rule().equal_len()?;
-        if self.world_size == 1 || self.drop_last() || self.uneven() == Uneven::Short {
+        if self.world_size == 1 || self.options().drop_last || self.options().uneven == Uneven::Short {
             return None;
         }
         let deal = self.deal();

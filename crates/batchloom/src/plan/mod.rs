@@ -6,9 +6,11 @@
 
 mod bans;
 mod builder;
+mod conflicts;
 mod epoch;
 mod fill;
 mod mates;
+pub(crate) mod options;
 #[expect(clippy::module_inception, reason = "the file of the type that the folder is named for")]
 mod plan;
 mod recipe;
@@ -17,9 +19,10 @@ mod runs;
 mod state;
 mod stats;
 
-pub use bans::Ban;
+pub use bans::{Ban, Banned};
 pub use builder::PlanBuilder;
 pub use epoch::Parts;
+pub use options::PlanOptions;
 pub use plan::{Place, Plan, Step};
 pub use restore_order::restore_order;
 pub use state::{STATE_VERSION, State};

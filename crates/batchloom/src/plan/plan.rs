@@ -8,9 +8,10 @@ use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use super::PlanOptions;
 use super::epoch::{DealtPool, Epoch, Parts, fitted};
 use super::recipe::Recipe;
-use crate::batching::{Grouping, Keys, Labels, Listed, PadTo, Rounding, Rule, SampleLabels, Sizes};
+use crate::batching::{Listed, Rounding, Rule};
 use crate::draws::{Mix, Weights};
 use crate::order::Shuffle;
 use crate::ranks::{Deal, Uneven};
@@ -49,8 +50,9 @@ crate::brief::debug_in_brief!(Plan, [epoch, world_size, past], []);
 /// from the same step on.
 impl PartialEq for Plan {
     fn eq(&self, other: &Self) -> bool {
-        let given =
-            |plan: &Self| (plan.weights().map(Weights::digest), plan.rule().listed().map(Listed::digest));
+        let given = |plan: &Self| {
+            (plan.options().weights.as_ref().map(Weights::digest), plan.rule().listed().map(Listed::digest))
+        };
         self.world_size == other.world_size && self.at(0) == other.at(0) && given(self) == given(other)
     }
 }
@@ -129,16 +131,16 @@ impl Plan {
     /// Refuses an epoch without steps, unless earlier parts of it had some.
     ///
     /// # Errors
-    /// [`Error::NothingLeft`], [`Error::AllDropped`] if every sample is too large, or [`Error::Grouping`].
+    /// [`Error::NothingLeft`], [`Error::AllDropped`] if every sample is too large, or [`Error::Conflict`].
     pub(crate) fn require_steps(&self) -> Result<()> {
         if self.steps() > 0 || !self.past.is_empty() {
             return Ok(());
         }
         let (samples, batches) = (self.draws(), self.epoch.batches());
         if self.recipe().is_homogeneous() && batches >= u64::from(self.world_size) {
-            return Err(Error::Grouping {
-                grouping: "homogeneous_by",
+            return Err(Error::Conflict {
                 option: "drop_last",
+                other: "homogeneous_by",
                 reason: "no key has a full batch for each rank; expected smaller batches, or to keep what is left",
             });
         }
@@ -153,13 +155,8 @@ impl Plan {
 
     /// The same epoch of a run with another seed, from its start.
     pub(crate) fn with_seed(&self, seed: u64) -> Self {
-        let recipe = Recipe { seed, ..self.recipe().clone() };
+        let recipe = self.recipe().with_options(|options| options.seed = seed);
         Self::new(Arc::new(Epoch::new(Arc::new(recipe), self.epoch())), self.world_size, Vec::new())
-    }
-
-    /// The lengths that batches are padded to, if these are given.
-    pub fn pad_to(&self) -> Option<&PadTo> {
-        self.recipe().pad_to.as_ref()
     }
 
     /// The way in which padded lengths are rounded.
@@ -171,6 +168,12 @@ impl Plan {
         &self.epoch.recipe
     }
 
+    /// The options. The rule is unpadded if samples are concatenated, and `balance` and `largest_first` are off if samples
+    /// have no sizes.
+    pub fn options(&self) -> &PlanOptions {
+        &self.recipe().options
+    }
+
     /// The number of samples in the dataset.
     pub fn samples(&self) -> u64 {
         self.recipe().samples
@@ -178,47 +181,7 @@ impl Plan {
 
     /// The rule by which samples share a batch.
     pub fn rule(&self) -> &Rule {
-        &self.recipe().rule
-    }
-
-    /// The sizes of the samples, or `None` if all count the same.
-    pub fn sizes(&self) -> Option<&Sizes> {
-        self.recipe().sizes.as_ref()
-    }
-
-    /// Returns true if batches of similar cost form a step.
-    pub fn balance(&self) -> bool {
-        self.recipe().balance
-    }
-
-    /// Returns true if the largest batch comes first.
-    pub fn largest_first(&self) -> bool {
-        self.recipe().largest_first
-    }
-
-    /// Returns true if samples are concatenated without padding, whatever the rule.
-    pub fn concatenated(&self) -> bool {
-        self.recipe().concatenated
-    }
-
-    /// The keys of samples of which a batch holds one, if it does.
-    pub fn homogeneous_by(&self) -> Option<&Keys> {
-        self.recipe().grouping.as_ref().filter(|grouping| grouping.is_homogeneous()).map(Grouping::keys)
-    }
-
-    /// The keys of samples that are all different in a batch, if they are.
-    pub fn distinct_by(&self) -> Option<&Keys> {
-        self.recipe().grouping.as_ref().filter(|grouping| !grouping.is_homogeneous()).map(Grouping::keys)
-    }
-
-    /// The name for what the samples are made of, if it was set.
-    pub fn content(&self) -> Option<&str> {
-        self.recipe().content.as_deref()
-    }
-
-    /// The number of samples in a shard, if the order goes shard by shard.
-    pub fn shard_size(&self) -> Option<u64> {
-        self.recipe().shard_size
+        &self.recipe().options.rule
     }
 
     /// The number of samples that an epoch draws: that of the dataset, unless samples are drawn in other numbers. It may
@@ -227,35 +190,20 @@ impl Plan {
         self.epoch.len()
     }
 
-    /// The number of samples of an epoch, if it was set.
-    pub fn num_samples(&self) -> Option<u64> {
-        self.recipe().num_samples
-    }
-
-    /// The sources of samples, if there are several.
-    pub fn mix(&self) -> Option<&Mix> {
-        self.recipe().mix.as_ref()
-    }
-
     /// Returns true if samples come in passes, or by weight, and not each once in every epoch.
     pub(crate) fn draws_in_passes(&self) -> bool {
         self.recipe().draws_otherwise()
     }
 
-    /// The weights of samples, if they have some.
-    pub fn weights(&self) -> Option<&Weights> {
-        self.recipe().weights.as_ref()
-    }
-
     /// The digest of the weights by which samples are drawn, if they have some: of samples, or of their sources.
     pub fn weights_name(&self) -> Option<String> {
         let recipe = self.recipe();
-        recipe.mix.as_ref().map(Mix::digest).or_else(|| recipe.weights.as_ref().map(Weights::digest))
-    }
-
-    /// The choice of what is shuffled.
-    pub fn shuffle(&self) -> Shuffle {
-        self.recipe().shuffle
+        recipe
+            .options
+            .mix
+            .as_ref()
+            .map(Mix::digest)
+            .or_else(|| recipe.options.weights.as_ref().map(Weights::digest))
     }
 
     /// Returns true if samples are shuffled and a pool that was given as a number holds all of them (or all of a shard),
@@ -265,7 +213,7 @@ impl Plan {
         let positions = recipe.pooled(self.epoch.len());
         let auto = self.rule().with_auto_pool().map(|rule| recipe.in_pool_of(&rule, positions));
         let in_shard = recipe.in_shard(positions);
-        recipe.shuffle == Shuffle::Samples
+        recipe.options.shuffle == Shuffle::Samples
             && recipe.grouping.is_none()
             && recipe.in_pool >= in_shard
             && auto.is_some_and(|auto| auto < in_shard)
@@ -273,22 +221,7 @@ impl Plan {
 
     /// The number that random orders depend on, besides the epoch.
     pub fn seed(&self) -> u64 {
-        self.recipe().seed
-    }
-
-    /// Returns true if samples that do not fill a batch, and batches that do not fill a step, are left out.
-    pub fn drop_last(&self) -> bool {
-        self.recipe().drop_last
-    }
-
-    /// The treatment of batches that do not fill a step, unless they are dropped.
-    pub fn uneven(&self) -> Uneven {
-        self.recipe().uneven
-    }
-
-    /// The labels of samples that losses do not ignore, if they are known.
-    pub fn labels(&self) -> Option<&Labels> {
-        self.recipe().labels.as_ref().map(SampleLabels::labels)
+        self.recipe().options.seed
     }
 
     /// The number of the epoch.
@@ -502,11 +435,6 @@ impl Plan {
         self.recipe().bans.at(self.epoch(), batch)
     }
 
-    /// The samples that this plan was asked to ban, ascending, if it was.
-    pub fn ban(&self) -> Option<&[u64]> {
-        self.recipe().bans.asked()
-    }
-
     /// Returns true if some step of the run banned a sample.
     pub(crate) fn has_bans(&self) -> bool {
         self.recipe().bans.are_some()
@@ -568,7 +496,7 @@ impl Plan {
             let parts = parts.fitted(self.filled_len(step));
             let rank = u32::try_from(number % world_size).unwrap_or(u32::MAX);
             let elements = self.epoch.measure(&parts).padded;
-            let fillers = match self.uneven() {
+            let fillers = match self.options().uneven {
                 Uneven::Mask => self.fillers(step, rank).unwrap_or_default(),
                 _ => 0,
             };
@@ -598,7 +526,13 @@ impl Plan {
             true => *self.end.get_or_init(steps),
             false => self.epoch.batches(),
         };
-        Deal::new(first(&self.past), batches, self.world_size, recipe.drop_last, recipe.uneven)
+        Deal::new(
+            first(&self.past),
+            batches,
+            self.world_size,
+            recipe.options.drop_last,
+            recipe.options.uneven,
+        )
     }
 
     /// The number of the batch that `rank` takes at `step`.

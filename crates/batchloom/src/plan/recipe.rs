@@ -1,56 +1,23 @@
-//! The options that stay the same over all epochs and worlds of a run, and their fingerprint.
+//! The options that stay the same over all epochs and worlds of a run, what follows from them, and their fingerprint.
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::bans::Bans;
+use super::{PlanOptions, conflicts};
 use crate::batching::{FixedSize, Grouping, PadTo, Rounding, Rule, SampleLabels, Sizes};
-use crate::draws::{Draws, Mix, Mixed, Stream, Weighted, Weights};
+use crate::draws::{Draws, Mix, Mixed, Stream, Weighted};
 use crate::order::{self, Key, Order, Purpose, Shards, Shuffle};
-use crate::ranks::Uneven;
 
-/// The options of a run. Their hash is the plan's fingerprint, so the names and the order of these fields are part of
-/// the state format. Options that were added after the first version are left out when they change nothing.
+/// The samples and the options, which the epochs of a run share, and facts that follow from them. The hash of samples and
+/// options is the fingerprint of the plan.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Recipe {
     pub(super) samples: u64,
-    #[serde(serialize_with = "Rule::serialize_parts")]
-    pub(super) rule: Rule,
-    pub(super) shuffle: Shuffle,
-    pub(super) seed: u64,
-    pub(super) drop_last: bool,
-    pub(super) uneven: Uneven,
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digest")]
-    pub(super) sizes: Option<Sizes>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(super) balance: bool,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(super) largest_first: bool,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(super) concatenated: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) content: Option<String>,
-    /// The number of elements of a stream that are in no sample.
-    #[serde(skip)]
-    pub(super) tail: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) shard_size: Option<u64>,
-    /// True if runs of neighbours begin at another sample in each epoch.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(super) moves_runs: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) pad_to: Option<PadTo>,
-    /// The number of draws of an epoch, if it is not that of the samples.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) num_samples: Option<u64>,
-    /// The sources of samples, if there are several.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) mix: Option<Mix>,
-    /// The weights of samples, which may change from epoch to epoch.
-    #[serde(skip)]
-    pub(super) weights: Option<Weights>,
+    #[serde(flatten)]
+    pub(super) options: PlanOptions,
     /// The samples that may share a batch, if their keys decide.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip)]
     pub(super) grouping: Option<Grouping>,
     /// The samples that are left without weight, which may change between two steps.
     #[serde(skip)]
@@ -67,6 +34,26 @@ pub(super) struct Recipe {
 }
 
 impl Recipe {
+    /// The samples and the options, before the pools are known.
+    pub(super) fn new(samples: u64, options: PlanOptions) -> Self {
+        let homogeneous = options.homogeneous_by.clone().map(Grouping::Homogeneous);
+        let grouping = homogeneous.or_else(|| options.distinct_by.clone().map(Grouping::Distinct));
+        let bans = options.ban.clone().map(Bans::new).unwrap_or_default();
+        Self { samples, options, grouping, bans, counted: None, in_pool: 1, labels: None }
+    }
+
+    /// The same run with other options that change neither pools nor labels.
+    pub(super) fn with_options(&self, change: impl FnOnce(&mut PlanOptions)) -> Self {
+        let mut changed = self.clone();
+        change(&mut changed.options);
+        changed
+    }
+
+    /// Returns true if runs of neighbours begin at another sample in each epoch. With shards, a run lies in one shard.
+    pub(super) fn moves_runs(&self) -> bool {
+        self.options.shuffle == Shuffle::Runs && self.options.shard_size.is_none()
+    }
+
     /// The fingerprint, 32 hexadecimal digits.
     pub(super) fn fingerprint(&self) -> String {
         // These are plain structs of numbers, booleans and names: serialising them cannot fail.
@@ -76,40 +63,41 @@ impl Recipe {
 
     /// The rule, if samples all count the same and nothing has to be known of any.
     pub(super) fn uniform(&self) -> Option<&FixedSize> {
-        match &self.rule {
-            Rule::FixedSize(rule) if self.sizes.is_none() && self.grouping.is_none() => Some(rule),
+        match &self.options.rule {
+            Rule::FixedSize(rule) if self.options.sizes.is_none() && self.grouping.is_none() => Some(rule),
             _ => None,
         }
     }
 
     /// The sizes that the rule is given.
     pub(super) fn counted(&self) -> Option<&Sizes> {
-        self.counted.as_ref().or(self.sizes.as_ref())
+        self.counted.as_ref().or(self.options.sizes.as_ref())
     }
 
     /// The largest number of elements that a batch takes of a sample.
     pub(super) fn most(&self) -> Option<u32> {
-        self.pad_to.as_ref().map(PadTo::most).or_else(|| self.rule.limit())
+        self.options.pad_to.as_ref().map(PadTo::most).or_else(|| self.options.rule.limit())
     }
 
     /// The way in which padded lengths are rounded.
     pub(super) fn rounding(&self) -> Rounding<'_> {
-        self.pad_to.as_ref().map_or(Rounding::Multiple(self.rule.multiple_of()), Rounding::To)
+        self.options.pad_to.as_ref().map_or(Rounding::Multiple(self.options.rule.multiple_of()), Rounding::To)
     }
 
     /// Returns true if batches are concatenations of samples, without padding.
     pub(super) fn packs(&self) -> bool {
-        self.concatenated || self.rule.packs()
+        self.options.concatenated || self.options.rule.packs()
     }
 
     /// The samples that an epoch draws.
     pub(super) fn draws(&self, epoch: u64) -> Draws {
-        let &Self { samples, seed, shuffle, num_samples, .. } = self;
+        let samples = self.samples;
+        let &PlanOptions { seed, shuffle, num_samples, .. } = &self.options;
         let shuffled = shuffle == Shuffle::Samples;
-        if let Some(mix) = &self.mix {
+        if let Some(mix) = &self.options.mix {
             return Draws::Mixed(Box::new(Mixed::new(mix.clone(), num_samples, seed, epoch, shuffled)));
         }
-        if let Some(weights) = &self.weights {
+        if let Some(weights) = &self.options.weights {
             let draws = num_samples.unwrap_or(samples);
             return Draws::Weighted(Weighted::new(weights.clone(), draws, seed, epoch));
         }
@@ -118,7 +106,7 @@ impl Recipe {
             return Draws::Passes { stream, first: epoch.wrapping_mul(len), len };
         }
         let key = || Key::new(seed, epoch, Purpose::Samples);
-        Draws::Once(match (shuffled, self.shard_size) {
+        Draws::Once(match (shuffled, self.options.shard_size) {
             (true, Some(in_shard)) => Order::from(Shards::new(samples, in_shard, seed, epoch)),
             (true, None) => Order::new(samples, Some(&key())),
             (false, _) => Order::new(samples, None),
@@ -132,29 +120,29 @@ impl Recipe {
 
     /// Returns true if an epoch is not every sample once.
     pub(super) fn draws_otherwise(&self) -> bool {
-        self.mix.is_some() || self.weights.is_some() || self.num_samples.is_some()
+        conflicts::drawn(&self.options).is_some()
     }
 
     /// The sources whose weights may change, if there are some.
     pub(super) fn sources(&self) -> Option<&Mix> {
-        self.mix.as_ref().filter(|mix| !mix.is_balanced())
+        self.options.mix.as_ref().filter(|mix| !mix.is_balanced())
     }
 
     /// Returns true if position `k` holds sample `k`.
     pub(super) fn is_stored(&self) -> bool {
-        self.shuffle != Shuffle::Samples && !self.draws_otherwise()
+        self.options.shuffle != Shuffle::Samples && !self.draws_otherwise()
     }
 
     /// The number of samples in each shard but the last, or of all samples if there are no shards, where an epoch has
     /// `positions`.
     pub(super) fn in_shard(&self, positions: u64) -> u64 {
-        self.shard_size.unwrap_or(u64::MAX).min(self.kept(positions)).max(1)
+        self.options.shard_size.unwrap_or(u64::MAX).min(self.kept(positions)).max(1)
     }
 
     /// The number of samples that pools are a part of, where an epoch has `positions`. Weights of sources may change, and
     /// with them the length of epochs; pools may not.
     pub(super) fn pooled(&self, positions: u64) -> u64 {
-        if self.mix.is_some() { self.samples } else { positions }
+        if self.options.mix.is_some() { self.samples } else { positions }
     }
 
     /// The number of samples in each pool but the last of a shard, if `rule` decides. If samples come in stored order, a
@@ -164,12 +152,12 @@ impl Recipe {
             return u64::MAX;
         }
         let in_shard = self.in_shard(positions);
-        let in_pool = match self.shuffle == Shuffle::Samples || matches!(rule, Rule::FixedSize(_)) {
+        let in_pool = match self.options.shuffle == Shuffle::Samples || matches!(rule, Rule::FixedSize(_)) {
             true => rule.samples_in_pool(in_shard, self.counted()).min(in_shard),
             false => in_shard,
         };
         // Another epoch may have more positions: what is a pool in this one is then several, of whole batches.
-        match self.mix {
+        match self.options.mix {
             Some(_) => in_pool.checked_next_multiple_of(rule.batch_size().unwrap_or(1)).unwrap_or(u64::MAX),
             None => in_pool,
         }
@@ -177,15 +165,11 @@ impl Recipe {
 
     /// The number of samples that are left of `positions` when those that fill no batch are dropped.
     pub(super) fn kept(&self, positions: u64) -> u64 {
-        match self.rule.batch_size() {
-            Some(batch_size) if self.drop_last && !self.is_homogeneous() => {
+        match self.options.rule.batch_size() {
+            Some(batch_size) if self.options.drop_last && !self.is_homogeneous() => {
                 positions - positions % batch_size
             }
             _ => positions,
         }
     }
-}
-
-fn digest<S: Serializer>(sizes: &Option<Sizes>, serializer: S) -> Result<S::Ok, S::Error> {
-    sizes.as_ref().map(Sizes::digest).serialize(serializer)
 }

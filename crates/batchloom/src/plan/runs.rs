@@ -23,12 +23,12 @@ impl Runs {
     /// The runs of an epoch of `samples` positions, if samples all count the same.
     pub(super) fn new(recipe: &Recipe, samples: u64, epoch: u64) -> Option<Self> {
         let batch_size = recipe.uniform()?.batch_size();
-        let runs = Self { samples, batch_size, first: 0, drop_last: recipe.drop_last };
+        let runs = Self { samples, batch_size, first: 0, drop_last: recipe.options.drop_last };
         let (from, choices) = runs.moves();
-        if !recipe.moves_runs || choices == 0 {
+        if !recipe.moves_runs() || choices == 0 {
             return Some(runs);
         }
-        let key = Key::new(recipe.seed, epoch, Purpose::Offset);
+        let key = Key::new(recipe.options.seed, epoch, Purpose::Offset);
         Some(runs.moved(from + Permutation::new(choices, &key).get(0)))
     }
 

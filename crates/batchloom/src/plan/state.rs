@@ -123,7 +123,7 @@ impl Plan {
     /// # Errors
     /// [`Error::StateVersion`], [`Error::StateFingerprint`], [`Error::StateLists`], [`Error::StateWeights`],
     /// [`Error::StateBans`],
-    /// [`Error::Draws`] if other weights would move a pool that came first, and [`Error::StateDamaged`] if the numbers of
+    /// [`Error::Conflict`] if other weights would move a pool that came first, and [`Error::StateDamaged`] if the numbers of
     /// the state contradict each other.
     pub fn resume(&self, state: &State) -> Result<Self> {
         if state.version != STATE_VERSION {
@@ -132,7 +132,7 @@ impl Plan {
         require_digest("digest", state.digest.as_deref())?;
         require_digest("digest_before", state.digest_before.as_deref())?;
         let mut recipe = self.recipe().clone();
-        recipe.seed = state.seed;
+        recipe.options.seed = state.seed;
         let expected = recipe.fingerprint();
         if state.fingerprint != expected {
             return Err(Error::StateFingerprint { found: state.fingerprint.clone(), expected });
@@ -148,10 +148,10 @@ impl Plan {
         if let Some(mix) = recipe.sources() {
             let reason = "it holds no weights of sources".to_owned();
             let history = state.sources.clone().ok_or_else(|| damaged(reason))?;
-            recipe.mix = Some(mix.with_history(history).map_err(|error| damaged(error.to_string()))?);
+            recipe.options.mix = Some(mix.with_history(history).map_err(|error| damaged(error.to_string()))?);
         }
         let banned = state.bans.iter().flatten().last().filter(|(_, _, banned)| !banned.is_empty());
-        if let (None, Some((_, _, banned))) = (self.ban(), banned) {
+        if let (None, Some((_, _, banned))) = (self.options().ban.as_ref(), banned) {
             return Err(Error::StateBans { found: banned.len(), first: banned.first().copied() });
         }
         recipe.bans = recipe.bans.with_changes(state.bans.clone().unwrap_or_default());
@@ -159,7 +159,7 @@ impl Plan {
             return Err(damaged(reason));
         }
         let history = |recipe: &Recipe| recipe.sources().map(|mix| mix.history().clone());
-        let is_same = recipe.seed == self.seed()
+        let is_same = recipe.options.seed == self.seed()
             && recipe.bans.changes() == self.recipe().bans.changes()
             && history(&recipe) == history(self.recipe());
         let epoch = match is_same {
@@ -171,8 +171,7 @@ impl Plan {
         for &(world_size, steps) in &state.worlds {
             plan = plan.after(world_size, steps)?;
         }
-        // Releases that gave an epoch's end a state of its own counted no batch twice there.
-        let found = if plan.is_over() { plan.deal().first() } else { first(&plan.past) };
+        let found = first(&plan.past);
         if found != state.batches {
             let reason = format!("it holds {} batches, but its worlds add up to {found}", state.batches);
             return Err(damaged(reason));
@@ -202,13 +201,14 @@ impl Plan {
         let Some(mix) = self.recipe().sources().filter(|mix| !mix.weighs_like(other)) else {
             return Ok(self);
         };
-        if self.largest_first() && !self.is_whole() {
+        if self.options().largest_first && !self.is_whole() {
             let reason = "the pool of the largest batch came first, and would change; expected the weights of before \
                           until the epoch ends";
-            return Err(Error::Draws { draws: "other weights", option: "largest_first", reason });
+            return Err(Error::Conflict { option: "largest_first", other: "other weights", reason });
         }
         let place = (self.epoch(), self.epoch.end_of_pools(first(&self.past)));
-        let recipe = Recipe { mix: Some(mix.replaced(place, other)), ..self.recipe().clone() };
+        let mix = Some(mix.replaced(place, other));
+        let recipe = self.recipe().with_options(|options| options.mix = mix);
         let epoch = Arc::new(Epoch::new(Arc::new(recipe), self.epoch()));
         let rest = Self::new(epoch, self.world_size, self.past.clone());
         Ok(if rest.is_over() { rest.following() } else { rest })
@@ -240,7 +240,7 @@ impl Plan {
 
     /// The digest of the weights of samples, if a state holds it: where an epoch is under way.
     fn weights_digest(&self, is_under_way: bool) -> Option<String> {
-        self.weights().filter(|_| is_under_way).map(Weights::digest)
+        self.options().weights.as_ref().filter(|_| is_under_way).map(Weights::digest)
     }
 
     /// The same epoch with other lists, from its start. Once a part of it was taken, lists have to stay the same.
@@ -257,7 +257,7 @@ impl Plan {
         if !self.past.is_empty() {
             require_lists(digest(self.rule()).as_deref(), digest(&rule).as_deref())?;
         }
-        let recipe = Recipe { rule, ..self.recipe().clone() };
+        let recipe = self.recipe().with_options(|options| options.rule = rule);
         let epoch = Epoch::new(Arc::new(recipe), self.epoch());
         Ok(Self::new(Arc::new(epoch), self.world_size, self.past.clone()))
     }

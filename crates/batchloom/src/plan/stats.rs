@@ -83,7 +83,7 @@ impl Plan {
     /// batches of every pool once.
     pub fn stats(&self) -> Stats {
         match self.epoch.uniform() {
-            Some(batch_size) => Stats { tail: self.recipe().tail, ..self.uniform_stats(batch_size) },
+            Some(batch_size) => Stats { tail: self.recipe().options.tail, ..self.uniform_stats(batch_size) },
             None => Walk::new(self, None).walk(),
         }
     }
@@ -110,7 +110,7 @@ impl Plan {
         let once = self.samples_before(first + dealt, batch_size) - earlier;
         let filled = self.filled(first..first + dealt, batch_size);
         // Places that only fill up are padding.
-        let repeated = if self.uneven() == Uneven::Mask { 0 } else { filled };
+        let repeated = if self.options().uneven == Uneven::Mask { 0 } else { filled };
         let (banned, all_banned) = self.count_banned();
         let repeated = repeated - (all_banned - banned);
         let draws = self.epoch.len();
@@ -285,7 +285,7 @@ impl<'a> Walk<'a> {
         // Batches from the start of the epoch that come again at its end.
         let mut again = Vec::new();
         let mut named = self.plan.rule().listed().map(|_| HashSet::new());
-        let masks = self.plan.uneven() == Uneven::Mask;
+        let masks = self.plan.options().uneven == Uneven::Mask;
         let repeated = if masks { 0 } else { deal.repeated() };
         for place in 0..self.plan.epoch.pools() {
             let pool = self.plan.pool(place);
@@ -353,7 +353,7 @@ impl<'a> Walk<'a> {
         let filled = epoch.measure(&parts).without(&self.banned(step, &parts));
         let once = once.without(&banned);
         // Places that only fill up are padding; others are delivered again.
-        let measure = if self.plan.uneven() == Uneven::Mask { once } else { filled };
+        let measure = if self.plan.options().uneven == Uneven::Mask { once } else { filled };
         let stats = &mut self.stats;
         stats.repeated += measure.samples - once.samples;
         stats.repeated_tokens +=

@@ -39,7 +39,7 @@ impl Plan {
     /// ```
     pub fn report(&self, title: &str) -> String {
         let page = Page::new(title);
-        let lengths = self.sizes().map(|sizes| Histogram::new(sizes.as_slice()));
+        let lengths = self.options().sizes.as_ref().map(|sizes| Histogram::new(sizes.as_slice()));
         let page = lengths.iter().fold(page, |page, lengths| page.histogram(lengths));
         page.plan(self).html()
     }
@@ -105,7 +105,7 @@ impl Page {
         );
         self.sections.push(section("What it costs", &text, &table));
         if let Some(batch) = pictures::batch(plan) {
-            let text = match plan.concatenated() || plan.rule().packs() {
+            let text = match plan.options().concatenated || plan.rule().packs() {
                 true => "A piece for each sample, one behind the other, in all the room that the batch has.",
                 false => {
                     "A row for each sample, at most 64 of them, evenly spread. Strong: its elements. Faint: padding."

@@ -28,7 +28,7 @@ impl Drawn {
     pub(super) fn of(plan: &Plan) -> Self {
         let (steps, samples) = (spread(plan.steps(), MOST_STEPS), spread(plan.samples(), MOST_DOTS));
         let ranks = ranks(plan);
-        let mut drawn = match plan.sizes() {
+        let mut drawn = match plan.options().sizes.as_ref() {
             None => Self::by_number(plan, &steps, &ranks, &samples),
             Some(_) => Self::by_pool(plan, &steps, &ranks, &samples),
         };
@@ -103,10 +103,10 @@ fn ranks(plan: &Plan) -> Vec<u32> {
 /// The batch in the middle of the epoch: a row for each sample, as long as the sample, beside its padding. Of a packed
 /// batch, a piece for each sample, one behind the other. `None` if all samples count the same.
 pub(super) fn batch(plan: &Plan) -> Option<String> {
-    plan.sizes()?;
+    plan.options().sizes.as_ref()?;
     let step = plan.steps() / 2;
     let (parts, elements) = (plan.parts(step, 0).ok()?, plan.batch_elements(step, 0).ok()?);
-    match plan.concatenated() || plan.rule().packs() {
+    match plan.options().concatenated || plan.rule().packs() {
         true => Some(pieces(&parts.sizes, plan.rule().budget().unwrap_or(elements))),
         false => Some(rows(&parts.sizes, elements / (parts.sizes.len() as u64).max(1))),
     }

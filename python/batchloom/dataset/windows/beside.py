@@ -18,7 +18,7 @@ from batchloom.arrays.field import Field, lend
 from batchloom.arrays.frameworks import require
 from batchloom.dataset.windows.series import aligned
 from batchloom.dataset.windows.timeline import Timeline
-from batchloom.errors import ArgumentError, DataError
+from batchloom.errors import ArgumentError, DataError, many
 
 Array = numpy.ndarray[Any, Any]
 
@@ -196,7 +196,7 @@ class ReadBeside:
             if not hasattr(rows, "shape"):
                 raise DataError(f"{name} is a {type(rows).__name__}; expected an array with a row for each series")
             if not rows.shape or len(rows) != counts["series"]:
-                have = f"{len(rows)} rows" if rows.shape else "no rows"
+                have = f"{many(len(rows), 'row')}" if rows.shape else "no rows"
                 raise DataError(
                     f"{name} has {have}; expected an array with a row for each of the {counts['series']} series"
                 )
@@ -235,15 +235,18 @@ def labels_of(name: str, labels: Any, counts: dict[str, int], given: int, chosen
     found = len(labels)
     fitting = [of for of, count in counts.items() if found == count or (of == "steps" and found == given)]
     if chosen is not None and chosen not in fitting:
-        raise DataError(f"{name} has {found} rows; expected {counts[chosen]}, one for each of the {chosen}")
+        raise DataError(f"{name} has {many(found, 'row')}; expected {counts[chosen]}, one for each of the {chosen}")
     if chosen is not None:
         return chosen
     if not fitting:
         expected = ", ".join(f"{count} {of}" for of, count in counts.items())
-        raise DataError(f"{name} has {found} rows; expected one for each window, series or step: there are {expected}")
+        raise DataError(
+            f"{name} has {many(found, 'row')}; expected one for each window, series or step: there are {expected}"
+        )
     if len(fitting) > 1:
         raise ArgumentError(
-            f"{name} has {found} rows, as many as there are {' and '.join(fitting)}; expected labels_of= to say which"
+            f"{name} has {many(found, 'row')}, as many as there are {' and '.join(fitting)}; expected labels_of= "
+            "to say which"
         )
     return fitting[0]
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Self
 import batchloom._native as _native
 import numpy
 from batchloom.arguments import integer
+from batchloom.collate.window_steps import MOST_STEPS
 from batchloom.dataset.base import Form
 from batchloom.dataset.windows import time_split
 from batchloom.dataset.windows.backtest import Backtest
 from batchloom.dataset.windows.scaled import ScaledWindows
 from batchloom.errors import ArgumentError, DataError
-from batchloom.window_steps import MOST_STEPS
 
 if TYPE_CHECKING:
     pass

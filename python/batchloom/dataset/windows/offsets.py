@@ -13,11 +13,11 @@ import numpy
 from batchloom.arrays import frames
 from batchloom.arrays.field import Field
 from batchloom.arrays.frameworks import is_arrow
+from batchloom.collate.window_steps import MOST_STEPS, WindowSteps
 from batchloom.dataset.variable import is_variable, variable
 from batchloom.dataset.windows.series import aligned, timeline_of
 from batchloom.dataset.windows.timeline import Timeline
-from batchloom.errors import ArgumentError, DataError
-from batchloom.window_steps import MOST_STEPS, WindowSteps
+from batchloom.errors import ArgumentError, DataError, many
 
 Array = numpy.ndarray[Any, Any]
 
@@ -126,7 +126,7 @@ def _steps(name: str, column: Any, offsets: Array) -> Any:
         return aligned(name, column, offsets)
     column = _rows(name, column)
     if len(column) != offsets[-1]:
-        raise DataError(f"field {name} has {len(column)} steps; expected {offsets[-1]}, as the others have")
+        raise DataError(f"field {name} has {many(len(column), 'step')}; expected {offsets[-1]}, as the others have")
     Field(name, column)  # An array that cannot be shared is refused under this name.
     return column
 

@@ -13,7 +13,7 @@ from batchloom.dataset.windows.scaler import Scaler
 from batchloom.dataset.windows.series import columns_of
 from batchloom.dataset.windows.slid import SlidWindows
 from batchloom.dataset.windows.span import Span
-from batchloom.errors import ArgumentError, DataError, DTypeError
+from batchloom.errors import ArgumentError, DataError, DTypeError, many
 
 if TYPE_CHECKING:
     pass
@@ -91,7 +91,9 @@ class ScaledWindows(SlidWindows[Form]):
             raise ArgumentError("each series has a scale of its own; expected samples=, the number of each window in y")
         rows = [self._windows.place(self._number(sample))[0] for sample in samples]
         if len(rows) != shape[0]:
-            raise DataError(f"samples has {len(rows)} numbers for {shape[0]} windows; expected one for each")
+            raise DataError(
+                f"samples has {many(len(rows), 'number')} for {many(shape[0], 'window')}; expected one for each"
+            )
         between = (1,) * (len(shape) - 1 - len(inner))
         center, scale = (found[rows].reshape(-1, *between, *inner) for found in (center, scale))
         return scaling.inverted(y, center, scale, self._unit)

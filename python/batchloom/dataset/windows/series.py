@@ -14,7 +14,7 @@ from batchloom.arrays.frameworks import framework_of, is_arrow
 from batchloom.dataset.variable import is_variable, variable
 from batchloom.dataset.windows.marks import PREFIX, is_mark, made
 from batchloom.dataset.windows.timeline import Timeline
-from batchloom.errors import ArgumentError, DataError
+from batchloom.errors import ArgumentError, DataError, many
 
 Array = numpy.ndarray[Any, Any]
 
@@ -207,7 +207,7 @@ def _times(time: Any, offsets: Array, read: Callable[[Any], Array] = frames.mome
     else:
         times = read(time)
     if len(times) != offsets[-1]:
-        raise DataError(f"time has {len(times)} steps; expected {offsets[-1]}, one for each step of the series")
+        raise DataError(f"time has {many(len(times), 'step')}; expected {offsets[-1]}, one for each step of the series")
     return times
 
 
@@ -271,10 +271,13 @@ def _require_aligned(label: str, data: Any, values: Any, found: Array, offsets: 
     if len(found) == len(offsets) and (lengths != expected).any():
         series = int((lengths != expected).argmax())
         raise DataError(
-            f"{label}: series {series} has {lengths[series]} steps; expected {expected[series]}, as the main series has"
+            f"{label}: series {series} has {many(lengths[series], 'step')}; expected {expected[series]}, as the "
+            "main series has"
         )
     if len(values) != offsets[-1]:
-        raise DataError(f"{label} has {len(values)} steps in all; expected {offsets[-1]}, as the main series have")
+        raise DataError(
+            f"{label} has {many(len(values), 'step')} in all; expected {offsets[-1]}, as the main series have"
+        )
 
 
 def columns_of(values: Any, targets: Any) -> Any:

@@ -6,6 +6,7 @@ Windows take no memory. Fields are cut from series, or looked up for each window
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,16 +18,16 @@ from batchloom.arguments import integer, unpadded
 from batchloom.arrays import frames
 from batchloom.arrays.field import Field, host, lend
 from batchloom.arrays.frameworks import require
-from batchloom.batch import Column, Columns, Schema
+from batchloom.collate.schema import Column, Columns, Schema
+from batchloom.collate.window_steps import MOST_STEPS, WindowSteps
 from batchloom.dataset.base import Dataset, Form, Made, Sliceable
 from batchloom.dataset.windows.beside import LookedUp, ReadBeside, SeriesTable
 from batchloom.dataset.windows.offsets import Offsets
 from batchloom.dataset.windows.span import Span
-from batchloom.errors import ArgumentError, RangeError
-from batchloom.window_steps import MOST_STEPS, WindowSteps
+from batchloom.errors import ArgumentError, DataError, RangeError, many
 
 if TYPE_CHECKING:
-    from batchloom.batch import CollateOptions
+    from batchloom.collate.schema import CollateOptions
     from batchloom.device.collate.gather import ResidentRows
     from batchloom.device.collate.windows import Windows as Gatherer
     from batchloom.device.pipeline import Collator
@@ -150,8 +151,22 @@ class SlidWindows(Dataset[Form]):
         return "start" if self._steps_of_fields is None else "step"
 
     def _places(self) -> _native.Windows:
-        """Return the windows of the engine, without fields."""
-        return _native.Windows(_native.borrow(self._offsets, "offsets"), **self._lengths, **self._options)
+        """Return the windows of the engine, without fields.
+
+        Raises:
+            DataError: A series is too short; the message names it, also by its id.
+        """
+        try:
+            return _native.Windows(_native.borrow(self._offsets, "offsets"), **self._lengths, **self._options)
+        except DataError as error:
+            raise DataError(self._with_id(str(error))) from None
+
+    def _with_id(self, message: str) -> str:
+        """Return a message of the engine's that begins with the number of a series, with its id after the number."""
+        found = re.match(r"series (\d+)", message)
+        if found is None or self._ids is None:
+            return message
+        return f"{found[0]} ({self._ids[int(found[1])]!r}){message[found.end() :]}"
 
     def _slide(self) -> _native.Windows:
         """Return the windows of the engine."""
@@ -347,7 +362,7 @@ class SlidWindows(Dataset[Form]):
     def __repr__(self) -> str:
         fields = ", ".join(repr(span.field) for span in self._spans.values())
         lengths = ", ".join(f"{name}={value}" for name, value in self._lengths.items() if value and name not in ENDS)
-        return f"WindowDataset({fields}; {lengths}; {len(self)} windows of {len(self._offsets) - 1} series)"
+        return f"WindowDataset({fields}; {lengths}; {many(len(self), 'window')} of {len(self._offsets) - 1} series)"
 
     @property
     def _span(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from batchloom.arrays.field import Field
-from batchloom.window_steps import WindowSteps
+from batchloom.collate.window_steps import WindowSteps
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import numpy
 from batchloom.arguments import boolean, choice, integer
 from batchloom.arrays import frames
 from batchloom.arrays.field import Field
+from batchloom.collate.window_steps import MOST_STEPS, WindowSteps
 from batchloom.dataset.base import Dicts, Form, Tuples
 from batchloom.dataset.windows import offsets as anchored
 from batchloom.dataset.windows.beside import Beside, ReadBeside
@@ -17,8 +18,7 @@ from batchloom.dataset.windows.scaler import Scaler
 from batchloom.dataset.windows.series import Series, from_arrays, from_frame
 from batchloom.dataset.windows.slid import OWN
 from batchloom.dataset.windows.span import Span
-from batchloom.errors import ArgumentError, DataError
-from batchloom.window_steps import MOST_STEPS, WindowSteps
+from batchloom.errors import ArgumentError, DataError, many
 
 if TYPE_CHECKING:
     pass
@@ -307,7 +307,7 @@ class WindowDataset(WindowsInParts[Form]):
         steps = {name: [step - fields.anchor for step in found.numbers] for name, found in fields.steps.items()}
         first, last = (best(steps, key=lambda name: best(steps[name])) for best in (min, max))
         raise DataError(
-            f"{which} has {lengths[series]} steps, and offsets reach from {min(0, *steps[first])} ({first}) to "
+            f"{which} has {many(lengths[series], 'step')}, and offsets reach from {min(0, *steps[first])} ({first}) to "
             f"{max(0, *steps[last])} ({last}), which are {fields.span} ({are_short.sum()} of {len(lengths)} series are "
             'too short); expected longer series, or short="drop" or "pad"'
         )

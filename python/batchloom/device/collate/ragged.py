@@ -14,7 +14,7 @@ from typing import Any
 
 import batchloom._native as _native
 import torch
-from batchloom.batch import BOUNDARIES, IGNORED, MARKS, CollateOptions
+from batchloom.collate.schema import BOUNDARIES, IGNORED, MARKS, CollateOptions
 from batchloom.device.collate.gather import ResidentRows, gather, integer_view, padded, split, to_int64
 from batchloom.device.collate.rows import Outline, Runs, marks, samples, table
 

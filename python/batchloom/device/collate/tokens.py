@@ -9,7 +9,7 @@ from typing import Any
 
 import batchloom._native as _native
 import torch
-from batchloom.batch import IGNORED
+from batchloom.collate.schema import IGNORED
 from batchloom.device.collate.gather import ResidentRows, padded, split, to_int64
 from batchloom.device.collate.rows import Outline, Runs, samples, split_marks, table
 

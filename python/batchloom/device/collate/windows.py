@@ -9,9 +9,9 @@ from typing import Any
 import batchloom._native as _native
 import torch
 from batchloom.arrays.torch import windows
+from batchloom.collate.window_steps import WindowSteps
 from batchloom.device.collate.gather import ResidentRows, gather, integer_view, padded, split
 from batchloom.device.collate.rows import Outline, samples, split_marks, table
-from batchloom.window_steps import WindowSteps
 
 
 @dataclass(frozen=True)

@@ -340,3 +340,20 @@ def test_without_a_device_only_torch_has_the_ways_of_one(options):
             bl.DataLoader(bl.TensorDataset(*fields), **options)
         loader = bl.DataLoader(bl.TensorDataset(*fields), output="torch", **options)
         assert torch.equal(torch.cat([batch[0] for batch in loader]), torch.zeros(10))
+
+
+@pytest.mark.parametrize("frame", [pandas.DataFrame, polars.DataFrame, pyarrow.table])
+def test_a_series_of_a_frame_that_is_too_short_is_named_by_its_id(frame):
+    lengths = {"a": 30, "b": 4, "c": 1}
+    columns = {
+        "id": [name for name, length in lengths.items() for _ in range(length)],
+        "x": list(map(float, range(35))),
+    }
+    with refused(bl.DataError, "series 1 ('b')", "4 steps", "2 of 3"):
+        bl.WindowDataset(frame(columns), 6, 5, id="id")
+    with refused(bl.DataError, "series 2 ('c')", "1 step", "1 of 3"):
+        bl.WindowDataset(frame(columns), 3, 2, id="id")
+    with refused(bl.DataError, "series 1 ('b')", "4 steps", "2 of 3"):
+        bl.WindowDataset(frame(columns), id="id", offsets={"x": range(5)})
+    with refused(bl.DataError, "series 1 has", "4 steps"):
+        bl.WindowDataset([numpy.zeros(30), numpy.zeros(4)], 6, 5)

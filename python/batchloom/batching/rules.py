@@ -1,0 +1,387 @@
+"""Rules that form batches of samples, for ``DataLoader(batching=...)``.
+
+With ``shuffle``, rules that sort by size do so pool by pool. A pool is a run of the random order of the epoch: the
+smaller it is, the more random are the batches; the larger it is, the less padding they need. The batches of a pool come
+in random order. Without ``shuffle``, the whole dataset is one pool, and batches come from the longest samples to the
+shortest.
+
+By default, ``pool=None``, batches are new in every epoch: at most about a quarter of the pairs of samples that share a
+batch share one again in the next epoch (``plan.stats()["mates_kept"]``). ``pool="all"`` makes one pool of all samples,
+for the least padding, and batches that are much the same in every epoch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import Any, Literal, Protocol, SupportsIndex
+
+import batchloom._native as _native
+import numpy
+from batchloom.arguments import U32, choice, integer
+from batchloom.errors import ArgumentError, many
+
+Count = Literal["padded", "real"]
+Oversize = Literal["error", "alone", "drop", "truncate"]
+PackedOversize = Literal["error", "truncate", "split"]
+PackingOrder = Literal["random", "decreasing"]
+Pool = int | Literal["all"] | None
+
+COUNT = ("padded", "real")
+OVERSIZE = ("error", "alone", "drop", "truncate")
+PACKED_OVERSIZE = ("error", "truncate", "split")
+PACKING_ORDER = ("random", "decreasing")
+
+
+class Rule(Protocol):
+    """The type of ``batching=``: one of the rules of this module."""
+
+    def _native(self) -> _native.Rule: ...
+
+
+@dataclass(frozen=True)
+class FixedSize:
+    """Batches of ``batch_size`` samples, in order; the last one holds what is left.
+
+    ``DataLoader(dataset, batch_size=64)`` is short for ``batching=FixedSize(64)``.
+
+    Raises:
+        ArgumentError: ``batch_size`` is below 1.
+    """
+
+    batch_size: int
+
+    def __post_init__(self) -> None:
+        _integers(self, "batch_size")
+
+    def _native(self) -> _native.Rule:
+        return _native.Rule.fixed(self.batch_size)
+
+
+@dataclass(frozen=True)
+class LengthBuckets:
+    """Batches of ``batch_size`` samples of similar size: each pool is sorted, then divided.
+
+    Args:
+        batch_size: Samples in a batch.
+        pool: The number of batches that a pool makes, when shuffled; ``"all"`` for one pool. ``None`` takes up to
+            16 384 samples, and mixes samples of similar size so that batches are new in every epoch.
+        multiple_of: The number that padded lengths are a multiple of, so that compilers see few distinct shapes.
+
+    Raises:
+        ArgumentError: A number is below 1.
+    """
+
+    batch_size: int
+    pool: Pool = None
+    multiple_of: int = 1
+
+    def __post_init__(self) -> None:
+        _integers(self, "batch_size")
+        _pool(self)
+        _integers(self, "multiple_of", most=U32)
+
+    def _native(self) -> _native.Rule:
+        return _native.Rule.buckets(self.batch_size, self.pool, self.multiple_of)
+
+
+@dataclass(frozen=True)
+class TokenBudget:
+    """Batches of as many samples of similar size as fit into a budget: each pool is sorted, then divided greedily.
+
+    Args:
+        max_tokens: The most elements in a batch.
+        count: ``"padded"`` counts padding too, as memory does; ``"real"`` counts elements of samples alone.
+        max_length_spread: The most that the longest sample of a batch may exceed the shortest by.
+        max_samples: The most samples in a batch.
+        multiple_of: The number that padded lengths are a multiple of, so that compilers see few distinct shapes
+            (``plan.stats()`` counts them as ``shapes``).
+        oversize: Treatment of a sample that alone exceeds the budget: ``"error"``; ``"alone"``, a batch of its own
+            that exceeds the budget; ``"drop"``; or ``"truncate"``. ``plan.stats()`` counts the losses.
+        pool: Samples in a pool, when shuffled; ``"all"`` for one pool. ``None`` takes a quarter of the samples, at most
+            16 384 and at least two batches.
+
+    Raises:
+        ArgumentError: A number is too small, or a name is unknown.
+    """
+
+    max_tokens: int
+    count: Count = "padded"
+    max_length_spread: int | None = None
+    max_samples: int | None = None
+    multiple_of: int = 1
+    oversize: Oversize = "error"
+    pool: Pool = None
+
+    def __post_init__(self) -> None:
+        _integers(self, "max_tokens", "max_samples")
+        _pool(self)
+        _integers(self, "multiple_of", most=U32)
+        _integers(self, "max_length_spread", least=0, most=U32)
+        choice("count", self.count, COUNT)
+        choice("oversize", self.oversize, OVERSIZE)
+        self._native()
+
+    def _native(self) -> _native.Rule:
+        return _native.Rule.budget(
+            self.max_tokens,
+            self.count,
+            self.max_length_spread,
+            self.max_samples,
+            self.multiple_of,
+            self.oversize,
+            self.pool,
+        )
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The fit of a cost model to measurements.
+
+    Attributes:
+        shapes: The shapes that were run: (samples, length).
+        seconds: The time of each shape: the median of its runs.
+        predicted: The time of each shape by the model.
+        error: The median of the relative errors.
+        worst: The largest relative error.
+    """
+
+    shapes: tuple[tuple[int, int], ...]
+    seconds: tuple[float, ...]
+    predicted: tuple[float, ...]
+    error: float
+    worst: float
+
+    def __str__(self) -> str:
+        rows = [
+            f"{samples:>8} x {length:<8} {found * 1e3:>12.3f} {said * 1e3:>12.3f} {said / found - 1:>+8.0%}"
+            for (samples, length), found, said in zip(self.shapes, self.seconds, self.predicted, strict=True)
+        ]
+        head = f"{'samples':>8} x {'length':<8} {'measured/ms':>12} {'model/ms':>12} {'error':>8}"
+        return "\n".join([head, *rows, f"median error {self.error:.1%}, largest {self.worst:.1%}"])
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """The cost of a batch of ``n`` samples padded to ``L``: ``fixed + per_token * n * L + per_pair * n * L**2``.
+
+    ``fixed`` is the cost of every batch, independent of its contents (reading the weights, launching kernels), and
+    ``per_pair`` the cost of attention. The unit does not matter. :func:`batchloom.calibrate` measures the cost of your
+    model.
+
+    Attributes:
+        fit: The fit to measurements, for models that were calibrated.
+
+    Raises:
+        ArgumentError: A coefficient is negative or not a finite number, or all are 0.
+    """
+
+    fixed: float = 0.0
+    per_token: float = 0.0
+    per_pair: float = 0.0
+    fit: Fit | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("fixed", "per_token", "per_pair"):
+            object.__setattr__(self, name, _cost(name, getattr(self, name)))
+        if not (self.fixed or self.per_token or self.per_pair):
+            raise ArgumentError("fixed, per_token and per_pair are 0; expected a cost in at least one of them")
+
+    def cost(self, samples: int, length: int) -> float:
+        """Return the cost of a batch of ``samples`` samples padded to ``length``."""
+        return self.fixed + samples * length * (self.per_token + self.per_pair * length)
+
+
+@dataclass(frozen=True)
+class CostOptimal:
+    """Batches of samples of similar size, of the least total cost: each pool is sorted, then divided optimally.
+
+    Args:
+        cost: The cost of a batch.
+        max_tokens: The most elements in a batch, including padding; ``None`` for any number.
+        max_samples: The most samples in a batch; ``None`` for any number.
+        multiple_of: The number that padded lengths are a multiple of.
+        oversize: Treatment of a sample that alone exceeds ``max_tokens``, as for :class:`TokenBudget`.
+        pool: Samples in a pool, when shuffled; ``"all"`` for one pool. ``None`` takes a quarter of the samples, at most
+            16 384 and at least two batches.
+
+    Raises:
+        ArgumentError: A number is too small, a name is unknown, or ``cost`` is not a :class:`CostModel`.
+    """
+
+    cost: CostModel
+    max_tokens: int | None = None
+    max_samples: int | None = None
+    multiple_of: int = 1
+    oversize: Oversize = "error"
+    pool: Pool = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.cost, CostModel):
+            raise ArgumentError(f"cost is {self.cost!r}; expected a CostModel")
+        _integers(self, "max_tokens", "max_samples")
+        _pool(self)
+        _integers(self, "multiple_of", most=U32)
+        choice("oversize", self.oversize, OVERSIZE)
+        self._native()
+
+    def _native(self) -> _native.Rule:
+        cost = (self.cost.fixed, self.cost.per_token, self.cost.per_pair)
+        return _native.Rule.optimal(cost, self.max_tokens, self.max_samples, self.multiple_of, self.oversize, self.pool)
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Batches of concatenated samples, without padding, as full as possible.
+
+    Each pool is packed by best fit, anew in every epoch when shuffled.
+
+    Args:
+        max_tokens: The most elements in a batch; at most 2**28.
+        max_samples: The most samples in a batch.
+        oversize: Treatment of a sample longer than ``max_tokens``: ``"error"``, ``"truncate"``, or ``"split"``, which
+            divides it in parts and loses no element. ``plan.stats()`` counts elements cut off and samples split.
+        pool: Samples in a pool, when shuffled; ``"all"`` for one pool. ``None`` takes 16 384.
+        order: Order in which shuffled samples are put into bins. ``"random"`` begins with samples above a quarter of
+            ``max_tokens``, the longest first; the others come in the random order of the epoch, so that batches are new
+            in every epoch. ``"decreasing"`` takes all from the longest to the shortest, for the fewest bins; samples of
+            one pool then share batches with much the same others in every epoch.
+
+    Raises:
+        ArgumentError: A number is out of range, or a name is unknown.
+    """
+
+    max_tokens: int
+    max_samples: int | None = None
+    oversize: PackedOversize = "error"
+    pool: Pool = None
+    order: PackingOrder = "random"
+
+    def __post_init__(self) -> None:
+        _integers(self, "max_tokens")
+        _pool(self)
+        _integers(self, "max_samples", most=U32)
+        choice("oversize", self.oversize, PACKED_OVERSIZE)
+        choice("order", self.order, PACKING_ORDER)
+        self._native()
+
+    def _native(self) -> _native.Rule:
+        return _native.Rule.packing(self.max_tokens, self.max_samples, self.oversize, self.pool, self.order)
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Listed:
+    """Batches that are given as lists of samples, in the order in which ranks take them.
+
+    Nothing else decides then: ``shuffle``, ``shard_size``, ``balance`` and ``largest_first`` have to be left out. Lists
+    may name a sample several times, or never; ``plan.stats()`` counts both. Every rank gives the same lists, of which
+    it takes its share.
+
+    Args:
+        batches: The samples of each batch: any iterable of lists or arrays of integers, from 0. At most 2**32 - 1
+            samples, in all lists together and in the dataset.
+
+    Raises:
+        ArgumentError: There are no lists, or one is empty or holds something else than integers from 0.
+    """
+
+    samples: bytes
+    ends: bytes
+
+    def __init__(self, batches: Iterable[Iterable[SupportsIndex]]) -> None:
+        lists = [_samples(place, batch) for place, batch in enumerate(batches)]
+        if not lists:
+            raise ArgumentError("there are 0 lists; expected at least one batch")
+        ends = numpy.cumsum([len(samples) for samples in lists], dtype=numpy.int64)
+        if ends[-1] > U32:
+            raise ArgumentError(f"the lists hold {many(ends[-1], 'sample')}; expected at most {U32}")
+        object.__setattr__(self, "samples", numpy.concatenate(lists).tobytes())
+        object.__setattr__(self, "ends", ends.astype(numpy.uint32).tobytes())
+        self._native()
+
+    def __len__(self) -> int:
+        """Return the number of batches."""
+        return len(self.ends) // numpy.dtype(numpy.uint32).itemsize
+
+    @property
+    def batch_size(self) -> int | None:
+        """The number of samples in a batch, if all hold as many but the last, which may hold fewer.
+
+        Batches of a step are then filled up as those of :class:`FixedSize` are.
+        """
+        return self._native().listed_facts()[1]
+
+    @property
+    def digest(self) -> str:
+        """A name for the lists, of 32 hexadecimal digits."""
+        return self._native().listed_facts()[0]
+
+    def __repr__(self) -> str:
+        return f"Listed({many(len(self), 'batch')})"
+
+    def _native(self) -> _native.Rule:
+        samples, ends = (numpy.frombuffer(data, numpy.uint32) for data in (self.samples, self.ends))
+        return _native.Rule.listed(_native.borrow(samples, "samples"), _native.borrow(ends, "ends"))
+
+
+RULES = (FixedSize, LengthBuckets, TokenBudget, CostOptimal, Packing, Listed)
+
+
+def rule(batch_size: int | None, batching: Rule | None) -> Rule:
+    """Return the rule for ``batch_size`` or ``batching``; 64 samples a batch if neither is given.
+
+    Raises:
+        ArgumentError: Both are given, or ``batching`` is not a rule.
+    """
+    if batching is None:
+        return FixedSize(64 if batch_size is None else batch_size)
+    if batch_size is not None:
+        raise ArgumentError(f"batch_size is {batch_size} and batching is {batching}; expected one of them")
+    if not isinstance(batching, RULES):
+        raise ArgumentError(f"batching is {batching!r}; expected a rule such as FixedSize(64)")
+    return batching
+
+
+def _pool(instance: object) -> None:
+    """Replace the field ``pool`` by an integer, unless it is ``None`` or ``"all"``."""
+    pool = getattr(instance, "pool", None)
+    if isinstance(pool, str) and pool != "all":
+        raise ArgumentError(f"pool is {pool!r}; expected a number, 'all', or None for the default")
+    if pool is not None and pool != "all":
+        _integers(instance, "pool")
+
+
+def _samples(place: int, batch: Iterable[SupportsIndex]) -> numpy.ndarray[Any, numpy.dtype[numpy.uint32]]:
+    """Return one list of samples as uint32."""
+    try:
+        found = numpy.asarray(batch if hasattr(batch, "__array__") else list(batch))
+    except (TypeError, ValueError, RuntimeError):
+        found = numpy.empty(0, object)
+    if not found.size:
+        raise ArgumentError(f"batch {place} is {batch!r}; expected a list of samples, with at least one")
+    if found.ndim != 1 or found.dtype.kind not in "iu" or found.min() < 0 or found.max() > U32:
+        raise ArgumentError(f"batch {place} is {batch!r}; expected a list of integers, at least 0 and below 2**32")
+    return found.astype(numpy.uint32)
+
+
+def _cost(name: str, value: object) -> float:
+    """Return ``value`` as a finite float of at least 0."""
+    try:
+        number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number) or number < 0:
+        raise ArgumentError(f"{name} is {value!r}; expected a finite number of at least 0")
+    return number
+
+
+def _integers(instance: object, *names: str, least: int = 1, most: int | None = None) -> None:
+    """Replace the fields ``names`` by integers; ``None`` stays if it is the default of the field."""
+    for name in names:
+        value = getattr(instance, name)
+        if value is None and getattr(type(instance), name, 0) is None:
+            continue
+        limits = {} if most is None else {"most": most}
+        object.__setattr__(instance, name, integer(name, value, least=least, **limits))

@@ -1,0 +1,362 @@
+"""Slots: the way from a sample of its own shape to its place in a batch."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy
+from batchloom.arguments import PAD_SIDE, PadSide, choice, integer, text
+from batchloom.arrays.dtypes import dtype_name
+from batchloom.batching.rules import Rule
+from batchloom.errors import ArgumentError, SampleError
+
+Keep = Literal["start", "center", "end"]
+KEEP = ("start", "center", "end")
+Filter = Literal["nearest", "bilinear", "bicubic"]
+FILTER = ("nearest", "bilinear", "bicubic")
+Channels = Literal["first", "last"]
+CHANNELS = ("first", "last")
+
+
+class SlotWay(ABC):
+    """The way from a sample to its slot in a batch, for ``collate=`` of a loader."""
+
+    @abstractmethod
+    def _text(self, field: str) -> str:
+        """Return the slot of a field as the engine reads it."""
+
+    def _function(self, field: str) -> SlotFunction | None:
+        """Return the function that fills the slots of a field; ``None`` if the engine does."""
+        return None
+
+
+@dataclass(frozen=True)
+class Pad(SlotWay):
+    """Pads samples to the largest extent of the batch, in each dimension.
+
+        loader = bl.DataLoader(dataset, batch_size=8, collate={"audio": bl.Pad(multiple_of=160)})
+
+    Attributes:
+        multiple_of: The number that the first padded extent is a multiple of; several for the first dimensions.
+        side: ``"right"`` for padding after the data, ``"left"`` for padding before it.
+
+    Raises:
+        ArgumentError: A number is not at least 1, or there is no such side.
+    """
+
+    multiple_of: int | Sequence[int] = 1
+    side: PadSide = "right"
+
+    def __post_init__(self) -> None:
+        self._multiples()
+        choice("side", self.side, PAD_SIDE)
+
+    def _multiples(self) -> list[int]:
+        given = self.multiple_of
+        numbers = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+        return [integer("multiple_of", number, least=1, most=2**62) for number in numbers]
+
+    def _text(self, field: str) -> str:
+        return json.dumps({"Pad": {"multiple_of": self._multiples(), "side": self.side.capitalize()}})
+
+
+class Crop(SlotWay):
+    """Cuts samples to a shape, and pads those that are smaller.
+
+        loader = bl.DataLoader(dataset, batch_size=8, collate={"image": bl.Crop(224, 224)})
+
+    Args:
+        shape: The extents of the first dimensions; further ones stay as they are, and samples may not differ in them.
+        keep: The part that is kept of a sample that is larger: ``"start"``, ``"center"`` or ``"end"``. A smaller one
+            lies at the same place of its slot.
+
+    Raises:
+        ArgumentError: There are no extents, one is not at least 1, or there is no such part.
+    """
+
+    def __init__(self, *shape: int, keep: Keep = "center") -> None:
+        if not shape:
+            raise ArgumentError("Crop() has no extents; expected at least one, as in Crop(224, 224)")
+        self.shape = tuple(integer("shape", extent, least=1, most=2**62) for extent in shape)
+        self.keep = choice("keep", keep, KEEP)
+
+    def __repr__(self) -> str:
+        return f"Crop({', '.join(map(str, self.shape))}, keep={self.keep!r})"
+
+    def _text(self, field: str) -> str:
+        return json.dumps({"Crop": {"shape": self.shape, "keep": self.keep.capitalize()}})
+
+
+class Resize(SlotWay):
+    """Resizes images to one size.
+
+        loader = bl.DataLoader(dataset, batch_size=8, collate={"image": bl.Resize(224, 224, to="first")})
+
+    Images are of uint8 or float32. Their shape is ``[height, width]``, or has 1 to 4 channels besides. Each channel is
+    resized by itself: a fourth one is no opacity. Nearly all bytes are within one level of Pillow's, the others within
+    two, except where ``"bicubic"`` is cut off at 0 or 255. Their type stays; ``dtype=``, ``scale=``, ``mean=`` and
+    ``std=`` of the loader come afterwards.
+
+    Args:
+        height: The height of images in a batch.
+        width: The width of images in a batch.
+        filter: ``"nearest"`` for the nearest pixel, ``"bilinear"`` for a mean of neighbours, or ``"bicubic"`` for a
+            cubic curve through more of them, which may go beyond the values of the image.
+        antialias: ``True`` for a filter that grows with the scale, so that all pixels count where images become
+            smaller, as in Pillow. ``False`` for one that does not, as in OpenCV.
+        channels: The dimension of channels in samples: ``"last"`` for ``[height, width, channels]``, ``"first"`` for
+            ``[channels, height, width]``.
+        to: The dimension of channels in batches: ``"last"`` or ``"first"``; ``None`` for that of samples.
+
+    Raises:
+        ArgumentError: A number is not at least 1, there is no such filter or dimension, or ``antialias`` is no bool.
+    """
+
+    def __init__(
+        self,
+        height: int,
+        width: int,
+        *,
+        filter: Filter = "bilinear",
+        antialias: bool = True,
+        channels: Channels = "last",
+        to: Channels | None = None,
+    ) -> None:
+        self.height = integer("height", height, least=1, most=2**31 - 1)
+        self.width = integer("width", width, least=1, most=2**31 - 1)
+        self.filter = choice("filter", filter, FILTER)
+        if not isinstance(antialias, bool):
+            raise ArgumentError(f"antialias is {antialias!r}; expected True or False")
+        self.antialias = antialias
+        self.channels = choice("channels", channels, CHANNELS)
+        self.to = self.channels if to is None else choice("to", to, CHANNELS)
+
+    def __repr__(self) -> str:
+        return (
+            f"Resize({self.height}, {self.width}, filter={self.filter!r}, antialias={self.antialias}, "
+            f"channels={self.channels!r}, to={self.to!r})"
+        )
+
+    def _text(self, field: str) -> str:
+        names = {name: getattr(self, name).capitalize() for name in ("filter", "channels", "to")}
+        return json.dumps(
+            {"Resize": {"height": self.height, "width": self.width, "antialias": self.antialias, **names}}
+        )
+
+
+@dataclass(frozen=True)
+class Stack(SlotWay):
+    """Stacks samples of one shape, whatever their sizes say: the default of fields that do not vary in length."""
+
+    def _text(self, field: str) -> str:
+        return json.dumps("Same")
+
+
+class Slot(SlotWay):
+    """Slots that a function of your own fills.
+
+        def spectrum(sample, slot):
+            slot[...] = numpy.abs(numpy.fft.rfft(sample))[: len(slot)]
+
+        loader = bl.DataLoader(dataset, batch_size=8, collate={"audio": bl.Slot((128,), spectrum, dtype="float32")})
+
+    The function is given the sample, which is read-only, and its slot, both arrays of NumPy. It writes into the slot,
+    whose elements are padding until then; a type or a scale for the field is applied to all of the slot afterwards.
+    Threads of the loader call it, several at a time; for samples that processes make, the processes do. The slot is
+    memory of its own, which is copied into the batch.
+
+    Args:
+        shape: The shape of a slot; ``None`` for the largest extents of the batch, as :class:`Pad` gives.
+        function: Fills a slot: ``function(sample, slot)``. A bare function in ``collate`` stands for
+            ``Slot(None, function)``.
+        dtype: The type of the elements of a slot; ``None`` for that of samples.
+
+    Raises:
+        ArgumentError: An extent is no integer of at least 0, the function cannot be called, or there is no such type.
+    """
+
+    def __init__(
+        self,
+        shape: Sequence[int] | int | None,
+        function: Callable[[Any, Any], None],
+        dtype: Any = None,
+    ) -> None:
+        extents = shape if shape is None or isinstance(shape, Iterable) else [shape]
+        self.shape = None if extents is None else tuple(integer("shape", extent, most=2**62) for extent in extents)
+        if not callable(function):
+            raise ArgumentError(f"function is a {type(function).__name__}; expected a function of a sample and a slot")
+        self.function = function
+        self.dtype = None if dtype is None else _numpy_name(dtype)
+
+    def __repr__(self) -> str:
+        dtype = "" if self.dtype is None else f", dtype={self.dtype!r}"
+        return f"Slot({self.shape}, {getattr(self.function, '__name__', self.function)}{dtype})"
+
+    def _text(self, field: str) -> str:
+        return json.dumps({"Function": {"name": field, "shape": self.shape, "dtype": self.dtype}})
+
+    def _function(self, field: str) -> SlotFunction:
+        return SlotFunction(field, self.function)
+
+
+def _numpy_name(dtype: Any) -> str:
+    """Return the name of a type that NumPy has."""
+    name = dtype_name(dtype)
+    try:
+        return numpy.dtype(name).name
+    except TypeError:
+        raise ArgumentError(f"dtype is {dtype!r}; expected a type that NumPy has, as 'float32'") from None
+
+
+class SlotFunction:
+    """A function that fills slots, as the engine calls it.
+
+    Args:
+        field: The name of the field.
+        function: The function of the user.
+    """
+
+    def __init__(self, field: str, function: Callable[[Any, Any], None]) -> None:
+        self.field, self.function = field, function
+
+    def __call__(self, sample: Any, number: int, shape: list[int], dtype: str, memory: bytearray) -> None:
+        """Fill the slot of a sample, which lies in ``memory``.
+
+        Raises:
+            SampleError: The function fails, or returns something.
+        """
+        given = numpy.from_dlpack(sample)
+        given.setflags(write=False)  # it is the array of the item, which may be mapped, or read again
+        try:
+            returned = self.function(given, numpy.ndarray(shape, dtype, memory))
+        except Exception as error:
+            raise self._failed(number, f"{type(error).__name__}: {error}") from error
+        if returned is not None:
+            found = type(returned).__name__
+            raise self._failed(number, f"the function returned a {found}; expected it to write: slot[...] = values")
+
+    def _failed(self, number: int, reason: str) -> SampleError:
+        return SampleError(f"field {self.field} of sample {number} could not be put into its slot: {reason}", number)
+
+
+FieldSlot = tuple[str, str, SlotFunction | None]
+"""The name of a field, its slot as the engine reads it, and the function that fills it, if there is one."""
+
+
+@dataclass(frozen=True)
+class Collate:
+    """The argument ``collate`` of a loader.
+
+    Attributes:
+        slots: The slots of fields.
+        whole: Makes a batch of a list of samples; ``None`` if the engine does.
+    """
+
+    slots: list[FieldSlot]
+    whole: Callable[[list[Any]], Any] | None = None
+
+    def require_alone(self, rule: Rule, **options: tuple[Any, Any]) -> None:
+        """Refuse options that a function of whole batches leaves no room for: values, and what they are by themselves.
+
+        Raises:
+            ArgumentError: An option is another, or the rule truncates or splits samples.
+        """
+        if self.whole is None:
+            return
+        oversize = getattr(rule, "oversize", None)
+        if oversize in ("truncate", "split"):
+            raise ArgumentError(f"{rule} has oversize {oversize!r}, and collate is a function of whole samples")
+        for name, (value, usual) in options.items():
+            if not _is(value, usual):
+                raise ArgumentError(
+                    f"{name} is {value!r}, and collate is a function that makes whole batches; do it there, or give "
+                    "collate slots by field"
+                )
+
+    def padding(self, pad_value: Any) -> tuple[Any, list[tuple[str | None, float]]]:
+        """Return the values that pad fields without slots, and the numbers that pad those with slots.
+
+        Args:
+            pad_value: One value for all fields, or values by the names of fields.
+
+        Raises:
+            ArgumentError: These are no numbers.
+        """
+        fields = {field for field, _, _ in self.slots}
+        if not isinstance(pad_value, Mapping) or not fields:
+            return pad_value, pad_numbers(dict.fromkeys(fields, pad_value)) if fields else []
+        own = {name: value for name, value in pad_value.items() if name in fields}
+        others = {name: value for name, value in pad_value.items() if name not in fields}
+        return others or 0, pad_numbers(own)
+
+    def without(self, pad_values: list[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
+        """Return elements that pad fields less those of fields with slots, which have numbers."""
+        fields = {field for field, _, _ in self.slots}
+        return [(field, element) for field, element in pad_values if field not in fields]
+
+    @property
+    def functions(self) -> dict[str, SlotFunction]:
+        """The functions that fill slots, by field."""
+        return {field: function for field, _, function in self.slots if function is not None}
+
+
+def _is(value: Any, usual: Any) -> bool:
+    """Tell whether a value is the usual one. Arrays of several numbers, which have no truth value, are not."""
+    try:
+        return value is usual or bool(value == usual)
+    except (TypeError, ValueError, RuntimeError):
+        return False
+
+
+def collated(collate: Any) -> Collate:
+    """Return the argument ``collate`` of a loader.
+
+    Args:
+        collate: The argument: a function, or ways by the names of fields.
+
+    Raises:
+        ArgumentError: ``collate`` is no dict of slots.
+    """
+    if collate is None:
+        return Collate([])
+    if callable(collate) and not isinstance(collate, type):
+        return Collate([], whole=collate)
+    if not isinstance(collate, Mapping):
+        raise ArgumentError(
+            f"collate is {collate!r}; expected a dict of slots by field, as in {{'audio': bl.Pad(multiple_of=160)}}, "
+            "or a function of a list of samples"
+        )
+    ways = {text("a field in collate", field): _way(field, slot) for field, slot in collate.items()}
+    return Collate([(field, way._text(field), way._function(field)) for field, way in ways.items()])
+
+
+def _way(field: Any, slot: Any) -> SlotWay:
+    if isinstance(slot, SlotWay):
+        return slot
+    # A class is a function that makes objects, and bl.Pad without parentheses one of them.
+    if callable(slot) and not isinstance(slot, type):
+        return Slot(None, slot)
+    expected = "bl.Pad(), bl.Crop(), bl.Resize(), bl.Stack(), or a function of a sample and its slot"
+    raise ArgumentError(f"collate has {slot!r} for field {field}; expected {expected}")
+
+
+def pad_numbers(pad_value: Any) -> list[tuple[str | None, float]]:
+    """Return numbers for padding, by field, or one for all, as ``pad_value`` gives them.
+
+    Raises:
+        ArgumentError: They are no numbers.
+    """
+    given: Mapping[str | None, Any] = pad_value if isinstance(pad_value, Mapping) else {None: pad_value}
+    try:
+        numbers = [(field, float(number)) for field, number in given.items()]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ArgumentError(f"pad_value is {pad_value!r}; expected a number, or numbers by field: {error}") from None
+    for (field, number), value in zip(numbers, given.values(), strict=True):
+        if isinstance(value, int) and int(number) != value:
+            named = "pad_value" if field is None else f"pad_value of {field}"
+            raise ArgumentError(f"{named} is {value}; expected a number that float64 holds, such as {int(number)}")
+    return [(field, number) for field, number in numbers if field is not None or number != 0]

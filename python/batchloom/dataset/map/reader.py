@@ -1,0 +1,246 @@
+"""Reading of samples: calls the function of the user, and takes apart what it returns."""
+
+from __future__ import annotations
+
+import inspect
+import reprlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import batchloom._native as _native
+import numpy
+from batchloom.dataset.map.structure import Structure, Structures
+from batchloom.errors import Error, SampleError
+
+if TYPE_CHECKING:
+    from batchloom.collate.field_names import LateFieldNames
+    from batchloom.collate.slots import Collate
+
+# Items in messages are cut to this many characters.
+_short = reprlib.Repr()
+_short.maxstring = _short.maxother = 200
+
+
+def short(item: Any) -> str:
+    """Return the text of an item for a message, cut."""
+    try:
+        return _short.repr(item)
+    except Exception:
+        return f"a {type(item).__name__}"
+
+
+class SampleReader:
+    """Makes samples of items with a function of the user.
+
+    Args:
+        items: The items, by number.
+        fn: The function that makes a sample of an item; ``None`` if items are samples.
+        functions: The functions that fill slots, by field.
+        whole: The function that makes a batch of a list of samples; ``None`` if the engine makes batches.
+        named: The fields that arguments of a loader name; ``None`` where there is no loader.
+    """
+
+    def __init__(
+        self,
+        items: Any,
+        fn: Callable[..., Any] | None,
+        functions: Mapping[str, Callable[..., None]] | None = None,
+        whole: Callable[[list[Any]], Any] | None = None,
+        named: LateFieldNames | None = None,
+    ) -> None:
+        self.items, self.fn, self.functions, self.whole = items, fn, dict(functions or {}), whole
+        self.named = named
+        self.structures = Structures()
+        self._draws = fn is not None and takes_rng(fn)
+
+    def sample(self, number: int, seed: int, epoch: int) -> Any:
+        """Return a sample as the function makes it, in an epoch of a run.
+
+        Raises:
+            SampleError: The item cannot be had, or the function fails.
+        """
+        for found in self.samples((number,), seed, epoch):
+            if type(found) is Refused:
+                raise found.error from found.error.__cause__
+        return found
+
+    def samples(self, numbers: Iterable[int], seed: int, epoch: int, stop: Any = False) -> Iterator[Any]:
+        """Yield samples as the function makes them, or the reason that one cannot be had, until ``stop`` is true."""
+        return self._made(numbers, seed, epoch, stop)
+
+    def _made(
+        self,
+        numbers: Iterable[int],
+        seed: int,
+        epoch: int,
+        stop: Any,
+        announced: Any = None,
+        seeded: Callable[[int, int, int], None] | None = None,
+    ) -> Iterator[Any]:
+        """Yield samples. First the number of each is written to ``announced``, and ``seeded`` is called for it.
+
+        The function is called in this loop itself: a call in between would cost a cheap function some of its time.
+        """
+        items, fn, draws = self.items, self.fn, self._draws
+        for number in numbers:
+            if stop:
+                break
+            if announced is not None:
+                announced[0] = number
+            if seeded is not None:
+                seeded(seed, epoch, number)
+            item = None
+            try:
+                item = items[number]
+                if fn is None:
+                    found = item
+                elif draws:
+                    found = fn(item, rng=generator(seed, epoch, number))
+                else:
+                    found = fn(item)
+            except Exception as error:
+                found = Refused(_failed(number, item, described(error)), error)
+            yield found
+
+    def beside(self, collation: Collate, named: LateFieldNames) -> SampleReader:
+        """Return the same reader beside the functions that fill slots, or make batches, and fields that are named."""
+        reader = SampleReader(self.items, self.fn, collation.functions, collation.whole, named)
+        reader.structures = self.structures
+        return reader
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self.items, self.fn, self.functions, self.whole
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.__init__(*state)  # type: ignore[misc]
+
+    def __call__(self, number: int, seed: int, epoch: int) -> tuple[Structure, list[_native.Tensor]]:
+        """Return the structure of a sample, and its arrays.
+
+        Raises:
+            SampleError: The sample cannot be made, or a part of it is neither an array nor a number.
+            ArgumentError: An argument of the loader names a field that is not there.
+        """
+        structure, arrays = self._taken(number, self.sample(number, seed, epoch))
+        self.require_named(structure, (array.dtype for array in arrays))
+        return structure, arrays
+
+    def require_named(self, structure: Structure, dtypes: Iterable[str]) -> None:
+        """Compare the first sample with the fields that arguments of the loader name.
+
+        Raises:
+            ArgumentError: An argument names a field that is not there.
+        """
+        named = self.named
+        if named is not None:
+            named.require(structure.field_names(dtypes))
+            self.named = None
+
+    def _taken(self, number: int, sample: Any) -> tuple[Structure, list[_native.Tensor]]:
+        try:
+            return self.structures.taken(sample)
+        except Error as error:
+            item = None if self.fn is None else self.items[number]
+            raise _failed(number, item, str(error)) from error
+
+    def batch(
+        self, numbers: list[int], seed: int, epoch: int, stop: Any
+    ) -> tuple[Structure, list[_native.Tensor]] | None:
+        """Return the structure and the arrays of a batch that a function makes of samples; ``None`` if it stops.
+
+        Raises:
+            SampleError: A sample cannot be made, or the batch, or a part of it is neither an array nor a number.
+        """
+        samples = []
+        for number in numbers:
+            if stop:
+                return None
+            samples.append(self.sample(number, seed, epoch))
+        try:
+            return self.structures.taken(self.whole(samples) if self.whole is not None else samples)
+        except Exception as error:
+            named = f"{', '.join(map(str, numbers[:3]))}{', ...' if len(numbers) > 3 else ''}"
+            message = f"the batch of samples {named} could not be made: {described(error)}"
+            raise SampleError(message, numbers[0]) from error
+
+    def attempt(self, number: int, seed: int, epoch: int) -> Any:
+        """Return the structure of a sample and its arrays, or the error."""
+        try:
+            return self(number, seed, epoch)
+        except Exception as error:
+            return error
+
+    def structure(self, text: str) -> Structure:
+        """Return the structure that a text stands for."""
+        return self.structures.of_text(text)
+
+    def fill(
+        self,
+        slots: _native.Slots,
+        text: str,
+        numbers: list[int],
+        seed: int,
+        epoch: int,
+        stop: Any,
+    ) -> list[Any] | None:
+        """Read samples into their slots; return ``None`` if all are there.
+
+        Otherwise return a list: ``None`` for each sample, or its error, or its layout if that is another. It is shorter
+        if ``stop`` becomes true. ``text`` stands for the structure that samples should have.
+        """
+        put, place, others = slots.put, -1, {}
+        for place, found in enumerate(self.samples(numbers, seed, epoch, stop)):
+            if not put(place, found):
+                others[place] = self._put(slots, text, place, numbers[place], found)
+        are_there = place + 1 == len(numbers) and not any(others.values())
+        return None if are_there else [others.get(place) for place in range(place + 1)]
+
+    def _put(self, slots: _native.Slots, text: str, place: int, number: int, sample: Any) -> Any:
+        """Take a sample apart and put it into its slots; return its error, or its layout if that is another."""
+        if type(sample) is Refused:
+            return sample.error
+        try:
+            structure, arrays = self._taken(number, sample)
+        except SampleError as error:
+            return error
+        if structure is self.structures.of_text(text) and slots.put_arrays(place, arrays):
+            return None
+        return structure, [(array.dtype, array.shape) for array in arrays]
+
+
+class Refused:
+    """The error of a sample, told apart from anything that a function returns."""
+
+    def __init__(self, error: SampleError, cause: Exception) -> None:
+        self.error = error
+        error.__cause__ = cause
+
+
+def _failed(number: int, item: Any, reason: str) -> SampleError:
+    named = "" if item is None else f" (item {short(item)})"
+    return SampleError(f"sample {number}{named} could not be read: {reason}", number, item)
+
+
+def described(error: BaseException) -> str:
+    """Return the type and the message of any error, even of one that cannot be turned into text."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return f"{type(error).__name__}, which has no message: its __str__ fails"
+
+
+def takes_rng(function: Callable[..., Any]) -> bool:
+    """Return whether a function has a parameter named ``rng`` that is not bound yet."""
+    if isinstance(function, partial) and "rng" in function.keywords:
+        return False
+    try:
+        return "rng" in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def generator(seed: int, epoch: int, sample: int) -> numpy.random.Generator:
+    """Return the generator of a sample: its numbers follow from the seed, the epoch and the sample alone."""
+    first, second = _native.sample_key(seed, epoch, sample)
+    return numpy.random.Generator(numpy.random.Philox(key=first | second << 64))

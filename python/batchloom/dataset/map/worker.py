@@ -1,0 +1,322 @@
+"""Answers of a process to requests for samples: the work of one of the processes that ``processes.py`` starts.
+
+Promises:
+
+- Requests are answered one after the other, until the connection ends.
+- The status, which both sides map, says which sample is being read, so that one that ends the process is named.
+- Any failure is an answer. Errors travel with their traceback as text.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import lru_cache, partial
+from itertools import takewhile
+from multiprocessing import parent_process, reduction
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import batchloom._native as _native
+import numpy
+from batchloom.dataset.map.reader import SampleReader, described
+from batchloom.dataset.map.seeded_generators import SeededGenerators
+from batchloom.dataset.map.structure import Structure
+from batchloom.errors import LoaderError, SampleError
+
+# Places in the status: the number of the sample that is being read, and whether the request was called off.
+SAMPLE, CALLED_OFF = 0, 1
+
+# The first byte of a message: what the parent tells, pickled, or what the engine asks for, in numbers.
+SEGMENT, LAYOUT = b"S", b"L"
+READ, FILL, WRITE = b"R", b"F", b"W"
+
+# The bytes before a message, which say how long it is.
+HEADER = 4
+
+# The number of a sample, or of an element, where there is none.
+ABSENT = 2**64 - 1
+
+# The most slots that are kept for further requests.
+MOST_SLOTS = 64
+
+
+def status_of(memory: mmap.mmap) -> memoryview:
+    """Return the status that lies in memory that both sides map."""
+    return memoryview(memory).cast("q")
+
+
+def pickled(value: Any) -> bytes:
+    """Return the bytes of a value, as processes of ``multiprocessing`` exchange them."""
+    return bytes(reduction.ForkingPickler.dumps(value))
+
+
+def work(connection: Connection) -> None:
+    """Answer requests until the connection ends. This is what a process does."""
+    # Ctrl-C goes to all processes of a terminal: the one that reads batches says what comes of it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    with suppress(EOFError, OSError):
+        file = connection.fileno()
+        reader = _received(file)
+        status = status_of(mmap.mmap(_file(connection), mmap.PAGESIZE))
+        status[SAMPLE] = -1
+        answers = _answers(reader, status)
+        while True:
+            message = _received(file)
+            kind = message[:1]
+            if kind == SEGMENT:
+                number, size, gone = reduction.ForkingPickler.loads(message[1:])
+                answers.add_segment(number, size, gone, _file(connection))
+            elif kind == LAYOUT:
+                answers.add_layout(*reduction.ForkingPickler.loads(message[1:]))
+            else:
+                status[CALLED_OFF] = 0
+                answer = _answer(answers, kind, message)
+                status[SAMPLE] = -1
+                _send(file, answer)
+
+
+# A `Connection` says the same, in the time of one or two samples of a fast function.
+def _received(file: int) -> bytes:
+    """Receive a message.
+
+    Raises:
+        EOFError: The connection has ended.
+    """
+    return _read(file, int.from_bytes(_read(file, HEADER), "big"))
+
+
+def _read(file: int, length: int) -> bytes:
+    found = os.read(file, length)
+    while len(found) < length:
+        more = os.read(file, length - len(found))
+        if not more:
+            raise EOFError
+        found += more
+    return found
+
+
+def _send(file: int, message: bytes) -> None:
+    """Send a message."""
+    left = memoryview(len(message).to_bytes(HEADER, "big") + message)
+    while left:
+        left = left[os.write(file, left) :]
+
+
+def _file(connection: Connection) -> int:
+    """Receive a file."""
+    file = int(reduction.recv_handle(connection))
+    # With a default timeout of sockets, to receive it makes the connection one that does not block.
+    os.set_blocking(connection.fileno(), True)
+    return file
+
+
+def _answer(answers: Answers | Failure, kind: bytes, message: bytes) -> bytes:
+    """Return the answer to a request, without bytes if all went well."""
+    count = int.from_bytes(message[1:9], sys.byteorder)
+    numbers = memoryview(message)[9 : 9 + 8 * count].cast("Q").tolist()
+    try:
+        answer = answers.to(kind, numbers, message[9 + 8 * count :].decode())
+        return b"" if answer is None else pickled(answer)
+    except SampleError as error:
+        return pickled(_portable(error))
+    except LoaderError as error:
+        return pickled(error)
+    except Exception as error:
+        return pickled(LoaderError(f"a process failed: {described(error)}"))
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent has ended, even in the middle of a function."""
+    parent = parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
+def _answers(reader: bytes, status: memoryview) -> Answers | Failure:
+    """Return the answers of a reader that was pickled, or the reason that there is none."""
+    try:
+        return Answers(reduction.ForkingPickler.loads(reader), status)
+    except Exception as error:
+        return Failure(f"the items or a function cannot be made in another process: {described(error)}")
+
+
+class Failure:
+    """The answer to any request if there is no reader."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def add_segment(self, number: int, size: int, gone: list[int], file: int) -> None:
+        """Close a segment."""
+        os.close(file)
+
+    def add_layout(self, number: int, structure: Structure, fields: Any) -> None:
+        """Do nothing."""
+
+    def to(self, kind: bytes, numbers: list[int], text: str) -> Any:
+        """Raise the reason.
+
+        Raises:
+            LoaderError: Always.
+        """
+        raise LoaderError(self._reason)
+
+
+class Answers:
+    """The answers of a process to requests."""
+
+    def __init__(self, reader: SampleReader, status: memoryview) -> None:
+        self._generators = SeededGenerators()
+        self._reader = ProcessReader(reader, self._generators, status)
+        self._segments: dict[int, mmap.mmap] = {}
+        self._held: dict[int, tuple[int, int, list[Any]]] = {}
+        self._parts = 0
+        # The sign that a request was called off: an array of one number is as true as the number.
+        self._stop = numpy.frombuffer(status, numpy.int64)[CALLED_OFF : CALLED_OFF + 1]
+        self._layouts: dict[int, tuple[str, _native.SlotPlan]] = {}
+        # Blocks use few pieces of memory again and again.
+        self._slots = lru_cache(MOST_SLOTS)(self._make_slots)
+
+    def add_segment(self, number: int, size: int, gone: list[int], file: int) -> None:
+        """Map a segment, and forget those that are gone."""
+        self._slots.cache_clear()
+        for known in gone:
+            self._segments.pop(known, None)
+        self._segments[number] = mmap.mmap(file, size)
+        os.close(file)
+
+    def add_layout(self, number: int, structure: Structure, fields: list[tuple[str, list[int]]]) -> None:
+        """Remember the layout of samples that go straight into their slots."""
+        structure = self._reader.structures.add(structure)
+        self._layouts[number] = structure.text, _native.SlotPlan(structure, fields)
+
+    def _memory(self, segment: int, offset: int, length: int) -> Any:
+        return numpy.frombuffer(self._segments[segment], numpy.uint8, length, offset)
+
+    def to(self, kind: bytes, numbers: list[int], text: str) -> Any:
+        """Return the answer to a request, which begins with the requests whose samples are not needed any more."""
+        done = numbers[0]
+        for part in numbers[1 : 1 + done]:
+            self._held.pop(part, None)
+        numbers = numbers[1 + done :]
+        if kind == FILL:
+            return self._fill(numbers)
+        return self._read(numbers) if kind == READ else self._write(numbers, text)
+
+    def _read(self, numbers: list[int]) -> tuple[int, list[Any]]:
+        seed, epoch, *samples = numbers
+        self._parts += 1
+        held, outcomes = self._generators.request(lambda: self._attempted(samples, seed, epoch))
+        self._held[self._parts] = seed, epoch, held
+        return self._parts, outcomes
+
+    def _attempted(self, numbers: list[int], seed: int, epoch: int) -> tuple[list[Any], list[Any]]:
+        """Return the arrays of each sample, and its layout or its error."""
+        held: list[Any] = []
+        outcomes: list[Any] = []
+        add = partial(_add, held, outcomes)
+        if self._reader.whole is not None:
+            try:
+                add(self._reader.batch(numbers, seed, epoch, self._stop))
+            except SampleError as error:
+                add(error)
+            numbers = []
+        for number in numbers:
+            if self._stop:
+                break
+            add(self._reader.attempt(number, seed, epoch))
+        return held, outcomes
+
+    def _fill(self, numbers: list[int]) -> list[Any] | None:
+        layout, seed, epoch, places = numbers[:4]
+        first = 4 + 3 * places
+        slots, text = self._slots(layout, *numbers[4:first]), self._layouts[layout][0]
+        fill = partial(self._reader.fill, slots, text, numbers[first:], seed, epoch, self._stop)
+        outcomes = self._generators.request(fill)
+        if outcomes is None:
+            return None
+        return [_portable(outcome) if isinstance(outcome, BaseException) else outcome for outcome in outcomes]
+
+    def _make_slots(self, layout: int, *places: int) -> _native.Slots:
+        """Return the slots of a layout in some places of segments."""
+        memory = [self._memory(*places[place : place + 3]) for place in range(0, len(places), 3)]
+        return _native.Slots(self._layouts[layout][1], memory)
+
+    def _write(self, numbers: list[int], writer: str) -> None:
+        part, field, concatenates = numbers[:3]
+        memory, places = self._memory(*numbers[3:6]), iter(numbers[6:])
+        seed, epoch, samples = self._held[part]
+        arrays = [None if held is None else held[field] for held in samples]
+        found = [
+            (number, None if sample == ABSENT else sample, None if start == ABSENT else (start, count))
+            for number, sample, start, count in zip(places, places, places, places, strict=True)
+        ]
+        functions = {name: partial(self._seeded, fill, seed, epoch) for name, fill in self._reader.functions.items()}
+        _native.write_slots(writer, bool(concatenates), found, arrays, memory, functions)
+
+    def _seeded(self, fill: Callable[..., None], seed: int, epoch: int, sample: Any, number: int, *slot: Any) -> None:
+        """Fill the slot of a sample; the generators that the function draws from are seeded for it.
+
+        They are seeded before each call: a slot function cannot be called again for a slot that it has written to.
+        """
+        self._generators.seed(seed, epoch, number)
+        fill(sample, number, *slot)
+
+
+def _add(held: list[Any], outcomes: list[Any], found: Any) -> None:
+    """Hold arrays that were read, and add their layout to the outcomes; or add the error."""
+    if isinstance(found, BaseException):
+        held.append(None)
+        outcomes.append(_portable(found))
+    elif found is not None:
+        structure, arrays = found
+        held.append(arrays)
+        outcomes.append((structure, [(array.dtype, array.shape) for array in arrays]))
+
+
+class ProcessReader(SampleReader):
+    """Makes samples as ``reader`` does, beside the generators and the status of a process."""
+
+    def __init__(self, reader: SampleReader, generators: SeededGenerators, status: memoryview) -> None:
+        super().__init__(reader.items, reader.fn, reader.functions, reader.whole)
+        self._generators, self._announced = generators, status[SAMPLE : SAMPLE + 1]
+
+    def samples(self, numbers: Iterable[int], seed: int, epoch: int, stop: Any = False) -> Iterator[Any]:
+        """Yield samples; the status names each, and the generators that it draws from are seeded for it."""
+        generators = self._generators
+
+        def made(some: Iterable[int], stop: Any = False) -> Iterator[Any]:
+            seeded = generators.seed if generators.are_drawn else None
+            return self._made(some, seed, epoch, stop, self._announced, seeded)
+
+        def one(number: int) -> Any:
+            return next(made((number,)))
+
+        if not generators.is_first:
+            return made(numbers, stop)
+        wanted = takewhile(lambda _: not stop, numbers)
+        return (generators.first(partial(one, number)) for number in wanted)
+
+
+def _portable(error: BaseException) -> BaseException:
+    """Return an error that pickles, with its traceback as text."""
+    cause = error.__cause__
+    text = "".join(traceback.format_exception(cause if cause is not None else error))
+    portable = SampleError(str(error), getattr(error, "sample", -1), None)
+    try:
+        item = getattr(error, "item", None)
+        reduction.ForkingPickler.loads(pickled(item))  # some items pickle, and cannot be made of that
+        portable.item = item
+    except Exception:
+        portable.item = None
+    portable.add_note(f"In the process that read it:\n{text}")
+    return portable

@@ -1,0 +1,77 @@
+"""A digest of batches: two runs that have the same one delivered the same bytes, in the same order.
+
+Promise: it depends on names, types, shapes and values, and on nothing else: neither on the framework, nor on the memory
+that a batch lies in.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy
+
+
+class BatchDigest:
+    """The digest of the batches so far."""
+
+    def __init__(self) -> None:
+        import hashlib
+
+        self._hash = hashlib.blake2b(digest_size=16)
+
+    def add(self, batch: Any) -> Any:
+        """Take in a batch, and return it."""
+        for path, part in _parts("", batch):
+            self._hash.update(f"{path}:{part.dtype}:{part.shape};".encode())
+            self._hash.update(numpy.ascontiguousarray(part).view(numpy.uint8).data if part.size else b"")
+        self._hash.update(b"|")
+        return batch
+
+    def hex(self) -> str:
+        """Return 32 hexadecimal digits."""
+        return self._hash.hexdigest()
+
+
+def _parts(path: str, value: Any) -> Iterator[tuple[str, numpy.ndarray[Any, Any]]]:
+    """Yield the arrays of a batch, with their places in it."""
+    if isinstance(value, Mapping):
+        for name, part in value.items():
+            yield from _parts(f"{path}/{name}", part)
+    elif isinstance(value, (tuple, list)):
+        for place, part in enumerate(value):
+            yield from _parts(f"{path}/{place}", part)
+    elif (torch := _torch(value)) is not None:
+        yield from _of_torch(path, value.detach(), torch)
+    elif all(hasattr(value, name) for name in ("data", "indices", "indptr")):
+        for name in ("indptr", "indices", "data"):
+            yield from _parts(f"{path}/{name}", getattr(value, name))
+    else:
+        found = numpy.asarray(value)
+        if found.dtype.hasobject:
+            found = numpy.frombuffer(repr(value).encode(), numpy.uint8)
+        yield path, found.reshape(-1) if found.ndim == 0 else found
+
+
+def _of_torch(path: str, tensor: Any, torch: Any) -> Iterator[tuple[str, numpy.ndarray[Any, Any]]]:
+    if tensor.layout == torch.sparse_csr:
+        for name in ("crow_indices", "col_indices", "values"):
+            yield from _of_torch(f"{path}/{name}", getattr(tensor, name)(), torch)
+        return
+    tensor = tensor.cpu()
+    try:
+        found = tensor.numpy()
+    except TypeError:
+        # NumPy lacks the type: its bytes say as much.
+        found = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
+        path = f"{path}:{tensor.dtype}:{tuple(tensor.shape)}"
+    yield path, found.reshape(-1) if found.ndim == 0 else found
+
+
+def _torch(value: Any) -> Any:
+    """Return torch if ``value`` is one of its tensors."""
+    if not hasattr(type(value), "__torch_function__"):
+        return None
+    torch = importlib.import_module("torch")
+    return torch if isinstance(value, torch.Tensor) else None

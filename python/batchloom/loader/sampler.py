@@ -1,0 +1,328 @@
+"""Batches of sample numbers for the loaders of others: each iteration is the next epoch, and a state resumes it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sized
+from numbers import Integral
+from typing import Any, Unpack
+
+import batchloom._native as engine
+from batchloom.arguments import Shuffle, integer, used
+from batchloom.batching.rules import Rule
+from batchloom.dataset.base import Dataset
+from batchloom.dataset.mixture import Mixture
+from batchloom.errors import ArgumentError, StateError, many
+from batchloom.loader.epoch_count import EpochCount, without_count
+from batchloom.loader.torch.lists import EpochSampler
+from batchloom.plan.attributes import PlanAttributes
+from batchloom.plan.options import PlanKeywords, PlanOptions
+from batchloom.plan.plan import Plan
+from batchloom.ranks.ranks import RankFinder
+from batchloom.samples.sizes import Sizes, read
+
+
+class BatchSampler(PlanAttributes, EpochSampler):
+    """The batches of one rank, as lists of sample numbers. Each ``iter()`` yields the next epoch.
+
+    It gives every rule and every order of a :class:`batchloom.DataLoader` to loaders that are not ours, for data that
+    has to be read or decoded sample by sample::
+
+        sampler = bl.BatchSampler(lengths, batching=bl.TokenBudget(8192), shuffle=True)
+        loader = torch.utils.data.DataLoader(dataset, batch_sampler=sampler, collate_fn=pad, num_workers=4)
+
+    An epoch begins with its first batch: ``iter()`` alone spends nothing. A loader that asks for batches ahead of their
+    use, as torch's does with workers, is ahead of what was trained on: ``state_dict(batches)`` then takes the number of
+    batches that were. (torchdata's ``StatefulDataLoader`` keeps count by itself.)
+
+    A plan is the batches of one epoch, for ever; a sampler goes from epoch to epoch.
+
+    Args:
+        data: The sizes of samples, as an array or a list of numbers; or a dataset of batchloom, whose sizes are used;
+            or any other dataset with a length, whose samples all count the same; or their number.
+        batch_size: Samples in a batch; 64 if neither this nor ``batching`` is given.
+        shuffle: If ``True``, each epoch has a random order of its own: see :class:`batchloom.PlanOptions`.
+        batching: A rule instead of ``batch_size``.
+        rank: The rank of this process. If neither ``rank`` nor ``world_size`` is given, they are looked up, as by a
+            :class:`batchloom.DataLoader`, when an epoch begins. For a loader that divides batches among ranks itself,
+            as Accelerate does, give ``distributed=False``.
+        world_size: The number of processes.
+        distributed: If ``False``, the sampler is for one rank, and holds every batch: ``rank=0, world_size=1``.
+        **options: Keywords that :class:`batchloom.PlanOptions` documents. Lists hold no marks and no weights, so
+            ``uneven`` is ``"pad"`` or ``"short"``, and there is no ``ban``.
+
+    Raises:
+        ArgumentError: An argument makes no sense, or ``drop_last`` would leave no step.
+        DataError: There are no samples; a size is wrong, or exceeds the limits of the rule.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        batch_size: int | None = None,
+        shuffle: Shuffle = False,
+        *,
+        batching: Rule | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+        distributed: bool = True,
+        **options: Unpack[PlanKeywords],
+    ) -> None:
+        if options.get("uneven") == "mask":
+            raise ArgumentError('uneven is "mask", and lists of samples hold no marks; expected "pad" or "short"')
+        if options.get("ban") is not None:
+            raise ArgumentError(
+                "ban is given, and lists of samples hold no weights; expected DataLoader(..., ban=...), or None"
+            )
+        PlanOptions.given("BatchSampler", shuffle, options)
+        samples, sizes = _counted(data)
+        self._ranks = RankFinder(rank, world_size, distributed=distributed)
+        first_rank, first_world_size = self._ranks.given or (0, 1)
+        # The epoch under way, or the next one before it began, and the batches of it that were taken. Its place in the
+        # world is the one that it began with.
+        self._plan = Plan(
+            samples,
+            batch_size,
+            batching=batching,
+            sizes=sizes,
+            shuffle=shuffle,
+            rank=first_rank,
+            world_size=first_world_size,
+            **options,
+        )
+        self._taken: int | None = None
+        self._ended = False
+        # The steps of the run before this plan, and its digest at the start of the epoch.
+        self._steps, self._before = 0, ""
+        self._latest: _EpochBatches | None = None
+        self._is_compared = False
+        self._count = EpochCount()
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Return the batches of the next epoch, or of the rest of the one in a state that was loaded.
+
+        Raises:
+            ArgumentError: Accelerate would divide batches among ranks that are divided already.
+        """
+        self._refuse_to_be_divided_twice(sys._getframe(1))
+        return _EpochBatches(self)
+
+    def __len__(self) -> int:
+        """Return the number of batches of this rank in a whole epoch."""
+        return len(self._at_place(self._plan).at_epoch(self._plan.epoch))
+
+    @property
+    def batching(self) -> Rule:
+        """The rule that forms batches of samples."""
+        return self._plan.batching
+
+    @property
+    def epoch(self) -> int:
+        """The epoch under way, or the next one if none is."""
+        return int(self.state_dict()["epoch"])
+
+    def plan(self, epoch: int | None = None) -> Plan:
+        """Return the plan of an epoch, or of the next iteration."""
+        plan = self._at_place(self._upcoming())
+        return plan if epoch is None else plan.at_epoch(epoch)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begin epoch ``epoch`` of the caller with the next iteration. Without calls, epochs advance by themselves.
+
+        Numbers are understood as by :meth:`batchloom.DataLoader.set_epoch`.
+
+        Raises:
+            LoaderError: The number is smaller than the last one, numbers and epochs differ, and the epoch that began
+                with it is not known.
+        """
+        upcoming = self._upcoming()
+        is_rest = bool(upcoming._native.state(0)["worlds"])
+        target = self._count.enter(integer("epoch", epoch), upcoming.epoch, is_rest=is_rest)
+        if target is not None and (self._taken is not None or self._plan.epoch != target):
+            self._enter(self._plan.at_epoch(target))
+
+    def state_dict(self, batches: int | None = None) -> dict[str, Any]:
+        """Return the state of the run, to save in a checkpoint: after the last batch, the start of the next epoch.
+
+        Args:
+            batches: The number of batches that were used of the latest iteration, for loaders that ask for batches
+                ahead of their use; negative ones count from the last batch that was handed over. ``None`` for all that
+                were.
+
+        Raises:
+            ArgumentError: The iteration handed over fewer batches.
+        """
+        taken = self._taken or 0
+        state = self._state(taken if batches is None else used(batches, taken))
+        return state | self._count.entry(state["epoch"])
+
+    def _state(self, taken: int) -> dict[str, Any]:
+        # With uneven="short", a rank that has one step less waits for the others, or for its consumer to see the end.
+        steps = len(self._plan) if self._ended else self._plan._native.steps()
+        over = self._taken is not None and taken >= steps
+        state = self._next()._native.state(0) if over else self._plan._native.state(taken)
+        taken = self._plan._native.steps() if over else taken
+        if not self._steps + taken:
+            return state
+        is_left = state["epoch"] != self._plan.epoch
+        before = self._digest(taken) if is_left else self._before
+        following = self._next() if is_left else self._plan
+        digest = following._native.digest(0 if is_left else taken, before)
+        return state | {"steps": self._steps + taken, "digest": digest, "digest_before": before}
+
+    def _digest(self, taken: int) -> str:
+        """Return the digest of the run at the start of the next epoch, if this one is left after ``taken`` steps."""
+        plan = self._plan._native
+        return plan.digest(taken, self._before) if taken or plan.state(0)["worlds"] else self._before
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume from ``state``, of a sampler or of a loader: the next iteration yields the rest of its epoch.
+
+        The seed and the epoch are those of the state. ``world_size`` may differ from the one at the time of saving.
+
+        Raises:
+            StateError: The state is of another plan or version, or damaged. The sampler is then unchanged.
+        """
+        if not isinstance(state, dict):
+            raise StateError(f"the state is a {type(state).__name__}; expected the dict that state_dict() returned")
+        state, count = without_count(state)
+        plan = self._resumed(state)
+        self._enter(plan)
+        self._count.load(count, plan.epoch)
+        self._steps = state.get("steps", sum(steps for _, steps in state["worlds"]))
+        self._before = state.get("digest_before", "")
+        if plan.epoch != state["epoch"]:
+            # A state that leaves nothing of its epoch is the start of the next one.
+            self._before = engine.Plan.digest_of(state, self._before)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy starts from: the place in the run. It finds its rank anew."""
+        ranks = RankFinder(*(self._ranks.given or (None, None)))
+        state = self._state(self._taken or 0)
+        plan = self._resumed(state)
+        place: dict[str, Any] = {"_plan": plan, "_taken": None, "_latest": None, "_ended": False}
+        place |= {"_steps": state.get("steps", 0), "_before": state.get("digest_before", "")}
+        place |= {"_count": self._count.copied(plan.epoch)}
+        return {**vars(self), **place, "_ranks": ranks}
+
+    def __repr__(self) -> str:
+        return f"BatchSampler({many(self._plan.samples, 'sample')}, {self.batching}, epoch {self.epoch})"
+
+    def _whole(self, epoch: int) -> Plan:
+        """Return the batches of all ranks in an epoch.
+
+        Raises:
+            ArgumentError: The sampler was made for one rank of several.
+        """
+        rank, world_size = self._ranks.given or (0, 1)
+        if world_size > 1:
+            raise ArgumentError(
+                f"the BatchSampler holds the batches of rank {rank} of {world_size}; expected one of rank 0 in a world "
+                "of 1, as the loader deals batches to ranks itself"
+            )
+        return self._dealt(self._plan.at_epoch(epoch), 0, 1)
+
+    def _at_place(self, plan: Plan) -> Plan:
+        """Return what is left of an epoch for the rank and the world size of now."""
+        return self._dealt(plan, *self._ranks.find())
+
+    def _dealt(self, plan: Plan, rank: int, world_size: int) -> Plan:
+        if (rank, world_size) == (plan.rank, plan.world_size):
+            return plan
+        return Plan._wrap(plan._native.in_world(rank, world_size), plan.batching)
+
+    def _resumed(self, state: dict[str, Any]) -> Plan:
+        return Plan._wrap(self._plan._native.resume(state), self._plan.batching)
+
+    def _upcoming(self) -> Plan:
+        return self._plan if self._taken is None else self._next()
+
+    def _next(self) -> Plan:
+        return self._plan.at_epoch(self._plan.epoch + 1)
+
+    def _begin(self, batches: _EpochBatches) -> Plan:
+        self._enter(self._at_place(self._upcoming()))
+        if not self._is_compared:
+            state = self._plan._native.state(0)
+            facts = {"samples": self._plan.samples, "seed": state["seed"], "fingerprint": state["fingerprint"]}
+            facts |= {} if (weights := self._plan._native.weights) is None else {"weights": weights}
+            self._ranks.compare(f"BatchSampler/{self._plan.batching}", facts, "the same sizes, options and seed")
+            self._is_compared = True
+        self._taken, self._latest = 0, batches
+        return self._plan
+
+    def _enter(self, plan: Plan) -> None:
+        steps = self._plan._native.steps()
+        taken = 0 if self._taken is None else steps if self._ended else self._taken
+        if self._taken is not None or plan.epoch != self._plan.epoch:
+            self._before = self._digest(taken)
+        self._steps += taken
+        self._plan, self._taken, self._latest, self._ended = plan, None, None, False
+
+    def _take(self, batches: _EpochBatches) -> None:
+        """Count one more batch, if it is of the latest iteration."""
+        if self._latest is batches and self._taken is not None:
+            self._taken += 1
+
+    def _end(self, batches: _EpochBatches) -> None:
+        """Note that the consumer of the latest iteration has seen its end."""
+        self._ended = self._ended or self._latest is batches
+
+    def _refuse_to_be_divided_twice(self, caller: Any) -> None:
+        if type(caller.f_locals.get("self")).__name__ != "BatchSamplerShard":
+            return
+        rank, world_size = self._ranks.find()
+        if world_size > 1:
+            raise ArgumentError(
+                f"Accelerate divides the batches of a sampler among ranks, and these are those of rank {rank} of "
+                f"{world_size} already; expected BatchSampler(..., distributed=False)"
+            )
+
+
+class _EpochBatches:
+    """One iteration of a sampler. It begins an epoch with its first batch."""
+
+    def __init__(self, sampler: BatchSampler) -> None:
+        self._sampler = sampler
+        self._plan: Plan | None = None
+        self._step = 0
+
+    def __iter__(self) -> _EpochBatches:
+        return self
+
+    def __next__(self) -> list[int]:
+        if self._plan is None:
+            self._plan = self._sampler._begin(self)
+        if self._step >= len(self._plan):
+            self._sampler._end(self)
+            raise StopIteration
+        batch: list[int] = self._plan[self._step].tolist()
+        self._step += 1
+        self._sampler._take(self)
+        return batch
+
+
+def _counted(data: Any) -> tuple[int, Any]:
+    """Return the number of samples, and their sizes where they have some."""
+    if isinstance(data, Mixture):
+        raise ArgumentError(
+            "data is a Mixture, and a batch sampler of torch's has no sources; expected DataLoader(mixture, ...), or "
+            "BatchSampler(mixture.dataset, ...) for all samples alike"
+        )
+    if isinstance(data, Integral) and not isinstance(data, bool):
+        return integer("data", int(data)), None
+    if isinstance(data, Dataset):
+        sizes: Sizes | None = None if (found := data._native_dataset().sizes()) is None else read(found)
+        return len(data), sizes
+    if hasattr(data, "__array__") or hasattr(data, "__dlpack__") or _are_numbers(data):
+        return len(data), data
+    if isinstance(data, Sized):
+        return len(data), None
+    raise ArgumentError(
+        f"data is a {type(data).__name__}; expected the sizes of samples, a dataset with a length, or the number of "
+        "samples"
+    )
+
+
+def _are_numbers(data: Any) -> bool:
+    return isinstance(data, list | tuple) and all(isinstance(size, Integral) for size in data)

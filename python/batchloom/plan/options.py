@@ -1,0 +1,203 @@
+"""The options of a plan, as one value: the order of an epoch, and how samples share batches and batches share steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+import batchloom._native as _native
+import numpy
+from batchloom.arguments import (
+    RUNS,
+    TRUNCATE,
+    U32,
+    UNEVEN,
+    PadTo,
+    Shuffle,
+    Truncate,
+    Uneven,
+    boolean,
+    choice,
+    integer,
+    shuffled,
+)
+from batchloom.batching.rules import Rule
+from batchloom.errors import ArgumentError
+from batchloom.samples.bans import banned
+from batchloom.samples.draws import described, drawn, grouped
+
+
+class PlanKeywords(TypedDict, total=False):
+    """Keywords of plans and samplers: the attributes of :class:`PlanOptions` but ``shuffle``, an argument by place."""
+
+    shard_size: int | None
+    drop_last: bool
+    seed: int
+    uneven: Uneven
+    balance: bool
+    largest_first: bool
+    pad_to: PadTo
+    truncate: Truncate
+    weights: Any
+    num_samples: int | None
+    balanced_by: Any
+    homogeneous_by: Any
+    distinct_by: Any
+    ban: Any
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PlanOptions:
+    """Options that decide the batches of each epoch; :class:`batchloom.Plan` and loaders take them as keywords.
+
+    ``plan.options`` has the options of a plan. The engine checks which options exclude each other.
+
+    Attributes:
+        shuffle: If ``True``, each epoch has a random order of its own. ``"runs"`` keeps neighbours together: batches
+            are runs of samples as stored, in random order (with ``FixedSize``); each epoch cuts the runs at other
+            samples, so that there may be one more short run.
+        shard_size: Samples in a shard, for data that is larger than the memory of a device, or read from disk. Samples
+            are shuffled within shards, and shards among each other, so that one shard at a time holds all that batches
+            need. A multiple of the batch size, for rules that have one; pools of other rules end where their shard
+            ends. ``None`` shuffles all samples at once.
+        drop_last: If ``True``, leave out samples that do not fill a batch, and batches that do not fill a step.
+        seed: The seed of the random orders, which depend on the epoch too.
+        uneven: Treatment of batches that do not fill a step, unless they are dropped. ``"pad"`` repeats samples, so
+            that all ranks have the same number of steps and, with ``FixedSize`` and ``LengthBuckets``, as many samples
+            at each. ``"short"`` gives some ranks one step less, so that every sample is used exactly once. ``"mask"``
+            gives the steps of ``"pad"``, and every sample counts exactly once: places that only fill up repeat samples
+            of the step and are the last of their batch.
+        balance: If ``True``, batches of similar cost form a step, so that ranks do not wait for each other.
+        largest_first: If ``True``, the largest batch that the rule makes is the first, so that memory is allocated
+            once, and an out-of-memory error occurs in the first step.
+        pad_to: The length that samples which differ in length are padded to, or several, of which each batch takes the
+            smallest that holds its samples. Rules sort, count and budget by these lengths. ``"longest"`` pads to the
+            longest sample of the batch (as the rule rounds it up).
+        truncate: The treatment of samples that are longer than every length of ``pad_to``: ``"error"`` names the first
+            one, ``"left"`` takes off their first elements, and ``"right"`` their last. ``plan.stats()`` counts what
+            that costs.
+        weights: The weight of each sample: an epoch draws samples with replacement, in proportion to their weights,
+            instead of every sample once. Needs ``shuffle=True``. The expected number of draws of a sample is exactly
+            its share, and the actual number differs by less than 2. Weights may change from epoch to epoch: they are no
+            part of the fingerprint.
+        num_samples: The number of samples that an epoch draws; ``None`` for as many as there are. Without weights, each
+            epoch continues where the last one stopped, so every sample is used once before any repeats.
+        balanced_by: The class of each sample, as numbers or texts: batches of a fixed size hold as many samples of each
+            class, to one (rules that sort by size balance each pool), and each class goes through permutations of its
+            samples.
+        homogeneous_by: The class of each sample, as numbers or texts: a batch holds samples of one class, and all
+            batches of a step have the same class. A step that the batches of its class do not fill is left out with
+            ``drop_last=True``; otherwise batches of the class are repeated in it, or it has places of weight 0 with
+            ``uneven="mask"``.
+        distinct_by: The key of each sample, as numbers or texts: a batch holds no two samples of one key. Needs
+            ``shuffle=True`` and batches of a fixed size.
+        ban: Samples that are left without weight, by number: each keeps its place in its batch, so that no other sample
+            moves. The list may change when a state is loaded: the new list holds from there on. A state with bans needs
+            a list here: the same, another, or an empty one.
+    """
+
+    shuffle: Shuffle = False
+    shard_size: int | None = None
+    drop_last: bool = False
+    seed: int = 0
+    uneven: Uneven = "pad"
+    balance: bool = False
+    largest_first: bool = False
+    pad_to: PadTo = "longest"
+    truncate: Truncate = "error"
+    weights: Any = None
+    num_samples: int | None = None
+    balanced_by: Any = None
+    homogeneous_by: Any = None
+    distinct_by: Any = None
+    ban: Any = None
+
+    @classmethod
+    def given(cls, owner: str, shuffle: Shuffle, keywords: PlanKeywords) -> PlanOptions:
+        """Return the options that arguments of ``owner`` give.
+
+        Raises:
+            TypeError: A keyword is no option.
+        """
+        for name in keywords.keys() - PlanKeywords.__annotations__.keys():
+            raise TypeError(f"{owner}() got an unexpected keyword argument {name!r}")
+        return cls(shuffle=shuffle, **keywords)
+
+    def native(self, rule: Rule, samples: int) -> dict[str, Any]:
+        """Return the options as the engine takes them.
+
+        Args:
+            rule: The rule that forms batches of samples.
+            samples: The number of samples.
+
+        Raises:
+            ArgumentError: An option has the wrong type, or is no known choice.
+            DataError: There is not one weight, class or key for each sample.
+            RangeError: A banned sample does not exist.
+        """
+        return self.plain(rule) | {
+            "shuffle": shuffled(self.shuffle),
+            "draws": drawn(samples, self.weights, self.num_samples, self.balanced_by),
+            "ban": banned(self.ban, samples),
+            "grouping": grouped(samples, self.homogeneous_by, self.distinct_by),
+        }
+
+    def plain(self, rule: Rule) -> dict[str, Any]:
+        """Return the options that mean the same whatever the samples are.
+
+        Raises:
+            ArgumentError: An option has the wrong type, or is no known choice.
+        """
+        return {
+            "rule": rule._native(),
+            "drop_last": boolean("drop_last", self.drop_last),
+            "seed": integer("seed", self.seed),
+            "uneven": choice("uneven", self.uneven, UNEVEN),
+            "balance": boolean("balance", self.balance),
+            "largest_first": boolean("largest_first", self.largest_first),
+            "shard_size": None if self.shard_size is None else integer("shard_size", self.shard_size, least=1),
+            "pad_to": padded_to(self.pad_to, self.truncate),
+        }
+
+    @classmethod
+    def of(cls, plan: _native.Plan) -> PlanOptions:
+        """Return the options of a plan. Weights, classes and keys are arrays of numbers that mean the same."""
+        found = plan.options
+        weights, num_samples, classes = described(found["draws"])
+        name, keys = found["grouping"] or (None, None)
+        numbers = None if keys is None else numpy.from_dlpack(keys)
+        padded = {} if found["pad_to"] is None else dict(zip(("pad_to", "truncate"), found["pad_to"], strict=True))
+        same = ("shard_size", "drop_last", "seed", "uneven", "balance", "largest_first", "ban")
+        return cls(
+            shuffle=found["shuffle"] if found["shuffle"] == RUNS else found["shuffle"] == "samples",
+            weights=weights,
+            num_samples=num_samples,
+            balanced_by=classes,
+            homogeneous_by=numbers if name == "homogeneous_by" else None,
+            distinct_by=numbers if name == "distinct_by" else None,
+            **padded,
+            **{option: found[option] for option in same},
+        )
+
+
+def padded_to(pad_to: PadTo, truncate: Truncate) -> tuple[list[int], str] | None:
+    """Return the lengths that batches are padded to, and the treatment of longer samples; ``None`` for the longest.
+
+    Raises:
+        ArgumentError: A length is no integer from 1 to 2**32 - 1, or samples are truncated and no length is given.
+    """
+    choice("truncate", truncate, TRUNCATE)
+    if isinstance(pad_to, str):
+        choice("pad_to", pad_to, ("longest",))
+        if truncate != "error":
+            raise ArgumentError(
+                f"truncate is {truncate!r}, and pad_to is 'longest'; expected a length, as in pad_to=512"
+            )
+        return None
+    if isinstance(pad_to, Iterator):
+        raise ArgumentError(f"pad_to is a {type(pad_to).__name__}; expected one length, or several in a list")
+    lengths = list(pad_to) if isinstance(pad_to, Iterable) else [pad_to]
+    if not lengths:
+        raise ArgumentError("pad_to is empty; expected at least one length, as in pad_to=[64, 128, 256]")
+    return [integer("pad_to", length, least=1, most=U32) for length in lengths], truncate

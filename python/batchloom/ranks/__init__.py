@@ -1,0 +1,4 @@
+"""Ranks: which of the processes that share a run this one is.
+
+``ranks`` asks launchers and frameworks, and ``mesh`` finds the ranks that take the same batches.
+"""

@@ -1,0 +1,123 @@
+"""Draws of an epoch that is not every sample once: by weights, by classes, or of another number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import batchloom._native as _native
+import numpy
+from batchloom.arguments import integer
+from batchloom.arrays.field import host
+from batchloom.arrays.numpy import is_masked
+from batchloom.errors import ArgumentError, DataError, DTypeError, many
+from batchloom.samples.keys import classes_of
+
+Array = numpy.ndarray[Any, Any]
+
+# More samples than any epoch draws.
+MOST = 2**62
+
+
+def drawn(samples: int, weights: Any, num_samples: int | None, balanced_by: Any) -> _native.Draws | None:
+    """Return the draws of an epoch; ``None`` if it is every sample once.
+
+    Args:
+        samples: The number of samples.
+        weights: The weight of each sample, or ``None``.
+        num_samples: The number of draws; ``None`` for as many as there are samples.
+        balanced_by: The class of each sample, or ``None``.
+
+    Raises:
+        ArgumentError: Weights and classes are both given; a weight is negative, or no number; or none is above 0.
+        DataError: Weights or classes are not one for each sample.
+        DTypeError: Weights are not numbers.
+    """
+    number = None if num_samples is None else integer("num_samples", num_samples, least=1, most=MOST)
+    if weights is not None and balanced_by is not None:
+        raise ArgumentError("weights and balanced_by are both given; expected one of them")
+    if balanced_by is not None:
+        classes = classes_of(balanced_by, "balanced_by")
+        _require_each("balanced_by", classes, samples)
+        return _native.Draws.balanced(_native.borrow(classes, "balanced_by"), number)
+    if weights is None:
+        return None if number is None else _native.Draws.weighted(number, None)
+    found = _weights(weights)
+    _require_each("weights", found, samples)
+    return _native.Draws.weighted(number, _native.borrow(found, "weights"))
+
+
+def described(draws: _native.Draws | None) -> tuple[Any, int | None, Any]:
+    """Return the weights of samples in proportion, the number of draws and the class of each sample, where known."""
+    if draws is None:
+        return None, None, None
+    number, units, sources, _, _, members, _ = draws.written()
+    weights = None if units is None else numpy.from_dlpack(units)
+    if members is None or sources is None:
+        return weights, number, None
+    order, counts = numpy.from_dlpack(members), sources[0]
+    classes = numpy.empty(len(order), numpy.int64)
+    classes[order] = numpy.repeat(numpy.arange(len(counts)), counts)
+    return weights, number, classes
+
+
+def grouped(samples: int, homogeneous_by: Any, distinct_by: Any) -> tuple[str, _native.Tensor] | None:
+    """Return the option that says which samples share a batch, and the key of each; ``None`` if all may.
+
+    Args:
+        samples: The number of samples.
+        homogeneous_by: The key of each sample, of which a batch holds one, or ``None``.
+        distinct_by: The key of each sample, which differ in a batch, or ``None``.
+
+    Raises:
+        ArgumentError: Both are given, or keys are no numbers or texts.
+        DataError: Keys are not one for each sample.
+    """
+    if homogeneous_by is not None and distinct_by is not None:
+        raise ArgumentError("homogeneous_by and distinct_by are both given; expected one of them")
+    name = "distinct_by" if homogeneous_by is None else "homogeneous_by"
+    given = distinct_by if homogeneous_by is None else homogeneous_by
+    if given is None:
+        return None
+    keys = classes_of(given, name)
+    _require_each(name, keys, samples)
+    return name, _native.borrow(keys.astype(numpy.uint32), name)
+
+
+def written(draws: _native.Draws | None) -> tuple[Any, ...] | None:
+    """Return what :func:`restored` takes, for a pickle."""
+    if draws is None:
+        return None
+    number, units, sources, exhausted, measure, members, names = draws.written()
+    by = None if measure is None else (measure[0], numpy.from_dlpack(measure[1]))
+    arrays = [None if found is None else numpy.from_dlpack(found) for found in (units, members)]
+    return number, arrays[0], sources, exhausted, by, arrays[1], names
+
+
+def restored(found: tuple[Any, ...] | None) -> _native.Draws | None:
+    """Return draws that were written."""
+    if found is None:
+        return None
+    number, units, sources, exhausted, measure, members, names = found
+    borrowed = [None if array is None else _native.borrow(array, "draws") for array in (units, members)]
+    by = None if measure is None else (measure[0], _native.borrow(measure[1], "draws"))
+    return _native.Draws.restored(number, borrowed[0], sources, exhausted, by, borrowed[1], names)
+
+
+def _weights(given: Any) -> Array:
+    """Return weights as float64."""
+    if is_masked(given):
+        raise DataError("weights are a masked array; expected plain numbers: use .filled(0)")
+    try:
+        found = numpy.asarray(host("weights", given))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DTypeError(f"weights are not an array of numbers: {error}") from None
+    if found.ndim != 1:
+        raise DataError(f"weights have shape {found.shape}; expected one number for each sample")
+    if found.dtype.kind not in "biuf":
+        raise DTypeError(f"weights have type {found.dtype}; expected numbers")
+    return numpy.ascontiguousarray(found, numpy.float64)
+
+
+def _require_each(name: str, found: Array, samples: int) -> None:
+    if len(found) != samples:
+        raise DataError(f"{name} has {len(found)} values for {many(samples, 'sample')}; expected one for each")

@@ -1,0 +1,130 @@
+//! The options of a plan, from Python and back.
+
+use batchloom::batching::Keys;
+use batchloom::order::Shuffle;
+use pyo3::prelude::*;
+
+use crate::batching::{Rule, known, padded_to, parse, sizes};
+use crate::dlpack::Tensor;
+use crate::draws::Draws;
+use crate::labels::{Labels, given};
+use crate::memory::require;
+
+/// The options of a plan, as the items of a dict. They are documented in batchloom/plan/options.py; options without a
+/// default here are those that Python always gives.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct PlanOptions<'py> {
+    rule: PyRef<'py, Rule>,
+    shuffle: String,
+    seed: u64,
+    drop_last: bool,
+    uneven: String,
+    balance: bool,
+    largest_first: bool,
+    shard_size: Option<u64>,
+    pad_to: Option<(Vec<u32>, String)>,
+    draws: Option<PyRef<'py, Draws>>,
+    ban: Option<Vec<u64>>,
+    grouping: Option<Grouping<'py>>,
+    #[pyo3(default)]
+    sizes: Option<PyRef<'py, Tensor>>,
+    #[pyo3(default)]
+    labels: Option<Labels<'py>>,
+    #[pyo3(default)]
+    concatenated: bool,
+    #[pyo3(default)]
+    content: Option<String>,
+}
+
+/// The name of the option that says which samples share a batch, and the key of each sample, as uint32.
+type Grouping<'py> = (String, PyRef<'py, Tensor>);
+
+impl PlanOptions<'_> {
+    /// The options as the engine takes them.
+    pub(crate) fn engine(self) -> PyResult<batchloom::plan::PlanOptions> {
+        let mut options = batchloom::plan::PlanOptions::default();
+        options.rule = self.rule.0.clone();
+        options.shuffle = parse::<Shuffle>(&self.shuffle)?;
+        options.seed = self.seed;
+        options.drop_last = self.drop_last;
+        options.uneven = parse(&self.uneven)?;
+        options.balance = self.balance;
+        options.largest_first = self.largest_first;
+        options.shard_size = self.shard_size;
+        options.pad_to = padded_to(self.pad_to)?;
+        options.ban = self.ban.map(batchloom::plan::Banned::new);
+        options.sizes = known(self.sizes.as_deref())?;
+        options.labels = self.labels.map(|labels| labels.engine()).transpose()?;
+        options.concatenated = self.concatenated;
+        options.content = self.content;
+        if let Some(draws) = self.draws {
+            draws.set(&mut options);
+        }
+        if let Some((name, numbers)) = self.grouping {
+            let keys = Some(keys(&numbers)?);
+            match name == "homogeneous_by" {
+                true => options.homogeneous_by = keys,
+                false => options.distinct_by = keys,
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// The options of a plan as Python reads them: the items that [`PlanOptions`] takes, but the rule and the sizes.
+#[derive(IntoPyObject)]
+pub(crate) struct WrittenOptions {
+    shuffle: &'static str,
+    seed: u64,
+    drop_last: bool,
+    uneven: &'static str,
+    balance: bool,
+    largest_first: bool,
+    shard_size: Option<u64>,
+    /// The lengths that batches are padded to, and the treatment of samples that are longer.
+    pad_to: Option<(Vec<u32>, &'static str)>,
+    /// `None` if an epoch is every sample once.
+    draws: Option<Draws>,
+    ban: Option<Vec<u64>>,
+    grouping: Option<(&'static str, Tensor)>,
+    labels: Py<PyAny>,
+    concatenated: bool,
+    content: Option<String>,
+}
+
+impl WrittenOptions {
+    /// The options of a plan.
+    pub(crate) fn new(py: Python<'_>, options: &batchloom::plan::PlanOptions) -> PyResult<Self> {
+        let pad_to = options.pad_to.as_ref();
+        let homogeneous = options.homogeneous_by.as_ref().map(|keys| ("homogeneous_by", keys));
+        let grouping = homogeneous.or_else(|| options.distinct_by.as_ref().map(|keys| ("distinct_by", keys)));
+        let numbers = |(name, keys): (&'static str, &Keys)| {
+            Tensor::of_numbers(keys.as_slice()).map(|keys| (name, keys))
+        };
+        Ok(Self {
+            shuffle: options.shuffle.name(),
+            seed: options.seed,
+            drop_last: options.drop_last,
+            uneven: options.uneven.name(),
+            balance: options.balance,
+            largest_first: options.largest_first,
+            shard_size: options.shard_size,
+            pad_to: pad_to.map(|pad_to| (pad_to.lengths().to_vec(), pad_to.truncation().name())),
+            draws: Draws::of(options),
+            ban: options.ban.as_ref().map(|banned| banned.as_slice().to_vec()),
+            grouping: grouping.map(numbers).transpose()?,
+            labels: given(py, options.labels.as_ref())?,
+            concatenated: options.concatenated,
+            content: options.content.clone(),
+        })
+    }
+}
+
+/// Keys of samples from an array of uint32.
+fn keys(numbers: &Tensor) -> PyResult<Keys> {
+    let numbers = sizes(numbers)?;
+    // A copy, and a table that numbers them.
+    require::<[u64; 4]>(numbers.len())?;
+    Ok(Keys::new(numbers.to_vec()))
+}
