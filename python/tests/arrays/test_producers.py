@@ -1,6 +1,7 @@
 """Producers of DLPack that are of no framework that we know."""
 
 import gc
+import time
 import weakref
 
 import batchloom as bl
@@ -64,6 +65,10 @@ def test_a_producer_is_let_go_with_the_last_batch():
     batches = iter(loader)
     batch = next(batches)
     del X, dataset, loader, batches
-    gc.collect()
+    # A worker that has not run yet holds the dataset until it does.
+    until = time.monotonic() + 10
+    while alive() is not None and time.monotonic() < until:
+        gc.collect()
+        time.sleep(0.01)
     assert alive() is None
     assert batch[0].tolist() == list(range(10))

@@ -41,13 +41,7 @@ def test_blocks_of_any_size_and_any_threads_give_the_same_bytes(
     other = bl.DataLoader(dataset, batching=rule, shuffle=shuffle, labels="x" if labels else None, pad_side=side)
     other._native = type(loader._native)(
         dataset._native_dataset(),
-        rule._native(),
-        shuffle="samples" if shuffle else "nothing",
-        drop_last=False,
-        seed=0,
-        uneven="pad",
-        balance=False,
-        largest_first=False,
+        bl.PlanOptions(shuffle=shuffle).native(rule, len(dataset)),
         rank=0,
         world_size=1,
         pad_values=[],

@@ -16,7 +16,6 @@ import batchloom as bl
 import numpy
 import pytest
 import torch
-from batchloom.arguments import shuffled
 from batchloom.collate.schema import field_views
 from hypothesis import given
 from hypothesis import strategies as st
@@ -113,15 +112,10 @@ def test_blocks_of_any_size(run, widths, block_bytes, threads, prefetch, rank):
     fields = [numpy.arange(run.samples * width, dtype=numpy.int16).reshape(run.samples, width) for width in widths]
     dataset = bl.TensorDataset(numpy.arange(run.samples), *fields)
     loader = bl.DataLoader(dataset, **run.options(), rank=rank, world_size=3, prefetch=prefetch)
+    options = {name: value for name, value in run.options().items() if name != "batch_size"}
     loader._native = type(loader._native)(
         dataset._native_dataset(),
-        loader.batching._native(),
-        shuffle=shuffled(run.shuffle),
-        drop_last=run.drop_last,
-        seed=run.seed,
-        uneven=run.uneven,
-        balance=False,
-        largest_first=False,
+        bl.PlanOptions(**options).native(loader.batching, run.samples),
         rank=rank,
         world_size=3,
         pad_values=[],
