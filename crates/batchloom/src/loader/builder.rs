@@ -275,7 +275,7 @@ impl LoaderBuilder {
     /// [`Error::BatchTooLarge`]; for sequences, [`Error::ForeignSizes`], [`Error::PadTo`], [`Error::NotPackable`], [`Error::Labels`],
     /// [`Error::PadValue`] and [`Error::DuplicateField`]; [`Error::FieldOption`]; for streams, [`Error::Continuous`];
     /// [`Error::Inapplicable`] for labels or shuffled documents of data that has none; and [`Error::MarkField`] with
-    /// [`Uneven::Mask`].
+    /// [`Uneven::Mask`](crate::ranks::Uneven::Mask).
     pub fn build(mut self) -> Result<Loader> {
         self.check_applicable()?;
         self.check_slots()?;

@@ -314,7 +314,7 @@ impl Plan {
     }
 
     /// The shard that holds the whole batch that `rank` sees at `step`, in samples as stored, or `None` if the plan has
-    /// no [`shard_size`](Self::shard_size). This is O(1), except that some rules look at all pools once, to count their
+    /// no [`shard_size`](PlanOptions::shard_size). This is O(1), except that some rules look at all pools once, to count their
     /// batches.
     ///
     /// # Errors
