@@ -1,4 +1,4 @@
-"""What trainers leave behind, as checkpoints and logs, goes to folders of tests, and not to the working directory."""
+"""Checkpoints and logs of trainers go to folders of tests, and not to the working directory."""
 
 import os
 
