@@ -32,7 +32,7 @@ const BLOCK_BYTES: usize = 2 << 20;
 const MOST_THREADS: usize = 8;
 
 /// The largest default number of threads that fill memory of the caller, which a device copies meanwhile. Eight threads
-/// of an Intel Emerald Rapids filled 0.7 of what an H200 copied.
+/// of an Intel Xeon filled 0.7 of the bytes that an H200 copied.
 const MOST_THREADS_FOR_CALLER: usize = 16;
 
 /// The options of a [`Loader`], made by [`Loader::builder`].
