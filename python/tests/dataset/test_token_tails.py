@@ -191,7 +191,7 @@ def test_the_cross_entropy_over_all_targets_is_exact(
 def test_the_cross_entropy_over_shuffled_documents_is_exact(
     lengths, seq_len, batch_size, world_size, separator, tail, mode, pieces, seed, epoch
 ):
-    """Each token but the first of the stream of that epoch is a label once, and the sum is what a loop over the labels gives."""
+    """Each token but the first of that epoch's stream is a label once; the sum is what a loop over the labels gives."""
     shuffle = True if pieces and mode == "chunk" else "documents"
     corpus = Corpus(tuple(lengths), seq_len, separator, mode, shuffle, batch_size, seed)
     stream = [token for token, _, _ in corpus.whole(epoch)]
