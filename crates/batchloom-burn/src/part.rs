@@ -42,7 +42,6 @@ pub(crate) fn part_of(start: usize, end: usize, items: usize) -> Result<(u32, u3
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 mod tests {
     use super::part_of;
 

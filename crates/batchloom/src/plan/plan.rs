@@ -14,7 +14,7 @@ use super::recipe::Recipe;
 use crate::batching::{Listed, Rounding, Rule};
 use crate::draws::{Mix, Weights};
 use crate::order::Shuffle;
-use crate::ranks::{Deal, Uneven};
+use crate::ranks::Deal;
 use crate::{Error, Result, memory};
 
 /// The number of pools that are kept: enough for the one that is being read and the one that the workers are in.
@@ -82,7 +82,7 @@ pub struct Step {
     /// labels. `None` if the plan knows neither that the loader makes labels nor their
     /// [counts](crate::batching::LabelCounts).
     pub labels: Option<u64>,
-    /// The number of samples of each batch that count: all of them, unless some only fill up ([`Uneven::Mask`]), which
+    /// The number of samples of each batch that count: all of them, unless some only fill up ([`Uneven::Mask`](crate::ranks::Uneven::Mask)), which
     /// come last in `batches`, or are [banned](Plan::banned). These are in no other number here.
     pub counts: Vec<u64>,
     /// The samples of each batch, one batch for every rank that takes part.
@@ -239,7 +239,8 @@ impl Plan {
         self.deal().steps()
     }
 
-    /// The number of steps of `rank`: [`steps`](Self::steps), or one less on the last ranks with [`Uneven::Short`].
+    /// The number of steps of `rank`: [`steps`](Self::steps), or one less on the last ranks with
+    /// [`Uneven::Short`](crate::ranks::Uneven::Short).
     pub fn steps_of(&self, rank: u32) -> u64 {
         self.deal().steps_of(rank)
     }
@@ -497,7 +498,7 @@ impl Plan {
             let rank = u32::try_from(number % world_size).unwrap_or(u32::MAX);
             let elements = self.epoch.measure(&parts).padded;
             let fillers = match self.options().uneven {
-                Uneven::Mask => self.fillers(step, rank).unwrap_or_default(),
+                crate::ranks::Uneven::Mask => self.fillers(step, rank).unwrap_or_default(),
                 _ => 0,
             };
             let counted = parts.samples.len() as u64 - fillers;
