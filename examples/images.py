@@ -83,11 +83,11 @@ def load(paths: list[Path], fn: Any, **options: Any) -> bl.DataLoader:
     return bl.DataLoader(
         bl.MapDataset(paths, fn),
         batch_size=BATCH,
-        collate={"image": bl.Resize(SIDE, SIDE, to="first")},
-        dtype={"image": "float32"},
-        scale={"image": 1 / 255},
-        mean={"image": MEAN},
-        std={"image": STD},
+        fields={
+            "image": bl.Field(
+                slot=bl.Resize(SIDE, SIDE, to="first"), dtype="float32", scale=1 / 255, mean=MEAN, std=STD
+            )
+        },
         output="torch",
         **options,
     )

@@ -65,8 +65,7 @@ def pairs(numbers: list[int]) -> bl.SequenceDataset:
 
 def load(dataset: bl.SequenceDataset, rule: bl.Rule, **options: Any) -> bl.DataLoader:
     """Return a loader whose batches go into embeddings."""
-    types = {"source": "int64", "target": "int64"}
-    return bl.DataLoader(dataset, batching=rule, dtype=types, pad_value=PAD, output="torch", **options)
+    return bl.DataLoader(dataset, batching=rule, dtype="int64", pad_value=PAD, output="torch", **options)
 
 
 class Translator(nn.Module):

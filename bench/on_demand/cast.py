@@ -34,7 +34,9 @@ def loom(tokens: Array, offsets: Array) -> Epochs:
     """Use batchloom: the same epoch again and again."""
     dataset = batchloom.SequenceDataset(input_ids=(tokens, offsets))
     rule = batchloom.LengthBuckets(BATCH)
-    loader = batchloom.DataLoader(dataset, batching=rule, shuffle=True, dtype={"input_ids": "int64"})
+    loader = batchloom.DataLoader(
+        dataset, batching=rule, shuffle=True, fields={"input_ids": batchloom.Field(dtype="int64")}
+    )
 
     def epoch() -> Iterable[Array]:
         loader.set_epoch(0)

@@ -59,11 +59,11 @@ def loom(files: Files, shuffle: bool = True, threads: int | None = None) -> Epoc
         shuffle=shuffle,
         num_threads=threads,
         output="torch",
-        collate={0: batchloom.Resize(SIZE, SIZE, to="first")},
-        dtype={0: "float32"},
-        scale={0: 1 / 255},
-        mean={0: MEAN},
-        std={0: DEVIATION},
+        fields={
+            0: batchloom.Field(
+                slot=batchloom.Resize(SIZE, SIZE, to="first"), dtype="float32", scale=1 / 255, mean=MEAN, std=DEVIATION
+            )
+        },
     )
     return lambda: loader
 

@@ -25,6 +25,7 @@ from batchloom.batching.rules import (
     Rule,
     TokenBudget,
 )
+from batchloom.collate.field import Field, FieldOptions
 from batchloom.collate.slots import Crop, Pad, Resize, Slot, Stack
 from batchloom.dataset.concat import ConcatDataset, Origin
 from batchloom.dataset.groups import GroupDataset, GroupStats
@@ -38,6 +39,7 @@ from batchloom.dataset.windows.backtest import Backtest
 from batchloom.dataset.windows.scaler import Scaler
 from batchloom.dataset.windows.slid import WindowPlace, WindowStats
 from batchloom.dataset.windows.window_dataset import WindowDataset
+from batchloom.delivery.options import DeliveryOptions
 from batchloom.delivery.placement import Placement
 from batchloom.errors import (
     ArgumentError,
@@ -51,6 +53,7 @@ from batchloom.errors import (
     SampleError,
     StateError,
 )
+from batchloom.loader.digest import BatchDigest
 from batchloom.loader.interleave import interleave
 from batchloom.loader.loader import DataLoader
 from batchloom.loader.metrics import Metrics
@@ -58,11 +61,13 @@ from batchloom.loader.sampler import BatchSampler
 from batchloom.plan.options import PlanOptions
 from batchloom.plan.plan import Place, Plan, Step
 from batchloom.plan.restore_order import restore_order
+from batchloom.ranks.ranks import RankOptions
 from batchloom.samples.label_counts import LabelCounts
 
 __all__ = [
     "ArgumentError",
     "Backtest",
+    "BatchDigest",
     "BatchSampler",
     "Compared",
     "Comparison",
@@ -73,8 +78,11 @@ __all__ = [
     "DTypeError",
     "DataError",
     "DataLoader",
+    "DeliveryOptions",
     "DeviceError",
     "Error",
+    "Field",
+    "FieldOptions",
     "FixedSize",
     "GroupDataset",
     "GroupStats",
@@ -94,6 +102,7 @@ __all__ = [
     "Plan",
     "PlanOptions",
     "RangeError",
+    "RankOptions",
     "Resize",
     "Rule",
     "SampleError",

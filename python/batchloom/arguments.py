@@ -3,9 +3,9 @@
 import operator
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Real
-from typing import Any, Literal, SupportsIndex
+from typing import Any, Literal, Protocol, SupportsIndex
 
 import numpy
 from batchloom.errors import ArgumentError
@@ -22,11 +22,27 @@ PadTo = int | Literal["longest"] | Sequence[int]
 Truncate = Literal["error", "left", "right"]
 Resident = bool | Literal["auto"]
 Output = Literal["torch", "numpy", "jax"]
+Buffers = Literal["views", "own", "static", "checked"]
+
+
+class SupportsArray(Protocol):
+    """Anything that becomes an array of NumPy: an array, a tensor, a column of a frame."""
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the values as an array of NumPy."""
+
+
+PerSample = Sequence[float] | SupportsArray
+"""One number for each sample."""
+
+SampleKeys = Sequence[Any] | SupportsArray | int
+"""One number or text for each sample; or the field that holds them, by its name or by its place in a tuple."""
 
 UNEVEN = ("pad", "mask", "short")
 RUNS = "runs"
 DOCUMENTS, CHUNKS = "documents", "chunks"
 PAD_SIDE = ("right", "left")
+BUFFERS = ("views", "own", "static", "checked")
 TRUNCATE = ("error", "left", "right")
 
 
@@ -90,6 +106,22 @@ def streamed(shuffle: object, mode: str) -> tuple[str, bool]:
     return pieces, pieces == "samples" and named is None
 
 
+def require_known(owner: str, keywords: Mapping[str, Any], *kinds: Any) -> None:
+    """Refuse keywords that are in none of several typed dicts.
+
+    Raises:
+        TypeError: There is one. The message names it, and a keyword that is spelled alike.
+    """
+    known = [name for kind in kinds for name in kind.__annotations__]
+    for name in keywords:
+        if name not in known:
+            import difflib
+
+            alike = difflib.get_close_matches(name, known, 1)
+            meant = f"; did you mean {alike[0]}?" if alike else ""
+            raise TypeError(f"{owner}() got an unexpected keyword argument {name!r}{meant}")
+
+
 def kept(value: Any) -> Any:
     """Return an argument as it is now: later changes in place do not reach it.
 
@@ -103,17 +135,6 @@ def kept(value: Any) -> Any:
         return value.copy()
     torch = sys.modules.get("torch")
     return value.detach().clone() if torch is not None and isinstance(value, torch.Tensor) else value
-
-
-def unpadded(pad_value: object, reason: str) -> list[tuple[str, bytes]]:
-    """Return an empty list of values to pad with, for datasets that are not padded.
-
-    Raises:
-        ArgumentError: A value other than 0 is given; the message ends with ``reason``.
-    """
-    if not isinstance(pad_value, int | float) or pad_value != 0:
-        raise ArgumentError(f"pad_value is {pad_value!r}; expected 0: {reason}")
-    return []
 
 
 def integer(name: str, value: SupportsIndex, least: int = 0, most: int = U64) -> int:

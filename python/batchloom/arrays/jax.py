@@ -128,6 +128,11 @@ def is_device(device: Any) -> bool:
     return isinstance(device, jax.Device)
 
 
+def is_sharding(place: Any) -> bool:
+    """Return whether a place is a sharding of JAX."""
+    return isinstance(place, jax.sharding.Sharding)
+
+
 def require_sharding(sharding: Any, name: str) -> Any:
     """Return a sharding.
 

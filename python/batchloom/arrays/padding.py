@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from batchloom.arrays.frameworks import load
 from batchloom.errors import ArgumentError
 
 
-def pad_values(fields: dict[str, str], pad_value: Any) -> list[tuple[str, bytes]]:
-    """Return the bytes of one element of padding, for each field whose padding is not zeros.
+def pad_values(fields: Mapping[str, str], pad_value: Any, pads: Mapping[str, Any]) -> dict[str, bytes]:
+    """Return the bytes of one element of padding, for each field that is given a value.
 
     Args:
         fields: The types of padded fields, by name.
-        pad_value: One value for all fields, or values by the names of padded fields.
+        pad_value: The value of fields without one of their own. The engine pads with 0 by itself, which every type has.
+        pads: Values by the names of fields.
 
     Raises:
-        ArgumentError: The type of a field cannot hold the value.
+        ArgumentError: The type of a field cannot hold its value.
     """
-    if not isinstance(pad_value, dict):
-        if type(pad_value) is int and pad_value == 0:
-            return []  # the engine pads with zeros, which every type has
-        pad_value = dict.fromkeys(fields, pad_value)
-    return [(name, element(name, fields[name], value)) for name, value in pad_value.items()]
+    is_zero = type(pad_value) is int and pad_value == 0
+    elements = {} if is_zero else {name: element("pad_value", name, dtype, pad_value) for name, dtype in fields.items()}
+    own = {name: element("pad", name, fields[name], pad) for name, pad in pads.items() if name in fields}
+    return elements | own
 
 
-def element(label: str, dtype: str, value: Any) -> bytes:
+def element(option: str, field: str, dtype: str, value: Any) -> bytes:
     """Return the bytes of ``value`` as one element of type ``dtype``.
 
     Raises:
@@ -34,7 +35,7 @@ def element(label: str, dtype: str, value: Any) -> bytes:
     try:
         return _element(dtype, value)
     except (ValueError, TypeError, OverflowError) as error:
-        raise ArgumentError(f"pad_value is {value!r}, which field {label} of {dtype} cannot hold: {error}") from None
+        raise ArgumentError(f"{option} is {value!r}, which field {field} of {dtype} cannot hold: {error}") from None
 
 
 def _element(dtype: str, value: Any) -> bytes:

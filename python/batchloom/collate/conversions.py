@@ -1,10 +1,9 @@
-"""Types and scales of the fields of batches: the arguments of a loader, and the conversions that follow from them."""
+"""Conversions of fields: the types and the scales that fields have in batches, as the engine takes them."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any
@@ -14,6 +13,7 @@ import numpy
 from batchloom.arrays.dtypes import dtype_name
 from batchloom.batching.rules import Rule
 from batchloom.collate.block_options import BlockOptions
+from batchloom.collate.field import Field
 from batchloom.collate.field_names import FieldNames, Namer
 from batchloom.collate.slots import FieldSlot
 from batchloom.errors import ArgumentError
@@ -22,26 +22,8 @@ INTEGERS = ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "in
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
-FieldOptions = tuple[str, str | None, float | None, list[float], list[float], str | None]
-"""A field's name, type, scale, means and deviations, and the dimension that these are of: as the engine takes them."""
-
-
-@dataclass(frozen=True)
-class FieldArguments:
-    """The arguments of a loader about the types and the scales of fields, as the user gave them.
-
-    Each is one value for all fields, or a dict of values by field; ``None`` changes nothing.
-    """
-
-    dtype: Any = None
-    scale: Any = None
-    mean: Any = None
-    std: Any = None
-
-    @property
-    def are_given(self) -> bool:
-        """``True`` if there is any."""
-        return any(value is not None for value in (self.dtype, self.scale, self.mean, self.std))
+EngineOptions = tuple[str, str | None, float | None, list[float], list[float], str | None]
+"""A field's name, type, scale, means, deviations, and the dimension of the latter two: as the engine takes them."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +35,7 @@ class Conversions:
         each: The conversion of each field whose types or values change, by name.
     """
 
-    options: list[FieldOptions] = field(default_factory=list)
+    options: list[EngineOptions] = field(default_factory=list)
     each: dict[str, _native.Conversion] = field(default_factory=dict)
 
     @property
@@ -61,28 +43,27 @@ class Conversions:
         """The types that fields have in batches, where these are others."""
         return {name: conversion.dtype for name, conversion in self.each.items()}
 
-    def left(
+    def for_engine(
         self,
         blocks: BlockOptions,
-        pad_values: list[tuple[str, bytes]],
-        stored_pad_values: Callable[[], list[tuple[str, bytes]]],
-        has_bans: bool = False,
-    ) -> LeftConversions:
-        """Return the conversions that the engine leaves to a device.
+        padded: dict[str, bytes],
+        stored: dict[str, bytes],
+        numbers: list[tuple[str | None, float]],
+        *,
+        has_bans: bool,
+    ) -> EngineFields:
+        """Return what the engine does to fields, and what it leaves to a delivery.
 
         Args:
             blocks: The options of blocks.
-            pad_values: The elements that pad fields, in the types of batches.
-            stored_pad_values: Returns the same elements in the types of the data; raises where these cannot hold them.
+            padded: The elements that pad fields, in the types of batches.
+            stored: The same elements in the types of the data; empty where a type does not hold one.
+            numbers: The numbers that pad fields whose types only the engine knows.
             has_bans: ``True`` if samples may be banned, whose places the engine clears.
         """
         if blocks.index_table:
-            return LeftConversions(self.options, pad_values, self.each)
-        padded, stored = dict(pad_values), {}
-        if blocks.converts and self.each:
-            with suppress(ArgumentError):
-                stored = dict(stored_pad_values())
-        travelling = {
+            return EngineFields(self.options, list(padded.items()), numbers, self.each)
+        left = {
             name: conversion
             for name, conversion in self.each.items()
             if blocks.converts
@@ -90,25 +71,27 @@ class Conversions:
             # A place that was cleared has to stay so.
             and not (has_bans and any(conversion.mean))
         }
-        own = {name: element for name, element in padded.items() if name not in travelling}
-        elements = own | {name: element for name, element in stored.items() if name in travelling}
-        formed = [options for options in self.options if options[0] not in travelling]
-        return LeftConversions(formed, list(elements.items()), travelling)
+        elements = {name: element for name, element in padded.items() if name not in left}
+        elements |= {name: element for name, element in stored.items() if name in left}
+        formed = [options for options in self.options if options[0] not in left]
+        return EngineFields(formed, list(elements.items()), numbers, left)
 
 
 @dataclass(frozen=True)
-class LeftConversions:
-    """The conversions that the engine makes, and those that it leaves to a device.
+class EngineFields:
+    """What the engine does to fields, and what it leaves to a delivery.
 
     Attributes:
-        formed: The options of the fields that the engine converts.
-        pad_values: The elements that the engine pads fields with.
-        conversions: The conversions that are left, by field.
+        options: The options of the fields that the engine converts.
+        pad_values: The elements that pad fields.
+        pad_numbers: The numbers that pad fields whose types only the engine knows.
+        left: The conversions that a delivery makes, by field.
     """
 
-    formed: list[FieldOptions]
+    options: list[EngineOptions]
     pad_values: list[tuple[str, bytes]]
-    conversions: dict[str, _native.Conversion]
+    pad_numbers: list[tuple[str | None, float]]
+    left: dict[str, _native.Conversion]
 
 
 def _travels(conversion: _native.Conversion, is_padded: bool, is_stored: bool) -> bool:
@@ -131,120 +114,78 @@ def _travels(conversion: _native.Conversion, is_padded: bool, is_stored: bool) -
 def conversions(
     dataset: Callable[[], _native.Dataset],
     rule: Rule,
-    arguments: FieldArguments,
+    fields: Mapping[str, Field],
+    dtype: Any,
     namer: Namer,
     slots: Sequence[FieldSlot] = (),
 ) -> Conversions:
-    """Return the conversions that the arguments of a loader ask for.
+    """Return the conversions of fields.
 
     Args:
         dataset: Returns the dataset as the engine sees it.
         rule: The rule that forms batches.
-        arguments: The arguments of the loader.
+        fields: What happens to each field, by name.
+        dtype: The type of all fields of floats or of integers that have no type of their own, or ``None``.
         namer: Names fields by keys. It tells whether the fields are known yet.
         slots: The slots of fields.
 
     Raises:
-        ArgumentError: An argument makes no sense, or does not say which fields it is for.
+        ArgumentError: An option makes no sense, or is for no field.
     """
-    if not arguments.are_given:
+    fields = {name: field for name, field in fields.items() if field.converts}
+    if not fields and dtype is None:
         return Conversions()
-    if not isinstance(namer.names, FieldNames):
-        return _late(namer, arguments)
-    fields = dict(namer.names.dtypes)
-    options = _options(namer, tuple(fields), arguments, lambda value: _every(fields, dtype_name(value)))
-    found = _native.conversions(dataset(), rule._native(), options, slots)
-    return Conversions(options, {conversion.field: conversion for conversion in found})
+    known = isinstance(namer.names, FieldNames)
+    if dtype is not None and not known:
+        raise ArgumentError(
+            f"dtype is {dtype!r}, and fields of samples that are made on demand are not known yet; expected types by "
+            f"field, as in fields={{'x': bl.Field(dtype={dtype!r})}}"
+        )
+    dtypes = {name: dtype_name(field.dtype) for name, field in fields.items() if field.dtype is not None}
+    if dtype is not None:
+        assert isinstance(namer.names, FieldNames)
+        dtypes = _every(namer.names, dtype_name(dtype)) | dtypes
+    named = {**fields, **{name: Field() for name in dtypes if name not in fields}}
+    options = [_options(name, field, dtypes.get(name)) for name, field in named.items()]
+    if not known:
+        return Conversions(options)
+    engine = _native.conversions(dataset(), rule._native(), options, slots)
+    return Conversions(options, {conversion.field: conversion for conversion in engine})
 
 
-def _late(namer: Namer, arguments: FieldArguments) -> Conversions:
-    """Return the conversions of samples that are made on demand: the engine looks at them with the first batch."""
-    fields: dict[str, None] = {}
-    for label, value in vars(arguments).items():
-        if value is not None and not isinstance(value, Mapping):
-            raise ArgumentError(
-                f"{label} is {value!r}, and fields of samples that are made on demand are not known yet; expected a "
-                "dict of values by field"
-            )
-        fields |= dict.fromkeys(namer.by_name(label, value) or ())
-    return Conversions(_options(namer, tuple(fields), arguments))
-
-
-def _options(
-    namer: Namer,
-    fields: tuple[str, ...],
-    arguments: FieldArguments,
-    every: Callable[[Any], dict[str, Any]] | None = None,
-) -> list[FieldOptions]:
-    """Return the options of each field that arguments name.
-
-    ``every`` returns the values by field that a single type stands for.
-    """
-    dtypes = _by_field(namer, fields, "dtype", arguments.dtype, every)
-    scales, means, stds = (
-        _by_field(namer, fields, label, values)
-        for label, values in (("scale", arguments.scale), ("mean", arguments.mean), ("std", arguments.std))
-    )
-    options: list[FieldOptions] = []
-    for name in fields:
-        if not any(name in given for given in (dtypes, scales, means, stds)):
-            continue
-        dtype = dtype_name(dtypes[name]) if name in dtypes else None
-        scale = _number("scale", name, scales[name]) if name in scales else None
-        mean, of_means = _numbers("mean", name, means[name]) if name in means else ([], None)
-        std, of_stds = _numbers("std", name, stds[name]) if name in stds else ([], None)
-        if None not in (of_means, of_stds) and of_means != of_stds:
-            raise ArgumentError(
-                f"field {name}: mean is of the {of_means} dimension of a sample, std of the {of_stds}; expected one of "
-                "them"
-            )
-        options.append((name, dtype, scale, mean, std, of_means or of_stds))
-    return options
-
-
-def _by_field(
-    namer: Namer,
-    fields: tuple[str, ...],
-    label: str,
-    value: Any,
-    every: Callable[[Any], dict[str, Any]] | None = None,
-) -> dict[str, Any]:
-    """Return the values of an argument by the names of fields.
-
-    Args:
-        namer: Names fields by keys.
-        fields: The names of the fields that can be converted.
-        label: The name of the argument.
-        value: One value, or values by field; ``None`` for no value.
-        every: Returns the values by field that a single value stands for; ``None`` if it is for the only field.
+def _options(name: str, field: Field, dtype: str | None) -> EngineOptions:
+    """Return the conversion of a field as the engine takes it.
 
     Raises:
-        ArgumentError: There is no such field, two keys stand for one, or one value is given for several fields.
+        ArgumentError: A scale is no number, or means and deviations are numbers of different dimensions.
     """
-    if value is None:
-        return {}
-    if isinstance(value, Mapping):
-        return dict(namer.by_name(label, value))
-    if every is not None:
-        return every(value)
-    if len(fields) > 1:
-        listed = namer.names.listed(fields) if isinstance(namer.names, FieldNames) else ", ".join(map(repr, fields))
-        raise ArgumentError(f"{label} is {value!r}, and there are several fields; expected a dict by {listed}")
-    return {fields[0]: value}
+    scale = None if field.scale is None else _number("scale", name, field.scale)
+    mean, mean_dimension = ([], None) if field.mean is None else _numbers("mean", name, field.mean)
+    std, std_dimension = ([], None) if field.std is None else _numbers("std", name, field.std)
+    if None not in (mean_dimension, std_dimension) and mean_dimension != std_dimension:
+        raise ArgumentError(
+            f"field {name}: mean is of the {mean_dimension} dimension of a sample, std of the {std_dimension}; "
+            "expected one of them"
+        )
+    return name, dtype, scale, mean, std, mean_dimension or std_dimension
 
 
-def _every(fields: dict[str, str], dtype: str) -> dict[str, str]:
-    """Return the fields that a single type is for: those of floats, or those of integers, as the type is."""
+def _every(names: FieldNames, dtype: str) -> dict[str, str]:
+    """Return the type of each field that a single type applies to: all floats for a float type, else all integers.
+
+    Raises:
+        ArgumentError: There is no such field, or the type is neither.
+    """
     for kind, types in (("floating numbers", FLOATS), ("integers", INTEGERS)):
         if dtype in types:
-            found = {name: dtype for name, stored in fields.items() if stored in types}
-            if found:
-                return found
+            meant = {name: dtype for name, stored in names.dtypes.items() if stored in types}
+            if meant:
+                return meant
             raise ArgumentError(
-                f"dtype is {dtype!r}, which is for all fields of {kind}, and there is none; expected a dict that "
-                f"names fields: they are {fields}"
+                f"dtype is {dtype!r}, which is for all fields of {kind}, and there is none; expected types by field, "
+                f"in fields=: fields are {dict(names.dtypes)}"
             )
-    raise ArgumentError(f"dtype is {dtype!r}; expected a dict that names its fields: they are {fields}")
+    raise ArgumentError(f"dtype is {dtype!r}; expected types by field, in fields=: fields are {dict(names.dtypes)}")
 
 
 def _number(label: str, name: str, value: Any) -> float:
@@ -266,15 +207,15 @@ def _float(label: str, value: Any) -> float:
 def _numbers(label: str, name: str, value: Any) -> tuple[list[float], str | None]:
     """Return numbers, and the dimension of a sample that they are of if their shape tells."""
     try:
-        found = numpy.asarray(value, dtype=numpy.float64)
+        numbers = numpy.asarray(value, dtype=numpy.float64)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise ArgumentError(f"{label} of field {name} is {value!r}; expected one number or several: {error}") from None
-    if found.ndim <= 1 and found.size:
-        return found.reshape(-1).tolist(), None
-    places = [place for place, length in enumerate(found.shape) if length != 1]
-    if found.size and places in ([0], [found.ndim - 1]):
-        return found.reshape(-1).tolist(), "first" if places == [0] else "last"
+    if numbers.ndim <= 1 and numbers.size:
+        return numbers.reshape(-1).tolist(), None
+    places = [place for place, length in enumerate(numbers.shape) if length != 1]
+    if numbers.size and places in ([0], [numbers.ndim - 1]):
+        return numbers.reshape(-1).tolist(), "first" if places == [0] else "last"
     raise ArgumentError(
-        f"{label} of field {name} has shape {found.shape}; expected one number, or one for each channel, in the "
+        f"{label} of field {name} has shape {numbers.shape}; expected one number, or one for each channel, in the "
         "first or in the last of its dimensions: all others of length 1"
     )

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy
-from batchloom.arguments import PAD_SIDE, PadSide, choice, integer, text
+from batchloom.arguments import PAD_SIDE, PadSide, choice, integer
 from batchloom.arrays.dtypes import dtype_name
-from batchloom.batching.rules import Rule
 from batchloom.errors import ArgumentError, SampleError
 
 Keep = Literal["start", "center", "end"]
@@ -23,7 +22,11 @@ CHANNELS = ("first", "last")
 
 
 class SlotWay(ABC):
-    """The way from a sample to its slot in a batch, for ``collate=`` of a loader."""
+    """The way from a sample to its slot in a batch, the ``slot`` of a :class:`batchloom.Field`."""
+
+    def for_engine(self, field: str) -> FieldSlot:
+        """Return the slot of a field as the engine takes it."""
+        return field, self._text(field), self._function(field)
 
     @abstractmethod
     def _text(self, field: str) -> str:
@@ -38,7 +41,7 @@ class SlotWay(ABC):
 class Pad(SlotWay):
     """Pads samples to the largest extent of the batch, in each dimension.
 
-        loader = bl.DataLoader(dataset, batch_size=8, collate={"audio": bl.Pad(multiple_of=160)})
+        loader = bl.DataLoader(dataset, batch_size=8, fields={"audio": bl.Field(slot=bl.Pad(multiple_of=160))})
 
     Attributes:
         multiple_of: The number that the first padded extent is a multiple of; several for the first dimensions.
@@ -67,7 +70,7 @@ class Pad(SlotWay):
 class Crop(SlotWay):
     """Cuts samples to a shape, and pads those that are smaller.
 
-        loader = bl.DataLoader(dataset, batch_size=8, collate={"image": bl.Crop(224, 224)})
+        loader = bl.DataLoader(dataset, batch_size=8, fields={"image": bl.Field(slot=bl.Crop(224, 224))})
 
     Args:
         shape: The extents of the first dimensions; further ones stay as they are, and samples may not differ in them.
@@ -94,12 +97,13 @@ class Crop(SlotWay):
 class Resize(SlotWay):
     """Resizes images to one size.
 
-        loader = bl.DataLoader(dataset, batch_size=8, collate={"image": bl.Resize(224, 224, to="first")})
+        image = bl.Field(slot=bl.Resize(224, 224, to="first"))
+        loader = bl.DataLoader(dataset, batch_size=8, fields={"image": image})
 
     Images are of uint8 or float32. Their shape is ``[height, width]``, or has 1 to 4 channels besides. Each channel is
     resized by itself: a fourth one is no opacity. Nearly all bytes are within one level of Pillow's, the others within
-    two, except where ``"bicubic"`` is cut off at 0 or 255. Their type stays; ``dtype=``, ``scale=``, ``mean=`` and
-    ``std=`` of the loader come afterwards.
+    two, except where ``"bicubic"`` is cut off at 0 or 255. Their type stays; ``dtype``, ``scale``, ``mean`` and
+    ``std`` of the field apply afterwards.
 
     Args:
         height: The height of images in a batch.
@@ -162,7 +166,8 @@ class Slot(SlotWay):
         def spectrum(sample, slot):
             slot[...] = numpy.abs(numpy.fft.rfft(sample))[: len(slot)]
 
-        loader = bl.DataLoader(dataset, batch_size=8, collate={"audio": bl.Slot((128,), spectrum, dtype="float32")})
+        audio = bl.Field(slot=bl.Slot((128,), spectrum, dtype="float32"))
+        loader = bl.DataLoader(dataset, batch_size=8, fields={"audio": audio})
 
     The function is given the sample, which is read-only, and its slot, both arrays of NumPy. It writes into the slot,
     whose elements are padding until then; a type or a scale for the field is applied to all of the slot afterwards.
@@ -171,7 +176,7 @@ class Slot(SlotWay):
 
     Args:
         shape: The shape of a slot; ``None`` for the largest extents of the batch, as :class:`Pad` gives.
-        function: Fills a slot: ``function(sample, slot)``. A bare function in ``collate`` stands for
+        function: Fills a slot: ``function(sample, slot)``. A bare function as ``slot`` of a field stands for
             ``Slot(None, function)``.
         dtype: The type of the elements of a slot; ``None`` for that of samples.
 
@@ -247,116 +252,16 @@ FieldSlot = tuple[str, str, SlotFunction | None]
 """The name of a field, its slot as the engine reads it, and the function that fills it, if there is one."""
 
 
-@dataclass(frozen=True)
-class Collate:
-    """The argument ``collate`` of a loader.
-
-    Attributes:
-        slots: The slots of fields.
-        whole: Makes a batch of a list of samples; ``None`` if the engine does.
-    """
-
-    slots: list[FieldSlot]
-    whole: Callable[[list[Any]], Any] | None = None
-
-    def require_alone(self, rule: Rule, **options: tuple[Any, Any]) -> None:
-        """Refuse options that a function of whole batches leaves no room for: values, and what they are by themselves.
-
-        Raises:
-            ArgumentError: An option is another, or the rule truncates or splits samples.
-        """
-        if self.whole is None:
-            return
-        oversize = getattr(rule, "oversize", None)
-        if oversize in ("truncate", "split"):
-            raise ArgumentError(f"{rule} has oversize {oversize!r}, and collate is a function of whole samples")
-        for name, (value, usual) in options.items():
-            if not _is(value, usual):
-                raise ArgumentError(
-                    f"{name} is {value!r}, and collate is a function that makes whole batches; do it there, or give "
-                    "collate slots by field"
-                )
-
-    def padding(self, pad_value: Any) -> tuple[Any, list[tuple[str | None, float]]]:
-        """Return the values that pad fields without slots, and the numbers that pad those with slots.
-
-        Args:
-            pad_value: One value for all fields, or values by the names of fields.
-
-        Raises:
-            ArgumentError: These are no numbers.
-        """
-        fields = {field for field, _, _ in self.slots}
-        if not isinstance(pad_value, Mapping) or not fields:
-            return pad_value, pad_numbers(dict.fromkeys(fields, pad_value)) if fields else []
-        own = {name: value for name, value in pad_value.items() if name in fields}
-        others = {name: value for name, value in pad_value.items() if name not in fields}
-        return others or 0, pad_numbers(own)
-
-    def without(self, pad_values: list[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
-        """Return elements that pad fields less those of fields with slots, which have numbers."""
-        fields = {field for field, _, _ in self.slots}
-        return [(field, element) for field, element in pad_values if field not in fields]
-
-    @property
-    def functions(self) -> dict[str, SlotFunction]:
-        """The functions that fill slots, by field."""
-        return {field: function for field, _, function in self.slots if function is not None}
-
-
-def _is(value: Any, usual: Any) -> bool:
-    """Tell whether a value is the usual one. Arrays of several numbers, which have no truth value, are not."""
-    try:
-        return value is usual or bool(value == usual)
-    except (TypeError, ValueError, RuntimeError):
-        return False
-
-
-def collated(collate: Any) -> Collate:
-    """Return the argument ``collate`` of a loader.
-
-    Args:
-        collate: The argument: a function, or ways by the names of fields.
+def pad_number(label: str, value: Any) -> float:
+    """Return a number for padding, as the engine takes it where the type of the field is not known yet.
 
     Raises:
-        ArgumentError: ``collate`` is no dict of slots.
+        ArgumentError: It is no number, or an integer that float64 does not hold.
     """
-    if collate is None:
-        return Collate([])
-    if callable(collate) and not isinstance(collate, type):
-        return Collate([], whole=collate)
-    if not isinstance(collate, Mapping):
-        raise ArgumentError(
-            f"collate is {collate!r}; expected a dict of slots by field, as in {{'audio': bl.Pad(multiple_of=160)}}, "
-            "or a function of a list of samples"
-        )
-    ways = {text("a field in collate", field): _way(field, slot) for field, slot in collate.items()}
-    return Collate([(field, way._text(field), way._function(field)) for field, way in ways.items()])
-
-
-def _way(field: Any, slot: Any) -> SlotWay:
-    if isinstance(slot, SlotWay):
-        return slot
-    # A class is a function that makes objects, and bl.Pad without parentheses one of them.
-    if callable(slot) and not isinstance(slot, type):
-        return Slot(None, slot)
-    expected = "bl.Pad(), bl.Crop(), bl.Resize(), bl.Stack(), or a function of a sample and its slot"
-    raise ArgumentError(f"collate has {slot!r} for field {field}; expected {expected}")
-
-
-def pad_numbers(pad_value: Any) -> list[tuple[str | None, float]]:
-    """Return numbers for padding, by field, or one for all, as ``pad_value`` gives them.
-
-    Raises:
-        ArgumentError: They are no numbers.
-    """
-    given: Mapping[str | None, Any] = pad_value if isinstance(pad_value, Mapping) else {None: pad_value}
     try:
-        numbers = [(field, float(number)) for field, number in given.items()]
+        number = float(value)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ArgumentError(f"pad_value is {pad_value!r}; expected a number, or numbers by field: {error}") from None
-    for (field, number), value in zip(numbers, given.values(), strict=True):
-        if isinstance(value, int) and int(number) != value:
-            named = "pad_value" if field is None else f"pad_value of {field}"
-            raise ArgumentError(f"{named} is {value}; expected a number that float64 holds, such as {int(number)}")
-    return [(field, number) for field, number in numbers if field is not None or number != 0]
+        raise ArgumentError(f"{label} is {value!r}; expected a number: {error}") from None
+    if isinstance(value, int) and int(number) != value:
+        raise ArgumentError(f"{label} is {value}; expected a number that float64 holds, such as {int(number)}")
+    return number

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, SupportsIndex, TypeVar, overload
 
@@ -14,7 +14,7 @@ from batchloom.arguments import integer, shown, shuffled
 from batchloom.arrays.field import Field
 from batchloom.arrays.pickling import kept, opened
 from batchloom.batching.rules import FixedSize, Rule
-from batchloom.collate.field_names import FieldNames, LateFieldNames, Namer
+from batchloom.collate.field_names import FieldNames, LateFieldNames
 from batchloom.collate.schema import Columns, Schema
 from batchloom.dataset.selection import restored, selected, split, written
 from batchloom.errors import ArgumentError, RangeError
@@ -22,8 +22,8 @@ from batchloom.samples.label_counts import LabelCounts
 from batchloom.samples.sizes import HasSizes
 
 if TYPE_CHECKING:
+    from batchloom.collate.fields import Fields
     from batchloom.collate.schema import CollateOptions
-    from batchloom.collate.slots import Collate
     from batchloom.dataset.windows.beside import LookedUp, SeriesTable
     from batchloom.dataset.windows.span import Span
     from batchloom.device.collate.windows import Windows
@@ -36,13 +36,11 @@ Memory = tuple[int, Callable[[int], Any]]
 """The least bytes of memory for blocks to ask for, and the function that allocates it."""
 
 
-class Tuples:
-    """A word for annotations: batches are tuples."""
+Tuples = tuple[Any, ...]
+"""Batches of fields without names."""
 
-
-class Dicts:
-    """A word for annotations: batches are dicts."""
-
+Dicts = dict[str, Any]
+"""Batches of named fields."""
 
 # Annotations may leave out what batches are.
 if TYPE_CHECKING:
@@ -273,31 +271,19 @@ class Dataset(HasSizes, ABC, Generic[Form]):
     def _native_dataset(self) -> _native.Dataset:
         """Return the dataset as the engine sees it."""
 
-    def _for_loader(
-        self, threads: int | None, collation: Collate, namer: Namer
-    ) -> tuple[_native.Dataset, Memory | None]:
+    def _for_loader(self, threads: int | None, fields: Fields) -> tuple[_native.Dataset, Memory | None]:
         """Return the dataset for one loader, and where blocks have to lie, if that matters.
 
         Args:
             threads: The threads of the loader; ``None`` for as many as it takes by itself.
-            collation: The slots of fields.
-            namer: The fields that arguments of the loader name.
+            fields: What happens to each field.
         """
         return self._native_dataset(), None
 
     @property
-    def _padded_fields(self) -> Collection[str]:
-        """The names of the fields that are padded."""
-        return ()
-
-    @abstractmethod
-    def _pad_values(self, pad_value: Any, dtypes: Mapping[str, str]) -> list[tuple[str, bytes]]:
-        """Return the bytes of one element of padding, for each field whose padding is not zeros.
-
-        Args:
-            pad_value: One value for all fields, or values by the names of fields.
-            dtypes: The types of fields in batches, where these are not those of the data.
-        """
+    def _padded_fields(self) -> Mapping[str, str]:
+        """The types of the fields that are padded, by name."""
+        return {}
 
     def _late_schema(self, columns: Columns, nesting: str) -> Schema:
         """Return the schema of batches whose fields are known with the first block, which tells them.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -121,14 +121,11 @@ class ConcatDataset(Dataset[Any]):
         return found if self._selection is None else found[numpy.from_dlpack(self._selection.numbers())]
 
     @property
-    def _padded_fields(self) -> Collection[str]:
+    def _padded_fields(self) -> Mapping[str, str]:
         return self._datasets[0]._padded_fields
 
     def _row_shapes(self) -> Mapping[str, Sequence[int]]:
         return self._datasets[0]._row_shapes()
-
-    def _pad_values(self, pad_value: Any, dtypes: Mapping[str, str]) -> list[tuple[str, bytes]]:
-        return self._datasets[0]._pad_values(pad_value, dtypes)
 
     def _schema(self, columns: Columns) -> Schema:
         return self._datasets[0]._schema(columns)

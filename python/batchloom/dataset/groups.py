@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from numbers import Real
@@ -15,7 +15,6 @@ from batchloom.arrays import frames
 from batchloom.arrays.field import Field, host, owned
 from batchloom.arrays.frameworks import is_arrow
 from batchloom.arrays.numpy import is_masked
-from batchloom.arrays.padding import pad_values
 from batchloom.collate.schema import Column, Columns, Schema
 from batchloom.dataset.base import Dataset, Dicts, Form, Made, Tuples
 from batchloom.errors import ArgumentError, DataError, DTypeError, many
@@ -210,11 +209,8 @@ class GroupDataset(Dataset[Form]):
         return self._engine
 
     @property
-    def _padded_fields(self) -> Collection[str]:
-        return [field.label for field in self._fields]
-
-    def _pad_values(self, pad_value: Any, dtypes: Mapping[str, str]) -> list[tuple[str, bytes]]:
-        return pad_values({field.label: dtypes.get(field.label, field.dtype) for field in self._fields}, pad_value)
+    def _padded_fields(self) -> Mapping[str, str]:
+        return {field.label: field.dtype for field in self._fields}
 
     def _arrays(self) -> tuple[Field, ...]:
         return self._fields or (self._ids,)

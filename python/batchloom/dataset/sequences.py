@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,6 @@ import batchloom._native as _native
 import numpy
 from batchloom.arrays.field import Field
 from batchloom.arrays.frameworks import is_arrow
-from batchloom.arrays.padding import pad_values
 from batchloom.collate.schema import BOUNDARIES, Column, Columns, Schema
 from batchloom.dataset.base import Dataset, Dicts, Made
 from batchloom.dataset.variable import Variable, is_variable, variable
@@ -156,12 +155,8 @@ class SequenceDataset(Dataset[Dicts]):
         return self._engine
 
     @property
-    def _padded_fields(self) -> Collection[str]:
-        return [name for name, field in self._fields.items() if isinstance(field, Variable)]
-
-    def _pad_values(self, pad_value: Any, dtypes: Mapping[str, str]) -> list[tuple[str, bytes]]:
-        variable = {name: field.dtype for name, field in self._fields.items() if isinstance(field, Variable)}
-        return pad_values(variable | {name: dtypes[name] for name in variable if name in dtypes}, pad_value)
+    def _padded_fields(self) -> Mapping[str, str]:
+        return {name: field.dtype for name, field in self._fields.items() if isinstance(field, Variable)}
 
     def _arrays(self) -> tuple[Field, ...]:
         return tuple(field.values if isinstance(field, Variable) else field for field in self._fields.values())

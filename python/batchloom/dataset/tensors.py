@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
 import batchloom._native as _native
-from batchloom.arguments import unpadded
 from batchloom.arrays.field import Field
 from batchloom.collate.schema import Column, Columns, Compressed, Schema
 from batchloom.dataset.base import Dataset, Dicts, Form, Made, Tuples
@@ -104,9 +103,6 @@ class TensorDataset(Dataset[Form]):
             [(field.label, field.rows if isinstance(field, SparseField) else field.tensor) for field in self._fields]
         )
         return whole if self._selection is None else whole.select(self._selection)
-
-    def _pad_values(self, pad_value: Any, dtypes: Mapping[str, str]) -> list[tuple[str, bytes]]:
-        return unpadded(pad_value, "rows of one shape are not padded")
 
     def _arrays(self) -> tuple[Field, ...]:
         found: list[Field] = []

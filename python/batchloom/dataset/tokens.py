@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import batchloom._native as _native
 import numpy
-from batchloom.arguments import boolean, choice, integer, streamed, unpadded
+from batchloom.arguments import boolean, choice, integer, streamed
 from batchloom.arrays import frames
 from batchloom.arrays.field import Field, host, release
 from batchloom.arrays.frameworks import is_arrow
@@ -75,7 +75,7 @@ class TokenDataset(Dataset[Tuples]):
     every resume (with the same number of ranks). Only documents may be shuffled.
 
     If tokens are int64, without separators and in stored order, batches are views on them (with ``shuffle="runs"``
-    too). Such views are read-only in NumPy, and must not be written in place in torch; ``copy=True`` of the loader
+    too). Such views are read-only in NumPy, and must not be written in place in torch; ``buffers="own"`` of the loader
     makes batches that own their memory.
 
     Args:
@@ -102,7 +102,7 @@ class TokenDataset(Dataset[Tuples]):
             of 0, labels of -100, positions of 0, segments of -1 and resets of False. Rows of
             ``mode="continuous"`` differ by one token at most, so that ``"short"`` makes the last batch shorter; of
             ``mode="chunk"``, a batch that holds the last piece alone. Neither goes with ``jitter``, and ``"short"``
-            neither with ``static_buffers=True`` of a loader nor in a mixture or a concatenation.
+            neither with ``buffers="static"`` of a loader nor in a mixture or a concatenation.
 
     Raises:
         ArgumentError: An argument makes no sense.
@@ -274,9 +274,6 @@ class TokenDataset(Dataset[Tuples]):
         """
         self._field.check()
         release(self._field)
-
-    def _pad_values(self, pad_value: Any, dtypes: Mapping[str, str]) -> list[tuple[str, bytes]]:
-        return unpadded(pad_value, "pieces of a stream are not padded")
 
     def _arrays(self) -> tuple[Field, ...]:
         return (self._field,)

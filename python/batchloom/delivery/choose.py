@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import batchloom._native as _native
 from batchloom.batching.rules import Rule
 from batchloom.collate.block_options import BlockOptions
+from batchloom.collate.fields import Fields
 from batchloom.collate.schema import CollateOptions, Schema
-from batchloom.collate.slots import Collate
 from batchloom.dataset.base import Dataset
+from batchloom.dataset.source import Source
 from batchloom.delivery.host import Host
 from batchloom.delivery.on_device import LateOnDevice, OnDevice
 from batchloom.delivery.on_jax import OnJax
@@ -43,46 +44,51 @@ class Delivery(Protocol):
         """Return the number of copies to a device that are under way, and their bytes."""
 
 
-def choose(
-    dataset: Dataset,
-    rule: Rule,
-    order: str,
-    documents: bool,
-    request: PlacementRequest,
-    conversions: Mapping[str, _native.Conversion],
-    collation: Collate,
-    bans: bool,
-    check: bool,
-) -> Delivery:
-    """Return the delivery that suits a dataset, a rule and the request of the user.
+class OrderOfBatches(Protocol):
+    """What the choice of a delivery asks of the order of batches."""
+
+    @property
+    def rule(self) -> Rule:
+        """The rule by which samples share a batch."""
+
+    @property
+    def neighbours(self) -> str:
+        """The random order of samples, as the engine names it, as far as batches are runs of neighbours."""
+
+    @property
+    def shuffles_documents(self) -> bool:
+        """``True`` if documents are shuffled."""
+
+    @property
+    def clears_places(self) -> bool:
+        """``True`` if samples are banned, whose places are cleared in memory, not on a device."""
+
+
+def choose(source: Source, order: OrderOfBatches, fields: Fields, request: PlacementRequest) -> Delivery:
+    """Return the delivery that suits a source, its plan and its fields, and the request of the user.
 
     Args:
-        dataset: The dataset to batch.
-        rule: The rule by which samples share a batch.
-        order: The random order of samples, as the engine names it.
-        documents: ``True`` if documents are shuffled.
-        request: The arguments of the user.
-        conversions: The conversions of fields. Views are none of the data in another type.
-        collation: The slots of fields, which are filled in memory.
-        bans: ``True`` if samples are banned, whose places are cleared in memory.
-        check: ``True`` if batches that are views are checked for writes.
+        source: The samples to batch.
+        order: Which batches there are, and in which order.
+        fields: What happens to each field. Views are views on data in the type and shape that it has.
+        request: The request of the user.
     """
+    dataset = source.dataset
     if request.target is not None:
         return OnJax(dataset, request, request.target)
-    if dataset._is_on_demand:
+    if source.is_on_demand:
         placement = request.on_demand()
         if placement.mode == "host":
             return Host(dataset, request, placement)
         return LateOnDevice(dataset, request, placement)
-    # Places of banned samples are cleared in memory, not on a device.
-    if not (conversions or collation.slots or (bans and request.device is not None)):
-        kind = CheckedWindowViews if check else WindowViews
-        found = views(dataset, rule, order, documents, request, kind)
+    if not (fields.conversions or fields.slots or (order.clears_places and request.device is not None)):
+        kind = CheckedWindowViews if request.checks_views else WindowViews
+        found = views(dataset, order.rule, order.neighbours, order.shuffles_documents, request, kind)
         if found is not None:
             return found
-    unit = getattr(rule, "batch_size", 1) if dataset._lies_together(documents) else None
+    unit = getattr(order.rule, "batch_size", 1) if dataset._lies_together(order.shuffles_documents) else None
     placement = request.decide(dataset, unit)
-    reason = _ungathered(dataset, placement, conversions, collation, bans)
+    reason = _why_not_gathered(dataset, placement, fields, has_bans=order.clears_places)
     if reason is not None:
         placement = request.streamed(placement, reason)
     if placement.mode == "host":
@@ -90,20 +96,16 @@ def choose(
     return OnDevice(dataset, request, placement)
 
 
-def _ungathered(
-    dataset: Dataset,
-    placement: Placement,
-    conversions: Mapping[str, _native.Conversion],
-    collation: Collate,
-    bans: bool,
-) -> str | None:
+def _why_not_gathered(dataset: Dataset, placement: Placement, fields: Fields, *, has_bans: bool) -> str | None:
     """Return why a device cannot gather batches of its data and convert them; ``None`` where it can, or need not."""
-    if bans and placement.mode in ("resident", "sharded"):
+    if placement.mode not in ("resident", "sharded"):
+        return None
+    if has_bans:
         return "places of banned samples are cleared in memory"
-    if collation.slots and placement.mode in ("resident", "sharded"):
-        return f"slots of field {collation.slots[0][0]} are filled in memory"
+    if fields.slots:
+        return f"slots of field {fields.slots[0][0]} are filled in memory"
     if placement.mode == "sharded":
-        for name, conversion in conversions.items():
+        for name, conversion in fields.conversions.items():
             if not conversion.is_total:
                 return f"field {name} may hold values that are no {conversion.dtype}, which are looked for on the host"
-    return dataset._ungathered(conversions) if placement.mode in ("resident", "sharded") else None
+    return dataset._ungathered(fields.conversions)

@@ -24,7 +24,7 @@ class Host:
 
     def _views_of(self, schema: Schema) -> _native.HostViews:
         """Return the functions that make batches of blocks."""
-        views = self._field_views(schema, self._request.copy)
+        views = self._field_views(schema, self._request.copies)
         return _native.HostViews(views, schema.keys, schema.joins(self._request.output), schema.longest, schema.build)
 
     def _late_views(self, columns: Columns, nesting: str) -> _native.HostViews:

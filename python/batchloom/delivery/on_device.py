@@ -64,24 +64,24 @@ class OnDevice:
         from batchloom.device.static_buffers import StaticBuffers
 
         schema.modules("torch")  # raises where torch lacks a type, before anything moves
-        if self._request.static_buffers and schema.compressed:
+        if self._request.is_static and schema.compressed:
             raise ArgumentError(
-                f"static_buffers is True, but batches of field {schema.compressed[0].name} differ in their number of "
-                'entries; expected SparseRows(..., layout="dense"), or static_buffers=False'
+                f'buffers is "static", but batches of field {schema.compressed[0].name} differ in their number of '
+                'entries; expected SparseRows(..., layout="dense"), or other buffers'
             )
-        if self._request.static_buffers and self._dataset._other_shapes:
+        if self._request.is_static and self._dataset._other_shapes:
             raise ArgumentError(
-                f'static_buffers is True, and {self._dataset._other_shapes}; expected tail="pad" or "drop", whose '
-                "batches have one shape, or static_buffers=False"
+                f'buffers is "static", and {self._dataset._other_shapes}; expected tail="pad" or "drop", whose '
+                "batches have one shape, or other buffers"
             )
-        self._schema, self._static = schema, StaticBuffers() if self._request.static_buffers else None
+        self._schema, self._static = schema, StaticBuffers() if self._request.is_static else None
         self._source = _source(self._dataset, self._transfer, self.placement, schema, options)
 
     def pipeline(self, loader: _native.Loader) -> Pipeline:
         """Return the pipeline of one iteration: several may be under way."""
         from batchloom.device.pipeline import Pipeline
 
-        return Pipeline(self._transfer, *self._source(loader), self._schema, self._request.copy, self._static)
+        return Pipeline(self._transfer, *self._source(loader), self._schema, self._request.copies, self._static)
 
     def begin(self, loader: _native.Loader, begin: Callable[[], None]) -> _native.Batches:
         """Return the batches of the next epoch, which calls ``begin`` before it begins."""
@@ -122,9 +122,9 @@ class LateOnDevice(OnDevice):
         from batchloom.device.static_buffers import StaticBuffers
 
         schema.modules("torch")  # raises where torch lacks a type
-        static = StaticBuffers() if self._request.static_buffers else None
+        static = StaticBuffers() if self._request.is_static else None
         resident = Resident(self._transfer.device)
-        return Pipeline(self._transfer, resident, Formed(schema, {}), schema, self._request.copy, static)
+        return Pipeline(self._transfer, resident, Formed(schema, {}), schema, self._request.copies, static)
 
 
 def _source(

@@ -43,7 +43,7 @@ class OnJax(Host):
         unknown = [key for key in sharding if key not in fields.values()] if isinstance(sharding, Mapping) else []
         if unknown:
             raise ArgumentError(
-                f"sharding has an entry for {unknown[0]!r}, and batches hold no such field; expected one for each of "
+                f"device has a sharding for {unknown[0]!r}, and batches hold no such field; expected one for each of "
                 f"{', '.join(map(repr, fields.values()))}"
             )
 
@@ -61,7 +61,7 @@ class OnJax(Host):
             if keys[name] not in sharding:
                 expected = ", ".join(map(repr, keys.values()))
                 raise ArgumentError(
-                    f"sharding has no entry for field {keys[name]!r}, only for {', '.join(map(repr, sharding))}; "
+                    f"device has no sharding for field {keys[name]!r}, only for {', '.join(map(repr, sharding))}; "
                     f"expected one for each of {expected}"
                 )
             sharding = sharding[keys[name]]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import batchloom._native as _native
-from batchloom.arguments import U64, boolean, integer
+from batchloom.arguments import U64, integer
 from batchloom.arrays.field import Field
-from batchloom.arrays.frameworks import load, require_known
+from batchloom.arrays.frameworks import load
 from batchloom.dataset.base import Dataset
+from batchloom.delivery.options import DeliveryOptions
 from batchloom.errors import ArgumentError, DeviceError
 
 _log = logging.getLogger("batchloom")
@@ -66,8 +68,9 @@ class PlacementRequest:
         target: The place of batches of JAX; ``None`` for the CPU.
         resident: ``True``, ``False`` or ``"auto"``.
         memory_limit: The bytes that data may take on the device, or ``None``.
-        copy: ``True`` if batches own their memory.
-        static_buffers: ``True`` if batches are written into the same tensors.
+        copies: ``True`` if batches own their memory.
+        is_static: ``True`` if batches are written into the same tensors.
+        checks_views: ``True`` if batches that are views are compared for writes.
         shard_size: Samples of a shard, or ``None``.
         output: The framework of batches, or ``None`` for the framework of each field.
         frameworks: The frameworks of batches.
@@ -79,40 +82,24 @@ class PlacementRequest:
         DeviceError: The device does not exist, or data is on other devices.
     """
 
-    def __init__(
-        self,
-        dataset: Dataset,
-        *,
-        device: Any,
-        sharding: Any,
-        resident: bool | str,
-        memory_limit: int | None,
-        copy: bool,
-        static_buffers: bool,
-        output: str | None,
-        shard_size: int | None,
-    ) -> None:
-        if not (isinstance(resident, bool) or resident == "auto"):
-            raise ArgumentError(f'resident is {resident!r}; expected True, False or "auto"')
-        if output is not None:
-            require_known(output)
-        self.resident, self.output = resident, output
-        self.copy, self.static_buffers = boolean("copy", copy), boolean("static_buffers", static_buffers)
+    def __init__(self, dataset: Dataset, options: DeliveryOptions, shard_size: int | None) -> None:
+        device, output = options.device, options.output
+        self.resident, self.output, self.memory_limit = options.resident, output, options.memory_limit
+        self.copies, self.is_static, self.checks_views = options.copies, options.is_static, options.checks_views
         self.shard_size = None if shard_size is None else integer("shard_size", shard_size, least=1)
-        self.memory_limit = None if memory_limit is None else integer("memory_limit", memory_limit, least=1)
         # Samples that are made on demand tell theirs later.
         self.frameworks = {output or field.framework for field in dataset._arrays()} or {output or "torch"}
         self._fields = (*dataset._arrays(), *dataset._beside())
         self.needed = sum(field.tensor.nbytes for field in self._fields)
         there = _there(dataset._arrays())
         self.is_there = there is not None
-        self.target = self._jax_target(device, sharding)
+        self.target = self._jax_target(device)
         self.device = there if device is None or self.target is not None else _device(device)
         if self.is_there:
             self._require_there(there)
         if self.device is not None and output not in (None, "torch"):
             raise ArgumentError(f'output is {output!r} on device {self.device}; expected "torch", whose device it is')
-        if self.static_buffers and self.device is None and self.frameworks != {"torch"}:
+        if self.is_static and self.device is None and self.frameworks != {"torch"}:
             raise self._of_others()
         if self.is_there and there.type in load("torch").HOLLOW:
             raise DeviceError(
@@ -120,22 +107,26 @@ class PlacementRequest:
                 f"holds them. A loader of data on the CPU makes batches of their shapes with device={str(there)!r}"
             )
 
-    def _jax_target(self, device: Any, sharding: Any) -> JaxTarget | None:
+    @property
+    def makes_jax(self) -> bool:
+        """``True`` if batches are of JAX, in memory or where JAX takes them."""
+        return self.device is None and "jax" in self.frameworks
+
+    def _jax_target(self, device: Any) -> JaxTarget | None:
         """Return the place of batches of JAX; ``None`` if the request names no such place."""
         # A device of JAX shows that JAX was imported; this does not import it.
-        if sharding is None and (sys.modules.get("jax") is None or not load("jax").is_device(device)):
+        is_sharding = isinstance(device, Mapping) or (
+            sys.modules.get("jax") is not None and load("jax").is_sharding(device)
+        )
+        if not is_sharding and (sys.modules.get("jax") is None or not load("jax").is_device(device)):
             return None
-        named = f"device is {device}" if sharding is None else "sharding is given"
-        if sharding is not None and device is not None:
-            raise ArgumentError(
-                f"device is {device}, and sharding is given, which says the devices; expected one of them"
-            )
+        named = "device is a sharding" if is_sharding else f"device is {device}"
         if self.frameworks != {"jax"}:
             other = min(self.frameworks - {"jax"})
             raise ArgumentError(f'{named}, of JAX, but batches are of {other}; expected output="jax"')
         if self._asked():
             raise ArgumentError(f"{named}, of JAX, with {' and '.join(self._asked())}, which only torch has")
-        return JaxTarget(device, sharding)
+        return JaxTarget(None, device) if is_sharding else JaxTarget(device, None)
 
     def _require_there(self, there: Any) -> None:
         if self.device != there:
@@ -157,7 +148,7 @@ class PlacementRequest:
         asked = {
             f"resident={self.resident!r}": self.resident != "auto",
             f"memory_limit={self.memory_limit}": self.memory_limit is not None,
-            "static_buffers=True": self.static_buffers,
+            'buffers="static"': self.is_static,
         }
         return [name for name, is_asked in asked.items() if is_asked]
 

@@ -59,7 +59,7 @@ class CheckedWindowViews(WindowViews):
                 return DataError(
                     f"step {step} of epoch {epoch} wrote to {name}, of which the "
                     f"{many(len(watch.numbers), 'window')} of the "
-                    "batch share one row; expected a new array, or a loader with copy=True"
+                    'batch share one row; expected a new array, or a loader with buffers="own"'
                 )
         changed = [guarded.changed() for guarded in watch.covered]
         return self._of_series(watch, changed) if any(rows.any() for rows in changed) else None
@@ -74,7 +74,7 @@ class CheckedWindowViews(WindowViews):
             f"step {step} of epoch {epoch} wrote to {written}: {many(len(found), 'step')} of the series changed. "
             "Batches of "
             "neighbours are views, which share these steps; expected a new array, as x = x - x.mean(1, keepdim=True), "
-            "or a loader with copy=True"
+            'or a loader with buffers="own"'
         )
 
     def _named(self, name: str, watch: Watch, row: int) -> str:

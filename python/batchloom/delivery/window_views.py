@@ -105,7 +105,7 @@ def views(
     looked_up = [each.field for each in source.beside.values() if each.field is not None]
     fields = [*(span.field for span in source.spans.values()), *looked_up]
     lendable = all(_lendable(field, request.output or field.framework, request.device) for field in fields)
-    if not lendable or (request.device is None and request.copy):
+    if not lendable or (request.device is None and request.copies):
         return None
     return kind(source, request, batching.batch_size)
 
@@ -145,10 +145,10 @@ class WindowViews:
     def __init__(self, source: Sliceable, request: PlacementRequest, batch_size: int) -> None:
         self._source, self._windows = source, source.windows
         self._stride, self._span, self._masks = source.stride, source.span, source.masks
-        self._device, self._copy, self._is_there = request.device, request.copy, request.is_there
+        self._device, self._copy, self._is_there = request.device, request.copies, request.is_there
         self._output = "torch" if self._device is not None else request.output
         self._transfer, self._resident = _transfer(self._device)
-        self._static = _static() if request.static_buffers else None
+        self._static = _static() if request.is_static else None
         self._read(source)
         self._limit = self._rows_at_once(request, batch_size)
         self.placement = self._placement(request)
@@ -258,7 +258,7 @@ class WindowViews:
         found += [self._cuts[0].module.ones(samples, steps, self._device) for steps in self._masks.values()]
         if self._source.beside:
             found += self.looked_up(row, samples)
-        # Views are copied on a device only: on the CPU, the engine forms the batches of copy=True.
+        # Views are copied on a device only: on the CPU, the engine forms the batches of buffers="own".
         return [self._cuts[0].module.own(array, None) for array in found] if self._copy else found
 
     def marks(self, steps: _native.Steps) -> list[Any]:

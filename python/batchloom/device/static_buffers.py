@@ -32,8 +32,8 @@ class StaticBuffers:
         found = self._sets.get(shape)
         if found is None and len(self._sets) == MOST:
             raise LoaderError(
-                f"static_buffers keeps memory for each shape, and batches have had {MOST}; the next is {shape}; "
-                "expected fewer: use drop_last=True, multiple_of, or static_buffers=False"
+                f'buffers is "static", which keeps memory for each shape, and batches have had {MOST}; the next is '
+                f"{shape}; expected fewer: use drop_last=True, multiple_of, or other buffers"
             )
         if found is None:
             own = [_place(value) for value in values]

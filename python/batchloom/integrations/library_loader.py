@@ -32,7 +32,7 @@ class LibraryLoader(DataLoader[Any]):
     """
 
     def __init__(self, source: Any, windows: Dataset[Any], batch_size: int, form: Form, **options: Any) -> None:
-        refused: list[str] = [name for name in ("output", "copy", "ban") if name in options]
+        refused: list[str] = [name for name in ("output", "buffers", "ban") if name in options]
         if options.get("uneven") == "mask":
             refused.append("uneven='mask'")
         if refused:
@@ -40,7 +40,7 @@ class LibraryLoader(DataLoader[Any]):
                 f"found {', '.join(refused)}; expected other options, since batches have the form of a library: "
                 "torch tensors of their own, without marks"
             )
-        super().__init__(windows, batch_size, output="torch", copy=True, **options)
+        super().__init__(windows, batch_size, output="torch", buffers="own", **options)
         self._form, self._source = form, source
 
     @property

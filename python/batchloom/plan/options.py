@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any, Protocol, TypedDict
 
 import batchloom._native as _native
 import numpy
@@ -14,60 +14,116 @@ from batchloom.arguments import (
     U32,
     UNEVEN,
     PadTo,
+    PerSample,
+    SampleKeys,
     Shuffle,
     Truncate,
     Uneven,
     boolean,
     choice,
     integer,
+    require_known,
     shuffled,
 )
 from batchloom.batching.rules import Rule
 from batchloom.errors import ArgumentError
-from batchloom.samples.bans import banned
-from batchloom.samples.draws import described, drawn, grouped
+from batchloom.samples.bans import banned_numbers
+from batchloom.samples.draws import described, draws_of, grouping_of
 
 
-class PlanKeywords(TypedDict, total=False):
-    """Keywords of plans and samplers: the attributes of :class:`PlanOptions` but ``shuffle``, an argument by place."""
+class OrderKeywords(TypedDict, total=False):
+    """Keywords of plans, samplers and loaders: the attributes of :class:`PlanOptions` but ``shuffle`` and ``seed``."""
 
     shard_size: int | None
     drop_last: bool
-    seed: int
     uneven: Uneven
     balance: bool
     largest_first: bool
     pad_to: PadTo
     truncate: Truncate
-    weights: Any
+    weights: PerSample | None
     num_samples: int | None
-    balanced_by: Any
-    homogeneous_by: Any
-    distinct_by: Any
-    ban: Any
+    balanced_by: SampleKeys | None
+    homogeneous_by: SampleKeys | None
+    distinct_by: SampleKeys | None
+    ban: Iterable[Any] | None
+
+
+class PlanKeywords(OrderKeywords, total=False):
+    """Keywords of plans and samplers: the attributes of :class:`PlanOptions` but ``shuffle``, an argument by place."""
+
+    seed: int
+
+
+class PlanSource(Protocol):
+    """What `PlanOptions` asks of the samples of a plan."""
+
+    @property
+    def samples(self) -> int:
+        """The number of samples."""
+
+    @property
+    def number(self) -> Callable[[str, int], int] | None:
+        """The function that returns the number of a sample of a source; ``None`` where there is one source."""
+
+    def shuffle(self, shuffle: Shuffle) -> tuple[str, bool]:
+        """Return the random order as the engine names it, and whether documents are shuffled."""
+
+    def draws(self, options: PlanOptions) -> _native.Draws | None:
+        """Return the draws of an epoch; ``None`` if it is every sample once."""
+
+    def keys(self, option: str, keys: Any) -> Any:
+        """Return the key of each sample."""
+
+
+@dataclass(frozen=True)
+class NumberedSamples:
+    """Samples of which a plan knows the number alone."""
+
+    samples: int
+    number: Callable[[str, int], int] | None = None
+
+    def shuffle(self, shuffle: Shuffle) -> tuple[str, bool]:
+        """Return the random order as the engine names it."""
+        return shuffled(shuffle), False
+
+    def draws(self, options: PlanOptions) -> _native.Draws | None:
+        """Return the draws of an epoch; ``None`` if it is every sample once."""
+        return draws_of(self.samples, options.weights, options.num_samples, options.balanced_by)
+
+    def keys(self, option: str, keys: Any) -> Any:
+        """Return the key of each sample, as it was given."""
+        return keys
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PlanOptions:
-    """Options that decide the batches of each epoch; :class:`batchloom.Plan` and loaders take them as keywords.
+    """Options that decide the batches of each epoch; plans, samplers and loaders take them as keywords.
 
-    ``plan.options`` has the options of a plan. The engine checks which options exclude each other.
+    ``plan.options`` has the options of a plan. The engine checks which options exclude each other. A loader, which
+    knows the data, takes the name of a field, or its place in a tuple, for the classes and keys that the field holds.
 
     Attributes:
         shuffle: If ``True``, each epoch has a random order of its own. ``"runs"`` keeps neighbours together: batches
             are runs of samples as stored, in random order (with ``FixedSize``); each epoch cuts the runs at other
-            samples, so that there may be one more short run.
+            samples, so that there may be one more short run. For streams of tokens, ``"documents"`` shuffles documents
+            alone, and ``"chunks"`` shuffles pieces alone.
         shard_size: Samples in a shard, for data that is larger than the memory of a device, or read from disk. Samples
             are shuffled within shards, and shards among each other, so that one shard at a time holds all that batches
             need. A multiple of the batch size, for rules that have one; pools of other rules end where their shard
             ends. ``None`` shuffles all samples at once.
         drop_last: If ``True``, leave out samples that do not fill a batch, and batches that do not fill a step.
-        seed: The seed of the random orders, which depend on the epoch too.
+        seed: The seed of the random orders, which depend on the epoch too. A loader also takes ``None``, which draws a
+            seed when the run begins: the first of several processes of ``torch.distributed`` or JAX draws it, the state
+            of the run has it, and a loader without a seed takes the seed of a state that it loads. A
+            ``torch.Generator`` or a ``numpy.random.Generator`` draws the seed as ``generator`` does.
         uneven: Treatment of batches that do not fill a step, unless they are dropped. ``"pad"`` repeats samples, so
             that all ranks have the same number of steps and, with ``FixedSize`` and ``LengthBuckets``, as many samples
             at each. ``"short"`` gives some ranks one step less, so that every sample is used exactly once. ``"mask"``
             gives the steps of ``"pad"``, and every sample counts exactly once: places that only fill up repeat samples
-            of the step and are the last of their batch.
+            of the step and are the last of their batch. A loader marks them by an ``index`` of -1 and a ``weight`` of
+            0, which all batches then hold (int64 and float32 a sample; last in tuples); labels that the loader makes
+            are -100 there.
         balance: If ``True``, batches of similar cost form a step, so that ranks do not wait for each other.
         largest_first: If ``True``, the largest batch that the rule makes is the first, so that memory is allocated
             once, and an out-of-memory error occurs in the first step.
@@ -89,12 +145,16 @@ class PlanOptions:
         homogeneous_by: The class of each sample, as numbers or texts: a batch holds samples of one class, and all
             batches of a step have the same class. A step that the batches of its class do not fill is left out with
             ``drop_last=True``; otherwise batches of the class are repeated in it, or it has places of weight 0 with
-            ``uneven="mask"``.
+            ``uneven="mask"``. ``"source"`` stands for the sources of a mixture.
         distinct_by: The key of each sample, as numbers or texts: a batch holds no two samples of one key. Needs
             ``shuffle=True`` and batches of a fixed size.
         ban: Samples that are left without weight, by number: each keeps its place in its batch, so that no other sample
             moves. The list may change when a state is loaded: the new list holds from there on. A state with bans needs
-            a list here: the same, another, or an empty one.
+            a list here: the same, another, or an empty one. In batches of a loader, places of banned samples hold zeros
+            (labels that the loader makes are -100), an ``index`` of -1 and a ``weight`` of 0, which all batches then
+            hold (last in tuples). Samples on demand are not read. Samples of a mixture are named as ``("web", 17)``.
+            Where documents of a stream are shuffled, a number names other tokens in each epoch: ban pieces in the epoch
+            that they spoil, or shuffle pieces alone.
     """
 
     shuffle: Shuffle = False
@@ -106,12 +166,12 @@ class PlanOptions:
     largest_first: bool = False
     pad_to: PadTo = "longest"
     truncate: Truncate = "error"
-    weights: Any = None
+    weights: PerSample | None = None
     num_samples: int | None = None
-    balanced_by: Any = None
-    homogeneous_by: Any = None
-    distinct_by: Any = None
-    ban: Any = None
+    balanced_by: SampleKeys | None = None
+    homogeneous_by: SampleKeys | None = None
+    distinct_by: SampleKeys | None = None
+    ban: Iterable[Any] | None = None
 
     @classmethod
     def given(cls, owner: str, shuffle: Shuffle, keywords: PlanKeywords) -> PlanOptions:
@@ -120,37 +180,26 @@ class PlanOptions:
         Raises:
             TypeError: A keyword is no option.
         """
-        for name in keywords.keys() - PlanKeywords.__annotations__.keys():
-            raise TypeError(f"{owner}() got an unexpected keyword argument {name!r}")
+        require_known(owner, keywords, PlanKeywords)
         return cls(shuffle=shuffle, **keywords)
 
-    def native(self, rule: Rule, samples: int) -> dict[str, Any]:
+    def native(self, rule: Rule, source: PlanSource) -> dict[str, Any]:
         """Return the options as the engine takes them.
 
         Args:
             rule: The rule that forms batches of samples.
-            samples: The number of samples.
+            source: The samples.
 
         Raises:
             ArgumentError: An option has the wrong type, or is no known choice.
             DataError: There is not one weight, class or key for each sample.
             RangeError: A banned sample does not exist.
         """
-        return self.plain(rule) | {
-            "shuffle": shuffled(self.shuffle),
-            "draws": drawn(samples, self.weights, self.num_samples, self.balanced_by),
-            "ban": banned(self.ban, samples),
-            "grouping": grouped(samples, self.homogeneous_by, self.distinct_by),
-        }
-
-    def plain(self, rule: Rule) -> dict[str, Any]:
-        """Return the options that mean the same whatever the samples are.
-
-        Raises:
-            ArgumentError: An option has the wrong type, or is no known choice.
-        """
+        samples = source.samples
+        keys = {name: source.keys(name, getattr(self, name)) for name in ("homogeneous_by", "distinct_by")}
         return {
             "rule": rule._native(),
+            "shuffle": source.shuffle(self.shuffle)[0],
             "drop_last": boolean("drop_last", self.drop_last),
             "seed": integer("seed", self.seed),
             "uneven": choice("uneven", self.uneven, UNEVEN),
@@ -158,7 +207,21 @@ class PlanOptions:
             "largest_first": boolean("largest_first", self.largest_first),
             "shard_size": None if self.shard_size is None else integer("shard_size", self.shard_size, least=1),
             "pad_to": padded_to(self.pad_to, self.truncate),
+            "draws": source.draws(self),
+            "ban": banned_numbers(self.ban, samples, source.number),
+            "grouping": grouping_of(samples, **keys),
         }
+
+    @property
+    def pads_to_longest(self) -> bool:
+        """``True`` if samples are padded to the longest sample of their batch."""
+        return isinstance(self.pad_to, str) and self.pad_to == "longest"
+
+    @property
+    def keeps_neighbours(self) -> bool:
+        """``True`` if no option draws samples or chooses which samples share a batch."""
+        chosen = (self.weights, self.num_samples, self.balanced_by, self.homogeneous_by, self.distinct_by)
+        return all(option is None for option in chosen)
 
     @classmethod
     def of(cls, plan: _native.Plan) -> PlanOptions:

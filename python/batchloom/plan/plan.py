@@ -16,7 +16,7 @@ import numpy
 from batchloom.arguments import U32, Shuffle, caller, integer, shown
 from batchloom.batching.rules import Rule, rule
 from batchloom.errors import ArgumentError, RangeError, many
-from batchloom.plan.options import PlanKeywords, PlanOptions
+from batchloom.plan.options import NumberedSamples, PlanKeywords, PlanOptions
 from batchloom.samples.draws import restored, written
 from batchloom.samples.label_counts import LabelCounts
 from batchloom.samples.label_counts import label_counts as counted
@@ -137,7 +137,7 @@ class Plan:
         self._batching, self._read, counts = rule(batch_size, batching), 0, counted(label_counts)
         self._number: Numbered | None = None
         samples = integer("samples", samples)
-        native = PlanOptions.given("Plan", shuffle, options).native(self._batching, samples) | {
+        native = PlanOptions.given("Plan", shuffle, options).native(self._batching, NumberedSamples(samples)) | {
             "sizes": None if known is None else engine.borrow(known, "sizes"),
             "labels": None if counts is None else counts._native(),
         }
@@ -189,7 +189,7 @@ class Plan:
     def _warn_of_repetition(self, reader: str) -> None:
         if not reader.startswith(READERS):
             return
-        if ban := self.options.ban:
+        if ban := list(self.options.ban or ()):
             raise ArgumentError(
                 f"the plan bans {many(len(ban), 'sample')}, and a batch sampler cannot take their weight; "
                 "expected DataLoader(..., ban=...), or a plan without ban"

@@ -34,20 +34,20 @@ class Mesh:
     def __init__(self, mesh: Any) -> None:
         self._device_mesh = None if isinstance(mesh, Mapping) else mesh
         if isinstance(mesh, Mapping):
-            sizes = {name: integer(f"mesh[{name!r}]", size, least=1) for name, size in mesh.items()}
+            sizes = {name: integer(f"distributed[{name!r}]", size, least=1) for name, size in mesh.items()}
         else:
             names = getattr(mesh, "mesh_dim_names", None)
             if not hasattr(mesh, "get_coordinate") or not names:
                 raise ArgumentError(
-                    f"mesh is {mesh!r}; expected a DeviceMesh with mesh_dim_names, or a dict of sizes by name, as "
-                    '{"dp": 4, "tp": 2}'
+                    f"distributed is {mesh!r}; expected True, False, a DeviceMesh with mesh_dim_names, or a dict of "
+                    'sizes by name, as {"dp": 4, "tp": 2}'
                 )
             sizes = dict(zip(names, mesh.shape, strict=True))
         unknown = [name for name in sizes if name not in (*DATA, *SAME)]
         if unknown or not sizes:
             raise ArgumentError(
-                f"mesh has the dimensions {list(sizes)}; expected names out of {', '.join(DATA)}, along which batches "
-                f"differ, and {', '.join(SAME)}, along which they are the same"
+                f"distributed has dimensions {list(sizes)}; expected names out of {', '.join(DATA)}, along which "
+                f"batches differ, and {', '.join(SAME)}, along which they are the same"
             )
         self._sizes: dict[str, int] = sizes
 
@@ -76,8 +76,8 @@ class Mesh:
         if held != world_size:
             sizes = " * ".join(f"{name} {size}" for name, size in self._sizes.items())
             raise ArgumentError(
-                f"mesh is {sizes}, for {held} processes, and the world size is {world_size}; expected a mesh of all "
-                "of them"
+                f"distributed is {sizes}, for {held} processes, and the world size is {world_size}; expected a mesh of "
+                "all of them"
             )
         if mesh is not None:
             found = mesh.get_coordinate()
@@ -92,6 +92,11 @@ class Mesh:
 
     def __repr__(self) -> str:
         return f"Mesh({self._sizes})"
+
+
+def is_mesh(distributed: Any) -> bool:
+    """Return whether the argument is a mesh: a dict of sizes, or an object with coordinates."""
+    return isinstance(distributed, Mapping) or hasattr(distributed, "get_coordinate")
 
 
 def _whole(mesh: Any) -> Any:

@@ -6,20 +6,65 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import batchloom._native as _native
 import numpy
 from batchloom.arguments import U32, boolean, integer
 from batchloom.errors import ArgumentError, DataError
-from batchloom.ranks.mesh import Mesh
+from batchloom.ranks.mesh import Mesh, is_mesh
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 
 # The name of seeds that are drawn, among the facts of ranks.
 SEED = "seed"
 
 Ranks = tuple[int, int]
 """A rank, and the world size."""
+
+
+class RankKeywords(TypedDict, total=False):
+    """Keywords of loaders and samplers: the attributes of :class:`RankOptions`."""
+
+    rank: int | None
+    world_size: int | None
+    distributed: bool | Mapping[str, int] | DeviceMesh
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RankOptions:
+    """Options that say which rank is served; a :class:`batchloom.DataLoader` takes them as keywords.
+
+    If neither ``rank`` nor ``world_size`` is given, they are looked up when the first epoch begins, or when a property
+    needs them: in ``torch.distributed`` if it is initialised, or in JAX, for batches of JAX, if ``jax.distributed`` is;
+    otherwise in the environment of a launcher, RANK and WORLD_SIZE (or LOCAL_RANK, NODE_RANK and WORLD_SIZE, as
+    Lightning sets them); and otherwise they are 0 and 1. If ``torch.distributed`` gives another rank afterwards, the
+    next epoch follows it.
+
+    Attributes:
+        rank: The rank of this process, from 0 to ``world_size - 1``.
+        world_size: The number of processes.
+        distributed: ``False`` for a loader of one rank, as in an evaluation on rank 0 alone: each process that iterates
+            over it gets every batch. Or the mesh of all processes, where some of them work on one batch together: a
+            ``DeviceMesh`` with names, or a dict of sizes, as ``{"dp": 4, "tp": 2, "cp": 2, "pp": 1}``. Batches then
+            differ along data-parallel dimensions alone, and ``loader.rank`` and ``loader.world_size`` count along them.
+    """
+
+    rank: int | None = None
+    world_size: int | None = None
+    distributed: bool | Mapping[str, int] | DeviceMesh = True
+
+
+def _truth(distributed: object) -> bool:
+    try:
+        return boolean("distributed", distributed)
+    except ArgumentError:
+        raise ArgumentError(
+            f"distributed is {distributed!r}; expected True, False, or a mesh, as {{'dp': 4, 'tp': 2}}"
+        ) from None
 
 
 class RankFinder:
@@ -32,14 +77,13 @@ class RankFinder:
     Args:
         rank: The rank, if it is given.
         world_size: The world size, if it is given.
-        jax: If ``True``, JAX may say.
-        mesh: The mesh of all processes, if some of them take the same batches: ranks are then those along its
-            data-parallel dimensions.
-        distributed: If ``False``, this is rank 0 of 1, whatever others say.
+        distributed: ``False`` for rank 0 of 1 in each process; or the mesh of all processes, whose data-parallel
+            dimensions count the ranks.
+        jax: If ``True``, JAX may give the rank.
 
     Raises:
         ArgumentError: Only one of the two is given, or the rank is not below the world size, or ``distributed`` is
-            ``False`` beside them or a mesh.
+            ``False`` beside them.
     """
 
     def __init__(
@@ -47,13 +91,13 @@ class RankFinder:
         rank: int | None,
         world_size: int | None,
         *,
+        distributed: bool | Mapping[str, int] | DeviceMesh = True,
         jax: bool = False,
-        mesh: Mesh | None = None,
-        distributed: bool = True,
     ) -> None:
-        if not boolean("distributed", distributed):
-            if rank is not None or world_size is not None or mesh is not None:
-                given = {"rank": rank, "world_size": world_size, "mesh": mesh}
+        mesh = Mesh(distributed) if is_mesh(distributed) else None
+        if mesh is None and not _truth(distributed):
+            if rank is not None or world_size is not None:
+                given = {"rank": rank, "world_size": world_size}
                 said = ", ".join(f"{name}={value}" for name, value in given.items() if value is not None)
                 raise ArgumentError(
                     f"distributed is False, for a loader of one rank, and {said} is given; expected one of the two"

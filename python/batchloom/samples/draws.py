@@ -18,7 +18,7 @@ Array = numpy.ndarray[Any, Any]
 MOST = 2**62
 
 
-def drawn(samples: int, weights: Any, num_samples: int | None, balanced_by: Any) -> _native.Draws | None:
+def draws_of(samples: int, weights: Any, num_samples: int | None, balanced_by: Any) -> _native.Draws | None:
     """Return the draws of an epoch; ``None`` if it is every sample once.
 
     Args:
@@ -60,7 +60,7 @@ def described(draws: _native.Draws | None) -> tuple[Any, int | None, Any]:
     return weights, number, classes
 
 
-def grouped(samples: int, homogeneous_by: Any, distinct_by: Any) -> tuple[str, _native.Tensor] | None:
+def grouping_of(samples: int, homogeneous_by: Any, distinct_by: Any) -> tuple[str, _native.Tensor] | None:
     """Return the option that says which samples share a batch, and the key of each; ``None`` if all may.
 
     Args:

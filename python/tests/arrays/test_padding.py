@@ -144,9 +144,8 @@ def test_padding_of_every_type(name, value):
     for kind in (lambda array: array, tensor):
         dataset = bl.SequenceDataset(x=[kind(sample) for sample in samples], y=[[1, 1], [1] * 5, []])
         for given_value in (value, {"x": value}, {"x": value, "y": 3}):
-            (batch,) = bl.DataLoader(
-                dataset, 3, pad_value=given_value if isinstance(given_value, dict) else {"x": value}
-            )
+            pads = given_value if isinstance(given_value, dict) else {"x": value}
+            (batch,) = bl.DataLoader(dataset, 3, fields={name: bl.Field(pad=pad) for name, pad in pads.items()})
             if name in FOREIGN:
                 expected = numpy.full((3, 5), number).astype(numpy_type(name))
             else:
@@ -177,9 +176,11 @@ def test_padding_of_every_type(name, value):
 )
 def test_padding_that_a_type_cannot_hold(name, value):
     dataset = bl.SequenceDataset(field=[tensor(sample) for sample in lines([2, 5], name)])
-    for wrong in (value, {"field": value}):
-        with refused(bl.ArgumentError, "pad_value", "field field", name):
-            bl.DataLoader(dataset, pad_value=wrong)
+    with refused(bl.ArgumentError, "pad_value", "field field", name):
+        bl.DataLoader(dataset, pad_value=value)
+    if value is not None:
+        with refused(bl.ArgumentError, "pad", "field field", name):
+            bl.DataLoader(dataset, fields={"field": bl.Field(pad=value)})
 
 
 @pytest.mark.parametrize(

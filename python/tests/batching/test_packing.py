@@ -427,7 +427,7 @@ def test_padded_batches_are_those_of_the_padding_collator(side, rule):
     collate = transformers.DataCollatorWithPadding(tokenizer(side), pad_to_multiple_of=batching.multiple(rule))
     dataset = bl.SequenceDataset(input_ids=samples, label=numpy.arange(13))
     loader = bl.DataLoader(
-        dataset, batching=rule, shuffle=True, pad_value={"input_ids": 49}, pad_side=side, output="torch"
+        dataset, batching=rule, shuffle=True, fields={"input_ids": bl.Field(pad=49)}, pad_side=side, output="torch"
     )
     for chosen, batch in zip(loader.plan(), loader, strict=True):
         theirs = collate([{"input_ids": samples[sample].tolist(), "label": int(sample)} for sample in chosen])

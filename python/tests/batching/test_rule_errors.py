@@ -98,10 +98,11 @@ def test_rules_by_size_of_rows_of_one_shape(rule):
         ({"pad_side": None}, ("pad_side", "None")),
         ({"pad_side": True}, ("pad_side", "True")),
         ({"pad_side": ["right"]}, ("pad_side", "['right']")),
-        ({"pad_value": {"z": 1}}, ("pad_value", "'z'", "'x'", "'f'", "'b'", "'w'")),
-        ({"pad_value": {"y": 1}}, ("pad_value", "'y'", "'x'", "'f'", "'b'", "'w'")),
-        ({"pad_value": {1: 1}}, ("pad_value", "1")),
-        ({"pad_value": {"x": 0.5}}, ("pad_value", "0.5", "field x", "int64")),
+        ({"pad_value": {"z": 1}}, ("pad_value", "fields={'z': bl.Field(pad=1)}")),
+        ({"fields": {"z": bl.Field(pad=1)}}, ("fields names 'z'", "'x'", "'f'", "'b'", "'w'")),
+        ({"fields": {"y": bl.Field(pad=1)}}, ("fields pads 'y'", "'x'", "'f'", "'b'", "'w'")),
+        ({"fields": {1: bl.Field(pad=1)}}, ("fields names 1",)),
+        ({"fields": {"x": bl.Field(pad=0.5)}}, ("pad", "0.5", "field x", "int64")),
         ({"pad_value": 0.5}, ("pad_value", "0.5", "field x", "int64")),
         ({"output": "tensorflow"}, ("output", "tensorflow")),
     ],
@@ -123,7 +124,7 @@ def test_options_that_do_not_go_with_sequences(options, parts):
 def test_labels_and_padding_of_rows_of_one_shape():
     with refused(bl.ArgumentError, "labels", "'x'", "sequences"):
         bl.DataLoader(dataset(), labels="x")
-    for value in (1, -1, 0.5, float("nan"), None, "0", {"x": 1}, {}):
+    for value in (1, -1, 0.5, float("nan"), None, "0"):
         with refused(bl.ArgumentError, "pad_value", repr(value), "padded"):
             bl.DataLoader(dataset(), pad_value=value)
 

@@ -291,7 +291,7 @@ def slid(random):
         else:
             assert len(batch) == len(expected)
 
-    ways = (*HOST, *DEVICE, {"copy": True}, {"device": "meta", "copy": True})
+    ways = (*HOST, *DEVICE, {"buffers": "own"}, {"device": "meta", "buffers": "own"})
     dataset = shape.dataset(mask=masked, index=placed)
     if random.random() < 0.1:
         dataset = pickle.loads(pickle.dumps(dataset))

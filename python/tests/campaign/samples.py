@@ -25,7 +25,7 @@ HOST = (
 WAYS = (
     *HOST,
     {"output": "torch", "resident": False},
-    {"output": "torch", "resident": True, "static_buffers": True},
+    {"output": "torch", "resident": True, "buffers": "static"},
     {"output": "torch", "device": "meta"},
     {"output": "torch", "device": "meta", "resident": False},
 )
@@ -114,11 +114,11 @@ def rows(draw):
     values = numpy.arange(count * 2, dtype=draw.choice(["float32", "int32", "uint8"])).reshape(count, 2)
     options, samples, dtype = {}, values, str(values.dtype)
     if draw.random() < 0.3:
-        options = {"scale": {"x": 0.5}, "mean": {"x": 3.0}, "std": {"x": [0.25, 2.0]}}
+        options = {"fields": {"x": bl.Field(scale=0.5, mean=3.0, std=[0.25, 2.0])}}
         samples, dtype = (values * numpy.float32(0.5) - numpy.float32(3)) / numpy.float32([0.25, 2]), "float32"
     elif draw.random() < 0.3:
         dtype = draw.choice(["float64", "int64", "float32"])
-        options = {"dtype": {"x": dtype}}
+        options = {"fields": {"x": bl.Field(dtype=dtype)}}
     dataset, rule = bl.TensorDataset(x=values), bl.FixedSize(draw.randint(1, 9))
     return Data(dataset, samples.tolist(), rule, options, dtypes={"x": dtype})
 
@@ -249,7 +249,7 @@ def slid(draw):
         return [[*x.ravel().tolist(), *y.ravel().tolist()] for x, y in rows]
 
     dataset = shape.dataset(mask=masked, index=True)
-    ways = (*WAYS, {"copy": True})
+    ways = (*WAYS, {"buffers": "own"})
     rule = bl.FixedSize(draw.randint(1, 9))
     return Data(dataset, [x + y for x, y in values], rule, {}, ways, rows=read, beside=beside)
 

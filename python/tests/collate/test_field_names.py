@@ -23,7 +23,9 @@ def growing(item):
 
 
 # Values of options that take no number.
-VALUES = {"dtype": "float32", "collate": bl.Pad()}
+VALUES = {"dtype": "float32", "slot": bl.Pad()}
+
+ATTRIBUTES = ("dtype", "scale", "mean", "std", "pad", "slot")
 
 # Datasets whose batches are tuples, and the places of their fields of floats.
 DATASETS = {
@@ -35,6 +37,11 @@ DATASETS = {
     "windows": (lambda: bl.WindowDataset(X, 3, 2, marks=Y), (0, 1, 2, 3)),
     "samples on demand": (lambda: bl.MapDataset(range(1, 6), pair), (0, 1)),
 }
+
+
+def fields_of(option, value, *keys):
+    """The argument `fields` with one attribute of the fields that keys name."""
+    return {key: bl.Field(**{option: value}) for key in keys}
 
 
 def first(dataset, **options):
@@ -58,20 +65,20 @@ def test_an_option_changes_the_field_at_the_place(name, data):
     value, changed = options[option]
     if name == "padded groups":  # padding is not scaled
         changed = numpy.where(plain[-1].reshape(*plain[-1].shape, *(1,) * (plain[place].ndim - 2)), changed, 0)
-    found = first(make(), **{option: {key: value}})
+    found = first(make(), fields=fields_of(option, value, key))
     for other, (before, after) in enumerate(zip(plain, found, strict=True)):
         expected = changed if other == place else before
         assert after.dtype == expected.dtype
         assert numpy.array_equal(after, expected)
 
 
-@pytest.mark.parametrize("option", ["dtype", "scale", "mean", "std", "pad_value", "collate"])
+@pytest.mark.parametrize("option", ATTRIBUTES)
 @pytest.mark.parametrize("name", ["padded groups", "groups in two datasets"])
 def test_the_digits_of_a_place_are_refused(name, option):
     make, _ = DATASETS[name]
     value = VALUES.get(option, 2.0)
-    with refused(bl.ArgumentError, option, "'1'", "1 (float64[..., 4])", "2 (float64[...])"):
-        bl.DataLoader(make(), 3, **{option: {"1": value}})
+    with refused(bl.ArgumentError, "fields names '1'", "1 (float64[..., 4])", "2 (float64[...])"):
+        bl.DataLoader(make(), 3, fields=fields_of(option, value, "1"))
 
 
 class Point(NamedTuple):
@@ -105,85 +112,88 @@ SAMPLES = {
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
 def test_the_first_sample_tells_the_digits_of_a_place_from_a_key(workers, on_error):
     loader = bl.DataLoader(
-        bl.MapDataset(range(1, 6), pair, workers=workers, on_error=on_error), 3, num_threads=1, dtype={"1": "float32"}
+        bl.MapDataset(range(1, 6), pair, workers=workers, on_error=on_error),
+        3,
+        num_threads=1,
+        fields={"1": bl.Field(dtype="float32")},
     )
     for _ in range(2):
-        with refused(bl.ArgumentError, "dtype names '1'", "0 (float64[...]) or 1 (float64[...])"):
+        with refused(bl.ArgumentError, "fields names '1'", "0 (float64[...]) or 1 (float64[...])"):
             next(iter(loader))
 
 
-@pytest.mark.parametrize("option", ["dtype", "scale", "mean", "std", "pad_value", "collate"])
+@pytest.mark.parametrize("option", ATTRIBUTES)
 @pytest.mark.parametrize("name", SAMPLES)
 def test_keys_of_samples_on_demand_are_those_of_the_first_sample(name, option):
     make, right, wrong, listed = SAMPLES[name]
     value = VALUES.get(option, 2.0)
     dataset = bl.MapDataset(range(1, 6), make)
     for key in right:
-        beside = {"collate": {key: bl.Pad()}} if option == "pad_value" else {}
-        next(iter(bl.DataLoader(dataset, 3, **{option: {key: value}}, **beside)))
+        beside = {"slot": bl.Pad()} if option == "pad" else {}
+        next(iter(bl.DataLoader(dataset, 3, fields={key: bl.Field(**{option: value}, **beside)})))
     for key in wrong:
-        with refused(bl.ArgumentError, f"{option} names {key!r}", listed):
-            next(iter(bl.DataLoader(dataset, 3, **{option: {key: value}})))
+        with refused(bl.ArgumentError, f"fields names {key!r}", listed):
+            next(iter(bl.DataLoader(dataset, 3, fields=fields_of(option, value, key))))
 
 
 def test_a_text_of_digits_is_a_key_of_dicts():
     dataset = bl.MapDataset(range(1, 6), lambda item: {"1": float(item), "0": float(item)})
-    batch = next(iter(bl.DataLoader(dataset, 3, scale={"0": 100.0})))
+    batch = next(iter(bl.DataLoader(dataset, 3, fields={"0": bl.Field(scale=100.0)})))
     assert {key: part.tolist() for key, part in batch.items()} == {"1": [1, 2, 3], "0": [100, 200, 300]}
 
 
-@pytest.mark.parametrize("option", ["dtype", "scale", "mean", "std", "pad_value", "collate"])
+@pytest.mark.parametrize("option", ATTRIBUTES)
 def test_two_keys_of_one_field_are_refused(option):
     value = VALUES.get(option, 2.0)
-    if option not in ("pad_value", "collate"):
+    if option not in ("pad", "slot"):
         windows = bl.WindowDataset(numpy.ones((20, 2)), 4, 2)
-        with refused(bl.ArgumentError, option, "0", "'x'", "one field"):
-            bl.DataLoader(windows, **{option: {0: value, "x": value}})
-    with refused(bl.ArgumentError, option, "1", "'1'", "one field"):
-        bl.DataLoader(bl.MapDataset(range(1, 6), pair), 3, **{option: {1: value, "1": value}})
+        with refused(bl.ArgumentError, "fields", "0", "'x'", "one field"):
+            bl.DataLoader(windows, fields=fields_of(option, value, 0, "x"))
+    with refused(bl.ArgumentError, "fields", "1", "'1'", "one field"):
+        bl.DataLoader(bl.MapDataset(range(1, 6), pair), 3, fields=fields_of(option, value, 1, "1"))
 
 
 def test_messages_list_the_shapes_of_rows_of_windows():
     windows = bl.WindowDataset(X, 3, 2, marks=Y)
     with refused(bl.ArgumentError, "0 (float64[..., 4]) or 1 (float64[..., 4]) or 2 (float64[...])"):
-        bl.DataLoader(windows, dtype={9: "float32"})
+        bl.DataLoader(windows, fields={9: bl.Field(dtype="float32")})
     for dataset in (bl.WindowDataset([X, X], 3, 2, index=True), bl.WindowDataset(X, 3, 2, index=True)):
         batch = next(iter(bl.DataLoader(dataset, 3)))
         assert batch["series"].shape == (3,)
         with refused(bl.ArgumentError, "'y' (float64[..., 4]) or 'series' (int64[...]) or 'start' (int64[...])"):
-            bl.DataLoader(dataset, dtype={9: "float32"})
+            bl.DataLoader(dataset, fields={9: bl.Field(dtype="float32")})
     patched = bl.WindowDataset(X, 4, 2, patch_len=2)
     with refused(bl.ArgumentError, "0 (float64[...]) or 1 (float64[..., 4])"):
-        bl.DataLoader(patched, dtype={9: "float32"})
+        bl.DataLoader(patched, fields={9: bl.Field(dtype="float32")})
 
 
 def test_padding_is_named_by_place():
     groups = bl.GroupDataset(QUERY, X, Y, layout="padded")
-    _, x, y, mask = first(groups, pad_value={2: -1})
+    _, x, y, mask = first(groups, fields={2: bl.Field(pad=-1)})
     assert (y[~mask] == -1).all()
     assert (x[~mask] == 0).all()
-    _, x, y, mask = first(groups, pad_value={1: -1, 2: -2}, dtype={2: "float32"}, scale={1: 2.0})
+    _, x, y, mask = first(groups, fields={1: bl.Field(pad=-1, scale=2.0), 2: bl.Field(pad=-2, dtype="float32")})
     assert (x[~mask] == -1).all()
     assert (y[~mask] == -2).all()
     for key in (0, 3, -1, 9, "mask", 1.0, True, None):
         with refused(bl.ArgumentError, f"{key!r}", "1 (float64[..., 4]) or 2 (float64[...])"):
-            bl.DataLoader(groups, 3, pad_value={key: -1})
+            bl.DataLoader(groups, 3, fields={key: bl.Field(pad=-1)})
     # Padded by the function of a slot, or by the engine, a place is a place.
-    demand = bl.MapDataset(range(1, 4), growing, sizes=[2, 3, 4], fields=[0])
+    demand = bl.MapDataset(range(1, 4), growing, sizes=[2, 3, 4], columns=[0])
     slotted = bl.MapDataset(range(1, 4), growing)
-    for dataset, options in ((demand, {}), (slotted, {"collate": {0: bl.Pad()}})):
-        x, *_ = next(iter(bl.DataLoader(dataset, 3, pad_value={0: -1.0}, **options)))
+    for dataset, options in ((demand, {}), (slotted, {"slot": bl.Pad()})):
+        x, *_ = next(iter(bl.DataLoader(dataset, 3, fields={0: bl.Field(pad=-1.0, **options)})))
         assert x[0].tolist() == [0, 1, -1, -1]
-    with refused(bl.ArgumentError, "fields names '0'", "0 (float64[...]) or 1 (float64[...])"):
-        next(iter(bl.DataLoader(bl.MapDataset(range(1, 4), growing, sizes=[2, 3, 4], fields=["0"]), 3)))
+    with refused(bl.ArgumentError, "columns names '0'", "0 (float64[...]) or 1 (float64[...])"):
+        next(iter(bl.DataLoader(bl.MapDataset(range(1, 4), growing, sizes=[2, 3, 4], columns=["0"]), 3)))
 
 
 def test_slots_are_named_by_place():
     demand = bl.MapDataset(range(1, 4), growing)
-    ((x, *_),) = bl.DataLoader(demand, 3, collate={0: bl.Pad(multiple_of=8)})
+    ((x, *_),) = bl.DataLoader(demand, 3, fields={0: bl.Field(slot=bl.Pad(multiple_of=8))})
     assert x.shape == (3, 8)
-    with refused(bl.ArgumentError, "collate names '0'", "0 (float64[...]) or 1 (float64[...])"):
-        next(iter(bl.DataLoader(demand, 3, collate={"0": bl.Pad()})))
+    with refused(bl.ArgumentError, "fields names '0'", "0 (float64[...]) or 1 (float64[...])"):
+        next(iter(bl.DataLoader(demand, 3, fields={"0": bl.Field(slot=bl.Pad())})))
 
 
 @pytest.mark.parametrize("option", ["balanced_by", "homogeneous_by", "distinct_by"])
@@ -216,14 +226,17 @@ def test_parts_and_counts_are_those_of_the_field_at_a_place():
 def test_shardings_are_named_by_place():
     alone = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     with refused(bl.ArgumentError, "field 0", "'0', '1'", "0, 1"):
-        bl.DataLoader(bl.TensorDataset(X, Y), 4, output="jax", sharding={"0": alone, "1": alone})
+        bl.DataLoader(bl.TensorDataset(X, Y), 4, output="jax", device={"0": alone, "1": alone})
 
 
 def test_names_name_the_fields_of_dicts():
     named = bl.TensorDataset(**{"1": X, "y": Y})
-    batch = next(iter(bl.DataLoader(named, 3, dtype={"1": "float32"})))
+    batch = next(iter(bl.DataLoader(named, 3, fields={"1": bl.Field(dtype="float32")})))
     assert (batch["1"].dtype, batch["y"].dtype) == (numpy.float32, numpy.float64)
-    with refused(bl.ArgumentError, "dtype names 1", "'1' (float64[..., 4]) or 'y' (float64[...])"):
-        bl.DataLoader(named, 3, dtype={1: "float32"})
+    with refused(bl.ArgumentError, "fields names 1", "'1' (float64[..., 4]) or 'y' (float64[...])"):
+        bl.DataLoader(named, 3, fields={1: bl.Field(dtype="float32")})
     windows = bl.WindowDataset(X, 3, 2)
-    assert [part.dtype.name for part in first(windows, dtype={"y": "float32"})] == ["float64", "float32"]
+    assert [part.dtype.name for part in first(windows, fields={"y": bl.Field(dtype="float32")})] == [
+        "float64",
+        "float32",
+    ]

@@ -25,11 +25,11 @@ class Images:
         return {"image": self.images[sample]}
 
 
-def resized(images: list[Any], resize: bl.Resize, workers: str = "threads", **options: Any) -> Any:
+def resized(images: list[Any], resize: bl.Resize, workers: str = "threads", **field: Any) -> Any:
     """Return the batch of all images."""
     dataset = bl.MapDataset(Images(images), workers=workers)
-    options = {"batch_size": len(images), "output": "numpy", "collate": {"image": resize}, **options}
-    (batch,) = bl.DataLoader(dataset, **options)
+    fields = {"image": bl.Field(slot=resize, **field)}
+    (batch,) = bl.DataLoader(dataset, len(images), output="numpy", fields=fields)
     return batch["image"]
 
 
@@ -86,7 +86,7 @@ def test_images_of_several_sizes_share_a_batch(workers: str) -> None:
     found = resized(images, resize, workers)
     expected = numpy.stack([resized([image], bl.Resize(16, 16))[0].transpose(2, 0, 1) for image in images])
     assert numpy.array_equal(found, expected)
-    found = resized(images, resize, dtype={"image": "float32"}, scale={"image": 1 / 255})
+    found = resized(images, resize, dtype="float32", scale=1 / 255)
     assert found.dtype == numpy.float32
     numpy.testing.assert_allclose(found, expected / numpy.float32(255), rtol=1e-6)
 

@@ -53,7 +53,7 @@ def test_samples_lie_in_their_slots(lengths, way, where, shuffle):
         dataset = bl.SequenceDataset(x=samples)
     options = {"output": "torch", "resident": False} if where == "streamed" else {}
     loader = bl.DataLoader(
-        dataset, 3, shuffle, seed=2, collate={"x": slot}, pad_value={"x": -1}, dtype={"x": "float64"}, **options
+        dataset, 3, shuffle, seed=2, fields={"x": bl.Field(slot=slot, pad=-1, dtype="float64")}, **options
     )
     for batch, indices in zip(loader, loader.plan(0), strict=True):
         width = width_of(max(lengths[sample] for sample in indices))
@@ -66,7 +66,7 @@ def test_samples_lie_in_their_slots(lengths, way, where, shuffle):
 def test_functions_give_shapes_and_types(workers):
     samples = lines([3, 1, 4, 1, 5])
     dataset = bl.MapDataset(samples, workers=workers)
-    loader = bl.DataLoader(dataset, 2, collate={0: SLOT}, num_threads=2, scale={0: 2.0})
+    loader = bl.DataLoader(dataset, 2, fields={0: bl.Field(slot=SLOT, scale=2.0)}, num_threads=2)
     batches = list(loader)
     assert [batch.dtype for batch in batches] == [numpy.float32] * 3
     sums = [[sample.sum() * 2, len(sample) * 2] for sample in samples]
@@ -90,22 +90,29 @@ def test_every_kind_of_data_has_slots(dataset, field):
     def double(sample, slot):
         slot[...] = sample * 2
 
-    doubled = next(iter(bl.DataLoader(dataset, 2, collate={field: double})))[field]
+    doubled = next(iter(bl.DataLoader(dataset, 2, fields={field: bl.Field(slot=double)})))[field]
     assert doubled.tolist() == (plain * 2).tolist()
-    cut = next(iter(bl.DataLoader(dataset, 2, collate={field: bl.Crop(1, keep="end")})))[field]
+    cut = next(iter(bl.DataLoader(dataset, 2, fields={field: bl.Field(slot=bl.Crop(1, keep="end"))})))[field]
     assert cut.tolist() == plain[:, -1:].tolist()
 
 
 def test_images_in_memory_are_resized():
     images = numpy.arange(2 * 8 * 6 * 3, dtype=numpy.uint8).reshape(2, 8, 6, 3)
     ours, other = (
-        next(iter(bl.DataLoader(dataset, 2, collate={"image": bl.Resize(4, 5, to="first")}, scale={"image": 1 / 255})))
+        next(
+            iter(bl.DataLoader(dataset, 2, fields={"image": bl.Field(slot=bl.Resize(4, 5, to="first"), scale=1 / 255)}))
+        )
         for dataset in (bl.TensorDataset(image=images), bl.MapDataset([{"image": image} for image in images]))
     )
     assert ours["image"].shape == (2, 3, 4, 5)
     assert numpy.array_equal(ours["image"], other["image"])
     varying = bl.SequenceDataset(image=[image[: 4 + number] for number, image in enumerate(images)])
-    assert next(iter(bl.DataLoader(varying, 2, collate={"image": bl.Resize(4, 5)})))["image"].shape == (2, 4, 5, 3)
+    assert next(iter(bl.DataLoader(varying, 2, fields={"image": bl.Field(slot=bl.Resize(4, 5))})))["image"].shape == (
+        2,
+        4,
+        5,
+        3,
+    )
 
 
 def test_slots_that_a_function_keeps_never_change():
@@ -116,7 +123,7 @@ def test_slots_that_a_function_keeps_never_change():
         kept.append((slot, sample))
 
     x = numpy.arange(40_000.0).reshape(400, 100)
-    batches = list(bl.DataLoader(bl.TensorDataset(x), 8, collate={0: keep}, num_threads=2))
+    batches = list(bl.DataLoader(bl.TensorDataset(x), 8, fields={0: bl.Field(slot=keep)}, num_threads=2))
     gc.collect()
     for slot, sample in kept:
         assert numpy.array_equal(slot, sample)
@@ -128,7 +135,7 @@ def test_slots_that_a_function_keeps_never_change():
 def test_a_function_that_fails_names_the_sample(workers):
     samples = numpy.arange(12).reshape(6, 2)
     dataset = bl.TensorDataset(samples) if workers == "arrays" else bl.MapDataset(list(samples), workers=workers)
-    loader, taken = bl.DataLoader(dataset, 2, collate={0: failing_slot}, num_threads=2), []
+    loader, taken = bl.DataLoader(dataset, 2, fields={0: bl.Field(slot=failing_slot)}, num_threads=2), []
     with refused(bl.SampleError, "field 0", "sample 3", "KeyError", "six") as caught:
         taken.extend(loader)
     assert len(taken) <= 1
@@ -154,26 +161,25 @@ def returning(sample, slot):
 @pytest.mark.parametrize(("function", "words"), [(too_far, ["ValueError"]), (returning, ["ndarray", "slot[...]"])])
 def test_functions_that_do_not_fill_their_slot(function, words):
     with refused(bl.SampleError, "field x", "sample 0", *words):
-        list(bl.DataLoader(bl.TensorDataset(x=numpy.zeros((3, 2))), 2, collate={"x": function}))
+        list(bl.DataLoader(bl.TensorDataset(x=numpy.zeros((3, 2))), 2, fields={"x": bl.Field(slot=function)}))
 
 
 @pytest.mark.parametrize(
     ("dataset", "options", "words"),
     [
-        (bl.TensorDataset(x=numpy.zeros((3, 2))), {"collate": {"y": bl.Pad()}}, ["collate", "y", "x"]),
-        (bl.TensorDataset(x=numpy.zeros((3, 2))), {"collate": {"x": bl.Pad}}, ["bl.Pad()", "x"]),
-        (bl.TensorDataset(x=numpy.zeros((3, 2))), {"collate": {"x": bl.Crop(1, 2, 3)}}, ["x", "3"]),
-        (bl.TensorDataset(x=numpy.zeros((3, 2))), {"collate": {"x": bl.Resize(2, 2)}}, ["x", "image"]),
-        (bl.SequenceDataset(x=lines([3, 2])), {"collate": {"x": bl.Stack()}}, ["x", "differ in shape"]),
-        (bl.SequenceDataset(x=lines([3, 2])), {"collate": {"index": bl.Pad()}}, ["collate", "index"]),
+        (bl.TensorDataset(x=numpy.zeros((3, 2))), {"fields": {"y": bl.Field(slot=bl.Pad())}}, ["fields", "y", "x"]),
+        (bl.TensorDataset(x=numpy.zeros((3, 2))), {"fields": {"x": bl.Field(slot=bl.Crop(1, 2, 3))}}, ["x", "3"]),
+        (bl.TensorDataset(x=numpy.zeros((3, 2))), {"fields": {"x": bl.Field(slot=bl.Resize(2, 2))}}, ["x", "image"]),
+        (bl.SequenceDataset(x=lines([3, 2])), {"fields": {"x": bl.Field(slot=bl.Stack())}}, ["x", "differ in shape"]),
+        (bl.SequenceDataset(x=lines([3, 2])), {"fields": {"index": bl.Field(slot=bl.Pad())}}, ["fields", "index"]),
         (
             bl.SequenceDataset(x=lines([3, 2])),
-            {"collate": {"x": bl.Pad()}, "batching": bl.Packing(4)},
+            {"fields": {"x": bl.Field(slot=bl.Pad())}, "batching": bl.Packing(4)},
             ["x", "concatenated"],
         ),
         (
             bl.SequenceDataset(x=lines([3, 2])),
-            {"collate": {"x": bl.Pad()}, "resident": True, "output": "torch"},
+            {"fields": {"x": bl.Field(slot=bl.Pad())}, "resident": True, "output": "torch"},
             ["x", "memory", "resident=False"],
         ),
     ],
@@ -201,4 +207,4 @@ def test_arguments_of_slots(arguments, words):
 def test_functions_that_do_not_pickle():
     dataset = bl.MapDataset(lines([2, 2]), workers="processes")
     with refused(bl.ArgumentError, "pickle", "threads"):
-        bl.DataLoader(dataset, 2, collate={0: lambda sample, slot: None})
+        bl.DataLoader(dataset, 2, fields={0: bl.Field(slot=lambda sample, slot: None)})

@@ -34,8 +34,9 @@ def images(shapes, transposed):
     return fn
 
 
-def first(fn, samples, slot, **options):
-    loader = bl.DataLoader(bl.MapDataset(range(samples), fn), batch_size=samples, collate={0: slot}, **options)
+def first(fn, samples, slot, *, pad_value=0, **field):
+    fields = {0: bl.Field(slot=slot, **field)}
+    loader = bl.DataLoader(bl.MapDataset(range(samples), fn), samples, fields=fields, pad_value=pad_value)
     return next(iter(loader))
 
 
@@ -66,28 +67,27 @@ def test_padding_by_definition(shapes, multiple_of, side, value, transposed):
 )
 def test_cropping_by_definition(shapes, to, keep, whole, transposed):
     fn = images(shapes, transposed)
-    found = first(fn, len(shapes), bl.Crop(*to, *((2,) if whole else ()), keep=keep), pad_value={0: 9})
+    found = first(fn, len(shapes), bl.Crop(*to, *((2,) if whole else ()), keep=keep), pad=9)
     expected = numpy.stack([placed(fn(number), (*to, 2), keep, 9) for number in range(len(shapes))])
     numpy.testing.assert_array_equal(found, expected)
 
 
 def test_types_are_converted_and_padding_is_not():
     fn = images([(2, 2), (1, 3)], False)
-    options = {"dtype": {0: "float32"}, "scale": {0: 0.5}, "pad_value": {0: -1}}
-    found = first(fn, 2, bl.Pad(), **options)
+    found = first(fn, 2, bl.Pad(), dtype="float32", scale=0.5, pad=-1)
     expected = numpy.stack([placed(fn(n).astype(numpy.float32) / 2, (2, 3, 2), "start", -1) for n in range(2)])
     assert found.dtype == numpy.float32
     numpy.testing.assert_array_equal(found, expected)
     # Where all samples have one shape, too.
     loader = bl.DataLoader(
-        bl.MapDataset(range(9), lambda number: numpy.uint16(number)), batch_size=2, dtype={0: "int64"}
+        bl.MapDataset(range(9), lambda number: numpy.uint16(number)), batch_size=2, fields={0: bl.Field(dtype="int64")}
     )
     assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3], [4, 5], [6, 7], [8]]
 
 
 def test_sizes_that_are_only_to_sort_by():
     dataset = bl.MapDataset(range(4), lambda number: numpy.zeros(3), sizes=[4, 2, 9, 1])
-    (batch,) = bl.DataLoader(dataset, batching=bl.LengthBuckets(4), collate={0: bl.Stack()})
+    (batch,) = bl.DataLoader(dataset, batching=bl.LengthBuckets(4), fields={0: bl.Field(slot=bl.Stack())})
     assert batch[0].shape == (4, 3)
     assert batch[1].tolist() == [2, 0, 1, 3]
 
@@ -99,36 +99,42 @@ def test_what_a_crop_leaves_as_it_is_may_not_differ(shapes, batch_size):
     dataset = bl.MapDataset(range(2), lambda number: numpy.full(shapes[number], number + 1.0))
     for threads in (1, 2):
         with refused(bl.DataError, "sample 1", str(list(shapes[1])), str(list(shapes[0]))):
-            list(bl.DataLoader(dataset, batch_size, collate={0: bl.Crop(2)}, num_threads=threads))
+            list(bl.DataLoader(dataset, batch_size, fields={0: bl.Field(slot=bl.Crop(2))}, num_threads=threads))
     values = [numpy.full(shape, 1.0) for shape in shapes]
     with refused(bl.ArgumentError, "field x", "dimension 1", "extent"):
-        bl.DataLoader(bl.SequenceDataset(x=values), batch_size, collate={"x": bl.Crop(2)})
-    both = next(iter(bl.DataLoader(bl.SequenceDataset(x=values), 2, collate={"x": bl.Crop(2, 2)})))
+        bl.DataLoader(bl.SequenceDataset(x=values), batch_size, fields={"x": bl.Field(slot=bl.Crop(2))})
+    both = next(iter(bl.DataLoader(bl.SequenceDataset(x=values), 2, fields={"x": bl.Field(slot=bl.Crop(2, 2))})))
     assert both["x"].shape == (2, 2, 2)
 
 
 def test_slots_that_make_no_sense():
-    def loaded(collate, **options):
-        return list(bl.DataLoader(bl.MapDataset(range(4), images([(2, 2)] * 4, False)), collate=collate, **options))
+    def loaded(fields, **options):
+        return list(bl.DataLoader(bl.MapDataset(range(4), images([(2, 2)] * 4, False)), fields=fields, **options))
 
-    with refused(bl.ArgumentError, "collate", "7", "0"):
-        loaded({7: bl.Pad()})
-    for wrong in (5, {0: "pad"}, [bl.Pad()]):
-        with refused(bl.ArgumentError, "collate"):
+    with refused(bl.ArgumentError, "fields names 7", "0"):
+        loaded({7: bl.Field(slot=bl.Pad())})
+    for wrong in (5, {0: "pad"}, {0: bl.Pad()}, [bl.Field()]):
+        with refused(bl.ArgumentError, "fields", "bl.Field"):
             loaded(wrong)
+    for wrong in (5, "pad", bl.Pad):
+        with refused(bl.ArgumentError, "slot", "bl.Pad()"):
+            bl.Field(slot=wrong)
+    for wrong in ({0: bl.Pad()}, bl.Pad()):
+        with refused(bl.ArgumentError, "collate", "fields="):
+            loaded({}, collate=wrong)
     with refused(bl.DataError, "3", "4"):
-        loaded({0: bl.Crop(2, 2, 2, 2)})
+        loaded({0: bl.Field(slot=bl.Crop(2, 2, 2, 2))})
     with refused(bl.ArgumentError, "300000", "int16"):
-        loaded({0: bl.Pad()}, pad_value={0: 300_000})
+        loaded({0: bl.Field(slot=bl.Pad(), pad=300_000)})
     with refused(bl.ArgumentError, "pad_value"):
-        loaded({0: bl.Pad()}, pad_value="zero")
-    with refused(bl.ArgumentError, "pad_value", "0", str(2**53 + 1), str(2**53)):
-        loaded({0: bl.Pad()}, pad_value={0: 2**53 + 1})
+        loaded({0: bl.Field(slot=bl.Pad())}, pad_value="zero")
+    with refused(bl.ArgumentError, "pad of field 0", str(2**53 + 1), str(2**53)):
+        loaded({0: bl.Field(slot=bl.Pad(), pad=2**53 + 1)})
     with refused(bl.ArgumentError, "pad_value", "too large"):
-        loaded({0: bl.Pad()}, pad_value=10**400)
+        loaded({0: bl.Field(slot=bl.Pad())}, pad_value=10**400)
     with refused(bl.ArgumentError, "field ids", "size", "slot"):
-        named = bl.MapDataset(range(2), lambda number: {"ids": numpy.arange(3)}, sizes=[3, 3], fields=["ids"])
-        bl.DataLoader(named, 2, collate={"ids": bl.Pad()})
+        named = bl.MapDataset(range(2), lambda number: {"ids": numpy.arange(3)}, sizes=[3, 3], columns=["ids"])
+        bl.DataLoader(named, 2, fields={"ids": bl.Field(slot=bl.Pad())})
     for make in (
         lambda: bl.Pad(0),
         lambda: bl.Crop(),

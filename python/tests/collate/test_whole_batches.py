@@ -140,17 +140,15 @@ def test_what_is_no_batch(function, words):
     ("options", "words"),
     [
         ({"dtype": "float32"}, ["dtype", "whole batches"]),
-        ({"scale": {"x": 2}}, ["scale", "whole batches"]),
+        ({"fields": {"x": bl.Field(scale=2)}}, ["fields", "whole batches"]),
         ({"pad_to": 4, "sizes": [1] * 60}, ["pad_to", "whole batches"]),
         ({"pad_value": -1}, ["pad_value is -1", "collate", "whole batches"]),
-        ({"pad_value": {"x": -1}}, ["pad_value", "collate", "whole batches"]),
         ({"pad_value": numpy.arange(2)}, ["pad_value", "collate", "whole batches"]),
-        ({"mean": torch.zeros(3)}, ["mean", "collate", "whole batches"]),
         ({"pad_side": "left"}, ["pad_side is 'left'", "collate", "whole batches"]),
         ({"on_error": "skip"}, ["on_error", "skip"]),
         ({"batching": bl.Packing(8, oversize="split"), "sizes": [1] * 60}, ["split"]),
         ({"collate": [1]}, ["collate", "[1]", "function"]),
-        ({"collate": bl.Pad}, ["collate", "dict"]),
+        ({"collate": bl.Pad}, ["collate", "function"]),
     ],
 )
 def test_options_that_leave_no_room(options, words):

@@ -137,7 +137,7 @@ def test_arrays_with_and_without_names():
         ("padded", {"resident": False}, bl.ArgumentError, ("resident",)),
         ("padded", {"memory_limit": 9}, bl.ArgumentError, ("memory_limit",)),
         ("padded", {"device": "cuda"}, bl.DeviceError, ("cuda",)),
-        ("padded", {"pad_value": {"y": 0}}, bl.ArgumentError, ("'y'", "'x'")),
+        ("padded", {"fields": {"y": bl.Field(pad=0)}}, bl.ArgumentError, ("'y'", "'x'")),
         ("padded", {"pad_value": "a"}, bl.ArgumentError, ("'a'", "field x")),
         ("padded", {"pad_side": "top"}, bl.ArgumentError, ("top", "left")),
         ("padded", {"output": "tensorflow"}, bl.ArgumentError, ("tensorflow",)),

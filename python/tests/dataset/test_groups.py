@@ -387,7 +387,7 @@ def test_tuples_and_dicts():
 
 def test_padding_of_each_array():
     dataset = bl.GroupDataset([0, 0, 1], a=numpy.ones(3), b=numpy.ones(3, bool), c=torch.ones(3, 2), layout="padded")
-    batch = whole(dataset, pad_value={"a": numpy.nan, "c": -5}, pad_side="left")
+    batch = whole(dataset, fields={"a": bl.Field(pad=numpy.nan), "c": bl.Field(pad=-5)}, pad_side="left")
     assert numpy.isnan(batch["a"][1, 0])
     assert batch["b"].tolist() == [[True, True], [False, True]]
     assert batch["c"][1].tolist() == [[-5, -5], [1, 1]]

@@ -67,7 +67,13 @@ def test_each_field_is_padded_to_its_own_longest_within_what_a_budget_bounds(pai
     assert numpy.asarray(dataset.sizes).tolist() == [size(of, *pair) for pair in pairs]
     side = "left" if left else "right"
     loader = bl.DataLoader(
-        dataset, batching=rule, shuffle=True, pad_side=side, dtype={"target": "int64"}, output="torch", **way
+        dataset,
+        batching=rule,
+        shuffle=True,
+        pad_side=side,
+        fields={"target": bl.Field(dtype="int64")},
+        output="torch",
+        **way,
     )
     multiple_of, seen = getattr(rule, "multiple_of", 1), []
     for batch in loader:

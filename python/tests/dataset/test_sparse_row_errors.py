@@ -112,8 +112,8 @@ def test_jax_has_no_compressed_batches():
 
 
 def test_static_buffers_need_one_shape():
-    with refused(bl.ArgumentError, "static_buffers", "field x", "dense"):
-        bl.DataLoader(bl.TensorDataset(x=EYE), 2, output="torch", static_buffers=True)
+    with refused(bl.ArgumentError, "buffers", "field x", "dense"):
+        bl.DataLoader(bl.TensorDataset(x=EYE), 2, output="torch", buffers="static")
 
 
 def test_rows_are_not_counted_by_their_entries():

@@ -282,10 +282,10 @@ def test_a_run_goes_on_with_its_own_tail():
 
 def test_buffers_of_one_shape_need_batches_of_one_shape():
     tokens = torch.arange(30)
-    padded = bl.DataLoader(bl.TokenDataset(tokens, 4, tail="pad"), 2, static_buffers=True)
+    padded = bl.DataLoader(bl.TokenDataset(tokens, 4, tail="pad"), 2, buffers="static")
     assert len({id(x) for x, _ in padded}) == 1
-    with refused(bl.ArgumentError, "static_buffers", "tail", "short"):
-        bl.DataLoader(bl.TokenDataset(tokens, 4, tail="short"), 2, static_buffers=True)
+    with refused(bl.ArgumentError, "buffers", "tail", "short"):
+        bl.DataLoader(bl.TokenDataset(tokens, 4, tail="short"), 2, buffers="static")
 
 
 @pytest.mark.parametrize(

@@ -246,7 +246,7 @@ def view_of(kind):
 @pytest.mark.parametrize("kind", ["numpy", "torch"])
 @pytest.mark.parametrize("output", [None, "numpy", "torch", "jax"])
 @pytest.mark.parametrize(
-    "options", [{}, {"shuffle": "runs"}, {"copy": True}, {"shuffle": True}, {"shuffle": "documents"}]
+    "options", [{}, {"shuffle": "runs"}, {"buffers": "own"}, {"shuffle": True}, {"shuffle": "documents"}]
 )
 def test_who_shares_memory(kind, output, options):
     """Neighbours of int64 as stored are views, read-only in NumPy; all else, and all of JAX, is the batch's own."""
@@ -280,8 +280,8 @@ def test_what_is_no_view(more):
 @given(corpus=corpora(separator=None, kind="int64", shuffle=st.sampled_from([False, "runs"])), stop=st.integers(0, 5))
 def test_views_resume_as_copies_do(corpus, stop):
     dataset = corpus.dataset(**dict.fromkeys(EXTRAS, False))
-    loader, copies = (corpus.loader(dataset=dataset, copy=owned) for owned in (False, True))
-    whole = epochs([corpus.loader(dataset=dataset, copy=True)])
+    loader, copies = (corpus.loader(dataset=dataset, buffers=buffers) for buffers in ("views", "own"))
+    whole = epochs([corpus.loader(dataset=dataset, buffers="own")])
     head = [lists(batch) for batch in itertools.islice(loader, stop)]
     copies.load_state_dict(loader.state_dict())
     assert (head + epochs([copies]))[: len(whole)] == whole
@@ -342,7 +342,8 @@ RESIDENT = """
     offsets = numpy.append(numpy.arange(0, len(tokens), 1000), len(tokens)) if documents else None
     dataset = bl.TokenDataset(tokens, 1024, documents=offsets)
     shuffle = {"True": True, "False": False}.get(shuffle, shuffle)
-    loader = bl.DataLoader(dataset, 64, shuffle=shuffle, copy=bool(copies), num_threads=1, prefetch=1)
+    buffers = "own" if copies else "views"
+    loader = bl.DataLoader(dataset, 64, shuffle=shuffle, buffers=buffers, num_threads=1, prefetch=1)
     early, most, seen = resident(), 0, 0
     batchloom.arrays.numpy.RESIDENT = 16 << 20
     for _ in range(2):

@@ -61,7 +61,7 @@ def test_batches_are_sharded(script):
     four(
         script,
         """
-        loader = bl.DataLoader(dataset, 8, shuffle=True, output="jax", sharding=whole)
+        loader = bl.DataLoader(dataset, 8, shuffle=True, output="jax", device=whole)
         total = jax.jit(lambda batch: batch["x"].sum())
         for samples, batch in zip(loader.plan(0), loader, strict=True):
             assert batch["x"].sharding == whole and len(batch["x"].addressable_shards) == 4
@@ -69,7 +69,7 @@ def test_batches_are_sharded(script):
             assert total(batch) == X[samples].sum()
         # One for each field, in a tuple too.
         alone = NamedSharding(whole.mesh, PartitionSpec())
-        loader = bl.DataLoader(bl.TensorDataset(X, y), 8, output="jax", sharding={0: whole, 1: alone})
+        loader = bl.DataLoader(bl.TensorDataset(X, y), 8, output="jax", device={0: whole, 1: alone})
         x, labels = next(iter(loader))
         assert x.sharding == whole and labels.sharding == alone and len(labels.addressable_shards[0].data) == 8
         """,
@@ -82,12 +82,12 @@ def test_patches_and_sequences_are_sharded_too(script):
         """
         windows = bl.WindowDataset(X, input_len=8, horizon=0, patch_len=4, patch_stride=2)
         (expected,) = next(iter(bl.DataLoader(windows, 4, output="numpy")))
-        (x,) = next(iter(bl.DataLoader(windows, 4, output="jax", sharding=whole, drop_last=True)))
+        (x,) = next(iter(bl.DataLoader(windows, 4, output="jax", device=whole, drop_last=True)))
         assert x.sharding == whole and (numpy.asarray(x) == expected).all()
         documents = [numpy.arange(length, dtype=numpy.int32) for length in (3, 5, 2, 7, 1, 4, 6, 2)]
         sequences = bl.SequenceDataset(input_ids=documents)
         expected = next(iter(bl.DataLoader(sequences, 8, output="numpy")))
-        batch = next(iter(bl.DataLoader(sequences, 8, output="jax", sharding=whole, drop_last=True)))
+        batch = next(iter(bl.DataLoader(sequences, 8, output="jax", device=whole, drop_last=True)))
         for name, array in batch.items():
             assert array.sharding == whole and (numpy.asarray(array) == expected[name]).all(), name
         """,
@@ -98,7 +98,7 @@ def test_errors_name_what_to_change(script):
     four(
         script,
         """
-        error = said(lambda: next(iter(bl.DataLoader(dataset, 6, output="jax", sharding=whole))))
+        error = said(lambda: next(iter(bl.DataLoader(dataset, 6, output="jax", device=whole))))
         assert "ArgumentError field x of a batch has shape (6, 2)" in error and "drop_last=True" in error, error
         error = said(lambda: bl.TensorDataset(jax.device_put(X, whole)))
         assert error == (
@@ -120,23 +120,21 @@ def test_errors_name_what_to_change(script):
 def test_arguments_that_contradict_each_other():
     dataset = bl.TensorDataset(x=numpy.zeros((4, 2), numpy.float32), y=numpy.zeros(4, numpy.float32))
     with refused(bl.ArgumentError, "sharding", "numpy", 'output="jax"'):
-        bl.DataLoader(dataset, 2, sharding=on_one())
-    with refused(bl.ArgumentError, {"cpu:0", "TFRT_CPU_0"}, "sharding", "one of them"):
-        bl.DataLoader(dataset, 2, output="jax", sharding=on_one(), device=jax.devices()[0])
+        bl.DataLoader(dataset, 2, device=on_one())
     with refused(bl.ArgumentError, "field 'y'", "'x', 'y'"):
-        bl.DataLoader(dataset, 2, output="jax", sharding={"x": on_one()})
-    with refused(bl.ArgumentError, "sharding has an entry for 'z'", "'x', 'y'"):
-        bl.DataLoader(dataset, 2, output="jax", sharding={"x": on_one(), "y": on_one(), "z": on_one()})
-    with refused(bl.ArgumentError, "sharding has an entry for 1", "one for each of 0"):
-        bl.DataLoader(bl.TensorDataset(numpy.zeros(4)), 2, output="jax", sharding={0: on_one(), 1: on_one()})
+        bl.DataLoader(dataset, 2, output="jax", device={"x": on_one()})
+    with refused(bl.ArgumentError, "device has a sharding for 'z'", "'x', 'y'"):
+        bl.DataLoader(dataset, 2, output="jax", device={"x": on_one(), "y": on_one(), "z": on_one()})
+    with refused(bl.ArgumentError, "device has a sharding for 1", "one for each of 0"):
+        bl.DataLoader(bl.TensorDataset(numpy.zeros(4)), 2, output="jax", device={0: on_one(), 1: on_one()})
     # The fields of samples on demand are known with the first batch.
     on_demand = bl.MapDataset([{"x": numpy.float32(number)} for number in range(4)])
-    loader = bl.DataLoader(on_demand, 2, output="jax", sharding={"x": on_one(), "z": on_one()})
-    with refused(bl.ArgumentError, "sharding has an entry for 'z'", "one for each of 'x'"):
+    loader = bl.DataLoader(on_demand, 2, output="jax", device={"x": on_one(), "z": on_one()})
+    with refused(bl.ArgumentError, "device has a sharding for 'z'", "one for each of 'x'"):
         next(iter(loader))
-    assert len(list(bl.DataLoader(on_demand, 2, output="jax", sharding={"x": on_one()}))) == 2
+    assert len(list(bl.DataLoader(on_demand, 2, output="jax", device={"x": on_one()}))) == 2
     with refused(bl.ArgumentError, "field x", "3", "jax.sharding.Sharding"):
-        bl.DataLoader(dataset, 2, output="jax", sharding=3)
+        bl.DataLoader(dataset, 2, output="jax", device={"x": 3, "y": on_one()})
     with refused(bl.ArgumentError, "resident=True", "torch"):
         bl.DataLoader(dataset, 2, output="jax", device=jax.devices()[0], resident=True)
 
@@ -196,7 +194,7 @@ PROCESS = """
     X = numpy.arange(80, dtype=numpy.float32).reshape(40, 2)
     whole = NamedSharding(Mesh(numpy.array(jax.devices()), ("data",)), PartitionSpec("data"))
     options = dict(shuffle=True, output="jax")
-    loader = bl.DataLoader(bl.TensorDataset(x=X), 4, sharding=whole, **options)
+    loader = bl.DataLoader(bl.TensorDataset(x=X), 4, device=whole, **options)
     assert (loader.rank, loader.world_size) == (number, 2), "as jax.distributed says"
     plan, total = loader.plan(0), jax.jit(lambda x: x.sum(axis=0))
     steps = 0
@@ -211,7 +209,7 @@ PROCESS = """
     assert steps == len(loader) == 5
     sequences = bl.SequenceDataset(input_ids=[numpy.arange(length, dtype=numpy.int32) for length in (1, 2, 3, 4)])
     try:
-        bl.DataLoader(sequences, 2, sharding=whole, **options)
+        bl.DataLoader(sequences, 2, device=whole, **options)
     except bl.ArgumentError as error:
         assert "spans 2 processes" in str(error), error
     else:

@@ -33,7 +33,7 @@ def closed(batches):
 )
 def test_a_write_to_a_window_is_an_error_that_names_it(shape, mode, order, size, data):
     dataset = shape.dataset(torch_series, targets=data.draw(st.sampled_from([None, [1], [0, 2]])))
-    loader = loader_of(dataset, mode, size, shuffle=order, check=True)
+    loader = loader_of(dataset, mode, size, shuffle=order, buffers="checked")
     epoch = data.draw(st.integers(0, 2))
     loader.set_epoch(epoch)
     step = data.draw(st.integers(0, len(loader) - 1))
@@ -55,7 +55,7 @@ def test_a_write_to_a_window_is_an_error_that_names_it(shape, mode, order, size,
         bl.DataError,
         f"step {step} of epoch {epoch}",
         f"{'xy'[field]} of sample {sample}, a window from step {place.start} of series {place.series}",
-        "copy=True",
+        'buffers="own"',
     ):
         end(batches)
 
@@ -63,7 +63,8 @@ def test_a_write_to_a_window_is_an_error_that_names_it(shape, mode, order, size,
 @given(shape=shapes(), mode=modes(), order=st.sampled_from([False, "runs", True]), size=st.integers(1, 8))
 def test_batches_are_the_same_where_they_are_checked(shape, mode, order, size):
     plain, checked = (
-        loader_of(shape.dataset(mask=True), mode, size, shuffle=order, check=check) for check in (False, True)
+        loader_of(shape.dataset(mask=True), mode, size, shuffle=order, buffers=buffers)
+        for buffers in ("views", "checked")
     )
     found = list(zip(plain, checked, strict=True))
     assert all(equal(batch, [numpy.asarray(part) for part in other]) for batch, other in found)
@@ -89,7 +90,7 @@ def test_lines_that_people_write(line, dtype, layout, order):
     values[3] = torch.nan
     values[::7, 0] = 0
     values[6] = 5
-    loader = bl.DataLoader(bl.WindowDataset(values, 4, 2), 6, order, check=True)
+    loader = bl.DataLoader(bl.WindowDataset(values, 4, 2), 6, order, buffers="checked")
     for x, y in loader:
         assert x.sum() is not y  # reading is free, NaN or not
     batches = iter(loader)
@@ -102,7 +103,7 @@ def test_lines_that_people_write(line, dtype, layout, order):
 def test_a_write_to_the_series_of_numpy_is_noticed():
     values, past = numpy.arange(60.0).reshape(30, 2), numpy.arange(30)
     dataset = bl.WindowDataset(values, 4, 2, past={"past": past})
-    batches = iter(bl.DataLoader(dataset, 6, check=True))
+    batches = iter(bl.DataLoader(dataset, 6, buffers="checked"))
     for wrote, named in [((values,), {"x", "y"}), ((past,), {"past"}), ((values, past), {"x", "past"})]:
         next(batches)
         for array in wrote:
@@ -113,14 +114,13 @@ def test_a_write_to_the_series_of_numpy_is_noticed():
 
 
 @pytest.mark.parametrize("field", ["static", "series", "mask", "target_mask", "numbers"])
-@pytest.mark.parametrize("copy", [False, True])
-def test_a_write_to_a_row_that_windows_share_is_noticed(field, copy):
+def test_a_write_to_a_row_that_windows_share_is_noticed(field):
     static = {"static": torch.ones(2, 3), "numbers": numpy.arange(2)}
     dataset = bl.WindowDataset([torch.zeros(21), torch.zeros(20)], 4, 2, static=static, index=True, mask=True)
-    batches = iter(bl.DataLoader(dataset, 4, check=True, copy=copy))
+    batches = iter(bl.DataLoader(dataset, 4, buffers="checked"))
     next(batches)
     batch = next(batches)
-    if field == "numbers" and not copy:
+    if field == "numbers":
         with pytest.raises(ValueError, match="read-only"):  # NumPy says so itself
             batch[field][1] = 5
     else:
@@ -130,15 +130,15 @@ def test_a_write_to_a_row_that_windows_share_is_noticed(field, copy):
             if "single memory location" not in str(error):
                 raise
             pytest.skip(f"torch {torch.__version__} says so itself: {error}")
-    if copy or field == "numbers":
+    if field == "numbers":
         next(batches)
         return
-    with refused(bl.DataError, f"step 1 of epoch 0 wrote to {field}, of which the 4 windows", "copy=True"):
+    with refused(bl.DataError, f"step 1 of epoch 0 wrote to {field}, of which the 4 windows", 'buffers="own"'):
         next(batches)
 
 
 def test_the_last_batch_is_checked_at_the_end_of_the_epoch():
-    loader = bl.DataLoader(bl.WindowDataset(torch.zeros(21), 4, 2), 4, check=True)
+    loader = bl.DataLoader(bl.WindowDataset(torch.zeros(21), 4, 2), 4, buffers="checked")
     batches = iter(loader)
     for _ in range(len(loader)):
         _, y = next(batches)
@@ -151,7 +151,7 @@ def test_the_last_batch_is_checked_at_the_end_of_the_epoch():
 
 def test_an_error_loses_no_batch_and_restores_nothing():
     values = torch.arange(40.0)
-    loader = bl.DataLoader(bl.WindowDataset(values, 4, 2), 5, check=True)
+    loader = bl.DataLoader(bl.WindowDataset(values, 4, 2), 5, buffers="checked")
     batches = iter(loader)
     x, _ = next(batches)
     x += 1000
@@ -164,7 +164,7 @@ def test_an_error_loses_no_batch_and_restores_nothing():
 
 
 def test_a_loop_that_is_left_gets_a_warning():
-    loader = bl.DataLoader(bl.WindowDataset(torch.zeros(30), 4, 2), 4, check=True)
+    loader = bl.DataLoader(bl.WindowDataset(torch.zeros(30), 4, 2), 4, buffers="checked")
 
     def leave(write):
         for x, _ in loader:
@@ -190,24 +190,25 @@ def test_the_environment_checks_too(monkeypatch, value, is_on):
         next(batches)
 
 
-def test_what_is_not_checked_is_not_wrapped():
+def test_what_is_not_checked_is_not_wrapped(monkeypatch):
     dataset = bl.WindowDataset(torch.zeros(30), 4, 2)
     assert type(iter(bl.DataLoader(dataset, 4))).__module__ == "batchloom._native"
-    for options in ({"copy": True}, {"shuffle": True}, {"static_buffers": True}):
-        loader = bl.DataLoader(dataset, 4, check=True, **options)
+    monkeypatch.setenv("BATCHLOOM_CHECK", "1")
+    for options in ({"buffers": "own"}, {"shuffle": True}, {"buffers": "static"}):
+        loader = bl.DataLoader(dataset, 4, **options)
         for x, y in loader:
             x += 1
             y += 1
         assert (dataset.fields["x"] == 0).all()
-    for x in bl.DataLoader(torch.zeros(30), 4, check=True):
+    for x in bl.DataLoader(torch.zeros(30), 4, buffers="checked"):
         x += 1
     with pytest.raises(TypeError, match="does not pickle"):
-        pickle.dumps(iter(bl.DataLoader(dataset, 4, check=True)))
-    assert pickle.loads(pickle.dumps(bl.DataLoader(dataset, 4, check=True)))._recipe["check"]
+        pickle.dumps(iter(bl.DataLoader(dataset, 4, buffers="checked")))
+    assert pickle.loads(pickle.dumps(bl.DataLoader(dataset, 4, buffers="checked")))._recipe["buffers"] == "checked"
 
 
 def test_pieces_of_a_stream_are_checked_too():
-    batches = iter(bl.DataLoader(bl.TokenDataset(torch.arange(100), seq_len=7), 3, check=True))
+    batches = iter(bl.DataLoader(bl.TokenDataset(torch.arange(100), seq_len=7), 3, buffers="checked"))
     next(batches)
     x, _ = next(batches)
     x[1, 2] = -1
@@ -218,7 +219,7 @@ def test_pieces_of_a_stream_are_checked_too():
 def test_patches_ids_and_strides():
     frame = {"id": numpy.repeat(["north", "south"], 20), "a": torch.arange(40.0).numpy()}
     dataset = bl.WindowDataset(frame, 6, 2, id="id", stride=3, patch_len=2)
-    batches = iter(bl.DataLoader(dataset, 3, output="torch", check=True))
+    batches = iter(bl.DataLoader(dataset, 3, output="torch", buffers="checked"))
     for _ in range(3):
         x, _ = next(batches)
     x[-1] += 1

@@ -77,7 +77,7 @@ def test_views_are_equal_to_copies_in_every_layout(name, output):
     values = LAYOUTS[name]()
     expected = listed(values)
     dataset = bl.WindowDataset(values, 5, 2, stride=2, label_len=1, mask=True)
-    ways = [{}, {"copy": True}, {"resident": False}, {"shuffle": "runs"}, {"shuffle": True}]
+    ways = [{}, {"buffers": "own"}, {"resident": False}, {"shuffle": "runs"}, {"shuffle": True}]
     # torch has no views on what runs backwards: that goes through in shards, which may begin anywhere.
     ways += [{"memory_limit": max(dataset.stats(4).viewed_bytes * 3, 1)}]
     if output == "torch":
@@ -153,10 +153,10 @@ def test_neighbours_are_views_and_all_else_is_owned(shape, kind, order, size):
 
 OWNED = [
     {"shuffle": True},
-    {"copy": True},
-    {"copy": True, "shuffle": "runs"},
-    {"copy": True, "resident": False},
-    {"copy": True, "memory_limit": 10_000},
+    {"buffers": "own"},
+    {"buffers": "own", "shuffle": "runs"},
+    {"buffers": "own", "resident": False},
+    {"buffers": "own", "memory_limit": 10_000},
     {"shuffle": True, "resident": False},
     {"shuffle": True, "memory_limit": 10_000},
 ]
@@ -197,7 +197,7 @@ def test_owned_batches_are_compact(options, kind, fortran):
 @pytest.mark.parametrize("kind", KINDS)
 def test_patches_that_are_copied_are_owned(kind):
     values = KINDS[kind](numpy.arange(40.0).reshape(20, 2))
-    loader = bl.DataLoader(bl.WindowDataset(values, 5, patch_len=3, patch_stride=1), batch_size=4, copy=True)
+    loader = bl.DataLoader(bl.WindowDataset(values, 5, patch_len=3, patch_stride=1), batch_size=4, buffers="own")
     for (x,) in loader:
         before = numpy.asarray(x[:, :, 1:]).copy()
         x[:, :, 0] = -1
@@ -366,7 +366,7 @@ def test_no_rows_are_moved_in_vain():
     [
         {},
         {"resident": False},
-        {"copy": True},
+        {"buffers": "own"},
         {"shuffle": True},
         {"shuffle": True, "resident": False},
         {"memory_limit": 20_000},
@@ -429,7 +429,7 @@ PEAK = """
         ({"shuffle": "runs", "output": "torch"}, 2000, 4 << 20),
         ({"resident": False}, 2000, 2 << 20),
         ({"memory_limit": 16 << 20}, 2000, 18 << 20),
-        ({"copy": True}, 20, 48 << 20),
+        ({"buffers": "own"}, 20, 48 << 20),
         ({"shuffle": True}, 20, 48 << 20),
     ],
     ids=["views", "runs", "rows", "shards", "copy", "random"],
@@ -451,7 +451,7 @@ GROWTH = """
     import batchloom as bl
     from oracles.memory import resident
 
-    modes = {"views": {}, "copy": {"copy": True}, "rows": {"resident": False}, "shards": {"memory_limit": 100_000}}
+    modes = {"views": {}, "copy": {"buffers": "own"}, "rows": {"resident": False}, "shards": {"memory_limit": 100_000}}
     values = [numpy.ones((length, 8), numpy.float32) for length in (3000, 40, 5)]
     loader = bl.DataLoader(bl.WindowDataset(values, 24, 8, short="pad"), 32, shuffle="runs", **modes[sys.argv[1]])
 

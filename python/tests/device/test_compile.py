@@ -20,8 +20,8 @@ def sequences():
 
 
 @pytest.mark.parametrize("way", ["resident", "streamed"])
-@pytest.mark.parametrize("static_buffers", [False, True])
-def test_a_compiled_model_sees_as_many_graphs_as_there_are_shapes(way, static_buffers):
+@pytest.mark.parametrize("buffers", ["views", "static"])
+def test_a_compiled_model_sees_as_many_graphs_as_there_are_shapes(way, buffers):
     """A few, where lengths are multiples; and none of them for where a batch lies, or how it was made."""
     from torch._dynamo.testing import CompileCounter
 
@@ -34,7 +34,7 @@ def test_a_compiled_model_sees_as_many_graphs_as_there_are_shapes(way, static_bu
         return (layer(x) * mask.unsqueeze(-1)).sum(1)
 
     rule = bl.LengthBuckets(8, pool=4, multiple_of=16)
-    loader, _ = loader_on(way, sequences(), batching=rule, shuffle=True, drop_last=True, static_buffers=static_buffers)
+    loader, _ = loader_on(way, sequences(), batching=rule, shuffle=True, drop_last=True, buffers=buffers)
     shapes = set()
     for _ in range(2):
         for batch in loader:

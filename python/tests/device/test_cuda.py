@@ -80,7 +80,7 @@ def test_ranks_take_every_batch_on_the_device(kind, way):
 @every_kind
 def test_static_buffers_hold_the_batches_of_the_host(kind, way):
     dataset, options = data(kind)
-    loader = bl.DataLoader(dataset, **options, device=DEVICE, static_buffers=True, **way)
+    loader = bl.DataLoader(dataset, **options, device=DEVICE, buffers="static", **way)
     host = bl.DataLoader(dataset, **options, output="torch")
     for _ in range(2):
         for batch, other in zip(loader, host, strict=True):
@@ -102,10 +102,7 @@ def test_shards_hold_every_row_once_and_follow_the_plan():
 def test_types_and_scales_are_those_of_the_host(way):
     pixels = torch.randint(0, 256, (500, 3, 8, 8), dtype=torch.uint8)
     options = {
-        "dtype": {0: "float32"},
-        "scale": 1 / 255,
-        "mean": [0.4, 0.5, 0.6],
-        "std": [0.2, 0.3, 0.4],
+        "fields": bl.Field(dtype="float32", scale=1 / 255, mean=[0.4, 0.5, 0.6], std=[0.2, 0.3, 0.4]),
         "shuffle": True,
     }
     loader = bl.DataLoader(bl.TensorDataset(pixels), 32, device=DEVICE, **options, **way)
@@ -236,7 +233,7 @@ def test_two_shards_are_all_that_a_limit_holds():
 @on_a_gpu
 def test_a_graph_reads_fixed_places():
     rows = torch.randn(6400, 8)
-    loader = bl.DataLoader(bl.TensorDataset(rows), 64, drop_last=True, static_buffers=True, device=DEVICE)
+    loader = bl.DataLoader(bl.TensorDataset(rows), 64, drop_last=True, buffers="static", device=DEVICE)
     batches = iter(loader)
     (place,) = next(batches)
     torch.cuda.synchronize()
@@ -256,7 +253,7 @@ def test_graphs_of_padded_batches_one_for_each_shape(way):
     dataset = bl.SequenceDataset(x=[torch.full((n,), float(n)) for n in lengths])
     rule = bl.LengthBuckets(8, pool=4, multiple_of=16)
     options = {"batching": rule, "shuffle": True, "drop_last": True}
-    loader = bl.DataLoader(dataset, **options, static_buffers=True, device=DEVICE, **way)
+    loader = bl.DataLoader(dataset, **options, buffers="static", device=DEVICE, **way)
     graphs, found = {}, []
     for _ in range(2):
         for batch in loader:

@@ -9,6 +9,7 @@ import batchloom.arrays.torch
 import numpy
 import pytest
 import torch
+from by_field import padded_with
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracles import batching
@@ -100,9 +101,8 @@ def sequences(draw):
     ids = numpy.arange(total).astype(draw(st.sampled_from(["uint16", "int32", "int64", "uint32"])))
     dataset = bl.SequenceDataset(more=(storage, offsets), ids=(ids, offsets), label=numpy.arange(len(sizes)) * 1.5)
     given = {"batching": rule, "pad_side": draw(st.sampled_from(["right", "left"]))}
-    given["pad_value"] = draw(st.sampled_from([0, 1, {"ids": 7}, {"ids": 3, "more": 1}]))
-    if kind == "bool" and given["pad_value"] != 0:
-        given["pad_value"] = {"ids": 7, "more": True}
+    padding = draw(st.sampled_from([0, 1, {"ids": 7}, {"ids": 3, "more": 1}]))
+    given |= padded_with({"ids": 7, "more": True} if kind == "bool" and padding != 0 else padding)
     given["labels"] = draw(st.sampled_from([None, "ids"]))
     assume(not (isinstance(rule, bl.FixedSize | bl.LengthBuckets) and len(sizes) < 1))
     return dataset, given
@@ -158,7 +158,7 @@ def test_samples_without_any_element_are_padded_beside_each_other(way):
 def test_groups_scattered_or_together(case, way, size, side):
     if case.layout == "concatenated":
         side = "right"
-    given = case.options() | {"pad_value": {"row": -1, "wide": 2.5} if case.layout == "padded" else 0}
+    given = case.options() | padded_with({"row": -1, "wide": 2.5} if case.layout == "padded" else 0)
     assert_as_on_the_host(case.dataset(), (way,), size=size, pad_side=side, world_size=2, rank=1, **given)
     unnamed = bl.GroupDataset(numpy.array(case.ids), torch.arange(len(case.ids)), layout=case.layout)
     if case.max_rows is None and not isinstance(case.rule, bl.TokenBudget | bl.CostOptimal):
@@ -210,7 +210,7 @@ def test_streams_that_go_on_row_by_row(corpus, way):
     layout=st.sampled_from(list(LAYOUTS)),
     patched=st.booleans(),
     pad=st.sampled_from([None, "end"]),
-    more=st.sampled_from([{}, {"mask": True}, {"copy": True}, {"mask": True, "copy": True}]),
+    more=st.sampled_from([{}, {"mask": True}, {"buffers": "own"}, {"mask": True, "buffers": "own"}]),
     size=sizes_of_blocks,
 )
 def test_windows_in_any_order(shape, way, order, kind, layout, patched, pad, more, size):
@@ -290,7 +290,7 @@ def test_a_device_without_values_has_the_right_shapes():
         yield bl.TokenDataset(y, 2, documents=offsets, separator=7, **EXTRAS), {"batch_size": 2}
         yield bl.TokenDataset(y.long(), 2), {"batch_size": 2}
         yield bl.WindowDataset(x, 4, 2, mask=True, label_len=1), {"batch_size": 4}
-        yield bl.WindowDataset([x, x[:3]], 4, mask=True, patch_len=2), {"batch_size": 4, "copy": True}
+        yield bl.WindowDataset([x, x[:3]], 4, mask=True, patch_len=2), {"batch_size": 4, "buffers": "own"}
 
     orders = [{}, {"shuffle": True}]
     for (there, chosen), (here, _) in zip(datasets("meta"), datasets("cpu"), strict=True):
@@ -317,7 +317,7 @@ def test_a_device_without_values_has_the_right_shapes():
 
 def test_data_moves_to_a_device_that_is_given():
     dataset = bl.TensorDataset(numpy.zeros((10, 2)), torch.zeros(10))
-    for chosen in ({}, {"resident": True}, {"resident": False}, {"static_buffers": True}, {"output": "torch"}):
+    for chosen in ({}, {"resident": True}, {"resident": False}, {"buffers": "static"}, {"output": "torch"}):
         loader = bl.DataLoader(dataset, 4, device="meta", **chosen)
         assert {array.device.type for batch in loader for array in batch} == {"meta"}
         assert [tuple(map(tuple, (x.shape, y.shape))) for x, y in loader] == [((4, 2), (4,))] * 2 + [((2, 2), (2,))]
@@ -467,7 +467,7 @@ def test_torchs_default_device_is_no_matter():
     dataset = bl.SequenceDataset(x=(torch.arange(30), numpy.array([0, 3, 10, 30])), y=torch.arange(3))
     windows = bl.WindowDataset(torch.arange(30.0), 4, mask=True)
     with blocks(64), torch.device("meta"):
-        for chosen in ({}, {"resident": True}, {"resident": False}, {"static_buffers": True}):
+        for chosen in ({}, {"resident": True}, {"resident": False}, {"buffers": "static"}):
             for loader in (
                 bl.DataLoader(dataset, 2, pad_value=3, **chosen),
                 bl.DataLoader(windows, 2, **chosen),

@@ -124,7 +124,7 @@ def test_a_consumer_that_keeps_every_batch(way, kind, monkeypatch):
 def test_a_consumer_that_writes_to_batches_in_place(way, kind, monkeypatch):
     """Of views only copies may be written to; all else is the consumer's own."""
     monkeypatch.setenv("BATCHLOOM_POISON", "1")
-    loader, host, _ = pair(way, kind, copy=kind == "neighbours")
+    loader, host, _ = pair(way, kind, buffers="own" if kind == "neighbours" else "views")
     other = host()
     expected = [seen(other) for _ in range(3)]
     found = []
@@ -185,9 +185,9 @@ def test_a_graph_that_needs_its_batch_says_so_when_that_is_written(way):
 
 
 @every_pair
-@pytest.mark.parametrize("static_buffers", [False, True])
-def test_batches_do_not_remember_the_mode_of_their_consumer(way, kind, static_buffers):
-    loader, _, _ = pair(way, kind, static_buffers=static_buffers)
+@pytest.mark.parametrize("buffers", ["views", "static"])
+def test_batches_do_not_remember_the_mode_of_their_consumer(way, kind, buffers):
+    loader, _, _ = pair(way, kind, buffers=buffers)
     with torch.inference_mode():
         batches = iter(loader)
         next(batches)
@@ -254,10 +254,10 @@ def test_two_threads_that_iterate_a_loader(way):
 
 @every_pair
 @pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("static_buffers", [False, True])
-def test_control_c_in_any_step_loses_no_batch(way, kind, after, static_buffers, monkeypatch):
+@pytest.mark.parametrize("buffers", ["views", "static"])
+def test_control_c_in_any_step_loses_no_batch(way, kind, after, buffers, monkeypatch):
     """Before a step, or when it is done but nobody knows yet: every third time."""
-    loader, host, _ = pair(way, kind, static_buffers=static_buffers)
+    loader, host, _ = pair(way, kind, buffers=buffers)
     expected = seen(host())
     made = [(Pipeline, "start"), (Pipeline, "finish"), (Pipeline, "_delivered"), (BatchMaker, "__call__")]
     for owner, name in made:
@@ -431,7 +431,7 @@ def test_what_a_loader_holds_goes_with_it(way, kind):
     """Data on a device, and memory on the way there, are let go at once: no cycle waits to be collected."""
     gc.disable()
     try:
-        loader, _, _ = pair(way, kind, static_buffers=True)
+        loader, _, _ = pair(way, kind, buffers="static")
         batches = iter(loader)
         held = [next(batches), next(batches)]
         watched = [loader._delivery]

@@ -1,4 +1,4 @@
-"""``static_buffers=True``: batches at fixed places, as a captured graph reads the same memory at each replay."""
+"""``buffers="static"``: batches at fixed places, as a captured graph reads the same memory at each replay."""
 
 import itertools
 
@@ -24,8 +24,8 @@ def shape(batch):
 def test_batches_of_a_shape_are_the_same_objects_with_new_values(way, kind):
     torch.manual_seed(0)
     dataset, options = data(kind)
-    loader, same = loader_on(way, dataset, **options, static_buffers=True)
-    host = bl.DataLoader(dataset, **same | {"static_buffers": False})
+    loader, same = loader_on(way, dataset, **options, buffers="static")
+    host = bl.DataLoader(dataset, **same | {"buffers": "views"})
     places = {}
     for _ in range(3):
         for batch, other in zip(loader, host, strict=True):
@@ -43,12 +43,12 @@ def test_batches_of_a_shape_are_the_same_objects_with_new_values(way, kind):
 
 def test_one_shape_is_one_set_over_all_epochs():
     loader = bl.DataLoader(
-        bl.TensorDataset(torch.arange(60).view(20, 3), torch.arange(20)), 5, shuffle=True, static_buffers=True
+        bl.TensorDataset(torch.arange(60).view(20, 3), torch.arange(20)), 5, shuffle=True, buffers="static"
     )
     batches = [batch for _ in range(4) for batch in loader]
     assert len({id(batch) for batch in batches}) == 1
     assert loader.placement.mode == "resident"
-    short = bl.DataLoader(bl.TensorDataset(torch.arange(22)), 5, static_buffers=True)
+    short = bl.DataLoader(bl.TensorDataset(torch.arange(22)), 5, buffers="static")
     assert len({id(batch) for _ in range(4) for batch in short}) == 2
 
 
@@ -57,7 +57,7 @@ def test_tuples_and_dicts(named):
     fields = {"x": torch.arange(20.0), "y": torch.arange(20)}
     dataset = bl.TensorDataset(**fields) if named else bl.TensorDataset(*fields.values())
     for resident in (True, False, "auto"):
-        for batch in bl.DataLoader(dataset, 5, static_buffers=True, resident=resident):
+        for batch in bl.DataLoader(dataset, 5, buffers="static", resident=resident):
             assert type(batch) is (dict if named else tuple)
             assert not named or list(batch) == ["x", "y"]
 
@@ -65,9 +65,9 @@ def test_tuples_and_dicts(named):
 def test_the_longest_sample_is_part_of_the_shape():
     """A graph is captured with it, as a number."""
     dataset = bl.SequenceDataset(x=[torch.ones(n) for n in (4, 4, 5, 3, 4, 4, 6, 2)])
-    batches = list(bl.DataLoader(dataset, 2, batching=None, static_buffers=True))
+    batches = list(bl.DataLoader(dataset, 2, batching=None, buffers="static"))
     assert len({tuple(batch["x"].shape) for batch in batches}) == 3
-    packed = bl.DataLoader(dataset, batching=bl.Packing(8), static_buffers=True)
+    packed = bl.DataLoader(dataset, batching=bl.Packing(8), buffers="static")
     longest = []
     places = {}
     for batch in packed:
@@ -81,7 +81,7 @@ def test_the_longest_sample_is_part_of_the_shape():
 def test_a_consumer_that_replays_what_it_captured():
     """Captured once for a shape, by address: each replay is of the batch that was just handed over."""
     values = torch.randn(64, 3)
-    loader = bl.DataLoader(bl.TensorDataset(values), 8, shuffle=True, static_buffers=True, resident=True)
+    loader = bl.DataLoader(bl.TensorDataset(values), 8, shuffle=True, buffers="static", resident=True)
     graphs, sums = {}, []
     for _ in range(2):
         for (batch,) in loader:
@@ -93,7 +93,7 @@ def test_a_consumer_that_replays_what_it_captured():
 
 
 def test_gradients_of_what_is_in_a_place():
-    loader = bl.DataLoader(bl.TensorDataset(torch.arange(24.0)), 4, static_buffers=True)
+    loader = bl.DataLoader(bl.TensorDataset(torch.arange(24.0)), 4, buffers="static")
     for number, (batch,) in enumerate(loader):
         batch.requires_grad_()
         batch.grad = None
@@ -107,9 +107,9 @@ def test_gradients_of_what_is_in_a_place():
 
 def test_views_are_copied_to_their_place():
     series = torch.arange(100.0)
-    for options in ({}, {"resident": False}, {"memory_limit": 320}, {"copy": True}):
+    for options in ({}, {"resident": False}, {"memory_limit": 320}, {"buffers": "own"}):
         loader = bl.DataLoader(
-            bl.WindowDataset(series, 6, 2, mask=True), 10, static_buffers=True, output="torch", **options
+            bl.WindowDataset(series, 6, 2, mask=True), 10, buffers="static", output="torch", **options
         )
         found = [(x.data_ptr(), x.clone(), y.clone(), mask.clone()) for x, y, mask, _ in loader]
         assert len({place for place, *_ in found if place}) == 2
@@ -125,11 +125,11 @@ def test_views_are_copied_to_their_place():
 @pytest.mark.parametrize("shuffle", [False, True, "runs"])
 def test_only_torch_has_fixed_places(shuffle):
     for dataset in (bl.TensorDataset(numpy.zeros(9)), bl.WindowDataset(numpy.zeros((9, 2)), 3)):
-        with refused(bl.ArgumentError, "static_buffers", "numpy", 'output="torch"'):
-            bl.DataLoader(dataset, 2, static_buffers=True, shuffle=shuffle)
-        assert len(list(bl.DataLoader(dataset, 2, static_buffers=True, shuffle=shuffle, output="torch"))) > 3
+        with refused(bl.ArgumentError, "buffers", "numpy", 'output="torch"'):
+            bl.DataLoader(dataset, 2, buffers="static", shuffle=shuffle)
+        assert len(list(bl.DataLoader(dataset, 2, buffers="static", shuffle=shuffle, output="torch"))) > 3
         with refused(bl.ArgumentError, "output"):
-            bl.DataLoader(dataset, 2, static_buffers=True, device="meta", output="jax")
+            bl.DataLoader(dataset, 2, buffers="static", device="meta", output="jax")
 
 
 @given(sizes=st.lists(st.integers(0, 9), min_size=1, max_size=20), batch_size=st.integers(1, 4))
@@ -138,15 +138,15 @@ def test_values_are_those_of_any_shapes_in_any_order(sizes, batch_size):
     dataset = bl.SequenceDataset(x=(torch.arange(int(offsets[-1])), offsets), y=torch.arange(len(sizes)))
     for options in ({"batch_size": batch_size}, {"batching": bl.Packing(12)}):
         host = bl.DataLoader(dataset, **options, shuffle=True, output="torch")
-        static_buffers = bl.DataLoader(dataset, **options, shuffle=True, static_buffers=True)
+        loader = bl.DataLoader(dataset, **options, shuffle=True, buffers="static")
         for _ in range(2):
-            assert [seen([batch]) for batch in static_buffers] == [seen([batch]) for batch in host]
+            assert [seen([batch]) for batch in loader] == [seen([batch]) for batch in host]
 
 
 def test_more_shapes_than_anyone_captures_are_refused():
     offsets = numpy.cumsum(numpy.arange(100))
     dataset = bl.SequenceDataset(x=(torch.arange(int(offsets[-1])), offsets))
-    batches = iter(bl.DataLoader(dataset, 1, static_buffers=True))
+    batches = iter(bl.DataLoader(dataset, 1, buffers="static"))
     for length in range(1, 65):
         assert next(batches)["x"].shape == (1, length)
     with refused(bl.LoaderError, "64", {"65", "(1, 65)", "[1, 65]"}, "multiple_of"):

@@ -190,10 +190,19 @@ HUGE = 10**5000
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: bl.DataLoader(ROWS, scale={"x": 10**400}), "scale of field x is larger than any float"),
-        (lambda: bl.DataLoader(ROWS, mean={"x": [10**400]}), "mean of field x"),
-        (lambda: bl.DataLoader(ROWS, std={"x": 0}), "std is .0.0.; expected finite numbers, and no std of 0"),
-        (lambda: bl.DataLoader(ROWS, digest="no"), "digest is 'no'; expected True or False"),
+        (
+            lambda: bl.DataLoader(ROWS, fields={"x": bl.Field(scale=10**400)}),
+            "scale of field x is larger than any float",
+        ),
+        (lambda: bl.DataLoader(ROWS, fields={"x": bl.Field(mean=[10**400])}), "mean of field x"),
+        (
+            lambda: bl.DataLoader(ROWS, fields={"x": bl.Field(std=0)}),
+            "std is .0.0.; expected finite numbers, and no std of 0",
+        ),
+        (
+            lambda: bl.DataLoader(ROWS, buffers=True),
+            "buffers is True; expected 'views' or 'own' or 'static' or 'checked'",
+        ),
         (lambda: bl.DataLoader(ROWS, shuffle=2), "shuffle is 2; expected True, False or 'runs'"),
         (lambda: bl.DataLoader(ROWS, HUGE), "batch_size is an integer of 16610 bits"),
         (lambda: bl.DataLoader(ROWS, torch.tensor(True)), "batch_size is True; expected an integer"),
@@ -207,11 +216,14 @@ HUGE = 10**5000
         (lambda: bl.Mixture({"a": ROWS, "b": ROWS}, {"a": 10**400, "b": 1}), "the weight of source a is 1000"),
         (lambda: bl.Mixture({1: ROWS}), "a name in sources is 1; expected a text"),
         (lambda: bl.Mixture({"\ud800": ROWS}), "expected a text that UTF-8 can write"),
-        (lambda: bl.DataLoader(bl.MapDataset([1]), collate={"\ud800": bl.Pad()}), "text that UTF-8 can write"),
+        (
+            lambda: bl.DataLoader(bl.MapDataset([1]), fields={"\ud800": bl.Field(slot=bl.Pad())}),
+            "text that UTF-8 can write",
+        ),
         (lambda: bl.ConcatDataset(5), "datasets is a int; expected a list of datasets"),
         (lambda: bl.ConcatDataset([ROWS, ROWS], source="no"), "source is 'no'; expected True or False"),
         (lambda: bl.ConcatDataset([ROWS, ROWS]).origin(1.5), "sample is 1.5; expected an integer"),
-        (lambda: bl.MapDataset([1, 2], sizes=[1, 2], fields=2.5), "fields is 2.5; expected names of fields"),
+        (lambda: bl.MapDataset([1, 2], sizes=[1, 2], columns=2.5), "columns is 2.5; expected names of fields"),
         (lambda: bl.Slot(2.5, print), "shape is 2.5; expected an integer"),
         (lambda: bl.LabelCounts([1] * 20, piece="a"), "piece is 'a'; expected an integer"),
         (lambda: bl.LabelCounts([1] * 20, piece=2**70), "expected at most 4294967295"),

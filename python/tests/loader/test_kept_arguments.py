@@ -18,7 +18,7 @@ SEQUENCES = bl.SequenceDataset(x=[numpy.arange(1 + place % 7) for place in range
 def change(value: Any) -> None:
     """Change an argument in place."""
     if isinstance(value, dict):
-        value["x"] = "int32"
+        value["x"] = bl.Field(dtype="int32")
     elif isinstance(value, list):
         value[0] = 9
     else:
@@ -31,7 +31,7 @@ def change(value: Any) -> None:
     [
         (ROWS, "ban", [0, 1]),
         (ROWS, "ban", numpy.array([0, 1, 2, 5])),
-        (ROWS, "dtype", {"x": "float64"}),
+        (ROWS, "fields", {"x": bl.Field(dtype="float64")}),
         (ROWS, "weights", numpy.ones(20)),
         (ROWS, "weights", torch.ones(20)),
         (ROWS, "weights", pandas.Series(numpy.ones(20))),

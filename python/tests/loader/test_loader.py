@@ -17,6 +17,7 @@ import numpy
 import pytest
 import torch
 from batchloom.collate.schema import field_views
+from batchloom.plan.options import NumberedSamples
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles.runs import Run, listed, runs
@@ -115,7 +116,7 @@ def test_blocks_of_any_size(run, widths, block_bytes, threads, prefetch, rank):
     options = {name: value for name, value in run.options().items() if name != "batch_size"}
     loader._native = type(loader._native)(
         dataset._native_dataset(),
-        bl.PlanOptions(**options).native(loader.batching, run.samples),
+        bl.PlanOptions(**options).native(loader.batching, NumberedSamples(run.samples)),
         rank=rank,
         world_size=3,
         pad_values=[],
@@ -386,7 +387,7 @@ def failed(loader):
         {"sampler": [*range(20_000)]},
         {"generator": numpy.random.default_rng(1)},
         {"resident": False, "output": "torch"},
-        {"static_buffers": True, "resident": True, "output": "torch"},
+        {"buffers": "static", "resident": True, "output": "torch"},
         {"mesh": {"dp": 1, "tp": 1}},
     ],
     ids=lambda options: next(iter(options), "plain"),

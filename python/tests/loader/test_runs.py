@@ -276,29 +276,26 @@ def test_the_digest_of_a_run_is_the_same_on_every_rank():
     assert len({loader.state_dict()["digest"] for loader in loaders}) == 1
 
 
+def digest_of(batches):
+    digest = bl.BatchDigest()
+    for _ in map(digest.add, batches):
+        pass
+    return digest.hex()
+
+
 def test_the_digest_of_batches_is_that_of_their_bytes():
     values = numpy.arange(SAMPLES, dtype=numpy.float32)
 
     def digest(output, steps=9, **options):
         dataset = bl.TensorDataset(x=values, y=numpy.arange(SAMPLES))
-        loader = bl.DataLoader(dataset, 8, shuffle=True, output=output, digest=True, **options)
-        list(loader.steps(steps))
-        return loader.digest()
+        return digest_of(bl.DataLoader(dataset, 8, shuffle=True, output=output, **options).steps(steps))
 
     found = digest("numpy")
     assert len(found) == 32
     assert digest("torch") == found
-    others = [digest("numpy", seed=1), digest("numpy", 8), digest("numpy", dtype={"x": "float64"})]
+    others = [digest("numpy", seed=1), digest("numpy", 8), digest("numpy", fields={"x": bl.Field(dtype="float64")})]
     assert len({found, *others}) == 4
-    loader = rows(digest=True)
-    batches = iter(loader)
-    assert loader.digest() == rows(digest=True).digest()
-    next(batches)
-    before = loader.digest()
-    assert loader.replay(0, 2)[0].tolist() == numbers(rows())[2]
-    assert loader.digest() == before
-    with refused(bl.ArgumentError, "digest=True"):
-        rows().digest()
+    assert digest_of([]) == bl.BatchDigest().hex()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -306,15 +303,15 @@ def test_batches_of_every_kind_have_digests(kind):
     dataset, options = data(kind)
 
     def digest(state):
-        loader = bl.DataLoader(dataset, **options, digest=True)
+        loader = bl.DataLoader(dataset, **options)
         if state is not None:
             loader.load_state_dict(state)
-        batches = iter(loader)
-        next(batches)
+        digest, batches = bl.BatchDigest(), iter(loader)
+        digest.add(next(batches))
         place = loader.state_dict()
-        for _ in batches:
-            pass
-        return loader.digest(), place
+        for batch in batches:
+            digest.add(batch)
+        return digest.hex(), place
 
     (first, place), (again, _) = digest(None), digest(None)
     assert first == again
@@ -324,11 +321,9 @@ def test_batches_of_every_kind_have_digests(kind):
 def test_digests_of_types_that_numpy_lacks_and_of_sparse_rows():
     rows = torch.arange(24.0).reshape(8, 3)
     for dataset, dtype in ((bl.TensorDataset(rows), torch.bfloat16), (bl.TensorDataset(rows.to_sparse_csr()), None)):
-        loaders = [bl.DataLoader(dataset, 4, dtype=dtype, digest=True) for _ in range(2)]
-        for loader in loaders:
-            list(loader)
-        assert loaders[0].digest() == loaders[1].digest()
-        assert loaders[0].digest() != bl.DataLoader(dataset, 4, dtype=dtype, digest=True).digest()
+        first, second = (digest_of(bl.DataLoader(dataset, 4, dtype=dtype)) for _ in range(2))
+        assert first == second
+        assert first != bl.BatchDigest().hex()
 
 
 def test_steps_leave_the_run_where_the_next_iteration_goes_on():

@@ -169,18 +169,18 @@ def loader_of(dataset, mode, batch_size=64, **options):
     """A loader that hands over batches in one of the ways that there are."""
     given = {
         "views": {},
-        "copy": {"copy": True},
+        "copy": {"buffers": "own"},
         "rows": {"resident": False},
         "shards": {"memory_limit": 2 * dataset.stats(batch_size).viewed_bytes},
         "torch": {"output": "torch"},
         "torch rows": {"output": "torch", "resident": False},
         "device": {"device": "meta"},
         "device rows": {"device": "meta", "resident": False},
-        "device copy": {"device": "meta", "copy": True},
+        "device copy": {"device": "meta", "buffers": "own"},
         "jax": {"output": "jax"},
     }
     with pretended():
-        return bl.DataLoader(dataset, batch_size, **given[mode], **options)
+        return bl.DataLoader(dataset, batch_size, **options | given[mode])
 
 
 def equal(batch, expected):

@@ -84,7 +84,7 @@ GRADIENTS = (
     options = {"batching": batching, "shuffle": True, "seed": 4, "output": "torch", "uneven": uneven}
     if kind.endswith("field"):
         dataset = bl.SequenceDataset(t=tokens, labels=masked)
-        options |= {"label_counts": dataset.count_labels("labels"), "pad_value": {"labels": -100}}
+        options |= {"label_counts": dataset.count_labels("labels"), "fields": {"labels": bl.Field(pad=-100)}}
     else:
         dataset = bl.SequenceDataset(t=tokens)
         options |= {"labels": "t"}

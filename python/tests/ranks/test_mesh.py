@@ -23,7 +23,7 @@ def test_groups_agree_and_data_ranks_share_the_epoch(sizes):
     mesh, world_size = dict(zip(NAMES, sizes, strict=True)), math.prod(sizes)
     digests = {}
     for rank in range(world_size):
-        options = {"rank": rank, "world_size": world_size, "mesh": mesh, "shuffle": True, "uneven": "short"}
+        options = {"rank": rank, "world_size": world_size, "distributed": mesh, "shuffle": True, "uneven": "short"}
         loader = bl.DataLoader(bl.TensorDataset(numpy.arange(101)), 4, num_threads=1, **options)
         assert loader.world_size == mesh["dp"]
         batches = tuple(tuple(batch.tolist()) for (batch,) in loader)
@@ -53,7 +53,7 @@ DEVICE_MESH = """
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
     seen = []
     for given in (mesh, {"dp": 2, "tp": 2}, mesh["dp"]):
-        loader = bl.DataLoader(bl.TensorDataset(torch.arange(24)), 4, shuffle=True, mesh=given)
+        loader = bl.DataLoader(bl.TensorDataset(torch.arange(24)), 4, shuffle=True, distributed=given)
         seen.append([loader.rank, loader.world_size, [batch.tolist() for (batch,) in loader]])
     assert seen[0] == seen[1] == seen[2]
     print(json.dumps(seen[0]))
@@ -72,15 +72,15 @@ def test_a_mesh_of_torch_on_four_processes(ranks, tmp_path):
 def test_bad_meshes_are_refused():
     dataset = bl.TensorDataset(numpy.arange(24))
     with refused(bl.ArgumentError, "dp 4", "tp 2", "8", "6"):
-        bl.DataLoader(dataset, 4, rank=0, world_size=6, mesh={"dp": 4, "tp": 2})
+        bl.DataLoader(dataset, 4, rank=0, world_size=6, distributed={"dp": 4, "tp": 2})
     with refused(bl.ArgumentError, "ep", "dp", "tp"):
-        bl.DataLoader(dataset, 4, rank=0, world_size=8, mesh={"dp": 4, "ep": 2})
+        bl.DataLoader(dataset, 4, rank=0, world_size=8, distributed={"dp": 4, "ep": 2})
     for mesh in ({"dp": 0}, {"dp": 2.5}):
         with refused(bl.ArgumentError, "dp", str(mesh["dp"])):
-            bl.DataLoader(dataset, 4, mesh=mesh)
+            bl.DataLoader(dataset, 4, distributed=mesh)
     for mesh in (4, "dp", {}):
         with pytest.raises(bl.ArgumentError):
-            bl.DataLoader(dataset, 4, mesh=mesh)
-    alone = bl.DataLoader(dataset, 4, mesh={"dp": 2})
+            bl.DataLoader(dataset, 4, distributed=mesh)
+    alone = bl.DataLoader(dataset, 4, distributed={"dp": 2})
     with refused(bl.ArgumentError, "dp 2", "1"):
         next(iter(alone))

@@ -93,7 +93,9 @@ def test_a_banned_sample_leaves_a_place_without_data_or_weight(
 def test_a_banned_place_holds_zeros_where_fields_are_scaled(way: dict[str, Any]) -> None:
     values = torch.arange(1, 13, dtype=torch.int32).reshape(6, 2)
     with pretended():
-        loader = bl.DataLoader(bl.TensorDataset(x=values), 3, ban=[1], scale=2, mean=3, std=[1, 2], **way)
+        loader = bl.DataLoader(
+            bl.TensorDataset(x=values), 3, ban=[1], fields=bl.Field(scale=2, mean=3, std=[1, 2]), **way
+        )
     first = next(iter(loader))["x"]
     assert first.tolist() == [[-1, 0.5], [0, 0], [7, 4.5]]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import batchloom._native as _native
 import numpy
 from batchloom.arguments import caller, choice
-from batchloom.collate.field_names import LateFieldNames, Namer
+from batchloom.collate.field_names import LateFieldNames
 from batchloom.collate.schema import BOUNDARIES, Column, Columns, Schema
 from batchloom.dataset.base import Dataset, Made, Memory
 from batchloom.dataset.concat import JoinedFunction, JoinedItems, require_same
@@ -25,8 +25,8 @@ from batchloom.samples.sizes import Sizes, checked
 if TYPE_CHECKING:
     from batchloom.arrays.field import Field
     from batchloom.batching.rules import Rule
+    from batchloom.collate.fields import Fields
     from batchloom.collate.schema import CollateOptions
-    from batchloom.collate.slots import Collate
     from batchloom.device.pipeline import Collator
     from batchloom.device.resident import Resident
 
@@ -70,7 +70,7 @@ class MapDataset(Dataset[Any]):
         sizes: The size of each sample: numbers to sort, count and budget by.
         key: A function that returns the size of an item, instead of ``sizes``. It is called for each item once, when
             the dataset is made.
-        fields: The names of the fields that are as long as the size of their sample; places, for samples that are
+        columns: The names of the fields that are as long as the size of their sample; places, for samples that are
             tuples. ``None`` for all with at least one dimension.
         on_error: ``"raise"`` makes the batch of a sample that cannot be read an error. ``"skip"`` puts zeros in its
             place, and every batch then holds a ``weight`` (float32), which is 0 there and 1 elsewhere: no other sample
@@ -94,7 +94,7 @@ class MapDataset(Dataset[Any]):
         *,
         sizes: Any = None,
         key: Callable[[Any], int] | None = None,
-        fields: Sequence[str | int] | None = None,
+        columns: Sequence[str | int] | None = None,
         on_error: str = "raise",
         workers: str = "threads",
     ) -> None:
@@ -109,16 +109,16 @@ class MapDataset(Dataset[Any]):
         self._items, self._fn = items, fn
         self._on_error = choice("on_error", on_error, ON_ERROR)
         self._workers = choice("workers", workers, WORKERS)
-        fields = [fields] if isinstance(fields, str | int) else fields
-        if fields is not None and not isinstance(fields, Iterable):
-            raise ArgumentError(f"fields is {fields!r}; expected names of fields, or places in samples")
-        self._fields = None if fields is None else tuple(fields)
+        columns = [columns] if isinstance(columns, str | int) else columns
+        if columns is not None and not isinstance(columns, Iterable):
+            raise ArgumentError(f"columns is {columns!r}; expected names of fields, or places in samples")
+        self._columns = None if columns is None else tuple(columns)
         self._variable = self._named_variable(LateFieldNames())
         if key is not None:
             sizes = [_size(key, number, items[number]) for number in range(len(items))]
         self._own = None if sizes is None else numpy.array(checked(sizes, "sizes"))
-        if self._own is None and self._fields is not None:
-            raise ArgumentError("fields names fields that are as long as sizes say, but there are no sizes")
+        if self._own is None and self._columns is not None:
+            raise ArgumentError("columns names fields that are as long as sizes say, but there are no sizes")
         if self._own is not None and len(self._own) != len(items):
             raise DataError(f"there are {len(self._own)} sizes for {len(items)} items; expected one for each")
         self._reader = SampleReader(items, fn)
@@ -148,7 +148,7 @@ class MapDataset(Dataset[Any]):
 
     def _named_variable(self, names: LateFieldNames) -> list[str]:
         """Return the names of the fields that are as long as the size of their sample."""
-        return [names.name("fields", field) for field in self._fields or ()]
+        return [names.name("columns", field) for field in self._columns or ()]
 
     def _field_names(self, rule: Rule | None = None) -> LateFieldNames:
         names = LateFieldNames()
@@ -163,7 +163,7 @@ class MapDataset(Dataset[Any]):
         return self._reader.sample(self._row(sample), 0, 0)
 
     def _made(self) -> Made:
-        options = {"sizes": self._own, "fields": self._fields, "on_error": self._on_error, "workers": self._workers}
+        options = {"sizes": self._own, "columns": self._columns, "on_error": self._on_error, "workers": self._workers}
         return _rebuild, (type(self), self._items, self._fn, options)
 
     def __repr__(self) -> str:
@@ -175,7 +175,7 @@ class MapDataset(Dataset[Any]):
         parts = [self, *(other for other in others if isinstance(other, MapDataset))]
         require_same((self, *others))
         for number, part in enumerate(parts):
-            for name in ("workers", "on_error", "fields"):
+            for name in ("workers", "on_error", "columns"):
                 found, expected = getattr(part, f"_{name}"), getattr(self, f"_{name}")
                 if found != expected:
                     raise ArgumentError(
@@ -188,7 +188,7 @@ class MapDataset(Dataset[Any]):
             JoinedItems([(part._items, numbers) for part, numbers in zip(parts, chosen, strict=True)]),
             JoinedFunction([(part._fn, part._fn is not None and takes_rng(part._fn)) for part in parts], source),
             sizes=None if self._own is None else numpy.concatenate([part.sizes for part in parts]),
-            fields=self._fields,
+            columns=self._columns,
             on_error=self._on_error,
             workers=self._workers,
         )
@@ -196,31 +196,26 @@ class MapDataset(Dataset[Any]):
     def _native_dataset(self) -> _native.Dataset:
         return self._engine(self._reader)
 
-    def _pad_values(self, pad_value: Any, dtypes: Mapping[str, str]) -> list[tuple[str, bytes]]:
-        return []  # the types of fields are not known yet: the loader gives the engine numbers
-
     @property
     def _is_on_demand(self) -> bool:
         return True
 
-    def _for_loader(
-        self, threads: int | None, collation: Collate, namer: Namer
-    ) -> tuple[_native.Dataset, Memory | None]:
-        assert isinstance(namer.names, LateFieldNames)
-        reader = self._reader.beside(collation, namer.names)
-        if collation.whole is not None and self._on_error == "skip":
+    def _for_loader(self, threads: int | None, fields: Fields) -> tuple[_native.Dataset, Memory | None]:
+        assert isinstance(fields.namer.names, LateFieldNames)
+        whole = fields.whole is not None
+        reader = self._reader.beside(fields.slot_functions, fields.whole, fields.namer.names)
+        if whole and self._on_error == "skip":
             raise ArgumentError(
                 'on_error is "skip", and collate is a function of whole batches, which have no places for samples; '
-                'expected on_error="raise", or slots by field'
+                'expected on_error="raise", or slots of single fields'
             )
         if self._workers == "threads":
-            return self._engine(reader, whole=collation.whole is not None), None
+            return self._engine(reader, whole=whole), None
         from batchloom.dataset.map.processes import SampleProcesses, require_picklable
 
         # As many as the loader has threads: each waits for one.
         require_picklable(reader)
         processes = SampleProcesses(reader, threads or min(_cores(), MOST))
-        whole = collation.whole is not None
         return self._engine(processes, processes.lines, whole=whole), (LEAST, processes.allocate)
 
     def _engine(
@@ -228,7 +223,7 @@ class MapDataset(Dataset[Any]):
     ) -> _native.Dataset:
         """Return the dataset as the engine sees it, whose samples ``reader`` reads, here or in processes."""
         sizes = None if self._own is None else _native.borrow(self._own, "sizes")
-        fields = None if self._fields is None else self._variable
+        fields = None if self._columns is None else self._variable
         found = _native.Dataset.on_demand(
             reader, processes, whole, self._whole_len(), sizes, fields, self._on_error == "skip"
         )
@@ -264,7 +259,7 @@ def samples_of(dataset: Dataset[Any]) -> MapDataset:
     if not isinstance(dataset, TensorDataset | SequenceDataset | WindowDataset):
         raise ArgumentError(
             f"collate is a function of a list of samples, and {type(dataset).__name__} makes batches of its own; "
-            "expected slots by field, or a MapDataset"
+            "expected slots of single fields, as in fields={'x': bl.Field(slot=...)}, or a MapDataset"
         )
     sizes = dataset.sizes if isinstance(dataset, SequenceDataset) else None
     return MapDataset(dataset, sizes=sizes)

@@ -15,7 +15,7 @@ from batchloom.errors import Error, SampleError
 
 if TYPE_CHECKING:
     from batchloom.collate.field_names import LateFieldNames
-    from batchloom.collate.slots import Collate
+    from batchloom.collate.slots import SlotFunction
 
 # Items in messages are cut to this many characters.
 _short = reprlib.Repr()
@@ -103,9 +103,14 @@ class SampleReader:
                 found = Refused(_failed(number, item, described(error)), error)
             yield found
 
-    def beside(self, collation: Collate, named: LateFieldNames) -> SampleReader:
+    def beside(
+        self,
+        slot_functions: dict[str, SlotFunction],
+        whole: Callable[[list[Any]], Any] | None,
+        named: LateFieldNames,
+    ) -> SampleReader:
         """Return the same reader beside the functions that fill slots, or make batches, and fields that are named."""
-        reader = SampleReader(self.items, self.fn, collation.functions, collation.whole, named)
+        reader = SampleReader(self.items, self.fn, slot_functions, whole, named)
         reader.structures = self.structures
         return reader
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import batchloom._native as _native
 import numpy
-from batchloom.arguments import integer, unpadded
+from batchloom.arguments import integer
 from batchloom.arrays import frames
 from batchloom.arrays.field import Field, host, lend
 from batchloom.arrays.frameworks import require
@@ -377,9 +377,6 @@ class SlidWindows(Dataset[Form]):
 
     def _native_dataset(self) -> _native.Dataset:
         return self._windows.dataset()
-
-    def _pad_values(self, pad_value: Any, dtypes: Mapping[str, str]) -> list[tuple[str, bytes]]:
-        return unpadded(pad_value, "short series are padded with zeros")
 
     def _series_arrays(self) -> tuple[Field, ...]:
         """Return the arrays that fields are cut from, each once."""

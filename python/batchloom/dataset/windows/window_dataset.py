@@ -76,7 +76,7 @@ class WindowDataset(WindowsInParts[Form]):
 
     **Batches of neighbours are views** (``shuffle=False`` or ``"runs"``): their windows overlap in memory, so writing
     to one in place changes others, and the series. In NumPy they are read-only. Torch has no read-only tensors, so do
-    not write to them, or ask the loader for ``copy=True``. Batches of random windows (``shuffle=True``), batches that
+    not write to them, or use ``buffers="own"``. Batches of random windows (``shuffle=True``), batches that
     cross from one series to the next, and batches with a padded window own their memory. So do all with ``patch_pad``.
 
     Args:
@@ -137,8 +137,8 @@ class WindowDataset(WindowsInParts[Form]):
         mask: If ``True``, or with ``short="pad"``, batches hold ``mask``, and ``target_mask`` if there is a horizon.
             They are True at steps that ``fill`` put in, which :attr:`filled` tells apart.
         patch_len: Cuts ``x`` into patches, ``[batch, features, patches, patch_len]``, without a copy: a view of the
-            batch, whose patches overlap if ``patch_stride`` is shorter (read-only in NumPy). With ``copy=True`` of the
-            loader they are a copy.
+            batch, whose patches overlap if ``patch_stride`` is shorter (read-only in NumPy). With ``buffers="own"``
+            of a loader they are a copy.
         patch_stride: Steps from one patch to the next; ``None`` for ``patch_len``. Steps at the end of ``x`` that fill
             no patch are left out.
         patch_pad: ``"end"`` repeats the last step of ``x`` ``patch_stride`` times before patches are cut, as PatchTST

@@ -9,12 +9,13 @@ from typing import Any
 import numpy
 from batchloom.arrays.frameworks import framework_of
 from batchloom.dataset.base import Dataset
+from batchloom.dataset.mixture import Mixture
 from batchloom.dataset.tensors import TensorDataset
 from batchloom.dataset.tokens import TokenDataset
 from batchloom.errors import ArgumentError
 
 
-def taken(dataset: Any) -> Dataset:
+def as_dataset(dataset: Any) -> Dataset | Mixture:
     """Return a dataset of ours, or one over the arrays of what is not.
 
     torch's ``TensorDataset`` and bare arrays share their memory. A ``Subset`` or a ``ConcatDataset`` of them is
@@ -23,7 +24,7 @@ def taken(dataset: Any) -> Dataset:
     Raises:
         ArgumentError: The samples are no rows of arrays.
     """
-    if isinstance(dataset, Dataset):
+    if isinstance(dataset, Dataset | Mixture):
         return dataset
     found = _rows(dataset) or _parts(dataset)
     if found is not None:

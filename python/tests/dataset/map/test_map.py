@@ -175,7 +175,7 @@ def test_sizes_that_are_no_lengths():
     with refused(bl.ArgumentError, "sizes", "key"):
         bl.MapDataset(range(3), sequence, sizes=[1, 2, 3], key=len)
     with refused(bl.ArgumentError, "fields"):
-        bl.MapDataset(range(3), sequence, fields=["x"])
+        bl.MapDataset(range(3), sequence, columns=["x"])
     with refused(bl.ArgumentError, "fields", "nothing"):
         batches(sequence, 3, dataset={"sizes": [0, 7, 3], "fields": ["nothing"]})
 

@@ -28,10 +28,10 @@ from refusals import refused
 WORKERS = ["threads", "processes"]
 
 
-def loaded(fn, samples=24, *, workers="threads", threads=2, collate=None, **options):
+def loaded(fn, samples=24, *, workers="threads", threads=2, **options):
     dataset = {name: options.pop(name) for name in ("on_error", "sizes") if name in options}
     dataset = bl.MapDataset(range(samples), fn, workers=workers, **dataset)
-    return bl.DataLoader(dataset, batch_size=4, num_threads=threads, collate=collate or {}, **options)
+    return bl.DataLoader(dataset, batch_size=4, num_threads=threads, **options)
 
 
 def test_loaders_of_one_dataset_have_structures_of_their_own():
@@ -109,7 +109,10 @@ def test_arrays_without_elements(workers):
 
 
 @pytest.mark.parametrize("value", [-1, 300, 0.5, float("nan")])
-@pytest.mark.parametrize("way", [{"collate": {0: bl.Pad()}}, {"collate": {0: bl.Crop(3)}}, {"sizes": [1, 2] * 12}])
+@pytest.mark.parametrize(
+    "way",
+    [{"fields": {0: bl.Field(slot=bl.Pad())}}, {"fields": {0: bl.Field(slot=bl.Crop(3))}}, {"sizes": [1, 2] * 12}],
+)
 def test_padding_that_a_type_does_not_hold(value, way):
     loader = loaded(lambda number: numpy.ones(1 + number % 2, numpy.uint8), pad_value=value, **way)
     with refused(bl.ArgumentError, "uint8", "does not hold"):
@@ -120,7 +123,7 @@ def test_a_number_for_all_fields_leaves_alone_those_without_padding():
     def sample(number):
         return numpy.ones(1 + number % 2, numpy.float32), numpy.uint8(number)
 
-    x, y = next(iter(loaded(sample, pad_value=-1, collate={0: bl.Pad()})))
+    x, y = next(iter(loaded(sample, pad_value=-1, fields={0: bl.Field(slot=bl.Pad())})))
     assert x.tolist() == [[1, -1], [1, 1]] * 2
     assert y.tolist() == [0, 1, 2, 3]
 
@@ -134,7 +137,7 @@ def test_a_slot_function_may_not_write_to_the_sample(tmp_path):
 
     for dataset in (bl.MapDataset(mapped), bl.TensorDataset(mapped), bl.TensorDataset(numpy.ones((8, 3)))):
         with refused(bl.SampleError, "read-only"):
-            next(iter(bl.DataLoader(dataset, batch_size=4, collate={0: writes})))
+            next(iter(bl.DataLoader(dataset, batch_size=4, fields={0: bl.Field(slot=writes)})))
 
 
 @pytest.mark.parametrize("on_error", ["raise", "skip"])

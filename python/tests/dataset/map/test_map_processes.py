@@ -52,16 +52,23 @@ def test_batches_are_those_of_threads(case, processes):
         assert list(map(plain, ours)) == list(map(plain, others))
 
 
-@pytest.mark.parametrize("slot", [{"collate": {0: bl.Crop(4)}}, {"collate": {0: bl.Pad(3)}, "pad_value": -1}])
+@pytest.mark.parametrize(
+    "slot", [{"fields": {0: bl.Field(slot=bl.Crop(4))}}, {"fields": {0: bl.Field(slot=bl.Pad(3))}, "pad_value": -1}]
+)
 def test_slots_and_types_are_those_of_threads(slot):
-    options = slot | {"batch_size": 7, "dtype": {0: "float32", 1: "float64"}, "scale": {0: 0.5}}
+    options = slot | {
+        "batch_size": 7,
+        "fields": {0: bl.Field(dtype="float32", scale=0.5), 1: bl.Field(dtype="float64")},
+    }
     ours, others = (loader(sequence, workers, **options) for workers in ("processes", "threads"))
     assert list(map(plain, ours)) == list(map(plain, others))
 
 
 def test_slot_functions_that_draw_are_seeded_for_each_sample():
     def filled(epoch, **options):
-        ours = loader(sequence, "processes", sizes=LENGTHS, collate={0: bl.Slot((), fill_drawn)}, **options)
+        ours = loader(
+            sequence, "processes", sizes=LENGTHS, fields={0: bl.Field(slot=bl.Slot((), fill_drawn))}, **options
+        )
         ours.set_epoch(epoch)
         return dict(sorted((n, value) for x, y, *_ in ours for n, value in zip(y.tolist(), x.tolist(), strict=True)))
 

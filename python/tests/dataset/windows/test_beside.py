@@ -93,7 +93,7 @@ def test_batches_hold_what_is_beside_their_windows(shape, labels_of, order, size
 @given(shape=shapes(), labels_of=st.sampled_from(["windows", "series", "steps"]))
 def test_a_sample_is_a_batch_of_one(shape, labels_of):
     dataset, *_ = beside(shape, labels_of)
-    loader = bl.DataLoader(dataset, 1, copy=True)
+    loader = bl.DataLoader(dataset, 1, buffers="own")
     for sample, batch in enumerate(loader):
         one = dataset[sample]
         assert tuple(one) == tuple(batch)
@@ -109,7 +109,7 @@ def test_places_say_where_a_window_is_and_back(shape, chosen):
         assert (dataset[sample]["series"], dataset[sample]["start"]) == place[:2]
     some = chosen.draw(st.lists(st.integers(0, len(dataset) - 1), min_size=1, unique=True))
     selected = dataset.select(some)
-    batch = next(iter(bl.DataLoader(selected, len(some), copy=True)))
+    batch = next(iter(bl.DataLoader(selected, len(some), buffers="own")))
     assert batch["index"].tolist() == list(range(len(some)))
     for sample, (series, start) in enumerate(zip(batch["series"].tolist(), batch["start"].tolist(), strict=True)):
         assert selected.sample_at(series, start) == sample
@@ -281,7 +281,7 @@ def test_columns_of_frames(frame):
     options = {"id": "store", "time": "day", "targets": "sales", "labels": "alarm", "static": ["kind"], "index": True}
     dataset = bl.WindowDataset(frame(FRAME), 7, 2, **options)
     assert dataset.fields["x"].shape == (70, 1)
-    batch = next(iter(bl.DataLoader(dataset, batch_size=60, copy=True)))
+    batch = next(iter(bl.DataLoader(dataset, batch_size=60, buffers="own")))
     assert batch["static"][:, 0].tolist() == [3] * 22 + [5] * 32
     assert batch["labels"].shape == (54, 7)
     assert batch["labels"][0].tolist() == [True] + [False] * 6
@@ -298,7 +298,7 @@ def test_a_frame_of_covariates_is_matched_by_id():
 def test_times_are_those_of_first_steps():
     time = numpy.datetime64("2024-02-28") + numpy.arange(30).astype("timedelta64[D]")
     dataset = bl.WindowDataset(numpy.arange(30.0), (2, 4), 1, time=time, index=True)
-    batch = next(iter(bl.DataLoader(dataset, batch_size=5, copy=True)))
+    batch = next(iter(bl.DataLoader(dataset, batch_size=5, buffers="own")))
     assert batch["start"].tolist() == [-2, -1, 0, 1, 2]
     assert batch["time"].view(dataset.times.dtype).tolist() == [time[k].item() for k in (0, 0, 0, 1, 2)]
 

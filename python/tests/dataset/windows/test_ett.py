@@ -122,10 +122,12 @@ def test_any_label_and_gap(shape, part):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("kind", [numpy.asarray, torch.as_tensor])
 @pytest.mark.parametrize("order", [False, "runs", True])
-@pytest.mark.parametrize("copy", [False, True])
-def test_types_and_frameworks(dtype, kind, order, copy):
+@pytest.mark.parametrize("buffers", ["views", "own"])
+def test_types_and_frameworks(dtype, kind, order, buffers):
     windows = Windows(daily(), "val", SHAPES[1])
-    loader = bl.DataLoader(parts(daily, SHAPES[1], "M", 0, kind, dtype)["val"], batch_size=16, shuffle=order, copy=copy)
+    loader = bl.DataLoader(
+        parts(daily, SHAPES[1], "M", 0, kind, dtype)["val"], batch_size=16, shuffle=order, buffers=buffers
+    )
     for samples, batch in zip(loader.plan(0), loader, strict=True):
         assert {type(part) for part in batch} == {type(kind(numpy.zeros(1)))}
         x, y, *marks = default_collate([windows[sample] for sample in samples])
@@ -236,11 +238,11 @@ def test_shares_leave_no_step_out(steps, hundredths):
 
 
 @pytest.mark.parametrize("features", ["M", "S", "MS"])
-@pytest.mark.parametrize("copy", [False, True])
+@pytest.mark.parametrize("buffers", ["views", "own"])
 @EVERY_TABLE
-def test_a_model_trained_in_order_has_the_same_weights(table, features, copy):
+def test_a_model_trained_in_order_has_the_same_weights(table, features, buffers):
     dataset = parts(table, SHAPE, features, None, torch.as_tensor, "float32")["val"]
-    ours = ett.trained([bl.DataLoader(dataset, batch_size=128, copy=copy)], SHAPE)
+    ours = ett.trained([bl.DataLoader(dataset, batch_size=128, buffers=buffers)], SHAPE)
     theirs = ett.trained([stacked(Windows(table(), "val", SHAPE, features), 128)], SHAPE)
     assert ours == theirs
 

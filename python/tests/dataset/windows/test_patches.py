@@ -81,7 +81,7 @@ def test_ends_of_any_type_and_layout_are_repeated(kind):
     values = CONTAINERS[kind](numpy.arange(240).reshape(40, 6) % 60)
     padded = bl.WindowDataset([values, values[:4]], 7, 2, patch_len=3, patch_stride=2, patch_pad="end")
     whole = bl.WindowDataset([values, values[:4]], 7, 2)
-    ways = [{}, {"copy": True}, {"shuffle": "runs"}, {"shuffle": True}]
+    ways = [{}, {"buffers": "own"}, {"shuffle": "runs"}, {"shuffle": True}]
     if kind.startswith("torch"):
         ways += [{"resident": True}, {"resident": False}, {"device": "meta"}, {"device": "meta", "shuffle": True}]
     for options in ways:
@@ -116,7 +116,7 @@ def test_means_are_taken_off_repeated_data_and_not_off_repeated_padding(where):
     series = [values, values[:1], values[:3]]
     dataset = bl.WindowDataset(series, 4, 2, patch_len=2, patch_stride=1, patch_pad="end", short="pad")
     with pretended():
-        loader = bl.DataLoader(dataset, batch_size=32, dtype={"x": "float32"}, mean={"x": 2.0}, **where)
+        loader = bl.DataLoader(dataset, batch_size=32, fields={"x": bl.Field(dtype="float32", mean=2.0)}, **where)
     ((x, *_),) = loader
     last = numpy.asarray(x)[:, -1].tolist()
     assert last[0] == [2.0, 2.0]  # 4, twice

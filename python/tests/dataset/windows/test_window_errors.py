@@ -332,7 +332,7 @@ def test_options_that_make_no_sense(options, kind, values):
 
 
 @pytest.mark.parametrize(
-    "options", [{"resident": True}, {"resident": False}, {"memory_limit": 160}, {"static_buffers": True}]
+    "options", [{"resident": True}, {"resident": False}, {"memory_limit": 160}, {"buffers": "static"}]
 )
 def test_without_a_device_only_torch_has_the_ways_of_one(options):
     for fields in ([numpy.zeros(10)], [torch.zeros(10), numpy.zeros(10)]):

@@ -1,0 +1,147 @@
+"""`Field`: what happens to one field of the data on its way into batches, and the options of a loader about fields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from batchloom.arguments import PAD_SIDE, PadSide, PerSample, choice, kept
+from batchloom.collate.slots import Slot, SlotWay
+from batchloom.errors import ArgumentError
+from batchloom.samples.label_counts import LabelCounts
+
+if TYPE_CHECKING:
+    import torch
+    from numpy.typing import DTypeLike
+
+    DType = DTypeLike | torch.dtype
+
+Channels = float | Sequence[Any]
+"""One number, or one for each channel."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Field:
+    """What happens to one field of the data on its way into batches, for ``fields=`` of a loader.
+
+        image = bl.Field(slot=bl.Resize(224, 224), scale=1 / 255, mean=MEAN, std=STD)
+        loader = bl.DataLoader(dataset, batch_size=8, fields={"image": image, "label": bl.Field(dtype="int64")})
+
+    Samples go into their slots first; types and scales come afterwards. Values come out as
+    ``(x * scale - mean) / std``, computed in float32 (in float64 where that is the type in batches). Padding is not
+    scaled. A field that is converted is no view on the data.
+
+    Attributes:
+        dtype: The type in batches: a name, or a type of NumPy or torch. A value that the type cannot hold is an error:
+            a value out of its range, or a fraction or NaN as an integer; floats may be rounded. ``None`` keeps the type
+            of the data; integers that are scaled become float32.
+        scale: The number that values are multiplied by.
+        mean: The numbers that are subtracted then: one, or one for each channel. Channels are the last dimension of a
+            sample, or the first, whichever has as many elements; where both have, numbers of shape ``[3, 1, 1]`` or
+            ``[1, 1, 3]`` say which.
+        std: The numbers that values are divided by in the end, given as ``mean`` is.
+        slot: The way from a sample to its slot in a batch: a :class:`batchloom.Pad`, :class:`batchloom.Crop`,
+            :class:`batchloom.Resize`, :class:`batchloom.Stack` or :class:`batchloom.Slot`, or a function
+            ``f(sample, slot)``. It decides instead of ``pad_side`` and of the lengths that a rule rounds to. Slots are
+            filled in memory, so a device does not gather such data.
+        pad: The value that pads samples, in the type of batches; ``None`` for ``pad_value`` of the loader.
+
+    Raises:
+        ArgumentError: ``slot`` is no way to a slot.
+    """
+
+    dtype: DType | None = None
+    scale: float | None = None
+    mean: Channels | None = None
+    std: Channels | None = None
+    slot: SlotWay | Callable[[Any, Any], None] | None = None
+    pad: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.slot is not None and (isinstance(self.slot, type) or not _fills_slots(self.slot)):
+            raise ArgumentError(
+                f"slot is {self.slot!r}; expected bl.Pad(), bl.Crop(), bl.Resize(), bl.Stack(), or a function of a "
+                "sample and its slot"
+            )
+        for name in ("mean", "std"):  # arrays may change in place
+            object.__setattr__(self, name, kept(getattr(self, name)))
+
+    def __repr__(self) -> str:
+        given = ((name, value) for name, value in vars(self).items() if value is not None)
+        return f"Field({', '.join(f'{name}={value!r}' for name, value in given)})"
+
+    @property
+    def converts(self) -> bool:
+        """``True`` if values change: in their type, or by a scale."""
+        return any(value is not None for value in (self.dtype, self.scale, self.mean, self.std))
+
+    @property
+    def way(self) -> SlotWay | None:
+        """The way to a slot; ``None`` without one."""
+        return self.slot if self.slot is None or isinstance(self.slot, SlotWay) else Slot(None, self.slot)
+
+
+def _fills_slots(slot: object) -> bool:
+    return isinstance(slot, SlotWay) or callable(slot)
+
+
+class FieldKeywords(TypedDict, total=False):
+    """Keywords of a loader: the attributes of :class:`FieldOptions`."""
+
+    fields: Field | Mapping[Any, Field] | None
+    dtype: DType | None
+    pad_value: float
+    pad_side: PadSide
+    collate: Callable[[list[Any]], Any] | None
+    labels: str | None
+    label_counts: LabelCounts | PerSample | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FieldOptions:
+    """Options that decide what a batch holds; a :class:`batchloom.DataLoader` takes them as keywords.
+
+    Attributes:
+        fields: What happens to each field: a :class:`batchloom.Field` by the name of the field, or by its place where
+            batches are tuples; or a single one, where there is one field.
+        dtype: The type in batches of all fields of floats, if it is a type of floats, or of all fields of integers, if
+            it is a type of integers (booleans are neither). Fields whose :class:`batchloom.Field` has a type keep
+            that. Masks, lengths and marks keep their types. Windows in other types are no views: they are formed.
+        pad_value: The value that pads samples which differ in size, in the type of batches, and not scaled.
+        pad_side: ``"right"`` for padding after the data, ``"left"`` for padding before it.
+        collate: A function that makes a batch of a list of samples: arrays of any shapes, in a structure that is the
+            same for all batches. Threads call it, or processes, as they do the function of a
+            :class:`batchloom.MapDataset`; ``shuffle`` and rules decide which samples it gets. Values and padding are
+            then up to the function.
+        labels: The field whose next tokens each batch holds as ``labels`` (int64): shifted by one, -100 at the last
+            token of each sample and at padding.
+        label_counts: The labels of each sample that losses do not ignore, for ``plan.step(k).labels``: numbers, or the
+            result of ``dataset.count_labels()``. ``None`` for labels that the loader makes, whose number follows from
+            sizes.
+    """
+
+    fields: Field | Mapping[Any, Field] | None = None
+    dtype: DType | None = None
+    pad_value: float = 0
+    pad_side: PadSide = "right"
+    collate: Callable[[list[Any]], Any] | None = None
+    labels: str | None = None
+    label_counts: LabelCounts | PerSample | None = None
+
+    def __post_init__(self) -> None:
+        choice("pad_side", self.pad_side, PAD_SIDE)
+        self._refuse_dicts()
+        if self.collate is not None and (not callable(self.collate) or isinstance(self.collate, type)):
+            raise ArgumentError(
+                f"collate is {self.collate!r}; expected a function of a list of samples. The slots of single fields "
+                'are theirs: fields={"audio": bl.Field(slot=bl.Pad(multiple_of=160))}'
+            )
+
+    def _refuse_dicts(self) -> None:
+        """Refuse values by field, which ``fields`` takes."""
+        values = {"dtype": (self.dtype, "dtype"), "pad_value": (self.pad_value, "pad")}
+        for name, (value, attribute) in values.items():
+            if isinstance(value, Mapping):
+                given = ", ".join(f"{key!r}: bl.Field({attribute}={each!r})" for key, each in value.items())
+                raise ArgumentError(f"{name} is {value!r}; expected one for all fields, or fields={{{given}}}")

@@ -1,0 +1,215 @@
+"""`Fields`: the options of a loader about fields, resolved for its data and its rule.
+
+Promises:
+
+- Whatever is wrong with the fields that a user names is an error when `Fields` is made, or, where samples are made on
+  demand, with the first sample.
+- `Fields` knows nothing of devices: a delivery tells which conversions it makes itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Protocol
+
+import batchloom._native as _native
+from batchloom.arrays.padding import pad_values
+from batchloom.batching.rules import Rule
+from batchloom.collate.block_options import BlockOptions
+from batchloom.collate.conversions import Conversions, EngineFields, conversions
+from batchloom.collate.field import Field, FieldOptions
+from batchloom.collate.field_names import FieldNames, LateFieldNames, Namer
+from batchloom.collate.schema import CollateOptions
+from batchloom.collate.slots import FieldSlot, SlotFunction, pad_number
+from batchloom.errors import ArgumentError
+
+
+class FieldSource(Protocol):
+    """What `Fields` asks of a dataset."""
+
+    @property
+    def is_on_demand(self) -> bool:
+        """``True`` if samples are made when their batch is formed, so that fields are known with the first block."""
+
+    def engine(self) -> _native.Dataset:
+        """Return the dataset as the engine sees it."""
+
+    def field_names(self, rule: Rule) -> FieldNames | LateFieldNames:
+        """Return the fields of batches of a rule, and the keys by which arguments name them."""
+
+    def padded_fields(self) -> Mapping[str, str]:
+        """Return the types of the fields that are padded, by name."""
+
+    @property
+    def labels(self) -> str | None:
+        """The field whose next tokens are labels."""
+
+
+class Fields:
+    """What happens to each field of a batch.
+
+    Attributes:
+        side: The side of padding.
+        whole: The function that makes whole batches; ``None`` where the engine does.
+        slots: The slots of fields, as the engine takes them.
+        namer: Names fields by the keys of arguments.
+
+    Args:
+        source: The dataset.
+        rule: The rule that forms batches.
+        options: The options of the loader.
+        pads_to_longest: ``True`` if the plan pads samples to no other length.
+
+    Raises:
+        ArgumentError: An option names no field, is for another kind of data, or excludes another one.
+    """
+
+    def __init__(self, source: FieldSource, rule: Rule, options: FieldOptions, *, pads_to_longest: bool) -> None:
+        self._source, self._options, self._rule = source, options, rule
+        self.side, self.whole = options.pad_side, options.collate
+        self.namer = Namer(lambda: source.field_names(rule))
+        if self.whole is not None:
+            self._require_alone(pads_to_longest)
+        given = self._by_name(options.fields)
+        ways = {name: field.way for name, field in given.items()}
+        self.slots: list[FieldSlot] = [way.for_engine(name) for name, way in ways.items() if way is not None]
+        self._conversions: Conversions = conversions(source.engine, rule, given, options.dtype, self.namer, self.slots)
+        self._pads = {name: field.pad for name, field in given.items() if field.pad is not None}
+        self._require_padded()
+
+    @property
+    def conversions(self) -> Mapping[str, _native.Conversion]:
+        """The conversion of each field whose types or values change, by name."""
+        return self._conversions.each
+
+    @property
+    def slot_functions(self) -> dict[str, SlotFunction]:
+        """The functions that fill slots, by field."""
+        return {name: function for name, _, function in self.slots if function is not None}
+
+    def for_engine(self, blocks: BlockOptions, *, has_bans: bool) -> EngineFields:
+        """Return what the engine does to fields, and what it leaves to a delivery.
+
+        Args:
+            blocks: The options of blocks, which say what the delivery converts.
+            has_bans: ``True`` if samples may be banned, whose places the engine clears.
+
+        Raises:
+            ArgumentError: A type does not hold the value that pads its field.
+        """
+        padded, stored = self._pad_values(self._conversions.dtypes), dict[str, bytes]()
+        if blocks.converts and self.conversions:
+            with suppress(ArgumentError):
+                stored = self._pad_values({})
+        return self._conversions.for_engine(blocks, padded, stored, self._pad_numbers(), has_bans=has_bans)
+
+    def collate_options(self, names: list[str], engine: EngineFields, *, marked: bool) -> CollateOptions:
+        """Return the options by which a device makes batches.
+
+        Args:
+            names: The names of all that batches hold, in order.
+            engine: What the engine does to fields.
+            marked: ``True`` if batches hold marks of the places that only fill up.
+        """
+        padded = self._pad_values(self._conversions.dtypes)
+        return CollateOptions(names, padded, self.side == "left", self._source.labels, marked, engine.left)
+
+    def columns(self, stored: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Return the names and types of the fields of batches, given the types in which the engine makes them."""
+        return [(name, self._conversions.dtypes.get(name, dtype)) for name, dtype in stored]
+
+    def _by_name(self, fields: Field | Mapping[Any, Field] | None) -> dict[str, Field]:
+        """Return what happens to each field that the argument names."""
+        if fields is None:
+            return {}
+        if isinstance(fields, Field):
+            fields = {self._only(): fields}
+        if not isinstance(fields, Mapping):
+            raise ArgumentError(f"fields is {fields!r}; expected a dict of bl.Field by field, or one bl.Field")
+        for key, field in fields.items():
+            if not isinstance(field, Field):
+                raise ArgumentError(
+                    f"fields has {field!r} for {key!r}; expected a bl.Field, as bl.Field(dtype='int64')"
+                )
+        return dict(self.namer.by_name("fields", fields))
+
+    def _only(self) -> Any:
+        """Return the key of the only field.
+
+        Raises:
+            ArgumentError: There are several, or fields are not known yet.
+        """
+        names = self.namer.names
+        if not isinstance(names, FieldNames):
+            raise ArgumentError(
+                "fields is one bl.Field, and fields of samples that are made on demand are not known yet; expected a "
+                "dict of bl.Field by field"
+            )
+        if len(names.dtypes) > 1:
+            raise ArgumentError(
+                f"fields is one bl.Field, and there are several fields; expected a dict by {names.listed(names.dtypes)}"
+            )
+        name = next(iter(names.dtypes))
+        return next((place for place, other in names.places.items() if other == name), name)
+
+    def _require_alone(self, pads_to_longest: bool) -> None:
+        """Refuse options that a function of whole batches leaves no room for."""
+        oversize = getattr(self._rule, "oversize", None)
+        if oversize in ("truncate", "split"):
+            raise ArgumentError(f"{self._rule} has oversize {oversize!r}, and collate is a function of whole samples")
+        options = self._options
+        usual = {
+            "fields": options.fields is None,
+            "dtype": options.dtype is None,
+            "pad_to": pads_to_longest,
+            "pad_value": type(options.pad_value) is int and options.pad_value == 0,
+            "pad_side": options.pad_side == "right",
+        }
+        for name in (name for name, is_usual in usual.items() if not is_usual):
+            given = f" is {getattr(options, name)!r}" if hasattr(options, name) else " is given"
+            raise ArgumentError(
+                f"{name}{given}, and collate is a function that makes whole batches; do it there, or leave collate out"
+            )
+
+    def _require_padded(self) -> None:
+        """Refuse values that pad fields of one shape."""
+        if self._source.is_on_demand:
+            return
+        padded = {*self._source.padded_fields(), *(name for name, _, _ in self.slots)}
+        for name in (name for name in self._pads if name not in padded):
+            names = self.namer.names
+            assert isinstance(names, FieldNames)
+            raise ArgumentError(
+                f"fields pads {names.listed([name])} with {self._pads[name]!r}, and its samples have one shape; "
+                f"expected pad for {names.listed(padded) or 'no field'}"
+            )
+        value = self._options.pad_value
+        if not padded and not (isinstance(value, int | float) and value == 0):
+            raise ArgumentError(f"pad_value is {value!r}, and fields have one shape, so nothing is padded; expected 0")
+
+    def _pad_values(self, dtypes: Mapping[str, str]) -> dict[str, bytes]:
+        """Return the bytes of one element of padding, for each field that is padded with more than zeros.
+
+        Args:
+            dtypes: The types of fields in batches, where these are not the types of the data.
+        """
+        if self._source.is_on_demand:
+            return {}
+        slotted = {name for name, _, _ in self.slots}
+        padded = {name: dtypes.get(name, dtype) for name, dtype in self._source.padded_fields().items()}
+        padded = {name: dtype for name, dtype in padded.items() if name not in slotted}
+        return pad_values(padded, self._options.pad_value, self._pads)
+
+    def _pad_numbers(self) -> list[tuple[str | None, float]]:
+        """Return the numbers that pad fields whose types only the engine knows: with slots, or made on demand."""
+        value = self._options.pad_value
+        if self._source.is_on_demand:
+            own = [(name, pad_number(f"pad of field {name}", pad)) for name, pad in self._pads.items()]
+            number = pad_number("pad_value", value)
+            return [*own, *([] if number == 0 else [(None, number)])]
+        numbers: list[tuple[str | None, float]] = []
+        for name, _, _ in self.slots:
+            option, pad = (f"pad of field {name}", self._pads[name]) if name in self._pads else ("pad_value", value)
+            numbers.append((name, pad_number(option, pad)))
+        return numbers

@@ -1,0 +1,75 @@
+"""`BatchOrder`: which batches a loader forms, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from batchloom.arguments import Shuffle, integer
+from batchloom.batching.rules import Rule, rule
+from batchloom.dataset.source import Source
+from batchloom.loader.keywords import DividedKeywords
+from batchloom.loader.torch.lists import EpochLists
+from batchloom.plan.options import PlanOptions
+from batchloom.samples.bans import banned_numbers
+
+
+class BatchOrder:
+    """Which batches a loader forms of a source, and in which order.
+
+    Attributes:
+        options: The options of the plan.
+        rule: The rule that forms batches.
+        lists: The batches that a sampler gives; ``None`` without one.
+        shuffle: The random order of samples, as the engine names it.
+        shuffles_documents: ``True`` if documents are shuffled.
+        generator: The generator that draws the seed, or ``None``.
+        draw_seed: Draws the seed when the run begins; ``None`` where it is given.
+        is_unseeded: ``True`` if neither a seed nor a generator is given.
+        recipe: The arguments by which a copy has the same order.
+
+    Args:
+        source: The samples.
+        batch_size: Samples in a batch, or ``None``.
+        shuffle: The order that the user asked for.
+        keywords: The keywords of the loader.
+
+    Raises:
+        ArgumentError: Two arguments decide the same, or one has the wrong type.
+    """
+
+    def __init__(self, source: Source, batch_size: int | None, shuffle: Shuffle, keywords: DividedKeywords) -> None:
+        torch, seed = keywords.torch.with_seed(keywords.seed)
+        number = integer("seed", 0 if seed is None else seed)
+        ban = banned_numbers(keywords.order.get("ban"), source.samples, source.number)
+        self.options = PlanOptions(shuffle=shuffle, seed=number, **keywords.order | {"ban": ban})
+        batching, drop_last = keywords.batching, self.options.drop_last
+        self.lists: EpochLists | None = torch.lists(source.samples, batch_size, batching, shuffle, drop_last)
+        self.rule: Rule = rule(batch_size, batching) if self.lists is None else self.lists.at(0)
+        self.shuffle, self.shuffles_documents = source.shuffle(shuffle)
+        self.generator: Any = torch.generator
+        self.draw_seed: Callable[[], int] | None = torch.seed_source(number)
+        self.is_unseeded = seed is None and self.draw_seed is None
+        self.recipe: dict[str, Any] = vars(torch) | {"ban": ban, "seed": number}
+        if self.lists is not None:
+            self.recipe[self.lists.name] = self.lists.sampler  # an iterator was read
+
+    @property
+    def neighbours(self) -> str:
+        """The order as far as batches are runs of neighbours: samples that are drawn or grouped are none."""
+        return self.shuffle if self.options.keeps_neighbours else "samples"
+
+    @property
+    def clears_places(self) -> bool:
+        """``True`` if samples are banned, whose places are cleared in memory, not on a device."""
+        return bool(self.options.ban)
+
+    @property
+    def has_bans(self) -> bool:
+        """``True`` if there is a list of banned samples, though it may be empty."""
+        return self.options.ban is not None
+
+    @property
+    def has_marks(self) -> bool:
+        """``True`` if batches hold marks of the places that only fill up."""
+        return self.options.uneven == "mask" or self.has_bans

@@ -1,0 +1,73 @@
+"""The keywords of a loader, and their division among the stages that they are options of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy
+from batchloom.arguments import kept, require_known
+from batchloom.batching.rules import Rule
+from batchloom.collate.field import FieldKeywords, FieldOptions
+from batchloom.delivery.options import DeliveryKeywords, DeliveryOptions
+from batchloom.loader.torch.options import TorchOptions, TorchRequest, accepted
+from batchloom.plan.options import OrderKeywords
+from batchloom.ranks.ranks import RankKeywords, RankOptions
+
+if TYPE_CHECKING:
+    import torch
+
+    Seed = int | numpy.random.Generator | torch.Generator | None
+
+
+class LoaderKeywords(OrderKeywords, FieldKeywords, DeliveryKeywords, RankKeywords, TorchOptions, total=False):
+    """Keywords of :class:`batchloom.DataLoader`: the options of all of its stages."""
+
+    batching: Rule | None
+    seed: Seed
+
+
+# Attributes of a field that a user may take for keywords of a loader.
+OF_FIELDS = ("scale", "mean", "std", "slot", "pad")
+
+Options = TypeVar("Options")
+
+
+class DividedKeywords:
+    """The keywords that a user gave a loader, by stage.
+
+    Attributes:
+        recipe: Copies of all of them: later changes in place reach neither the loader nor its pickles.
+        batching: The rule, or ``None``.
+        seed: The seed.
+        order: The options of the plan but ``shuffle`` and ``seed``.
+        fields: What the loader does with fields.
+        delivery: Where batches go.
+        ranks: The ranks.
+        torch: What the loader takes from arguments of torch's loader.
+
+    Raises:
+        ArgumentError: An option of fields or of the delivery has the wrong type.
+        TypeError: A keyword is no option.
+    """
+
+    def __init__(self, keywords: LoaderKeywords) -> None:
+        for name in (name for name in OF_FIELDS if name in keywords):
+            raise TypeError(
+                f"DataLoader() got an unexpected keyword argument {name!r}; {name} is an attribute of a field: "
+                f"expected fields={{...: bl.Field({name}=...)}}, or fields=bl.Field({name}=...) for the only field"
+            )
+        require_known("DataLoader", keywords, LoaderKeywords)
+        given: dict[str, Any] = {name: kept(value) for name, value in keywords.items()}
+        # Arguments of torch that have no effect warn once, not in each copy.
+        self.recipe = {name: value for name, value in given.items() if name not in TorchOptions.__annotations__}
+        self.torch: TorchRequest = accepted(_chosen(given, TorchOptions))  # type: ignore[arg-type]
+        self.batching, self.seed = given.get("batching"), given.get("seed", 0)
+        self.order = _chosen(given, OrderKeywords)
+        self.fields = FieldOptions(**_chosen(given, FieldKeywords))
+        self.delivery = DeliveryOptions(**_chosen(given, DeliveryKeywords))
+        self.ranks = RankOptions(**_chosen(given, RankKeywords))
+
+
+def _chosen(keywords: Mapping[str, Any], kind: Any) -> dict[str, Any]:
+    return {name: keywords[name] for name in kind.__annotations__ if name in keywords}
