@@ -32,10 +32,10 @@ fn a_change_is_seen_by_no_other_batch() {
     let x = Tensor::from_vec(vec![1.0_f32; 64], &[8, 8]).unwrap();
     let (_loader, batch) = batch([("x", x)]);
     let found: BurnTensor<2> = tensor(&batch, "x", &Device::flex()).unwrap();
-    let changed = found.mul_scalar(3.0).add_scalar(1.0).slice_fill([0..1], 9.0);
+    let changed = found.mul_scalar(3.0).add_scalar(1.0).slice_fill(0..1, 9.0);
     assert_eq!(changed.into_data().as_slice::<f32>().unwrap()[63 - 32], 4.0);
     let direct: BurnTensor<2> = tensor(&batch, "x", &Device::flex()).unwrap();
-    let _ = direct.slice_fill([0..1], 9.0);
+    let _ = direct.slice_fill(0..1, 9.0);
     assert!(batch.view::<f32>("x").unwrap().iter().all(|&value| value == 1.0));
 }
 
