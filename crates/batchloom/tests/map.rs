@@ -248,7 +248,7 @@ proptest! {
         let grains = vec![multiple_of.0, multiple_of.1];
         let slot = match crops {
             true => Slot::Crop(Crop { shape: vec![to.0, to.1], keep }),
-            false => Slot::Pad(PadSlot { multiple_of: grains.clone(), side }),
+            false => Slot::Pad(PadSlot { to: Vec::new(), multiple_of: grains.clone(), side }),
         };
         let most = |of: fn(&(usize, usize)) -> usize, grain: usize| shapes.iter().map(of).max().unwrap().next_multiple_of(grain);
         let (height, width) = if crops { to } else { (most(|shape| shape.0, grains[0]), most(|shape| shape.1, grains[1])) };

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from batchloom.arguments import PAD_SIDE, PadSide, PerSample, choice, kept
-from batchloom.collate.slots import Slot, SlotWay
+from batchloom.collate.slots import Pad, Slot, SlotWay
 from batchloom.errors import ArgumentError
 from batchloom.samples.label_counts import LabelCounts
 
@@ -46,9 +46,17 @@ class Field:
             ``f(sample, slot)``. It decides instead of ``pad_side`` and of the lengths that a rule rounds to. Slots are
             filled in memory, so a device does not gather such data.
         pad: The value that pads samples, in the type of batches; ``None`` for ``pad_value`` of the loader.
+        pad_to: The length that samples are padded to, or several, of which each batch takes the smallest that holds its
+            samples; a longer sample is an error. It stands for the slot ``bl.Pad(to=pad_to)`` on the ``pad_side`` of
+            the loader. Rules do not know it: ``pad_to`` of the loader is the length of all fields, by which rules sort,
+            count and budget.
+
+    The mask and the lengths of a batch describe the fields without slots. Where all fields that they describe have
+    slots, they have the shape of the slots of the first: ``lengths`` counts the elements that are data. (A function with
+    a shape of its own hides which elements are data: mask and lengths are then those of samples.)
 
     Raises:
-        ArgumentError: ``slot`` is no way to a slot.
+        ArgumentError: ``slot`` is no way to a slot, or ``pad_to`` is given beside it.
     """
 
     dtype: DType | None = None
@@ -57,8 +65,14 @@ class Field:
     std: Channels | None = None
     slot: SlotWay | Callable[[Any, Any], None] | None = None
     pad: float | None = None
+    pad_to: int | Sequence[int] | None = None
 
     def __post_init__(self) -> None:
+        if self.pad_to is not None:
+            if self.slot is not None:
+                raise ArgumentError(f"slot and pad_to={self.pad_to} are both given; expected slot=bl.Pad(to=...)")
+            object.__setattr__(self, "pad_to", kept(self.pad_to))
+            Pad(to=self.pad_to)
         if self.slot is not None and (isinstance(self.slot, type) or not _fills_slots(self.slot)):
             raise ArgumentError(
                 f"slot is {self.slot!r}; expected bl.Pad(), bl.Crop(), bl.Resize(), bl.Stack(), or a function of a "
@@ -76,9 +90,14 @@ class Field:
         """``True`` if values change: in their type, or by a scale."""
         return any(value is not None for value in (self.dtype, self.scale, self.mean, self.std))
 
-    @property
-    def way(self) -> SlotWay | None:
-        """The way to a slot; ``None`` without one."""
+    def way(self, side: PadSide) -> SlotWay | None:
+        """Return the way to a slot; ``None`` without one.
+
+        Args:
+            side: The side of padding where the field has no slot of its own.
+        """
+        if self.pad_to is not None:
+            return Pad(to=self.pad_to, side=side)
         return self.slot if self.slot is None or isinstance(self.slot, SlotWay) else Slot(None, self.slot)
 
 

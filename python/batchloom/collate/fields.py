@@ -72,7 +72,7 @@ class Fields:
         if self.whole is not None:
             self._require_alone(pads_to_longest)
         given = self._by_name(options.fields)
-        ways = {name: field.way for name, field in given.items()}
+        ways = {name: field.way(self.side) for name, field in given.items()}
         self.slots: list[FieldSlot] = [way.for_engine(name) for name, way in ways.items() if way is not None]
         self._conversions: Conversions = conversions(source.engine, rule, given, options.dtype, self.namer, self.slots)
         self._pads = {name: field.pad for name, field in given.items() if field.pad is not None}

@@ -39,13 +39,15 @@ class SlotWay(ABC):
 
 @dataclass(frozen=True)
 class Pad(SlotWay):
-    """Pads samples to the largest extent of the batch, in each dimension.
+    """Pads samples to the largest extent of the batch, in each dimension; or their first dimension to given lengths.
 
         loader = bl.DataLoader(dataset, batch_size=8, fields={"audio": bl.Field(slot=bl.Pad(multiple_of=160))})
 
     Attributes:
         multiple_of: The number that the first padded extent is a multiple of; several for the first dimensions.
         side: ``"right"`` for padding after the data, ``"left"`` for padding before it.
+        to: The length that the first dimension is padded to, or several, of which each batch takes the smallest that
+            holds its samples; a longer sample is an error. ``None`` for the largest extent of the batch.
 
     Raises:
         ArgumentError: A number is not at least 1, or there is no such side.
@@ -53,18 +55,24 @@ class Pad(SlotWay):
 
     multiple_of: int | Sequence[int] = 1
     side: PadSide = "right"
+    to: int | Sequence[int] | None = None
 
     def __post_init__(self) -> None:
-        self._multiples()
+        _numbers("multiple_of", self.multiple_of)
         choice("side", self.side, PAD_SIDE)
-
-    def _multiples(self) -> list[int]:
-        given = self.multiple_of
-        numbers = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
-        return [integer("multiple_of", number, least=1, most=2**62) for number in numbers]
+        if self.to is not None and not _numbers("to", self.to):
+            raise ArgumentError("to is empty; expected at least one length, as in to=[64, 128]")
 
     def _text(self, field: str) -> str:
-        return json.dumps({"Pad": {"multiple_of": self._multiples(), "side": self.side.capitalize()}})
+        to = [] if self.to is None else _numbers("to", self.to)
+        options = {"multiple_of": _numbers("multiple_of", self.multiple_of), "side": self.side.capitalize()}
+        return json.dumps({"Pad": options | ({"to": to} if to else {})})
+
+
+def _numbers(name: str, given: int | Sequence[int]) -> list[int]:
+    """Return one number or several as a list."""
+    numbers = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+    return [integer(name, number, least=1, most=2**62) for number in numbers]
 
 
 class Crop(SlotWay):

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     import jax
     import torch
 
-    Device: TypeAlias = str | int | torch.device | jax.Device | jax.sharding.Sharding | Mapping[str | int, jax.sharding.Sharding]
+    Device: TypeAlias = (
+        str | int | torch.device | jax.Device | jax.sharding.Sharding | Mapping[str | int, jax.sharding.Sharding]
+    )
 
 # More threads, or more blocks ahead, than any machine has use for.
 MOST = 4096

@@ -50,7 +50,7 @@ pub use read::{ReadSamples, SlotTarget};
 pub use resize::{Filter, Resize};
 pub use scalar::Scalar;
 pub use slot::{Crop, Keep, Pad as PadSlot, Slot, SlotPlace, SlotWriter};
-pub(crate) use slotted::Slotted;
+pub(crate) use slotted::{Described, Slotted, SlottedLengths, SlottedMask};
 pub(crate) use sources::Sources;
 pub(crate) use sparse::{ColIndices, CrowIndices, Densify, Entries};
 pub(crate) use stack::Stack;

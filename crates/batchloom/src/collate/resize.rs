@@ -55,6 +55,16 @@ impl Resize {
         Self { height, width, filter, antialias: true, channels, to: channels }
     }
 
+    /// The extent of images in a batch along a dimension of samples, or `None` for channels.
+    pub(super) fn extent_along(&self, dimension: usize) -> Option<usize> {
+        let first = usize::from(self.channels == Channels::First);
+        match dimension.checked_sub(first)? {
+            0 => Some(self.height),
+            1 => Some(self.width),
+            _ => None,
+        }
+    }
+
     /// Refuses, in words, a size without pixels, and any where the crate is built without the means to resize.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.height == 0 || self.width == 0 {

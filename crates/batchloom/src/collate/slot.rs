@@ -32,9 +32,13 @@ pub enum Slot {
     Function(FunctionSlot),
 }
 
-/// Padding to the largest extents of a batch.
+/// Padding to the largest extents of a batch, or to given lengths.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pad {
+    /// The lengths that the first dimension is padded to: the smallest that holds the samples of a batch. A longer
+    /// sample is an error. Empty for the largest extent of the batch.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub to: Vec<usize>,
     /// The numbers that padded extents are multiples of, for the leading dimensions.
     pub multiple_of: Vec<usize>,
     /// The side on which padding goes.
@@ -43,7 +47,7 @@ pub struct Pad {
 
 impl Default for Pad {
     fn default() -> Self {
-        Self { multiple_of: Vec::new(), side: PadSide::Right }
+        Self { to: Vec::new(), multiple_of: Vec::new(), side: PadSide::Right }
     }
 }
 
@@ -162,7 +166,8 @@ impl Slot {
     /// The shape of a slot, given those of the samples of its batch, which have as many dimensions as the first.
     ///
     /// # Errors
-    /// [`ReadError::SlotRank`] if samples have fewer dimensions than the slot.
+    /// [`ReadError::SlotRank`] if samples have fewer dimensions than the slot, and [`ReadError::TooLong`] if one is longer
+    /// than the slot may be.
     pub(crate) fn shape<'a>(
         &self,
         field: &str,
@@ -177,6 +182,12 @@ impl Slot {
                 let mut most = largest(first, shapes);
                 let grains = most.iter_mut().zip(&pad.multiple_of);
                 grains.for_each(|(most, &grain)| *most = most.next_multiple_of(grain.max(1)));
+                if let (Some(first), Some(longest)) = (most.first_mut(), pad.to.iter().max()) {
+                    let length = pad.to.iter().filter(|&length| length >= first).min();
+                    let (found, expected) = (*first, *longest);
+                    let too_long = || ReadError::TooLong { field: field.to_owned(), found, expected };
+                    *first = *length.ok_or_else(too_long)?;
+                }
                 Ok(most)
             }
             Self::Crop(crop) => {
@@ -207,6 +218,24 @@ impl Slot {
             (source..source + taken, target..target + taken)
         };
         extents.iter().zip(slot).map(pair).unzip()
+    }
+
+    /// The elements of a slot that are data along one dimension of samples, and the elements of the slot along it; `None`
+    /// where a function decides.
+    pub(super) fn data_along(
+        &self,
+        dimension: usize,
+        extents: &[usize],
+        slot: &[usize],
+    ) -> Option<(Range<usize>, usize)> {
+        match self {
+            Self::Function(FunctionSlot { shape: Some(_), .. }) => None,
+            Self::Resize(resize) => resize.extent_along(dimension).map(|extent| (0..extent, extent)),
+            _ => {
+                let data = self.boxes(extents, slot).1;
+                Some((data.get(dimension)?.clone(), *slot.get(dimension)?))
+            }
+        }
     }
 
     /// The first dimension of samples that a slot leaves as it is although they differ in it, if there is one.
@@ -244,7 +273,12 @@ fn largest<'a>(mut most: Vec<usize>, shapes: impl Iterator<Item = &'a [usize]>) 
 }
 
 /// Visits the elements of a box in a slot, run by run; the slot begins with element `start`.
-fn runs(within: &[Range<usize>], slot: &[usize], start: usize, each: &mut dyn FnMut(Range<usize>)) {
+pub(super) fn runs(
+    within: &[Range<usize>],
+    slot: &[usize],
+    start: usize,
+    each: &mut dyn FnMut(Range<usize>),
+) {
     let (Some((range, rest)), Some((_, inner))) = (within.split_first(), slot.split_first()) else {
         return each(start..start + 1);
     };

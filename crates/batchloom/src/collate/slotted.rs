@@ -1,4 +1,5 @@
-//! `Slotted`: the field of another form, each sample of which goes into a slot.
+//! `Slotted`: the field of another form, each sample of which goes into a slot; and the mask and the lengths that describe
+//! such a field.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,6 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::form::Padding;
+use super::index::write;
+use super::slot::runs;
 use super::{Form, Members, Slot, SlotPlace, SlotWriter};
 use crate::tensor::Layout;
 use crate::{DType, Error, Result, Tensor};
@@ -13,6 +16,7 @@ use crate::{DType, Error, Result, Tensor};
 /// The field of another form, each sample of which goes into a slot: `[samples, ..slot]`.
 #[derive(Debug)]
 pub(crate) struct Slotted {
+    name: String,
     inner: Arc<dyn Form>,
     writer: SlotWriter,
 }
@@ -47,17 +51,25 @@ impl Slotted {
         slot.check_array(|| format!("field {name}"), inner.dtype(), &shape)?;
         let shape = slot.shape(name, std::iter::once(shape.as_slice()))?;
         let dtype = slot.dtype(inner.dtype());
-        Ok(Self { inner, writer: SlotWriter { slot: slot.clone(), shape, dtype, padding } })
+        let name = name.to_owned();
+        Ok(Self { name, inner, writer: SlotWriter { slot: slot.clone(), shape, dtype, padding } })
     }
 
-    /// The shape of a slot. That of samples of one shape is known.
-    fn slot(&self, members: &Members) -> Vec<usize> {
+    /// The shape of a slot. The slot of samples of one shape is known.
+    ///
+    /// # Errors
+    /// [`ReadError::TooLong`](crate::error::ReadError::TooLong).
+    fn try_slot(&self, members: &Members) -> Result<Vec<usize>> {
         if !self.inner.sample().contains(&None) {
-            return self.writer.shape.clone();
+            return Ok(self.writer.shape.clone());
         }
         let shapes: Vec<_> = (0..members.count).map(|member| self.extents(members, member)).collect();
-        let shape = self.writer.slot.shape("", shapes.iter().map(Vec::as_slice));
-        shape.unwrap_or_else(|_| self.writer.shape.clone())
+        self.writer.slot.shape(&self.name, shapes.iter().map(Vec::as_slice))
+    }
+
+    /// The shape of a slot, or some shape for a batch that [`fill`](Form::fill) refuses.
+    fn slot(&self, members: &Members) -> Vec<usize> {
+        self.try_slot(members).unwrap_or_else(|_| self.writer.shape.clone())
     }
 
     /// The shape of a sample.
@@ -95,7 +107,7 @@ impl Form for Slotted {
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
-        let shape = self.slot(members);
+        let shape = self.try_slot(members)?;
         let bytes = shape.iter().product::<usize>() * self.writer.dtype.size();
         for (slot, member) in target.chunks_exact_mut(bytes.max(1)).zip(range) {
             let one = members.only(member);
@@ -109,6 +121,93 @@ impl Form for Slotted {
             let number = one.samples.first().copied().unwrap_or(0);
             self.writer.write(&sample, &SlotPlace::whole(number, 0), &shape, slot)?;
         }
+        Ok(())
+    }
+}
+
+/// Tells data from padding in a field with slots, along the dimensions in which samples vary.
+#[derive(Debug)]
+pub(crate) struct SlottedMask(pub(crate) Described);
+
+/// The extents of the data in the slots of a field, along the dimensions in which samples vary: `[samples]`, or
+/// `[samples, dimensions]`; int64.
+#[derive(Debug)]
+pub(crate) struct SlottedLengths(pub(crate) Described);
+
+/// A field with slots, as its mask and its lengths describe it.
+#[derive(Debug, Clone)]
+pub(crate) struct Described {
+    field: Arc<Slotted>,
+    /// The dimensions in which samples vary.
+    dimensions: Vec<usize>,
+}
+
+impl Described {
+    /// A field whose samples vary in these dimensions, or `None` if its slot hides which elements are data.
+    pub(crate) fn new(field: &Arc<Slotted>, dimensions: &[usize]) -> Option<Self> {
+        let (shape, slot) = (&field.writer.shape, &field.writer.slot);
+        let is_known = dimensions.iter().all(|&dimension| slot.data_along(dimension, shape, shape).is_some());
+        is_known.then(|| Self { field: Arc::clone(field), dimensions: dimensions.to_vec() })
+    }
+
+    /// The data of a member in a slot of shape `slot` along each dimension, and the extent of the slot.
+    fn along<'a>(
+        &'a self,
+        members: &Members,
+        member: usize,
+        slot: &'a [usize],
+    ) -> impl Iterator<Item = (Range<usize>, usize)> + 'a {
+        let extents = self.field.extents(members, member);
+        self.dimensions
+            .iter()
+            .filter_map(move |&dimension| self.field.writer.slot.data_along(dimension, &extents, slot))
+    }
+
+    /// The extents of a slot along each dimension.
+    fn slot(&self, members: &Members) -> Vec<usize> {
+        let slot = self.field.slot(members);
+        self.along(members, 0, &slot).map(|(_, extent)| extent).collect()
+    }
+}
+
+impl Form for SlottedMask {
+    fn dtype(&self) -> DType {
+        DType::Bool
+    }
+
+    fn shape(&self, members: &Members) -> Vec<usize> {
+        [&[members.count], self.0.slot(members).as_slice()].concat()
+    }
+
+    fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
+        let whole = self.0.field.slot(members);
+        let slot = self.0.slot(members);
+        let elements: usize = slot.iter().product();
+        target.fill(0);
+        for (member, target) in range.zip(target.chunks_exact_mut(elements.max(1))) {
+            let data: Vec<_> = self.0.along(members, member, &whole).map(|(data, _)| data).collect();
+            runs(&data, &slot, 0, &mut |run| target[run].fill(1));
+        }
+        Ok(())
+    }
+}
+
+impl Form for SlottedLengths {
+    fn dtype(&self) -> DType {
+        DType::I64
+    }
+
+    fn shape(&self, members: &Members) -> Vec<usize> {
+        match self.0.dimensions.len() {
+            0 | 1 => vec![members.count],
+            dimensions => vec![members.count, dimensions],
+        }
+    }
+
+    fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
+        let slot = self.0.field.slot(members);
+        let extents = |member| self.0.along(members, member, &slot).map(|(data, _)| data.len() as i64);
+        write(range.flat_map(extents).collect::<Vec<_>>().into_iter(), target);
         Ok(())
     }
 }

@@ -129,7 +129,7 @@ impl Kind for Concatenated {
             );
             return Err(Error::Concat { reason });
         }
-        let (names, own) = (Arc::clone(&first.names), first.own);
+        let (names, own, descriptions) = (Arc::clone(&first.names), first.own, first.descriptions.clone());
         let parts = self.parts.iter().zip(each).map(|(part, collation)| {
             let sources = collation.sources();
             (part.len() as u64, sources, collation.located, collation.index)
@@ -144,8 +144,18 @@ impl Kind for Concatenated {
         let located = Located::joined(located);
         let index = index.ok_or(Error::NotVariable)?;
         let shorter_from = None;
-        let collation =
-            Collation { names, forms, own, ragged, compressed, own_lengths, shorter_from, located, index };
+        let collation = Collation {
+            names,
+            forms,
+            own,
+            ragged,
+            compressed,
+            descriptions,
+            own_lengths,
+            shorter_from,
+            located,
+            index,
+        };
         if self.says_source { collation.with_source(SOURCE, datasets) } else { Ok(collation) }
     }
 

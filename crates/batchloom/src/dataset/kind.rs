@@ -14,8 +14,9 @@ use super::map::{BatchRead, Reader, SampleLayout, Skipped};
 use super::selection::Selection;
 use crate::batching::{FixedSize, Labels, Rule, Sizes};
 use crate::collate::{
-    BySource, Conversion, FieldConversion, FieldOptions, Form, Index as SampleIndex, Members, PadSide,
-    Passages, Places, Scalar, Slot, Slotted, SourceNumber, Taken, Weight,
+    BySource, Conversion, Described, FieldConversion, FieldOptions, Form, Index as SampleIndex, Members,
+    PadSide, Passages, Places, Scalar, Slot, Slotted, SlottedLengths, SlottedMask, SourceNumber, Taken,
+    Weight,
 };
 use crate::order::Shuffle;
 use crate::tensor::{Layout, Sequences, SparseRows};
@@ -278,6 +279,8 @@ pub(crate) struct Collation {
     pub(crate) ragged: Option<Ragged>,
     /// The sparse rows that batches hold compressed, so that their shape depends on which samples they hold.
     pub(crate) compressed: Vec<BySource<SparseRows>>,
+    /// The masks and the lengths that batches hold, and the fields that each of them describes.
+    pub(crate) descriptions: Vec<Description>,
     /// The fields whose samples have lengths of their own, beside those of the others.
     pub(crate) own_lengths: Vec<BySource<Sequences>>,
     /// The first of the samples that are shorter than those before them, if some are: a batch of these alone is shorter.
@@ -286,6 +289,19 @@ pub(crate) struct Collation {
     pub(crate) located: Located,
     /// The rows of an index table.
     pub(crate) index: Index,
+}
+
+/// A mask and lengths that describe fields of a batch.
+#[derive(Debug, Clone)]
+pub(crate) struct Description {
+    /// The name of the mask.
+    pub(crate) mask: String,
+    /// The name of the lengths, if batches hold lengths.
+    pub(crate) lengths: Option<String>,
+    /// The names of the fields that they describe.
+    pub(crate) fields: Vec<String>,
+    /// The dimensions in which samples of these fields vary.
+    pub(crate) dimensions: Vec<usize>,
 }
 
 impl Collation {
@@ -306,6 +322,7 @@ impl Collation {
                     forms,
                     ragged: None,
                     compressed: Vec::new(),
+                    descriptions: Vec::new(),
                     own_lengths: Vec::new(),
                     shorter_from: None,
                     located: Located::default(),
@@ -334,8 +351,10 @@ impl Collation {
                 None => fields.push((name.to_owned(), form)),
             }
         }
-        let Self { own, ragged, compressed, own_lengths, shorter_from, located, index, .. } = self;
-        Ok(Self { own, ragged, compressed, own_lengths, shorter_from, located, ..Self::new(fields, index)? })
+        let Self { own, ragged, compressed, descriptions, own_lengths, shorter_from, located, index, .. } =
+            self;
+        let made = Self::new(fields, index)?;
+        Ok(Self { own, ragged, compressed, descriptions, own_lengths, shorter_from, located, ..made })
     }
 
     /// The same fields, and `index` after them: the number of each sample.
@@ -372,9 +391,33 @@ impl Collation {
             let place = self.place(name)?;
             let inner = Arc::clone(&self.forms[place]);
             let padding = options.slot_padding(name, slot, slot.dtype(inner.dtype()))?;
-            self.forms[place] = Arc::new(Slotted::new(name, inner, slot, padding)?);
+            let slotted = Arc::new(Slotted::new(name, inner, slot, padding)?);
+            self.forms[place] = Arc::clone(&slotted) as Arc<dyn Form>;
+            self.describe(name, &slotted, options);
         }
         Ok(self)
+    }
+
+    /// Gives the mask and the lengths of a field with slots the shape of its slots, where they describe no field without
+    /// slots. Of several fields, they describe the first.
+    fn describe(&mut self, name: &String, slotted: &Arc<Slotted>, options: &CollateOptions) {
+        let has_slot = |field: &String| options.slots.iter().any(|(slotted, _)| slotted == field);
+        let is_first = |description: &&Description| description.fields.first() == Some(name);
+        let descriptions = self.descriptions.iter().filter(is_first);
+        let all_slotted = descriptions.filter(|description| description.fields.iter().all(has_slot));
+        let names: Vec<_> = all_slotted.cloned().collect();
+        for Description { mask, lengths, dimensions, .. } in names {
+            let Some(described) = Described::new(slotted, &dimensions) else { continue };
+            for (name, form) in [
+                (Some(mask), Arc::new(SlottedMask(described.clone())) as Arc<dyn Form>),
+                (lengths, Arc::new(SlottedLengths(described)) as Arc<dyn Form>),
+            ] {
+                let place = name.and_then(|name| self.names.iter().position(|other| *other == name));
+                if let Some(place) = place {
+                    self.forms[place] = form;
+                }
+            }
+        }
     }
 
     /// Refuses padding of fields that the data does not have.

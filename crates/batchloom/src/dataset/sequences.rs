@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::kind::{CollateOptions, Collation, EpochKey, Index, Kind, Ragged};
+use super::kind::{CollateOptions, Collation, Description, EpochKey, Index, Kind, Ragged};
 use super::tensors::common_length;
 use crate::batching::{LabelCounts, Labels as NextTokens, Rule, Sizes};
 use crate::collate::{
@@ -340,6 +340,7 @@ impl SequenceDataset {
                 [("mask", Arc::new(Mask(options.pad_side))), ("lengths", Arc::new(Lengths))];
             forms.extend(describing.map(|(what, form)| (format!("{name}_{what}"), self.placed(name, form))));
         }
+        let descriptions = self.descriptions(&forms)?;
         let variable = self.fields.iter().filter_map(|field| match field {
             Field::Variable(sequences) => Some(sequences.clone()),
             Field::Fixed(_) => None,
@@ -350,7 +351,32 @@ impl SequenceDataset {
         let ragged = Ragged { guide: Some(guide.into()), sizes, own_sizes, subsamples };
         let own_lengths = self.own_lengths.iter().filter_map(|name| self.sequences(name)).cloned();
         let own_lengths = own_lengths.map(Into::into).collect();
-        Ok(Collation { own, ragged: Some(ragged), own_lengths, ..Collation::new(forms, index)? })
+        let ragged = Some(ragged);
+        Ok(Collation { own, ragged, descriptions, own_lengths, ..Collation::new(forms, index)? })
+    }
+
+    /// The masks and the lengths among the fields of batches, and the fields that they describe.
+    fn descriptions(&self, forms: &[(String, Arc<dyn Form>)]) -> Result<Vec<Description>> {
+        let is_held = |name: &String| forms.iter().any(|(held, _)| held == name);
+        let is_shared = |name: &&String| self.sequences(name).is_some() && !self.own_lengths.contains(name);
+        let shared: Vec<String> = self.names.iter().filter(is_shared).cloned().collect();
+        let dimensions = self.guide()?.varying().to_vec();
+        let of_all =
+            [("attention_mask", Some("lengths")), ("mask", None)].map(|(mask, lengths)| Description {
+                mask: mask.to_owned(),
+                lengths: lengths.map(str::to_owned),
+                fields: shared.clone(),
+                dimensions: dimensions.clone(),
+            });
+        let of_each = self.own_lengths.iter().filter_map(|name| {
+            Some(Description {
+                mask: format!("{name}_mask"),
+                lengths: Some(format!("{name}_lengths")),
+                fields: vec![name.clone()],
+                dimensions: self.sequences(name)?.varying().to_vec(),
+            })
+        });
+        Ok(of_all.into_iter().chain(of_each).filter(|description| is_held(&description.mask)).collect())
     }
 
     /// The variable field with this name.
@@ -444,6 +470,13 @@ impl Kind for SequenceDataset {
         };
         described.push(("index", Arc::new(SampleIndex)));
         if let Some(field) = &options.labels {
+            if options.slots.iter().any(|(name, _)| name == field) {
+                let reason = format!(
+                    "labels are the next tokens of field {field}, whose samples go into slots of another shape; expected \
+                     labels of a field without a slot"
+                );
+                return Err(Error::Labels { reason });
+            }
             let labels = Labels { sequences: self.tokens(field)?, side: options.pad_side, packed: packs };
             described.push(("labels", self.placed(field, Arc::new(labels))));
         }

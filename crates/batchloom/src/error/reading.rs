@@ -165,6 +165,19 @@ pub enum ReadError {
         /// The number of dimensions of the slot.
         expected: usize,
     },
+    /// A sample is longer than every length that its field is padded to.
+    #[error(
+        "a sample of field {field} has {found} elements, and the field is padded to {expected} at most; expected a longer \
+         pad_to, or a slot that cuts samples: Crop"
+    )]
+    TooLong {
+        /// The name of the field.
+        field: String,
+        /// The largest extent of a sample of the batch in its first dimension.
+        found: usize,
+        /// The longest length that the field is padded to.
+        expected: usize,
+    },
     /// An array that is to be resized is no image.
     #[error(
         "{name} is {}, and its slot resizes images; expected uint8 or float32 of the shape [height, width] or \
