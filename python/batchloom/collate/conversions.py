@@ -79,7 +79,7 @@ class Conversions:
 
 @dataclass(frozen=True)
 class EngineFields:
-    """What the engine does to fields, and what it leaves to a delivery.
+    """The treatment of fields by the engine, and the conversions that a delivery makes instead.
 
     Attributes:
         options: The options of the fields that the engine converts.
@@ -124,7 +124,7 @@ def conversions(
     Args:
         dataset: Returns the dataset as the engine sees it.
         rule: The rule that forms batches.
-        fields: What happens to each field, by name.
+        fields: The treatment of each field, by name.
         dtype: The type of all fields of floats or of integers that have no type of their own, or ``None``.
         namer: Names fields by keys. It tells whether the fields are known yet.
         slots: The slots of fields.

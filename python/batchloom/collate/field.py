@@ -1,4 +1,4 @@
-"""`Field`: what happens to one field of the data on its way into batches, and the options of a loader about fields."""
+"""`Field`, the treatment of one field of the data on its way into batches, and the options of a loader about fields."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Channels = float | Sequence[Any]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Field:
-    """What happens to one field of the data on its way into batches, for ``fields=`` of a loader.
+    """The treatment of one field of the data on its way into batches, for ``fields=`` of a loader.
 
         image = bl.Field(slot=bl.Resize(224, 224), scale=1 / 255, mean=MEAN, std=STD)
         loader = bl.DataLoader(dataset, batch_size=8, fields={"image": image, "label": bl.Field(dtype="int64")})
@@ -52,8 +52,8 @@ class Field:
             count and budget.
 
     The mask and the lengths of a batch describe the fields without slots. Where all fields that they describe have
-    slots, they have the shape of the slots of the first: ``lengths`` counts the elements that are data. (A function with
-    a shape of its own hides which elements are data: mask and lengths are then those of samples.)
+    slots, they have the shape of the slots of the first field: ``lengths`` counts the elements that are data. (A
+    function with a shape of its own hides which elements are data: mask and lengths then describe samples.)
 
     Raises:
         ArgumentError: ``slot`` is no way to a slot, or ``pad_to`` is given beside it.
@@ -122,7 +122,7 @@ class FieldOptions:
     """Options that decide what a batch holds; a :class:`batchloom.DataLoader` takes them as keywords.
 
     Attributes:
-        fields: What happens to each field: a :class:`batchloom.Field` by the name of the field, or by its place where
+        fields: The treatment of each field: a :class:`batchloom.Field` by the name of the field, or by its place where
             batches are tuples; or a single one, where there is one field.
         dtype: The type in batches of all fields of floats, if it is a type of floats, or of all fields of integers, if
             it is a type of integers (booleans are neither). Fields whose :class:`batchloom.Field` has a type keep

@@ -26,7 +26,7 @@ from batchloom.errors import ArgumentError
 
 
 class FieldSource(Protocol):
-    """What `Fields` asks of a dataset."""
+    """The facts about a dataset that `Fields` needs."""
 
     @property
     def is_on_demand(self) -> bool:
@@ -47,7 +47,7 @@ class FieldSource(Protocol):
 
 
 class Fields:
-    """What happens to each field of a batch.
+    """The treatment of each field of a batch.
 
     Attributes:
         side: The side of padding.
@@ -109,7 +109,7 @@ class Fields:
 
         Args:
             names: The names of all that batches hold, in order.
-            engine: What the engine does to fields.
+            engine: The treatment of fields by the engine.
             marked: ``True`` if batches hold marks of the places that only fill up.
         """
         padded = self._pad_values(self._conversions.dtypes)

@@ -276,7 +276,7 @@ class Dataset(HasSizes, ABC, Generic[Form]):
 
         Args:
             threads: The threads of the loader; ``None`` for as many as it takes by itself.
-            fields: What happens to each field.
+            fields: The treatment of each field.
         """
         return self._native_dataset(), None
 

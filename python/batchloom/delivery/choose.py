@@ -11,7 +11,6 @@ from batchloom.collate.block_options import BlockOptions
 from batchloom.collate.fields import Fields
 from batchloom.collate.schema import CollateOptions, Schema
 from batchloom.dataset.base import Dataset
-from batchloom.dataset.source import Source
 from batchloom.delivery.host import Host
 from batchloom.delivery.on_device import LateOnDevice, OnDevice
 from batchloom.delivery.on_jax import OnJax
@@ -45,7 +44,7 @@ class Delivery(Protocol):
 
 
 class OrderOfBatches(Protocol):
-    """What the choice of a delivery asks of the order of batches."""
+    """The facts about the order of batches that decide a delivery."""
 
     @property
     def rule(self) -> Rule:
@@ -64,19 +63,18 @@ class OrderOfBatches(Protocol):
         """``True`` if samples are banned, whose places are cleared in memory, not on a device."""
 
 
-def choose(source: Source, order: OrderOfBatches, fields: Fields, request: PlacementRequest) -> Delivery:
-    """Return the delivery that suits a source, its plan and its fields, and the request of the user.
+def choose(dataset: Dataset, order: OrderOfBatches, fields: Fields, request: PlacementRequest) -> Delivery:
+    """Return the delivery that suits a dataset, its plan and its fields, and the request of the user.
 
     Args:
-        source: The samples to batch.
-        order: Which batches there are, and in which order.
-        fields: What happens to each field. Views are views on data in the type and shape that it has.
+        dataset: The samples to batch.
+        order: The rule and the order of batches.
+        fields: The treatment of each field. Views are views on data in the type and shape that it has.
         request: The request of the user.
     """
-    dataset = source.dataset
     if request.target is not None:
         return OnJax(dataset, request, request.target)
-    if source.is_on_demand:
+    if dataset._is_on_demand:
         placement = request.on_demand()
         if placement.mode == "host":
             return Host(dataset, request, placement)

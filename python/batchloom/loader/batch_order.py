@@ -1,4 +1,4 @@
-"""`BatchOrder`: which batches a loader forms, and in which order."""
+"""`BatchOrder`: the batches that a loader forms, and their order."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 from batchloom.arguments import Shuffle, integer
 from batchloom.batching.rules import Rule, rule
-from batchloom.dataset.source import Source
 from batchloom.loader.keywords import DividedKeywords
+from batchloom.loader.source import Source
 from batchloom.loader.torch.lists import EpochLists
 from batchloom.plan.options import PlanOptions
 from batchloom.samples.bans import banned_numbers
 
 
 class BatchOrder:
-    """Which batches a loader forms of a source, and in which order.
+    """The batches that a loader forms of a source, and their order.
 
     Attributes:
         options: The options of the plan.

@@ -41,10 +41,10 @@ class DividedKeywords:
         batching: The rule, or ``None``.
         seed: The seed.
         order: The options of the plan but ``shuffle`` and ``seed``.
-        fields: What the loader does with fields.
-        delivery: Where batches go.
+        fields: The options about fields.
+        delivery: The options about the place of batches.
         ranks: The ranks.
-        torch: What the loader takes from arguments of torch's loader.
+        torch: The arguments of torch's loader that have a use.
 
     Raises:
         ArgumentError: An option of fields or of the delivery has the wrong type.

@@ -16,7 +16,6 @@ from batchloom.batching.rules import Listed, Rule
 from batchloom.collate.fields import Fields
 from batchloom.dataset.base import Batch, Dataset
 from batchloom.dataset.mixture import Mixture
-from batchloom.dataset.source import Source
 from batchloom.delivery.choose import choose
 from batchloom.delivery.options import DeliveryOptions
 from batchloom.delivery.placement import Placement, PlacementRequest
@@ -25,6 +24,7 @@ from batchloom.loader.batch_order import BatchOrder
 from batchloom.loader.epoch_count import EpochCount, without_count
 from batchloom.loader.keywords import DividedKeywords, LoaderKeywords
 from batchloom.loader.metrics import LOGGER, LoggedBatches, Metrics, PassedOn
+from batchloom.loader.source import Source
 from batchloom.loader.torch.attributes import TorchAttributes
 from batchloom.loader.torch.datasets import as_dataset
 from batchloom.loader.torch.lists import EpochLists
@@ -60,7 +60,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
     Arguments by question. A class of options documents each of them at length.
 
     Args:
-        dataset: What to iterate over: a dataset of batchloom, or a :class:`batchloom.Mixture` of several. An array, or
+        dataset: The samples: a dataset of batchloom, or a :class:`batchloom.Mixture` of several. An array, or
             a dataset of torch that holds rows of tensors (a ``TensorDataset``, or a ``Subset`` or a ``ConcatDataset``
             of them), stands for its rows.
         batch_size: Samples in a batch; 64 if neither ``batch_size`` nor ``batching`` is given.
@@ -111,7 +111,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             source, order.rule, divided.fields, pads_to_longest=order.options.pads_to_longest
         )
         request = PlacementRequest(source.dataset, divided.delivery, order.options.shard_size)
-        self._delivery = choose(source, order, fields, request)
+        self._delivery = choose(source.dataset, order, fields, request)
         self._ranks = RankFinder(**vars(divided.ranks), jax=request.makes_jax)
         self._native = self._engine(divided.delivery)
         self._prepare()

@@ -56,7 +56,7 @@ class PlanKeywords(OrderKeywords, total=False):
 
 
 class PlanSource(Protocol):
-    """What `PlanOptions` asks of the samples of a plan."""
+    """The facts about samples that `PlanOptions` needs."""
 
     @property
     def samples(self) -> int:

@@ -1,7 +1,6 @@
 """Docstrings of the package: summaries and descriptions of arguments begin with a verb or a noun."""
 
 import ast
-import inspect
 import re
 from pathlib import Path
 
@@ -70,23 +69,6 @@ def test_descriptions_of_arguments_begin_with_a_verb_or_a_noun():
 
 def test_summaries_end_their_sentence():
     assert [(place, text) for place, text in SUMMARIES if not text.endswith((".", ":", "``"))] == []
-
-
-def test_options_of_loaders_and_plans_are_described_alike():
-    """The same argument has the same words in both; those of a loader may go on with what it alone has."""
-    loader, plan = (dict(entries_in_full(kind.__doc__)) for kind in (batchloom.DataLoader, batchloom.PlanOptions))
-    shared = loader.keys() & plan.keys()
-    assert len(shared) >= 11
-    assert [name for name in shared if not loader[name].startswith(plan[name])] == []
-
-
-def entries_in_full(docstring):
-    """The names of arguments, and their descriptions in one line each, however they are wrapped."""
-    section = re.split(r"(?:Args|Attributes):\n", inspect.cleandoc(docstring))[1].partition("\n\n")[0]
-    for entry in re.split(r"\n(?=    \w+: )", f"\n{section}"):
-        name, _, description = " ".join(entry.split()).partition(": ")
-        if name:
-            yield name, description
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`Source`: what a loader iterates over, and the questions that the stages after it ask.
+"""`Source`: the samples of a loader, and the facts about them that later stages need.
 
 A stage asks a `Source`, which asks the dataset: plans ask which samples there are (`PlanSource`), fields ask what a
 sample holds (`FieldSource`), and the loader asks for the dataset as the engine sees it.
@@ -24,7 +24,7 @@ from batchloom.samples.label_counts import LabelCounts
 
 
 class Source:
-    """What a loader iterates over.
+    """The samples that a loader iterates over.
 
     Attributes:
         dataset: The samples.
@@ -34,7 +34,7 @@ class Source:
 
     Args:
         data: A dataset, or a mixture of datasets.
-        options: What the loader does with fields.
+        options: The options about fields.
 
     Raises:
         ArgumentError: A function makes whole batches, and batches of the dataset are more than lists of its samples;
@@ -109,7 +109,7 @@ class Source:
 
         Args:
             threads: The threads of the loader; ``None`` for as many as it takes by itself.
-            fields: What happens to each field.
+            fields: The treatment of each field.
         """
         return self.dataset._for_loader(threads, fields)
 
