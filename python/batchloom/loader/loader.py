@@ -647,14 +647,13 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         number, whole = operator.index(step), sum(steps for _, steps in parts)
         if not -whole <= number < whole:
             raise RangeError(f"step {number} is not in epoch {plan.epoch}; expected 0 <= step < {whole}")
-        left = number = number % whole
-        for part, steps in parts:
-            if left < steps:
-                break
-            left -= steps
+        left, place = number % whole, 0
+        while left >= parts[place][1]:
+            left, place = left - parts[place][1], place + 1
+        part = parts[place][0]
         if part.rank >= part.world_size:
             raise RangeError(
-                f"step {number} of epoch {plan.epoch} was taken by {part.world_size} ranks, and this is rank "
+                f"step {number % whole} of epoch {plan.epoch} was taken by {part.world_size} ranks, and this is rank "
                 f"{part.rank}; expected a rank below {part.world_size}"
             )
         return part, left
