@@ -25,9 +25,12 @@ pub(crate) fn write_state<'py>(py: Python<'py>, state: &State) -> PyResult<Bound
 /// # Errors
 /// `StateError` names the key that is damaged and its value, or the key that is missing.
 pub(crate) fn read_state(dict: &Bound<'_, PyDict>) -> PyResult<State> {
-    let (dict, mut entries) = (&dict.copy()?, Map::new());
-    for (key, value) in dict {
-        entries.insert(key.str()?.to_string(), read_value(&value).map_err(|error| unexpected(error, &key, &value))?);
+    let (dict, mut entries) = (dict.copy()?, Map::new());
+    for (key, value) in &dict {
+        entries.insert(
+            key.str()?.to_string(),
+            read_value(&value).map_err(|error| unexpected(error, &key, &value))?,
+        );
     }
     State::deserialize(&Value::Object(entries.clone())).map_err(|error| {
         let error = damaged(&error.to_string());

@@ -86,7 +86,8 @@ impl Options {
     fn loader(&self, rank: u32, world_size: u32) -> Loader {
         let is_stream = matches!(self.kind, Kind::Tokens);
         let builder = Loader::builder(dataset(self.kind)).rule(self.rule.clone()).shuffle(self.shuffle);
-        let builder = builder.uneven(self.uneven).rank(rank, world_size).block_bytes(self.block_bytes).seed(5);
+        let builder =
+            builder.uneven(self.uneven).rank(rank, world_size).block_bytes(self.block_bytes).seed(5);
         builder.shuffle_documents(is_stream && self.shuffle).num_threads(2).build().unwrap()
     }
 }

@@ -18,11 +18,8 @@ struct Stretch {
 }
 
 fn stretches() -> impl Strategy<Value = Vec<Stretch>> {
-    let stretch = (0_usize..12, any::<bool>(), any::<bool>()).prop_map(|(batches, is_skipped, is_saved)| Stretch {
-        batches,
-        is_skipped,
-        is_saved,
-    });
+    let stretch = (0_usize..12, any::<bool>(), any::<bool>())
+        .prop_map(|(batches, is_skipped, is_saved)| Stretch { batches, is_skipped, is_saved });
     prop::collection::vec(stretch, 1..6)
 }
 

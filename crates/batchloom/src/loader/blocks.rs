@@ -8,12 +8,12 @@ use bytes::Bytes;
 
 use super::block::{Batch, Block};
 use super::buffers::Loan;
-use crate::run::Progress;
 use super::epochs::Epochs;
 use super::job::Job;
 use super::queue::{Next, Queue};
 use super::worker::help;
 use super::workers::Workers;
+use crate::run::Progress;
 use crate::sync::{Instant, process};
 use crate::{Error, Result};
 

@@ -78,12 +78,14 @@ impl Epochs {
     /// # Errors
     /// [`Error::ForeignPlan`], and those of a plan for so many ranks.
     pub(super) fn check_plan(&self, plan: &Plan) -> Result<()> {
-        let own = self.run().upcoming().with_seed(plan.seed());
+        let own = self.run().upcoming();
         let own = match self.collate.rows {
-            Some(_) if own.world_size() != plan.world_size() => self.plan_of_rows(&own, plan.world_size())?,
+            Some(_) if own.world_size() != plan.world_size() => {
+                self.plan_of_rows(&own.whole(), plan.world_size())?
+            }
             _ => own,
         };
-        let (found, expected) = (plan.fingerprint(), own.fingerprint());
+        let (found, expected) = (plan.fingerprint(), own.fingerprint_with(plan.seed()));
         if found == expected { Ok(()) } else { Err(Error::ForeignPlan { found, expected }) }
     }
 

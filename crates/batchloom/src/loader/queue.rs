@@ -12,13 +12,13 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::buffers::{Buffers, Delivered};
-use crate::run::Progress;
 use super::demand::{Reading, SkippedMember, ToRead};
 use super::job::{Job, LaidOut, NextBlock, Opened, Task};
 use super::layout::RunLayout;
 use super::planned::PlannedBlock;
 use super::signal::{SOON, Signal};
 use crate::dataset::{ReadPart, Stop};
+use crate::run::Progress;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Instant, Mutex, MutexGuard};
 use crate::tensor::buffer::SplitBuffer;

@@ -7,10 +7,10 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock, PoisonError};
 
 use super::block::Block;
-use crate::run::Progress;
 use super::epochs::Epochs;
 use super::job::Job;
 use crate::collate::FILLER;
+use crate::run::Progress;
 use crate::sync::{Mutex, process};
 use crate::{Error, Result};
 

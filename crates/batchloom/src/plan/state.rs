@@ -250,6 +250,11 @@ impl Plan {
         Ok(rest)
     }
 
+    /// The fingerprint of the same plan with another seed.
+    pub(crate) fn fingerprint_with(&self, seed: u64) -> String {
+        self.recipe().with_options(|options| options.seed = seed).fingerprint()
+    }
+
     /// The next epoch, from its start. The last one, 2^64 - 1, is followed by itself.
     pub(crate) fn following(&self) -> Self {
         self.at_epoch(self.epoch().saturating_add(1))

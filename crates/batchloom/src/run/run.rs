@@ -347,7 +347,8 @@ impl Run {
             return Ok(());
         }
         let upcoming = self.upcoming();
-        let plan = if upcoming.world_size() == world_size { upcoming } else { upcoming.in_world(world_size)? };
+        let plan =
+            if upcoming.world_size() == world_size { upcoming } else { upcoming.in_world(world_size)? };
         if rank >= world_size {
             return Err(Error::Rank { rank, world_size });
         }
@@ -412,8 +413,7 @@ impl Run {
     fn enter(&mut self, plan: Plan) {
         let (steps, is_over) = self.place();
         let is_left = self.is_begun() || plan.epoch() != self.part.plan.epoch();
-        let before =
-            if is_left { self.part.digest_after(steps, is_over) } else { self.part.before.clone() };
+        let before = if is_left { self.part.digest_after(steps, is_over) } else { self.part.before.clone() };
         let next = Part::new(plan, self.part.steps(steps, is_over), before);
         let part = std::mem::replace(&mut self.part, next);
         if self.progress.take().is_some() {
