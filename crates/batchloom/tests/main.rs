@@ -36,6 +36,7 @@ mod placement;
 mod plan;
 mod pools;
 mod prose;
+mod replay;
 #[cfg(feature = "report")]
 mod report;
 #[cfg(feature = "image")]
@@ -43,6 +44,7 @@ mod resize;
 mod restore_order;
 mod resume;
 mod rules;
+mod runs;
 mod samples;
 mod selections;
 mod sequences;

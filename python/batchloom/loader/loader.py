@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 import os
-from collections import deque
 from collections.abc import Iterator
 from logging import INFO
 from operator import itemgetter
@@ -34,9 +34,6 @@ from batchloom.ranks.ranks import RankFinder, is_worker
 
 if TYPE_CHECKING:
     from torch.utils.data import Dataset as TorchDataset
-
-# Loaders that replay, kept for the next time: one for each of so many threads.
-MOST_REPLAYERS = 4
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_native.forked)
@@ -95,8 +92,6 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         DTypeError: The type of a field does not exist in ``output``.
     """
 
-    _block_bytes: int | None = None
-
     def __init__(
         self,
         dataset: Dataset[Batch] | Mixture | SupportsArray | TorchDataset[Any],
@@ -145,7 +140,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             num_threads=threads,
             prefetch=delivery.prefetch,
             poison=bool(os.environ.get("BATCHLOOM_POISON")),
-            block_bytes=blocks.block_bytes if self._block_bytes is None else self._block_bytes,
+            block_bytes=blocks.block_bytes,
             memory=blocks.memory if memory is None else memory,
             index_table=blocks.index_table,
             label_counts=None if counts is None else counts._native(),
@@ -170,10 +165,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         self._draw_seed = self._ranks.seed_source() if self._order.is_unseeded else self._order.draw_seed
         self._is_compared = self._is_watched_alone = False
         self._count = EpochCount()
-        self._begun: _BegunIteration | None = None
         # Whether the next iteration is empty: that of a loader which waits for the epoch of a trainer to end.
         self._is_over = False
-        self._replayers: deque[tuple[tuple[int, int], DataLoader[Batch]]] = deque(maxlen=MOST_REPLAYERS)
         self._own = frozenset((*vars(self), "_own"))
         if self._ranks.is_said:
             self._follow()  # arguments that leave so many ranks no step are an error now
@@ -236,24 +229,17 @@ class DataLoader(TorchAttributes, Generic[Batch]):
     def _go_on(self) -> None:
         """Make the rest of an epoch that was left in the middle the next iteration."""
         self._follow()
-        if self._native.is_mid_epoch:
-            lists = None if self._lists is None else self._lists.at(self.epoch)._native()
-            self._native.load(self._native.state(), lists)
+        self._native.go_on()
 
     def _skip(self, batches: int) -> None:
         """Pass over batches of the next iteration and of those after it; what is left then is the next one."""
         while batches:
-            plan = self.plan()
-            if batches < len(plan):
-                self.load_state_dict(self._native.state() | plan._native.state(batches))
-                return
-            self._native.set_epoch(plan.epoch + 1)
-            batches -= len(plan)
-
-    @property
-    def _is_rest(self) -> bool:
-        """``True`` if the next iteration is the rest of an epoch, of which batches were taken."""
-        return bool(self._native.plan(None).state(0)["worlds"])
+            epoch = self.plan().epoch
+            if self._lists is not None:
+                self._native.set_lists(self._lists.at(epoch)._native())
+            batches -= self._native.skip(batches)
+        if self._native.is_rest:
+            self.load_state_dict(self._native.state())
 
     def _steps(self, end: int | None) -> Iterator[Batch]:
         self._go_on()
@@ -294,7 +280,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             if self._native.plan(None).epoch == upcoming:
                 # Its batches were left alone. No caller counted that.
                 self._native.set_epoch(upcoming + 1)
-                self._begun, self._is_over = None, False
+                self._is_over = False
 
     def __getitem__(self, step: SupportsIndex) -> Batch:
         """Form one batch of this rank in the epoch ``loader.epoch``, as :meth:`replay` does."""
@@ -303,7 +289,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
     def replay(self, epoch: int, step: SupportsIndex, *, state: dict[str, Any] | None = None) -> Batch:
         """Form one batch of this rank again, bit for bit, without iterating: to look at the batch of a loss spike.
 
-        The run stays where it is. Samples that are made on demand are read again, and some of the next batch with them.
+        The run stays where it is. Samples that are made on demand are read again.
 
         Args:
             epoch: The number of the epoch.
@@ -314,70 +300,41 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             RangeError: There is no such step.
             StateError: The state is of another run, or of another epoch.
         """
-        self._follow()
-        self._settle_seed()
-        number = integer("epoch", epoch)
-        if state is not None and not isinstance(state, dict):
-            raise StateError(f"the state is a {type(state).__name__}; expected the dict that state_dict() returned")
-        if state is not None and state.get("epoch") != number:
-            raise StateError(f"the state is of epoch {state.get('epoch')}; expected one of epoch {number}")
-        plan, worlds = self.plan(number), list[list[int]]()
+        if self._source.dataset._current() is not self._source.dataset:
+            # torch has moved arrays to shared memory; the run follows them with its next epoch.
+            return DataLoader.replay(copy.copy(self), epoch, step, state=state)
+        plan = self.plan(epoch)._native
         if state is not None:
-            state, _ = without_count(state)
+            place, _ = without_count(state)
+            if place.get("epoch") != plan.epoch:
+                raise StateError(f"the state is of epoch {place.get('epoch')}; expected one of epoch {plan.epoch}")
             # It knows the weights and the bans of then.
-            run = self._native.plan(None).resume(state)
-            worlds = run.state(0)["worlds"]
-            plan = plan if self._lists is not None else Plan._wrap(run.at_epoch(number), self._order.rule)
-        rank, world_size, place = self._replayed(plan, worlds, step)
-        key = rank, world_size
-        found, replayer = self._idle_replayer()
-        if replayer is None or found != key:
-            changed = {
-                "rank": rank,
-                "world_size": world_size,
-                "distributed": True,
-                "num_threads": 1,
-                "prefetch": 0,
-            }
-            same = {"seed": plan.seed, "generator": None, "batch_size": None, "batching": self._order.rule}
-            lists = {} if self._lists is None else {"sampler": None, "batch_sampler": None}
-            replayer = _Replayer(**{**self._recipe, **changed, **same, **lists})
-        replayer._native.load(place, None if self._lists is None else plan.batching._native())
-        batch: Batch = next(iter(replayer))
-        self._replayers.append((key, replayer))
+            rest = plan.resume(place)
+            plan = rest if rest.epoch == plan.epoch else rest.at_epoch(plan.epoch)
+        formed = self._delivery.form(self._native, *self._part_with(plan, step))
+        batch: Batch = formed[0] if self._is_bare else formed
         return batch
 
-    def _idle_replayer(self) -> tuple[tuple[int, int] | None, DataLoader[Batch] | None]:
-        """Take a loader that replays, with its rank and world size, from those that no other thread is using."""
-        try:
-            return self._replayers.pop()
-        except IndexError:
-            return None, None
+    def _part_with(self, plan: _native.Plan, step: SupportsIndex) -> tuple[_native.Plan, int]:
+        """Return the part of an epoch in which a step was taken, for the ranks of then, and its number in that part.
 
-    def _replayed(self, plan: Plan, worlds: list[list[int]], step: SupportsIndex) -> tuple[int, int, dict[str, Any]]:
-        """Return the rank and the world size that took a step of an epoch, and the state just before it."""
-        before: list[list[int]] = []
-        native, first = plan._native, 0
-        total = sum(steps for _, steps in worlds)
-        rest = plan._native.state(0) | {"worlds": worlds, "batches": sum(size * steps for size, steps in worlds)}
-        left = native if not worlds else native.resume(rest)
-        number = operator.index(step)
-        whole = total + len(left)
+        Raises:
+            RangeError: There is no such step, or this rank took no part in it.
+        """
+        parts = plan.by_world()
+        number, whole = operator.index(step), sum(steps for _, steps in parts)
         if not -whole <= number < whole:
             raise RangeError(f"step {number} is not in epoch {plan.epoch}; expected 0 <= step < {whole}")
-        number %= whole
-        for size, steps in worlds:
-            if number < first + steps:
-                if self.rank >= size:
-                    raise RangeError(
-                        f"step {number} of epoch {plan.epoch} was taken by {size} ranks, and this is rank {self.rank}; "
-                        f"expected a rank below {size}"
-                    )
-                taken = [*before, [size, number - first]] if number > first else before
-                batches = sum(each * many for each, many in taken)
-                return self.rank, size, plan._native.state(0) | {"worlds": taken, "batches": batches}
-            before, first = [*before, [size, steps]], first + steps
-        return self.rank, self.world_size, left.state(number - first)
+        left, place = number % whole, 0
+        while left >= parts[place][1]:
+            left, place = left - parts[place][1], place + 1
+        part = parts[place][0]
+        if part.rank >= part.world_size:
+            raise RangeError(
+                f"step {number % whole} of epoch {plan.epoch} was taken by {part.world_size} ranks, and this is rank "
+                f"{part.rank}; expected a rank below {part.world_size}"
+            )
+        return part, left
 
     def __iter__(self) -> Iterator[Batch]:
         """Return the batches of the next epoch, which begins with the first ``next``.
@@ -435,7 +392,6 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             self._is_compared = True
         for watcher in watchers():
             watcher.check_length(self, lambda: len(self._native.plan(self._native.plan(None).epoch)))
-        self._begun = _BegunIteration(self._native.plan(None), self._native.state())
 
     def _take_lists(self, lists: EpochLists) -> None:
         """Make the lists of the epoch that is about to begin its batches; ranks have to have the same."""
@@ -530,10 +486,10 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         for watcher in watchers():
             watcher.restore(self)
         upcoming = self._native.plan(None).epoch
-        target = self._count.enter(integer("epoch", epoch), upcoming, is_rest=self._is_rest)
+        target = self._count.enter(integer("epoch", epoch), upcoming, is_rest=self._native.is_rest)
         if target is not None:
             self._native.set_epoch(target)
-            self._begun, self._is_over = None, False
+            self._is_over = False
 
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
         """Return the state of the run, to save in a checkpoint: after the last batch that was handed over.
@@ -552,15 +508,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         """
         self._follow()
         self._settle_seed()
-        state = self._native.state() if batches is None else self._state_after(batches)
+        state = self._native.state(None if batches is None else used(batches, self._native.handed_over))
         return state | self._count.entry(state["epoch"])
-
-    def _state_after(self, batches: int) -> dict[str, Any]:
-        """Return the state after so many batches of the latest iteration."""
-        begun = self._begun
-        taken = 0 if begun is None else self._native.steps_taken - begun.steps
-        left = used(batches, taken)
-        return self._native.state() if begun is None or left == taken else begun.state(left)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from ``state``: the next iteration yields the rest of its epoch.
@@ -572,8 +521,6 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             StateError: The state is of another plan or version, or damaged, or a trainer that is loading it stands
                 elsewhere. The loader is then unchanged.
         """
-        if not isinstance(state, dict):
-            raise StateError(f"the state is a {type(state).__name__}; expected the dict that state_dict() returned")
         self._follow()
         place, count = without_count(state)
         epoch = place.get("epoch")
@@ -582,7 +529,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             watcher.check_place(self, lambda: self._standing(place, lists))
         self._native.load(place, lists)
         self._count.load(count, self._native.plan(None).epoch)
-        self._draw_seed = self._begun = None
+        self._draw_seed = None
         self._is_over = any(
             watcher.is_over(self, lambda: Standing(len(self), self.remaining, False)) for watcher in watchers()
         )
@@ -648,36 +595,3 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         except Error as error:
             place = f"rank unknown: {error}"
         return f"DataLoader({self._source.dataset!r}, {self.batching}, {place})"
-
-
-class _BegunIteration:
-    """The iteration under way, or the latest one: what a state within it is made of.
-
-    Args:
-        plan: The batches that it hands over.
-        state: The state of the run just before it.
-    """
-
-    def __init__(self, plan: _native.Plan, state: dict[str, Any]) -> None:
-        self._plan, self.steps = plan, state.get("steps", 0)
-        self._before = state.get("digest_before", "")
-        if state["epoch"] != plan.epoch and state["worlds"]:
-            # An epoch that was left in the middle.
-            self._before = _native.Plan.digest_of(state, self._before)
-
-    def state(self, steps: int) -> dict[str, Any]:
-        """Return the state after some of its steps, but not all."""
-        state = self._plan.state(steps)
-        if not self.steps + steps:
-            return state
-        digest = self._plan.digest(steps, self._before)
-        return state | {"steps": self.steps + steps, "digest": digest, "digest_before": self._before}
-
-
-class _Replayer(DataLoader[Batch]):
-    """A loader of one rank that forms batches again, of a run that other ranks need not know of."""
-
-    _block_bytes = 1  # a block is one batch
-
-    def _begin(self) -> None:
-        """Begin an epoch: its ranks are given, and compare nothing."""

@@ -7,6 +7,7 @@ use pyo3::types::{PyDict, PyString};
 
 use super::assembly::{Assembly, HostViews, Pipeline};
 use super::batches::{Batches, Skipped, lock};
+use super::block::Block;
 use super::steps::Steps;
 use crate::batching::{Rule, parse};
 use crate::conversion::{FieldOptions, with_fields};
@@ -16,9 +17,10 @@ use crate::dlpack::Tensor;
 use crate::error::raise;
 use crate::labels::label_counts as counts;
 use crate::memory::allocated;
-use crate::plan::{Plan, read_state, write_state};
+use crate::plan::Plan;
 use crate::plan_options::PlanOptions;
 use crate::slot_function::{FieldSlot, with_slots};
+use crate::state::{read_state, write_state};
 
 /// The engine's loader. It is documented in batchloom/loader/loader.py.
 #[pyclass(frozen, module = "batchloom._native")]
@@ -165,8 +167,33 @@ impl Loader {
         self.0.set_epoch(epoch);
     }
 
-    fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        write_state(py, &self.0.state())
+    /// The number of batches that the latest iteration has handed over.
+    #[getter]
+    fn handed_over(&self) -> u64 {
+        self.0.handed_over()
+    }
+
+    /// Returns true if the next iteration is the rest of an epoch.
+    #[getter]
+    fn is_rest(&self) -> bool {
+        self.0.is_rest()
+    }
+
+    /// The state of the run, or of the run after only some batches of the latest iteration.
+    #[pyo3(signature = (batches=None))]
+    fn state<'py>(&self, py: Python<'py>, batches: Option<u64>) -> PyResult<Bound<'py, PyDict>> {
+        let state = batches.map_or_else(|| Ok(self.0.state()), |batches| self.0.state_after(batches));
+        write_state(py, &state.map_err(|error| raise(&error))?)
+    }
+
+    /// Makes the rest of an epoch that was left in the middle the next iteration.
+    fn go_on(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.0.go_on()).map_err(|error| raise(&error))
+    }
+
+    /// Passes over batches of the next iteration. Returns their number.
+    fn skip(&self, py: Python<'_>, batches: u64) -> PyResult<u64> {
+        py.detach(|| self.0.skip(batches)).map_err(|error| raise(&error))
     }
 
     /// Continues where a state was taken; `lists` are the batches of its epoch, if these are given.
@@ -220,6 +247,19 @@ impl Loader {
     ) -> Batches {
         let assembly = Assembly::Device(pipeline, keys.into());
         Batches::new(self.0.blocks(), assembly, begin, check, Arc::clone(&self.1))
+    }
+
+    /// The block that holds the batch at a step of a plan alone, for the rank of the plan. The run stays where it is.
+    fn form(&self, py: Python<'_>, plan: &Plan, step: u64) -> PyResult<Block> {
+        let form = || self.0.steps_at(&plan.plan, plan.rank, step)?.form();
+        py.detach(form).map(Block).map_err(|error| raise(&error))
+    }
+
+    /// One step of a plan, for callers that take its batch of windows from the series themselves. The run stays where it
+    /// is.
+    fn steps_at(&self, py: Python<'_>, plan: &Plan, step: u64, windows: Py<Windows>) -> PyResult<Steps> {
+        let steps = py.detach(|| self.0.steps_at(&plan.plan, plan.rank, step));
+        steps.map(|steps| Steps { steps, windows }).map_err(|error| raise(&error))
     }
 
     /// The steps of the next epoch, for callers that take batches of windows from the series themselves. The epoch

@@ -6,15 +6,11 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock, PoisonError};
 
-use bytes::Bytes;
-
 use super::block::Block;
-use super::buffers::Loan;
-use super::cursor::Delivery;
 use super::epochs::Epochs;
 use super::job::Job;
 use crate::collate::FILLER;
-use crate::dataset::Stop;
+use crate::run::Progress;
 use crate::sync::{Mutex, process};
 use crate::{Error, Result};
 
@@ -31,7 +27,7 @@ pub struct Steps {
 /// The steps of an epoch that has begun.
 struct BegunSteps {
     job: Job,
-    delivery: Arc<Delivery>,
+    progress: Arc<Progress>,
     total: u64,
     process: u32,
 }
@@ -41,13 +37,22 @@ impl Steps {
         Self { epochs, begun: OnceLock::new(), beginning: Mutex::new(()) }
     }
 
+    /// The one step `step` of a job, apart from the run of the loader.
+    pub(super) fn at(epochs: Arc<Epochs>, job: Job, step: u64) -> Self {
+        let total = step.saturating_add(1);
+        let progress = Progress::new(total);
+        progress.pass_over(step);
+        let begun = BegunSteps { job, progress, total, process: process::id() };
+        Self { epochs, begun: OnceLock::from(begun), beginning: Mutex::new(()) }
+    }
+
     /// The number of steps left.
     ///
     /// # Errors
     /// [`Error::NothingLeft`] if the epoch cannot begin.
     pub fn left(&self) -> Result<u64> {
         let begun = self.begun()?;
-        Ok(begun.total - begun.delivery.steps().min(begun.total))
+        Ok(begun.total - begun.progress.steps().min(begun.total))
     }
 
     /// The samples of the batch `ahead` steps after the next one, if they are neighbours as stored and none of them fills
@@ -97,22 +102,22 @@ impl Steps {
 
     /// Counts the next batch as handed over.
     pub fn advance(&self) {
-        self.note(Delivery::advance);
+        self.note(Progress::advance);
     }
 
     /// Marks the iteration as exhausted.
     pub fn end(&self) {
-        self.note(Delivery::end);
+        self.note(Progress::end);
     }
 
     /// Marks the iteration as closed: no batch will be taken from it.
     pub fn close(&self) {
-        self.note(Delivery::close);
+        self.note(Progress::close);
     }
 
-    fn note(&self, change: impl FnOnce(&Delivery)) {
+    fn note(&self, change: impl FnOnce(&Progress)) {
         if let Some(begun) = self.begun.get() {
-            change(&begun.delivery);
+            change(&begun.progress);
         }
     }
 
@@ -125,10 +130,10 @@ impl Steps {
             return Ok(begun);
         }
         // A block of steps holds one batch.
-        let begun = self.epochs.begin(0, |job, delivery| {
+        let begun = self.epochs.begin(0, |job, progress| {
             let total = job.plan.steps_of(job.rank);
-            delivery.meter.begin();
-            Ok(BegunSteps { job, delivery, total, process: process::id() })
+            progress.meter.begin();
+            Ok(BegunSteps { job, progress, total, process: process::id() })
         })?;
         Ok(self.begun.get_or_init(|| begun))
     }
@@ -138,25 +143,14 @@ impl BegunSteps {
     /// Makes the next batch.
     fn form(&self) -> Result<Block> {
         let step = self.step(0)?;
-        let next =
-            self.job.lay_out(step, None)?.ok_or(Error::StepRange { found: step, steps: self.total })?;
-        let opened = self.job.open(step, self.job.read(next)?)?;
-        let mut indices = Vec::new();
-        let mut tasks = opened.tasks.into_iter();
-        let mut run = |task| self.job.run(task, &mut indices, &Stop::default());
-        tasks.try_for_each(|task| run(task).map(drop).map_err(|(_, error)| error))?;
-        let buffer = opened.whole.join().ok_or_else(|| Error::Worker {
-            block: step,
-            message: "a delivered batch is still being written".to_owned(),
-        })?;
-        Block::new(&opened.planned, &Bytes::from_owner(Loan::new(buffer, self.job.buffers.deliver())))
+        self.job.form(step)?.ok_or(Error::StepRange { found: step, steps: self.total })
     }
 
     /// The step `ahead` steps after the next one.
     fn step(&self, ahead: u64) -> Result<u64> {
         let current = process::id();
         match current == self.process {
-            true => Ok(self.delivery.steps().saturating_add(ahead)),
+            true => Ok(self.progress.steps().saturating_add(ahead)),
             false => Err(Error::Forked { started: self.process, current }),
         }
     }
