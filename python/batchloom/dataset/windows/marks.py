@@ -79,7 +79,7 @@ def is_mark(name: Any) -> bool:
     return isinstance(name, str) and (name in NAMES or name in SETS or name.startswith(PREFIX))
 
 
-def made(names: Sequence[str], times: Array, offsets: Array, dtype: Any) -> Array:
+def make_marks(names: Sequence[str], times: Array, offsets: Array, dtype: Any) -> Array:
     """Return the marks of each step, ``[steps, marks]``.
 
     Args:
@@ -103,13 +103,13 @@ def made(names: Sequence[str], times: Array, offsets: Array, dtype: Any) -> Arra
     clock = _Clock(times if len(times) else numpy.zeros(1, times.dtype))
     columns = [column for name in plain for column in _columns(name, clock, offsets)]
     whole = all(table.dtype.kind == "i" for _, table in columns)
-    found = numpy.empty((len(times), len(columns)), numpy.int32 if whole else dtype)
-    tables = [(part, table.astype(found.dtype)) for part, table in columns]
+    marks = numpy.empty((len(times), len(columns)), numpy.int32 if whole else dtype)
+    tables = [(part, table.astype(marks.dtype)) for part, table in columns]
     for start in range(0, len(times), CHUNK):
         places = clock.places(slice(start, start + CHUNK))
         for place, (part, table) in enumerate(tables):
-            found[start : start + CHUNK, place] = table[places[part]]
-    return found
+            marks[start : start + CHUNK, place] = table[places[part]]
+    return marks
 
 
 def kind_of(times: Array, offsets: Array) -> str:
