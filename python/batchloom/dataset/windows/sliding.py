@@ -60,7 +60,8 @@ def _with_fields(
     for name, steps in masks.items():
         windows = windows.with_mask(name, steps.native)
     for name, each in looked_up.items():
-        if each.field is not None and name != "time":
+        # The time of a step is put after the places that the engine makes; without places, a label may be named time.
+        if each.field is not None and not (shape.index and name == "time"):
             windows = windows.with_rows(name, each.field.tensor, each.of, shape.anchor_step)
     if shape.index:
         windows = windows.with_index(shape.step_name, shape.anchor_step)
