@@ -102,7 +102,7 @@ class ArrayWindows:
         shape: The shape of a window.
         spans: The fields that are cut from arrays, by name.
         masks: The steps of each mask that batches hold after these fields, by name.
-        looked_up: The fields that are looked up, by name, which come after the masks.
+        looked_up: The fields that are looked up, by name: they follow the masks.
         table: The places of series.
         named: ``True`` if batches are dicts, ``False`` if they are tuples.
         where: Returns the name of a row, for errors.
@@ -215,7 +215,7 @@ class ArrayWindows:
         return self.table.series_at(rows), rows - missing
 
     def classes(self, option: str, name: str) -> Any:
-        """Return the value for each window of a field that is looked up by series or by window; ``None`` for others.
+        """Return the value of a field for each window; ``None`` if it is not looked up by series or by window.
 
         Args:
             option: The option of which the field is the value, for errors.

@@ -1,4 +1,4 @@
-"""The fields that come with series: more series for the past and the future, labels, and rows for each series."""
+"""The fields that datasets add to series: more series for past and future, labels, and rows for each series."""
 
 from __future__ import annotations
 

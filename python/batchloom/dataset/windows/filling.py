@@ -33,7 +33,7 @@ class Gaps:
 
     @classmethod
     def after(cls, rows: int, breaks: Array, jumps: Array) -> Gaps:
-        """Return the gaps before the rows ``breaks``, which come ``jumps`` steps after those before them."""
+        """Return the gaps before the rows ``breaks``, each ``jumps`` steps after the row before it."""
         counts = numpy.ones(rows, numpy.int64)
         counts[breaks - 1] = jumps
         source = numpy.repeat(numpy.arange(rows), counts)
@@ -67,7 +67,7 @@ class Fill:
         return "linear" in (self._fill.values() if isinstance(self._fill, Mapping) else [self._fill])
 
     def ways(self, label: str, columns: Sequence[Any]) -> list[Any]:
-        """Return the way for each of some columns, or a list of the one for all.
+        """Return a list of the way for each of some columns, or of one way for all.
 
         Raises:
             ArgumentError: A column has none.
@@ -86,10 +86,10 @@ class Fill:
         self._unused.discard(name)
 
     def require_used(self) -> None:
-        """Check that every name was that of a column.
+        """Check that every name is the name of a column.
 
         Raises:
-            ArgumentError: One was not.
+            ArgumentError: A name is not.
         """
         for name in sorted(self._unused, key=str):
             raise ArgumentError(f"fill names {name!r}, which is no column or series; expected the name of one")

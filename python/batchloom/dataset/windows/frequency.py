@@ -93,7 +93,7 @@ class Grid(Protocol):
         """Return the rows that are not one step after the row before, and how many they are; 0 for no whole number."""
 
     def after(self, rows: Array, steps: Array) -> Array:
-        """Return the times some steps after those of rows."""
+        """Return the times that are some steps after the times of rows."""
 
     def moments(self, times: Array) -> Array:
         """Return such times as moments."""
@@ -286,7 +286,7 @@ class _Even:
         return rows[whole != 1], whole[whole != 1].astype(numpy.int64)
 
     def after(self, rows: Array, steps: Array) -> Array:
-        """Return the times some steps after those of rows."""
+        """Return the times that are some steps after the times of rows."""
         if self.times.dtype.kind in "iu":
             # The product lies between two times, so that it fits into their type.
             steps = steps.astype(self.times.dtype)
@@ -340,7 +340,7 @@ class _OnCalendar:
         return can_begin
 
     def after(self, rows: Array, steps: Array) -> Array:
-        """Return the times some steps after those of rows."""
+        """Return the times that are some steps after the times of rows."""
         days = self._calendar.day(self._numbers[rows] + steps * self._calendar.every, self._first_days[rows])
         times: Array = days.astype("datetime64[D]") + self._of_day[rows]
         return times
@@ -367,7 +367,7 @@ def _months(days: Array) -> Array:
 
 
 def _day_of_month(months: Array, place: Array | int) -> Array:
-    """Return the day of months that comes ``place`` days after the first, or the last one of a shorter month."""
+    """Return the day ``place`` days after the first of each month, or the last day of a shorter month."""
     first, end = (numpy.asarray(months + ahead).astype("datetime64[M]").astype("datetime64[D]") for ahead in (0, 1))
     start = first.astype(numpy.int64)
     days: Array = numpy.minimum(start + place, end.astype(numpy.int64) - 1)
@@ -379,7 +379,7 @@ def _place_in_month(days: Array) -> Array:
 
 
 def _business_days(days: Array) -> Array:
-    """Return the number of the business day, or of the one that comes after a weekend."""
+    """Return the number of the business day, or of the business day after a weekend."""
     weeks, weekday = numpy.divmod(days + 3, 7)
     return 5 * weeks + numpy.minimum(weekday, 5)
 

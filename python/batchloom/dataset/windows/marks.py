@@ -75,7 +75,7 @@ _VALUES = {**_COUNTS, "weekday": 7, "month": 12}
 
 
 def is_mark(name: Any) -> bool:
-    """Return whether a name is that of a mark of the time."""
+    """Return whether a name is the name of a mark of the time."""
     return isinstance(name, str) and (name in NAMES or name in SETS or name.startswith(PREFIX))
 
 
@@ -113,7 +113,7 @@ def make_marks(names: Sequence[str], times: Array, offsets: Array, dtype: Any) -
 
 
 def kind_of(times: Array, offsets: Array) -> str:
-    """Return the kind of steps of series: that of the shortest distance between two of them."""
+    """Return the kind of the shortest step between two times of a series."""
     spans = [times[start:end] for start, end in pairwise(offsets.tolist()) if end - start > 1]
     shortest = min((numpy.diff(span).min() for span in spans), default=numpy.timedelta64(0, "s"))
     shortest = shortest.astype("timedelta64[s]").astype(int)

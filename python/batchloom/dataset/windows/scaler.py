@@ -76,7 +76,7 @@ def fit_scale(kind: str, x: Field, y: Field, rows: list[Ranges], ids: list[Any] 
 
 
 def apply_scale(scale: Any, field: Field, offsets: Array, *, target: bool) -> Any:
-    """Return an array of scaled rows, in the framework of the field: floats keep their type, others become float32.
+    """Return an array of scaled rows, in the framework of the field: floats keep their type, all else becomes float32.
 
     Args:
         scale: A :class:`Scaler`, or a fitted transformer.
@@ -192,7 +192,7 @@ def _framework(values: Any) -> str:
 
 
 def _on(device: Any, kind: Any) -> Any:
-    """Return a type of torch, or float32 for the one that devices of Apple lack."""
+    """Return a type of torch, or float32 in place of float64, which devices of Apple lack."""
     torch = sys.modules["torch"]
     return torch.float32 if device.type == "mps" and kind == torch.float64 else kind
 

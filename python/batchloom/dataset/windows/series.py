@@ -64,7 +64,7 @@ class Series:
         Args:
             series: The series: a frame, an array or arrays; where the shape has fields, columns with their names.
             options: The options by which they are read.
-            covariates: The fields that come with the series.
+            covariates: The fields that the dataset adds.
             shape: The shape of the windows that are cut from them.
         """
         if shape.fields is not None:
@@ -104,7 +104,7 @@ class Series:
 
     @classmethod
     def _of(cls, given: GivenSeries, covariates: Covariates, rows: LabelRows, shape: WindowShape) -> Series:
-        """Return the series of the arrays that were given, and of the covariates that come with them."""
+        """Return the series of the arrays that were given, and of the covariates."""
         past, future = covariates.align(given.rows, shape)
         given.rows.require_used()
         targets = given.targets | future if shape.horizon else {}
@@ -261,7 +261,7 @@ def _add_rows(
 
 
 def _require_no_inputs(options: SeriesOptions, covariates: Covariates, shape: WindowShape) -> None:
-    """Refuse the arguments that are for windows of inputs and targets, where fields have steps of their own.
+    """Refuse the arguments of inputs and targets where ``offsets`` gives the steps of each field.
 
     Raises:
         ArgumentError: One of them is given.

@@ -127,5 +127,5 @@ def _read_patches(
     if patch_pad is None:
         return (length, stride), 0
     choice("patch_pad", patch_pad, ("end",))
-    # Of as many repeated steps as a stride has, the last ones fill no patch.
+    # A whole stride of repeated steps would end with steps that fill no patch.
     return (length, stride), stride - (input_len - length) % stride

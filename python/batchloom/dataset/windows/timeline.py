@@ -138,7 +138,7 @@ class TimedRows:
         return Timeline(self.offsets, self.times, self._zone is not None, self.is_filled, ahead)
 
     def fill(self, label: str, values: Any, columns: Sequence[Any] | None = None) -> Any:
-        """Return values of rows with those of missing steps; the same array if no step is missing.
+        """Return the values of rows and of missing steps; the same array if no step is missing.
 
         Args:
             label: The name of the values.
@@ -161,10 +161,10 @@ class TimedRows:
             self._fill.use(label)
 
     def require_used(self) -> None:
-        """Check that every name in ``fill`` was that of a column or a series.
+        """Check that every name in ``fill`` is the name of a column or a series.
 
         Raises:
-            ArgumentError: One was not.
+            ArgumentError: A name is not.
         """
         if self._fill is not None:
             self._fill.require_used()

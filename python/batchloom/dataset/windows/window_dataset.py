@@ -300,7 +300,7 @@ class WindowDataset(Dataset[Form]):
         (float32 in JAX without types of 64 bits). A transformer returns a new array, without a gradient.
 
         Args:
-            y: An array of NumPy, torch or JAX whose last dimensions are those of a step of ``y``.
+            y: An array of NumPy, torch or JAX. Its last dimensions are the dimensions of a step of ``y``.
             samples: The number of each window in ``y``, for scales of each series.
 
         Raises:
@@ -380,8 +380,8 @@ class WindowDataset(Dataset[Form]):
             horizon: The steps of each test part; ``None`` for the horizon of windows, or the whole window without one.
             stride: Steps from one origin to the next; ``None`` for ``horizon``, so that every step is tested once.
             start: The first origin: a share of each series, a step of each, or a time.
-            refit: ``True`` moves ``train`` up to the origin in each fold, ``False`` keeps that of the first fold, and a
-                number moves it up every so many folds. Until then, ``train`` is the same object.
+            refit: ``True`` moves ``train`` up to the origin in each fold, ``False`` keeps the first one, and a number
+                counts the folds after which it moves. Until then, ``train`` is the same object.
             train_len: The steps of ``train``; ``None`` for all before the origin.
             scale: A scale for both, fitted to ``train`` alone whenever it moves: see :meth:`scale`. Each is a copy.
             per_series: If ``True``, each series has a scale of its own.
