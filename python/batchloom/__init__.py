@@ -36,8 +36,9 @@ from batchloom.dataset.sparse_rows import SparseRows
 from batchloom.dataset.tensors import TensorDataset
 from batchloom.dataset.tokens import TokenDataset, TokenStats
 from batchloom.dataset.windows.backtest import Backtest
+from batchloom.dataset.windows.places import WindowPlace
 from batchloom.dataset.windows.scaler import Scaler
-from batchloom.dataset.windows.slid import WindowPlace, WindowStats
+from batchloom.dataset.windows.stats import WindowStats
 from batchloom.dataset.windows.window_dataset import WindowDataset
 from batchloom.delivery.options import DeliveryOptions
 from batchloom.delivery.placement import Placement

@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, SupportsIndex, TypeVar, overload
 
 import batchloom._native as _native
@@ -24,9 +23,7 @@ from batchloom.samples.sizes import HasSizes
 if TYPE_CHECKING:
     from batchloom.collate.fields import Fields
     from batchloom.collate.schema import CollateOptions
-    from batchloom.dataset.windows.beside import LookedUp, SeriesTable
-    from batchloom.dataset.windows.span import Span
-    from batchloom.device.collate.windows import Windows
+    from batchloom.dataset.array_windows import ArrayWindows
     from batchloom.device.pipeline import Collator
     from batchloom.device.resident import Resident
     from batchloom.device.shards import RowRange
@@ -50,39 +47,6 @@ if TYPE_CHECKING:
     Batch = typing_extensions.TypeVar("Batch", default=Any)
 else:
     Form, Batch = TypeVar("Form"), TypeVar("Batch")
-
-
-@dataclass(frozen=True)
-class Sliceable:
-    """Samples that are windows on arrays, so that a batch of neighbours is one slice of a template.
-
-    Attributes:
-        windows: The windows of the engine.
-        spans: The fields of a window, by name.
-        stride: The steps from one window to the next.
-        span: The steps that a window takes.
-        masks: The number of steps of each mask that batches hold after the fields, by name.
-        beside: The fields that are looked up for each window, by name, and come after the masks.
-        table: The places of series, from which they follow.
-        index: ``True`` if batches hold the number of each window.
-        patches: The length of the patches of ``x``, and the steps from one to the next, if it is cut.
-        keys: The keys of batches that are dicts; ``None`` for tuples.
-        collator: Returns the collator of windows that are not neighbours, given the arrays on a device.
-        where: Returns the name of a row, for errors.
-    """
-
-    windows: _native.Windows
-    spans: dict[str, Span]
-    stride: int
-    span: int
-    masks: dict[str, int]
-    beside: dict[str, LookedUp]
-    table: SeriesTable
-    index: bool
-    patches: tuple[int, int] | None
-    keys: list[str] | None
-    collator: Callable[[Resident], Windows]
-    where: Callable[[int], str]
 
 
 Made = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -380,8 +344,8 @@ class Dataset(HasSizes, ABC, Generic[Form]):
             )
         return None
 
-    def _sliceable(self, documents: bool) -> Sliceable | None:
-        """Return the windows that samples are; ``None`` where they are something else.
+    def _sliceable(self, documents: bool) -> ArrayWindows | None:
+        """Return the windows that samples are, if a batch of neighbours is one slice of a template; else ``None``.
 
         Args:
             documents: ``True`` if documents are shuffled.

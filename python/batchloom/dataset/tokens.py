@@ -15,9 +15,10 @@ from batchloom.arrays import frames
 from batchloom.arrays.field import Field, host, release
 from batchloom.arrays.frameworks import is_arrow
 from batchloom.collate.schema import IGNORED, Column, Columns, Schema
-from batchloom.dataset.base import Dataset, Made, Sliceable, Tuples
+from batchloom.dataset.array_windows import ArrayWindows, SeriesTable, Span
+from batchloom.dataset.base import Dataset, Made, Tuples
 from batchloom.dataset.variable import variable
-from batchloom.dataset.windows.window_dataset import WindowDataset
+from batchloom.dataset.window_shape import WindowShape
 from batchloom.errors import ArgumentError, DataError
 from batchloom.samples.sizes import offsets as signed
 
@@ -305,14 +306,21 @@ class TokenDataset(Dataset[Tuples]):
     def _other_shapes(self) -> str | None:
         return 'tail is "short", whose last batch is shorter than others' if self.tail == "short" else None
 
-    def _sliceable(self, documents: bool) -> Sliceable | None:
+    def _sliceable(self, documents: bool) -> ArrayWindows | None:
         """Return the pieces as windows on the tokens; ``None`` if they are not plain slices of them."""
         plain = self._field.dtype == "int64" and self._options["separator"] is None and len(self.names) == 2
         is_whole = not self._options["jitter"] and self.tail == "drop"
         if not self._lies_together(documents) or not plain or not is_whole or not len(self):
             return None
-        seq_len = self._seq_len
-        return WindowDataset(self.tokens, seq_len, 1, label_len=seq_len - 1, stride=seq_len)._sliceable(documents)
+        seq_len, offsets = self._seq_len, numpy.array([0, len(self._field)], numpy.int64)
+        shape = WindowShape(seq_len, horizon=1, label_len=seq_len - 1, stride=seq_len)
+        x, y = Span(Field("x", self.tokens), shape.input_steps), Span(Field("y", self.tokens), shape.target_steps)
+        native = shape.slide(offsets)
+        table = SeriesTable.of(native, native, shape, offsets)
+        for name, span in (("x", x), ("y", y)):
+            native = native.with_steps(name, span.field.tensor, span.steps.native)
+        where = partial(frames.where, offsets=offsets, ids=None)
+        return ArrayWindows(native, shape, {"x": x, "y": y}, {}, {}, table, False, where)
 
 
 def _corpus(tokens: Any, documents: Any) -> tuple[Any, Array | None]:

@@ -18,8 +18,8 @@ from batchloom.batching.rules import FixedSize, Rule
 from batchloom.collate.block_options import BlockOptions
 from batchloom.collate.schema import CollateOptions, Schema
 from batchloom.collate.window_steps import WindowSteps
-from batchloom.dataset.base import Dataset, Sliceable
-from batchloom.dataset.windows.beside import view
+from batchloom.dataset.array_windows import ArrayWindows
+from batchloom.dataset.base import Dataset
 from batchloom.delivery.placement import Placement, PlacementRequest
 
 if TYPE_CHECKING:
@@ -102,8 +102,7 @@ def views(
     source = dataset._sliceable(documents)
     if source is None or not isinstance(batching, FixedSize) or shuffle == "samples":
         return None
-    looked_up = [each.field for each in source.beside.values() if each.field is not None]
-    fields = [*(span.field for span in source.spans.values()), *looked_up]
+    fields = source.fields().values()
     lendable = all(_lendable(field, request.output or field.framework, request.device) for field in fields)
     if not lendable or (request.device is None and request.copies):
         return None
@@ -142,9 +141,9 @@ class WindowViews:
         ArgumentError: The rows do not fit into ``memory_limit``.
     """
 
-    def __init__(self, source: Sliceable, request: PlacementRequest, batch_size: int) -> None:
-        self._source, self._windows = source, source.windows
-        self._stride, self._span, self._masks = source.stride, source.span, source.masks
+    def __init__(self, source: ArrayWindows, request: PlacementRequest, batch_size: int) -> None:
+        self._source, self._windows = source, source.native
+        self._stride, self._span, self._masks = source.shape.stride, source.shape.span, source.masks
         self._device, self._copy, self._is_there = request.device, request.copies, request.is_there
         self._output = "torch" if self._device is not None else request.output
         self._transfer, self._resident = _transfer(self._device)
@@ -156,7 +155,7 @@ class WindowViews:
         self._stream_key = None if self._transfer is None else self._transfer.stream_key()
         self._key: Any = None
 
-    def _read(self, source: Sliceable) -> None:
+    def _read(self, source: ArrayWindows) -> None:
         """Take the arrays, each once, and how fields are cut from them."""
         self._cuts: list[Cut] = []
         self._sources: list[tuple[Any, Field, str]] = []
@@ -170,7 +169,7 @@ class WindowViews:
             if key not in places:
                 places[key] = len(self._sources)
                 self._sources.append((module, span.field, framework))
-            patches = source.patches if name == "x" else None
+            patches = source.shape.patches if name == "x" else None
             self._cuts.append(Cut(framework, module, places[key], span.steps, patches))
         self._rows = len(self._fields[0].tensor)
         self._row_bytes: int = sum(field.tensor.nbytes for _, field, _ in self._sources) // max(self._rows, 1)
@@ -217,8 +216,7 @@ class WindowViews:
         """Prepare for batches: move data that is to be resident."""
         self._keys, self._marked = schema.keys, options.marked
         if self._limit is None and self._resident is not None:
-            looked_up = [each.field for each in self._source.beside.values() if each.field is not None]
-            self._resident.bring([*(field for _, field, _ in self._sources), *looked_up])
+            self._resident.bring([*(field for _, field, _ in self._sources), *self._source.row_arrays])
 
     def begin(self, loader: _native.Loader, begin: Callable[[], None]) -> Any:
         """Return the batches of the next epoch, which calls ``begin`` before it begins."""
@@ -252,7 +250,7 @@ class WindowViews:
     def _adds(self) -> bool:
         """``True`` if a batch takes more than slices of series that stay where they are."""
         moves = self._transfer is not None or self._limit is not None
-        return moves or self._marked or bool(self._masks or self._source.beside or self._source.index)
+        return moves or self._marked or bool(self._masks or self._source.looked_up or self._source.shape.index)
 
     def _all_windows(self) -> list[Any]:
         """Return the windows that begin with each of the rows, of each field."""
@@ -266,15 +264,15 @@ class WindowViews:
     def slice(self, loaded: LoadedRows, row: int, samples: int) -> list[Any]:
         """Return windows of neighbours, whose rows are in ``loaded``."""
         found = loaded.slice(row, samples, self._stride)
-        found += [self._cuts[0].module.ones(samples, steps, self._device) for steps in self._masks.values()]
-        if self._source.beside:
+        found += [self._cuts[0].module.ones(samples, steps.count, self._device) for steps in self._masks.values()]
+        if self._source.looked_up:
             found += self.looked_up(row, samples)
         # Views are copied on a device only: on the CPU, the engine forms the batches of buffers="own".
         return [self._cuts[0].module.own(array, None) for array in found] if self._copy else found
 
     def marks(self, steps: _native.Steps) -> list[Any]:
         """Return the index and the weight of the next batch, if batches hold them."""
-        if not self._marked and not self._source.index:
+        if not self._marked and not self._source.shape.index:
             return []
         index = lend(steps.index(), self._cuts[0].framework)
         if self._transfer is not None:
@@ -283,10 +281,8 @@ class WindowViews:
 
     def looked_up(self, row: int, samples: int) -> list[Any]:
         """Return the fields that are looked up for windows of neighbours."""
-        table, framework = self._source.table, self._framework
-        found = [
-            view(name, each, table, self._output, framework, row, samples) for name, each in self._source.beside.items()
-        ]
+        source, output = self._source, self._output
+        found = [source.look_up_neighbours(name, output, row, samples) for name in source.looked_up]
         if self._transfer is not None:
             return [copy.arrive() for copy in [self._transfer.carry(array.contiguous()) for array in found]]
         return found
@@ -330,7 +326,7 @@ class WindowViews:
         formed, frameworks = steps.form(), [cut.framework for cut in self._cuts]
         frameworks += frameworks[:1] * len(self._masks)
         numbers = self._output or self._framework
-        for each in self._source.beside.values():
+        for each in self._source.looked_up.values():
             frameworks.append(numbers if each.field is None else self._output or each.field.framework)
         frameworks += [numbers] * (len(formed) - len(frameworks))  # marks
         arrays = [lend(tensor, name) for tensor, name in zip(formed, frameworks, strict=True)]

@@ -91,7 +91,9 @@ def test_views_are_equal_to_copies_in_every_layout(name, output):
             assert listed(y) == [expected[start + 4 : start + 7] for start in starts]
             assert listed(mask) == [[1.0] * 5] * len(samples)
             assert listed(target_mask) == [[1.0] * 3] * len(samples)
-            assert all(str(array.dtype).removeprefix("torch.") == dataset._spans["x"].field.dtype for array in (x, y))
+            assert all(
+                str(array.dtype).removeprefix("torch.") == dataset._windows.spans["x"].field.dtype for array in (x, y)
+            )
 
 
 @pytest.mark.parametrize("mode", ["r", "r+", "c"])

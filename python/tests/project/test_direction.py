@@ -25,6 +25,8 @@ LAYERS = (
 # Folders inside of folders, each above the one that its files do not import.
 INNER = (
     ("dataset.map", "dataset"),
+    ("dataset.map", "dataset.windows"),
+    ("dataset.windows", "dataset"),
     ("device", "device.collate"),
     ("loader", "loader.torch"),
 )
@@ -117,6 +119,15 @@ def test_imports_of_inner_folders_point_down(above, below):
         if (inner(name), inner(other)) == (below, above)
     ]
     assert up == []
+
+
+def test_no_circle_of_folders():
+    """However deep: no two folders import each other, directly or through more folders."""
+    imports = {inner(name) or name: set() for name in FILES if name}
+    for name, others in IMPORTS.items():
+        if name:
+            imports[inner(name) or name] |= {inner(other) or other for other in others}
+    assert circle({folder: others - {folder} for folder, others in imports.items()}) == []
 
 
 def test_folders_import_nothing_themselves():

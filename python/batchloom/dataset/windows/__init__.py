@@ -1,1 +1,1 @@
-"""Windows of time series: the dataset, the series that it reads, and what forecasters do to both."""
+"""Windows over time series: series, the shape of a window, a part of the time, and the dataset that holds all three."""

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 import batchloom._native as _native
+from batchloom.arguments import integer
+from batchloom.collate.window_steps import MOST_STEPS
 
 Part = TypeVar("Part")
 
@@ -36,11 +38,11 @@ class Backtest(Generic[Part]):
         """
         train: Part | None = None
         trained_at = -1
-        scale: Callable[[Part], Part] = _as_it_is
+        scale: Callable[[Part], Part] = _keep
         for fold in range(len(self)):
             if train is None or self._folds.trained_at(fold) != trained_at:
                 train, trained_at = self._part(self._folds.train(fold), False), self._folds.trained_at(fold)
-                scale = _as_it_is if self._scaled is None else self._scaled(train)
+                scale = _keep if self._scaled is None else self._scaled(train)
                 train = scale(train)
             yield train, scale(self._part(self._folds.test(fold), True))
 
@@ -48,5 +50,30 @@ class Backtest(Generic[Part]):
         return f"Backtest({len(self)} folds)"
 
 
-def _as_it_is(part: Any) -> Any:
+def _keep(part: Any) -> Any:
     return part
+
+
+def read_folds(
+    windows: _native.Windows, start: _native.PartEnd, horizon: int, stride: Any, refit: Any, train_len: Any
+) -> _native.Backtest:
+    """Return the folds of a backtest.
+
+    Args:
+        windows: The windows of a dataset.
+        start: The first origin.
+        horizon: The steps of each test part.
+        stride: Steps from one origin to the next; ``None`` for ``horizon``.
+        refit: ``True``, ``False`` or a number of folds, after which the training part moves up.
+        train_len: The steps of the training part; ``None`` for all before the origin.
+
+    Raises:
+        ArgumentError: A number that makes no sense, or a start that lies outside the series.
+    """
+    return windows.backtest(
+        start,
+        horizon=horizon,
+        stride=horizon if stride is None else integer("stride", stride, least=1, most=MOST_STEPS),
+        refit=int(refit) if isinstance(refit, bool) else integer("refit", refit, least=1, most=MOST_STEPS),
+        train_len=None if train_len is None else integer("train_len", train_len, least=1, most=MOST_STEPS),
+    )

@@ -33,7 +33,7 @@ class Gaps:
 
     @classmethod
     def after(cls, rows: int, breaks: Array, jumps: Array) -> Gaps:
-        """Return the gaps before the rows ``breaks``, which come ``jumps`` steps after those before them."""
+        """Return the gaps before the rows ``breaks``, each ``jumps`` steps after the row before it."""
         counts = numpy.ones(rows, numpy.int64)
         counts[breaks - 1] = jumps
         source = numpy.repeat(numpy.arange(rows), counts)
@@ -67,7 +67,7 @@ class Fill:
         return "linear" in (self._fill.values() if isinstance(self._fill, Mapping) else [self._fill])
 
     def ways(self, label: str, columns: Sequence[Any]) -> list[Any]:
-        """Return the way for each of some columns, or a list of the one for all.
+        """Return a list of the way for each of some columns, or of one way for all.
 
         Raises:
             ArgumentError: A column has none.
@@ -86,16 +86,16 @@ class Fill:
         self._unused.discard(name)
 
     def require_used(self) -> None:
-        """Check that every name was that of a column.
+        """Check that every name is the name of a column.
 
         Raises:
-            ArgumentError: One was not.
+            ArgumentError: A name is not.
         """
         for name in sorted(self._unused, key=str):
             raise ArgumentError(f"fill names {name!r}, which is no column or series; expected the name of one")
 
 
-def filled(label: str, values: Any, gaps: Gaps | None, ways: list[Any]) -> Any:
+def fill_gaps(label: str, values: Any, gaps: Gaps | None, ways: list[Any]) -> Any:
     """Return values with the missing steps, in their framework and type; the same array if no step is missing.
 
     Args:
@@ -114,15 +114,15 @@ def filled(label: str, values: Any, gaps: Gaps | None, ways: list[Any]) -> Any:
     framework = type(values).__module__.partition(".")[0]
     rows: Any = values.detach() if framework == "torch" else numpy.asarray(values)
     source, steps = (_index(rows, places) for places in (gaps.source, gaps.steps))
-    found = rows[source]
+    values_of_steps = rows[source]
     for column, way in enumerate(ways):
         # An ellipsis is all columns.
         place = ... if len(ways) == 1 else column
         if way == "linear":
-            found[steps, place] = _between(rows[:, place], gaps)
+            values_of_steps[steps, place] = _between(rows[:, place], gaps)
         elif way != "forward":
-            found[steps, place] = {"zero": 0, "nan": numpy.nan}.get(way, way) if isinstance(way, str) else way
-    return _in(framework, found)
+            values_of_steps[steps, place] = {"zero": 0, "nan": numpy.nan}.get(way, way) if isinstance(way, str) else way
+    return _in(framework, values_of_steps)
 
 
 def _check(label: str, way: Any, dtype: str) -> None:
@@ -154,8 +154,8 @@ def _between(rows: Any, gaps: Gaps) -> Any:
         low, high = rows[before].astype(numpy.float64), rows[before + 1].astype(numpy.float64)
     else:
         low, high = rows[before].double(), rows[before + 1].double()
-    found = low + (high - low) * shares
-    return found if isinstance(rows, numpy.ndarray) else found.to(rows.dtype)
+    between = low + (high - low) * shares
+    return between if isinstance(rows, numpy.ndarray) else between.to(rows.dtype)
 
 
 def _in(framework: str, values: Any) -> Any:

@@ -93,7 +93,7 @@ class Grid(Protocol):
         """Return the rows that are not one step after the row before, and how many they are; 0 for no whole number."""
 
     def after(self, rows: Array, steps: Array) -> Array:
-        """Return the times some steps after those of rows."""
+        """Return the times that are some steps after the times of rows."""
 
     def moments(self, times: Array) -> Array:
         """Return such times as moments."""
@@ -121,7 +121,7 @@ def grid(
         ArgumentError: There is no such frequency for such times.
         DataError: No series has two steps from which to infer it.
     """
-    frequency = _inferred(times, wall, offsets) if _is_inferred(freq) else _frequency(freq, times)
+    frequency = _infer(times, wall, offsets) if _is_inferred(freq) else _read_frequency(freq, times)
     if isinstance(frequency, Calendar):
         return _OnCalendar(frequency, _in_days(wall()), offsets, zone)
     return _Even(frequency, times, offsets, is_zoned=zone is not None)
@@ -131,7 +131,7 @@ def _is_inferred(freq: Any) -> bool:
     return isinstance(freq, str) and freq == "infer"
 
 
-def _frequency(freq: Any, times: Array) -> Length | Calendar:
+def _read_frequency(freq: Any, times: Array) -> Length | Calendar:
     freq = getattr(freq, "freqstr", freq)
     if isinstance(freq, timedelta):
         freq = numpy.timedelta64(freq)
@@ -139,17 +139,17 @@ def _frequency(freq: Any, times: Array) -> Length | Calendar:
     if times.dtype.kind != "M":
         if not is_number:
             raise ArgumentError(f"freq is {freq!r}, and time has type {times.dtype}; expected a number, or 'infer'")
-        return _number(freq, times)
+        return _read_number(freq, times)
     if isinstance(freq, numpy.timedelta64):
-        return _duration(freq)
-    found = _NAME.match(freq) if isinstance(freq, str) else None
-    known = None if found is None else _named(int(found[1] or 1), _FORMER.get(found[2], found[2]), found[3])
-    if known is None or (found is not None and found[1] and not int(found[1])):
+        return _read_duration(freq)
+    parts = _NAME.match(freq) if isinstance(freq, str) else None
+    known = None if parts is None else _parse_name(int(parts[1] or 1), _FORMER.get(parts[2], parts[2]), parts[3])
+    if known is None or (parts is not None and parts[1] and not int(parts[1])):
         raise ArgumentError(f"freq is {freq!r}; expected {EXPECTED}")
     return replace(known, name=freq)
 
 
-def _number(freq: Any, times: Array) -> Length:
+def _read_number(freq: Any, times: Array) -> Length:
     if not 0 < freq < 2**63:
         raise ArgumentError(f"freq is {freq!r}; expected a number above 0, and below 2**63")
     if times.dtype.kind == "f":
@@ -159,7 +159,7 @@ def _number(freq: Any, times: Array) -> Length:
     return Length(str(freq), int(freq))
 
 
-def _duration(step: numpy.timedelta64[Any]) -> Length | Calendar:
+def _read_duration(step: numpy.timedelta64[Any]) -> Length | Calendar:
     unit, count = numpy.datetime_data(step.dtype)
     if unit == "generic" or numpy.isnat(step) or step.astype(numpy.int64) <= 0:
         raise ArgumentError(f"freq is {step!r}; expected a duration above 0, with a unit")
@@ -168,7 +168,7 @@ def _duration(step: numpy.timedelta64[Any]) -> Length | Calendar:
     return replace(_SAME_DAY, name=str(step), every=int(step.astype(numpy.int64)) * count * (12 if unit == "Y" else 1))
 
 
-def _named(count: int, name: str, anchor: str | None) -> Length | Calendar | None:
+def _parse_name(count: int, name: str, anchor: str | None) -> Length | Calendar | None:
     """Return the frequency of a name; ``None`` if there is none."""
     if name in _LENGTHS and anchor is None:
         return Length(name, count * _LENGTHS[name])
@@ -190,7 +190,7 @@ def _named(count: int, name: str, anchor: str | None) -> Length | Calendar | Non
     return None
 
 
-def _inferred(times: Array, wall: Callable[[], Array], offsets: Array) -> Length | Calendar:
+def _infer(times: Array, wall: Callable[[], Array], offsets: Array) -> Length | Calendar:
     """Return the most frequent step, on a calendar if it takes whole days."""
     shown = wall() if times.dtype.kind == "M" else times
     steps = numpy.delete(_differences(shown), _inner(offsets) - 1)
@@ -204,10 +204,10 @@ def _inferred(times: Array, wall: Callable[[], Array], offsets: Array) -> Length
     day = numpy.timedelta64(1, "D")
     if step % day != numpy.timedelta64(0, "s"):
         return Length(str(step), step)
-    return _inferred_days(shown.astype("datetime64[D]").astype(numpy.int64), int(step // day), offsets)
+    return _infer_days(shown.astype("datetime64[D]").astype(numpy.int64), int(step // day), offsets)
 
 
-def _inferred_days(days: Array, step: int, offsets: Array) -> Calendar:
+def _infer_days(days: Array, step: int, offsets: Array) -> Calendar:
     """Return the calendar of which ``step`` days is the most frequent step."""
     if step == 1 and ((days + 3) % 7 < 5).all():
         fridays = (days[:-1] + 3) % 7 == 4
@@ -286,12 +286,12 @@ class _Even:
         return rows[whole != 1], whole[whole != 1].astype(numpy.int64)
 
     def after(self, rows: Array, steps: Array) -> Array:
-        """Return the times some steps after those of rows."""
+        """Return the times that are some steps after the times of rows."""
         if self.times.dtype.kind in "iu":
             # The product lies between two times, so that it fits into their type.
             steps = steps.astype(self.times.dtype)
-        found: Array = (self.times[rows] + steps * self._step).astype(self.times.dtype)
-        return found
+        times: Array = (self.times[rows] + steps * self._step).astype(self.times.dtype)
+        return times
 
     def moments(self, times: Array) -> Array:
         """Return such times as moments."""
@@ -299,8 +299,8 @@ class _Even:
 
     def expected(self, row: int) -> str:
         """Return the time that was expected at a row, for errors."""
-        found = self.after(numpy.array([row - 1]), numpy.array([1]))[0]
-        return _text(found) + "Z" * self._is_zoned
+        expected = self.after(numpy.array([row - 1]), numpy.array([1]))[0]
+        return _text(expected) + "Z" * self._is_zoned
 
     def text(self, row: int) -> str:
         """Return the time of a row, for errors."""
@@ -335,15 +335,15 @@ class _OnCalendar:
     def _begins(self, rows: Array) -> Array:
         """Return whether a series can begin with the times of rows."""
         calendar, days = self._calendar, self._days[rows]
-        found: Array = (self._numbers[rows] - calendar.phase) % calendar.cycle == 0
-        found &= calendar.day(self._numbers[rows], days) == days
-        return found
+        can_begin: Array = (self._numbers[rows] - calendar.phase) % calendar.cycle == 0
+        can_begin &= calendar.day(self._numbers[rows], days) == days
+        return can_begin
 
     def after(self, rows: Array, steps: Array) -> Array:
-        """Return the times some steps after those of rows."""
+        """Return the times that are some steps after the times of rows."""
         days = self._calendar.day(self._numbers[rows] + steps * self._calendar.every, self._first_days[rows])
-        found: Array = days.astype("datetime64[D]") + self._of_day[rows]
-        return found
+        times: Array = days.astype("datetime64[D]") + self._of_day[rows]
+        return times
 
     def moments(self, times: Array) -> Array:
         """Return such times as moments."""
@@ -367,11 +367,11 @@ def _months(days: Array) -> Array:
 
 
 def _day_of_month(months: Array, place: Array | int) -> Array:
-    """Return the day of months that comes ``place`` days after the first, or the last one of a shorter month."""
+    """Return the day ``place`` days after the first of each month, or the last day of a shorter month."""
     first, end = (numpy.asarray(months + ahead).astype("datetime64[M]").astype("datetime64[D]") for ahead in (0, 1))
     start = first.astype(numpy.int64)
-    found: Array = numpy.minimum(start + place, end.astype(numpy.int64) - 1)
-    return found
+    days: Array = numpy.minimum(start + place, end.astype(numpy.int64) - 1)
+    return days
 
 
 def _place_in_month(days: Array) -> Array:
@@ -379,7 +379,7 @@ def _place_in_month(days: Array) -> Array:
 
 
 def _business_days(days: Array) -> Array:
-    """Return the number of the business day, or of the one that comes after a weekend."""
+    """Return the number of the business day, or of the business day after a weekend."""
     weeks, weekday = numpy.divmod(days + 3, 7)
     return 5 * weeks + numpy.minimum(weekday, 5)
 

@@ -75,11 +75,11 @@ _VALUES = {**_COUNTS, "weekday": 7, "month": 12}
 
 
 def is_mark(name: Any) -> bool:
-    """Return whether a name is that of a mark of the time."""
+    """Return whether a name is the name of a mark of the time."""
     return isinstance(name, str) and (name in NAMES or name in SETS or name.startswith(PREFIX))
 
 
-def made(names: Sequence[str], times: Array, offsets: Array, dtype: Any) -> Array:
+def make_marks(names: Sequence[str], times: Array, offsets: Array, dtype: Any) -> Array:
     """Return the marks of each step, ``[steps, marks]``.
 
     Args:
@@ -103,17 +103,17 @@ def made(names: Sequence[str], times: Array, offsets: Array, dtype: Any) -> Arra
     clock = _Clock(times if len(times) else numpy.zeros(1, times.dtype))
     columns = [column for name in plain for column in _columns(name, clock, offsets)]
     whole = all(table.dtype.kind == "i" for _, table in columns)
-    found = numpy.empty((len(times), len(columns)), numpy.int32 if whole else dtype)
-    tables = [(part, table.astype(found.dtype)) for part, table in columns]
+    marks = numpy.empty((len(times), len(columns)), numpy.int32 if whole else dtype)
+    tables = [(part, table.astype(marks.dtype)) for part, table in columns]
     for start in range(0, len(times), CHUNK):
         places = clock.places(slice(start, start + CHUNK))
         for place, (part, table) in enumerate(tables):
-            found[start : start + CHUNK, place] = table[places[part]]
-    return found
+            marks[start : start + CHUNK, place] = table[places[part]]
+    return marks
 
 
 def kind_of(times: Array, offsets: Array) -> str:
-    """Return the kind of steps of series: that of the shortest distance between two of them."""
+    """Return the kind of the shortest step between two times of a series."""
     spans = [times[start:end] for start, end in pairwise(offsets.tolist()) if end - start > 1]
     shortest = min((numpy.diff(span).min() for span in spans), default=numpy.timedelta64(0, "s"))
     shortest = shortest.astype("timedelta64[s]").astype(int)

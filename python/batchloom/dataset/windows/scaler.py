@@ -14,7 +14,7 @@ from typing import Any
 import numpy
 from batchloom.arguments import caller, choice
 from batchloom.arrays.field import Field
-from batchloom.dataset.windows.series import columns_of
+from batchloom.dataset.windows.step_arrays import take_columns
 from batchloom.errors import ArgumentError, DataError, DTypeError
 
 Array = numpy.ndarray[Any, Any]
@@ -55,7 +55,7 @@ class Scaler:
         return replace(self, target_center=columns(self.center), target_scale=columns(self.scale))
 
 
-def fitted(kind: str, x: Field, y: Field, rows: list[Ranges], ids: list[Any] | None, *, per_series: bool) -> Scaler:
+def fit_scale(kind: str, x: Field, y: Field, rows: list[Ranges], ids: list[Any] | None, *, per_series: bool) -> Scaler:
     """Fit a scale to ranges of rows of each series.
 
     Raises:
@@ -71,12 +71,12 @@ def fitted(kind: str, x: Field, y: Field, rows: list[Ranges], ids: list[Any] | N
             raise DataError(
                 f"series {number}{name} has no steps to fit a scale to; expected some, or one scale for all"
             )
-    found = [_fit(kind, field, groups) for field in ((x,) if y is x else (x, y))]
-    return Scaler(kind, *found[0], *found[-1], per_series)
+    fits = [_fit_field(kind, field, groups) for field in ((x,) if y is x else (x, y))]
+    return Scaler(kind, *fits[0], *fits[-1], per_series)
 
 
-def applied(scale: Any, field: Field, offsets: Array, *, target: bool) -> Any:
-    """Return an array of scaled rows, in the framework of the field: floats keep their type, others become float32.
+def apply_scale(scale: Any, field: Field, offsets: Array, *, target: bool) -> Any:
+    """Return an array of scaled rows, in the framework of the field: floats keep their type, all else becomes float32.
 
     Args:
         scale: A :class:`Scaler`, or a fitted transformer.
@@ -89,7 +89,7 @@ def applied(scale: Any, field: Field, offsets: Array, *, target: bool) -> Any:
         DataError: It is a scale of another number of columns or series.
     """
     if isinstance(scale, Scaler):
-        return _applied(scale, field, offsets, target)
+        return _apply(scale, field, offsets, target)
     if isinstance(scale, type):
         raise ArgumentError(f"scale is the class {scale.__name__}; expected {scale.__name__}().fit(...)")
     if not (hasattr(scale, "transform") and hasattr(scale, "inverse_transform")):
@@ -98,15 +98,15 @@ def applied(scale: Any, field: Field, offsets: Array, *, target: bool) -> Any:
         raise ArgumentError(
             f"scale is a {type(scale).__name__}, and targets are no columns of the series; expected targets among these"
         )
-    return _transformed(scale, field)
+    return _transform(scale, field)
 
 
-def _applied(scaler: Scaler, field: Field, offsets: Array, target: bool) -> Any:
+def _apply(scaler: Scaler, field: Field, offsets: Array, target: bool) -> Any:
     center, scale = (scaler.target_center, scaler.target_scale) if target else (scaler.center, scaler.scale)
     if center.shape[1:] != tuple(field.tensor.shape[1:]):
-        found, expected = tuple(field.tensor.shape[1:]), center.shape[1:]
+        shape, expected = tuple(field.tensor.shape[1:]), center.shape[1:]
         raise DataError(
-            f"{field.label} has steps of shape {found}, and the scale is one of {expected}; expected the same"
+            f"{field.label} has steps of shape {shape}, and the scale is one of {expected}; expected the same"
         )
     if scaler.per_series and len(center) != len(offsets) - 1:
         raise DataError(f"the scale is one of {len(center)} series, and there are {len(offsets) - 1}; expected as many")
@@ -119,7 +119,7 @@ def _applied(scaler: Scaler, field: Field, offsets: Array, target: bool) -> Any:
     return out.array()
 
 
-def _transformed(transformer: Any, field: Field) -> Any:
+def _transform(transformer: Any, field: Field) -> Any:
     """Return the array that a fitted transformer makes of all rows.
 
     Raises:
@@ -129,51 +129,51 @@ def _transformed(transformer: Any, field: Field) -> Any:
     rows = _rows(field, 0, len(field))
     _require_fitted(transformer)
     try:
-        found = numpy.asarray(transformer.transform(rows.reshape(len(rows), -1)))
+        scaled = numpy.asarray(transformer.transform(rows.reshape(len(rows), -1)))
     except (AttributeError, TypeError, ValueError) as error:
         raise ArgumentError(f"scale is a {name} that does not take the series: {error}") from None
-    if found.shape != rows.reshape(len(rows), -1).shape:
-        raise ArgumentError(f"scale is a {name} that makes {found.shape} of {rows.shape}; expected the same shape")
+    if scaled.shape != rows.reshape(len(rows), -1).shape:
+        raise ArgumentError(f"scale is a {name} that makes {scaled.shape} of {rows.shape}; expected the same shape")
     out = _Rows(field)
-    out.put(0, found.reshape(rows.shape))
+    out.put(0, scaled.reshape(rows.shape))
     return out.array()
 
 
-def inverse(transformer: Any, values: Any, x: Field, chosen: tuple[Any] | None, unit: str) -> Any:
-    """Return what a transformer inverts of targets, which are the columns ``chosen`` of ``x``, as :func:`inverted`."""
+def invert_transformer(transformer: Any, values: Any, x: Field, chosen: tuple[Any] | None, unit: str) -> Any:
+    """Return targets, which are the columns ``chosen`` of ``x``, in the units that they had before a transformer."""
     inner = tuple(x.tensor.shape[1:])
     width = math.prod(inner)
-    places = columns_of(numpy.arange(width).reshape(1, *inner), *(chosen or (None,))).ravel()
+    places = take_columns(numpy.arange(width).reshape(1, *inner), *(chosen or (None,))).ravel()
     framework = _framework(values)
     plain = numpy.asarray(values.detach().cpu().double() if framework == "torch" else values)
     rows = numpy.zeros((plain.size // len(places), width))
     rows[:, places] = plain.reshape(-1, len(places))
     whole = transformer.inverse_transform(rows) if len(rows) else rows
-    found = numpy.asarray(whole)[:, places].reshape(plain.shape)
-    kind = wider(str(values.dtype), unit)
+    inverted = numpy.asarray(whole)[:, places].reshape(plain.shape)
+    kind = widen(str(values.dtype), unit)
     if framework == "numpy":
-        return found.astype(kind)
+        return inverted.astype(kind)
     if framework == "torch":
         torch = sys.modules["torch"]
-        return torch.as_tensor(found, dtype=_on(values.device, getattr(torch, kind)), device=values.device)
+        return torch.as_tensor(inverted, dtype=_on(values.device, getattr(torch, kind)), device=values.device)
     jax = sys.modules["jax"]
-    return jax.numpy.asarray(found, jax.dtypes.canonicalize_dtype(kind))
+    return jax.numpy.asarray(inverted, jax.dtypes.canonicalize_dtype(kind))
 
 
-def inverted(values: Any, center: Array, scale: Array, unit: str) -> Any:
+def invert_scale(values: Any, center: Array, scale: Array, unit: str) -> Any:
     """Return ``values * scale + center`` in the framework of ``values``: in its type or in ``unit``, the wider one."""
-    kind = wider(str(values.dtype), unit)
+    kind = widen(str(values.dtype), unit)
     if _framework(values) == "torch":
         torch = sys.modules["torch"]
         like = {"dtype": _on(values.device, torch.float64), "device": values.device}
-        found = values.to(**like) * torch.as_tensor(scale, **like) + torch.as_tensor(center, **like)
-        return found.to(_on(values.device, getattr(torch, kind)))
+        inverted = values.to(**like) * torch.as_tensor(scale, **like) + torch.as_tensor(center, **like)
+        return inverted.to(_on(values.device, getattr(torch, kind)))
     if _framework(values) == "jax":
         return (values * scale + center).astype(sys.modules["jax"].dtypes.canonicalize_dtype(kind))
     return (values.astype(numpy.float64) * scale + center).astype(kind)
 
 
-def wider(first: str, second: str) -> str:
+def widen(first: str, second: str) -> str:
     """Return the wider of two types of floats: integers count as float64, and two kinds of 16 bits are float32."""
     kinds = [name.removeprefix("torch.") if "float" in name else "float64" for name in (first, second)]
     bits = [int(kind.partition("float")[2].partition("_")[0]) for kind in kinds]
@@ -192,7 +192,7 @@ def _framework(values: Any) -> str:
 
 
 def _on(device: Any, kind: Any) -> Any:
-    """Return a type of torch, or float32 for the one that devices of Apple lack."""
+    """Return a type of torch, or float32 in place of float64, which devices of Apple lack."""
     torch = sys.modules["torch"]
     return torch.float32 if device.type == "mps" and kind == torch.float64 else kind
 
@@ -210,12 +210,12 @@ def _require_fitted(transformer: Any) -> None:
         return  # It is no estimator, and says itself what it lacks.
 
 
-def _fit(kind: str, field: Field, groups: list[Ranges]) -> tuple[Array, Array]:
+def _fit_field(kind: str, field: Field, groups: list[Ranges]) -> tuple[Array, Array]:
     """Return the center and the scale of each group of rows, ``[groups, ...]``."""
     fit = {"standard": _standard, "robust": _robust, "minmax": _minmax}[kind]
     with numpy.errstate(invalid="ignore", over="ignore"):
-        found = [fit(field, group) for group in groups]
-    center, scale = numpy.stack([each[0] for each in found]), numpy.stack([each[1] for each in found])
+        fits = [fit(field, group) for group in groups]
+    center, scale = numpy.stack([each[0] for each in fits]), numpy.stack([each[1] for each in fits])
     if not (numpy.isfinite(center) & numpy.isfinite(scale)).all():
         where = numpy.argwhere(~(numpy.isfinite(center) & numpy.isfinite(scale)))[0].tolist()
         column = f" of column {', '.join(map(str, where[1:]))}" if len(where) > 1 else ""
@@ -312,9 +312,9 @@ class _Rows:
             kind = field.array.dtype if field.array.is_floating_point() else torch.float32
             self._values: Any = torch.empty(shape, dtype=kind, device=field.array.device)
         else:
-            found = numpy.dtype(getattr(field.array, "dtype", numpy.float32))
-            floats = found.kind == "f" or "float" in found.name
-            self._values = numpy.empty(shape, found if floats else numpy.float32)
+            dtype = numpy.dtype(getattr(field.array, "dtype", numpy.float32))
+            floats = dtype.kind == "f" or "float" in dtype.name
+            self._values = numpy.empty(shape, dtype if floats else numpy.float32)
 
     def put(self, first: int, rows: Array) -> None:
         if self._framework == "torch":

@@ -1,313 +1,276 @@
-"""Time series from arrays, lists and frames, with targets, marks and times for each step."""
+"""Series: the arrays that windows are cut from, and what is known of each step and of each series."""
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Hashable, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
 
+import batchloom._native as _native
 import numpy
-from batchloom.arrays import frames, zones
+from batchloom.arrays import frames
 from batchloom.arrays.field import Field
-from batchloom.arrays.frameworks import framework_of, is_arrow
-from batchloom.dataset.variable import is_variable, variable
-from batchloom.dataset.windows.marks import PREFIX, is_mark, made
+from batchloom.dataset.array_windows import LookedUp
+from batchloom.dataset.window_shape import WindowShape
+from batchloom.dataset.windows.covariates import OWN, Covariates, LabelRows
+from batchloom.dataset.windows.given_series import GivenSeries, SeriesOptions, read_arrays, read_columns, read_frame
+from batchloom.dataset.windows.scaler import (
+    Ranges,
+    Scaler,
+    apply_scale,
+    fit_scale,
+    invert_scale,
+    invert_transformer,
+)
+from batchloom.dataset.windows.step_arrays import take_columns
 from batchloom.dataset.windows.timeline import Timeline
-from batchloom.errors import ArgumentError, DataError, many
+from batchloom.errors import ArgumentError, DataError, DTypeError, many
 
 Array = numpy.ndarray[Any, Any]
 
 
-# What tells a column of a frame from a mark of the time that has its name.
-COLUMN = "column."
-
-
-class Series(NamedTuple):
-    """Series as arrays, from which windows are cut.
+@dataclass(frozen=True, eq=False)
+class Series:
+    """Time series, one after the other, from which windows are cut.
 
     Attributes:
-        x: The values, all series one after the other, ``[steps, ...]``.
-        y: The columns to predict.
-        marks: The marks of each step, or ``None``.
-        timeline: The steps of the series, and their times.
+        fields: The arrays that fields are cut from, ``[steps, ...]``, by the names of fields, in the order of a batch.
+        targets: The names of the fields that are cut as ``y`` is.
+        timeline: The steps of the series, and the time of each.
         ids: The id of each series, for frames with ids.
-        zoned: ``True`` if times have a time zone.
-        chosen: The columns that ``y`` takes of the values, as :func:`columns_of` takes them, in a tuple of one;
-            ``None`` if ``y`` is apart.
+        looked_up: Labels and rows of series, by the names of fields.
+        named: ``True`` if a batch of these fields is a dict.
+        are_columns: ``True`` if fields are columns that users named, and not ``x`` and ``y``.
+        chosen: The columns of ``x`` that are ``y``, in a tuple of one; ``None`` if ``y`` is an array apart.
+        scaler: The scale of the series: a :class:`Scaler` or a transformer; ``None`` without one.
+        unit: The type of the targets before they were scaled.
     """
 
-    x: Any
-    y: Any
-    marks: Any
+    fields: dict[str, Field]
+    targets: frozenset[str]
     timeline: Timeline
     ids: list[Any] | None
-    zoned: bool = False
+    looked_up: dict[str, LookedUp]
+    named: bool
+    are_columns: bool
     chosen: tuple[Any] | None = None
+    scaler: Any = None
+    unit: str = ""
 
-    @property
-    def offsets(self) -> Array:
-        """The beginning of each series, and the end of the last one."""
-        return self.timeline.offsets
+    @classmethod
+    def read(cls, series: Any, options: SeriesOptions, covariates: Covariates, shape: WindowShape) -> Series:
+        """Read series in the form that they are given in.
 
-    @property
-    def times(self) -> Array | None:
-        """The time of each step, or ``None``."""
-        return self.timeline.times
+        Args:
+            series: The series: a frame, an array or arrays; where the shape has fields, columns with their names.
+            options: The options by which they are read.
+            covariates: The fields that the dataset adds.
+            shape: The shape of the windows that are cut from them.
+        """
+        if shape.fields is not None:
+            return cls.from_columns(series, options, covariates, shape)
+        if frames.is_frame(series):
+            return cls.from_frame(series, options, covariates, shape)
+        return cls.from_arrays(series, options, covariates, shape)
 
-    def beside(self, label: str, data: Any) -> Any:
-        """Return the array of more series for the same steps, or for the rows from which they came.
+    @classmethod
+    def from_arrays(cls, series: Any, options: SeriesOptions, covariates: Covariates, shape: WindowShape) -> Series:
+        """Read series from an array, a list of arrays, or values with offsets."""
+        given = read_arrays(series, options)
+        return cls._of(given, covariates, covariates.read_rows(series, None, given.rows, None), shape)
+
+    @classmethod
+    def from_frame(cls, frame: Any, options: SeriesOptions, covariates: Covariates, shape: WindowShape) -> Series:
+        """Read series from the columns of a frame."""
+        given = read_frame(frame, options, covariates.columns(frame))
+        return cls._of(given, covariates, covariates.read_rows(frame, options.id, given.rows, given.ids), shape)
+
+    @classmethod
+    def from_columns(cls, series: Any, options: SeriesOptions, covariates: Covariates, shape: WindowShape) -> Series:
+        """Read a series for each field of the shape: from the columns of a frame, or a dict of arrays.
 
         Raises:
-            DataError: A series has another length; the message names it.
+            ArgumentError: An option is for ``x`` and ``y`` alone, or the name of a field is taken.
+            DataError: A series is too short for the steps of the fields.
         """
-        return _beside(label, data, self.timeline)
+        assert shape.fields is not None
+        _require_no_inputs(options, covariates, shape)
+        given = read_columns(series, options, shape.fields)
+        shape.require_reach(given.rows.offsets, given.ids)
+        taken = [name for name in shape.fields if name in (*shape.place_names, "labels", "static")]
+        if taken:
+            raise ArgumentError(f"offsets names a field {taken[0]}, which is taken; expected another name")
+        return cls._of(given, covariates, covariates.read_rows(series, options.id, given.rows, given.ids), shape)
 
+    @classmethod
+    def _of(cls, given: GivenSeries, covariates: Covariates, rows: LabelRows, shape: WindowShape) -> Series:
+        """Return the series of the arrays that were given, and of the covariates."""
+        past, future = covariates.align(given.rows, shape)
+        given.rows.require_used()
+        targets = given.targets | future if shape.horizon else {}
+        fields = _borrow(given.inputs | past | targets)
+        if shape.fields is None:
+            first = [name for name in OWN if name in fields]
+            fields = {name: fields[name] for name in (*first, *(name for name in fields if name not in first))}
+        timeline, looked_up = given.rows.timeline(), dict[str, LookedUp]()
+        if rows.labels or rows.static:
+            _add_rows(fields, looked_up, rows, shape, shape.slide(timeline.offsets, given.ids))
+        return cls(
+            fields,
+            frozenset(targets),
+            timeline,
+            given.ids,
+            looked_up,
+            named=covariates.are_given or shape.fields is not None,
+            are_columns=shape.fields is not None,
+            chosen=given.chosen,
+        )
 
-def from_arrays(series: Any, targets: Any, marks: Any, time: Any, freq: Any = None, fill: Any = None) -> Series:
-    """Read series from an array, a list of arrays, or values with offsets."""
-    values, offsets = _series("series", series)
-    timeline, zoned = timeline_of(time, offsets, None, freq, fill)
-    values = timeline.filled("series", values)
-    beside: Any = None
-    if all(isinstance(name, str) for name in _names(marks)):
-        beside = _of_times(_names(marks), timeline, values)
-    elif marks is not None:
-        beside = _beside("marks", marks, timeline)
-    return Series(values, columns_of(values, targets), beside, timeline, None, zoned, (targets,))
+    @property
+    def target(self) -> Field:
+        """The array of ``y``, or of ``x`` where there is no horizon."""
+        return self.fields["y" if "y" in self.fields else "x"]
 
+    def scale(self, scale: Any, rows: Callable[[], list[Ranges]], *, per_series: bool) -> Series:
+        """Return the series with scaled inputs and targets.
 
-def from_frame(
-    data: Any,
-    targets: Any,
-    marks: Any,
-    id: Any,
-    time: Any,
-    columns: Any,
-    freq: Any = None,
-    fill: Any = None,
-    looked_up: Sequence[Any] = (),
-) -> Series:
-    """Read series from the columns of a frame, all but those that are looked up beside windows."""
-    frame = frames.Frame(data)
-    if id is not None and not _is_name(id, frame):
-        raise ArgumentError(f"id is {id!r}; expected one of {', '.join(map(repr, frame.names))}")
-    marked, of_times = _marked(marks, frame)
-    aside: list[Any] = [id, *marked, *looked_up, *([time] if _is_name(time, frame) else [])]
-    names = [name for name in frame.names if name not in aside] if columns is None else _listed(columns)
-    values = frame.numbers(names, "columns")
-    ids, offsets = (None, _one_series(len(values))) if id is None else frames.runs(frame.column(id, "id"))
-    raw = frame.raw(time, "time") if _is_name(time, frame) else time
-    timeline, zoned = timeline_of(raw, offsets, ids, freq, fill)
-    values = timeline.filled("series", values, names)
-    beside: Any = None
-    if marked or of_times:
-        taken = [timeline.filled("marks", frame.numbers(marked, "marks"), marked)] if marked else []
-        beside = numpy.concatenate([*taken, *_made(of_times, timeline, values)], axis=1)
-    elif marks is not None:
-        beside = _beside("marks", marks, timeline)
-    chosen = _chosen(frame, names, targets)
-    if chosen is None:
-        y = timeline.filled("targets", frame.numbers(_listed(targets), "targets"), _listed(targets))
-    else:
-        y = columns_of(values, *chosen)
-    return Series(values, y, beside, timeline, ids, zoned, chosen)
+        Args:
+            scale: The name of a scale, a :class:`Scaler` or a transformer.
+            rows: Returns the ranges of rows of each series to which a scale is fitted.
+            per_series: ``True`` if each series has a scale of its own.
 
-
-def timeline_of(time: Any, offsets: Array, ids: list[Any] | None, freq: Any, fill: Any) -> tuple[Timeline, bool]:
-    """Return the steps of series and their times, and whether these have a time zone."""
-    times = None if time is None else _times(time, offsets)
-    zoned = frames.has_zone(time)
-    zone = partial(zones.zone_of, time) if zoned else None
-    wall = partial(_times, time, offsets, frames.on_the_wall)
-    return Timeline(times, wall, zone, offsets, ids, freq, fill), zoned
-
-
-def _chosen(frame: frames.Frame, names: list[Any], targets: Any) -> tuple[Any] | None:
-    """Return the places of target columns among ``names``, in a tuple of one; ``None`` if some are not among them."""
-    options = _listed(targets)
-    if targets is None:
-        return (None,)
-    is_among = all(_is_name(name, frame) and name in names for name in options)
-    return ([names.index(name) for name in options],) if is_among else None
-
-
-def _is_name(value: Any, frame: frames.Frame) -> bool:
-    if isinstance(value, str):
-        return True
-    return value is not None and not hasattr(value, "shape") and isinstance(value, Hashable) and value in frame.names
-
-
-def _marked(marks: Any, frame: frames.Frame) -> tuple[list[Any], list[str]]:
-    """Return the columns that hold marks, and the marks that are made from times: none if ``marks`` are series.
-
-    Raises:
-        ArgumentError: A name could be both.
-    """
-    if marks is None or not all(_is_name(name, frame) for name in _listed(marks)):
-        return [], []
-    columns: list[Any] = []
-    of_times: list[str] = []
-    for name in _listed(marks):
-        if isinstance(name, str) and name.startswith(COLUMN) and name not in frame.names:
-            columns.append(name.removeprefix(COLUMN))
-        elif not is_mark(name):
-            columns.append(name)
-        elif name in frame.names:
+        Raises:
+            ArgumentError: An unknown scale, or series that are scaled already or have no ``x``.
+            DataError: A scale that is not finite, or is one of another number of columns or series.
+        """
+        if self.scaler is not None:
+            raise ArgumentError("the series are scaled already; expected one scale")
+        if self.are_columns:
             raise ArgumentError(
-                f"marks has {name!r}, which is a column of the frame and a mark of its times; expected "
-                f"{COLUMN + name!r} or {PREFIX + name!r}"
+                "a scale is of x and y, and fields have names of their own with offsets; scale them before"
             )
-        else:
-            of_times.append(name)
-    return columns, of_times
+        x, y, chosen, offsets = self.fields["x"], self.fields.get("y"), self.chosen, self.timeline.offsets
+        apart = y if chosen is None else None
+        if isinstance(scale, str):
+            scale = fit_scale(scale, x, x if apart is None else apart, rows(), self.ids, per_series=per_series)
+            if y is not None and chosen is not None:
+                scale = scale.of_columns(lambda columns: take_columns(columns, *chosen))
+        arrays = {"x": apply_scale(scale, x, offsets, target=False)}
+        if apart is not None:
+            arrays["y"] = apply_scale(scale, apart, offsets, target=True)
+        elif y is not None and chosen is not None:
+            arrays["y"] = take_columns(arrays["x"], *chosen)
+        return replace(self, fields=self.fields | _borrow(arrays), scaler=scale, unit=self.target.dtype)
 
+    def unscale(self, y: Any, samples: Any, series_of: Callable[[Any], int]) -> Any:
+        """Return targets, or predictions of them, in the units of the series before they were scaled.
 
-def _names(marks: Any) -> list[Any]:
-    """Return ``marks`` as a list, if it is a text or a list."""
-    return [marks] if isinstance(marks, str) else list(marks) if isinstance(marks, list | tuple) and marks else [None]
+        Args:
+            y: An array whose last dimensions are the dimensions of a step of ``y``.
+            samples: The number of each window in ``y``, or ``None``.
+            series_of: Returns the series of a window.
 
-
-def _made(names: list[str], timeline: Timeline, values: Any) -> list[Array]:
-    return [_of_times(names, timeline, values)] if names else []
-
-
-def _of_times(names: list[str], timeline: Timeline, values: Any) -> Array:
-    """Return marks of the times of series, in the type of their values, if that is one of NumPy's floats.
-
-    Raises:
-        ArgumentError: There are no times.
-    """
-    if timeline.times is None:
-        raise ArgumentError(f"marks has {names[0]!r}, but the series have no times; expected time=, or marks as series")
-    kind = str(getattr(values, "dtype", "")).removeprefix("torch.")
-    dtype = kind if kind in ("float16", "float32", "float64") else "float32"
-    return made(names, timeline.wall(), timeline.offsets, dtype)
-
-
-def _listed(names: Any) -> list[Any]:
-    if names is None:
-        return []
-    if isinstance(names, str) or not hasattr(names, "__iter__"):
-        return [names]
-    return list(names.tolist() if hasattr(names, "tolist") else names)
-
-
-def _times(time: Any, offsets: Array, read: Callable[[Any], Array] = frames.moments) -> Array:
-    """Return the time of every step of the series at ``offsets``, as ``read`` makes it of what was given."""
-    if isinstance(time, list) and time and all(hasattr(part, "__len__") and not isinstance(part, str) for part in time):
-        lengths = [len(part) for part in time]
-        if lengths != numpy.diff(offsets).tolist():
-            raise DataError(f"time has series of lengths {lengths}; expected {numpy.diff(offsets).tolist()}")
-        times = numpy.concatenate([read(part) for part in time])
-    elif isinstance(time, tuple) and len(time) == 2:
-        if not numpy.array_equal(numpy.asarray(time[1]), offsets):
-            raise DataError("time and series have different offsets; expected the same offsets for both")
-        times = read(time[0])
-    else:
-        times = read(time)
-    if len(times) != offsets[-1]:
-        raise DataError(f"time has {many(len(times), 'step')}; expected {offsets[-1]}, one for each step of the series")
-    return times
-
-
-def _series(label: str, data: Any) -> tuple[Any, Array]:
-    """Return an array of the steps of all series, and the offsets of the series in it."""
-    if is_variable(data):
-        found = variable(label, data)
-        if found.shapes is not None:
-            if isinstance(data, tuple):
-                raise DataError(f"{label} has values with shapes; expected values with offsets")
-            shapes = found.shapes[:, 1:]
-            other = int((shapes != shapes[0]).any(axis=1).argmax())
+        Raises:
+            ArgumentError: The series have no scale, or samples are missing.
+            DataError: Another number of columns than ``y`` has, or another number of samples.
+            DTypeError: Complex numbers.
+        """
+        if self.scaler is None:
+            raise ArgumentError("unscale() is for series that were scaled; expected scale() or split(scale=) before")
+        inner = tuple(self.target.tensor.shape[1:])
+        y = y if hasattr(y, "shape") else numpy.asarray(y)
+        if "complex" in str(y.dtype):
+            raise DTypeError(f"y has type {y.dtype}; expected real numbers, as scales are of these")
+        shape = tuple(y.shape)
+        if len(shape) < len(inner) or shape[len(shape) - len(inner) :] != inner:
+            raise DataError(f"y has shape {shape}; expected its last dimensions to be {inner}, those of a step")
+        if not isinstance(self.scaler, Scaler):
+            chosen = self.chosen if "y" in self.fields else None
+            return invert_transformer(self.scaler, y, self.fields["x"], chosen, self.unit)
+        center, scale = self.scaler.target_center, self.scaler.target_scale
+        if not self.scaler.per_series:
+            return invert_scale(y, center[0], scale[0], self.unit)
+        if samples is None:
+            raise ArgumentError("each series has a scale of its own; expected samples=, the number of each window in y")
+        rows = [series_of(sample) for sample in samples]
+        if len(rows) != shape[0]:
             raise DataError(
-                f"{label}: series {other} has features {shapes[other].tolist()}, series 0 has {shapes[0].tolist()}; "
-                "expected the same features in all series"
+                f"samples has {many(len(rows), 'number')} for {many(shape[0], 'window')}; expected one for each"
             )
-        first, end = int(found.offsets[0]), int(found.offsets[-1])
-        if first == 0 and end == len(found.values.tensor):
-            return found.values.array, found.offsets
-        return found.values.slice(first, end), found.offsets - first
-    if is_arrow(data):
-        data = frames.to_numpy(data, label)
-    elif framework_of(label, data) == "numpy" and not isinstance(data, numpy.ndarray):
-        data = numpy.from_dlpack(data)
-    if not data.shape:
-        raise DataError(f"{label} is a scalar; expected an array [time, features] or [time]")
-    Field(label, data)  # An array that cannot be shared is refused under this label.
-    return data, _one_series(len(data))
+        between = (1,) * (len(shape) - 1 - len(inner))
+        center, scale = (each[rows].reshape(-1, *between, *inner) for each in (center, scale))
+        return invert_scale(y, center, scale, self.unit)
+
+    def to_pickle(self) -> dict[str, Any]:
+        """Return the attributes as dicts of arrays, which :meth:`from_pickle` takes."""
+        looked_up = {
+            name: (each.of, None if each.field is None else each.field.array) for name, each in self.looked_up.items()
+        }
+        arrays = {name: field.array for name, field in self.fields.items()}
+        return {**vars(self), "fields": arrays, "looked_up": looked_up, "timeline": dict(vars(self.timeline))}
+
+    @classmethod
+    def from_pickle(cls, state: dict[str, Any]) -> Series:
+        """Return the series of which :meth:`to_pickle` returned the attributes."""
+        fields = _borrow(state["fields"])
+        looked_up = {
+            name: LookedUp(of, None if rows is None else Field(name, rows))
+            for name, (of, rows) in state["looked_up"].items()
+        }
+        return cls(**{**state, "fields": fields, "looked_up": looked_up, "timeline": Timeline(**state["timeline"])})
 
 
-def _one_series(steps: int) -> Array:
-    return numpy.array([0, steps], numpy.int64)
+def _borrow(arrays: dict[str, Any]) -> dict[str, Field]:
+    """Return the fields of arrays by name. An array that several fields have is borrowed once."""
+    fields: dict[str, Field] = {}
+    borrowed: dict[int, Field] = {}
+    for name, values in arrays.items():
+        first = borrowed.get(id(values))
+        if first is None:
+            fields[name] = borrowed[id(values)] = Field(name, values)
+        else:
+            fields[name] = field = Field.__new__(Field)
+            vars(field).update(vars(first), label=name)
+    return fields
 
 
-def aligned(label: str, data: Any, offsets: Array) -> Any:
-    """Return the array of series that have the same lengths as those at ``offsets``.
+def _add_rows(
+    fields: dict[str, Field],
+    looked_up: dict[str, LookedUp],
+    rows: LabelRows,
+    shape: WindowShape,
+    windows: _native.Windows,
+) -> None:
+    """Add labels and rows of series: labels of steps to the fields, all others to what is looked up.
 
     Raises:
-        DataError: A series has another length; the message names it.
+        ArgumentError: A name is taken, or the number of labels fits several units.
+        DataError: The number of rows fits no unit.
     """
-    values, found = _series(label, data)
-    _require_aligned(label, data, values, found, offsets)
-    return values
+    _, different, series, *_ = windows.counts()
+    steps = rows.rows.offsets[-1]
+    for name, values, of in rows.assign({"windows": different, "series": series, "steps": int(steps)}):
+        if name in (*fields, *shape.masks, *shape.place_names, *looked_up):
+            raise ArgumentError(f"a field is named {name}, which is taken; expected another name")
+        if of != "steps":
+            looked_up[name] = LookedUp(of, Field(name, values))
+        elif shape.fields is not None:
+            raise ArgumentError(f"{name} has a row for each step; expected it among the fields of offsets")
+        else:
+            fields[name] = Field(name, values)
 
 
-def _beside(label: str, data: Any, timeline: Timeline) -> Any:
-    """Return the array of series that have a value for each step, or for each row, to which those of steps come."""
-    values, found = _series(label, data)
-    is_whole = len(values) == timeline.offsets[-1]
-    _require_aligned(label, data, values, found, timeline.offsets if is_whole else timeline.rows)
-    if is_whole:
-        timeline.use(label)
-        return values
-    return timeline.filled(label, values)
+def _require_no_inputs(options: SeriesOptions, covariates: Covariates, shape: WindowShape) -> None:
+    """Refuse the arguments of inputs and targets where ``offsets`` gives the steps of each field.
 
-
-def _require_aligned(label: str, data: Any, values: Any, found: Array, offsets: Array) -> None:
-    if isinstance(data, list | tuple) and len(found) != len(offsets):
-        raise DataError(f"{label} has {len(found) - 1} series; expected {len(offsets) - 1}")
-    lengths, expected = numpy.diff(found), numpy.diff(offsets)
-    if len(found) == len(offsets) and (lengths != expected).any():
-        series = int((lengths != expected).argmax())
-        raise DataError(
-            f"{label}: series {series} has {many(lengths[series], 'step')}; expected {expected[series]}, as the "
-            "main series has"
-        )
-    if len(values) != offsets[-1]:
-        raise DataError(
-            f"{label} has {many(len(values), 'step')} in all; expected {offsets[-1]}, as the main series have"
-        )
-
-
-def columns_of(values: Any, targets: Any) -> Any:
-    """Return some columns of ``values``: a view if they are evenly spaced, otherwise a copy."""
-    if targets is None:
-        return values
-    if len(values.shape) < 2:
+    Raises:
+        ArgumentError: One of them is given.
+    """
+    given: dict[str, Any] = {"horizon": shape.horizon, "label_len": shape.label_len, "gap": shape.gap}
+    given |= {"targets": options.targets, "marks": options.marks, "past": covariates.past, "future": covariates.future}
+    given |= {"columns": options.columns, "patch_len": shape.patches}
+    refused = [name for name, value in given.items() if value is not None and value not in (0, {})]
+    if refused:
         raise ArgumentError(
-            f"targets is {targets!r}, but the series has shape [time]; expected None, or a series [time, features]"
+            f"{refused[0]} is given, and so is offsets, which says the steps of each field; expected one"
         )
-    width = values.shape[1]
-    if isinstance(targets, slice):
-        try:
-            options = list(range(width))[targets]
-        except (TypeError, ValueError) as error:
-            raise ArgumentError(f"targets is {targets!r}, which is not a valid slice of columns: {error}") from None
-    else:
-        options = [_column(column, width) for column in (targets if hasattr(targets, "__iter__") else [targets])]
-    if not options:
-        raise ArgumentError(f"targets is {targets!r}, which takes no column; expected at least one of the {width}")
-    step = options[1] - options[0] if len(options) > 1 else 1
-    if step > 0 and options == list(range(options[0], options[-1] + 1, step)):
-        return values[:, options[0] : options[-1] + 1 : step]
-    return values[:, options]
-
-
-def _column(column: Any, width: int) -> int:
-    number = (
-        None if isinstance(column, bool | numpy.bool) or not hasattr(column, "__index__") else operator.index(column)
-    )
-    if number is None or not -width <= number < width:
-        raise ArgumentError(f"targets has column {column!r}; expected an index from {-width} to {width - 1}")
-    return number % width

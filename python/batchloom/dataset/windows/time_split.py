@@ -11,6 +11,7 @@ import numpy
 from batchloom.arguments import choice
 from batchloom.arrays import frames
 from batchloom.dataset.selection import share, share_number
+from batchloom.dataset.windows.timeline import Timeline
 from batchloom.errors import ArgumentError
 
 Array = numpy.ndarray[Any, Any]
@@ -21,22 +22,38 @@ BORDERS = ("ett-hour", "ett-minute")
 I64 = 2**63
 
 
-def parts(
-    ends: dict[str, Any], times: list[Array] | None, by: str | None, zoned: bool, rounding: str, lengths: Array
+def read_ends(
+    ends: dict[str, Any], borders: str | None, by: str | None, rounding: str, timeline: Timeline, ranges: Array
 ) -> list[tuple[str, _native.PartEnd]]:
     """Return the end of each part as the engine takes it.
 
     Args:
         ends: The share of each part, the step or the time at which it ends, or ``None`` for the rest.
-        times: The times of each series, where they are known.
+        borders: One of :data:`BORDERS` in place of ``ends``, or ``None``.
         by: One of :data:`ENDS`, or ``None`` to infer it from ``ends``.
-        zoned: ``True`` if times have a time zone.
         rounding: One of :data:`ROUNDINGS`.
-        lengths: The steps of each series.
+        timeline: The steps of the series, and their times.
+        ranges: The first row and the end of each series that is split, ``[series, 2]``.
 
     Raises:
         ArgumentError: No part, or an end that is not a share, step or time.
     """
+    if borders is not None:
+        ends = dict[str, Any](_read_borders(borders, ends))
+    said, kind = _list_ends(ends, by)
+    *_, last = ends
+    if choice("rounding", rounding, ROUNDINGS) == "tslib":
+        if kind != "share" or len(said) != 3:
+            raise ArgumentError("rounding is 'tslib', which is for three parts by shares; expected these, or 'exact'")
+        shares = [(name, share_number(name, part)) for name, part in said]
+        steps = _native.borrow(numpy.ascontiguousarray(ranges[:, 1] - ranges[:, 0], numpy.int64), "lengths")
+        return list(zip(ends, _native.PartEnd.tslib(steps, shares), strict=True))
+    read = [(name, _read_end(kind, name, end, timeline, ranges)) for name, end in said]
+    return read if ends[last] is not None else [*read, (last, _native.PartEnd.rest())]
+
+
+def _list_ends(ends: dict[str, Any], by: str | None) -> tuple[list[tuple[str, Any]], str]:
+    """Return the parts that end somewhere, all but a rest, and the kind of their ends."""
     if not ends:
         raise ArgumentError("split() names no part; expected parts, such as train=0.7, val=0.1, test=0.2")
     for name, end in ends.items():
@@ -47,18 +64,10 @@ def parts(
         if end is None:
             raise ArgumentError(f"part {name} is None, which means the rest; expected None for the last part only")
     said = before if last[1] is None else [*before, last]
-    kind = choice("by", by, ENDS) if by is not None else _kind_of_all(said)
-    if choice("rounding", rounding, ROUNDINGS) == "tslib":
-        if kind != "share" or len(said) != 3:
-            raise ArgumentError("rounding is 'tslib', which is for three parts by shares; expected these, or 'exact'")
-        shares = [(name, share_number(name, part)) for name, part in said]
-        steps = _native.borrow(numpy.ascontiguousarray(lengths, numpy.int64), "lengths")
-        return list(zip(ends, _native.PartEnd.tslib(steps, shares), strict=True))
-    found = [(name, _end(kind, name, end, times, zoned)) for name, end in said]
-    return found if last[1] is not None else [*found, (last[0], _native.PartEnd.rest())]
+    return said, choice("by", by, ENDS) if by is not None else _kind_of_all(said)
 
 
-def published(borders: str, ends: dict[str, Any]) -> dict[str, int]:
+def _read_borders(borders: str, ends: dict[str, Any]) -> dict[str, int]:
     """Return the steps at which the parts of a published evaluation end.
 
     Raises:
@@ -70,19 +79,20 @@ def published(borders: str, ends: dict[str, Any]) -> dict[str, int]:
     return dict(zip(("train", "val", "test"), _native.PartEnd.ett(name == "ett-hour"), strict=True))
 
 
-def origin(start: Any, times: list[Array] | None, zoned: bool) -> _native.PartEnd:
+def read_origin(start: Any, timeline: Timeline, ranges: Array) -> _native.PartEnd:
     """Return the place at which a backtest begins, from a share, a step or a time.
 
     Raises:
         ArgumentError: It is none of these.
     """
-    return _end(_kind(start), "start", start, times, zoned)
+    return _read_end(_kind(start), "start", start, timeline, ranges)
 
 
-def _end(kind: str, name: str, end: Any, times: list[Array] | None, zoned: bool) -> _native.PartEnd:
+def _read_end(kind: str, name: str, end: Any, timeline: Timeline, ranges: Array) -> _native.PartEnd:
+    """Return the end of one part."""
     if kind == "time":
-        return _steps(name, end, times, zoned)
-    return share(name, end) if kind == "share" else _step(name, end)
+        return _read_time(name, end, timeline, ranges)
+    return share(name, end) if kind == "share" else _read_step(name, end)
 
 
 def _kind_of_all(said: list[tuple[str, Any]]) -> str:
@@ -100,20 +110,21 @@ def _kind(end: Any) -> str:
     return "index" if hasattr(end, "__index__") else "time"
 
 
-def _step(name: str, end: Any) -> _native.PartEnd:
+def _read_step(name: str, end: Any) -> _native.PartEnd:
     step = None if isinstance(end, bool) or not hasattr(end, "__index__") else operator.index(end)
     if step is None or not -I64 <= step < I64:
         raise ArgumentError(f"part {name} is {end!r}; expected the step at which it ends")
     return _native.PartEnd.step(step)
 
 
-def _steps(name: str, end: Any, times: list[Array] | None, zoned: bool) -> _native.PartEnd:
+def _read_time(name: str, end: Any, timeline: Timeline, ranges: Array) -> _native.PartEnd:
     """Return the step of each series at which a part ends that ends at a time."""
+    times, zoned = timeline.times_in(ranges), timeline.zoned
     if times is None:
         raise ArgumentError("parts end at times, but the dataset has no times; make it with time=")
     if zoned != frames.has_zone(end):
-        found, expected = ("no", "a time zone") if zoned else ("a", "no time zone")
-        raise ArgumentError(f"part {name} is {end!r}, which has {found} time zone; expected {expected}, as for time=")
+        has, expected = ("no", "a time zone") if zoned else ("a", "no time zone")
+        raise ArgumentError(f"part {name} is {end!r}, which has {has} time zone; expected {expected}, as for time=")
     find = _before_datetime if times[0].dtype.kind == "M" else _before_number
     try:
         steps = numpy.array([find(series, end) for series in times], numpy.int64)

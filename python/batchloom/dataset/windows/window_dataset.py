@@ -1,66 +1,56 @@
-"""Time series, and the windows that slide over them."""
+"""The dataset of windows over time series: series, the shape of a window, and the part of the series to cut it from."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
+import batchloom._native as _native
 import numpy
-from batchloom.arguments import boolean, choice, integer
-from batchloom.arrays import frames
+from batchloom.arguments import integer
 from batchloom.arrays.field import Field
-from batchloom.collate.window_steps import MOST_STEPS, WindowSteps
-from batchloom.dataset.base import Dicts, Form, Tuples
-from batchloom.dataset.windows import offsets as anchored
-from batchloom.dataset.windows.beside import Beside, ReadBeside
-from batchloom.dataset.windows.in_parts import WindowsInParts
-from batchloom.dataset.windows.scaler import Scaler
-from batchloom.dataset.windows.series import Series, from_arrays, from_frame
-from batchloom.dataset.windows.slid import OWN
-from batchloom.dataset.windows.span import Span
-from batchloom.errors import ArgumentError, DataError, many
+from batchloom.collate.schema import Columns, Schema
+from batchloom.dataset.array_windows import ArrayWindows
+from batchloom.dataset.base import Dataset, Dicts, Form, Made, Tuples
+from batchloom.dataset.window_shape import WindowShape
+from batchloom.dataset.windows.backtest import Backtest, read_folds
+from batchloom.dataset.windows.covariates import Covariates
+from batchloom.dataset.windows.given_series import SeriesOptions
+from batchloom.dataset.windows.part import Part, covered_rows, ranges_of
+from batchloom.dataset.windows.places import WindowPlace, find_sample, place_of
+from batchloom.dataset.windows.series import Series
+from batchloom.dataset.windows.shape_arguments import read_shape
+from batchloom.dataset.windows.sliding import slide
+from batchloom.dataset.windows.stats import WindowStats, count
+from batchloom.dataset.windows.time_split import read_ends, read_origin
+from batchloom.dataset.windows.window_options import WindowOptions
+from batchloom.errors import ArgumentError, RangeError, many
 
 if TYPE_CHECKING:
-    pass
+    from batchloom.collate.schema import CollateOptions
+    from batchloom.device.pipeline import Collator
+    from batchloom.device.resident import Resident
+    from batchloom.device.shards import RowRange
 
 Array = numpy.ndarray[Any, Any]
 
-
-class WindowOptions(TypedDict, total=False):
-    """Options that :class:`WindowDataset` takes by name, for signatures that tell the type of its batches."""
-
-    label_len: int
-    gap: int
-    stride: int
-    targets: Any
-    marks: Any
-    id: Any
-    time: Any
-    freq: Any
-    fill: Any
-    columns: Sequence[Any] | None
-    anchor: str
-    short: str
-    sampled_by: str
-    mask: bool
-    labels_of: str | None
-    patch_len: int | None
-    patch_stride: int | None
-    patch_pad: str | None
+# The attributes that pickles hold apart, or leave out because they follow from others.
+PICKLED_APART = ("_series", "_shape", "_part", "_windows", "_selection")
 
 
-class WindowDataset(WindowsInParts[Form]):
+class WindowDataset(Dataset[Form]):
     """Windows over time series: ``input_len`` steps of input, and the ``horizon`` steps to predict after them.
 
     Windows are not stored: batches are strided views on the series, or gathered from it. Windows never cross series. A
     series of ``T`` steps makes ``(T - input_len - gap - horizon) // stride + 1`` windows.
 
     A series is an array ``[time, features]`` or ``[time]``: NumPy, a memory map, torch or JAX on the CPU, or an Arrow
-    column. Several series are a list of such arrays, which are concatenated once, or ``(values, offsets)``, where
-    series ``k`` is ``values[offsets[k]:offsets[k + 1]]``, or an Arrow column of lists. Or they are a frame: a pandas or
-    polars frame, a pyarrow table, a dict of columns. Then ``id`` names the column that tells series apart, ``time`` the
-    column that must grow within each, and the other columns are features, put side by side once. Lists and frames are
-    copied once; all other data is borrowed, never copied.
+    column. Several series are a list of such arrays, ``(values, offsets)``, where series ``k`` is
+    ``values[offsets[k]:offsets[k + 1]]``, or an Arrow column of lists. Or they are a frame (pandas, polars, pyarrow, or
+    a dict of columns), in which ``id`` tells series apart, ``time`` grows within each, and all other columns are
+    features. Lists and frames are copied once; all other data is borrowed, never copied.
 
     A batch is a tuple:
 
@@ -71,24 +61,23 @@ class WindowDataset(WindowsInParts[Form]):
     - ``mask``, ``[batch, input_len]``, and ``target_mask``, ``[batch, label_len + horizon]``, on request: False at
       zeros that the series does not have.
 
-    With ``past``, ``future``, ``labels``, ``static``, ``index`` or ``offsets``, a batch is a dict that also holds
-    these, by name.
+    With ``past``, ``future``, ``labels``, ``static``, ``index`` or ``offsets``, a batch is a dict with these by name.
 
-    **Batches of neighbours are views** (``shuffle=False`` or ``"runs"``): their windows overlap in memory, so writing
-    to one in place changes others, and the series. In NumPy they are read-only. Torch has no read-only tensors, so do
-    not write to them, or use ``buffers="own"``. Batches of random windows (``shuffle=True``), batches that
-    cross from one series to the next, and batches with a padded window own their memory. So do all with ``patch_pad``.
+    **Batches of neighbours are views** (``shuffle=False`` or ``"runs"``). Windows overlap in memory: a write in place
+    changes other windows, and the series. NumPy's are read-only; torch has no read-only tensors, so do not write to
+    them, or use ``buffers="own"``. Batches of random windows (``shuffle=True``), of windows of two series,
+    with a padded window, or with ``patch_pad`` own their memory.
 
     Args:
         series: The series that windows slide over.
-        input_len: Steps of input; or the least and the most of them: windows at the beginning of a series, which has
-            less than the most before them, begin with zeros.
+        input_len: Steps of input, or the least and the most steps: windows at the beginning of a series begin with
+            zeros, in place of the steps that they lack.
         horizon: Steps to predict; 0 for inputs alone.
         label_len: Steps before the horizon with which ``y`` begins, for decoders such as Informer's.
         gap: Steps between input and horizon, which neither ``x`` nor the horizon holds.
         stride: Steps from one window to the next.
         targets: The columns that ``y`` takes: an index, a slice or indices, or names for a frame; ``None`` for all.
-            A slice, or evenly spaced indices, is a view on the series; others are copied once.
+            Evenly spaced columns are a view on the series; others are copied once.
         marks: More values for each step. Series of the same lengths, the names of columns of a frame, or marks that are
             made from ``time``: the names ``"second"``, ``"minute"``, ``"hour"``, ``"weekday"`` (0 is Monday),
             ``"day"``, ``"yearday"``, ``"week"``, ``"month"``, ``"quarter"`` and ``"year"`` are integers as calendars
@@ -97,21 +86,19 @@ class WindowDataset(WindowsInParts[Form]):
             ``"time.hour"`` is the mark and ``"column.hour"`` the column.
         past: More series of the same lengths, by name, cut as ``x`` is.
         future: More series of the same lengths, by name, cut as ``y`` is.
-        labels: A row for each window, each series or each step, told by their number: an array, arrays by name, or
-            columns of a frame. Labels of steps are cut as ``x`` is; those of windows keep their windows in parts of a
-            split, and a part with windows that are not among them, as with ``stride > 1``, is an error.
+        labels: A row for each window, each series or each step, inferred from their number: an array, arrays by name,
+            or columns of a frame. Labels of steps are cut as ``x`` is. Labels of windows keep their windows in parts of
+            a split; a part with a window that has no label, as with ``stride > 1``, is an error.
         labels_of: ``"windows"``, ``"series"`` or ``"steps"``, for labels whose number fits several.
         static: A row for each series: an array, arrays by name, columns of the frame that do not change within a
-            series, or a frame with the column ``id``. A batch of neighbours repeats the row by a view; one of windows
-            of several series holds a row for each of them.
+            series, or a frame with the column ``id``. A batch of neighbours of one series repeats the row by a view.
         index: If ``True``, batches hold ``series``, ``start`` (the first step of the window in its series, negative if
-            zeros come before the series), ``time`` (that of its first step which the series has, if times are known;
+            zeros come before the series), ``time`` (the time of the first step that exists, if times are known;
             datetimes as int64 in the unit of :attr:`times`) and ``index`` (the number of the window).
-        offsets: For each field by name, the steps that it takes relative to an anchor, such as
-            ``{"state": [0], "action": range(16)}``. ``series`` is a frame or a dict of arrays ``[time, ...]`` then, and
-            there is no ``input_len``. All steps of a window exist; with ``short="pad"`` every step is an anchor, and
-            steps outside the series are zeros, which ``state_mask``, ... tell apart. ``index=True`` adds
-            ``step``, the step of the anchor, in place of ``start``.
+        offsets: The steps of each field by name, relative to an anchor: ``{"state": [0], "action": range(16)}``.
+            ``series`` is a frame or a dict of arrays ``[time, ...]`` then, without ``input_len``. All steps of a window
+            exist; with ``short="pad"`` every step is an anchor, and steps outside the series are zeros, which
+            ``state_mask``, ... mark. ``index=True`` adds ``step``, the step of the anchor, in place of ``start``.
         id: The column of a frame that tells series apart.
         time: A column of a frame, or an array, of numbers or datetimes that grow within each series.
         freq: The step from each time to the next, which is checked: a name as pandas has it (``"s"``, ``"min"``,
@@ -119,39 +106,34 @@ class WindowDataset(WindowsInParts[Form]):
             ``"15min"`` with a number before it), a timedelta, or a number for times that are numbers. ``"infer"``
             takes the most frequent step. Hours and less count elapsed time; days and more keep the time that clocks
             show. ``None`` checks no step.
-        fill: The values of missing steps, which come with their times and marks: ``"forward"`` (those of the step
-            before), ``"linear"`` (those on a straight line to the next step, for floats), ``"zero"``, ``"nan"`` or a
-            number; or a dict of these by the column of a frame or of an array, where ``"marks"`` and the names of
-            ``past`` and ``future`` stand for these. ``None``: a missing step is an error.
+        fill: The values of missing steps, which get times and marks too: ``"forward"`` (of the step before),
+            ``"linear"`` (on a straight line to the next step, for floats), ``"zero"``, ``"nan"`` or a number; or a dict
+            of these by column, by ``"marks"`` or by names of ``past`` and ``future``. ``None``: they are an error.
         columns: The columns of a frame to take; ``None`` for all others, which must be numbers.
         anchor: ``"start"``: the first window begins with the series. ``"end"``: the last one ends with it.
         short: Treatment of a series that is too short for its targets: it has fewer steps than ``y``, or no step of
-            input beside gap and horizon (with a least ``input_len``, fewer than that; with ``offsets``, fewer than
-            these reach over). ``"error"`` raises an error that names the first such series and counts them. ``"drop"``
-            leaves them out: :meth:`stats` counts them as ``series_without_windows``. ``"pad"`` makes one window of
-            each, whose first targets are zeros that nobody measured: batches hold the masks then, as with
-            ``mask=True``. A series that has all targets and is shorter than a window makes one window, whose input
-            begins with zeros.
+            input beside gap and horizon (fewer than the least ``input_len``, or than ``offsets`` reach over).
+            ``"error"`` names the first such series and counts them. ``"drop"`` leaves them out: :meth:`stats` counts
+            them as ``series_without_windows``. ``"pad"`` makes one window of each, whose first targets are zeros that
+            nobody measured: batches hold the masks then, as with ``mask=True``. A series that has all targets and is
+            shorter than a window makes one window, whose input begins with zeros.
         sampled_by: ``"windows"``: every window comes once an epoch. ``"series"``: every series comes equally often;
             those with fewer windows repeat them.
         mask: If ``True``, or with ``short="pad"``, batches hold ``mask``, and ``target_mask`` if there is a horizon.
             They are True at steps that ``fill`` put in, which :attr:`filled` tells apart.
-        patch_len: Cuts ``x`` into patches, ``[batch, features, patches, patch_len]``, without a copy: a view of the
-            batch, whose patches overlap if ``patch_stride`` is shorter (read-only in NumPy). With ``buffers="own"``
-            of a loader they are a copy.
+        patch_len: Cuts ``x`` into patches, ``[batch, features, patches, patch_len]``: a view of the batch (read-only in
+            NumPy), whose patches overlap if ``patch_stride`` is shorter. With ``buffers="own"`` of a loader, a copy.
         patch_stride: Steps from one patch to the next; ``None`` for ``patch_len``. Steps at the end of ``x`` that fill
             no patch are left out.
         patch_pad: ``"end"`` repeats the last step of ``x`` ``patch_stride`` times before patches are cut, as PatchTST
-            does: there is one patch more, and no step is left out. ``x`` with its longer end is gathered in every
-            order, since each window has an end of its own, and patches are views of that.
+            does: there is one patch more, and no step is left out. Batches own their memory in every order.
 
     Raises:
         ArgumentError: Lengths that make no sense, or columns that do not exist.
-        DataError: Series that disagree; labels of another number; a static column that changes; time that is missing,
-            does not grow or does not go on by ``freq`` (the message names series and step); a series too short for
-            its targets, with ``short="error"``; no window at all.
-        DTypeError: An element type that cannot be moved as bytes, or not filled so; a column that does not hold
-            numbers.
+        DataError: Series that disagree; labels of another number; a static column that changes; a time that is missing,
+            does not grow or breaks ``freq`` (the message names series and step); a series too short for its targets,
+            with ``short="error"``; no window at all.
+        DTypeError: Elements that cannot be moved as bytes, or not filled so; a column that does not hold numbers.
         DeviceError: An array that is neither on the CPU nor of torch.
     """
 
@@ -201,175 +183,314 @@ class WindowDataset(WindowsInParts[Form]):
         patch_stride: int | None = None,
         patch_pad: str | None = None,
     ) -> None:
-        self._options: dict[str, Any] = {
-            "anchor": choice("anchor", anchor, ("start", "end")),
-            "short": choice("short", short, ("error", "drop", "pad")),
-            "sampled_by": choice("sampled_by", sampled_by, ("windows", "series")),
-        }
-        self._mask, self._index = boolean("mask", mask) or short == "pad", boolean("index", index)
-        self._scaler: Scaler | None = None
-        self._chosen: tuple[Any] | None = None
-        self._steps_of_fields = None if offsets is None else anchored.read(offsets)
-        self._lengths: dict[str, Any] = {
-            **self._inputs(input_len),
-            "horizon": integer("horizon", horizon, most=MOST_STEPS),
-            "label_len": integer("label_len", label_len, most=MOST_STEPS),
-            "gap": integer("gap", gap, most=MOST_STEPS),
-            "stride": integer("stride", stride, least=1, most=MOST_STEPS),
-        }
-        self._patches = _patches(patch_len, patch_stride, self._lengths["input_len"])
-        self._repeats = _repeats(patch_pad, self._patches, self._lengths["input_len"])
-        beside = Beside(labels, labels_of, static)
-        past, future = _by_name("past", past), _by_name("future", future)
-        if self._steps_of_fields is not None:
-            given = {"horizon": horizon, "label_len": label_len, "gap": gap, "targets": targets, "marks": marks}
-            given |= {
-                "past": past,
-                "future": future,
-                "columns": columns,
-                "patch_len": patch_len,
-                "patch_pad": patch_pad,
-            }
-            self._take_offsets(series, id, (time, freq, fill), beside, given)
-            return
-        if frames.is_frame(series):
-            found = from_frame(series, targets, marks, id, time, columns, freq, fill, beside.columns(series))
-        else:
-            if id is not None or columns is not None:
-                name = "id" if id is not None else "columns"
-                raise ArgumentError(f"{name} is given, but series is not a frame; expected a frame with named columns")
-            found = from_arrays(series, targets, marks, time, freq, fill)
-        self._named = bool(past or future or beside.is_given or self._index)
-        self._set_up(found, past, future, beside.read(series, id, found.timeline, found.ids))
+        lengths = {"horizon": horizon, "label_len": label_len, "gap": gap, "stride": stride}
+        words = {"anchor": anchor, "short": short, "sampled_by": sampled_by}
+        self._shape = read_shape(input_len, lengths, words, offsets, (patch_len, patch_stride, patch_pad), mask, index)
+        covariates = Covariates(past, future, labels, labels_of, static)
+        options = SeriesOptions(id, time, freq, fill, columns, targets, marks)
+        self._series = Series.read(series, options, covariates, self._shape)
+        self._part = Part()
+        self._windows = slide(self._series, self._shape, self._part)
 
-    def _inputs(self, input_len: Any) -> dict[str, int]:
-        """Return the steps of input, those that windows may lack at the ends of a series, and if they are whole."""
-        fields = self._steps_of_fields
-        if fields is not None:
-            if input_len is not None:
-                raise ArgumentError(
-                    f"input_len is {input_len!r}, and offsets is given, which says all steps; expected one"
-                )
-            pads = self._options["short"] == "pad"
-            lead, trail = (fields.anchor, fields.span - fields.anchor - 1) if pads else (0, 0)
-            return {"input_len": fields.span, "lead": lead, "trail": trail, "whole": True}
-        if input_len is None:
-            raise ArgumentError("input_len is None; expected the steps of input, or offsets=")
-        if not isinstance(input_len, tuple | list):
-            steps = integer("input_len", input_len, least=1, most=MOST_STEPS)
-            return {"input_len": steps, "lead": 0, "trail": 0, "whole": False}
-        if len(input_len) != 2:
-            raise ArgumentError(f"input_len is {input_len!r}; expected a number, or the least and the most steps")
-        least = integer("the least input_len", input_len[0], least=1, most=MOST_STEPS)
-        most = integer("the most input_len", input_len[1], least=least, most=MOST_STEPS)
-        return {"input_len": most, "lead": most - least, "trail": 0, "whole": True}
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the arrays of a batch, in order."""
+        return self._windows.names
 
-    def _take_offsets(
-        self, series: Any, id: Any, time: tuple[Any, Any, Any], beside: Beside, given: dict[str, Any]
-    ) -> None:
-        """Take fields by name, each with steps of its own."""
-        assert self._steps_of_fields is not None
-        refused = [name for name, value in given.items() if value is not None and value not in (0, {})]
-        if refused:
-            raise ArgumentError(
-                f"{refused[0]} is given, and so is offsets, which says the steps of each field; expected one"
-            )
-        fields, steps, self._named = self._steps_of_fields, self._steps_of_fields.steps, True
-        found = anchored.from_columns(series, steps, id, *time)
-        self._offsets, self._times, self._is_filled = (
-            found.timeline.offsets,
-            found.timeline.times,
-            found.timeline.is_filled,
-        )
-        self._ids, self._zoned, self._filled_ahead = found.ids, found.zoned, found.timeline.filled_ahead
-        self._require_whole_windows(found.timeline.offsets, found.ids)
-        taken = [name for name in steps if name in (*self._place_names, "labels", "static")]
-        if taken:
-            raise ArgumentError(f"offsets names a field {taken[0]}, which is taken; expected another name")
-        spans = {name: Span(Field(name, values), steps[name]) for name, values in found.values.items()}
-        masked = {f"{name}_mask": steps[name] for name in steps} if self._mask else {}
-        self._finish(spans, masked, beside.read(series, id, found.timeline, found.ids), fields.anchor)
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The series from which each array of a batch is cut."""
+        return {name: field.array for name, field in self._windows.fields().items()}
 
-    def _require_whole_windows(self, offsets: Array, ids: list[Any] | None) -> None:
-        """Check that each series has all steps of a window, if one that has not is an error.
+    @property
+    def offsets(self) -> Array:
+        """The offsets of series, int64: series ``k`` is the rows ``offsets[k]`` to ``offsets[k + 1]`` of each array."""
+        return self._series.timeline.offsets
+
+    @property
+    def ids(self) -> list[Any] | None:
+        """The id of each series; ``None`` unless they came in a frame with ids."""
+        return self._series.ids
+
+    @property
+    def times(self) -> Array | None:
+        """The time of each step of all series, in UTC where times have a time zone; ``None`` without times.
+
+        The field ``time`` of a batch counts in their unit: ``batch["time"].view(dataset.times.dtype)`` for NumPy.
+        """
+        return self._series.timeline.times
+
+    @property
+    def filled(self) -> Array | None:
+        """``True`` at each step of all series that was missing and was filled; ``None`` without ``freq``."""
+        return self._series.timeline.filled
+
+    @property
+    def series(self) -> Array:
+        """The number of the series of each sample; int64. To split by series: ``select(dataset.series < 80)``."""
+        return self._windows.begins()[0]
+
+    @property
+    def anchor(self) -> int:
+        """The step of a window that is its anchor: with ``offsets``, the steps before it; else 0."""
+        return self._shape.anchor_step
+
+    def place(self, sample: int) -> WindowPlace:
+        """Return the place of a window in its series, to join predictions with series and times."""
+        return place_of(self._windows, self._number(sample))
+
+    def sample_at(self, series: int, start: int) -> int:
+        """Return the number of the first sample at a place, as batches with ``index=True`` or :meth:`place` give it.
+
+        Args:
+            series: The number of the series.
+            start: The first step of the window, negative if zeros come before; with ``offsets``, its anchor's step.
 
         Raises:
-            DataError: A series is too short; the message names the steps that reach furthest.
+            RangeError: There is no such window.
         """
-        fields = self._steps_of_fields
-        assert fields is not None
-        lengths = numpy.diff(offsets)
-        are_short = lengths < fields.span
-        if self._options["short"] != "error" or not are_short.any():
-            return
-        series = int(are_short.argmax())
-        which = f"series {series}" if ids is None else f"series {series} ({ids[series]!r})"
-        steps = {name: [step - fields.anchor for step in found.numbers] for name, found in fields.steps.items()}
-        first, last = (best(steps, key=lambda name: best(steps[name])) for best in (min, max))
-        raise DataError(
-            f"{which} has {many(lengths[series], 'step')}, and offsets reach from {min(0, *steps[first])} ({first}) to "
-            f"{max(0, *steps[last])} ({last}), which are {fields.span} ({are_short.sum()} of {len(lengths)} series are "
-            'too short); expected longer series, or short="drop" or "pad"'
-        )
+        return find_sample(self._windows, series, start)
 
-    def _set_up(self, found: Series, past: dict[str, Any], future: dict[str, Any], beside: ReadBeside) -> None:
-        self._offsets, self._ids, self._times, self._zoned = found.offsets, found.ids, found.times, found.zoned
-        self._chosen, self._is_filled = found.chosen, found.timeline.is_filled
-        self._filled_ahead = found.timeline.filled_ahead
-        horizon = self._lengths["horizon"]
-        inputs, targets = {"x": found.x}, {"y": found.y} if horizon else {}
-        if found.marks is not None:
-            inputs["x_mark"] = found.marks
-            targets |= {"y_mark": found.marks} if horizon else {}
-        if future and not horizon:
-            raise ArgumentError("future is given, but horizon is 0; expected horizon to be at least 1")
-        for name, data in {**past, **future}.items():
-            if name in (*OWN, *self._place_names) or (name in past and name in future):
-                raise ArgumentError(f"a series is named {name}, which is taken; expected another name")
-            values = found.beside(name, data)
-            (inputs if name in past else targets)[name] = values
-        found.timeline.require_used()
-        lengths = self._lengths
-        input_steps = WindowSteps(0, lengths["input_len"])
-        start = lengths["input_len"] + lengths["gap"] - lengths["label_len"]
-        target_steps = WindowSteps(start, lengths["label_len"] + horizon)
-        spans = {name: Span(Field(name, data), input_steps) for name, data in inputs.items()}
-        if self._repeats:
-            last = lengths["input_len"] - 1
-            steps = WindowSteps.of([*range(last + 1), *[last] * self._repeats])
-            spans["x"] = Span(spans["x"].field, steps)
-        spans |= {name: Span(Field(name, data), target_steps) for name, data in targets.items()}
-        first = [name for name in OWN if name in spans]
-        spans = {name: spans[name] for name in (*first, *(name for name in spans if name not in first))}
-        masks = {"mask": input_steps} | ({"target_mask": target_steps} if horizon else {}) if self._mask else {}
-        self._finish(spans, masks, beside, 0)
+    def _number(self, sample: int) -> int:
+        """Return the number of a sample, which may count from the end."""
+        number = operator.index(sample)
+        if not -len(self) <= number < len(self):
+            raise RangeError(f"sample {number} is outside the dataset; expected 0 <= sample < {len(self)}")
+        return number % len(self)
+
+    def stats(self, batch_size: int = 64) -> WindowStats:
+        """Return the counts of windows and series, and the bytes of an epoch and of a batch, stacked or not.
+
+        A part of a split counts what is in the part, except for ``series_bytes``: parts share the arrays.
+        """
+        return count(self._windows, integer("batch_size", batch_size, least=1))
+
+    def scale(self, scale: Any, *, per_series: bool = False) -> Self:
+        """Return the windows of scaled series, ``(value - center) / scale``: inputs and targets alike.
+
+        A scale is fitted to the steps of this dataset (or of the windows that were selected), and applied to the whole
+        series once, the only copy. To fit it to the training part alone, give it to :meth:`split`, or scale other data
+        by ``train.scaler``. Missing values (NaN) are left out of a fit. Columns of one value have no scale: a warning
+        names them, and they stay as they are. ``past``, ``future`` and marks are not scaled.
+
+        Steps that ``fill`` put in are steps like others. Floats keep their type; integers become float32, whose 24 bits
+        also limit what :meth:`unscale` brings back of them: cast them to float64 before if every unit counts.
+
+        Args:
+            scale: ``"standard"`` (mean and standard deviation), ``"robust"`` (median and range of the middle half) or
+                ``"minmax"`` (to 0 and 1); the ``scaler`` of another dataset; or a transformer of scikit-learn that was
+                fitted to the columns of ``x``.
+            per_series: If ``True``, each series has a scale of its own.
+
+        Raises:
+            ArgumentError: An unknown scale, a transformer that was not fitted, or series that are scaled already.
+            DataError: A scale that is not finite, or is one of another number of columns or series.
+        """
+        return self._over(self._scale(scale, per_series))
+
+    @property
+    def scaler(self) -> Any:
+        """The scale of the series: a :class:`Scaler`, or the transformer that was given; ``None`` without one."""
+        return self._series.scaler
+
+    def unscale(self, y: Any, samples: Any = None) -> Any:
+        """Return targets, or predictions of them, in the units of the series.
+
+        Their type is the type of ``y`` or of the series before the scale, whichever is wider; float64 for integers
+        (float32 in JAX without types of 64 bits). A transformer returns a new array, without a gradient.
+
+        Args:
+            y: An array of NumPy, torch or JAX. Its last dimensions are the dimensions of a step of ``y``.
+            samples: The number of each window in ``y``, for scales of each series.
+
+        Raises:
+            ArgumentError: The dataset has no scale, or samples are missing.
+            DataError: Another number of columns than ``y`` has, or another number of samples.
+            DTypeError: Complex numbers.
+        """
+        return self._series.unscale(y, samples, lambda sample: self._windows.native.place(self._number(sample))[0])
+
+    def split(
+        self,
+        borders: str | None = None,
+        /,
+        *,
+        by: str | None = None,
+        rounding: str = "exact",
+        reach_back: bool = True,
+        scale: Any = None,
+        per_series: bool = False,
+        **ends: Any,
+    ) -> tuple[Self, ...]:
+        """Split the time of every series in parts: ``train, val, test = dataset.split(train=0.7, val=0.1, test=0.2)``.
+
+        A part holds the windows whose horizon lies in it: horizons of different parts have no step in common, and a
+        model that was fitted to one part has not seen the horizons of later parts. Inputs may reach back into the
+        previous part, as they would in production; with ``reach_back=False``, parts have no step in common. Windows
+        without a horizon lie wholly in their part. All parts share the arrays of the dataset.
+
+        Args:
+            borders: The borders of a published evaluation, instead of parts: ``"ett-hour"`` or ``"ett-minute"``, the
+                12, 4 and 4 months of the ETT sets.
+            by: The kind of ends: ``"share"``, ``"index"`` or ``"time"``; ``None`` infers it from their types.
+            rounding: ``"exact"`` adds shares as they are meant. ``"tslib"`` counts as the Time-Series-Library does: the
+                first and the last of three parts hold ``int(steps * share)`` steps, and the second one the rest.
+            reach_back: If ``True``, inputs may reach into the previous part.
+            scale: A scale for all parts, which is fitted to the first one alone: see :meth:`scale`.
+            per_series: If ``True``, each series has a scale of its own.
+            ends: Parts in order of time, by name. Floats are shares of each series, integers are the steps at which
+                parts end (exclusive) in each series, and other values are the times at which they end (exclusive). The
+                last may be ``None``, for the rest. When splitting a part, steps and shares are relative to that part.
+
+        Returns:
+            A dataset for each part, in the order of their names.
+
+        Raises:
+            ArgumentError: Parts that overlap, or shares that sum to more than 1.
+            DataError: A part without a window.
+        """
+        if not isinstance(reach_back, bool):
+            raise ArgumentError(f"reach_back is {reach_back!r}; expected True or False")
+        ranges, native = ranges_of(self._windows.native), self._windows.native
+        ends_of_parts = read_ends(ends, borders, by, rounding, self._series.timeline, ranges)
+        parts = tuple(self._within(ranges, part, reach_back) for part in native.split(ends_of_parts, reach_back))
+        if scale is None:
+            return parts
+        series = parts[0]._scale(scale, per_series)
+        return tuple(part._over(series) for part in parts)
+
+    def backtest(
+        self,
+        horizon: int | None = None,
+        stride: int | None = None,
+        *,
+        start: Any = 0.5,
+        refit: bool | int = True,
+        train_len: int | None = None,
+        scale: Any = None,
+        per_series: bool = False,
+    ) -> Backtest[Self]:
+        """Return pairs ``(train, test)`` whose origin moves on: ``for train, test in dataset.backtest(24): ...``.
+
+        The origin is the step at which the horizons of ``test`` begin; windows of ``train`` lie wholly before it. The
+        inputs of ``test`` may reach back before the origin, as they would in production. A series takes part in a fold
+        if it has all steps of its test part; the last fold is the last with a series. All folds share the arrays.
+
+        Args:
+            horizon: The steps of each test part; ``None`` for the horizon of windows, or the whole window without one.
+            stride: Steps from one origin to the next; ``None`` for ``horizon``, so that every step is tested once.
+            start: The first origin: a share of each series, a step of each, or a time.
+            refit: ``True`` moves ``train`` up to the origin in each fold, ``False`` keeps the first one, and a number
+                counts the folds after which it moves. Until then, ``train`` is the same object.
+            train_len: The steps of ``train``; ``None`` for all before the origin.
+            scale: A scale for both, fitted to ``train`` alone whenever it moves: see :meth:`scale`. Each is a copy.
+            per_series: If ``True``, each series has a scale of its own.
+
+        Raises:
+            ArgumentError: A number that makes no sense, or a start that lies outside the series.
+            DataError: A fold without a window.
+        """
+        ranges, timeline = ranges_of(self._windows.native), self._series.timeline
+        steps = self._shape.horizon or self._shape.span if horizon is None else integer("horizon", horizon, least=1)
+        folds = read_folds(self._windows.native, read_origin(start, timeline, ranges), steps, stride, refit, train_len)
+
+        def scale_by(train: Self) -> Callable[[Self], Self]:
+            series = train._scale(scale, per_series)
+            return lambda dataset: dataset._over(series)
+
+        return Backtest(folds, partial(self._within, ranges), None if scale is None else scale_by)
+
+    def _scale(self, scale: Any, per_series: bool) -> Series:
+        """Return the scaled series, by a scale that is fitted to the steps of this dataset."""
+        rows = partial(covered_rows, self._windows, selected=self._selection is not None)
+        return self._series.scale(scale, rows, per_series=per_series)
+
+    def _over(self, series: Series) -> Self:
+        """Return the same windows over other series."""
+        windows = slide(series, self._shape, self._part)
+        return self._copy(series, self._part, windows if self._selection is None else windows.select(self._selection))
+
+    def _within(self, whole: Array, native: _native.Windows, reach_back: bool) -> Self:
+        """Return the dataset of windows in a range of each series; ``whole`` are the ranges of this dataset."""
+        ranges = ranges_of(native)
+        self._series.timeline.require_no_look_ahead(ranges)
+        part = self._part.within(whole, ranges, reach_back)
+        return self._copy(self._series, part, self._windows.within(native, ranges))
+
+    def _copy(self, series: Series, part: Part, windows: ArrayWindows) -> Self:
+        """Return a dataset of the same shape and class, which shares all other attributes."""
+        dataset = self.__new__(type(self))
+        dataset.__dict__.update(self.__dict__)
+        dataset._series, dataset._part, dataset._windows = series, part, windows
+        return dataset
+
+    def _choose(self, selection: _native.Selection) -> None:
+        self._windows = self._windows.select(selection)
+
+    def _made(self) -> Made:
+        others = {name: value for name, value in self.__dict__.items() if name not in PICKLED_APART}
+        return _rebuild, (type(self), others, self._series.to_pickle(), self._shape, self._part)
+
+    def __repr__(self) -> str:
+        fields = ", ".join(repr(span.field) for span in self._windows.spans.values())
+        lengths = {name: getattr(self._shape, name) for name in ("input_len", "horizon", "label_len", "gap", "stride")}
+        shown = ", ".join(f"{name}={value}" for name, value in lengths.items() if value)
+        return f"WindowDataset({fields}; {shown}; {many(len(self), 'window')} of {len(self.offsets) - 1} series)"
+
+    def _whole_len(self) -> int:
+        return len(self._windows.native)
+
+    def _sample(self, sample: int) -> Any:
+        return self._windows.sample(sample)
+
+    def _native_dataset(self) -> _native.Dataset:
+        return self._windows.native.dataset()
+
+    def _classes(self, option: str, field: str | int) -> Any:
+        classes = self._windows.classes(option, str(field))
+        return super()._classes(option, field) if classes is None else classes
+
+    def _arrays(self) -> tuple[Field, ...]:
+        return self._windows.arrays
+
+    def _beside(self) -> tuple[Field, ...]:
+        return self._windows.tables
+
+    def _row_ranges(self, first: int, end: int) -> list[RowRange]:
+        return self._windows.row_ranges(first, end)
+
+    def _most_rows(self, samples: int) -> list[tuple[Field, int]]:
+        return self._windows.most_rows(samples)
+
+    def _element_bytes(self) -> int | None:
+        return self._windows.element_bytes
+
+    def _row_shapes(self) -> Mapping[str, Sequence[int]]:
+        return self._windows.row_shapes()
+
+    def _schema(self, columns: Columns) -> Schema:
+        return self._windows.schema(columns)
+
+    def _collator(self, resident: Resident, options: CollateOptions) -> Collator:
+        return self._windows.collator(resident, options)
+
+    def _in_parts(self) -> frozenset[str]:
+        return frozenset(self._windows.spans)
+
+    def _sliceable(self, documents: bool) -> ArrayWindows | None:
+        return self._windows if self._windows.are_strided else None
+
+    @property
+    def _is_formed_without_torch(self) -> bool:
+        return True
 
 
-def _patches(patch_len: int | None, patch_stride: int | None, input_len: int) -> tuple[int, int] | None:
-    if patch_len is None:
-        if patch_stride is not None:
-            raise ArgumentError(f"patch_stride is {patch_stride}, but patch_len is not given; expected both")
-        return None
-    length = integer("patch_len", patch_len, least=1, most=input_len)
-    # A stride longer than the input makes one patch, as a stride of the length of the input does.
-    return length, length if patch_stride is None else min(integer("patch_stride", patch_stride, least=1), input_len)
-
-
-def _repeats(patch_pad: str | None, patches: tuple[int, int] | None, input_len: int) -> int:
-    """Return how often patches need the last step of ``x`` once more."""
-    if patch_pad is None:
-        return 0
-    choice("patch_pad", patch_pad, ("end",))
-    if patches is None:
-        raise ArgumentError(f"patch_pad is {patch_pad!r}, but patch_len is not given; expected both")
-    length, stride = patches
-    # Of as many repeated steps as a stride has, the last ones fill no patch.
-    return stride - (input_len - length) % stride
-
-
-def _by_name(role: str, series: Any) -> dict[str, Any]:
-    if series is None:
-        return {}
-    if not isinstance(series, dict) or not all(isinstance(name, str) for name in series):
-        raise ArgumentError(f"{role} is a {type(series).__name__}; expected a dict of series by name")
-    return series
+def _rebuild(
+    kind: type[WindowDataset[Any]], others: dict[str, Any], series: dict[str, Any], shape: WindowShape, part: Part
+) -> WindowDataset[Any]:
+    """Return the dataset of which a pickle holds these attributes."""
+    dataset = kind.__new__(kind)
+    dataset.__dict__.update(others)
+    dataset._series, dataset._shape, dataset._part = Series.from_pickle(series), shape, part
+    dataset._windows = slide(dataset._series, shape, part)
+    return dataset

@@ -115,6 +115,16 @@ def test_places_say_where_a_window_is_and_back(shape, chosen):
         assert selected.sample_at(series, start) == sample
 
 
+@pytest.mark.parametrize("options", [{}, {"shuffle": True}])
+def test_labels_may_be_named_time_where_no_place_is(options):
+    labels = numpy.arange(6.0)
+    dataset = bl.WindowDataset(numpy.arange(10.0), 4, 1, labels={"time": labels}, labels_of="windows")
+    (batch,) = bl.DataLoader(dataset, 6, **options)
+    assert batch["time"].tolist() == batch["x"][:, 0].tolist()
+    with pytest.raises(bl.ArgumentError, match="time"):
+        bl.WindowDataset(numpy.arange(10.0), 4, 1, labels={"time": labels}, labels_of="windows", index=True)
+
+
 def test_places_of_windows_around_an_anchor_are_those_of_batches():
     values = {"state": numpy.arange(7.0), "action": numpy.arange(14.0).reshape(7, 2)}
     dataset = bl.WindowDataset(values, offsets={"state": [-2, 0], "action": range(3)}, index=True)

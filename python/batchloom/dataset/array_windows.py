@@ -1,0 +1,332 @@
+"""Windows on arrays: the steps that fields are cut from, and the rows that are looked up for each window.
+
+Windows take no memory. Labels, covariates of series and the places of windows are not cut from series, but looked up.
+Batches hold copies of such rows, so that writing to them changes no data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import batchloom._native as _native
+import numpy
+from batchloom.arrays.field import Field, host, lend
+from batchloom.arrays.frameworks import require
+from batchloom.collate.schema import Column, Columns, Schema
+from batchloom.collate.window_steps import WindowSteps
+from batchloom.dataset.window_shape import WindowShape
+
+if TYPE_CHECKING:
+    from batchloom.collate.schema import CollateOptions
+    from batchloom.device.collate.gather import ResidentRows
+    from batchloom.device.collate.windows import Windows as Gatherer
+    from batchloom.device.resident import Resident
+    from batchloom.device.shards import RowRange
+
+Array = numpy.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Span:
+    """A field of a window that is cut from an array: some steps of it."""
+
+    field: Field
+    steps: WindowSteps
+
+
+@dataclass(frozen=True)
+class LookedUp:
+    """A field that is looked up for each window.
+
+    Attributes:
+        of: The unit whose row the field takes: the ``"series"`` of a window, the window among all ``"windows"``, or its
+            step among all ``"steps"``. Without an array, the field holds the number of the series, or the step.
+        field: The array of rows, if there is one.
+    """
+
+    of: str
+    field: Field | None = None
+
+
+class SeriesTable:
+    """Places of series and of their windows, from which rows are looked up.
+
+    Attributes:
+        rows: For each series its first row, the row after the last one that windows may take, the number of windows
+            before its own, and the row with which its first window begins; int64, ``[series, 4]``.
+        field: The same as a field, which may move to a device.
+        stride: The steps from one window to the next.
+        anchor: The step of a window that steps are counted by.
+    """
+
+    def __init__(self, rows: Array, stride: int, anchor: int) -> None:
+        self.rows, self.stride, self.anchor = rows, stride, anchor
+        self.field = Field("series", self.rows)
+
+    @classmethod
+    def of(cls, whole: _native.Windows, part: _native.Windows, shape: WindowShape, offsets: Array) -> SeriesTable:
+        """Return the table of a part of the windows over the series at ``offsets``.
+
+        Args:
+            whole: All windows.
+            part: The windows that lie in a range of each series: all of them, or some.
+            shape: The shape of the windows.
+            offsets: The beginning of each series, and the end of the last one.
+        """
+        rows = numpy.empty((len(offsets) - 1, 4), numpy.int64)
+        rows[:, 0] = offsets[:-1]
+        rows[:, 1] = numpy.from_dlpack(part.ranges())[:, 1]
+        rows[:, 2:] = numpy.from_dlpack(whole.firsts())
+        return cls(rows, shape.stride, shape.anchor_step)
+
+    def within(self, ranges: Array) -> SeriesTable:
+        """Return the table of windows that lie in a range of each series, ``[series, 2]``."""
+        rows = self.rows.copy()
+        rows[:, 1] = ranges[:, 1]
+        return SeriesTable(rows, self.stride, self.anchor)
+
+    def series_at(self, rows: Any) -> Any:
+        """Return the series that has a row, or the series of each of several rows."""
+        return numpy.searchsorted(self.rows[:, 0], rows, side="right") - 1
+
+
+@dataclass(frozen=True)
+class ArrayWindows:
+    """Samples that are windows on arrays. A batch of neighbours is one slice of a template if steps are strided.
+
+    Attributes:
+        native: The windows of the engine, with all fields.
+        shape: The shape of a window.
+        spans: The fields that are cut from arrays, by name.
+        masks: The steps of each mask that batches hold after these fields, by name.
+        looked_up: The fields that are looked up, by name: they follow the masks.
+        table: The places of series.
+        named: ``True`` if batches are dicts, ``False`` if they are tuples.
+        where: Returns the name of a row, for errors.
+    """
+
+    native: _native.Windows
+    shape: WindowShape
+    spans: dict[str, Span]
+    masks: dict[str, WindowSteps]
+    looked_up: dict[str, LookedUp]
+    table: SeriesTable
+    named: bool
+    where: Callable[[int], str]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the fields of a batch, in order."""
+        return (*self.spans, *self.masks, *self.looked_up, *(["index"] if self.shape.index else []))
+
+    @property
+    def framework(self) -> str:
+        """The framework of the arrays, in which numbers and masks are made too."""
+        return next(iter(self.spans.values())).field.framework
+
+    @property
+    def are_strided(self) -> bool:
+        """``True`` if every field holds steps at equal distances, so that a view of an array can hold them."""
+        return all(span.steps.are_strided for span in self.spans.values())
+
+    @property
+    def padded(self) -> bool:
+        """``True`` if windows may hold zeros that their series does not have."""
+        _, _, _, padded, _ = self.native.counts()
+        return bool(padded or self.shape.lead or self.shape.trail)
+
+    def select(self, selection: _native.Selection) -> ArrayWindows:
+        """Return some of the windows."""
+        return self._over(self.native.select(selection), self.table)
+
+    def within(self, native: _native.Windows, ranges: Array) -> ArrayWindows:
+        """Return the windows ``native``, which lie in a range of each series, ``[series, 2]``."""
+        return self._over(native, self.table.within(ranges))
+
+    def _over(self, native: _native.Windows, table: SeriesTable) -> ArrayWindows:
+        """Return other windows with the same fields."""
+        named, where = self.named, self.where
+        return ArrayWindows(native, self.shape, self.spans, self.masks, self.looked_up, table, named, where)
+
+    def fields(self) -> dict[str, Field]:
+        """Return the array of each field by name: the fields that are cut, and the fields that are looked up."""
+        rows = {name: each.field for name, each in self.looked_up.items() if each.field is not None}
+        return {name: span.field for name, span in self.spans.items()} | rows
+
+    @property
+    def cut_arrays(self) -> tuple[Field, ...]:
+        """The arrays that fields are cut from, each once."""
+        return tuple({id(span.field.array): span.field for span in reversed(self.spans.values())}.values())
+
+    @property
+    def row_arrays(self) -> tuple[Field, ...]:
+        """The arrays that rows are looked up in."""
+        return tuple(each.field for each in self.looked_up.values() if each.field is not None)
+
+    @property
+    def arrays(self) -> tuple[Field, ...]:
+        """The arrays of all fields."""
+        return (*self.cut_arrays, *self.row_arrays)
+
+    @property
+    def tables(self) -> tuple[Field, ...]:
+        """The table of series, if a device needs it to make batches."""
+        return (self.table.field,) if self.looked_up or self.shape.trail else ()
+
+    @property
+    def element_bytes(self) -> int | None:
+        """The bytes of one step, if a device gathers step by step; ``None`` if it gathers whole windows."""
+        return sum(field.row_bytes for field in self.cut_arrays) if self.padded else None
+
+    def row_ranges(self, first: int, end: int) -> list[RowRange]:
+        """Return the rows that have to be on a device for batches of the windows ``first`` to ``end``."""
+        from batchloom.device.shards import RowRange
+
+        start, stop = self.native.dataset().rows(first, end)[0]
+        whole = [RowRange(field, 0, len(field)) for field in (*self.row_arrays, *self.tables)]
+        return [RowRange(field, start, stop) for field in self.cut_arrays] + whole
+
+    def most_rows(self, samples: int) -> list[tuple[Field, int]]:
+        """Return the most rows of each array in :meth:`row_ranges` that ``samples`` neighbouring windows need."""
+        most = self.native.dataset().most_rows(samples)[0]
+        whole = [(field, len(field)) for field in (*self.row_arrays, *self.tables)]
+        return [(field, most) for field in self.cut_arrays] + whole
+
+    def row_shapes(self) -> dict[str, Sequence[int]]:
+        """Return the shapes of the rows that fields are taken from."""
+        # A patch is cut along time, so the shape of a step is not the end of the shape of x.
+        patched = "x" if self.shape.patches else None
+        return {name: field.tensor.shape[1:] for name, field in self.fields().items() if name != patched}
+
+    def schema(self, columns: Columns) -> Schema:
+        """Return the schema of batches, given the names and types of the fields that the engine makes."""
+        frameworks = {name: field.framework for name, field in self.fields().items()}
+        schema = (Column(name, dtype, frameworks.get(name, self.framework)) for name, dtype in columns)
+        return Schema(tuple(schema), named=self.named, patches=self.shape.patches)
+
+    def begins(self) -> tuple[Array, Array]:
+        """Return the series of each window, and the row with which it begins; that row may lie before the series."""
+        numbers = _native.borrow(numpy.arange(len(self.native)), "samples")
+        places: list[Array] = [numpy.from_dlpack(each) for each in self.native.rows(numbers)]
+        rows, missing = places
+        return self.table.series_at(rows), rows - missing
+
+    def classes(self, option: str, name: str) -> Any:
+        """Return the value of a field for each window; ``None`` if it is not looked up by series or by window.
+
+        Args:
+            option: The option of which the field is the value, for errors.
+            name: The name of the field.
+        """
+        looked_up = self.looked_up.get(name)
+        if looked_up is None or looked_up.of == "steps":
+            return None
+        series, begin = self.begins()
+        if looked_up.field is None:
+            return series
+        _, _, before, first = self.table.rows[series].T
+        rows = series if looked_up.of == "series" else before + (begin - first) // self.table.stride
+        return numpy.asarray(host(option, looked_up.field.data))[rows]
+
+    def sample(self, number: int) -> Any:
+        """Return one window: the arrays of a batch without their first dimension, as copies."""
+        series, first, missing = self.native.place(number)
+        begin, end = first - missing, self.table.rows.item(series, 1)
+        values = {name: self._cut(name, span, begin, first, end) for name, span in self.spans.items()}
+        for name, steps in self.masks.items():
+            rows = begin + numpy.asarray(steps.numbers, numpy.int64)
+            values[name] = lend(_native.borrow((rows >= first) & (rows < end), name), self.framework)
+        for name, each in self.looked_up.items():
+            values[name] = self._look_up(name, each, series, begin, first)
+        if self.shape.index:
+            values["index"] = self._lend_number("index", number)
+        return values if self.named else tuple(values.values())
+
+    def _cut(self, name: str, span: Span, begin: int, first: int, end: int) -> Any:
+        """Return the steps of a field of the window that begins at row ``begin``, of the rows ``first`` to ``end``."""
+        steps, field = span.steps, span.field
+        low, high = begin + steps.start, begin + steps.start + steps.covered
+        start, stop = min(max(low, first), high), max(min(high, end), low)
+        module = require(field.framework, field.dtype, name)
+        values = field.slice(start, max(start, stop))
+        zeros = (start - low, high - max(start, stop))
+        values = module.pad_rows(values, *zeros) if any(zeros) else module.own(values, None)
+        if not steps.are_neighbours:
+            values = values[numpy.asarray(steps.numbers) - steps.start]
+        patches = self.shape.patches
+        return module.patches(values[None], *patches)[0] if patches and name == "x" else values
+
+    def _look_up(self, name: str, each: LookedUp, series: int, begin: int, first: int) -> Any:
+        """Return a field of the window of ``series`` that begins at row ``begin``, and exists from ``first`` on."""
+        table = self.table
+        start, _, before, first_window = table.rows[series].tolist()
+        if each.field is None:
+            return self._lend_number(name, series if each.of == "series" else begin - start + table.anchor)
+        window = before + (begin - first_window) // table.stride
+        row = {"series": series, "windows": window, "steps": max(begin + table.anchor, first)}[each.of]
+        return each.field.slice(row, row + 1)[0]
+
+    def _lend_number(self, name: str, number: int) -> Any:
+        """Return a number in the framework of the arrays, without a dimension."""
+        return lend(_native.borrow(numpy.array([number]), name), self.framework)[0]
+
+    def look_up_neighbours(self, name: str, output: str | None, row: int, samples: int) -> Any:
+        """Return a looked-up field of neighbouring windows without zeros, the first of which begins with ``row``.
+
+        Args:
+            name: The name of the field.
+            output: The framework of batches; ``None`` for the framework of the data.
+            row: The first row of the first window.
+            samples: The number of windows.
+        """
+        looked_up, table = self.looked_up[name], self.table
+        series, stride, anchor = int(table.series_at(row)), table.stride, table.anchor
+        start, _, before, first = table.rows[series].tolist()
+        if looked_up.field is None:
+            framework = output or self.framework
+            numbers = numpy.array([series])
+            if looked_up.of == "steps":
+                numbers = numpy.arange(row - start + anchor, row - start + anchor + samples * stride, stride)
+            lent = lend(_native.borrow(numbers, name), framework)
+            module = require(framework, "int64", name)
+            return lent if looked_up.of == "steps" else module.repeated(lent[0], samples)
+        framework = output or looked_up.field.framework
+        rows, module = lend(looked_up.field.tensor, framework), require(framework, "int64", name)
+        if looked_up.of == "series":
+            return module.repeated(module.own(rows[series : series + 1], None)[0], samples)
+        if looked_up.of == "windows":
+            window = before + (row - first) // stride
+            return module.own(rows[window : window + samples], None)
+        return module.own(rows[row + anchor : row + anchor + (samples - 1) * stride + 1 : stride], None)
+
+    def collator(self, resident: Resident, options: CollateOptions | None = None) -> Gatherer:
+        """Return the collator of windows that are no neighbours.
+
+        Args:
+            resident: The arrays on a device.
+            options: The options of a loader, by which fields are converted; ``None`` for none.
+        """
+        from batchloom.device.collate.windows import LookedUpRows, SeriesPlaces, StepRange
+        from batchloom.device.collate.windows import Windows as Gatherer
+        from batchloom.device.conversion import converted
+
+        def fetch(name: str, field: Field) -> Callable[[], ResidentRows]:
+            rows = partial(resident.rows_of, field)
+            return rows if options is None else converted(options, name, rows)
+
+        shared = {id(field.array): field for field in self.cut_arrays}
+        step_ranges = [
+            StepRange(fetch(name, shared[id(span.field.array)]), span.steps) for name, span in self.spans.items()
+        ]
+        looked_up = [
+            LookedUpRows(each.of, None if each.field is None else fetch(name, each.field))
+            for name, each in self.looked_up.items()
+        ]
+        table = self.table
+        places = SeriesPlaces(partial(resident.rows_of, table.field), table.stride, table.anchor)
+        ends = "both" if self.shape.trail else "front" if self.padded else "none"
+        lists = self.shape.index and not (options is not None and options.marked)
+        return Gatherer(step_ranges, list(self.masks.values()), ends, looked_up, places, lists)
