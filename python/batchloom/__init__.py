@@ -60,9 +60,9 @@ from batchloom.loader.metrics import Metrics
 from batchloom.loader.sampler import BatchSampler
 from batchloom.plan.options import PlanOptions
 from batchloom.plan.plan import Place, Plan, Step
-from batchloom.plan.restore_order import restore_order
 from batchloom.ranks.ranks import RankOptions
 from batchloom.samples.label_counts import LabelCounts
+from batchloom.samples.restore_order import restore_order
 
 __all__ = [
     "ArgumentError",

@@ -21,7 +21,6 @@ PadSide = Literal["right", "left"]
 PadTo = int | Literal["longest"] | Sequence[int]
 Truncate = Literal["error", "left", "right"]
 Resident = bool | Literal["auto"]
-Output = Literal["torch", "numpy", "jax"]
 Buffers = Literal["views", "own", "static", "checked"]
 
 
@@ -120,21 +119,6 @@ def require_known(owner: str, keywords: Mapping[str, Any], *kinds: Any) -> None:
             alike = difflib.get_close_matches(name, known, 1)
             meant = f"; did you mean {alike[0]}?" if alike else ""
             raise TypeError(f"{owner}() got an unexpected keyword argument {name!r}{meant}")
-
-
-def kept(value: Any) -> Any:
-    """Return an argument as it is now: later changes in place do not reach it.
-
-    Lists, dicts and arrays of NumPy, pandas and torch are copied; others are what they were.
-    """
-    if isinstance(value, dict):
-        return {name: kept(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return list(value)
-    if isinstance(value, numpy.ndarray) or hasattr(value, "iloc"):
-        return value.copy()
-    torch = sys.modules.get("torch")
-    return value.detach().clone() if torch is not None and isinstance(value, torch.Tensor) else value
 
 
 def integer(name: str, value: SupportsIndex, least: int = 0, most: int = U64) -> int:

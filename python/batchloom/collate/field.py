@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from batchloom.arguments import PAD_SIDE, PadSide, PerSample, choice, kept
+from batchloom.arguments import PAD_SIDE, PadSide, PerSample, choice
+from batchloom.arrays.copying import copy_argument
 from batchloom.collate.slots import Slot, SlotWay
 from batchloom.errors import ArgumentError
 from batchloom.samples.label_counts import LabelCounts
@@ -65,7 +66,7 @@ class Field:
                 "sample and its slot"
             )
         for name in ("mean", "std"):  # arrays may change in place
-            object.__setattr__(self, name, kept(getattr(self, name)))
+            object.__setattr__(self, name, copy_argument(getattr(self, name)))
 
     def __repr__(self) -> str:
         given = ((name, value) for name, value in vars(self).items() if value is not None)

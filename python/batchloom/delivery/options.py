@@ -7,15 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
-from batchloom.arguments import BUFFERS, Buffers, Output, Resident, choice, integer
-from batchloom.arrays.frameworks import require_known
+from batchloom.arguments import BUFFERS, Buffers, Resident, choice, integer
+from batchloom.arrays.frameworks import Output, require_known
 from batchloom.errors import ArgumentError
 
 if TYPE_CHECKING:
     import jax
     import torch
 
-    Device: TypeAlias = str | int | torch.device | jax.Device | jax.sharding.Sharding | Mapping[str | int, jax.sharding.Sharding]
+    Device: TypeAlias = (
+        str | int | torch.device | jax.Device | jax.sharding.Sharding | Mapping[str | int, jax.sharding.Sharding]
+    )
 
 # More threads, or more blocks ahead, than any machine has use for.
 MOST = 4096

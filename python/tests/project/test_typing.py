@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from typing import Any, assert_type, cast
 
 import batchloom as bl
-import jax
 import numpy
 import numpy.typing
 import torch
