@@ -17,7 +17,6 @@ from batchloom.arrays.frameworks import is_arrow
 from batchloom.collate.schema import IGNORED, Column, Columns, Schema
 from batchloom.dataset.base import Dataset, Made, Sliceable, Tuples
 from batchloom.dataset.variable import variable
-from batchloom.dataset.windows.window_dataset import WindowDataset
 from batchloom.errors import ArgumentError, DataError
 from batchloom.samples.sizes import offsets as signed
 
@@ -311,6 +310,8 @@ class TokenDataset(Dataset[Tuples]):
         is_whole = not self._options["jitter"] and self.tail == "drop"
         if not self._lies_together(documents) or not plain or not is_whole or not len(self):
             return None
+        from batchloom.dataset.windows.window_dataset import WindowDataset
+
         seq_len = self._seq_len
         return WindowDataset(self.tokens, seq_len, 1, label_len=seq_len - 1, stride=seq_len)._sliceable(documents)
 

@@ -18,7 +18,7 @@ from batchloom.batching.rules import FixedSize, Rule
 from batchloom.collate.block_options import BlockOptions
 from batchloom.collate.schema import CollateOptions, Schema
 from batchloom.collate.window_steps import WindowSteps
-from batchloom.dataset.base import Dataset, Sliceable
+from batchloom.dataset.base import Sliceable
 from batchloom.dataset.windows.beside import view
 from batchloom.delivery.placement import Placement, PlacementRequest
 
@@ -96,11 +96,10 @@ class LoadedRows:
 
 
 def views(
-    dataset: Dataset, batching: Rule, shuffle: str, documents: bool, request: PlacementRequest, kind: type[WindowViews]
+    source: Sliceable, batching: Rule, shuffle: str, request: PlacementRequest, kind: type[WindowViews]
 ) -> WindowViews | None:
     """Return the delivery of views, or ``None`` where batches are no neighbours, or are to be formed."""
-    source = dataset._sliceable(documents)
-    if source is None or not isinstance(batching, FixedSize) or shuffle == "samples":
+    if not isinstance(batching, FixedSize) or shuffle == "samples":
         return None
     looked_up = [each.field for each in source.beside.values() if each.field is not None]
     fields = [*(span.field for span in source.spans.values()), *looked_up]

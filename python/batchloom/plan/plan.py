@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import operator
 import os
 import sys
@@ -425,6 +424,7 @@ def warn_of_one_pool(plan: engine.Plan, batching: Rule) -> None:
 
 def table(title: str, rows: Mapping[str, Any]) -> str:
     """Return a table of names and numbers as HTML."""
+    import html
 
     def text(value: Any) -> str:
         return html.escape(f"{value:.4g}" if isinstance(value, float) else str(value))

@@ -18,7 +18,6 @@ from batchloom.dataset.map.reader import SampleReader, described, short, takes_r
 from batchloom.dataset.map.shared_generators import shared_draw
 from batchloom.dataset.sequences import SequenceDataset
 from batchloom.dataset.tensors import TensorDataset
-from batchloom.dataset.windows.window_dataset import WindowDataset
 from batchloom.errors import ArgumentError, DataError, SampleError, many
 from batchloom.samples.sizes import Sizes, checked
 
@@ -256,6 +255,8 @@ def samples_of(dataset: Dataset[Any]) -> MapDataset:
     Raises:
         ArgumentError: Batches of the dataset are more than lists of its samples.
     """
+    from batchloom.dataset.windows.window_dataset import WindowDataset
+
     if not isinstance(dataset, TensorDataset | SequenceDataset | WindowDataset):
         raise ArgumentError(
             f"collate is a function of a list of samples, and {type(dataset).__name__} makes batches of its own; "
