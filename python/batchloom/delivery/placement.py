@@ -98,7 +98,7 @@ class PlacementRequest:
             self._require_there(there)
         if self.device is not None and output not in (None, DEVICE_FRAMEWORK):
             raise ArgumentError(
-                f"output is {output!r} on device {self.device}; expected {DEVICE_FRAMEWORK!r}, whose device it is"
+                f'output is {output!r} on device {self.device}; expected "{DEVICE_FRAMEWORK}", whose device it is'
             )
         if self.is_static and self.device is None and self.frameworks != {DEVICE_FRAMEWORK}:
             raise self._of_others()
@@ -123,7 +123,7 @@ class PlacementRequest:
         named = "device is a sharding" if is_sharding else f"device is {device}"
         if self.frameworks != {PLACE_FRAMEWORK}:
             other = min(self.frameworks - {PLACE_FRAMEWORK})
-            raise ArgumentError(f"{named}, of JAX, but batches are of {other}; expected output={PLACE_FRAMEWORK!r}")
+            raise ArgumentError(f'{named}, of JAX, but batches are of {other}; expected output="{PLACE_FRAMEWORK}"')
         if self._asked():
             raise ArgumentError(f"{named}, of JAX, with {' and '.join(self._asked())}, which only torch has")
         return JaxTarget(None, device) if is_sharding else JaxTarget(device, None)
@@ -250,7 +250,7 @@ class PlacementRequest:
         other = min(self.frameworks - {DEVICE_FRAMEWORK})
         return ArgumentError(
             f"{' and '.join(self._asked())} needs batches made by torch, but this loader makes batches of {other} on "
-            f"the CPU; expected output={DEVICE_FRAMEWORK!r}"
+            f'the CPU; expected output="{DEVICE_FRAMEWORK}"'
         )
 
 
