@@ -8,7 +8,7 @@ from numbers import Real
 from typing import Any, Literal, Protocol, SupportsIndex
 
 import numpy
-from batchloom.errors import ArgumentError
+from batchloom.errors import ArgumentError, RangeError
 
 PACKAGE = os.path.dirname(__file__) + os.sep
 
@@ -21,7 +21,6 @@ PadSide = Literal["right", "left"]
 PadTo = int | Literal["longest"] | Sequence[int]
 Truncate = Literal["error", "left", "right"]
 Resident = bool | Literal["auto"]
-Output = Literal["torch", "numpy", "jax"]
 Buffers = Literal["views", "own", "static", "checked"]
 
 
@@ -122,21 +121,6 @@ def require_known(owner: str, keywords: Mapping[str, Any], *kinds: Any) -> None:
             raise TypeError(f"{owner}() got an unexpected keyword argument {name!r}{meant}")
 
 
-def kept(value: Any) -> Any:
-    """Return an argument as it is now: later changes in place do not reach it.
-
-    Lists, dicts and arrays of NumPy, pandas and torch are copied; others are what they were.
-    """
-    if isinstance(value, dict):
-        return {name: kept(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return list(value)
-    if isinstance(value, numpy.ndarray) or hasattr(value, "iloc"):
-        return value.copy()
-    torch = sys.modules.get("torch")
-    return value.detach().clone() if torch is not None and isinstance(value, torch.Tensor) else value
-
-
 def integer(name: str, value: SupportsIndex, least: int = 0, most: int = U64) -> int:
     """Return ``value`` as an integer between ``least`` and ``most``.
 
@@ -156,6 +140,29 @@ def integer(name: str, value: SupportsIndex, least: int = 0, most: int = U64) ->
     if number > most:
         raise ArgumentError(f"{name} is {shown(number)}; expected at most {most}")
     return number
+
+
+def resolve_index(noun: str, index: SupportsIndex, length: int, where: str = "") -> int:
+    """Return an index as a place from 0 on; a negative one counts from the end.
+
+    Args:
+        noun: The thing that the index numbers.
+        index: The index.
+        length: The number of such things.
+        where: The owner of the things, for the message: `` of source 'x'``.
+
+    Raises:
+        RangeError: There is no such thing.
+    """
+    number = operator.index(index)
+    if not -length <= number < length:
+        raise out_of_range(noun, number, length, where)
+    return number % length
+
+
+def out_of_range(noun: str, number: int, length: int, where: str = "") -> RangeError:
+    """Return the error for a number of which there is no thing, in the words that all of the package uses."""
+    return RangeError(f"{noun} {shown(number)}{where} is out of range; expected 0 <= {noun} < {length}")
 
 
 def used(batches: SupportsIndex, taken: int) -> int:

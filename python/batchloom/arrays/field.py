@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import numpy
 from batchloom._native import Tensor
-from batchloom.arrays.frameworks import framework_of, load
+from batchloom.arrays.frameworks import DEVICE_FRAMEWORK, framework_of, load, owner
 from batchloom.errors import DataError, DeviceError, DTypeError, Error
+
+if TYPE_CHECKING:
+    from batchloom.arrays.framework import Framework
 
 MOST_DIMENSIONS = 62
 
@@ -22,7 +24,7 @@ class Field:
         self.array = array
         self.framework = framework_of(label, array)
         self._module = load(self.framework)
-        self.device = load("torch").device_of(array) if self.framework == "torch" else None
+        self.device = self._module.device_of(array)
         self.tensor = _borrow(self._module, array, label)
         self._address = self._module.address(array, label)
         self._moved: WeakValueDictionary[Any, Any] = WeakValueDictionary()
@@ -50,10 +52,11 @@ class Field:
     @property
     def was_shared(self) -> bool:
         """``True`` if torch has moved the array to memory that processes share: the same values, elsewhere."""
-        if self.framework != "torch" or self.device is not None or self.array.data_ptr() == self._address[0]:
+        if self.device is not None:
             return False
-        found = self._module.address(self.array, self.label)
-        return found != self._address and found[1:] == self._address[1:] and bool(self.array.is_shared())
+        address = self._module.address(self.array, self.label)
+        has_moved = address != self._address and address[1:] == self._address[1:]
+        return has_moved and self._module.is_shared(self.array)
 
     @property
     def dtype(self) -> str:
@@ -71,32 +74,32 @@ class Field:
         return self.tensor.nbytes // max(len(self.tensor), 1)
 
     def is_on(self, device: Any) -> bool:
-        """Return whether the array, or a copy of it that is in use, is on a device of torch."""
+        """Return whether the array, or a copy of it that is in use, is on a device."""
         return self.device == device or device in self._moved
 
     def on(self, device: Any) -> Any:
-        """Return the array on a device of torch: the array itself where it is there, otherwise a copy.
+        """Return the array on a device: the array itself where it is there, otherwise a copy.
 
         Callers share the copy: as long as one of them holds it, no other is made.
         """
         if self.device is not None:
-            return self.array.detach().resolve_conj().resolve_neg()
-        found = self._moved.get(device)
-        if found is None:
-            found = self._moved[device] = load("torch").on(self.tensors(slice(None)), device)
-        return found
+            return self._module.plain(self.array)
+        copy = self._moved.get(device)
+        if copy is None:
+            copy = self._moved[device] = load(DEVICE_FRAMEWORK).on(self.tensors(slice(None)), device)
+        return copy
 
     def tensors(self, rows: Any) -> Any:
-        """Return some rows of the array as a tensor of torch: a copy where torch has no view.
+        """Return some rows of the array as the framework of devices has them: a copy where it has no view.
 
         Args:
             rows: A slice, or an array of rows.
         """
         if not self.tensor.is_backward:
-            return lend(self.tensor, "torch")[rows]
+            return lend(self.tensor, DEVICE_FRAMEWORK)[rows]
         # torch has no arrays that run backwards in memory.
-        found = _borrow(self._module, numpy.ascontiguousarray(self._indexable()[rows]), self.label)
-        return lend(found, "torch")
+        forward = _borrow(self._module, numpy.ascontiguousarray(self._indexable()[rows]), self.label)
+        return lend(forward, DEVICE_FRAMEWORK)
 
     def row(self, sample: int) -> Any:
         """Return one row of the array."""
@@ -107,9 +110,9 @@ class Field:
         return self._indexable()[start:end]
 
     def part(self, start: int, end: int) -> Any:
-        """Return some rows of the array, for a pickle without others: tensors of torch pickle with their storage."""
+        """Return some rows of the array, for a pickle that holds no other rows."""
         rows = self.slice(start, end)
-        return rows.detach().clone() if self.framework == "torch" else rows
+        return self._module.copy(rows) if self._module.PICKLES_STORAGE else rows
 
     def _indexable(self) -> Any:
         return self.array if hasattr(self.array, "__getitem__") else numpy.from_dlpack(self.array)
@@ -131,10 +134,10 @@ def share(array: Any, label: str) -> Tensor:
     return _borrow(load(framework_of(label, array)), array, label)
 
 
-def _borrow(framework: Any, array: Any, label: str) -> Tensor:
+def _borrow(framework: Framework, array: Any, label: str) -> Tensor:
     """Share the memory of an array; turn errors of a framework into errors of one line."""
     try:
-        tensor: Tensor = framework.borrow(array, label)
+        tensor = framework.borrow(array, label)
     except Error:
         raise
     except Exception as error:
@@ -157,16 +160,14 @@ def lend(tensor: Tensor, framework: str) -> Any:
 
 
 def host(label: str, array: Any) -> Any:
-    """Return an array in memory of the CPU: the array itself, unless it is a tensor of torch on another device.
+    """Return an array in memory of the CPU: the array itself, unless it is on a device.
 
     Raises:
         DeviceError: The device has no values that the CPU could read.
     """
-    torch = sys.modules.get("torch")
-    if torch is None or not isinstance(array, torch.Tensor):
-        return array
+    framework = owner(array)
     try:
-        return array.cpu()
+        return array if framework is None else framework.to_host(array)
     except NotImplementedError as error:
         raise DeviceError(
             f"{label} must be read on the CPU, but is on {array.device}, which has no values to read: {error}"
@@ -175,8 +176,7 @@ def host(label: str, array: Any) -> Any:
 
 def release(field: Field) -> None:
     """Unmap the pages that a memory map has read, once they are many; they stay in the cache of the system."""
-    if field.framework == "numpy":
-        field.mapped = load("numpy").release(field.array, field.mapped)
+    field.mapped = load(field.framework).release(field.array, field.mapped)
 
 
 def owned(array: Any, label: str) -> Any:

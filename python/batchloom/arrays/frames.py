@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy
-from batchloom.arrays.numpy import is_masked
+from batchloom.arrays.plain import read_plain
 from batchloom.errors import ArgumentError, DataError, DTypeError, many
 
 Array = numpy.ndarray[Any, Any]
@@ -112,8 +112,6 @@ def to_numpy(column: Any, label: str) -> Array:
     if is_frame(column):
         frame = Frame(column)
         return frame.numbers(frame.names, label)
-    if is_masked(column):
-        raise DataError(f"{label} is a masked array; expected plain values: use .filled(value)")
     nulls = getattr(column, "null_count", 0)
     if nulls() if callable(nulls) else nulls:
         raise DataError(f"{label} has nulls; expected a value in every place: fill or drop them")
@@ -122,10 +120,7 @@ def to_numpy(column: Any, label: str) -> Array:
     if getattr(getattr(column, "dtype", None), "tz", None) is not None:
         # Times with a zone are converted to UTC, as other frames give them.
         column = (column.dt if hasattr(column, "dt") else column).tz_convert(None)
-    try:
-        return numpy.asarray(column)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise DTypeError(f"{label} is not an array that NumPy takes: {error}") from None
+    return read_plain(label, column, "an array that NumPy takes")
 
 
 def runs(ids: Array) -> tuple[list[Any], Array]:

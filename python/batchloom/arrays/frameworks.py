@@ -1,33 +1,48 @@
-"""Frameworks: the arrays that datasets take and batches hold.
+"""The registry of frameworks, and questions about them by name.
 
-Each framework is one module beside this one with the same functions: ``borrow`` shares an array's memory with the
-engine (or describes what torch has on another device), ``address`` says where that memory is, ``require`` raises where
-the framework lacks an element type, ``views`` cuts a tensor of the engine ``[batches, samples, ...]`` into the
-framework's own arrays, ``view`` takes a tensor as one array (or a DLPack capsule of it, where the module says
-``TAKES_CAPSULES``), ``element`` gives the bytes of one value, ``patches`` cuts the second dimension into patches,
-``pad_rows`` puts zeros before and after an array, ``own`` copies one. Those whose arrays can be strided views also have
-``windows``, ``repeated``, ``is_repeated`` and ``ones``. A framework is imported when it is first needed.
+A new framework is a module beside this one that fulfils :class:`~batchloom.arrays.framework.Framework`, and its name in
+:data:`Output`: the name is that of the package which it imports. A framework is imported when it is first needed.
 """
 
 from __future__ import annotations
 
 import importlib
 import sys
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from batchloom.errors import ArgumentError, DataError
 
-OUTPUTS = ("torch", "numpy", "jax")
+if TYPE_CHECKING:
+    from batchloom.arrays.framework import Framework
+
+Output = Literal["torch", "numpy", "jax"]
+"""The names of frameworks. Of an array that several could own, the first one is the framework."""
+
+OUTPUTS: tuple[str, ...] = get_args(Output)
+
+DEVICE_FRAMEWORK: Output = "torch"
+"""The framework whose functions gather and form batches on devices."""
+
+PLACE_FRAMEWORK: Output = "jax"
+"""The framework that itself takes batches from memory to its devices."""
+
+DEFAULT_FRAMEWORK: Output = "numpy"
+"""The framework of numbers, lists, and arrays that no framework owns."""
 
 
 def require_known(framework: str) -> None:
-    """Raise if there is no such framework."""
+    """Check that there is such a framework.
+
+    Raises:
+        ArgumentError: There is none.
+    """
     if framework not in OUTPUTS:
         raise ArgumentError(f"output is {framework!r}; expected None or one of {', '.join(map(repr, OUTPUTS))}")
 
 
-def require(framework: str, dtype: str, label: str) -> Any:
-    """Import a framework that has an element type, and return the functions for its arrays.
+def require(framework: str, dtype: str, label: str) -> Framework:
+    """Import a framework that has an element type, and return its functions.
 
     A loader asks before any work, so that a framework that is missing, or lacks a type, shows at once.
 
@@ -36,39 +51,64 @@ def require(framework: str, dtype: str, label: str) -> Any:
         DTypeError: The framework has no such type.
     """
     require_known(framework)
-    found = load(framework)
-    found.require(dtype, label)
-    return found
+    functions = load(framework)
+    functions.require(dtype, label)
+    return functions
 
 
-def framework_of(label: str, array: Any) -> str:
-    """Return the framework of an array.
-
-    Raises:
-        DataError: It is not an array.
-    """
-    for framework, kind in (("torch", "Tensor"), ("numpy", "ndarray"), ("jax", "Array")):
-        imported = sys.modules.get(framework)
-        if imported is not None and isinstance(array, getattr(imported, kind)):
-            return framework
-    if hasattr(array, "__dlpack__"):
-        return "numpy"
-    raise DataError(
-        f"field {label} is a {type(array).__name__}; expected an array: NumPy, torch, JAX, or anything with "
-        "__dlpack__ (for a list, numpy.asarray makes one)"
-    )
-
-
-def load(framework: str) -> Any:
-    """Import a framework, and return the functions for its arrays.
+@cache
+def load(framework: str) -> Framework:
+    """Import a framework, and return its functions.
 
     Raises:
         ArgumentError: The framework is not installed.
     """
     try:
-        return importlib.import_module(f"batchloom.arrays.{framework}")
+        return cast("Framework", importlib.import_module(f"batchloom.arrays.{framework}"))
     except ModuleNotFoundError as error:
         raise ArgumentError(f"output is {framework!r}, but {error.name} is not installed") from None
+
+
+def loaded(framework: str) -> Framework | None:
+    """Return the functions of a framework if the program has imported it; ``None`` otherwise."""
+    return None if sys.modules.get(framework) is None else load(framework)
+
+
+def all_loaded() -> list[Framework]:
+    """Return the functions of each framework that the program has imported."""
+    return [functions for functions in map(loaded, OUTPUTS) if functions is not None]
+
+
+def owner_name(array: Any) -> str | None:
+    """Return the name of the framework that owns an array; ``None`` for an object that is of no framework."""
+    for framework in OUTPUTS:
+        functions = loaded(framework)
+        if functions is not None and functions.owns(array):
+            return framework
+    return None
+
+
+def owner(array: Any) -> Framework | None:
+    """Return the functions of the framework that owns an array; ``None`` for an object that is of no framework."""
+    framework = owner_name(array)
+    return None if framework is None else load(framework)
+
+
+def framework_of(label: str, array: Any) -> str:
+    """Return the name of the framework of an array: the default one for other arrays with DLPack.
+
+    Raises:
+        DataError: It is not an array.
+    """
+    framework = owner_name(array)
+    if framework is not None:
+        return framework
+    if hasattr(array, "__dlpack__"):
+        return DEFAULT_FRAMEWORK
+    raise DataError(
+        f"field {label} is a {type(array).__name__}; expected an array: NumPy, torch, JAX, or anything with "
+        "__dlpack__ (for a list, numpy.asarray makes one)"
+    )
 
 
 def is_arrow(data: Any) -> bool:

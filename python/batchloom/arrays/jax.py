@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import batchloom._native as _native
@@ -13,11 +13,19 @@ from batchloom.arrays import numpy
 from batchloom.errors import ArgumentError, DataError, DeviceError
 
 TAKES_CAPSULES = False
+PICKLES_STORAGE = False
+HAS_VIEWS = HAS_BACKWARD_VIEWS = HAS_SPARSE_ROWS = HAS_DEVICES = False
+HAS_PLACES = True
 
 # The types that JAX lacks unless jax_enable_x64 is set.
 WIDE = ("int64", "uint64", "float64", "complex128")
 
 _warned: set[str] = set()
+
+
+def owns(array: Any) -> bool:
+    """Return whether an object is an array of JAX."""
+    return isinstance(array, jax.Array)
 
 
 def borrow(array: Any, label: str) -> _native.Tensor:
@@ -37,6 +45,15 @@ def borrow(array: Any, label: str) -> _native.Tensor:
 def address(array: Any, label: str) -> tuple[Any, ...]:
     """Return the identity and the shape of an array: JAX arrays never move."""
     return id(array), tuple(array.shape)
+
+
+def is_shared(array: Any) -> bool:
+    """Return ``False``: JAX keeps its arrays to its process."""
+    return False
+
+
+def release(array: Any, before: int | None) -> None:
+    """Do nothing: arrays of JAX lie in no memory map."""
 
 
 def require(dtype: str, label: str) -> None:
@@ -115,6 +132,45 @@ def pad_rows(array: Any, before: int, after: int) -> Any:
 
 def own(array: Any, device: None) -> Any:
     """Return the array itself: JAX arrays are immutable."""
+    return array
+
+
+def copy(array: Any) -> Any:
+    """Return the array itself: JAX arrays are immutable."""
+    return array
+
+
+def plain(array: Any) -> Any:
+    """Return the array itself."""
+    return array
+
+
+def device_of(array: Any) -> None:
+    """Return ``None``: only arrays on the CPU are borrowed."""
+
+
+def to_host(array: Any) -> Any:
+    """Return the array itself, which NumPy reads wherever it is."""
+    return array
+
+
+def values(array: Any) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
+    """Yield the values of an array."""
+    yield "", np.asarray(array)
+
+
+def concatenate(arrays: Sequence[Any]) -> Any:
+    """Join arrays along their first dimension."""
+    return jax.numpy.concatenate(arrays)
+
+
+def take(array: Any, places: _native.Tensor) -> Any:
+    """Return the rows of an array at places."""
+    return array[np.from_dlpack(places)]
+
+
+def to_pickle(array: Any) -> Any:
+    """Return the array itself."""
     return array
 
 

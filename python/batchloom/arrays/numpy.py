@@ -5,16 +5,21 @@ from __future__ import annotations
 import math
 import mmap
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from numbers import Integral, Number, Real
 from typing import Any
 
 import batchloom._native as _native
 import numpy
+from batchloom.arrays.pickling import mapped_file
 from batchloom.errors import ArgumentError, DataError, DTypeError
 from numpy.lib.stride_tricks import sliding_window_view
 
 TAKES_CAPSULES = False
+PICKLES_STORAGE = False
+HAS_VIEWS = HAS_BACKWARD_VIEWS = True
+HAS_SPARSE_ROWS = True
+HAS_DEVICES = HAS_PLACES = False
 
 # Bytes of a memory map that may be in memory before they are let go.
 RESIDENT = 1 << 28
@@ -28,6 +33,11 @@ FOREIGN = {
     "float8_e5m2": numpy.uint8,
     "float8_e5m2fnuz": numpy.uint8,
 }
+
+
+def owns(array: Any) -> bool:
+    """Return whether an object is an array of NumPy."""
+    return isinstance(array, numpy.ndarray)
 
 
 def is_masked(array: Any) -> bool:
@@ -93,6 +103,11 @@ def _mapping(array: Any) -> tuple[mmap.mmap | None, int, str]:
             offset, name = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY, str(array.filename)
         array = array.obj if isinstance(array, memoryview) else getattr(array, "base", None)
     return array, offset, name
+
+
+def is_shared(array: Any) -> bool:
+    """Return ``False``: NumPy does not know which memory processes share."""
+    return False
 
 
 def release(array: Any, before: int | None) -> int:
@@ -184,6 +199,39 @@ def weights(index: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
     return (index >= 0).astype(numpy.float32)
 
 
+def is_sparse(value: Any) -> bool:
+    """Return whether an object is a sparse matrix of SciPy, in memory or in a file."""
+    scipy = sys.modules.get("scipy.sparse")
+    return (scipy is not None and scipy.issparse(value)) or _is_in_file(value)
+
+
+def _is_in_file(value: Any) -> bool:
+    """Return whether an object is a sparse matrix that is backed by a file, as those of AnnData may be."""
+    return hasattr(value, "to_memory") and isinstance(getattr(value, "format", None), str)
+
+
+def sparse_parts(matrix: Any, label: str) -> tuple[Any, Any, Any, tuple[int, ...]]:
+    """Return the values, the columns, the bounds of rows and the shape of a matrix of SciPy.
+
+    Raises:
+        DataError: The object is no matrix in CSR format, or the matrix is in a file.
+    """
+    layout, kind = getattr(matrix, "format", None), type(matrix).__name__
+    if _is_in_file(matrix):
+        raise DataError(
+            f"field {label} is a {kind} in a file; expected a matrix in memory: use .to_memory(), or a memory map of "
+            "its three arrays"
+        )
+    if layout != "csr":
+        has = kind if layout is None else f"{kind} in format {layout!r}"
+        raise DataError(
+            f"field {label} is a {has}; expected a matrix in format 'csr', whose rows lie together: use .tocsr()"
+        )
+    if len(matrix.shape) != 2:
+        raise DataError(f"field {label} has shape {matrix.shape}; expected rows and columns")
+    return matrix.data, matrix.indices, matrix.indptr, tuple(matrix.shape)
+
+
 def sparse_rows(width: int, is_matrix: bool) -> Callable[..., Any]:
     """Return a function that makes a matrix of the bounds of rows, their columns, and the values.
 
@@ -224,6 +272,45 @@ def differences(found: numpy.ndarray[Any, Any], expected: numpy.ndarray[Any, Any
 def own(array: numpy.ndarray[Any, Any], device: None) -> numpy.ndarray[Any, Any]:
     """Copy an array."""
     return array.copy()
+
+
+def copy(array: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
+    """Copy an array."""
+    return array.copy()
+
+
+def plain(array: Any) -> Any:
+    """Return the array itself."""
+    return array
+
+
+def device_of(array: Any) -> None:
+    """Return ``None``: arrays of NumPy are in memory of the CPU."""
+
+
+def to_host(array: Any) -> Any:
+    """Return the array itself."""
+    return array
+
+
+def values(array: numpy.ndarray[Any, Any]) -> Iterator[tuple[str, numpy.ndarray[Any, Any]]]:
+    """Yield the array itself."""
+    yield "", array
+
+
+def concatenate(arrays: Sequence[Any]) -> numpy.ndarray[Any, Any]:
+    """Join arrays along their first dimension."""
+    return numpy.concatenate(arrays)
+
+
+def take(array: Any, places: _native.Tensor) -> Any:
+    """Return the rows of an array at places."""
+    return array[numpy.from_dlpack(places)]
+
+
+def to_pickle(array: numpy.ndarray[Any, Any]) -> Any:
+    """Return the file of a memory map, where the map can be made again; otherwise the array itself."""
+    return mapped_file(array) or array
 
 
 def element(dtype: str, value: Any) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from batchloom.arrays.frameworks import load
+from batchloom.arrays.frameworks import DEFAULT_FRAMEWORK, DEVICE_FRAMEWORK, load
 from batchloom.errors import ArgumentError
 
 
@@ -40,8 +40,7 @@ def element(option: str, field: str, dtype: str, value: Any) -> bytes:
 
 def _element(dtype: str, value: Any) -> bytes:
     try:
-        found: bytes = load("numpy").element(dtype, value)
+        return load(DEFAULT_FRAMEWORK).element(dtype, value)
     except ModuleNotFoundError:
         # NumPy has the type only through ml_dtypes, which is not installed: the array came from torch.
-        found = load("torch").element(dtype, value)
-    return found
+        return load(DEVICE_FRAMEWORK).element(dtype, value)

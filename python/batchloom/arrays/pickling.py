@@ -7,11 +7,11 @@ writes to themselves (mode ``"c"``), and arrays without a file, are kept as they
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy
+from batchloom.arrays.frameworks import owner
 from batchloom.errors import DataError
 
 
@@ -72,11 +72,9 @@ class Bits:
 
     def opened(self) -> Any:
         """Return the tensor."""
-        return self.tensor.view(getattr(sys.modules["torch"], self.dtype))
+        import torch
 
-
-# The types that torch pickles by a class of storage that it does not have, and integers as wide.
-UNPICKLED = {"uint16": "int16", "uint32": "int32", "uint64": "int64"}
+        return self.tensor.view(getattr(torch, self.dtype))
 
 
 def kept(value: Any) -> Any:
@@ -85,14 +83,8 @@ def kept(value: Any) -> Any:
         return tuple(kept(each) for each in value)
     if type(value) is dict:
         return {name: kept(each) for name, each in value.items()}
-    if isinstance(value, numpy.ndarray):
-        return _mapped(value) or value
-    torch = sys.modules.get("torch")
-    if torch is None or not isinstance(value, torch.Tensor):
-        return value
-    name = str(value.dtype).removeprefix("torch.")
-    plain = "int8" if name.startswith("float8") else UNPICKLED.get(name)
-    return value if plain is None else Bits(value.detach().view(getattr(torch, plain)), name)
+    framework = owner(value)
+    return value if framework is None else framework.to_pickle(value)
 
 
 def opened(value: Any) -> Any:
@@ -104,7 +96,7 @@ def opened(value: Any) -> Any:
     return value.opened() if isinstance(value, MappedFile | Bits) else value
 
 
-def _mapped(array: numpy.ndarray[Any, Any]) -> MappedFile | None:
+def mapped_file(array: numpy.ndarray[Any, Any]) -> MappedFile | None:
     """Return where an array lies in a file that is mapped; ``None`` if it does not, or writes stay in memory."""
     base: Any = array
     while isinstance(base, numpy.ndarray) and isinstance(base.base, numpy.ndarray):

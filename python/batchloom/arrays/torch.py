@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from numbers import Real
 from typing import Any
@@ -11,10 +11,25 @@ from typing import Any
 import batchloom._native as _native
 import numpy
 import torch
+from batchloom.arrays.pickling import Bits
 from batchloom.errors import DataError, DeviceError, DTypeError
 from torch.utils.dlpack import from_dlpack
 
 TAKES_CAPSULES = True
+PICKLES_STORAGE = True
+HAS_VIEWS, HAS_BACKWARD_VIEWS = True, False
+HAS_SPARSE_ROWS = True
+HAS_DEVICES, HAS_PLACES = True, False
+
+# The types that torch pickles by a class of storage that it does not have, and integers as wide.
+UNPICKLED = {"uint16": "int16", "uint32": "int32", "uint64": "int64"}
+
+SPARSE_LAYOUTS = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_coo)
+
+
+def owns(array: Any) -> bool:
+    """Return whether an object is a tensor of torch."""
+    return isinstance(array, torch.Tensor)
 
 
 def borrow(array: torch.Tensor, label: str) -> _native.Tensor:
@@ -26,7 +41,7 @@ def borrow(array: torch.Tensor, label: str) -> _native.Tensor:
         raise DataError(f"field {label} has layout {array.layout}; expected a dense tensor: use .to_dense()")
     if device_of(array) is not None:
         return _native.Tensor.elsewhere(str(array.dtype).removeprefix("torch."), list(array.shape))
-    tensor = _native.borrow(array.detach().resolve_conj().resolve_neg(), label)
+    tensor = _native.borrow(plain(array), label)
     if f"torch.{tensor.dtype}" != str(array.dtype):
         raise DTypeError(f"field {label} is {array.dtype}, which would come out as {tensor.dtype}")
     return tensor
@@ -45,6 +60,30 @@ def on(array: torch.Tensor, device: torch.device) -> torch.Tensor:
     """Return an array on a device, as a new tensor: over the same memory where it is there already."""
     with torch.inference_mode(False):
         return array.detach().to(device)
+
+
+def plain(array: torch.Tensor) -> torch.Tensor:
+    """Return a tensor without its gradients; a lazy conjugate or negative is resolved."""
+    return array.detach().resolve_conj().resolve_neg()
+
+
+def to_host(array: torch.Tensor) -> torch.Tensor:
+    """Return a tensor in memory of the CPU: the tensor itself where it is there.
+
+    Raises:
+        NotImplementedError: The device has no values.
+    """
+    return array.cpu()
+
+
+def is_shared(array: torch.Tensor) -> bool:
+    """Return whether a tensor lies in memory that processes share."""
+    return bool(array.is_shared())
+
+
+def release(array: torch.Tensor, before: int | None) -> int | None:
+    """Leave memory maps as they are: torch does not tell which tensors lie in one."""
+    return None
 
 
 def address(array: torch.Tensor, label: str) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
@@ -96,12 +135,12 @@ def cut(array: torch.Tensor) -> Sequence[torch.Tensor]:
     return [batch.squeeze(0) for batch in array.unsafe_split_with_sizes([1] * len(array))]
 
 
-def view(capsule: Any) -> torch.Tensor:
-    """Take a DLPack capsule as a tensor."""
+def view(tensor: Any) -> torch.Tensor:
+    """Take a DLPack capsule of a tensor of the engine as a tensor of torch."""
     if torch.is_inference_mode_enabled():
         with torch.inference_mode(False):
-            return from_dlpack(capsule)
-    return from_dlpack(capsule)
+            return from_dlpack(tensor)
+    return from_dlpack(tensor)
 
 
 def windows(array: torch.Tensor, steps: int) -> torch.Tensor:
@@ -136,6 +175,36 @@ def weights(index: torch.Tensor) -> torch.Tensor:
     return (index >= 0).to(torch.float32)
 
 
+def is_sparse(value: Any) -> bool:
+    """Return whether an object is a sparse tensor, in any format."""
+    return isinstance(value, torch.Tensor) and value.layout in SPARSE_LAYOUTS
+
+
+def sparse_parts(matrix: torch.Tensor, label: str) -> tuple[Any, Any, Any, tuple[int, ...]]:
+    """Return the values, the columns, the bounds of rows and the shape of a sparse tensor.
+
+    Raises:
+        DataError: The layout is another one than ``torch.sparse_csr``, or the tensor is no matrix of numbers.
+        DeviceError: The tensor is not in memory of the CPU.
+    """
+    if matrix.layout != torch.sparse_csr:
+        raise DataError(
+            f"field {label} has layout {matrix.layout}; expected torch.sparse_csr: use .to_sparse_csr(), or .to_dense()"
+        )
+    if device_of(matrix) is not None:
+        raise DeviceError(
+            f"field {label} is a sparse matrix on {matrix.device}; expected it in memory of the CPU: use .cpu(), and "
+            "device= moves its rows"
+        )
+    matrix = matrix.detach()
+    if matrix.ndim != 2 or matrix.values().ndim != 1:
+        raise DataError(
+            f"field {label} has shape {tuple(matrix.shape)} and values of shape {tuple(matrix.values().shape)}; "
+            "expected one matrix of numbers"
+        )
+    return matrix.values(), matrix.col_indices(), matrix.crow_indices(), tuple(matrix.shape)
+
+
 def sparse_rows(width: int, is_matrix: bool) -> Callable[..., torch.Tensor]:
     """Return a function that makes a matrix of the bounds of rows, their columns, and the values."""
 
@@ -149,6 +218,48 @@ def own(array: torch.Tensor, device: torch.device | None) -> torch.Tensor:
     """Copy an array, to a device or where it is: compact, and fit for training whatever the consumer's mode."""
     with torch.inference_mode(False):
         return array.to(array.device if device is None else device, copy=True, memory_format=torch.contiguous_format)
+
+
+def copy(array: torch.Tensor) -> torch.Tensor:
+    """Copy a tensor where it is, without its gradients."""
+    return array.detach().clone()
+
+
+def concatenate(arrays: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Join tensors along their first dimension."""
+    return torch.cat(list(arrays))
+
+
+def take(array: torch.Tensor, places: _native.Tensor) -> torch.Tensor:
+    """Return the rows of a tensor at places."""
+    return array[from_dlpack(places).to(array.device)]
+
+
+def values(array: torch.Tensor) -> Iterator[tuple[str, numpy.ndarray[Any, Any]]]:
+    """Yield the values of a tensor; of a sparse one, the bounds of its rows, the columns, and the values.
+
+    A type that NumPy lacks is yielded as bytes, beside its name and the shape.
+    """
+    array = array.detach()
+    if array.layout == torch.sparse_csr:
+        for name in ("crow_indices", "col_indices", "values"):
+            for text, part in values(getattr(array, name)()):
+                yield f"/{name}{text}", part
+        return
+    array = array.cpu()
+    try:
+        plain_values, text = array.numpy(), ""
+    except TypeError:
+        plain_values = array.contiguous().reshape(-1).view(torch.uint8).numpy()
+        text = f":{array.dtype}:{tuple(array.shape)}"
+    yield text, plain_values
+
+
+def to_pickle(array: torch.Tensor) -> Any:
+    """Return the bits of a tensor as integers, where torch cannot pickle its type; otherwise the tensor itself."""
+    name = str(array.dtype).removeprefix("torch.")
+    integers = "int8" if name.startswith("float8") else UNPICKLED.get(name)
+    return array if integers is None else Bits(array.detach().view(getattr(torch, integers)), name)
 
 
 def is_repeated(array: torch.Tensor) -> bool:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from batchloom.arguments import PAD_SIDE, PadSide, PerSample, choice, kept
+from batchloom.arguments import PAD_SIDE, PadSide, PerSample, choice
+from batchloom.arrays.copying import copy_argument
 from batchloom.collate.slots import Pad, Slot, SlotWay
 from batchloom.errors import ArgumentError
 from batchloom.samples.label_counts import LabelCounts
@@ -71,7 +72,7 @@ class Field:
         if self.pad_to is not None:
             if self.slot is not None:
                 raise ArgumentError(f"slot and pad_to={self.pad_to} are both given; expected slot=bl.Pad(to=...)")
-            object.__setattr__(self, "pad_to", kept(self.pad_to))
+            object.__setattr__(self, "pad_to", copy_argument(self.pad_to))
             Pad(to=self.pad_to)
         if self.slot is not None and (isinstance(self.slot, type) or not _fills_slots(self.slot)):
             raise ArgumentError(
@@ -79,7 +80,7 @@ class Field:
                 "sample and its slot"
             )
         for name in ("mean", "std"):  # arrays may change in place
-            object.__setattr__(self, name, kept(getattr(self, name)))
+            object.__setattr__(self, name, copy_argument(getattr(self, name)))
 
     def __repr__(self) -> str:
         given = ((name, value) for name, value in vars(self).items() if value is not None)

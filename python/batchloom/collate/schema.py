@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import batchloom._native as _native
 from batchloom.arrays.frameworks import load, require
 from batchloom.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from batchloom.arrays.framework import Framework
 
 # The marks of the places of a batch that only fill up, in this order: -1 instead of the sample, and 0 instead of 1.
 MARKS = ("index", "weight")
@@ -113,7 +116,7 @@ class Schema:
             keys.insert(keys.index(BOUNDARIES) + 1, LONGEST)
         return keys
 
-    def modules(self, output: str | None) -> list[Any]:
+    def modules(self, output: str | None) -> list[Framework]:
         """Return the functions for the framework of each field, or for ``output``.
 
         Raises:
@@ -131,10 +134,10 @@ class Schema:
         found = []
         for number, held in enumerate(self.compressed):
             module = load(framework := output or held.framework)
-            if not hasattr(module, "sparse_rows"):
+            if not module.HAS_SPARSE_ROWS:
                 raise ArgumentError(
                     f'field {held.name} has layout "csr", which batches of {framework} do not have; expected '
-                    'SparseRows(..., layout="dense"), or output "torch" or "numpy"'
+                    'SparseRows(..., layout="dense"), or another output'
                 )
             place = held.place - number * (held.COLUMNS - 1)
             found.append(Join(place, held.COLUMNS, module.sparse_rows(held.width, held.is_matrix)))

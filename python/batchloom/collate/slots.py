@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -66,7 +65,7 @@ class Pad(SlotWay):
     def _text(self, field: str) -> str:
         to = [] if self.to is None else _numbers("to", self.to)
         options = {"multiple_of": _numbers("multiple_of", self.multiple_of), "side": self.side.capitalize()}
-        return json.dumps({"Pad": options | ({"to": to} if to else {})})
+        return _as_json({"Pad": options | ({"to": to} if to else {})})
 
 
 def _numbers(name: str, given: int | Sequence[int]) -> list[int]:
@@ -99,7 +98,7 @@ class Crop(SlotWay):
         return f"Crop({', '.join(map(str, self.shape))}, keep={self.keep!r})"
 
     def _text(self, field: str) -> str:
-        return json.dumps({"Crop": {"shape": self.shape, "keep": self.keep.capitalize()}})
+        return _as_json({"Crop": {"shape": self.shape, "keep": self.keep.capitalize()}})
 
 
 class Resize(SlotWay):
@@ -155,9 +154,7 @@ class Resize(SlotWay):
 
     def _text(self, field: str) -> str:
         names = {name: getattr(self, name).capitalize() for name in ("filter", "channels", "to")}
-        return json.dumps(
-            {"Resize": {"height": self.height, "width": self.width, "antialias": self.antialias, **names}}
-        )
+        return _as_json({"Resize": {"height": self.height, "width": self.width, "antialias": self.antialias, **names}})
 
 
 @dataclass(frozen=True)
@@ -165,7 +162,7 @@ class Stack(SlotWay):
     """Stacks samples of one shape, whatever their sizes say: the default of fields that do not vary in length."""
 
     def _text(self, field: str) -> str:
-        return json.dumps("Same")
+        return _as_json("Same")
 
 
 class Slot(SlotWay):
@@ -210,10 +207,17 @@ class Slot(SlotWay):
         return f"Slot({self.shape}, {getattr(self.function, '__name__', self.function)}{dtype})"
 
     def _text(self, field: str) -> str:
-        return json.dumps({"Function": {"name": field, "shape": self.shape, "dtype": self.dtype}})
+        return _as_json({"Function": {"name": field, "shape": self.shape, "dtype": self.dtype}})
 
     def _function(self, field: str) -> SlotFunction:
         return SlotFunction(field, self.function)
+
+
+def _as_json(value: Any) -> str:
+    """Return a value as JSON, in which the engine reads slots."""
+    import json
+
+    return json.dumps(value)
 
 
 def _numpy_name(dtype: Any) -> str:

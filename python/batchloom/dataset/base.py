@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, SupportsIndex, TypeVar, overload
 
 import batchloom._native as _native
 import numpy
-from batchloom.arguments import integer, shown, shuffled
+from batchloom.arguments import integer, resolve_index, shuffled
 from batchloom.arrays.field import Field
 from batchloom.arrays.pickling import kept, opened
 from batchloom.batching.rules import FixedSize, Rule
 from batchloom.collate.field_names import FieldNames, LateFieldNames
 from batchloom.collate.schema import Columns, Schema
 from batchloom.dataset.selection import restored, selected, split, written
-from batchloom.errors import ArgumentError, RangeError
+from batchloom.errors import ArgumentError
 from batchloom.samples.label_counts import LabelCounts
 from batchloom.samples.sizes import HasSizes
 
@@ -82,10 +81,7 @@ class Dataset(HasSizes, ABC, Generic[Form]):
         """Return one sample; for a slice, a dataset of those samples, as :meth:`select` does."""
         if isinstance(sample, slice):
             return self.select(sample)
-        number = operator.index(sample)
-        if not -len(self) <= number < len(self):
-            raise RangeError(f"sample {shown(number)} is outside the dataset; expected 0 <= sample < {len(self)}")
-        return self._sample(number % len(self))
+        return self._sample(resolve_index("sample", sample, len(self)))
 
     @abstractmethod
     def _sample(self, sample: int) -> Any:

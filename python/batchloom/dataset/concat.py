@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import batchloom._native as _native
 import numpy
-from batchloom.arguments import U64, boolean, integer
+from batchloom.arguments import U64, boolean, integer, resolve_index
 from batchloom.arrays.field import Field, host
 from batchloom.batching.rules import FixedSize
 from batchloom.collate.schema import Columns, Schema
 from batchloom.dataset.base import Dataset, Made
-from batchloom.errors import ArgumentError, RangeError, many
+from batchloom.errors import ArgumentError, many
 from batchloom.samples.sizes import Sizes, read
 
 if TYPE_CHECKING:
@@ -91,10 +91,7 @@ class ConcatDataset(Dataset[Any]):
         Raises:
             RangeError: There is no such sample.
         """
-        number = integer("sample", sample, least=-U64)
-        if not -len(self) <= number < len(self):
-            raise RangeError(f"sample {number} is out of range; expected 0 <= sample < {len(self)}")
-        row = self._row(range(len(self))[number])
+        row = self._row(resolve_index("sample", integer("sample", sample, least=-U64), len(self)))
         source = bisect_right(self._ends, row)
         return Origin(source, row - (self._ends[source - 1] if source else 0))
 

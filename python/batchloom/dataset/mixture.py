@@ -7,10 +7,10 @@ from typing import Any
 
 import batchloom._native as _native
 import numpy
-from batchloom.arguments import choice, integer, text, weight
+from batchloom.arguments import choice, integer, out_of_range, text, weight
 from batchloom.dataset.base import Dataset
 from batchloom.dataset.concat import require_same
-from batchloom.errors import ArgumentError, RangeError, many
+from batchloom.errors import ArgumentError, many
 from batchloom.samples.label_counts import LabelCounts
 from batchloom.samples.sizes import read
 
@@ -131,7 +131,7 @@ class Mixture:
         place = self._names.index(source)
         number, count = integer("sample", sample), self._counts[place]
         if number >= count:
-            raise RangeError(f"sample {number} of source {source!r} is out of range; expected 0 <= sample < {count}")
+            raise out_of_range("sample", number, count, f" of source {source!r}")
         return sum(self._counts[:place]) + number
 
     def _sources(self) -> numpy.ndarray[Any, Any]:

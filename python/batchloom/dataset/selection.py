@@ -8,11 +8,11 @@ from typing import Any
 
 import batchloom._native as _native
 import numpy
-from batchloom.arguments import U64, integer
-from batchloom.arrays.field import host
-from batchloom.arrays.numpy import is_masked
-from batchloom.errors import ArgumentError, DataError, RangeError
+from batchloom.arguments import U64, integer, out_of_range
+from batchloom.arrays.plain import read_plain
+from batchloom.errors import ArgumentError
 from batchloom.samples.keys import classes_of
+from batchloom.samples.per_sample import require_each
 
 Array = numpy.ndarray[Any, Any]
 
@@ -31,12 +31,11 @@ def selected(which: Any, samples: int, unit: str) -> _native.Selection:
         return _native.Selection.neighbours(which.start, which.stop, samples)
     numbers = _numbers(which)
     if numbers.dtype.kind == "b":
-        if len(numbers) != samples:
-            raise DataError(f"the mask has {len(numbers)} values for {samples} {unit}s; expected one for each")
+        require_each("the mask", numbers, samples, unit)
         numbers = numpy.flatnonzero(numbers)
     outside = (numbers < -samples) | (numbers >= samples)
     if outside.any():
-        raise RangeError(f"{unit} {numbers[outside.argmax()]} is outside the dataset; expected 0 <= {unit} < {samples}")
+        raise out_of_range(unit, int(numbers[outside.argmax()]), samples)
     places = numpy.where(numbers < 0, numbers + samples, numbers) if numbers.size and numbers.min() < 0 else numbers
     return _native.Selection.listed(_native.borrow(numpy.ascontiguousarray(places, numpy.int64), "indices"), samples)
 
@@ -53,19 +52,15 @@ def _range(which: slice, samples: int) -> range:
 
 def _numbers(which: Any) -> Array:
     """Return numbers of samples, or a mask, as an array of one dimension."""
-    if is_masked(which):
-        raise DataError("indices are a masked array; expected plain numbers, as of which.compressed()")
-    try:
-        found = numpy.asarray(host("indices", which))
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise ArgumentError(f"indices are a {type(which).__name__}; expected integers or a mask: {error}") from None
-    if found.ndim == 1 and not found.size:
-        return found.astype(numpy.int64)
-    if found.ndim != 1 or found.dtype.kind not in "biu":
+    numbers = read_plain("indices", which, "integers or a mask", ArgumentError)
+    if numbers.ndim == 1 and not numbers.size:
+        return numbers.astype(numpy.int64)
+    if numbers.ndim != 1 or numbers.dtype.kind not in "biu":
         raise ArgumentError(
-            f"indices have type {found.dtype} and shape {found.shape}; expected integers or a mask, of one dimension"
+            f"indices have type {numbers.dtype} and shape {numbers.shape}; expected integers or a mask, of one "
+            "dimension"
         )
-    return found
+    return numbers
 
 
 def split(samples: int, seed: Any, strata: Any, parts: dict[str, Any]) -> list[_native.Selection]:

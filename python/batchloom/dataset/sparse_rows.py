@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +9,9 @@ import batchloom._native as _native
 import numpy
 from batchloom.arguments import choice
 from batchloom.arrays.field import Field, lend
+from batchloom.arrays.frameworks import DEFAULT_FRAMEWORK, all_loaded, load, owner
 from batchloom.collate.schema import Compressed
-from batchloom.errors import DataError, DeviceError, DTypeError, many
+from batchloom.errors import DataError, DTypeError, many
 
 if TYPE_CHECKING:
     from batchloom.device.collate import sparse
@@ -132,16 +132,7 @@ def is_sparse(given: Any) -> bool:
     """Return whether a field is a sparse matrix, in any format."""
     if isinstance(given, SparseRows):
         return True
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(given, torch.Tensor):
-        return given.layout in (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_coo)
-    scipy = sys.modules.get("scipy.sparse")
-    return (scipy is not None and scipy.issparse(given)) or _is_in_file(given)
-
-
-def _is_in_file(given: Any) -> bool:
-    """Return whether a sparse matrix is backed by a file, as those of AnnData may be."""
-    return hasattr(given, "to_memory") and isinstance(getattr(given, "format", None), str)
+    return any(framework.is_sparse(given) for framework in all_loaded() if framework.HAS_SPARSE_ROWS)
 
 
 def _parts(label: str, given: SparseRows) -> tuple[Any, Any, Any, tuple[int, ...]]:
@@ -155,45 +146,7 @@ def _parts(label: str, given: SparseRows) -> tuple[Any, Any, Any, tuple[int, ...
         return (*rows, tuple(given.shape))
     if given.shape is not None:
         raise DataError(f"field {label}: shape is {given.shape}, and the matrix has one; expected shape for arrays")
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(rows, torch.Tensor):
-        return _of_torch(label, rows)
-    return _of_scipy(label, rows)
-
-
-def _of_torch(label: str, rows: Any) -> tuple[Any, Any, Any, tuple[int, ...]]:
-    import torch
-
-    if rows.layout != torch.sparse_csr:
-        raise DataError(
-            f"field {label} has layout {rows.layout}; expected torch.sparse_csr: use .to_sparse_csr(), or .to_dense()"
-        )
-    if rows.device.type != "cpu":
-        raise DeviceError(
-            f"field {label} is a sparse matrix on {rows.device}; expected it in memory of the CPU: use .cpu(), and "
-            "device= moves its rows"
-        )
-    rows = rows.detach()
-    if rows.ndim != 2 or rows.values().ndim != 1:
-        raise DataError(
-            f"field {label} has shape {tuple(rows.shape)} and values of shape {tuple(rows.values().shape)}; expected "
-            "one matrix of numbers"
-        )
-    return rows.values(), rows.col_indices(), rows.crow_indices(), tuple(rows.shape)
-
-
-def _of_scipy(label: str, rows: Any) -> tuple[Any, Any, Any, tuple[int, ...]]:
-    found, kind = getattr(rows, "format", None), type(rows).__name__
-    if _is_in_file(rows):
-        raise DataError(
-            f"field {label} is a {kind} in a file; expected a matrix in memory: use .to_memory(), or a memory map of "
-            "its three arrays"
-        )
-    if found != "csr":
-        has = kind if found is None else f"{kind} in format {found!r}"
-        raise DataError(
-            f"field {label} is a {has}; expected a matrix in format 'csr', whose rows lie together: use .tocsr()"
-        )
-    if len(rows.shape) != 2:
-        raise DataError(f"field {label} has shape {rows.shape}; expected rows and columns")
-    return rows.data, rows.indices, rows.indptr, tuple(rows.shape)
+    framework = owner(rows)
+    if framework is None or not framework.HAS_SPARSE_ROWS:
+        framework = load(DEFAULT_FRAMEWORK)
+    return framework.sparse_parts(rows, label)

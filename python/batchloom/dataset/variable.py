@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ import batchloom._native as _native
 import numpy
 from batchloom.arguments import U32
 from batchloom.arrays.field import Field, host
-from batchloom.arrays.frameworks import framework_of, is_arrow
+from batchloom.arrays.frameworks import framework_of, is_arrow, load
 from batchloom.errors import DataError, DeviceError, DTypeError
 from batchloom.samples.sizes import offsets as signed
 
@@ -191,16 +190,13 @@ def _array(label: str, place: int, sample: Any) -> Any:
 
 def _concatenated(label: str, arrays: list[Any]) -> Any:
     """Concatenate arrays of one framework."""
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(arrays[0], torch.Tensor):
-        for place, array in enumerate(arrays):
-            if array.device != arrays[0].device:
-                raise DeviceError(
-                    f"field {label}: sample {place} is on {array.device}, sample 0 on {arrays[0].device}; expected all "
-                    "on one device: move them with .to()"
-                )
-        return torch.cat([array.detach() for array in arrays])
-    jax = sys.modules.get("jax")
-    if jax is not None and isinstance(arrays[0], jax.Array):
-        return jax.numpy.concatenate(arrays)
-    return numpy.concatenate(arrays)
+    framework = load(framework_of(label, arrays[0]))
+    first = framework.device_of(arrays[0])
+    for place, array in enumerate(arrays):
+        device = framework.device_of(array)
+        if device != first:
+            raise DeviceError(
+                f"field {label}: sample {place} is on {device or 'cpu'}, sample 0 on {first or 'cpu'}; expected all on "
+                "one device: move them with .to()"
+            )
+    return framework.concatenate([framework.plain(array) for array in arrays])

@@ -15,8 +15,6 @@ from batchloom.delivery.host import Host
 from batchloom.delivery.on_device import LateOnDevice, OnDevice
 from batchloom.delivery.on_jax import OnJax
 from batchloom.delivery.placement import Placement, PlacementRequest
-from batchloom.delivery.view_check import CheckedWindowViews
-from batchloom.delivery.window_views import WindowViews, views
 
 
 class Delivery(Protocol):
@@ -83,10 +81,9 @@ def choose(dataset: Dataset, order: OrderOfBatches, fields: Fields, request: Pla
             return Host(dataset, request, placement)
         return LateOnDevice(dataset, request, placement)
     if not (fields.conversions or fields.slots or (order.clears_places and request.device is not None)):
-        kind = CheckedWindowViews if request.checks_views else WindowViews
-        found = views(dataset, order.rule, order.neighbours, order.shuffles_documents, request, kind)
-        if found is not None:
-            return found
+        delivery = _views(dataset, order, request)
+        if delivery is not None:
+            return delivery
     unit = getattr(order.rule, "batch_size", 1) if dataset._lies_together(order.shuffles_documents) else None
     placement = request.decide(dataset, unit)
     reason = _why_not_gathered(dataset, placement, fields, has_bans=order.clears_places)
@@ -95,6 +92,19 @@ def choose(dataset: Dataset, order: OrderOfBatches, fields: Fields, request: Pla
     if placement.mode == "host":
         return Host(dataset, request, placement)
     return OnDevice(dataset, request, placement)
+
+
+def _views(dataset: Dataset, order: OrderOfBatches, request: PlacementRequest) -> Delivery | None:
+    """Return the delivery of views; ``None`` where batches cannot be views."""
+    source = dataset._sliceable(order.shuffles_documents)
+    if source is None:
+        return None
+    # Loaders of other samples do without the modules of windows.
+    from batchloom.delivery.view_check import CheckedWindowViews
+    from batchloom.delivery.window_views import WindowViews, views
+
+    kind = CheckedWindowViews if request.checks_views else WindowViews
+    return views(source, order.rule, order.neighbours, request, kind)
 
 
 def _why_not_gathered(dataset: Dataset, placement: Placement, fields: Fields, *, has_bans: bool) -> str | None:

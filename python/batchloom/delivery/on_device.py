@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import batchloom._native as _native
-from batchloom.arrays.frameworks import load
+from batchloom.arrays.frameworks import DEVICE_FRAMEWORK, load
 from batchloom.collate.block_options import BlockOptions
 from batchloom.collate.schema import CollateOptions, Schema
 from batchloom.dataset.base import Dataset
@@ -39,7 +39,7 @@ class OnDevice:
         from batchloom.device.transfer import Transfer
 
         self._dataset, self._request, self.placement = dataset, request, placement
-        self._transfer = Transfer(load("torch").accelerator(placement.device))
+        self._transfer = Transfer(load(DEVICE_FRAMEWORK).accelerator(placement.device))
 
     @property
     def blocks(self) -> BlockOptions:
@@ -63,7 +63,7 @@ class OnDevice:
         """
         from batchloom.device.static_buffers import StaticBuffers
 
-        schema.modules("torch")  # raises where torch lacks a type, before anything moves
+        schema.modules(DEVICE_FRAMEWORK)  # raises where torch lacks a type, before anything moves
         if self._request.is_static and schema.compressed:
             raise ArgumentError(
                 f'buffers is "static", but batches of field {schema.compressed[0].name} differ in their number of '
@@ -141,7 +141,7 @@ class LateOnDevice(OnDevice):
         from batchloom.device.resident import Resident
         from batchloom.device.static_buffers import StaticBuffers
 
-        schema.modules("torch")  # raises where torch lacks a type
+        schema.modules(DEVICE_FRAMEWORK)  # raises where torch lacks a type
         static = StaticBuffers() if self._request.is_static else None
         resident = Resident(self._transfer.device)
         return Pipeline(self._transfer, resident, Formed(schema, {}), schema, self._request.copies, static)

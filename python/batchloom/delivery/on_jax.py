@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from batchloom.arrays.frameworks import load
+from batchloom.arrays.frameworks import PLACE_FRAMEWORK, load
 from batchloom.collate.schema import FieldViews, Schema
 from batchloom.dataset.base import Dataset
 from batchloom.delivery.host import Host
@@ -53,9 +53,9 @@ class OnJax(Host):
         Raises:
             ArgumentError: The field has no sharding, or batches of several processes differ in shape.
         """
-        jax, sharding = load("jax"), self._target.sharding
+        jax, sharding = load(PLACE_FRAMEWORK), self._target.sharding
         if sharding is None:
-            return jax.mover(self._target.device)  # type: ignore[no-any-return]
+            return jax.mover(self._target.device)
         if isinstance(sharding, Mapping):
             keys = _fields(schema)
             if keys[name] not in sharding:
@@ -71,7 +71,7 @@ class OnJax(Host):
                 f"the sharding of field {name} spans {jax.processes(sharding)} processes, whose batches differ in "
                 "shape because samples differ in size; expected samples of one size"
             )
-        return jax.sharder(sharding, name)  # type: ignore[no-any-return]
+        return jax.sharder(sharding, name)
 
 
 def _fields(schema: Schema) -> dict[str, Any]:

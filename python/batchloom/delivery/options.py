@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
-from batchloom.arguments import BUFFERS, Buffers, Output, Resident, choice, integer
-from batchloom.arrays.frameworks import require_known
+from batchloom.arguments import BUFFERS, Buffers, Resident, choice, integer
+from batchloom.arrays.frameworks import Output, require_known
 from batchloom.errors import ArgumentError
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,7 +11,7 @@ from typing import Any
 import batchloom._native as _native
 from batchloom.arguments import U64, integer
 from batchloom.arrays.field import Field
-from batchloom.arrays.frameworks import load
+from batchloom.arrays.frameworks import DEVICE_FRAMEWORK, PLACE_FRAMEWORK, load, loaded
 from batchloom.dataset.base import Dataset
 from batchloom.delivery.options import DeliveryOptions
 from batchloom.errors import ArgumentError, DeviceError
@@ -88,7 +87,7 @@ class PlacementRequest:
         self.copies, self.is_static, self.checks_views = options.copies, options.is_static, options.checks_views
         self.shard_size = None if shard_size is None else integer("shard_size", shard_size, least=1)
         # Samples that are made on demand tell theirs later.
-        self.frameworks = {output or field.framework for field in dataset._arrays()} or {output or "torch"}
+        self.frameworks = {output or field.framework for field in dataset._arrays()} or {output or DEVICE_FRAMEWORK}
         self._fields = (*dataset._arrays(), *dataset._beside())
         self.needed = sum(field.tensor.nbytes for field in self._fields)
         there = _there(dataset._arrays())
@@ -97,11 +96,13 @@ class PlacementRequest:
         self.device = there if device is None or self.target is not None else _device(device)
         if self.is_there:
             self._require_there(there)
-        if self.device is not None and output not in (None, "torch"):
-            raise ArgumentError(f'output is {output!r} on device {self.device}; expected "torch", whose device it is')
-        if self.is_static and self.device is None and self.frameworks != {"torch"}:
+        if self.device is not None and output not in (None, DEVICE_FRAMEWORK):
+            raise ArgumentError(
+                f'output is {output!r} on device {self.device}; expected "{DEVICE_FRAMEWORK}", whose device it is'
+            )
+        if self.is_static and self.device is None and self.frameworks != {DEVICE_FRAMEWORK}:
             raise self._of_others()
-        if self.is_there and there.type in load("torch").HOLLOW:
+        if self.is_there and there.type in load(DEVICE_FRAMEWORK).HOLLOW:
             raise DeviceError(
                 f"the data is on {there}, whose arrays have no values; expected data on the CPU, or on a device that "
                 f"holds them. A loader of data on the CPU makes batches of their shapes with device={str(there)!r}"
@@ -110,20 +111,19 @@ class PlacementRequest:
     @property
     def makes_jax(self) -> bool:
         """``True`` if batches are of JAX, in memory or where JAX takes them."""
-        return self.device is None and "jax" in self.frameworks
+        return self.device is None and PLACE_FRAMEWORK in self.frameworks
 
     def _jax_target(self, device: Any) -> JaxTarget | None:
         """Return the place of batches of JAX; ``None`` if the request names no such place."""
         # A device of JAX shows that JAX was imported; this does not import it.
-        is_sharding = isinstance(device, Mapping) or (
-            sys.modules.get("jax") is not None and load("jax").is_sharding(device)
-        )
-        if not is_sharding and (sys.modules.get("jax") is None or not load("jax").is_device(device)):
+        framework = loaded(PLACE_FRAMEWORK)
+        is_sharding = isinstance(device, Mapping) or (framework is not None and framework.is_sharding(device))
+        if not is_sharding and (framework is None or not framework.is_device(device)):
             return None
         named = "device is a sharding" if is_sharding else f"device is {device}"
-        if self.frameworks != {"jax"}:
-            other = min(self.frameworks - {"jax"})
-            raise ArgumentError(f'{named}, of JAX, but batches are of {other}; expected output="jax"')
+        if self.frameworks != {PLACE_FRAMEWORK}:
+            other = min(self.frameworks - {PLACE_FRAMEWORK})
+            raise ArgumentError(f'{named}, of JAX, but batches are of {other}; expected output="{PLACE_FRAMEWORK}"')
         if self._asked():
             raise ArgumentError(f"{named}, of JAX, with {' and '.join(self._asked())}, which only torch has")
         return JaxTarget(None, device) if is_sharding else JaxTarget(device, None)
@@ -141,7 +141,7 @@ class PlacementRequest:
         """Return the device on which torch makes batches: the CPU too, if an option needs torch; otherwise ``None``."""
         if self.device is not None or not self._asked():
             return self.device
-        return load("torch").accelerator("cpu")
+        return load(DEVICE_FRAMEWORK).accelerator("cpu")
 
     def _asked(self) -> list[str]:
         """Return the options that only batches made by torch have, as they were given."""
@@ -156,7 +156,7 @@ class PlacementRequest:
         """Return the facts by which the engine decides about data of ``needed`` bytes."""
         free: int | None = None
         if self.device is not None and not self.is_there:
-            free = load("torch").free_memory(self.device)
+            free = load(DEVICE_FRAMEWORK).free_memory(self.device)
         # Arrays that another loader moved to the device are shared, and need no more memory.
         present = 0 if free is None else sum(field.tensor.nbytes for field in self._fields if field.is_on(self.device))
         return _native.PlacementRequest(
@@ -221,7 +221,7 @@ class PlacementRequest:
             DeviceError: The data must be resident, and the device has too little memory.
         """
         device = self.on_device()
-        if device is not None and self.device is None and self.frameworks != {"torch"}:
+        if device is not None and self.device is None and self.frameworks != {DEVICE_FRAMEWORK}:
             if dataset._is_formed_without_torch:
                 reason = "batches are not views, and not of torch"
                 return Placement("host", "cpu", self.needed, None, reason, self.shard_size)
@@ -247,10 +247,10 @@ class PlacementRequest:
 
     def _of_others(self) -> ArgumentError:
         """Return the error for options that only torch has, if batches are of another framework."""
-        other = min(self.frameworks - {"torch"})
+        other = min(self.frameworks - {DEVICE_FRAMEWORK})
         return ArgumentError(
             f"{' and '.join(self._asked())} needs batches made by torch, but this loader makes batches of {other} on "
-            'the CPU; expected output="torch"'
+            f'the CPU; expected output="{DEVICE_FRAMEWORK}"'
         )
 
 
@@ -286,4 +286,4 @@ def _device(device: Any) -> Any:
     kind, _, number = str(device).partition(":")
     if kind == "cpu" and (number.isdigit() or str(device) == kind):
         return None
-    return load("torch").accelerator(device)
+    return load(DEVICE_FRAMEWORK).accelerator(device)

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import batchloom._native as _native
 from batchloom.arrays.field import Field, lend, release
-from batchloom.arrays.frameworks import require
+from batchloom.arrays.frameworks import DEVICE_FRAMEWORK, require
 from batchloom.batching.rules import FixedSize, Rule
 from batchloom.collate.block_options import BlockOptions
 from batchloom.collate.schema import CollateOptions, Schema
 from batchloom.collate.window_steps import WindowSteps
 from batchloom.dataset.array_windows import ArrayWindows
-from batchloom.dataset.base import Dataset
 from batchloom.delivery.placement import Placement, PlacementRequest
 
 if TYPE_CHECKING:
@@ -96,11 +95,10 @@ class LoadedRows:
 
 
 def views(
-    dataset: Dataset, batching: Rule, shuffle: str, documents: bool, request: PlacementRequest, kind: type[WindowViews]
+    source: ArrayWindows, batching: Rule, shuffle: str, request: PlacementRequest, kind: type[WindowViews]
 ) -> WindowViews | None:
     """Return the delivery of views, or ``None`` where batches are no neighbours, or are to be formed."""
-    source = dataset._sliceable(documents)
-    if source is None or not isinstance(batching, FixedSize) or shuffle == "samples":
+    if not isinstance(batching, FixedSize) or shuffle == "samples":
         return None
     fields = source.fields().values()
     lendable = all(_lendable(field, request.output or field.framework, request.device) for field in fields)
@@ -111,8 +109,8 @@ def views(
 
 def _lendable(field: Field, framework: str, device: Any) -> bool:
     """Return whether a framework has views on an array: JAX never, torch not where it runs backwards in memory."""
-    module = require("torch" if device is not None else framework, field.dtype, field.label)
-    return hasattr(module, "windows") and not (framework == "torch" and field.tensor.is_backward)
+    module = require(DEVICE_FRAMEWORK if device is not None else framework, field.dtype, field.label)
+    return module.HAS_VIEWS and (module.HAS_BACKWARD_VIEWS or not field.tensor.is_backward)
 
 
 def _transfer(device: Any) -> tuple[Transfer | None, Resident | None]:
@@ -145,7 +143,7 @@ class WindowViews:
         self._source, self._windows = source, source.native
         self._stride, self._span, self._masks = source.shape.stride, source.shape.span, source.masks
         self._device, self._copy, self._is_there = request.device, request.copies, request.is_there
-        self._output = "torch" if self._device is not None else request.output
+        self._output = DEVICE_FRAMEWORK if self._device is not None else request.output
         self._transfer, self._resident = _transfer(self._device)
         self._static = _static() if request.is_static else None
         self._read(source)
@@ -339,7 +337,7 @@ class WindowViews:
         assert self._resident is not None
         collator = self._source.collator(self._resident)
         places = self._windows.rows(steps.indices())
-        rows, missing = [transfer.carry(lend(place, "torch")).arrive() for place in places]
+        rows, missing = [transfer.carry(lend(place, DEVICE_FRAMEWORK)).arrive() for place in places]
         return self._patched(collator.fields(rows, missing)) + self.marks(steps)
 
     def _patched(self, arrays: list[Any]) -> list[Any]:

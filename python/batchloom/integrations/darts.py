@@ -17,7 +17,7 @@ import numpy
 from batchloom.dataset.base import Dataset
 from batchloom.dataset.windows.window_dataset import WindowDataset
 from batchloom.errors import ArgumentError, DataError, many
-from batchloom.integrations.library_loader import LibraryLoader, SeriesOfSamples, same
+from batchloom.integrations.library_loader import LibraryLoader, LoaderCallback, SeriesOfSamples, same
 from batchloom.integrations.requirement import require
 
 require("darts", "0.48")
@@ -32,7 +32,7 @@ from pytorch_lightning import Callback  # noqa: E402
 Array = numpy.ndarray[Any, Any]
 
 
-class WindowBatches(Callback):  # type: ignore[misc, unused-ignore]
+class WindowBatches(LoaderCallback, Callback):  # type: ignore[misc, unused-ignore]
     """Gives a torch model of darts its batches: in training as the plan orders them, and in validation in order.
 
     It is an argument of the model, ``pl_trainer_kwargs={"callbacks": [WindowBatches()]}``, or of a trainer of your own.
@@ -43,18 +43,13 @@ class WindowBatches(Callback):  # type: ignore[misc, unused-ignore]
             ``shuffle`` and ``drop_last`` are those that darts is given.
     """
 
+    DATA_MODULE = TorchDataModule
+
     def __init__(self, **options: Any) -> None:
         self.options = options
 
-    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Make the loaders, and give them the places of the data module's."""
-        if stage != "fit":
-            return
-        data = trainer.datamodule
-        if not isinstance(data, TorchDataModule):
-            raise ArgumentError(
-                f"the trainer has a {type(data).__name__}; expected a TorchDataModule of darts, as fit() makes"
-            )
+    def replace_loaders(self, data: Any, model: Any) -> None:
+        """Make loaders of the datasets of a data module, and put them in the places of its own loaders."""
         options = {"drop_last": data.dataloader_kwargs["drop_last"], **self.options}
         train = window_loader(data.train_dataset, data.batch_size, data.shuffle, **options)
         data.train_dataloader = partial(same, train)

@@ -7,7 +7,7 @@ of a window (the values of its series, its group, its time) follows from the num
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, SupportsIndex
+from typing import Any, ClassVar, SupportsIndex
 
 import numpy
 from batchloom.dataset.base import Dataset
@@ -61,6 +61,35 @@ class LibraryLoader(DataLoader[Any]):
         if state is not None:
             raise ArgumentError("state is given; expected None: batches in the form of a library are of whole epochs")
         return self._form(super().replay(epoch, step), numpy.asarray(self.plan(epoch)[step]))
+
+
+class LoaderCallback:
+    """The part of a trainer's callback that gives a model the batches of our loaders.
+
+    A class derives from it and from the callback of its trainer, and names the class of the data module of its library.
+    """
+
+    DATA_MODULE: ClassVar[type]
+
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """Replace the loaders of the data module, as the trainer begins to fit.
+
+        Raises:
+            ArgumentError: The trainer has a data module of another library.
+        """
+        if stage != "fit":
+            return
+        data = trainer.datamodule
+        if not isinstance(data, self.DATA_MODULE):
+            raise ArgumentError(
+                f"the trainer has a {type(data).__name__}; expected a {self.DATA_MODULE.__name__}, which the library "
+                "makes as it fits a model"
+            )
+        self.replace_loaders(data, pl_module)
+
+    def replace_loaders(self, data: Any, model: Any) -> None:
+        """Make loaders of the datasets of a data module, and put them in the places of its own loaders."""
+        raise NotImplementedError
 
 
 class SeriesOfSamples:

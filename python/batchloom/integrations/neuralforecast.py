@@ -18,7 +18,7 @@ import numpy
 from batchloom.dataset.base import Dataset
 from batchloom.dataset.windows.window_dataset import WindowDataset
 from batchloom.errors import ArgumentError, DataError, many
-from batchloom.integrations.library_loader import LibraryLoader, SeriesOfSamples, same
+from batchloom.integrations.library_loader import LibraryLoader, LoaderCallback, SeriesOfSamples, same
 from batchloom.integrations.requirement import require
 
 require("neuralforecast", "3.3")
@@ -33,7 +33,7 @@ Array = numpy.ndarray[Any, Any]
 BATCH = 1024
 
 
-class WindowBatches(Callback):  # type: ignore[misc, unused-ignore]
+class WindowBatches(LoaderCallback, Callback):  # type: ignore[misc, unused-ignore]
     """Gives a model of neuralforecast the windows to train on.
 
     It is an argument of the model, ``callbacks=[WindowBatches()]``, or of a trainer of your own. An epoch is every
@@ -46,27 +46,22 @@ class WindowBatches(Callback):  # type: ignore[misc, unused-ignore]
         options: More arguments of :class:`batchloom.DataLoader`, as ``seed``, ``drop_last`` and ``num_threads``.
     """
 
+    DATA_MODULE = TimeSeriesDataModule
+
     def __init__(self, batch_size: int | None = None, shuffle: bool = True, **options: Any) -> None:
         self.batch_size, self.shuffle, self.options = batch_size, shuffle, options
         self._replaced: dict[str, Any] = {}
         self._sizes: tuple[int, int] | None = None
 
-    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Make the loader, and give it the place of the data module's."""
-        if stage != "fit":
-            return
-        data = trainer.datamodule
-        if not isinstance(data, TimeSeriesDataModule):
-            raise ArgumentError(
-                f"the trainer has a {type(data).__name__}; expected a TimeSeriesDataModule, as neuralforecast makes"
-            )
+    def replace_loaders(self, data: Any, model: Any) -> None:
+        """Make a loader of the training windows, and put it in the place of the data module's own loader."""
         options = {"drop_last": data.drop_last, **self.options}
-        loader = window_loader(pl_module, data.dataset, self.batch_size, self.shuffle, **options)
+        loader = window_loader(model, data.dataset, self.batch_size, self.shuffle, **options)
         data.train_dataloader = partial(same, loader)
         # Windows come padded and drawn.
         ours: dict[str, Any] = {"windows_batch_size": None, "padder_train": torch.nn.Identity()}
-        self._replaced = {name: getattr(pl_module, name) for name in ours}
-        _set(pl_module, ours)
+        self._replaced = {name: getattr(model, name) for name in ours}
+        _set(model, ours)
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """Note that windows end before the validation part: the model would cut that off."""

@@ -6,11 +6,11 @@ that a batch lies in.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy
+from batchloom.arrays.frameworks import owner
 
 
 class BatchDigest:
@@ -52,36 +52,18 @@ def _parts(path: str, value: Any) -> Iterator[tuple[str, numpy.ndarray[Any, Any]
     elif isinstance(value, (tuple, list)):
         for place, part in enumerate(value):
             yield from _parts(f"{path}/{place}", part)
-    elif (torch := _torch(value)) is not None:
-        yield from _of_torch(path, value.detach(), torch)
+    elif (framework := owner(value)) is not None:
+        for text, part in framework.values(value):
+            yield from _flat(f"{path}{text}", value, part)
     elif all(hasattr(value, name) for name in ("data", "indices", "indptr")):
         for name in ("indptr", "indices", "data"):
             yield from _parts(f"{path}/{name}", getattr(value, name))
     else:
-        found = numpy.asarray(value)
-        if found.dtype.hasobject:
-            found = numpy.frombuffer(repr(value).encode(), numpy.uint8)
-        yield path, found.reshape(-1) if found.ndim == 0 else found
+        yield from _flat(path, value, numpy.asarray(value))
 
 
-def _of_torch(path: str, tensor: Any, torch: Any) -> Iterator[tuple[str, numpy.ndarray[Any, Any]]]:
-    if tensor.layout == torch.sparse_csr:
-        for name in ("crow_indices", "col_indices", "values"):
-            yield from _of_torch(f"{path}/{name}", getattr(tensor, name)(), torch)
-        return
-    tensor = tensor.cpu()
-    try:
-        found = tensor.numpy()
-    except TypeError:
-        # NumPy lacks the type: its bytes say as much.
-        found = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
-        path = f"{path}:{tensor.dtype}:{tuple(tensor.shape)}"
-    yield path, found.reshape(-1) if found.ndim == 0 else found
-
-
-def _torch(value: Any) -> Any:
-    """Return torch if ``value`` is one of its tensors."""
-    if not hasattr(type(value), "__torch_function__"):
-        return None
-    torch = importlib.import_module("torch")
-    return torch if isinstance(value, torch.Tensor) else None
+def _flat(path: str, value: Any, array: numpy.ndarray[Any, Any]) -> Iterator[tuple[str, numpy.ndarray[Any, Any]]]:
+    """Yield the array of a value with at least one dimension; the bytes of its text where the array holds objects."""
+    if array.dtype.hasobject:
+        array = numpy.frombuffer(repr(value).encode(), numpy.uint8)
+    yield path, array.reshape(-1) if array.ndim == 0 else array

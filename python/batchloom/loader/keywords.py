@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy
-from batchloom.arguments import kept, require_known
+from batchloom.arguments import require_known
+from batchloom.arrays.copying import copy_argument
 from batchloom.batching.rules import Rule
 from batchloom.collate.field import FieldKeywords, FieldOptions
 from batchloom.delivery.options import DeliveryKeywords, DeliveryOptions
@@ -58,7 +59,7 @@ class DividedKeywords:
                 f"expected fields={{...: bl.Field({name}=...)}}, or fields=bl.Field({name}=...) for the only field"
             )
         require_known("DataLoader", keywords, LoaderKeywords)
-        given: dict[str, Any] = {name: kept(value) for name, value in keywords.items()}
+        given: dict[str, Any] = {name: copy_argument(value) for name, value in keywords.items()}
         # Arguments of torch that have no effect warn once, not in each copy.
         self.recipe = {name: value for name, value in given.items() if name not in TorchOptions.__annotations__}
         self.torch: TorchRequest = accepted(_chosen(given, TorchOptions))  # type: ignore[arg-type]

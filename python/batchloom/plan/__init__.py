@@ -1,5 +1,5 @@
 """Plans: which batches an epoch has, and which rank takes each of them at which step.
 
-``plan`` is the plan of an epoch, ``options`` checks its options, ``attributes`` are what loaders and samplers read of
-it, and ``restore_order`` puts results in the order of samples.
+``plan`` is the plan of an epoch, ``options`` checks its options, and ``attributes`` are what loaders and samplers read
+of it.
 """

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-import operator
 import os
 import sys
 import warnings
@@ -13,9 +11,9 @@ from typing import Any, SupportsIndex, Unpack, overload
 
 import batchloom._native as engine
 import numpy
-from batchloom.arguments import U32, Shuffle, caller, integer, shown
+from batchloom.arguments import U32, Shuffle, caller, integer, resolve_index
 from batchloom.batching.rules import Rule, rule
-from batchloom.errors import ArgumentError, RangeError, many
+from batchloom.errors import ArgumentError, many
 from batchloom.plan.options import NumberedSamples, PlanKeywords, PlanOptions
 from batchloom.samples.draws import restored, written
 from batchloom.samples.label_counts import LabelCounts
@@ -172,7 +170,7 @@ class Plan:
         """
         if isinstance(step, slice):
             return [self[place] for place in range(*step.indices(len(self)))]
-        return _array(self._native.indices(_within(step, len(self))))
+        return _array(self._native.indices(resolve_index("step", step, len(self))))
 
     def __iter__(self) -> Iterator[Indices]:
         """Yield the samples of each batch.
@@ -208,7 +206,7 @@ class Plan:
         Raises:
             RangeError: There is no such step.
         """
-        index = _within(step, self._native.steps())
+        index = resolve_index("step", step, self._native.steps())
         samples, tokens, labels, counts, batches = self._native.step(index)
         return Step(index, samples, tokens, tuple(counts), tuple(_array(batch) for batch in batches), labels)
 
@@ -224,7 +222,7 @@ class Plan:
         Raises:
             RangeError: There is no such step.
         """
-        shard = self._native.shard(_within(step, len(self)))
+        shard = self._native.shard(resolve_index("step", step, len(self)))
         return None if shard is None else range(*shard)
 
     def where(self, sample: SupportsIndex | tuple[str, int]) -> list[Place]:
@@ -249,7 +247,7 @@ class Plan:
             if len(sample) != 2:
                 raise TypeError(f"sample is {sample!r}; expected the name of a source and the number of a sample there")
             sample = self._number(*sample)
-        return [Place(*place) for place in self._native.places(_within(sample, self.samples))]
+        return [Place(*place) for place in self._native.places(resolve_index("sample", sample, self.samples))]
 
     def stats(self) -> dict[str, Any]:
         """Return the costs of the plan over all ranks, before it is run.
@@ -425,6 +423,7 @@ def warn_of_one_pool(plan: engine.Plan, batching: Rule) -> None:
 
 def table(title: str, rows: Mapping[str, Any]) -> str:
     """Return a table of names and numbers as HTML."""
+    import html
 
     def text(value: Any) -> str:
         return html.escape(f"{value:.4g}" if isinstance(value, float) else str(value))
@@ -435,11 +434,3 @@ def table(title: str, rows: Mapping[str, Any]) -> str:
 
 def _array(numbers: engine.Tensor) -> Indices:
     return numpy.asarray(numpy.from_dlpack(numbers), dtype=numpy.int64)
-
-
-def _within(index: SupportsIndex, length: int) -> int:
-    """Return ``index`` as a number from 0; negative ones count from the end."""
-    number = operator.index(index)
-    if not -length <= number < length:
-        raise RangeError(f"index {shown(number)} is out of range; expected 0 <= index < {length}")
-    return number % length

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections import Counter
@@ -191,6 +190,8 @@ class RankFinder:
         store = None if ranks is None or ranks[1] == 1 else _store()
         if ranks is None or store is None:
             return
+        import json
+
         _compared[name] += 1
         mine = json.dumps({"rank": ranks[0], **facts})
         found = json.loads(store.compare_set(f"batchloom/{name}/{_compared[name]}", "", mine))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from batchloom.arguments import integer, is_mask
-from batchloom.errors import ArgumentError, RangeError, many
+from batchloom.arguments import integer, is_mask, out_of_range
+from batchloom.errors import ArgumentError, many
 
 # Numbers that may come twice, beyond those of all samples: an iterator may not end.
 REPEATED = 1 << 20
@@ -41,8 +41,8 @@ def banned_numbers(ban: Any, samples: int, number: Callable[[str, int], int] | N
                 raise ArgumentError(f"ban has {sample!r}; expected numbers of samples, as in ban=[17]")
             found.append(number(*sample))
             continue
-        place = integer("a sample in ban", sample)
-        if place >= samples:
-            raise RangeError(f"ban has sample {place}, and there are {samples}; expected 0 <= sample < {samples}")
-        found.append(place)
+        banned = integer("a sample in ban", sample)
+        if banned >= samples:
+            raise out_of_range("sample", banned, samples, " in ban")
+        found.append(banned)
     return found

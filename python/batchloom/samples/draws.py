@@ -7,10 +7,9 @@ from typing import Any
 import batchloom._native as _native
 import numpy
 from batchloom.arguments import integer
-from batchloom.arrays.field import host
-from batchloom.arrays.numpy import is_masked
-from batchloom.errors import ArgumentError, DataError, DTypeError, many
+from batchloom.errors import ArgumentError
 from batchloom.samples.keys import classes_of
+from batchloom.samples.per_sample import read, require_each
 
 Array = numpy.ndarray[Any, Any]
 
@@ -37,13 +36,12 @@ def draws_of(samples: int, weights: Any, num_samples: int | None, balanced_by: A
         raise ArgumentError("weights and balanced_by are both given; expected one of them")
     if balanced_by is not None:
         classes = classes_of(balanced_by, "balanced_by")
-        _require_each("balanced_by", classes, samples)
+        require_each("balanced_by", classes, samples)
         return _native.Draws.balanced(_native.borrow(classes, "balanced_by"), number)
     if weights is None:
         return None if number is None else _native.Draws.weighted(number, None)
-    found = _weights(weights)
-    _require_each("weights", found, samples)
-    return _native.Draws.weighted(number, _native.borrow(found, "weights"))
+    each = numpy.ascontiguousarray(read("weights", weights, "biuf", samples), numpy.float64)
+    return _native.Draws.weighted(number, _native.borrow(each, "weights"))
 
 
 def described(draws: _native.Draws | None) -> tuple[Any, int | None, Any]:
@@ -79,7 +77,7 @@ def grouping_of(samples: int, homogeneous_by: Any, distinct_by: Any) -> tuple[st
     if given is None:
         return None
     keys = classes_of(given, name)
-    _require_each(name, keys, samples)
+    require_each(name, keys, samples)
     return name, _native.borrow(keys.astype(numpy.uint32), name)
 
 
@@ -101,23 +99,3 @@ def restored(found: tuple[Any, ...] | None) -> _native.Draws | None:
     borrowed = [None if array is None else _native.borrow(array, "draws") for array in (units, members)]
     by = None if measure is None else (measure[0], _native.borrow(measure[1], "draws"))
     return _native.Draws.restored(number, borrowed[0], sources, exhausted, by, borrowed[1], names)
-
-
-def _weights(given: Any) -> Array:
-    """Return weights as float64."""
-    if is_masked(given):
-        raise DataError("weights are a masked array; expected plain numbers: use .filled(0)")
-    try:
-        found = numpy.asarray(host("weights", given))
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise DTypeError(f"weights are not an array of numbers: {error}") from None
-    if found.ndim != 1:
-        raise DataError(f"weights have shape {found.shape}; expected one number for each sample")
-    if found.dtype.kind not in "biuf":
-        raise DTypeError(f"weights have type {found.dtype}; expected numbers")
-    return numpy.ascontiguousarray(found, numpy.float64)
-
-
-def _require_each(name: str, found: Array, samples: int) -> None:
-    if len(found) != samples:
-        raise DataError(f"{name} has {len(found)} values for {many(samples, 'sample')}; expected one for each")

@@ -10,9 +10,8 @@ from numbers import Real
 from typing import Any
 
 import numpy
-from batchloom.arrays.field import host
-from batchloom.arrays.numpy import is_masked
 from batchloom.errors import ArgumentError, DataError
+from batchloom.samples.per_sample import read
 
 Array = numpy.ndarray[Any, Any]
 
@@ -24,22 +23,15 @@ def classes_of(given: Any, name: str) -> Array:
         ArgumentError: It is no such thing, or holds values of several kinds.
         DataError: It has more than one dimension, or a sample has no class: ``None``, NaN, or a value that is masked.
     """
-    if is_masked(given):
-        raise DataError(f"{name} is a masked array; expected a class for each sample: use .filled(value)")
     if isinstance(given, list | tuple):
         return _codes(name, list(given))
-    try:
-        found = numpy.asarray(host(name, given))
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise ArgumentError(f"{name} is a {type(given).__name__}; expected a class for each sample: {error}") from None
-    if found.ndim != 1:
-        raise DataError(f"{name} has shape {found.shape}; expected one class for each sample")
-    if found.dtype.kind not in "biufcmMSU":
-        return _codes(name, found.tolist())
-    missing = found != found
+    values = read(name, given, None, value="a class", refused=ArgumentError)
+    if values.dtype.kind not in "biufcmMSU":
+        return _codes(name, values.tolist())
+    missing = values != values
     if missing.any():
-        raise _without(name, int(missing.argmax()), found[missing.argmax()])
-    return numpy.ascontiguousarray(numpy.unique(found, return_inverse=True)[1], numpy.int64)
+        raise _without(name, int(missing.argmax()), values[missing.argmax()])
+    return numpy.ascontiguousarray(numpy.unique(values, return_inverse=True)[1], numpy.int64)
 
 
 def _codes(name: str, values: list[Any]) -> Array:

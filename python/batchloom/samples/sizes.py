@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy
 from batchloom.arguments import U32
-from batchloom.arrays.numpy import is_masked
-from batchloom.errors import DataError, DTypeError
+from batchloom.errors import DataError
+from batchloom.samples.per_sample import read as read_each
 
 Sizes = numpy.ndarray[Any, numpy.dtype[numpy.uint32]]
 
@@ -21,15 +21,15 @@ class HasSizes:
         return None
 
 
-def checked(sizes: Any, name: str, most_dimensions: int = 1) -> Sizes:
-    """Return ``sizes`` as uint32.
+def checked(sizes: Any, name: str, most_dimensions: int = 1, samples: int | None = None) -> Sizes:
+    """Return ``sizes`` as uint32, one for each of ``samples`` where their number is given.
 
     Raises:
-        DataError: The number of dimensions is wrong; or a size is negative, fractional, NaN or not below 2**32. The
-            message names the first such sample.
+        DataError: The number of dimensions or of sizes is wrong; or a size is negative, fractional, NaN or not below
+            2**32. The message names the first such sample.
         DTypeError: The sizes are not numbers.
     """
-    array = _array(sizes, name, most_dimensions)
+    array = read_each(name, sizes, "iuf", samples, value="a whole number", most_dimensions=most_dimensions)
     if array.dtype == numpy.uint32:
         return numpy.ascontiguousarray(array)
     if array.dtype.kind == "f":
@@ -43,21 +43,6 @@ def checked(sizes: Any, name: str, most_dimensions: int = 1) -> Sizes:
             f"sample {sample} has size {array[sample]}; expected a whole number, at least 0 and below 2**32"
         )
     return numpy.ascontiguousarray(array, numpy.uint32)
-
-
-def _array(sizes: Any, name: str, most_dimensions: int) -> numpy.ndarray[Any, Any]:
-    """Return an array of numbers."""
-    if is_masked(sizes):
-        raise DataError(f"{name} are a masked array; expected plain numbers: use .filled(value)")
-    try:
-        array = numpy.asarray(sizes)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise DTypeError(f"{name} are not an array of numbers: {error}") from None
-    if not 1 <= array.ndim <= most_dimensions:
-        raise DataError(f"{name} have shape {array.shape}; expected one number for each sample")
-    if array.dtype.kind not in "iuf":
-        raise DTypeError(f"{name} have type {array.dtype}; expected integers")
-    return array
 
 
 def longest(offsets: numpy.ndarray[Any, Any], samples: int) -> int:

@@ -237,9 +237,9 @@ def test_what_is_found_and_expected_is_said(make, message):
 @pytest.mark.parametrize(
     ("make", "kind", "message"),
     [
-        (lambda: ROWS[HUGE], bl.RangeError, "sample an integer of 16610 bits is outside"),
-        (lambda: bl.Plan(20, 4)[HUGE], bl.RangeError, "index an integer of 16610 bits is out of range"),
-        (lambda: ROWS.select(numpy.ma.array([1, 2], mask=[1, 0])), bl.DataError, "indices are a masked array"),
+        (lambda: ROWS[HUGE], bl.RangeError, "sample an integer of 16610 bits is out of range"),
+        (lambda: bl.Plan(20, 4)[HUGE], bl.RangeError, "step an integer of 16610 bits is out of range"),
+        (lambda: ROWS.select(numpy.ma.array([1, 2], mask=[1, 0])), bl.DataError, "indices: found a masked array"),
     ],
 )
 def test_numbers_of_samples_that_make_no_sense(make, kind, message):

@@ -1,7 +1,53 @@
 """Names of the package that are imported only when they are used."""
 
+import ast
+from pathlib import Path
+
 import batchloom as bl
 import pytest
+
+
+def test_an_import_of_the_package_loads_none_of_its_modules(script):
+    """Importing takes the time of the extension alone; modules are imported by the names that a program uses."""
+    script(
+        """
+        import sys
+        import batchloom as bl
+
+        loaded = {name for name in sys.modules if name.startswith("batchloom")}
+        assert loaded == {"batchloom", "batchloom._native"}, loaded
+        bl.DataLoader
+        assert not [name for name in sys.modules if name.startswith("batchloom.dataset.windows")]
+        """
+    )
+
+
+def test_checkers_and_programs_see_the_same_names():
+    """The imports for type checkers are those that the names stand for."""
+    tree = ast.parse(Path(bl.__file__).read_text(encoding="utf-8"))
+    checked = next(node for node in tree.body if isinstance(node, ast.If)).body
+    homes = {alias.asname: (node.module, alias.name) for node in checked for alias in node.names}
+    lazy = {"integrations": ("batchloom", "integrations"), "from_ray": ("batchloom.integrations.ray", "from_ray")}
+    assert homes == {name: (module, name) for name, module in bl._HOMES.items()} | lazy
+
+
+@pytest.mark.parametrize("name", sorted({*bl.__all__} - {"__version__"}))
+def test_each_name_is_that_of_its_module(name):
+    """So pickles and documentation name the module, and a second look finds the same object."""
+    value = getattr(bl, name)
+    assert value is getattr(bl, name) is bl.__dict__[name]
+    assert getattr(value, "__module__", bl._HOMES[name]) == bl._HOMES[name]
+
+
+def test_a_star_imports_all_names(script):
+    script(
+        """
+        from batchloom import *
+        import batchloom
+
+        assert set(batchloom.__all__) <= set(globals())
+        """
+    )
 
 
 def test_integrations_are_found_without_importing_a_framework(script):

@@ -18,8 +18,7 @@ from batchloom.dataset.map.reader import SampleReader, described, short, takes_r
 from batchloom.dataset.map.shared_generators import shared_draw
 from batchloom.dataset.sequences import SequenceDataset
 from batchloom.dataset.tensors import TensorDataset
-from batchloom.dataset.windows.window_dataset import WindowDataset
-from batchloom.errors import ArgumentError, DataError, SampleError, many
+from batchloom.errors import ArgumentError, SampleError, many
 from batchloom.samples.sizes import Sizes, checked
 
 if TYPE_CHECKING:
@@ -116,11 +115,9 @@ class MapDataset(Dataset[Any]):
         self._variable = self._named_variable(LateFieldNames())
         if key is not None:
             sizes = [_size(key, number, items[number]) for number in range(len(items))]
-        self._own = None if sizes is None else numpy.array(checked(sizes, "sizes"))
+        self._own = None if sizes is None else numpy.array(checked(sizes, "sizes", samples=len(items)))
         if self._own is None and self._columns is not None:
             raise ArgumentError("columns names fields that are as long as sizes say, but there are no sizes")
-        if self._own is not None and len(self._own) != len(items):
-            raise DataError(f"there are {len(self._own)} sizes for {len(items)} items; expected one for each")
         self._reader = SampleReader(items, fn)
         if self._workers == "processes":
             from batchloom.dataset.map.processes import require_picklable
@@ -256,6 +253,8 @@ def samples_of(dataset: Dataset[Any]) -> MapDataset:
     Raises:
         ArgumentError: Batches of the dataset are more than lists of its samples.
     """
+    from batchloom.dataset.windows.window_dataset import WindowDataset
+
     if not isinstance(dataset, TensorDataset | SequenceDataset | WindowDataset):
         raise ArgumentError(
             f"collate is a function of a list of samples, and {type(dataset).__name__} makes batches of its own; "

@@ -83,7 +83,7 @@ class SeededGenerators:
 def _seed(first: int, second: int) -> None:
     random.seed(first)
     numpy.random.seed(second & 0xFFFFFFFF)
-    torch = sys.modules.get("torch")
+    torch = _torch()
     if torch is not None:
         # Generators of accelerators are left alone: to seed them takes longer than many functions.
         torch.default_generator.manual_seed(first & 0x7FFFFFFFFFFFFFFF)
@@ -95,11 +95,16 @@ def _states() -> tuple[Any, ...]:
     To take a state apart, or to seed anew, costs as much as several samples of a fast function: so the memory of states
     is compared where it can be had.
     """
-    torch = sys.modules.get("torch")
+    torch = _torch()
     if torch is None:
         return _python_state(), _numpy_state()
     state = torch.default_generator.get_state()
     return _python_state(), _numpy_state(), _bytes_type(_torch_bytes()).from_address(state.data_ptr()).raw
+
+
+def _torch() -> Any:
+    """Return torch, if the program has imported it."""
+    return sys.modules.get("torch")
 
 
 def _python_state() -> int:
@@ -127,7 +132,8 @@ def _numpy_memory(generator: Any) -> Any:
 
 @cache
 def _torch_bytes() -> int:
-    return int(sys.modules["torch"].default_generator.get_state().numel())
+    torch: Any = _torch()
+    return int(torch.default_generator.get_state().numel())
 
 
 @cache

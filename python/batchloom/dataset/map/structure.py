@@ -8,7 +8,6 @@ Promises:
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from numbers import Number
@@ -17,7 +16,7 @@ from typing import Any
 import batchloom._native as _native
 import numpy
 from batchloom.arrays.field import share
-from batchloom.arrays.frameworks import framework_of
+from batchloom.arrays.frameworks import DEFAULT_FRAMEWORK, framework_of, owner
 from batchloom.collate.field_names import FieldNames
 from batchloom.errors import DataError, DeviceError, DTypeError
 
@@ -160,7 +159,7 @@ class Structures:
         """Return the structure of a sample whose arrays were found; remember it by the types of its parts."""
         names = tuple(name for name, _ in found)
         known = [_framework(name, part) for name, part in found]
-        usual = next((framework for framework in known if framework is not None), "numpy")
+        usual = next((framework for framework in known if framework is not None), DEFAULT_FRAMEWORK)
         frameworks = tuple(framework or usual for framework in known)
         structure = Structure(_node(sample, iter(frameworks)), names, frameworks)
         structure = self._of_text.setdefault(structure.text, structure)
@@ -254,10 +253,11 @@ def _array(name: str, value: Any) -> Any:
         if array.dtype.kind not in NUMBERS:
             raise DTypeError(f"field {name} holds {array.dtype}; expected numbers")
         return array
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(value, torch.Tensor):
-        if value.device.type != "cpu":
-            raise DeviceError(f"field {name} is on {value.device}; expected memory of the CPU: move it with .cpu()")
+    framework = owner(value)
+    if framework is not None:
+        device = framework.device_of(value)
+        if device is not None:
+            raise DeviceError(f"field {name} is on {device}; expected memory of the CPU: move it with .cpu()")
         return value
     if value is None or isinstance(value, str | bytes):
         raise DataError(f"field {name} is {value!r:.50}; expected an array or a number")

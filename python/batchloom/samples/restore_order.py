@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import batchloom._native as _native
 import numpy
+from batchloom.arrays.frameworks import DEFAULT_FRAMEWORK, load, owner
 from batchloom.errors import DataError
+
+if TYPE_CHECKING:
+    from batchloom.arrays.framework import Framework
 
 
 def restore_order(outputs: Any, index: Any) -> Any:
@@ -99,23 +102,19 @@ def _is_array(value: Any) -> bool:
     return hasattr(value, "dtype") and hasattr(value, "ndim")
 
 
-def _is_torch(value: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.Tensor)
+def _framework(array: Any) -> Framework:
+    """Return the functions for an array: those of the default framework where no framework owns it."""
+    return owner(array) or load(DEFAULT_FRAMEWORK)
 
 
 def _on_cpu(value: Any) -> Any:
-    return value.detach().cpu() if _is_torch(value) else value
+    framework = _framework(value)
+    return framework.to_host(framework.plain(value))
 
 
 def _concatenate(arrays: Sequence[Any]) -> Any:
     try:
-        if _is_torch(arrays[0]):
-            return sys.modules["torch"].cat(list(arrays))
-        jax = sys.modules.get("jax")
-        if jax is not None and isinstance(arrays[0], jax.Array):
-            return jax.numpy.concatenate(arrays)
-        return numpy.concatenate(arrays)
+        return _framework(arrays[0]).concatenate(arrays)
     except (TypeError, ValueError, RuntimeError) as error:
         shapes = sorted({tuple(array.shape[1:]) for array in arrays})
         raise DataError(
@@ -124,6 +123,4 @@ def _concatenate(arrays: Sequence[Any]) -> Any:
 
 
 def _scatter(outputs: Any, places: _native.Tensor) -> Any:
-    if _is_torch(outputs):
-        return outputs[sys.modules["torch"].from_dlpack(places).to(outputs.device)]
-    return outputs[numpy.from_dlpack(places)]
+    return _framework(outputs).take(outputs, places)
