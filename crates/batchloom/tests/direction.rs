@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use proc_macro2::{TokenStream, TokenTree};
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Item, UseTree};
 
@@ -83,6 +83,9 @@ impl Paths {
                     colons += 1;
                     continue;
                 }
+                // The visibility of an item that a macro makes.
+                TokenTree::Group(group)
+                    if group.delimiter() == Delimiter::Parenthesis && names == ["pub"] => {}
                 TokenTree::Group(group) => self.tokens(group.stream()),
                 _ => self.mentioned.push(std::mem::take(&mut names)),
             }

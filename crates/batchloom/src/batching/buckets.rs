@@ -6,15 +6,17 @@
 use serde::Serialize;
 
 use super::pool::{LEAST_POOLS, MOST, whole_batches};
-use super::{Pool, PoolBatches, PoolSizes, Sorted, mixed, positive};
+use super::pool_rule::PoolRule;
+use super::spelling::{Given, Spelled, Spelling};
+use super::{Pool, PoolBatches, PoolSizes, Sizes, Sorted, mixed, positive};
 use crate::Result;
 
 /// Batches of `batch_size` samples of similar size.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct LengthBuckets {
-    pub(super) batch_size: u64,
-    pub(super) pool: Pool,
-    pub(super) multiple_of: u32,
+    batch_size: u64,
+    pool: Pool,
+    multiple_of: u32,
 }
 
 impl LengthBuckets {
@@ -43,28 +45,10 @@ impl LengthBuckets {
     pub fn multiple_of(self, multiple_of: u32) -> Result<Self> {
         Ok(Self { multiple_of: positive("multiple_of", multiple_of)?, ..self })
     }
+}
 
-    pub(super) fn batch_size(&self) -> u64 {
-        self.batch_size
-    }
-
-    pub(super) fn samples_in_pool(&self) -> u64 {
-        match self.pool {
-            Pool::Auto => whole_batches(MOST, self.batch_size),
-            Pool::Of(batches) => batches.saturating_mul(self.batch_size),
-            Pool::All => u64::MAX,
-        }
-    }
-
-    pub(super) fn pooled(&self) -> Pool {
-        self.pool
-    }
-
-    pub(super) fn padded_to(&self) -> u32 {
-        self.multiple_of
-    }
-
-    pub(super) fn cut(&self, pool: PoolSizes<'_>) -> PoolBatches {
+impl PoolRule for LengthBuckets {
+    fn cut(&self, pool: PoolSizes<'_>) -> PoolBatches {
         let sorted = Sorted::new(pool.sizes);
         let apart = |together: &u64| *together >= LEAST_POOLS * pool.sizes.len() as u64;
         let places = match pool.together.filter(|together| self.pool == Pool::Auto && !apart(together)) {
@@ -72,5 +56,44 @@ impl LengthBuckets {
             None => sorted.places,
         };
         PoolBatches { ends: super::fixed::ends(self.batch_size, places.len()), places, starts: Vec::new() }
+    }
+
+    fn samples_in_pool(&self, _: u64, _: Option<&Sizes>) -> u64 {
+        match self.pool {
+            Pool::Auto => whole_batches(MOST, self.batch_size),
+            Pool::Of(batches) => batches.saturating_mul(self.batch_size),
+            Pool::All => u64::MAX,
+        }
+    }
+
+    fn batch_size(&self) -> Option<u64> {
+        Some(self.batch_size)
+    }
+
+    fn multiple_of(&self) -> u32 {
+        self.multiple_of
+    }
+
+    fn with_auto_pool(&self) -> Option<Self> {
+        self.pool.is_number().then_some(Self { pool: Pool::Auto, ..*self })
+    }
+}
+
+impl Spelled for LengthBuckets {
+    const NAME: &'static str = "length-buckets";
+    const FORM: Option<&'static str> = Some("length-buckets:N");
+
+    fn spell(&self) -> Spelling {
+        Spelling::new(Self::NAME, self.batch_size).option("pool", &self.pool, &Pool::Auto).option(
+            "multiple_of",
+            &self.multiple_of,
+            &1,
+        )
+    }
+
+    fn read(given: &mut Given<'_>) -> Result<Self> {
+        let rule = Self::new(given.number()?)?;
+        let rule = given.set_word("pool", rule, |rule: Self, pool: Pool| rule.pool(pool))?;
+        given.set_number("multiple_of", rule, Self::multiple_of)
     }
 }

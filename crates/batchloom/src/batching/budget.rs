@@ -7,7 +7,9 @@
 use serde::Serialize;
 
 use super::pool::samples_in_batch;
+use super::pool_rule::PoolRule;
 use super::sizes::{PoolSizes, Union, padded};
+use super::spelling::{Given, Spelled, Spelling};
 use super::{Oversize, Pool, PoolBatches, Sizes, Sorted, positive, to_place};
 use crate::named::named;
 use crate::{Error, Result};
@@ -32,13 +34,13 @@ named!(Count, "count", {
 /// Batches of as many samples of similar size as fit into a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct TokenBudget {
-    pub(super) max_tokens: u64,
-    pub(super) count: Count,
-    pub(super) max_length_spread: Option<u32>,
-    pub(super) max_samples: Option<u64>,
-    pub(super) multiple_of: u32,
-    pub(super) oversize: Oversize,
-    pub(super) pool: Pool,
+    max_tokens: u64,
+    count: Count,
+    max_length_spread: Option<u32>,
+    max_samples: Option<u64>,
+    multiple_of: u32,
+    oversize: Oversize,
+    pool: Pool,
 }
 
 impl TokenBudget {
@@ -103,24 +105,8 @@ impl TokenBudget {
         Ok(Self { pool: pool.into().checked()?, ..self })
     }
 
-    pub(super) fn samples_in_pool(&self, samples: u64, sizes: Option<&Sizes>) -> u64 {
-        self.pool.samples(samples_in_batch(Some(self.max_tokens), self.max_samples, sizes), samples)
-    }
-
-    pub(super) fn pooled(&self) -> Pool {
-        self.pool
-    }
-
-    pub(super) fn padded_to(&self) -> u32 {
-        self.multiple_of
-    }
-
-    pub(super) fn oversize_policy(&self) -> Oversize {
-        self.oversize
-    }
-
     /// The largest sample of one variable dimension that fits alone.
-    pub(super) fn most(&self) -> u64 {
+    fn most(&self) -> u64 {
         match self.count {
             Count::Padded => self.max_tokens - self.max_tokens % u64::from(self.multiple_of),
             Count::Real => self.max_tokens,
@@ -128,29 +114,12 @@ impl TokenBudget {
     }
 
     /// Returns true if a sample of these extents fits alone.
-    pub(super) fn fits(&self, extents: &[u32]) -> bool {
+    fn fits(&self, extents: &[u32]) -> bool {
         let multiple_of = if self.count == Count::Real { 1 } else { self.multiple_of };
         let elements = extents
             .iter()
             .try_fold(1_u64, |product, &extent| product.checked_mul(padded(extent, multiple_of)));
         elements.is_some_and(|elements| elements <= self.max_tokens)
-    }
-
-    pub(super) fn counts_real(&self) -> bool {
-        self.count == Count::Real
-    }
-
-    pub(super) fn budget(&self) -> u64 {
-        self.max_tokens
-    }
-
-    pub(super) fn cut(&self, pool: PoolSizes<'_>) -> PoolBatches {
-        let sorted = Sorted::new(pool.sizes);
-        match (pool.extents, self.count) {
-            (None, Count::Padded) => self.oversize.cut(sorted, self.most(), |sizes| self.by_padded(sizes)),
-            (None, Count::Real) => self.oversize.cut(sorted, self.most(), |sizes| self.by_real(sizes)),
-            (Some((dimensions, extents)), _) => self.by_shape(&sorted, dimensions, extents),
-        }
     }
 
     /// The ends of batches of sorted samples, padding counted. The first sample of a batch is its longest and so
@@ -226,6 +195,78 @@ impl TokenBudget {
 
     fn most_samples(&self) -> u64 {
         self.max_samples.unwrap_or(u64::MAX)
+    }
+}
+
+impl PoolRule for TokenBudget {
+    fn cut(&self, pool: PoolSizes<'_>) -> PoolBatches {
+        let sorted = Sorted::new(pool.sizes);
+        match (pool.extents, self.count) {
+            (None, Count::Padded) => self.oversize.cut(sorted, self.most(), |sizes| self.by_padded(sizes)),
+            (None, Count::Real) => self.oversize.cut(sorted, self.most(), |sizes| self.by_real(sizes)),
+            (Some((dimensions, extents)), _) => self.by_shape(&sorted, dimensions, extents),
+        }
+    }
+
+    fn samples_in_pool(&self, samples: u64, sizes: Option<&Sizes>) -> u64 {
+        self.pool.samples(samples_in_batch(Some(self.max_tokens), self.max_samples, sizes), samples)
+    }
+
+    fn counts_real(&self) -> bool {
+        self.count == Count::Real
+    }
+
+    fn multiple_of(&self) -> u32 {
+        self.multiple_of
+    }
+
+    fn budget(&self) -> Option<u64> {
+        Some(self.max_tokens)
+    }
+
+    fn limit(&self) -> Option<u32> {
+        self.oversize.limit(self.most())
+    }
+
+    fn find_oversize(&self, sizes: &Sizes) -> Option<usize> {
+        if self.oversize != Oversize::Error {
+            return None;
+        }
+        (0..sizes.as_slice().len()).find(|&sample| !self.fits(sizes.extents(sample)))
+    }
+
+    fn unpadded(self) -> Self {
+        self.count(Count::Real)
+    }
+
+    fn with_auto_pool(&self) -> Option<Self> {
+        self.pool.is_number().then_some(Self { pool: Pool::Auto, ..*self })
+    }
+}
+
+impl Spelled for TokenBudget {
+    const NAME: &'static str = "token-budget";
+    const FORM: Option<&'static str> = Some("token-budget:N");
+
+    fn spell(&self) -> Spelling {
+        Spelling::new(Self::NAME, self.max_tokens)
+            .option("count", &self.count, &Count::default())
+            .option("max_length_spread", &self.max_length_spread, &None)
+            .option("max_samples", &self.max_samples, &None)
+            .option("multiple_of", &self.multiple_of, &1)
+            .option("oversize", &self.oversize, &Oversize::default())
+            .option("pool", &self.pool, &Pool::Auto)
+    }
+
+    fn read(given: &mut Given<'_>) -> Result<Self> {
+        let rule = Self::new(given.number()?)?;
+        let rule = given.set_word("count", rule, |rule, count| Ok(rule.count(count)))?;
+        let spread = |rule: Self, spread| Ok(rule.max_length_spread(spread));
+        let rule = given.set_number("max_length_spread", rule, spread)?;
+        let rule = given.set_number("max_samples", rule, Self::max_samples)?;
+        let rule = given.set_number("multiple_of", rule, Self::multiple_of)?;
+        let rule = given.set_word("oversize", rule, |rule, policy| Ok(rule.oversize(policy)))?;
+        given.set_word("pool", rule, |rule: Self, pool: Pool| rule.pool(pool))
     }
 }
 

@@ -2,8 +2,10 @@
 
 use serde::Serialize;
 
-use super::PoolBatches;
 use super::pool::{MOST, whole_batches};
+use super::pool_rule::PoolRule;
+use super::spelling::{Given, Spelled, Spelling};
+use super::{PoolBatches, PoolSizes, Sizes};
 use crate::{Error, Result};
 
 /// Batches of `batch_size` samples each, in order. The last batch holds the rest.
@@ -35,14 +37,38 @@ impl FixedSize {
     pub fn batch_size(&self) -> u64 {
         self.batch_size
     }
+}
 
-    pub(super) fn samples_in_pool(&self) -> u64 {
+impl PoolRule for FixedSize {
+    fn cut(&self, pool: PoolSizes<'_>) -> PoolBatches {
+        let samples = pool.sizes.len();
+        let places = (0..super::to_place(samples)).collect();
+        PoolBatches { places, starts: Vec::new(), ends: ends(self.batch_size, samples) }
+    }
+
+    fn samples_in_pool(&self, _: u64, _: Option<&Sizes>) -> u64 {
         whole_batches(MOST, self.batch_size)
     }
 
-    pub(super) fn cut(&self, sizes: &[u32]) -> PoolBatches {
-        let places = (0..super::to_place(sizes.len())).collect();
-        PoolBatches { places, starts: Vec::new(), ends: ends(self.batch_size, sizes.len()) }
+    fn batch_size(&self) -> Option<u64> {
+        Some(self.batch_size)
+    }
+
+    fn sorts(&self) -> bool {
+        false
+    }
+}
+
+impl Spelled for FixedSize {
+    const NAME: &'static str = "fixed-size";
+    const FORM: Option<&'static str> = Some("fixed-size:N");
+
+    fn spell(&self) -> Spelling {
+        Spelling::new(Self::NAME, self.batch_size)
+    }
+
+    fn read(given: &mut Given<'_>) -> Result<Self> {
+        Self::new(given.number()?)
     }
 }
 

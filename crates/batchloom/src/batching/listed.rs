@@ -5,7 +5,9 @@ use std::sync::Arc;
 use serde::{Serialize, Serializer};
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::PoolBatches;
+use super::pool_rule::PoolRule;
+use super::spelling::{Given, Spelled, Spelling};
+use super::{PoolBatches, PoolSizes, Sizes};
 use crate::{Error, Result};
 
 /// The largest number of samples in all lists together.
@@ -84,17 +86,43 @@ impl Listed {
     pub fn digest(&self) -> String {
         format!("{:032x}", self.digest)
     }
+}
 
-    /// Checks that the lists name samples of a dataset of `samples`.
-    pub(super) fn check(&self, samples: u64) -> Result<()> {
+impl PoolRule for Listed {
+    fn cut(&self, _: PoolSizes<'_>) -> PoolBatches {
+        PoolBatches { places: self.samples.to_vec(), starts: Vec::new(), ends: self.ends.to_vec() }
+    }
+
+    fn samples_in_pool(&self, _: u64, _: Option<&Sizes>) -> u64 {
+        u64::MAX
+    }
+
+    fn equal_len(&self) -> Option<u64> {
+        self.batch_size
+    }
+
+    fn sorts(&self) -> bool {
+        false
+    }
+
+    fn check_lists(&self, samples: u64) -> Result<()> {
         match self.samples.iter().map(|&sample| u64::from(sample)).find(|&sample| sample >= samples) {
             None => Ok(()),
             Some(found) => Err(Error::SampleRange { found, samples }),
         }
     }
+}
 
-    pub(crate) fn cut(&self) -> PoolBatches {
-        PoolBatches { places: self.samples.to_vec(), starts: Vec::new(), ends: self.ends.to_vec() }
+impl Spelled for Listed {
+    const NAME: &'static str = "listed";
+    const FORM: Option<&'static str> = None;
+
+    fn spell(&self) -> Spelling {
+        Spelling::new(Self::NAME, None)
+    }
+
+    fn read(given: &mut Given<'_>) -> Result<Self> {
+        Err(given.refuse("lists have no text; expected another rule"))
     }
 }
 

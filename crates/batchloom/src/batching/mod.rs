@@ -3,6 +3,9 @@
 //! A [`Rule`] is the user's choice. It is applied to one pool at a time, a run of the epoch's order: it is given the
 //! sizes of the samples there and divides them, by their places in the pool, into batches. It knows neither the sample
 //! at a place nor the rank that takes a batch.
+//!
+//! A new rule is a file that answers the questions of `pool_rule.rs` and spells the rule as `spelling.rs` asks, a line in
+//! the list of `rule.rs`, and its line among the exports here.
 
 mod buckets;
 mod budget;
@@ -19,6 +22,7 @@ mod pad_to;
 mod parameters;
 mod pool;
 mod pool_batches;
+mod pool_rule;
 mod rule;
 mod sizes;
 mod sorted;

@@ -14,19 +14,21 @@ use serde::Serialize;
 
 use super::budget::require_multiple;
 use super::pool::samples_in_batch;
+use super::pool_rule::PoolRule;
 use super::sizes::padded;
-use super::{CostModel, Oversize, Pool, PoolBatches, Sizes, Sorted, positive, to_index, to_place};
+use super::spelling::{Given, Spelled, Spelling};
+use super::{CostModel, Oversize, Pool, PoolBatches, PoolSizes, Sizes, Sorted, positive, to_index, to_place};
 use crate::Result;
 
 /// The batches of samples of similar size whose total cost is least.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct CostOptimal {
-    pub(super) cost: CostModel,
-    pub(super) max_tokens: Option<u64>,
-    pub(super) max_samples: Option<u64>,
-    pub(super) multiple_of: u32,
-    pub(super) oversize: Oversize,
-    pub(super) pool: Pool,
+    cost: CostModel,
+    max_tokens: Option<u64>,
+    max_samples: Option<u64>,
+    multiple_of: u32,
+    oversize: Oversize,
+    pool: Pool,
 }
 
 impl CostOptimal {
@@ -80,34 +82,10 @@ impl CostOptimal {
         Ok(Self { pool: pool.into().checked()?, ..self })
     }
 
-    pub(super) fn samples_in_pool(&self, samples: u64, sizes: Option<&Sizes>) -> u64 {
-        self.pool.samples(samples_in_batch(self.max_tokens, self.max_samples, sizes), samples)
-    }
-
-    pub(super) fn pooled(&self) -> Pool {
-        self.pool
-    }
-
-    pub(super) fn padded_to(&self) -> u32 {
-        self.multiple_of
-    }
-
-    pub(super) fn oversize_policy(&self) -> Oversize {
-        self.oversize
-    }
-
-    pub(super) fn budget(&self) -> Option<u64> {
-        self.max_tokens
-    }
-
     /// The largest sample that fits alone.
-    pub(super) fn most(&self) -> u64 {
+    fn most(&self) -> u64 {
         let most = self.max_tokens.unwrap_or(u64::MAX);
         most - most % u64::from(self.multiple_of)
-    }
-
-    pub(super) fn cut(&self, sizes: &[u32]) -> PoolBatches {
-        self.oversize.cut(Sorted::new(sizes), self.most(), |sizes| self.partition(sizes))
     }
 
     /// The ends of the cheapest batches of sorted samples.
@@ -157,6 +135,70 @@ impl CostOptimal {
         if new.from <= samples {
             queue.push_back(new);
         }
+    }
+}
+
+impl PoolRule for CostOptimal {
+    fn cut(&self, pool: PoolSizes<'_>) -> PoolBatches {
+        self.oversize.cut(Sorted::new(pool.sizes), self.most(), |sizes| self.partition(sizes))
+    }
+
+    fn samples_in_pool(&self, samples: u64, sizes: Option<&Sizes>) -> u64 {
+        self.pool.samples(samples_in_batch(self.max_tokens, self.max_samples, sizes), samples)
+    }
+
+    fn takes_dimensions(&self) -> bool {
+        false
+    }
+
+    fn multiple_of(&self) -> u32 {
+        self.multiple_of
+    }
+
+    fn budget(&self) -> Option<u64> {
+        self.max_tokens
+    }
+
+    fn limit(&self) -> Option<u32> {
+        self.oversize.limit(self.most())
+    }
+
+    fn find_oversize(&self, sizes: &Sizes) -> Option<usize> {
+        (self.oversize == Oversize::Error).then(|| sizes.find_above(self.most())).flatten()
+    }
+
+    fn with_auto_pool(&self) -> Option<Self> {
+        self.pool.is_number().then_some(Self { pool: Pool::Auto, ..*self })
+    }
+}
+
+impl Spelled for CostOptimal {
+    const NAME: &'static str = "cost-optimal";
+    const FORM: Option<&'static str> = Some("cost-optimal");
+
+    fn spell(&self) -> Spelling {
+        Spelling::new(Self::NAME, self.max_tokens)
+            .option("fixed", &self.cost.fixed(), &0.0)
+            .option("per_token", &self.cost.per_token(), &0.0)
+            .option("per_pair", &self.cost.per_pair(), &0.0)
+            .option("max_samples", &self.max_samples, &None)
+            .option("multiple_of", &self.multiple_of, &1)
+            .option("oversize", &self.oversize, &Oversize::default())
+            .option("pool", &self.pool, &Pool::Auto)
+    }
+
+    fn read(given: &mut Given<'_>) -> Result<Self> {
+        let mut cost = [0.0; 3];
+        for (cost, name) in cost.iter_mut().zip(["fixed", "per_token", "per_pair"]) {
+            *cost = given.take_number(name)?.unwrap_or_default();
+        }
+        let [fixed, per_token, per_pair] = cost;
+        let rule = Self::new(CostModel::new(fixed, per_token, per_pair)?);
+        let rule = given.number_if_given()?.map_or(Ok(rule), |tokens| rule.max_tokens(tokens))?;
+        let rule = given.set_number("max_samples", rule, Self::max_samples)?;
+        let rule = given.set_number("multiple_of", rule, Self::multiple_of)?;
+        let rule = given.set_word("oversize", rule, |rule, policy| Ok(rule.oversize(policy)))?;
+        given.set_word("pool", rule, |rule: Self, pool: Pool| rule.pool(pool))
     }
 }
 

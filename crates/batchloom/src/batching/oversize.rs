@@ -29,6 +29,11 @@ named!(Oversize, "oversize", {
 });
 
 impl Oversize {
+    /// The largest number of elements of a sample that a batch takes, if larger samples are truncated to `most`.
+    pub(super) fn limit(self, most: u64) -> Option<u32> {
+        (self == Self::Truncate).then(|| u32::try_from(most).ok()).flatten()
+    }
+
     /// Divides sorted samples of one variable dimension into batches, where those above `most` do not fit. `partition`
     /// returns the ends of batches of samples that fit.
     pub(super) fn cut(

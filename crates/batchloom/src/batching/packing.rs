@@ -9,7 +9,9 @@
 use serde::Serialize;
 
 use super::pool::MOST;
-use super::{Pool, PoolBatches, PoolSizes, Sorted, positive, to_index, to_place};
+use super::pool_rule::PoolRule;
+use super::spelling::{Given, Spelled, Spelling};
+use super::{Pool, PoolBatches, PoolSizes, Sizes, Sorted, positive, to_index, to_place};
 use crate::named::named;
 use crate::{Error, Result};
 
@@ -66,15 +68,15 @@ named!(PackingOrder, "order", {
 /// Batches that are concatenations of samples, as full as they can be.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Packing {
-    pub(super) max_tokens: u32,
-    pub(super) max_samples: Option<u32>,
+    max_tokens: u32,
+    max_samples: Option<u32>,
     /// The policy; fingerprints keep the name that it had in their first version.
     #[serde(rename = "overflow")]
-    pub(super) oversize: PackedOversize,
-    pub(super) pool: Pool,
+    oversize: PackedOversize,
+    pool: Pool,
     /// The order; fingerprints keep the form of their first version, which knew one.
     #[serde(skip_serializing_if = "PackingOrder::is_decreasing")]
-    pub(super) order: PackingOrder,
+    order: PackingOrder,
 }
 
 impl Packing {
@@ -119,43 +121,6 @@ impl Packing {
         Ok(Self { pool: pool.into().checked()?, ..self })
     }
 
-    pub(super) fn samples_in_pool(&self, samples: u64) -> u64 {
-        match self.pool {
-            Pool::Auto => MOST,
-            pool => pool.samples(1, samples),
-        }
-    }
-
-    pub(super) fn oversize_policy(&self) -> PackedOversize {
-        self.oversize
-    }
-
-    pub(crate) fn capacity(&self) -> u32 {
-        self.max_tokens
-    }
-
-    pub(super) fn cut(&self, pool: PoolSizes<'_>) -> PoolBatches {
-        let (sizes, shuffled) = (pool.sizes, pool.together.is_some());
-        match self.oversize {
-            PackedOversize::Split if sizes.iter().any(|&size| size > self.max_tokens) => {
-                self.cut_parts(sizes, shuffled)
-            }
-            _ => {
-                let cut: Vec<u32>;
-                let over = sizes.iter().any(|&size| size > self.max_tokens);
-                let sizes = match over {
-                    true => {
-                        cut = sizes.iter().map(|&size| size.min(self.max_tokens)).collect();
-                        &cut
-                    }
-                    false => sizes,
-                };
-                let (places, ends) = self.pack(sizes, shuffled);
-                PoolBatches { places, starts: Vec::new(), ends }
-            }
-        }
-    }
-
     /// Splits samples into parts and packs these, as [`pack`](Self::pack) does.
     fn cut_parts(&self, sizes: &[u32], shuffled: bool) -> PoolBatches {
         let capacity = self.max_tokens;
@@ -195,6 +160,94 @@ impl Packing {
         }
         ends.pop();
         (places, ends)
+    }
+}
+
+impl PoolRule for Packing {
+    fn cut(&self, pool: PoolSizes<'_>) -> PoolBatches {
+        let (sizes, shuffled) = (pool.sizes, pool.together.is_some());
+        match self.oversize {
+            PackedOversize::Split if sizes.iter().any(|&size| size > self.max_tokens) => {
+                self.cut_parts(sizes, shuffled)
+            }
+            _ => {
+                let cut: Vec<u32>;
+                let over = sizes.iter().any(|&size| size > self.max_tokens);
+                let sizes = match over {
+                    true => {
+                        cut = sizes.iter().map(|&size| size.min(self.max_tokens)).collect();
+                        &cut
+                    }
+                    false => sizes,
+                };
+                let (places, ends) = self.pack(sizes, shuffled);
+                PoolBatches { places, starts: Vec::new(), ends }
+            }
+        }
+    }
+
+    fn samples_in_pool(&self, samples: u64, _: Option<&Sizes>) -> u64 {
+        match self.pool {
+            Pool::Auto => MOST,
+            pool => pool.samples(1, samples),
+        }
+    }
+
+    fn packs(&self) -> bool {
+        true
+    }
+
+    fn splits(&self) -> bool {
+        self.oversize == PackedOversize::Split
+    }
+
+    fn takes_dimensions(&self) -> bool {
+        false
+    }
+
+    fn budget(&self) -> Option<u64> {
+        Some(u64::from(self.max_tokens))
+    }
+
+    fn limit(&self) -> Option<u32> {
+        (self.oversize != PackedOversize::Error).then_some(self.max_tokens)
+    }
+
+    fn find_oversize(&self, sizes: &Sizes) -> Option<usize> {
+        match self.oversize {
+            PackedOversize::Error => sizes.find_above(u64::from(self.max_tokens)),
+            _ => None,
+        }
+    }
+
+    fn count_parts(&self, sizes: &Sizes) -> u64 {
+        match self.oversize {
+            PackedOversize::Split => {
+                sizes.as_slice().iter().map(|&size| u64::from(size.div_ceil(self.max_tokens))).sum()
+            }
+            _ => 0,
+        }
+    }
+}
+
+impl Spelled for Packing {
+    const NAME: &'static str = "packing";
+    const FORM: Option<&'static str> = Some("packing:N");
+
+    fn spell(&self) -> Spelling {
+        Spelling::new(Self::NAME, u64::from(self.max_tokens))
+            .option("max_samples", &self.max_samples, &None)
+            .option("oversize", &self.oversize, &PackedOversize::default())
+            .option("pool", &self.pool, &Pool::Auto)
+            .option("order", &self.order, &PackingOrder::default())
+    }
+
+    fn read(given: &mut Given<'_>) -> Result<Self> {
+        let rule = Self::new(given.number()?)?;
+        let rule = given.set_number("max_samples", rule, Self::max_samples)?;
+        let rule = given.set_word("oversize", rule, |rule, policy| Ok(rule.oversize(policy)))?;
+        let rule = given.set_word("pool", rule, |rule: Self, pool: Pool| rule.pool(pool))?;
+        given.set_word("order", rule, |rule, order| Ok(rule.order(order)))
     }
 }
 

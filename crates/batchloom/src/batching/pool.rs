@@ -71,6 +71,11 @@ impl Pool {
         }
     }
 
+    /// Returns true if the user gave a number.
+    pub(super) fn is_number(self) -> bool {
+        matches!(self, Self::Of(_))
+    }
+
     /// The number of samples in a pool of a rule whose batches hold about `in_batch` samples, where `samples` are
     /// shuffled together.
     pub(super) fn samples(self, in_batch: u64, samples: u64) -> u64 {

@@ -1,144 +1,180 @@
-//! `Rule`: any of the rules.
+//! `Rule`: any of the rules, and the list of them.
 
-use serde::Serializer;
+use std::any::Any;
+use std::fmt;
+use std::str::FromStr;
 
-use super::{
-    CostOptimal, Count, FixedSize, LengthBuckets, Listed, Oversize, PackedOversize, Packing, Pool,
-    PoolBatches, PoolSizes, Sizes, TokenBudget,
-};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::pool_rule::PoolRule;
+use super::spelling::{Given, Spelled, Spelling};
+use super::{PoolBatches, PoolSizes, Sizes};
 use crate::{Error, Result};
 
 /// The largest number of parts that samples are split into. All of them are listed while their pool is packed.
 const MOST_PARTS: u64 = 1 << 28;
 
-/// The rule by which samples share a batch.
-///
-/// It reads and prints as text, which serde uses too:
-///
-/// ```
-/// use batchloom::batching::{Rule, TokenBudget};
-///
-/// let rule: Rule = "token-budget:16384,multiple_of=64".parse()?;
-/// assert_eq!(rule, TokenBudget::new(16384)?.multiple_of(64)?.into());
-/// assert_eq!(rule.to_string(), "token-budget:16384,multiple_of=64");
-/// # Ok::<(), batchloom::Error>(())
-/// ```
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub enum Rule {
+/// Defines [`Rule`] by the list of rules, each of which implements [`PoolRule`] and [`Spelled`].
+macro_rules! rules {
+    ($($(#[$doc:meta])* $name:ident($rule:path),)+) => {
+        /// The rule by which samples share a batch.
+        ///
+        /// It reads and prints as text, which serde uses too:
+        ///
+        /// ```
+        /// use batchloom::batching::{Rule, TokenBudget};
+        ///
+        /// let rule: Rule = "token-budget:16384,multiple_of=64".parse()?;
+        /// assert_eq!(rule, TokenBudget::new(16384)?.multiple_of(64)?.into());
+        /// assert_eq!(rule.to_string(), "token-budget:16384,multiple_of=64");
+        /// # Ok::<(), batchloom::Error>(())
+        /// ```
+        #[derive(Debug, Clone, PartialEq)]
+        #[non_exhaustive]
+        pub enum Rule {
+            $($(#[$doc])* $name($rule),)+
+        }
+
+        $(impl From<$rule> for Rule {
+            fn from(rule: $rule) -> Self {
+                Self::$name(rule)
+            }
+        })+
+
+        /// The least text of each rule, for messages.
+        const FORMS: &[Option<&str>] = &[$(<$rule>::FORM),+];
+
+        impl Rule {
+            fn as_pool_rule(&self) -> &(dyn PoolRule + 'static) {
+                match self {
+                    $(Self::$name(rule) => rule,)+
+                }
+            }
+
+            /// The name of the rule.
+            pub(crate) fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$name(_) => stringify!($name),)+
+                }
+            }
+
+            /// This rule for batches that are not padded: its budget counts real elements.
+            pub(crate) fn unpadded(self) -> Self {
+                match self {
+                    $(Self::$name(rule) => rule.unpadded().into(),)+
+                }
+            }
+
+            /// This rule with pools of the default size, if it sorts pools of a number that was given.
+            pub(crate) fn with_auto_pool(&self) -> Option<Self> {
+                match self {
+                    $(Self::$name(rule) => rule.with_auto_pool().map(Self::from),)+
+                }
+            }
+
+            /// Writes the parts of the rule as fingerprints know them: its name and its fields, which are not the text.
+            ///
+            /// # Errors
+            /// The errors of the serializer.
+            pub(crate) fn serialize_parts<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                match self {
+                    $(Self::$name(rule) => serializer.collect_map([(stringify!($name), rule)]),)+
+                }
+            }
+
+            fn spell(&self) -> Spelling {
+                match self {
+                    $(Self::$name(rule) => rule.spell(),)+
+                }
+            }
+
+            fn read(given: &mut Given<'_>) -> Result<Self> {
+                match given.name() {
+                    $(<$rule>::NAME => <$rule>::read(given).map(Self::from),)+
+                    name => Err(given.refuse(format!("there is no rule {name:?}; expected {}", list_forms()))),
+                }
+            }
+        }
+    };
+}
+
+rules! {
     /// Equal numbers of samples, in order.
-    FixedSize(FixedSize),
+    FixedSize(super::FixedSize),
     /// Equal numbers of samples of similar size.
-    LengthBuckets(LengthBuckets),
+    LengthBuckets(super::LengthBuckets),
     /// As many samples of similar size as fit a budget.
-    TokenBudget(TokenBudget),
+    TokenBudget(super::TokenBudget),
     /// The cheapest batches of samples of similar size.
-    CostOptimal(CostOptimal),
+    CostOptimal(super::CostOptimal),
     /// Bins filled without padding.
-    Packing(Packing),
+    Packing(super::Packing),
     /// Batches that are given.
-    Listed(Listed),
+    Listed(super::Listed),
+}
+
+/// The answers of the rule: see [`PoolRule`].
+impl Rule {
+    pub(crate) fn cut(&self, pool: PoolSizes<'_>) -> PoolBatches {
+        self.as_pool_rule().cut(pool)
+    }
+
+    pub(crate) fn samples_in_pool(&self, samples: u64, sizes: Option<&Sizes>) -> u64 {
+        self.as_pool_rule().samples_in_pool(samples, sizes)
+    }
+
+    pub(crate) fn batch_size(&self) -> Option<u64> {
+        self.as_pool_rule().batch_size()
+    }
+
+    pub(crate) fn equal_len(&self) -> Option<u64> {
+        self.as_pool_rule().equal_len()
+    }
+
+    pub(crate) fn sorts(&self) -> bool {
+        self.as_pool_rule().sorts()
+    }
+
+    pub(crate) fn packs(&self) -> bool {
+        self.as_pool_rule().packs()
+    }
+
+    pub(crate) fn splits(&self) -> bool {
+        self.as_pool_rule().splits()
+    }
+
+    pub(crate) fn counts_real(&self) -> bool {
+        self.as_pool_rule().counts_real()
+    }
+
+    pub(crate) fn multiple_of(&self) -> u32 {
+        self.as_pool_rule().multiple_of()
+    }
+
+    pub(crate) fn budget(&self) -> Option<u64> {
+        self.as_pool_rule().budget()
+    }
+
+    pub(crate) fn limit(&self) -> Option<u32> {
+        self.as_pool_rule().limit()
+    }
+
+    pub(crate) fn check_lists(&self, samples: u64) -> Result<()> {
+        self.as_pool_rule().check_lists(samples)
+    }
 }
 
 impl Rule {
-    /// The number of samples in a pool, where `samples` are shuffled together. `sizes` are those of the whole dataset.
-    pub(crate) fn samples_in_pool(&self, samples: u64, sizes: Option<&Sizes>) -> u64 {
-        match self {
-            Self::FixedSize(rule) => rule.samples_in_pool(),
-            Self::LengthBuckets(rule) => rule.samples_in_pool(),
-            Self::TokenBudget(rule) => rule.samples_in_pool(samples, sizes),
-            Self::CostOptimal(rule) => rule.samples_in_pool(samples, sizes),
-            Self::Packing(rule) => rule.samples_in_pool(samples),
-            Self::Listed(_) => u64::MAX,
-        }
+    /// The lists, if batches are given.
+    pub fn listed(&self) -> Option<&super::Listed> {
+        let rule: &dyn Any = self.as_pool_rule();
+        rule.downcast_ref()
     }
 
-    /// This rule with pools of the default size, if it sorts pools of a number that was given.
-    pub(crate) fn with_auto_pool(&self) -> Option<Self> {
-        let given = |pool| matches!(pool, Pool::Of(_)).then_some(Pool::Auto);
-        match self {
-            Self::LengthBuckets(rule) => rule.pool(given(rule.pooled())?).ok().map(Self::from),
-            Self::TokenBudget(rule) => rule.pool(given(rule.pooled())?).ok().map(Self::from),
-            Self::CostOptimal(rule) => rule.pool(given(rule.pooled())?).ok().map(Self::from),
-            Self::FixedSize(_) | Self::Packing(_) | Self::Listed(_) => None,
-        }
-    }
-
-    /// The number of samples in a full batch, if all full batches hold as many.
-    pub(crate) fn batch_size(&self) -> Option<u64> {
-        match self {
-            Self::FixedSize(rule) => Some(rule.batch_size()),
-            Self::LengthBuckets(rule) => Some(rule.batch_size()),
-            _ => None,
-        }
-    }
-
-    /// The number of samples in a batch, if only one where the data or a pool ends holds fewer.
-    pub(crate) fn equal_len(&self) -> Option<u64> {
-        self.listed().map_or_else(|| self.batch_size(), Listed::batch_size)
-    }
-
-    /// Returns true if batches of one pool differ in kind, so that their order has to be mixed.
-    pub(crate) fn sorts(&self) -> bool {
-        !matches!(self, Self::FixedSize(_) | Self::Listed(_))
-    }
-
-    /// Returns true if batches are concatenations.
-    pub(crate) fn packs(&self) -> bool {
-        matches!(self, Self::Packing(_))
-    }
-
-    /// This rule for batches that are not padded: its budget counts real elements.
-    pub(crate) fn unpadded(self) -> Self {
-        match self {
-            Self::TokenBudget(rule) => Self::TokenBudget(rule.count(Count::Real)),
-            other => other,
-        }
-    }
-
-    /// The batches, if they are given.
-    pub(crate) fn listed(&self) -> Option<&Listed> {
-        match self {
-            Self::Listed(rule) => Some(rule),
-            _ => None,
-        }
-    }
-
-    /// Checks batches that are given: that they name samples of a dataset of `samples`.
-    ///
-    /// # Errors
-    /// [`Error::SampleRange`].
-    pub(crate) fn check_lists(&self, samples: u64) -> Result<()> {
-        self.listed().map_or(Ok(()), |rule| rule.check(samples))
-    }
-
-    /// The number that padded lengths are a multiple of.
-    pub(crate) fn multiple_of(&self) -> u32 {
-        match self {
-            Self::FixedSize(_) | Self::Packing(_) | Self::Listed(_) => 1,
-            Self::LengthBuckets(rule) => rule.padded_to(),
-            Self::TokenBudget(rule) => rule.padded_to(),
-            Self::CostOptimal(rule) => rule.padded_to(),
-        }
-    }
-
-    /// The largest number of elements of a sample that one batch takes, if longer samples are truncated or split.
-    pub(crate) fn limit(&self) -> Option<u32> {
-        let (oversize, most) = match self {
-            Self::TokenBudget(rule) => (rule.oversize_policy(), rule.most()),
-            Self::CostOptimal(rule) => (rule.oversize_policy(), rule.most()),
-            Self::Packing(rule) if rule.oversize_policy() != PackedOversize::Error => {
-                return Some(rule.capacity());
-            }
-            _ => return None,
-        };
-        let cut = oversize == Oversize::Truncate;
-        cut.then(|| u32::try_from(most).ok()).flatten()
-    }
-
-    /// Returns true if a sample may be split between batches.
-    pub(crate) fn splits(&self) -> bool {
-        matches!(self, Self::Packing(rule) if rule.oversize_policy() == PackedOversize::Split)
+    /// The number of samples in every batch but the last, if the rule takes samples in order, whatever their sizes.
+    pub(crate) fn run_len(&self) -> Option<u64> {
+        self.batch_size().filter(|_| !self.sorts())
     }
 
     /// Checks that the rule can divide every pool of samples with these sizes.
@@ -152,26 +188,14 @@ impl Rule {
             return Err(Error::PoolTooLarge { found: in_pool, limit });
         }
         let dimensions = sizes.dimensions();
-        if dimensions > 1
-            && (matches!(self, Self::CostOptimal(_) | Self::Packing(_)) || self.limit().is_some())
-        {
+        if dimensions > 1 && (!self.as_pool_rule().takes_dimensions() || self.limit().is_some()) {
             return Err(Error::Dimensions { rule: self.name(), dimensions });
         }
-        let parts = self.parts(sizes);
+        let parts = self.as_pool_rule().count_parts(sizes);
         if parts > MOST_PARTS {
             return Err(Error::PoolTooLarge { found: parts, limit: MOST_PARTS });
         }
-        let found = match self {
-            Self::TokenBudget(rule) if rule.oversize_policy() == Oversize::Error => {
-                (0..index_of(sizes.len())).find(|&sample| !rule.fits(sizes.extents(sample)))
-            }
-            Self::CostOptimal(rule) if rule.oversize_policy() == Oversize::Error => over(sizes, rule.most()),
-            Self::Packing(rule) if rule.oversize_policy() == PackedOversize::Error => {
-                over(sizes, u64::from(rule.capacity()))
-            }
-            _ => None,
-        };
-        match found {
+        match self.as_pool_rule().find_oversize(sizes) {
             None => Ok(()),
             Some(sample) => Err(Error::Oversize {
                 sample: sample as u64,
@@ -181,90 +205,48 @@ impl Rule {
             }),
         }
     }
+}
 
-    /// The number of parts that all samples together are split into, or 0 if samples are not split.
-    fn parts(&self, sizes: &Sizes) -> u64 {
-        match self {
-            Self::Packing(rule) if self.splits() => {
-                sizes.as_slice().iter().map(|&size| u64::from(size.div_ceil(rule.capacity()))).sum()
-            }
-            _ => 0,
-        }
-    }
-
-    /// Returns true if the budget counts elements without padding.
-    pub(crate) fn counts_real(&self) -> bool {
-        matches!(self, Self::TokenBudget(rule) if rule.counts_real())
-    }
-
-    /// Cuts a pool, whose samples passed [`check`](Self::check), into batches.
-    pub(crate) fn cut(&self, pool: PoolSizes<'_>) -> PoolBatches {
-        match self {
-            Self::FixedSize(rule) => rule.cut(pool.sizes),
-            Self::LengthBuckets(rule) => rule.cut(pool),
-            Self::TokenBudget(rule) => rule.cut(pool),
-            Self::CostOptimal(rule) => rule.cut(pool.sizes),
-            Self::Packing(rule) => rule.cut(pool),
-            Self::Listed(rule) => rule.cut(),
-        }
-    }
-
-    /// The largest number of elements in a batch, if there is a limit.
-    pub(crate) fn budget(&self) -> Option<u64> {
-        match self {
-            Self::FixedSize(_) | Self::LengthBuckets(_) | Self::Listed(_) => None,
-            Self::TokenBudget(rule) => Some(rule.budget()),
-            Self::CostOptimal(rule) => rule.budget(),
-            Self::Packing(rule) => Some(u64::from(rule.capacity())),
-        }
-    }
-
-    /// Writes the parts of the rule as fingerprints know them: the form of their first version, which is not the text.
-    ///
-    /// # Errors
-    /// Those of the serializer.
-    pub(crate) fn serialize_parts<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::FixedSize(rule) => serializer.serialize_newtype_variant("Rule", 0, self.name(), rule),
-            Self::LengthBuckets(rule) => serializer.serialize_newtype_variant("Rule", 1, self.name(), rule),
-            Self::TokenBudget(rule) => serializer.serialize_newtype_variant("Rule", 2, self.name(), rule),
-            Self::CostOptimal(rule) => serializer.serialize_newtype_variant("Rule", 3, self.name(), rule),
-            Self::Packing(rule) => serializer.serialize_newtype_variant("Rule", 4, self.name(), rule),
-            Self::Listed(rule) => serializer.serialize_newtype_variant("Rule", 5, self.name(), rule),
-        }
-    }
-
-    /// The name of the rule.
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Self::FixedSize(_) => "FixedSize",
-            Self::LengthBuckets(_) => "LengthBuckets",
-            Self::TokenBudget(_) => "TokenBudget",
-            Self::CostOptimal(_) => "CostOptimal",
-            Self::Packing(_) => "Packing",
-            Self::Listed(_) => "Listed",
-        }
+/// The least texts of all rules that have one.
+fn list_forms() -> String {
+    let forms: Vec<&str> = FORMS.iter().copied().flatten().collect();
+    match forms.split_last() {
+        Some((last, before)) if !before.is_empty() => format!("{} or {last}", before.join(", ")),
+        _ => forms.concat(),
     }
 }
 
-macro_rules! from {
-    ($($rule:ident),*) => {
-        $(impl From<$rule> for Rule {
-            fn from(rule: $rule) -> Self {
-                Self::$rule(rule)
-            }
-        })*
-    };
+impl fmt::Display for Rule {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.spell().as_str())
+    }
 }
 
-from!(FixedSize, LengthBuckets, TokenBudget, CostOptimal, Packing, Listed);
+/// Reads the text that a rule is printed as.
+///
+/// # Errors
+/// [`Error::RuleText`], or the error of the rule's own methods for a number that is out of range.
+impl FromStr for Rule {
+    type Err = Error;
 
-/// The first sample larger than `most`.
-fn over(sizes: &Sizes, most: u64) -> Option<usize> {
-    sizes.as_slice().iter().position(|&size| u64::from(size) > most)
+    fn from_str(text: &str) -> Result<Self> {
+        let mut given = Given::new(text)?;
+        let rule = Self::read(&mut given)?;
+        given.require_read()?;
+        Ok(rule)
+    }
 }
 
-/// The number of samples in memory, as an index.
-fn index_of(samples: u64) -> usize {
-    usize::try_from(samples).unwrap_or(usize::MAX)
+/// Writes the text of the rule.
+impl Serialize for Rule {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Reads the text of a rule.
+impl<'de> Deserialize<'de> for Rule {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
 }

@@ -83,6 +83,11 @@ impl Sizes {
         self.extents.as_ref().map_or(1, |(dimensions, _)| *dimensions)
     }
 
+    /// The first sample with more than `most` elements.
+    pub(super) fn find_above(&self, most: u64) -> Option<usize> {
+        self.sizes.iter().position(|&size| u64::from(size) > most)
+    }
+
     /// The extents of all samples in the variable dimensions, one sample after the other.
     pub fn to_extents(&self) -> Vec<u32> {
         self.extents.as_ref().map_or(&self.sizes, |(_, extents)| extents).to_vec()
@@ -165,7 +170,7 @@ impl Sizes {
 }
 
 /// The sizes of the samples of one pool, in the order of the epoch.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct PoolSizes<'a> {
     /// The size of each sample.
     pub(crate) sizes: &'a [u32],

@@ -99,8 +99,7 @@ impl PlanBuilder {
     /// The number of samples of all ranks at a step, if all batches have as many.
     pub(crate) fn samples_in_step(&self) -> Option<u64> {
         let rule = self.chosen_rule().ok()?;
-        let batch_size = rule.batch_size().filter(|_| !rule.sorts())?;
-        batch_size.checked_mul(u64::from(self.world_size))
+        rule.run_len()?.checked_mul(u64::from(self.world_size))
     }
 
     /// The choice of what is shuffled.
@@ -207,9 +206,9 @@ fn check_lengths(options: &PlanOptions, samples: u64) -> Result<()> {
 
 /// Checks that no key has more samples than an epoch has batches, if the samples of a batch have different keys.
 fn check_keys(recipe: &Recipe) -> Result<()> {
-    match (&recipe.grouping, &recipe.options.rule) {
-        (Some(grouping), Rule::FixedSize(rule)) if !grouping.is_homogeneous() => {
-            grouping.check(rule.batch_size(), recipe.kept(recipe.samples))
+    match (&recipe.grouping, recipe.options.rule.run_len()) {
+        (Some(grouping), Some(batch_size)) if !grouping.is_homogeneous() => {
+            grouping.check(batch_size, recipe.kept(recipe.samples))
         }
         _ => Ok(()),
     }

@@ -4,7 +4,6 @@
 //! other languages.
 
 use super::PlanOptions;
-use crate::batching::Rule;
 use crate::draws::Mix;
 use crate::order::Shuffle;
 use crate::ranks::Uneven;
@@ -124,5 +123,5 @@ fn short(options: &PlanOptions) -> Option<&'static str> {
 }
 
 fn sorting(options: &PlanOptions) -> Option<&'static str> {
-    (!matches!(options.rule, Rule::FixedSize(_))).then_some("a rule that sorts by size")
+    options.rule.sorts().then_some("a rule that sorts by size")
 }

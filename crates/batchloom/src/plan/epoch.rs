@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::recipe::Recipe;
 use super::runs::Runs;
-use crate::batching::{FixedSize, Grouped, Grouping, PoolBatches, PoolSizes, Sizes, Union};
+use crate::batching::{Grouped, Grouping, PoolBatches, PoolSizes, Sizes, Union};
 use crate::draws::Draws;
 use crate::order::{Key, Order, Purpose, Shards, Shuffle};
 use crate::ranks::{BatchOrder, Dealt};
@@ -165,8 +165,8 @@ impl Epoch {
         let shuffled_runs =
             (recipe.options.shuffle == Shuffle::Runs).then(|| Runs::new(&recipe, draws.len(), number));
         let shuffled_runs = shuffled_runs.flatten().zip(recipe.uniform());
-        let run_order = shuffled_runs.map(|(runs, rule)| {
-            let in_shard = recipe.options.shard_size.map(|samples| samples / rule.batch_size());
+        let run_order = shuffled_runs.map(|(runs, batch_size)| {
+            let in_shard = recipe.options.shard_size.map(|samples| samples / batch_size);
             shuffled(runs.count(), in_shard, Purpose::Runs)
         });
         let (ban_batches, survey) = (OnceLock::new(), OnceLock::new());
@@ -295,7 +295,7 @@ impl Epoch {
 
     /// The number of samples in a full batch, or `None` if samples do not all count the same.
     pub(super) fn uniform(&self) -> Option<u64> {
-        self.recipe.uniform().map(FixedSize::batch_size)
+        self.recipe.uniform()
     }
 
     /// The number of pools.
@@ -385,8 +385,9 @@ impl Epoch {
     /// The samples of a pool, and the batches that the rule makes of them.
     fn cut(&self, pool: u64) -> BatchedPool {
         let recipe = &self.recipe;
-        if let Some(listed) = recipe.options.rule.listed() {
-            return BatchedPool { samples: PoolSamples::Run(0), batches: listed.cut() };
+        if recipe.options.rule.listed().is_some() {
+            let batches = recipe.options.rule.cut(PoolSizes::default());
+            return BatchedPool { samples: PoolSamples::Run(0), batches };
         }
         if let Some(grouping) = &recipe.grouping {
             return self.cut_by(grouping);

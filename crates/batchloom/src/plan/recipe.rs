@@ -5,7 +5,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::bans::Bans;
 use super::{PlanOptions, conflicts};
-use crate::batching::{FixedSize, Grouping, PadTo, Rounding, Rule, SampleLabels, Sizes};
+use crate::batching::{Grouping, PadTo, Rounding, Rule, SampleLabels, Sizes};
 use crate::draws::{Draws, Mix, Mixed, Stream, Weighted};
 use crate::order::{self, Key, Order, Purpose, Shards, Shuffle};
 
@@ -61,12 +61,10 @@ impl Recipe {
         format!("{:032x}", xxh3_128(format!("{} {text}", order::VERSION).as_bytes()))
     }
 
-    /// The rule, if samples all count the same and nothing has to be known of any.
-    pub(super) fn uniform(&self) -> Option<&FixedSize> {
-        match &self.options.rule {
-            Rule::FixedSize(rule) if self.options.sizes.is_none() && self.grouping.is_none() => Some(rule),
-            _ => None,
-        }
+    /// The number of samples in a full batch, if samples all count the same and nothing has to be known of any.
+    pub(super) fn uniform(&self) -> Option<u64> {
+        let knows_samples = self.options.sizes.is_some() || self.grouping.is_some();
+        self.options.rule.run_len().filter(|_| !knows_samples)
     }
 
     /// The sizes that the rule is given.
@@ -152,7 +150,7 @@ impl Recipe {
             return u64::MAX;
         }
         let in_shard = self.in_shard(positions);
-        let in_pool = match self.options.shuffle == Shuffle::Samples || matches!(rule, Rule::FixedSize(_)) {
+        let in_pool = match self.options.shuffle == Shuffle::Samples || !rule.sorts() {
             true => rule.samples_in_pool(in_shard, self.counted()).min(in_shard),
             false => in_shard,
         };

@@ -22,7 +22,7 @@ pub(super) struct Runs {
 impl Runs {
     /// The runs of an epoch of `samples` positions, if samples all count the same.
     pub(super) fn new(recipe: &Recipe, samples: u64, epoch: u64) -> Option<Self> {
-        let batch_size = recipe.uniform()?.batch_size();
+        let batch_size = recipe.uniform()?;
         let runs = Self { samples, batch_size, first: 0, drop_last: recipe.options.drop_last };
         let (from, choices) = runs.moves();
         if !recipe.moves_runs() || choices == 0 {

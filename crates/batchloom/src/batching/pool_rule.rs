@@ -1,0 +1,103 @@
+//! `PoolRule`: the questions that a plan asks of a rule. Each rule answers them in its own file.
+//!
+//! A rule has to say how large its pools are and how it cuts one. Every other question has an answer by default: the
+//! answer of a rule that sorts the samples of a pool by size, pads them, and has no budget.
+
+use std::any::Any;
+
+use super::{PoolBatches, PoolSizes, Sizes};
+use crate::Result;
+
+/// A rule for which samples of a pool share a batch.
+pub(super) trait PoolRule: Any {
+    /// Cuts a pool, whose samples passed [`Rule::check`](super::Rule::check), into batches.
+    fn cut(&self, pool: PoolSizes<'_>) -> PoolBatches;
+
+    /// The number of samples in a pool, where `samples` are shuffled together. `sizes` are the sizes of all samples of
+    /// the dataset.
+    fn samples_in_pool(&self, samples: u64, sizes: Option<&Sizes>) -> u64;
+
+    /// The number of samples in a full batch, if all full batches hold as many.
+    fn batch_size(&self) -> Option<u64> {
+        None
+    }
+
+    /// The number of samples in a batch, if only one where the data or a pool ends holds fewer.
+    fn equal_len(&self) -> Option<u64> {
+        self.batch_size()
+    }
+
+    /// Returns true if batches of one pool differ in kind, so that their order has to be mixed.
+    fn sorts(&self) -> bool {
+        true
+    }
+
+    /// Returns true if batches are concatenations.
+    fn packs(&self) -> bool {
+        false
+    }
+
+    /// Returns true if a sample may be split between batches.
+    fn splits(&self) -> bool {
+        false
+    }
+
+    /// Returns true if the budget counts elements without padding.
+    fn counts_real(&self) -> bool {
+        false
+    }
+
+    /// Returns true if samples may differ in several dimensions.
+    fn takes_dimensions(&self) -> bool {
+        true
+    }
+
+    /// The number that padded lengths are a multiple of.
+    fn multiple_of(&self) -> u32 {
+        1
+    }
+
+    /// The largest number of elements in a batch, if there is a limit.
+    fn budget(&self) -> Option<u64> {
+        None
+    }
+
+    /// The largest number of elements of a sample that one batch takes, if longer samples are truncated or split.
+    fn limit(&self) -> Option<u32> {
+        None
+    }
+
+    /// The first sample that is larger than a batch may be, if the rule refuses such samples.
+    fn find_oversize(&self, _sizes: &Sizes) -> Option<usize> {
+        None
+    }
+
+    /// The number of parts that all samples together are split into, or 0 if samples are not split.
+    fn count_parts(&self, _sizes: &Sizes) -> u64 {
+        0
+    }
+
+    /// Checks that the rule names samples of a dataset of `samples`, if it names some.
+    ///
+    /// # Errors
+    /// [`Error::SampleRange`](crate::Error::SampleRange).
+    fn check_lists(&self, _samples: u64) -> Result<()> {
+        Ok(())
+    }
+
+    /// This rule for batches that are not padded: its budget counts real elements.
+    fn unpadded(self) -> Self
+    where
+        Self: Sized,
+    {
+        self
+    }
+
+    /// This rule with pools of the default size, if it sorts pools of a number that was given.
+    fn with_auto_pool(&self) -> Option<Self>
+    where
+        Self: Sized,
+    {
+        None
+    }
+}
