@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 import batchloom._native as _native
+from batchloom.arguments import text
 from batchloom.arrays.padding import pad_values
 from batchloom.batching.rules import Rule
 from batchloom.collate.block_options import BlockOptions
@@ -132,7 +133,7 @@ class Fields:
                 raise ArgumentError(
                     f"fields has {field!r} for {key!r}; expected a bl.Field, as bl.Field(dtype='int64')"
                 )
-        return dict(self.namer.by_name("fields", fields))
+        return {text("a field in fields", name): field for name, field in self.namer.by_name("fields", fields).items()}
 
     def _only(self) -> Any:
         """Return the key of the only field.

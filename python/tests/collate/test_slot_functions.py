@@ -59,7 +59,8 @@ def test_samples_lie_in_their_slots(lengths, way, where, shuffle):
         width = width_of(max(lengths[sample] for sample in indices))
         assert batch["x"].tolist() == [expected(samples[sample], way, width) for sample in indices]
         if where in ("host", "streamed"):
-            assert batch["lengths"].tolist() == [lengths[sample] for sample in indices]
+            assert batch["lengths"].tolist() == [min(lengths[sample], width) for sample in indices]
+            assert batch["attention_mask"].shape == batch["x"].shape
 
 
 @pytest.mark.parametrize("workers", ["threads", "processes"])
