@@ -1,7 +1,7 @@
 //! `batchloom._native`: the engine for Python. This is only glue: it converts, and decides nothing.
 //!
-//! One file a concept: `dlpack` borrows and lends arrays, `arrow` borrows Arrow lists from `arrow_structs` that are checked, `batching`, `dataset`, `plan`
-//! `loader` and `report` wrap the engine's types, `command_line` runs the program, `error` turns its errors into exceptions, `guard` catches panics of
+//! One file a concept: `dlpack` borrows and lends arrays, `arrow` borrows Arrow lists from `arrow_structs` that are checked, `batching`, `dataset`, `plan`,
+//! `run`, `loader` and `report` wrap the engine's types, `command_line` runs the program, `error` turns its errors into exceptions, `guard` catches panics of
 //! libraries, `reserve` keeps memory back for small blocks, `interpreter` guards visits of the engine's threads, `slot_function` calls functions that fill slots. The package that users see is written in Python, beside this folder.
 
 mod arrow;
@@ -22,6 +22,7 @@ mod plan;
 mod plan_options;
 mod report;
 mod reserve;
+mod run;
 mod slot_function;
 
 #[global_allocator]
@@ -68,6 +69,8 @@ mod _native {
     use crate::plan::{Plan, launched, restore_order};
     #[pymodule_export]
     use crate::report::{Comparison, compare};
+    #[pymodule_export]
+    use crate::run::{Iteration, Run};
     #[pymodule_export]
     #[expect(non_upper_case_globals, reason = "Python's name for it")]
     const __version__: &str = env!("CARGO_PKG_VERSION");

@@ -132,17 +132,6 @@ impl Plan {
         write_state(py, &self.plan.state(steps))
     }
 
-    /// The digest of a run after `steps` steps, given the one at the start of the epoch.
-    fn digest(&self, steps: u64, before: &str) -> String {
-        self.plan.digest(steps, before)
-    }
-
-    /// The digest of a run that came to a state, given the one at the start of its epoch.
-    #[staticmethod]
-    fn digest_of(state: &Bound<'_, PyDict>, before: &str) -> PyResult<String> {
-        Ok(read_state(state)?.digest_after(before))
-    }
-
     /// The rest of the epoch that a state interrupted.
     fn resume(&self, state: &Bound<'_, PyDict>) -> PyResult<Self> {
         let (py, state) = (state.py(), read_state(state)?);

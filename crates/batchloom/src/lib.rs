@@ -13,6 +13,7 @@
 //!
 //! - [`Plan`] ([`order`], [`batching`], [`ranks`], [`plan`]): integers only, no data. Any step of any epoch in O(1)
 //!   time and memory; equal steps for every rank; exact resume with any number of ranks.
+//! - [`Run`] ([`run`]): the place in a run, from epoch to epoch, and its state.
 //! - [`Loader`] ([`tensor`], [`dataset`], [`loader`]): moves bytes and decides nothing. It has its own threads and
 //!   bounded memory, and recycles blocks when the last batch that views them is gone.
 //!
@@ -45,6 +46,7 @@ pub mod plan;
 pub mod ranks;
 #[cfg(feature = "report")]
 pub mod report;
+pub mod run;
 mod sync;
 pub mod tensor;
 
@@ -52,6 +54,7 @@ pub use dataset::{GroupDataset, MapDataset, SequenceDataset, TensorDataset, Toke
 pub use error::{Error, Kind, Result};
 pub use loader::Loader;
 pub use plan::Plan;
+pub use run::Run;
 pub use tensor::{DType, Tensor};
 
 /// The guide from Rust, whose code is tested with that of this crate.

@@ -11,16 +11,17 @@ use syn::visit::{self, Visit};
 use syn::{Item, UseTree};
 
 /// Each folder with the folders that it may use. Every file may use `error`, `brief`, `memory`, `named` and `sync`.
-const MAY_USE: [(&str, &[&str]); 9] = [
+const MAY_USE: [(&str, &[&str]); 10] = [
     ("order", &[]),
     ("draws", &["order"]),
     ("batching", &[]),
     ("ranks", &["order"]),
     ("plan", &["order", "draws", "batching", "ranks"]),
+    ("run", &["plan", "batching"]),
     ("tensor", &[]),
     ("collate", &["tensor"]),
     ("dataset", &["tensor", "batching", "order", "collate"]),
-    ("loader", &["tensor", "dataset", "collate", "plan", "draws", "batching", "ranks", "order"]),
+    ("loader", &["tensor", "dataset", "collate", "run", "plan", "draws", "batching", "ranks", "order"]),
 ];
 
 /// A path as it is written, or the module path that it means: its segments.

@@ -43,6 +43,7 @@ mod resize;
 mod restore_order;
 mod resume;
 mod rules;
+mod runs;
 mod samples;
 mod selections;
 mod sequences;

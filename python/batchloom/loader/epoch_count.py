@@ -91,8 +91,10 @@ def without_count(state: dict[str, Any]) -> tuple[dict[str, Any], list[int] | No
     """Return a state without the count of a caller, and that count; ``None`` where it is the default.
 
     Raises:
-        StateError: The count is damaged.
+        StateError: The state is no dict, or the count is damaged.
     """
+    if not isinstance(state, dict):
+        raise StateError(f"the state is a {type(state).__name__}; expected the dict that state_dict() returned")
     if KEY not in state:
         return state, None
     entry = state[KEY]

@@ -211,7 +211,7 @@ class Interleaved:
             loader = self._loaders[self._names[place]]
             loader._skip(1)
             self._taken[place] += 1
-            if not loader._is_rest:
+            if not loader._native.is_rest:
                 self._ended.add(place)
 
     def _leave(self) -> None:
@@ -348,9 +348,9 @@ class Interleaved:
             StateError: The state is of other loaders or another version, or damaged, or a trainer that is loading it
                 stands elsewhere. The run is then unchanged.
         """
-        if not isinstance(state, dict) or state.get("version") != VERSION:
-            raise StateError(f"the state is {state!r:.80}; expected the dict that state_dict() returned")
         state, count = without_count(state)
+        if state.get("version") != VERSION:
+            raise StateError(f"the state is of version {state.get('version')!r:.80}; expected {VERSION}")
         many = len(self._loaders)
         state = self._in_order(state)
         loaders, weights = (_listed(state, key, many) for key in ("loaders", "weights"))

@@ -456,7 +456,6 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             self._recipe[self._lists.name] = self._lists.sampler  # an iterator was read
         self._is_compared = self._is_watched_alone = False
         self._count = EpochCount()
-        self._begun: _BegunIteration | None = None
         # Whether the next iteration is empty: that of a loader which waits for the epoch of a trainer to end.
         self._is_over = False
         self._digest = BatchDigest() if boolean("digest", digest) else None
@@ -542,24 +541,17 @@ class DataLoader(TorchAttributes, Generic[Batch]):
     def _go_on(self) -> None:
         """Make the rest of an epoch that was left in the middle the next iteration."""
         self._follow()
-        if self._native.is_mid_epoch:
-            lists = None if self._lists is None else self._lists.at(self.epoch)._native()
-            self._native.load(self._native.state(), lists)
+        self._native.go_on()
 
     def _skip(self, batches: int) -> None:
         """Pass over batches of the next iteration and of those after it; what is left then is the next one."""
         while batches:
-            plan = self.plan()
-            if batches < len(plan):
-                self.load_state_dict(self._native.state() | plan._native.state(batches))
-                return
-            self._native.set_epoch(plan.epoch + 1)
-            batches -= len(plan)
-
-    @property
-    def _is_rest(self) -> bool:
-        """``True`` if the next iteration is the rest of an epoch, of which batches were taken."""
-        return bool(self._native.plan(None).state(0)["worlds"])
+            epoch = self.plan().epoch
+            if self._lists is not None:
+                self._native.set_lists(self._lists.at(epoch)._native())
+            batches -= self._native.skip(batches)
+        if self._native.is_rest:
+            self.load_state_dict(self._native.state())
 
     def _steps(self, end: int | None) -> Iterator[Batch]:
         self._go_on()
@@ -600,7 +592,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             if self._native.plan(None).epoch == upcoming:
                 # Its batches were left alone. No caller counted that.
                 self._native.set_epoch(upcoming + 1)
-                self._begun, self._is_over = None, False
+                self._is_over = False
 
     def __getitem__(self, step: SupportsIndex) -> Batch:
         """Form one batch of this rank in the epoch ``loader.epoch``, as :meth:`replay` does."""
@@ -637,13 +629,11 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         self._follow()
         self._settle_seed()
         number = integer("epoch", epoch)
-        if state is not None and not isinstance(state, dict):
-            raise StateError(f"the state is a {type(state).__name__}; expected the dict that state_dict() returned")
-        if state is not None and state.get("epoch") != number:
-            raise StateError(f"the state is of epoch {state.get('epoch')}; expected one of epoch {number}")
         plan, worlds = self.plan(number), list[list[int]]()
         if state is not None:
             state, _ = without_count(state)
+            if state.get("epoch") != number:
+                raise StateError(f"the state is of epoch {state.get('epoch')}; expected one of epoch {number}")
             # It knows the weights and the bans of then.
             run = self._native.plan(None).resume(state)
             worlds = run.state(0)["worlds"]
@@ -758,7 +748,6 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             self._is_compared = True
         for watcher in watchers():
             watcher.check_length(self, lambda: len(self._native.plan(self._native.plan(None).epoch)))
-        self._begun = _BegunIteration(self._native.plan(None), self._native.state())
 
     def _take_lists(self, lists: EpochLists) -> None:
         """Make the lists of the epoch that is about to begin its batches; ranks have to have the same."""
@@ -853,10 +842,10 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         for watcher in watchers():
             watcher.restore(self)
         upcoming = self._native.plan(None).epoch
-        target = self._count.enter(integer("epoch", epoch), upcoming, is_rest=self._is_rest)
+        target = self._count.enter(integer("epoch", epoch), upcoming, is_rest=self._native.is_rest)
         if target is not None:
             self._native.set_epoch(target)
-            self._begun, self._is_over = None, False
+            self._is_over = False
 
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
         """Return the state of the run, to save in a checkpoint: after the last batch that was handed over.
@@ -875,15 +864,8 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         """
         self._follow()
         self._settle_seed()
-        state = self._native.state() if batches is None else self._state_after(batches)
+        state = self._native.state(None if batches is None else used(batches, self._native.handed_over))
         return state | self._count.entry(state["epoch"])
-
-    def _state_after(self, batches: int) -> dict[str, Any]:
-        """Return the state after so many batches of the latest iteration."""
-        begun = self._begun
-        taken = 0 if begun is None else self._native.steps_taken - begun.steps
-        left = used(batches, taken)
-        return self._native.state() if begun is None or left == taken else begun.state(left)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from ``state``: the next iteration yields the rest of its epoch.
@@ -895,8 +877,6 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             StateError: The state is of another plan or version, or damaged, or a trainer that is loading it stands
                 elsewhere. The loader is then unchanged.
         """
-        if not isinstance(state, dict):
-            raise StateError(f"the state is a {type(state).__name__}; expected the dict that state_dict() returned")
         self._follow()
         place, count = without_count(state)
         epoch = place.get("epoch")
@@ -905,7 +885,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             watcher.check_place(self, lambda: self._standing(place, lists))
         self._native.load(place, lists)
         self._count.load(count, self._native.plan(None).epoch)
-        self._draw_seed = self._begun = None
+        self._draw_seed = None
         self._is_over = any(
             watcher.is_over(self, lambda: Standing(len(self), self.remaining, False)) for watcher in watchers()
         )
@@ -970,30 +950,6 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         except Error as error:
             place = f"rank unknown: {error}"
         return f"DataLoader({self._dataset!r}, {self.batching}, {place})"
-
-
-class _BegunIteration:
-    """The iteration under way, or the latest one: what a state within it is made of.
-
-    Args:
-        plan: The batches that it hands over.
-        state: The state of the run just before it.
-    """
-
-    def __init__(self, plan: _native.Plan, state: dict[str, Any]) -> None:
-        self._plan, self.steps = plan, state.get("steps", 0)
-        self._before = state.get("digest_before", "")
-        if state["epoch"] != plan.epoch and state["worlds"]:
-            # An epoch that was left in the middle.
-            self._before = _native.Plan.digest_of(state, self._before)
-
-    def state(self, steps: int) -> dict[str, Any]:
-        """Return the state after some of its steps, but not all."""
-        state = self._plan.state(steps)
-        if not self.steps + steps:
-            return state
-        digest = self._plan.digest(steps, self._before)
-        return state | {"steps": self.steps + steps, "digest": digest, "digest_before": self._before}
 
 
 class _Replayer(DataLoader[Batch]):

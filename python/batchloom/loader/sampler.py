@@ -12,7 +12,7 @@ from batchloom.arguments import Shuffle, integer, used
 from batchloom.batching.rules import Rule
 from batchloom.dataset.base import Dataset
 from batchloom.dataset.mixture import Mixture
-from batchloom.errors import ArgumentError, StateError, many
+from batchloom.errors import ArgumentError, many
 from batchloom.loader.epoch_count import EpochCount, without_count
 from batchloom.loader.torch.lists import EpochSampler
 from batchloom.plan.attributes import PlanAttributes
@@ -78,9 +78,7 @@ class BatchSampler(PlanAttributes, EpochSampler):
         samples, sizes = _counted(data)
         self._ranks = RankFinder(rank, world_size, distributed=distributed)
         first_rank, first_world_size = self._ranks.given or (0, 1)
-        # The epoch under way, or the next one before it began, and the batches of it that were taken. Its place in the
-        # world is the one that it began with.
-        self._plan = Plan(
+        plan = Plan(
             samples,
             batch_size,
             batching=batching,
@@ -90,11 +88,8 @@ class BatchSampler(PlanAttributes, EpochSampler):
             world_size=first_world_size,
             **options,
         )
-        self._taken: int | None = None
-        self._ended = False
-        # The steps of the run before this plan, and its digest at the start of the epoch.
-        self._steps, self._before = 0, ""
-        self._latest: _EpochBatches | None = None
+        self._batching = plan.batching
+        self._run = engine.Run(plan._native)
         self._is_compared = False
         self._count = EpochCount()
 
@@ -108,22 +103,23 @@ class BatchSampler(PlanAttributes, EpochSampler):
         return _EpochBatches(self)
 
     def __len__(self) -> int:
-        """Return the number of batches of this rank in a whole epoch."""
-        return len(self._at_place(self._plan).at_epoch(self._plan.epoch))
+        """Return the number of batches of this rank in a whole epoch: the one under way, or else the next one."""
+        plan = self._at_place(self._run.current())
+        return len(plan.at_epoch(plan.epoch))
 
     @property
     def batching(self) -> Rule:
         """The rule that forms batches of samples."""
-        return self._plan.batching
+        return self._batching
 
     @property
     def epoch(self) -> int:
         """The epoch under way, or the next one if none is."""
-        return int(self.state_dict()["epoch"])
+        return int(self._run.state()["epoch"])
 
     def plan(self, epoch: int | None = None) -> Plan:
         """Return the plan of an epoch, or of the next iteration."""
-        plan = self._at_place(self._upcoming())
+        plan = self._at_place(self._run.plan(None))
         return plan if epoch is None else plan.at_epoch(epoch)
 
     def set_epoch(self, epoch: int) -> None:
@@ -135,11 +131,10 @@ class BatchSampler(PlanAttributes, EpochSampler):
             LoaderError: The number is smaller than the last one, numbers and epochs differ, and the epoch that began
                 with it is not known.
         """
-        upcoming = self._upcoming()
-        is_rest = bool(upcoming._native.state(0)["worlds"])
-        target = self._count.enter(integer("epoch", epoch), upcoming.epoch, is_rest=is_rest)
-        if target is not None and (self._taken is not None or self._plan.epoch != target):
-            self._enter(self._plan.at_epoch(target))
+        upcoming = self._run.plan(None).epoch
+        target = self._count.enter(integer("epoch", epoch), upcoming, is_rest=self._run.is_rest)
+        if target is not None:
+            self._run.set_epoch(target)
 
     def state_dict(self, batches: int | None = None) -> dict[str, Any]:
         """Return the state of the run, to save in a checkpoint: after the last batch, the start of the next epoch.
@@ -152,28 +147,8 @@ class BatchSampler(PlanAttributes, EpochSampler):
         Raises:
             ArgumentError: The iteration handed over fewer batches.
         """
-        taken = self._taken or 0
-        state = self._state(taken if batches is None else used(batches, taken))
+        state = self._run.state(None if batches is None else used(batches, self._run.handed_over))
         return state | self._count.entry(state["epoch"])
-
-    def _state(self, taken: int) -> dict[str, Any]:
-        # With uneven="short", a rank that has one step less waits for the others, or for its consumer to see the end.
-        steps = len(self._plan) if self._ended else self._plan._native.steps()
-        over = self._taken is not None and taken >= steps
-        state = self._next()._native.state(0) if over else self._plan._native.state(taken)
-        taken = self._plan._native.steps() if over else taken
-        if not self._steps + taken:
-            return state
-        is_left = state["epoch"] != self._plan.epoch
-        before = self._digest(taken) if is_left else self._before
-        following = self._next() if is_left else self._plan
-        digest = following._native.digest(0 if is_left else taken, before)
-        return state | {"steps": self._steps + taken, "digest": digest, "digest_before": before}
-
-    def _digest(self, taken: int) -> str:
-        """Return the digest of the run at the start of the next epoch, if this one is left after ``taken`` steps."""
-        plan = self._plan._native
-        return plan.digest(taken, self._before) if taken or plan.state(0)["worlds"] else self._before
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from ``state``, of a sampler or of a loader: the next iteration yields the rest of its epoch.
@@ -183,30 +158,23 @@ class BatchSampler(PlanAttributes, EpochSampler):
         Raises:
             StateError: The state is of another plan or version, or damaged. The sampler is then unchanged.
         """
-        if not isinstance(state, dict):
-            raise StateError(f"the state is a {type(state).__name__}; expected the dict that state_dict() returned")
         state, count = without_count(state)
-        plan = self._resumed(state)
-        self._enter(plan)
-        self._count.load(count, plan.epoch)
-        self._steps = state.get("steps", sum(steps for _, steps in state["worlds"]))
-        self._before = state.get("digest_before", "")
-        if plan.epoch != state["epoch"]:
-            # A state that leaves nothing of its epoch is the start of the next one.
-            self._before = engine.Plan.digest_of(state, self._before)
+        self._run.load(state)
+        self._count.load(count, self._run.plan(None).epoch)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy starts from: the place in the run. It finds its rank anew."""
+        plan, state = Plan._wrap(self._run.plan(None), self._batching), self._run.state()
         ranks = RankFinder(*(self._ranks.given or (None, None)))
-        state = self._state(self._taken or 0)
-        plan = self._resumed(state)
-        place: dict[str, Any] = {"_plan": plan, "_taken": None, "_latest": None, "_ended": False}
-        place |= {"_steps": state.get("steps", 0), "_before": state.get("digest_before", "")}
-        place |= {"_count": self._count.copied(plan.epoch)}
-        return {**vars(self), **place, "_ranks": ranks}
+        return {**vars(self), "_run": (plan, state), "_ranks": ranks, "_count": self._count.copied(state["epoch"])}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        plan, place = state["_run"]
+        vars(self).update(state | {"_run": engine.Run(plan._native)})
+        self._run.load(place)
 
     def __repr__(self) -> str:
-        return f"BatchSampler({many(self._plan.samples, 'sample')}, {self.batching}, epoch {self.epoch})"
+        return f"BatchSampler({many(self._run.current().samples, 'sample')}, {self.batching}, epoch {self.epoch})"
 
     def _whole(self, epoch: int) -> Plan:
         """Return the batches of all ranks in an epoch.
@@ -220,53 +188,25 @@ class BatchSampler(PlanAttributes, EpochSampler):
                 f"the BatchSampler holds the batches of rank {rank} of {world_size}; expected one of rank 0 in a world "
                 "of 1, as the loader deals batches to ranks itself"
             )
-        return self._dealt(self._plan.at_epoch(epoch), 0, 1)
+        return Plan._wrap(self._dealt(self._run.plan(epoch), 0, 1), self._batching)
 
-    def _at_place(self, plan: Plan) -> Plan:
+    def _at_place(self, plan: engine.Plan) -> Plan:
         """Return what is left of an epoch for the rank and the world size of now."""
-        return self._dealt(plan, *self._ranks.find())
+        return Plan._wrap(self._dealt(plan, *self._ranks.find()), self._batching)
 
-    def _dealt(self, plan: Plan, rank: int, world_size: int) -> Plan:
-        if (rank, world_size) == (plan.rank, plan.world_size):
-            return plan
-        return Plan._wrap(plan._native.in_world(rank, world_size), plan.batching)
+    def _dealt(self, plan: engine.Plan, rank: int, world_size: int) -> engine.Plan:
+        return plan if (rank, world_size) == (plan.rank, plan.world_size) else plan.in_world(rank, world_size)
 
-    def _resumed(self, state: dict[str, Any]) -> Plan:
-        return Plan._wrap(self._plan._native.resume(state), self._plan.batching)
-
-    def _upcoming(self) -> Plan:
-        return self._plan if self._taken is None else self._next()
-
-    def _next(self) -> Plan:
-        return self._plan.at_epoch(self._plan.epoch + 1)
-
-    def _begin(self, batches: _EpochBatches) -> Plan:
-        self._enter(self._at_place(self._upcoming()))
+    def _begin(self) -> engine.Iteration:
+        """Begin the next epoch, on the rank that this process has now."""
+        self._run.serve(*self._ranks.find())
         if not self._is_compared:
-            state = self._plan._native.state(0)
-            facts = {"samples": self._plan.samples, "seed": state["seed"], "fingerprint": state["fingerprint"]}
-            facts |= {} if (weights := self._plan._native.weights) is None else {"weights": weights}
-            self._ranks.compare(f"BatchSampler/{self._plan.batching}", facts, "the same sizes, options and seed")
+            plan = self._run.plan(None)
+            facts: dict[str, Any] = {"samples": plan.samples, "seed": plan.seed, "fingerprint": plan.fingerprint}
+            facts |= {} if plan.weights is None else {"weights": plan.weights}
+            self._ranks.compare(f"BatchSampler/{self._batching}", facts, "the same sizes, options and seed")
             self._is_compared = True
-        self._taken, self._latest = 0, batches
-        return self._plan
-
-    def _enter(self, plan: Plan) -> None:
-        steps = self._plan._native.steps()
-        taken = 0 if self._taken is None else steps if self._ended else self._taken
-        if self._taken is not None or plan.epoch != self._plan.epoch:
-            self._before = self._digest(taken)
-        self._steps += taken
-        self._plan, self._taken, self._latest, self._ended = plan, None, None, False
-
-    def _take(self, batches: _EpochBatches) -> None:
-        """Count one more batch, if it is of the latest iteration."""
-        if self._latest is batches and self._taken is not None:
-            self._taken += 1
-
-    def _end(self, batches: _EpochBatches) -> None:
-        """Note that the consumer of the latest iteration has seen its end."""
-        self._ended = self._ended or self._latest is batches
+        return self._run.begin()
 
     def _refuse_to_be_divided_twice(self, caller: Any) -> None:
         if type(caller.f_locals.get("self")).__name__ != "BatchSamplerShard":
@@ -284,22 +224,15 @@ class _EpochBatches:
 
     def __init__(self, sampler: BatchSampler) -> None:
         self._sampler = sampler
-        self._plan: Plan | None = None
-        self._step = 0
+        self._batches: engine.Iteration | None = None
 
     def __iter__(self) -> _EpochBatches:
         return self
 
     def __next__(self) -> list[int]:
-        if self._plan is None:
-            self._plan = self._sampler._begin(self)
-        if self._step >= len(self._plan):
-            self._sampler._end(self)
-            raise StopIteration
-        batch: list[int] = self._plan[self._step].tolist()
-        self._step += 1
-        self._sampler._take(self)
-        return batch
+        if self._batches is None:
+            self._batches = self._sampler._begin()
+        return next(self._batches)
 
 
 def _counted(data: Any) -> tuple[int, Any]:

@@ -165,8 +165,33 @@ impl Loader {
         self.0.set_epoch(epoch);
     }
 
-    fn state<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        write_state(py, &self.0.state())
+    /// The number of batches that the latest iteration has handed over.
+    #[getter]
+    fn handed_over(&self) -> u64 {
+        self.0.handed_over()
+    }
+
+    /// Returns true if the next iteration is the rest of an epoch.
+    #[getter]
+    fn is_rest(&self) -> bool {
+        self.0.is_rest()
+    }
+
+    /// The state of the run, or of the run after only some batches of the latest iteration.
+    #[pyo3(signature = (batches=None))]
+    fn state<'py>(&self, py: Python<'py>, batches: Option<u64>) -> PyResult<Bound<'py, PyDict>> {
+        let state = batches.map_or_else(|| Ok(self.0.state()), |batches| self.0.state_after(batches));
+        write_state(py, &state.map_err(|error| raise(&error))?)
+    }
+
+    /// Makes the rest of an epoch that was left in the middle the next iteration.
+    fn go_on(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.0.go_on()).map_err(|error| raise(&error))
+    }
+
+    /// Passes over batches of the next iteration. Returns their number.
+    fn skip(&self, py: Python<'_>, batches: u64) -> PyResult<u64> {
+        py.detach(|| self.0.skip(batches)).map_err(|error| raise(&error))
     }
 
     /// Continues where a state was taken; `lists` are the batches of its epoch, if these are given.

@@ -8,12 +8,12 @@ use bytes::Bytes;
 
 use super::block::{Batch, Block};
 use super::buffers::Loan;
-use super::cursor::Delivery;
 use super::epochs::Epochs;
 use super::job::Job;
 use super::queue::{Next, Queue};
 use super::worker::help;
 use super::workers::Workers;
+use crate::run::Progress;
 use crate::sync::{Instant, process};
 use crate::{Error, Result};
 
@@ -59,10 +59,10 @@ impl Blocks {
             Some(begun) => begun.poll(patience),
             None => {
                 let (epochs, workers) = (&self.epochs, self.epochs.workers());
-                let begun = epochs.begin(epochs.block_bytes, |job, delivery| {
+                let begun = epochs.begin(epochs.block_bytes, |job, progress| {
                     // Samples are made by workers alone, which may take long, or enter an interpreter.
                     let helps = epochs.threads > 1 && job.demand.is_none();
-                    BegunBlocks::start(job, delivery, workers, helps, epochs.prefetch)
+                    BegunBlocks::start(job, progress, workers, helps, epochs.prefetch)
                 });
                 self.begun.insert(begun?).poll(patience)
             }
@@ -79,7 +79,7 @@ impl Blocks {
     /// Counts one batch as handed over. [`Loader::state`](super::Loader::state) reports this count.
     pub fn advance(&self) {
         if let Some(begun) = &self.begun {
-            begun.delivery.advance();
+            begun.progress.advance();
         }
     }
 
@@ -92,11 +92,11 @@ impl Blocks {
     /// cannot begin is one error.
     fn left(&self) -> u64 {
         match &self.begun {
-            Some(begun) => begun.delivery.left(),
+            Some(begun) => begun.progress.left(),
             None => {
-                let cursor = self.epochs.cursor();
-                let (plan, rank) = (cursor.upcoming(), cursor.rank());
-                drop(cursor);
+                let run = self.epochs.run();
+                let (plan, rank) = (run.upcoming(), run.rank());
+                drop(run);
                 if plan.require_steps().is_ok() { plan.steps_of(rank) } else { 1 }
             }
         }
@@ -123,7 +123,7 @@ struct BegunBlocks {
     workers: Arc<Workers>,
     /// The iteration that workers are called to, if they are.
     iteration: Option<u64>,
-    delivery: Arc<Delivery>,
+    progress: Arc<Progress>,
     process: u32,
     /// True if the consumer fills pieces while it waits, and its memory for sample numbers.
     helps: bool,
@@ -141,17 +141,17 @@ impl BegunBlocks {
     /// [`Error::Spawn`].
     pub(super) fn start(
         job: Job,
-        delivery: Arc<Delivery>,
+        progress: Arc<Progress>,
         workers: Arc<Workers>,
         helps: bool,
         prefetch: Option<usize>,
     ) -> Result<Self> {
-        let (on_demand, counted) = (job.demand.is_some(), Arc::clone(&delivery));
+        let (on_demand, counted) = (job.demand.is_some(), Arc::clone(&progress));
         let queue = Arc::new(Queue::new(job.block_bytes, prefetch, on_demand, counted));
         let (job, process) = (Arc::new(job), process::id());
         // An error of the layout is left to the consumer of that block.
         let is_small = queue.is_small(&job).unwrap_or(false);
-        delivery.meter.begin();
+        progress.meter.begin();
         let iteration = if is_small { None } else { Some(workers.call(&job, &queue)?) };
         let helps = helps || is_small;
         Ok(Self {
@@ -159,7 +159,7 @@ impl BegunBlocks {
             queue,
             workers,
             iteration,
-            delivery,
+            progress,
             process,
             helps,
             indices: Vec::new(),
@@ -174,10 +174,10 @@ impl BegunBlocks {
         self.queue.ask(&self.job.buffers);
         while self.helps && Instant::now() < deadline && help(&self.job, &self.queue, &mut self.indices) {}
         let polled = self.take(deadline);
-        self.delivery.meter.wait(begun.elapsed());
+        self.progress.meter.wait(begun.elapsed());
         let polled = polled?;
         if matches!(polled, Polled::End) {
-            self.delivery.end();
+            self.progress.end();
         }
         Ok(polled)
     }
@@ -212,7 +212,7 @@ impl BegunBlocks {
     }
 
     fn close(&mut self) {
-        self.delivery.close();
+        self.progress.close();
         if self.process != process::id() {
             // In a forked child, these threads do not exist, and one of them may have held a lock.
             return;

@@ -5,7 +5,6 @@ use std::thread;
 
 use super::Loader;
 use super::buffers::{Allocate, BufferOptions, Buffers};
-use super::cursor::Cursor;
 use super::epochs::{Epochs, with_content};
 use super::fields::Fields;
 use super::job::Probe;
@@ -18,6 +17,7 @@ use crate::dataset::Dataset;
 use crate::dataset::kind::CollateOptions;
 use crate::plan::options::option_setters;
 use crate::plan::{PlanBuilder, PlanOptions};
+use crate::run::Run;
 use crate::sync::Mutex;
 use crate::tensor::buffer::{Buffer, Memory};
 use crate::{DType, Error, Plan, Result};
@@ -287,9 +287,7 @@ impl LoaderBuilder {
         let labels = counted.or_else(|| self.dataset.kind().labels(&self.collate));
         let options = options.labels(labels.clone());
         let plan = self.plan.labels(labels).build()?;
-        if self.rank >= plan.world_size() {
-            return Err(Error::Rank { rank: self.rank, world_size: plan.world_size() });
-        }
+        let run = Run::new(plan.clone(), self.rank)?;
         let fills_for_caller = self.memory.is_some() && !self.index_table;
         let most = if fills_for_caller { MOST_THREADS_FOR_CALLER } else { MOST_THREADS };
         let cores = || thread::available_parallelism().map_or(1, |cores| cores.get().min(most));
@@ -328,7 +326,7 @@ impl LoaderBuilder {
             })),
             // A consumer that waits is one of the threads, unless samples are read.
             workers: Mutex::new(Workers::new(threads.saturating_sub(usize::from(!reads)).max(1))),
-            cursor: Mutex::new(Cursor::new(plan, self.rank)),
+            run: Mutex::new(run),
             dataset: self.dataset,
             threads,
             prefetch: self.prefetch,

@@ -5,7 +5,6 @@
 use std::sync::{Arc, OnceLock, PoisonError};
 
 use super::buffers::Buffers;
-use super::cursor::{Cursor, Delivery};
 use super::demand::{Demand, Pace};
 use super::fields::Fields;
 use super::index_table::IndexTable;
@@ -16,6 +15,7 @@ use crate::batching::Labels;
 use crate::dataset::Dataset;
 use crate::dataset::kind::{CollateOptions, ContentRequest};
 use crate::plan::PlanBuilder;
+use crate::run::{Progress, Run};
 use crate::sync::{Mutex, MutexGuard};
 use crate::{Error, Plan, Result};
 
@@ -34,7 +34,7 @@ pub(super) struct Epochs {
     pub(super) probe: Option<Probe>,
     pub(super) buffers: Mutex<Arc<Buffers>>,
     pub(super) workers: Mutex<Arc<Workers>>,
-    pub(super) cursor: Mutex<Cursor>,
+    pub(super) run: Mutex<Run>,
 }
 
 impl Epochs {
@@ -42,13 +42,13 @@ impl Epochs {
     pub(super) fn begin<T>(
         &self,
         block_bytes: usize,
-        start: impl FnOnce(Job, Arc<Delivery>) -> Result<T>,
+        start: impl FnOnce(Job, Arc<Progress>) -> Result<T>,
     ) -> Result<T> {
-        let mut cursor = self.cursor();
-        let (plan, rank) = (cursor.upcoming(), cursor.rank());
+        let mut run = self.run();
+        let (plan, rank) = (run.upcoming(), run.rank());
         plan.require_steps()?;
         self.check_bans(&plan)?;
-        let delivery = Delivery::new(plan.steps_of(rank));
+        let progress = Progress::new(plan.steps_of(rank));
         let fields = self.fields_of(&plan)?;
         let job = Job {
             index_table: self.index_table.then(|| IndexTable::new(&self.dataset, Arc::clone(&fields))),
@@ -60,8 +60,8 @@ impl Epochs {
             buffers: self.buffers(),
             probe: self.probe.clone(),
         };
-        let started = start(job, Arc::clone(&delivery))?;
-        cursor.begin(plan, delivery);
+        let started = start(job, Arc::clone(&progress))?;
+        run.follow(plan, progress);
         Ok(started)
     }
 
@@ -103,13 +103,13 @@ impl Epochs {
     /// # Errors
     /// [`Error::MidEpoch`], [`Error::Rank`], [`Error::World`], and those of a plan for so many ranks.
     pub(super) fn set_rank(&self, rank: u32, world_size: u32) -> Result<()> {
-        let mut cursor = self.cursor();
-        if (cursor.rank(), cursor.world_size()) == (rank, world_size) {
+        let mut run = self.run();
+        if (run.rank(), run.world_size()) == (rank, world_size) {
             return Ok(());
         }
-        cursor.check_rank(rank, world_size)?;
-        let plan = self.plan_of_rank(&cursor.upcoming(), rank, world_size)?;
-        cursor.serve(rank, plan);
+        run.check_rank(rank, world_size)?;
+        let plan = self.plan_of_rank(&run.upcoming(), rank, world_size)?;
+        run.serve_plan(rank, plan);
         Ok(())
     }
 
@@ -119,9 +119,8 @@ impl Epochs {
     /// # Errors
     /// [`Error::Rank`], [`Error::World`], and those of a plan for so many ranks.
     pub(super) fn on_rank(&self, rank: u32, world_size: u32) -> Result<Self> {
-        let mut cursor = self.cursor().clone();
-        let plan = self.plan_of_rank(&cursor.upcoming(), rank, world_size)?;
-        cursor.serve(rank, plan);
+        let run = self.run();
+        let plan = self.plan_of_rank(&run.upcoming(), rank, world_size)?;
         Ok(Self {
             dataset: self.dataset.clone(),
             plan: self.plan.clone(),
@@ -134,7 +133,7 @@ impl Epochs {
             probe: self.probe.clone(),
             buffers: Mutex::new(self.buffers().afresh()),
             workers: Mutex::new(self.workers().afresh()),
-            cursor: Mutex::new(cursor),
+            run: Mutex::new(run.served(rank, plan)),
         })
     }
 
@@ -197,8 +196,8 @@ impl Epochs {
         Arc::clone(&workers)
     }
 
-    pub(super) fn cursor(&self) -> MutexGuard<'_, Cursor> {
-        self.cursor.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn run(&self) -> MutexGuard<'_, Run> {
+        self.run.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -243,12 +242,12 @@ pub(super) fn with_content(
 
 impl std::fmt::Debug for Epochs {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let cursor = self.cursor();
+        let run = self.run();
         formatter
             .debug_struct("Epochs")
             .field("dataset", &self.dataset)
-            .field("plan", &cursor.upcoming())
-            .field("rank", &cursor.rank())
+            .field("plan", &run.upcoming())
+            .field("rank", &run.rank())
             .field("threads", &self.threads)
             .finish_non_exhaustive()
     }

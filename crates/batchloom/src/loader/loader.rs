@@ -43,12 +43,12 @@ impl Loader {
 
     /// The rank that this loader serves.
     pub fn rank(&self) -> u32 {
-        self.0.cursor().rank()
+        self.0.run().rank()
     }
 
     /// The number of ranks.
     pub fn world_size(&self) -> u32 {
-        self.0.cursor().world_size()
+        self.0.run().world_size()
     }
 
     /// Serves `rank` of `world_size` from the next epoch on. If a state was loaded, what is left of its epoch is shared
@@ -87,17 +87,17 @@ impl Loader {
 
     /// Returns true if some, but not all batches of the latest epoch were handed over.
     pub fn is_mid_epoch(&self) -> bool {
-        self.0.cursor().is_mid_epoch()
+        self.0.run().is_mid_epoch()
     }
 
     /// The number of the epoch under way, or else of the next one.
     pub fn epoch(&self) -> u64 {
-        self.0.cursor().epoch()
+        self.0.run().epoch()
     }
 
     /// The number of batches in the whole of [that epoch](Self::epoch), whatever was taken of it.
     pub fn len(&self) -> u64 {
-        self.0.cursor().len()
+        self.0.run().len()
     }
 
     /// Returns true if that number is 0, which happens only if a rule drops every sample of an epoch.
@@ -108,12 +108,12 @@ impl Loader {
     /// The number of batches that are left of [that epoch](Self::epoch): all of them, unless it is under way, or a state
     /// in it was loaded.
     pub fn remaining(&self) -> u64 {
-        self.0.cursor().remaining()
+        self.0.run().remaining()
     }
 
     /// The number of steps that the run has taken, over all epochs, those before a state that was loaded included.
     pub fn steps_taken(&self) -> u64 {
-        self.0.cursor().steps()
+        self.0.run().steps_taken()
     }
 
     /// The metrics of the latest iteration: its work so far, and the time that was spent waiting.
@@ -132,29 +132,64 @@ impl Loader {
     /// # Ok::<(), batchloom::Error>(())
     /// ```
     pub fn metrics(&self) -> Metrics {
-        self.0.cursor().metrics()
+        self.0.run().metrics()
     }
 
     /// The plan of the epoch that begins next: the rest of one, if a state in it was loaded.
     pub fn upcoming(&self) -> Plan {
-        self.0.cursor().upcoming()
+        self.0.run().upcoming()
     }
 
     /// The plan of a whole epoch.
     pub fn plan(&self, epoch: u64) -> Plan {
-        self.0.cursor().plan(epoch)
+        self.0.run().plan(epoch)
     }
 
     /// Makes `epoch` the next one. It starts at its beginning, unless a state in that very epoch was loaded and no
     /// batch was taken since.
     pub fn set_epoch(&self, epoch: u64) {
-        self.0.cursor().set_epoch(epoch);
+        self.0.run().set_epoch(epoch);
     }
 
     /// The state of the run after the last batch that the latest iteration handed over. After the last one of an epoch,
     /// it is the start of the next.
     pub fn state(&self) -> State {
-        self.0.cursor().state()
+        self.0.run().state()
+    }
+
+    /// The number of batches that the latest iteration has handed over: 0 after a state was loaded, or an epoch set.
+    pub fn handed_over(&self) -> u64 {
+        self.0.run().handed_over()
+    }
+
+    /// The state of the run after only `batches` batches of the latest iteration: for programs that ask for batches
+    /// ahead of their use.
+    ///
+    /// # Errors
+    /// [`Error::StepRange`](crate::Error::StepRange) if the iteration has [handed over](Self::handed_over) fewer.
+    pub fn state_after(&self, batches: u64) -> Result<State> {
+        self.0.run().state_after(batches)
+    }
+
+    /// Returns true if the next iteration is the rest of an epoch, of which batches were taken.
+    pub fn is_rest(&self) -> bool {
+        self.0.run().is_rest()
+    }
+
+    /// Makes the rest of an epoch that was left in the middle the next iteration: see [`Run::go_on`](crate::Run::go_on).
+    ///
+    /// # Errors
+    /// Those of [`Run::go_on`](crate::Run::go_on).
+    pub fn go_on(&self) -> Result<()> {
+        self.0.run().go_on()
+    }
+
+    /// Passes over batches of the next iteration, without forming them: see [`Run::skip`](crate::Run::skip).
+    ///
+    /// # Errors
+    /// Those of [`Run::skip`](crate::Run::skip).
+    pub fn skip(&self, batches: u64) -> Result<u64> {
+        self.0.run().skip(batches)
     }
 
     /// Continues where `state` was taken: the next iteration yields the rest of that epoch, for this number of ranks.
@@ -162,13 +197,13 @@ impl Loader {
     /// # Errors
     /// Those of [`Plan::resume`]. The loader is unchanged then.
     pub fn load(&self, state: &State) -> Result<()> {
-        self.0.cursor().load(state)
+        self.0.run().load(state)
     }
 
     /// Makes `seed` that of the next epoch, which then comes from its start, and of those after it: for a seed that is
     /// drawn late.
     pub fn set_seed(&self, seed: u64) {
-        self.0.cursor().set_seed(seed);
+        self.0.run().set_seed(seed);
     }
 
     /// Makes `lists` the batches of the next epoch, or of what is left of an epoch that was loaded, for a loader whose
@@ -178,7 +213,7 @@ impl Loader {
     /// [`Error::SampleRange`](crate::Error::SampleRange), and [`Error::StateLists`](crate::Error::StateLists) if a part
     /// of the epoch was taken from other lists.
     pub fn set_lists(&self, lists: Listed) -> Result<()> {
-        self.0.cursor().set_lists(lists)
+        self.0.run().set_lists(lists)
     }
 
     /// Continues where `state` was taken, as [`load`](Self::load) does, in an epoch whose batches are `lists`.
@@ -186,7 +221,7 @@ impl Loader {
     /// # Errors
     /// Those of [`Plan::resume`], and [`Error::SampleRange`](crate::Error::SampleRange). The loader is unchanged then.
     pub fn load_lists(&self, state: &State, lists: Listed) -> Result<()> {
-        self.0.cursor().load_lists(state, lists)
+        self.0.run().load_lists(state, lists)
     }
 
     /// The batches of the next epoch. It begins as the first of them is asked for, not before: of several iterators,

@@ -8,7 +8,6 @@ mod block;
 mod blocks;
 mod buffers;
 mod builder;
-mod cursor;
 mod demand;
 mod epochs;
 mod fields;
@@ -20,7 +19,6 @@ mod job;
 mod layout;
 #[expect(clippy::module_inception, reason = "the file of the type that the folder is named for")]
 mod loader;
-mod metrics;
 mod placement;
 mod planned;
 mod queue;
@@ -34,7 +32,6 @@ pub use block::{Batch, Block, ShapeRun};
 pub use blocks::{Batches, Blocks, Polled};
 pub use builder::LoaderBuilder;
 pub use loader::Loader;
-pub use metrics::Metrics;
 pub use placement::{Limit, LimitSource, Placement, PlacementMode, PlacementRequest, Residency};
 pub use steps::Steps;
 pub use views::Views;
@@ -43,4 +40,5 @@ pub use crate::collate::{
     Channels, Crop, FieldConversion, FillSlot, Filter, FunctionSlot, Keep, PadSide, PadSlot, ReadSamples,
     Resize, Scalar, Slot, SlotError, SlotMut, SlotPlace, SlotTarget, SlotWriter,
 };
+pub use crate::run::Metrics;
 pub use crate::tensor::buffer::{Memory, Region};

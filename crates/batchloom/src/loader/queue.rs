@@ -12,13 +12,13 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::buffers::{Buffers, Delivered};
-use super::cursor::Delivery;
 use super::demand::{Reading, SkippedMember, ToRead};
 use super::job::{Job, LaidOut, NextBlock, Opened, Task};
 use super::layout::RunLayout;
 use super::planned::PlannedBlock;
 use super::signal::{SOON, Signal};
 use crate::dataset::{ReadPart, Stop};
+use crate::run::Progress;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Instant, Mutex, MutexGuard};
 use crate::tensor::buffer::SplitBuffer;
@@ -137,7 +137,7 @@ pub(super) struct Queue {
     /// True if samples are made on demand.
     on_demand: bool,
     /// The iteration, whose metrics are written.
-    delivery: Arc<Delivery>,
+    progress: Arc<Progress>,
 }
 
 impl Queue {
@@ -146,7 +146,7 @@ impl Queue {
         block_bytes: usize,
         prefetch: Option<usize>,
         on_demand: bool,
-        delivery: Arc<Delivery>,
+        progress: Arc<Progress>,
     ) -> Self {
         let inner = Inner {
             blocks: VecDeque::new(),
@@ -165,7 +165,7 @@ impl Queue {
         };
         let (inner, stop, asked) = (Mutex::new(inner), Stop::default(), AtomicBool::new(false));
         let (work, ready) = (Signal::default(), Signal::default());
-        Self { inner, stop, work, ready, asked, prefetch, block_bytes, on_demand, delivery }
+        Self { inner, stop, work, ready, asked, prefetch, block_bytes, on_demand, progress }
     }
 
     /// Notes that the consumer asks for the next block. Unless that is ready, it is opened now if it is not open yet,
@@ -232,7 +232,7 @@ impl Queue {
                 None => {
                     let begun = Instant::now();
                     let inner = self.work.wait(&self.inner, inner, self.awake(), Duration::MAX);
-                    self.delivery.meter.idle(begun.elapsed());
+                    self.progress.meter.idle(begun.elapsed());
                     inner
                 }
             };
@@ -309,7 +309,7 @@ impl Queue {
         inner.opened += 1;
         inner.tasks.extend(to_read.tasks().map(|task| Task::read(number, task)));
         inner.blocks.push_back(QueuedBlock::Reading(Reading::new(to_read)));
-        self.delivery.meter.queue(inner.blocks.len(), inner.bytes);
+        self.progress.meter.queue(inner.blocks.len(), inner.bytes);
         self.notify(inner);
     }
 
@@ -345,7 +345,7 @@ impl Queue {
         inner.largest = inner.largest.max(bytes);
         inner.blocks.push_back(QueuedBlock::filling(planned, whole, tasks.len()));
         inner.tasks.extend(tasks);
-        self.delivery.meter.queue(inner.blocks.len(), inner.bytes);
+        self.progress.meter.queue(inner.blocks.len(), inner.bytes);
         self.notify(inner);
     }
 
@@ -380,7 +380,7 @@ impl Queue {
         let mut inner = self.lock();
         let Opened { planned, whole, tasks } = opened;
         inner.bytes += planned.layout.bytes;
-        self.delivery.meter.queue(inner.blocks.len(), inner.bytes);
+        self.progress.meter.queue(inner.blocks.len(), inner.bytes);
         let left = tasks.len();
         if let Some(block) = inner.block(block) {
             *block = QueuedBlock::filling(planned, whole, left);
@@ -479,8 +479,8 @@ impl Queue {
         inner.delivered += 1;
         self.asked.store(false, Ordering::SeqCst);
         inner.bytes -= planned.layout.bytes;
-        self.delivery.meter.take(planned.layout.bytes);
-        self.delivery.meter.queue(inner.blocks.len(), inner.bytes);
+        self.progress.meter.take(planned.layout.bytes);
+        self.progress.meter.queue(inner.blocks.len(), inner.bytes);
         // Counted before a thread can open the next block, which may wait for this one's memory.
         let delivered = buffers.deliver();
         self.work.raise();
@@ -505,7 +505,7 @@ impl Queue {
     pub(super) fn drain(&self) -> Vec<SplitBuffer> {
         let mut inner = self.lock();
         inner.tasks.clear();
-        self.delivery.meter.queue(0, 0);
+        self.progress.meter.queue(0, 0);
         let whole = |block| match block {
             QueuedBlock::Filling { whole, .. } => Some(whole),
             _ => None,

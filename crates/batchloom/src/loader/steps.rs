@@ -10,11 +10,11 @@ use bytes::Bytes;
 
 use super::block::Block;
 use super::buffers::Loan;
-use super::cursor::Delivery;
 use super::epochs::Epochs;
 use super::job::Job;
 use crate::collate::FILLER;
 use crate::dataset::Stop;
+use crate::run::Progress;
 use crate::sync::{Mutex, process};
 use crate::{Error, Result};
 
@@ -31,7 +31,7 @@ pub struct Steps {
 /// The steps of an epoch that has begun.
 struct BegunSteps {
     job: Job,
-    delivery: Arc<Delivery>,
+    progress: Arc<Progress>,
     total: u64,
     process: u32,
 }
@@ -47,7 +47,7 @@ impl Steps {
     /// [`Error::NothingLeft`] if the epoch cannot begin.
     pub fn left(&self) -> Result<u64> {
         let begun = self.begun()?;
-        Ok(begun.total - begun.delivery.steps().min(begun.total))
+        Ok(begun.total - begun.progress.steps().min(begun.total))
     }
 
     /// The samples of the batch `ahead` steps after the next one, if they are neighbours as stored and none of them fills
@@ -97,22 +97,22 @@ impl Steps {
 
     /// Counts the next batch as handed over.
     pub fn advance(&self) {
-        self.note(Delivery::advance);
+        self.note(Progress::advance);
     }
 
     /// Marks the iteration as exhausted.
     pub fn end(&self) {
-        self.note(Delivery::end);
+        self.note(Progress::end);
     }
 
     /// Marks the iteration as closed: no batch will be taken from it.
     pub fn close(&self) {
-        self.note(Delivery::close);
+        self.note(Progress::close);
     }
 
-    fn note(&self, change: impl FnOnce(&Delivery)) {
+    fn note(&self, change: impl FnOnce(&Progress)) {
         if let Some(begun) = self.begun.get() {
-            change(&begun.delivery);
+            change(&begun.progress);
         }
     }
 
@@ -125,10 +125,10 @@ impl Steps {
             return Ok(begun);
         }
         // A block of steps holds one batch.
-        let begun = self.epochs.begin(0, |job, delivery| {
+        let begun = self.epochs.begin(0, |job, progress| {
             let total = job.plan.steps_of(job.rank);
-            delivery.meter.begin();
-            Ok(BegunSteps { job, delivery, total, process: process::id() })
+            progress.meter.begin();
+            Ok(BegunSteps { job, progress, total, process: process::id() })
         })?;
         Ok(self.begun.get_or_init(|| begun))
     }
@@ -156,7 +156,7 @@ impl BegunSteps {
     fn step(&self, ahead: u64) -> Result<u64> {
         let current = process::id();
         match current == self.process {
-            true => Ok(self.delivery.steps().saturating_add(ahead)),
+            true => Ok(self.progress.steps().saturating_add(ahead)),
             false => Err(Error::Forked { started: self.process, current }),
         }
     }

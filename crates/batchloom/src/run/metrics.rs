@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// The counts of one iteration, which its consumer and its workers write.
 #[derive(Debug, Default)]
-pub(super) struct Meter {
+pub(crate) struct Meter {
     began: OnceLock<Instant>,
     ended: OnceLock<Instant>,
     blocks: AtomicU64,
@@ -26,40 +26,40 @@ pub(super) struct Meter {
 
 impl Meter {
     /// Notes that the first block is asked for.
-    pub(super) fn begin(&self) {
+    pub(crate) fn begin(&self) {
         self.began.get_or_init(Instant::now);
     }
 
     /// Notes that the iteration is over.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         self.ended.get_or_init(Instant::now);
     }
 
     /// Counts a block that the consumer took.
-    pub(super) fn take(&self, bytes: usize) {
+    pub(crate) fn take(&self, bytes: usize) {
         self.blocks.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// Counts time that the consumer spent until it had a block.
-    pub(super) fn wait(&self, time: Duration) {
+    pub(crate) fn wait(&self, time: Duration) {
         self.waited.fetch_add(nanoseconds(time), Ordering::Relaxed);
     }
 
     /// Counts time that a worker spent without work.
-    pub(super) fn idle(&self, time: Duration) {
+    pub(crate) fn idle(&self, time: Duration) {
         self.idle.fetch_add(nanoseconds(time), Ordering::Relaxed);
     }
 
     /// Notes what is in the queue.
-    pub(super) fn queue(&self, blocks: usize, bytes: usize) {
+    pub(crate) fn queue(&self, blocks: usize, bytes: usize) {
         self.queued.store(blocks, Ordering::Relaxed);
         self.queued_bytes.store(bytes, Ordering::Relaxed);
         self.most_bytes.fetch_max(bytes, Ordering::Relaxed);
     }
 
     /// The counts so far, of which `batches` were handed over.
-    pub(super) fn read(&self, batches: u64) -> Metrics {
+    pub(crate) fn read(&self, batches: u64) -> Metrics {
         let end = || self.ended.get().copied().unwrap_or_else(Instant::now);
         let elapsed =
             self.began.get().map_or(Duration::ZERO, |began| end().saturating_duration_since(*began));
@@ -83,7 +83,7 @@ fn nanoseconds(time: Duration) -> u64 {
 }
 
 /// The work of an iteration of a loader so far, and the time that was spent waiting: see
-/// [`Loader::metrics`](super::Loader::metrics).
+/// [`Loader::metrics`](crate::Loader::metrics).
 ///
 /// Its text is a verdict in one line: `the loop waited 2.1 % of the epoch for batches; at most 12 MB were ready ahead`.
 /// Batches that are views of the data are formed by no block, and nothing waits for them.
