@@ -115,7 +115,7 @@ proptest! {
                 prop_assert_eq!(run.state_after(used as u64).unwrap(), other.state());
             }
             let refused = run.state_after(count as u64 + 1).unwrap_err();
-            prop_assert!(matches!(refused, Error::StepRange { .. }));
+            prop_assert!(matches!(refused, Error::StepRange { .. }), "{refused}");
         }
     }
 
@@ -164,7 +164,8 @@ proptest! {
             let (mut of_loader, mut of_run) = (loader.iter(), run.begin());
             while left > 0 && let (Some(batch), Some(samples)) = (of_loader.next(), of_run.next()) {
                 let samples: Vec<i64> = samples.unwrap().into_iter().map(u64::cast_signed).collect();
-                prop_assert_eq!(batch.unwrap().view::<i64>("row").unwrap(), samples);
+                let batch = batch.unwrap();
+                prop_assert_eq!(batch.view::<i64>("row").unwrap(), samples);
                 prop_assert_eq!(loader.state(), run.state());
                 prop_assert_eq!((loader.epoch(), loader.remaining()), (run.epoch(), run.remaining()));
                 left -= 1;
