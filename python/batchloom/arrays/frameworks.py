@@ -11,6 +11,7 @@ import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
+import numpy
 from batchloom.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
@@ -81,6 +82,8 @@ def all_loaded() -> list[Framework]:
 
 def owner_name(array: Any) -> str | None:
     """Return the name of the framework that owns an array; ``None`` for an object that is of no framework."""
+    if type(array) is numpy.ndarray:
+        return DEFAULT_FRAMEWORK  # without a look at other frameworks: most samples are such arrays
     for framework in OUTPUTS:
         functions = loaded(framework)
         if functions is not None and functions.owns(array):

@@ -206,7 +206,7 @@ def is_sparse(value: Any) -> bool:
 
 
 def _is_in_file(value: Any) -> bool:
-    """Return whether an object is a sparse matrix that is backed by a file, as those of AnnData may be."""
+    """Return whether an object is a sparse matrix that is backed by a file, as a matrix of AnnData may be."""
     return hasattr(value, "to_memory") and isinstance(getattr(value, "format", None), str)
 
 

@@ -49,7 +49,7 @@ class WindowBatches(LoaderCallback, Callback):  # type: ignore[misc, unused-igno
         self.options = options
 
     def replace_loaders(self, data: Any, model: Any) -> None:
-        """Make loaders of the datasets of a data module, and put them in the places of its own loaders."""
+        """Make loaders of the datasets of a data module, and put them in the places of the loaders that it made."""
         options = {"drop_last": data.dataloader_kwargs["drop_last"], **self.options}
         train = window_loader(data.train_dataset, data.batch_size, data.shuffle, **options)
         data.train_dataloader = partial(same, train)

@@ -88,7 +88,7 @@ class LoaderCallback:
         self.replace_loaders(data, pl_module)
 
     def replace_loaders(self, data: Any, model: Any) -> None:
-        """Make loaders of the datasets of a data module, and put them in the places of its own loaders."""
+        """Make loaders of the datasets of a data module, and put them in the places of the loaders that it made."""
         raise NotImplementedError
 
 

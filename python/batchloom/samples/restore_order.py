@@ -103,7 +103,7 @@ def _is_array(value: Any) -> bool:
 
 
 def _framework(array: Any) -> Framework:
-    """Return the functions for an array: those of the default framework where no framework owns it."""
+    """Return the framework of an array; the default one where no framework owns it."""
     return owner(array) or load(DEFAULT_FRAMEWORK)
 
 
