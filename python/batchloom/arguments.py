@@ -111,12 +111,12 @@ def require_known(owner: str, keywords: Mapping[str, Any], *kinds: Any) -> None:
     Raises:
         TypeError: There is one. The message names it, and a keyword that is spelled alike.
     """
-    known = [name for kind in kinds for name in kind.__annotations__]
+    known = {name for kind in kinds for name in kind.__annotations__} if keywords else set()
     for name in keywords:
         if name not in known:
             import difflib
 
-            alike = difflib.get_close_matches(name, known, 1)
+            alike = difflib.get_close_matches(name, sorted(known), 1)
             meant = f"; did you mean {alike[0]}?" if alike else ""
             raise TypeError(f"{owner}() got an unexpected keyword argument {name!r}{meant}")
 

@@ -1,6 +1,7 @@
 //! The options of a loader.
 
-use std::sync::Arc;
+use std::num::NonZero;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use super::Loader;
@@ -290,8 +291,7 @@ impl LoaderBuilder {
         let run = Run::new(plan.clone(), self.rank)?;
         let fills_for_caller = self.memory.is_some() && !self.index_table;
         let most = if fills_for_caller { MOST_THREADS_FOR_CALLER } else { MOST_THREADS };
-        let cores = || thread::available_parallelism().map_or(1, |cores| cores.get().min(most));
-        let threads = self.threads.unwrap_or_else(cores);
+        let threads = self.threads.unwrap_or_else(|| cores().min(most));
         if threads == 0 {
             return Err(Error::Threads);
         }
@@ -381,4 +381,11 @@ impl std::fmt::Debug for LoaderBuilder {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("LoaderBuilder").field("plan", &self.plan).finish_non_exhaustive()
     }
+}
+
+/// The cores that this process may use, counted once: the count reads files of the system, which takes longer than all
+/// else that makes a loader of rows.
+fn cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get))
 }

@@ -135,6 +135,8 @@ def accepted(options: TorchOptions) -> TorchRequest:
         ArgumentError: ``collate_fn`` is a function other than torch's own.
         TypeError: torch's ``DataLoader`` has no such argument either.
     """
+    if not options:
+        return TorchRequest(None, None, None)
     given: dict[str, Any] = dict(options)
     for name in given.keys() - TorchOptions.__annotations__.keys():
         raise TypeError(f"DataLoader() got an unexpected keyword argument {name!r}")
