@@ -12,7 +12,7 @@ Importing the package starts no thread and imports no framework other than NumPy
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from batchloom._native import __version__
+from batchloom._native import __version__ as __version__
 
 if TYPE_CHECKING:
     from batchloom import integrations as integrations
@@ -159,12 +159,14 @@ _NAMES = {
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
-__all__ = [*sorted(_HOMES), "__version__"]
+if not TYPE_CHECKING:
+    # Checkers read the names from the imports above.
+    __all__ = [*sorted(_HOMES), "__version__"]
 
 
 def __dir__() -> list[str]:
     """Return the public names: modules of the package are reached by their paths."""
-    return [*__all__, "__doc__", "__file__", "__name__", "__path__"]
+    return [*sorted(_HOMES), "__version__", "__doc__", "__file__", "__name__", "__path__"]
 
 
 if not TYPE_CHECKING:

@@ -25,7 +25,7 @@ def classes_of(given: Any, name: str) -> Array:
     """
     if isinstance(given, list | tuple):
         return _codes(name, list(given))
-    values = read(name, given, None, value="a class", refused=ArgumentError)
+    values = read(name, given, None, expected="a class for each sample", refused=ArgumentError)
     if values.dtype.kind not in "biufcmMSU":
         return _codes(name, values.tolist())
     missing = values != values

@@ -15,7 +15,7 @@ def read(
     kinds: str | None,
     samples: int | None = None,
     *,
-    value: str = "a number",
+    expected: str = "a number for each sample",
     most_dimensions: int = 1,
     refused: type[Error] = DTypeError,
 ) -> numpy.ndarray[Any, Any]:
@@ -26,7 +26,7 @@ def read(
         given: The values: an array, a list or a column.
         kinds: The kinds of element types that the argument takes, as NumPy names kinds; ``None`` for every kind.
         samples: The number of samples; ``None`` where another place compares it.
-        value: The value of one sample, for messages.
+        expected: The values that the argument takes, for messages.
         most_dimensions: The most dimensions that the array may have.
         refused: The class of the error of values that are no array of such kinds.
 
@@ -34,7 +34,6 @@ def read(
         DataError: The values are a masked array, have another number of dimensions, or are not one for each sample.
         DeviceError: The values are on a device that has none to read.
     """
-    expected = f"{value} for each sample"
     array = read_plain(name, given, expected, refused)
     if not 1 <= array.ndim <= most_dimensions:
         raise DataError(f"{name}: found an array of shape {array.shape}; expected {expected}")

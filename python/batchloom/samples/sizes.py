@@ -29,7 +29,9 @@ def checked(sizes: Any, name: str, most_dimensions: int = 1, samples: int | None
             2**32. The message names the first such sample.
         DTypeError: The sizes are not numbers.
     """
-    array = read_each(name, sizes, "iuf", samples, value="a whole number", most_dimensions=most_dimensions)
+    array = read_each(
+        name, sizes, "iuf", samples, expected="integers, one for each sample", most_dimensions=most_dimensions
+    )
     if array.dtype == numpy.uint32:
         return numpy.ascontiguousarray(array)
     if array.dtype.kind == "f":

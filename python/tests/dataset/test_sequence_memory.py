@@ -71,7 +71,7 @@ MAPPED = """
     import batchloom as bl
     from oracles.memory import resident_of
 
-    path, rule = sys.argv[1], eval(sys.argv[2], vars(bl))
+    path, rule = sys.argv[1], eval(sys.argv[2], {name: getattr(bl, name) for name in bl.__all__})
     values = numpy.memmap(path, dtype=numpy.uint8, mode="r", shape=(2**28,))
     offsets = numpy.arange(0, 2**28 + 1, 2**12) - numpy.arange(2**16 + 1) % 7
     offsets[0] = 0
@@ -188,7 +188,7 @@ BOUNDED = """
     import batchloom as bl
     from oracles.memory import resident
 
-    rule = eval(sys.argv[1], vars(bl))
+    rule = eval(sys.argv[1], {name: getattr(bl, name) for name in bl.__all__})
     sizes = numpy.random.default_rng(0).lognormal(6, 1, 60_000).astype(int).clip(0, 8192)
     offsets = numpy.concatenate([[0], numpy.cumsum(sizes)])
     values = numpy.broadcast_to(numpy.float32(1), (offsets[-1],))

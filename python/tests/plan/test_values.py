@@ -120,7 +120,7 @@ def test_rules_are_values(rule):
     assert travelled == rule
     assert hash(travelled) == hash(rule)
     assert repr(travelled) == repr(rule)
-    assert eval(repr(rule), vars(bl)) == rule
+    assert eval(repr(rule), {name: getattr(bl, name) for name in bl.__all__}) == rule
     assert sum(rule == other for other in OTHERS) == 1
     with pytest.raises(AttributeError):
         rule.pool = 5
