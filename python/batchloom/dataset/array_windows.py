@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import batchloom._native as _native
 import numpy
@@ -93,8 +93,7 @@ class SeriesTable:
         return numpy.searchsorted(self.rows[:, 0], rows, side="right") - 1
 
 
-@dataclass(frozen=True)
-class ArrayWindows:
+class ArrayWindows(NamedTuple):
     """Samples that are windows on arrays. A batch of neighbours is one slice of a template if steps are strided.
 
     Attributes:
@@ -140,16 +139,11 @@ class ArrayWindows:
 
     def select(self, selection: _native.Selection) -> ArrayWindows:
         """Return some of the windows."""
-        return self._over(self.native.select(selection), self.table)
+        return self._replace(native=self.native.select(selection))
 
     def within(self, native: _native.Windows, ranges: Array) -> ArrayWindows:
         """Return the windows ``native``, which lie in a range of each series, ``[series, 2]``."""
-        return self._over(native, self.table.within(ranges))
-
-    def _over(self, native: _native.Windows, table: SeriesTable) -> ArrayWindows:
-        """Return other windows with the same fields."""
-        named, where = self.named, self.where
-        return ArrayWindows(native, self.shape, self.spans, self.masks, self.looked_up, table, named, where)
+        return self._replace(native=native, table=self.table.within(ranges))
 
     def fields(self) -> dict[str, Field]:
         """Return the array of each field by name: the fields that are cut, and the fields that are looked up."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import batchloom._native as _native
 import numpy
@@ -13,8 +12,7 @@ from batchloom.dataset.windows.scaler import Ranges
 Array = numpy.ndarray[Any, Any]
 
 
-@dataclass(frozen=True, eq=False)
-class TimeRange:
+class TimeRange(NamedTuple):
     """A range of the steps of each series.
 
     Attributes:
@@ -28,8 +26,7 @@ class TimeRange:
     reach_back: bool
 
 
-@dataclass(frozen=True, eq=False)
-class Part:
+class Part(NamedTuple):
     """The part of their time in which series have windows.
 
     Attributes:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import batchloom._native as _native
 import numpy
@@ -29,8 +28,7 @@ from batchloom.errors import ArgumentError, DataError, DTypeError, many
 Array = numpy.ndarray[Any, Any]
 
 
-@dataclass(frozen=True, eq=False)
-class Series:
+class Series(NamedTuple):
     """Time series, one after the other, from which windows are cut.
 
     Attributes:
@@ -160,7 +158,7 @@ class Series:
             arrays["y"] = apply_scale(scale, apart, offsets, target=True)
         elif y is not None and chosen is not None:
             arrays["y"] = take_columns(arrays["x"], *chosen)
-        return replace(self, fields=self.fields | _borrow(arrays), scaler=scale, unit=self.target.dtype)
+        return self._replace(fields=self.fields | _borrow(arrays), scaler=scale, unit=self.target.dtype)
 
     def unscale(self, y: Any, samples: Any, series_of: Callable[[Any], int]) -> Any:
         """Return targets, or predictions of them, in the units of the series before they were scaled.
@@ -207,7 +205,8 @@ class Series:
             name: (each.of, None if each.field is None else each.field.array) for name, each in self.looked_up.items()
         }
         arrays = {name: field.array for name, field in self.fields.items()}
-        return {**vars(self), "fields": arrays, "looked_up": looked_up, "timeline": dict(vars(self.timeline))}
+        timeline = self.timeline._asdict()
+        return {**self._asdict(), "fields": arrays, "looked_up": looked_up, "timeline": timeline}
 
     @classmethod
     def from_pickle(cls, state: dict[str, Any]) -> Series:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 from batchloom.arrays import frames, zones
@@ -16,8 +15,7 @@ from batchloom.errors import ArgumentError, DataError, many
 Array = numpy.ndarray[Any, Any]
 
 
-@dataclass(frozen=True, eq=False)
-class Timeline:
+class Timeline(NamedTuple):
     """The steps of series, and the time of each.
 
     Attributes:
