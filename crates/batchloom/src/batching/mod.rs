@@ -10,6 +10,7 @@
 mod buckets;
 mod budget;
 mod cost;
+mod cost_model;
 mod fixed;
 mod grouping;
 mod labels;
@@ -30,7 +31,9 @@ mod spelling;
 
 pub use buckets::LengthBuckets;
 pub use budget::{Count, TokenBudget};
-pub use cost::{CostModel, Fit, Measurement};
+pub(crate) use cost::BatchShape;
+pub use cost::Cost;
+pub use cost_model::{CostModel, Fit, Measurement};
 pub use fixed::FixedSize;
 pub use grouping::Keys;
 pub(crate) use grouping::{Grouped, Grouping};

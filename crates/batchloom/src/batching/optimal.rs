@@ -17,7 +17,9 @@ use super::pool::samples_in_batch;
 use super::pool_rule::PoolRule;
 use super::sizes::padded;
 use super::spelling::{Given, Spelled, Spelling};
-use super::{CostModel, Oversize, Pool, PoolBatches, PoolSizes, Sizes, Sorted, positive, to_index, to_place};
+use super::{
+    Cost, CostModel, Oversize, Pool, PoolBatches, PoolSizes, Sizes, Sorted, positive, to_index, to_place,
+};
 use crate::Result;
 
 /// The batches of samples of similar size whose total cost is least.
@@ -93,9 +95,9 @@ impl CostOptimal {
         // last[end] is the start of the last batch when the first `end` samples are divided at the least cost.
         let mut last = vec![0_u32; sizes.len() + 1];
         let mut queue = VecDeque::new();
-        let mut least = 0.0;
+        let (cost, mut least) = (Cost::from(self.cost), 0.0);
         for (start, &size) in sizes.iter().enumerate() {
-            self.offer(&mut queue, self.candidate(start, size, least), sizes.len());
+            self.offer(&mut queue, self.candidate(&cost, start, size, least), sizes.len());
             let end = start + 1;
             while queue.get(1).is_some_and(|next: &Candidate| next.from <= end) {
                 queue.pop_front();
@@ -108,18 +110,12 @@ impl CostOptimal {
     }
 
     /// The batch that begins at `start`, after batches that cost `least`.
-    fn candidate(&self, start: usize, size: u32, least: f64) -> Candidate {
+    fn candidate(&self, cost: &Cost, start: usize, size: u32, least: f64) -> Candidate {
         let length = padded(size, self.multiple_of);
         let fit = self.max_tokens.and_then(|tokens| tokens.checked_div(length)).unwrap_or(u64::MAX);
         let fit = fit.min(self.max_samples.unwrap_or(u64::MAX)).max(1);
         let reach = start.saturating_add(usize::try_from(fit).unwrap_or(usize::MAX));
-        Candidate {
-            start,
-            from: start + 1,
-            reach,
-            base: least + self.cost.fixed(),
-            price: self.cost.price(length),
-        }
+        Candidate { start, from: start + 1, reach, base: least + cost.fixed(), price: cost.price(length) }
     }
 
     /// Puts a new start behind those that are better than it at first.
