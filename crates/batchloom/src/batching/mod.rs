@@ -27,6 +27,7 @@ mod pool_rule;
 mod rule;
 mod sizes;
 mod sorted;
+mod sorting;
 mod spelling;
 
 pub use buckets::LengthBuckets;
