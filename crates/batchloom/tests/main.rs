@@ -8,6 +8,7 @@
 
 #[cfg(feature = "arrow")]
 mod arrow;
+mod balance;
 mod bans;
 mod batches;
 mod conversions;

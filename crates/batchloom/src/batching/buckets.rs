@@ -84,11 +84,8 @@ impl Spelled for LengthBuckets {
     const FORM: Option<&'static str> = Some("length-buckets:N");
 
     fn spell(&self) -> Spelling {
-        Spelling::new(Self::NAME, self.batch_size).option("pool", &self.pool, &Pool::Auto).option(
-            "multiple_of",
-            &self.multiple_of,
-            &1,
-        )
+        let text = Spelling::new(Self::NAME, self.batch_size);
+        text.option("pool", &self.pool, &Pool::Auto).option("multiple_of", &self.multiple_of, &1)
     }
 
     fn read(given: &mut Given<'_>) -> Result<Self> {

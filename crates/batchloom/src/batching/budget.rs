@@ -6,13 +6,13 @@
 
 use serde::Serialize;
 
-use super::pool::samples_in_batch;
 use super::pool_rule::PoolRule;
 use super::sizes::{PoolSizes, Union, padded};
+use super::sorting::Sorting;
 use super::spelling::{Given, Spelled, Spelling};
 use super::{Oversize, Pool, PoolBatches, Sizes, Sorted, positive, to_place};
+use crate::Result;
 use crate::named::named;
-use crate::{Error, Result};
 
 /// The elements that a budget counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize)]
@@ -37,26 +37,21 @@ pub struct TokenBudget {
     max_tokens: u64,
     count: Count,
     max_length_spread: Option<u32>,
-    max_samples: Option<u64>,
-    multiple_of: u32,
-    oversize: Oversize,
-    pool: Pool,
+    #[serde(flatten)]
+    sorting: Sorting,
 }
 
 impl TokenBudget {
     /// Batches of at most `max_tokens` elements.
     ///
     /// # Errors
-    /// [`Error::NotPositive`] if it is 0.
+    /// [`Error::NotPositive`](crate::Error::NotPositive) if it is 0.
     pub fn new(max_tokens: u64) -> Result<Self> {
         Ok(Self {
             max_tokens: positive("max_tokens", max_tokens)?,
             count: Count::Padded,
             max_length_spread: None,
-            max_samples: None,
-            multiple_of: 1,
-            oversize: Oversize::Error,
-            pool: Pool::Auto,
+            sorting: Sorting::default(),
         })
     }
 
@@ -75,47 +70,45 @@ impl TokenBudget {
     /// Sets the largest number of samples in a batch. Default: as many as fit.
     ///
     /// # Errors
-    /// [`Error::NotPositive`] if it is 0.
+    /// [`Error::NotPositive`](crate::Error::NotPositive) if it is 0.
     pub fn max_samples(self, max_samples: u64) -> Result<Self> {
-        Ok(Self { max_samples: Some(positive("max_samples", max_samples)?), ..self })
+        Ok(Self { sorting: self.sorting.max_samples(max_samples)?, ..self })
     }
 
     /// Rounds padded lengths up to a multiple of this number, for fewer distinct shapes. Default: 1.
     ///
     /// # Errors
-    /// [`Error::NotPositive`] if it is 0, and [`Error::Multiple`] if it exceeds the budget.
+    /// [`Error::NotPositive`](crate::Error::NotPositive) if it is 0, and [`Error::Multiple`](crate::Error::Multiple) if it exceeds the budget.
     pub fn multiple_of(self, multiple_of: u32) -> Result<Self> {
-        let multiple_of = positive("multiple_of", multiple_of)?;
-        require_multiple(multiple_of, Some(self.max_tokens))?;
-        Ok(Self { multiple_of, ..self })
+        Ok(Self { sorting: self.sorting.multiple_of(multiple_of, Some(self.max_tokens))?, ..self })
     }
 
     /// Sets what happens to a sample that alone exceeds the budget. Default: [`Oversize::Error`].
     #[must_use]
     pub fn oversize(self, oversize: Oversize) -> Self {
-        Self { oversize, ..self }
+        Self { sorting: self.sorting.oversize(oversize), ..self }
     }
 
     /// Sets the size of a pool, in samples, when they are shuffled. Larger pools mean less padding and less randomness.
     /// Default: [`Pool::Auto`].
     ///
     /// # Errors
-    /// [`Error::NotPositive`] if it is 0.
+    /// [`Error::NotPositive`](crate::Error::NotPositive) if it is 0.
     pub fn pool(self, pool: impl Into<Pool>) -> Result<Self> {
-        Ok(Self { pool: pool.into().checked()?, ..self })
+        Ok(Self { sorting: self.sorting.pool(pool.into())?, ..self })
     }
 
     /// The largest sample of one variable dimension that fits alone.
     fn most(&self) -> u64 {
         match self.count {
-            Count::Padded => self.max_tokens - self.max_tokens % u64::from(self.multiple_of),
+            Count::Padded => self.sorting.round_down(self.max_tokens),
             Count::Real => self.max_tokens,
         }
     }
 
     /// Returns true if a sample of these extents fits alone.
     fn fits(&self, extents: &[u32]) -> bool {
-        let multiple_of = if self.count == Count::Real { 1 } else { self.multiple_of };
+        let multiple_of = if self.count == Count::Real { 1 } else { self.sorting.multiple_of };
         let elements = extents
             .iter()
             .try_fold(1_u64, |product, &extent| product.checked_mul(padded(extent, multiple_of)));
@@ -127,8 +120,9 @@ impl TokenBudget {
     fn by_padded(&self, sizes: &[u32]) -> Vec<u32> {
         let (mut ends, mut start) = (Vec::new(), 0);
         while let Some(&longest) = sizes.get(start) {
-            let fit = self.max_tokens.checked_div(padded(longest, self.multiple_of)).unwrap_or(u64::MAX);
-            let fit = usize::try_from(fit.min(self.most_samples())).unwrap_or(usize::MAX).max(1);
+            let fit =
+                self.max_tokens.checked_div(padded(longest, self.sorting.multiple_of)).unwrap_or(u64::MAX);
+            let fit = usize::try_from(fit.min(self.sorting.most_samples())).unwrap_or(usize::MAX).max(1);
             let candidates = &sizes[start..start.saturating_add(fit).min(sizes.len())];
             start += match self.max_length_spread {
                 Some(spread) => candidates.partition_point(|&size| longest - size <= spread),
@@ -144,8 +138,8 @@ impl TokenBudget {
         let (mut ends, mut start, mut real) = (Vec::new(), 0, 0);
         for (end, &size) in sizes.iter().enumerate() {
             let spread = self.max_length_spread.is_some_and(|spread| sizes[start] - size > spread);
-            let full =
-                real + u64::from(size) > self.max_tokens || (end - start) as u64 >= self.most_samples();
+            let full = real + u64::from(size) > self.max_tokens
+                || (end - start) as u64 >= self.sorting.most_samples();
             if end > start && (spread || full) {
                 ends.push(to_place(end));
                 (start, real) = (end, 0);
@@ -165,7 +159,7 @@ impl TokenBudget {
             let start = super::to_index(sample) * dimensions;
             let extents = &extents[start..start + dimensions];
             let fits = self.fits(extents);
-            if !fits && self.oversize == Oversize::Drop {
+            if !fits && self.sorting.oversize == Oversize::Drop {
                 continue;
             }
             let next = batch.with(size, extents);
@@ -185,31 +179,28 @@ impl TokenBudget {
     /// Returns true if a batch stays within every limit.
     fn takes(&self, batch: &Growing) -> bool {
         let elements = match self.count {
-            Count::Padded => batch.union.elements(self.multiple_of).saturating_mul(batch.samples),
+            Count::Padded => batch.union.elements(self.sorting.multiple_of).saturating_mul(batch.samples),
             Count::Real => batch.real,
         };
         elements <= self.max_tokens
-            && batch.samples <= self.most_samples()
+            && batch.samples <= self.sorting.most_samples()
             && self.max_length_spread.is_none_or(|spread| batch.longest - batch.shortest <= spread)
-    }
-
-    fn most_samples(&self) -> u64 {
-        self.max_samples.unwrap_or(u64::MAX)
     }
 }
 
 impl PoolRule for TokenBudget {
     fn cut(&self, pool: PoolSizes<'_>) -> PoolBatches {
         let sorted = Sorted::new(pool.sizes);
+        let oversize = self.sorting.oversize;
         match (pool.extents, self.count) {
-            (None, Count::Padded) => self.oversize.cut(sorted, self.most(), |sizes| self.by_padded(sizes)),
-            (None, Count::Real) => self.oversize.cut(sorted, self.most(), |sizes| self.by_real(sizes)),
+            (None, Count::Padded) => oversize.cut(sorted, self.most(), |sizes| self.by_padded(sizes)),
+            (None, Count::Real) => oversize.cut(sorted, self.most(), |sizes| self.by_real(sizes)),
             (Some((dimensions, extents)), _) => self.by_shape(&sorted, dimensions, extents),
         }
     }
 
     fn samples_in_pool(&self, samples: u64, sizes: Option<&Sizes>) -> u64 {
-        self.pool.samples(samples_in_batch(Some(self.max_tokens), self.max_samples, sizes), samples)
+        self.sorting.samples_in_pool(Some(self.max_tokens), samples, sizes)
     }
 
     fn counts_real(&self) -> bool {
@@ -217,7 +208,7 @@ impl PoolRule for TokenBudget {
     }
 
     fn multiple_of(&self) -> u32 {
-        self.multiple_of
+        self.sorting.multiple_of
     }
 
     fn budget(&self) -> Option<u64> {
@@ -225,11 +216,11 @@ impl PoolRule for TokenBudget {
     }
 
     fn limit(&self) -> Option<u32> {
-        self.oversize.limit(self.most())
+        self.sorting.oversize.limit(self.most())
     }
 
     fn find_oversize(&self, sizes: &Sizes) -> Option<usize> {
-        if self.oversize != Oversize::Error {
+        if self.sorting.oversize != Oversize::Error {
             return None;
         }
         (0..sizes.as_slice().len()).find(|&sample| !self.fits(sizes.extents(sample)))
@@ -240,7 +231,7 @@ impl PoolRule for TokenBudget {
     }
 
     fn with_auto_pool(&self) -> Option<Self> {
-        self.pool.is_number().then_some(Self { pool: Pool::Auto, ..*self })
+        Some(Self { sorting: self.sorting.with_auto_pool()?, ..*self })
     }
 }
 
@@ -249,13 +240,10 @@ impl Spelled for TokenBudget {
     const FORM: Option<&'static str> = Some("token-budget:N");
 
     fn spell(&self) -> Spelling {
-        Spelling::new(Self::NAME, self.max_tokens)
+        let text = Spelling::new(Self::NAME, self.max_tokens)
             .option("count", &self.count, &Count::default())
-            .option("max_length_spread", &self.max_length_spread, &None)
-            .option("max_samples", &self.max_samples, &None)
-            .option("multiple_of", &self.multiple_of, &1)
-            .option("oversize", &self.oversize, &Oversize::default())
-            .option("pool", &self.pool, &Pool::Auto)
+            .option("max_length_spread", &self.max_length_spread, &None);
+        self.sorting.spell(text)
     }
 
     fn read(given: &mut Given<'_>) -> Result<Self> {
@@ -263,10 +251,7 @@ impl Spelled for TokenBudget {
         let rule = given.set_word("count", rule, |rule, count| Ok(rule.count(count)))?;
         let spread = |rule: Self, spread| Ok(rule.max_length_spread(spread));
         let rule = given.set_number("max_length_spread", rule, spread)?;
-        let rule = given.set_number("max_samples", rule, Self::max_samples)?;
-        let rule = given.set_number("multiple_of", rule, Self::multiple_of)?;
-        let rule = given.set_word("oversize", rule, |rule, policy| Ok(rule.oversize(policy)))?;
-        given.set_word("pool", rule, |rule: Self, pool: Pool| rule.pool(pool))
+        Ok(Self { sorting: Sorting::read(given, Some(rule.max_tokens))?, ..rule })
     }
 }
 
@@ -290,15 +275,5 @@ impl Growing {
         let longest = if self.samples == 0 { size } else { self.longest };
         let real = self.real + u64::from(size);
         Self { samples: self.samples + 1, real, longest, shortest: size, union, fits: self.fits }
-    }
-}
-
-/// Refuses a multiple that is larger than the budget.
-pub(super) fn require_multiple(multiple_of: u32, max_tokens: Option<u64>) -> Result<()> {
-    match max_tokens {
-        Some(max_tokens) if u64::from(multiple_of) > max_tokens => {
-            Err(Error::Multiple { multiple_of, max_tokens })
-        }
-        _ => Ok(()),
     }
 }

@@ -10,6 +10,7 @@
 mod buckets;
 mod budget;
 mod cost;
+mod cost_model;
 mod fixed;
 mod grouping;
 mod labels;
@@ -26,11 +27,14 @@ mod pool_rule;
 mod rule;
 mod sizes;
 mod sorted;
+mod sorting;
 mod spelling;
 
 pub use buckets::LengthBuckets;
 pub use budget::{Count, TokenBudget};
-pub use cost::{CostModel, Fit, Measurement};
+pub(crate) use cost::BatchShape;
+pub use cost::Cost;
+pub use cost_model::{CostModel, Fit, Measurement};
 pub use fixed::FixedSize;
 pub use grouping::Keys;
 pub(crate) use grouping::{Grouped, Grouping};

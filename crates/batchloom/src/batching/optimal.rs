@@ -12,12 +12,13 @@ use std::collections::VecDeque;
 
 use serde::Serialize;
 
-use super::budget::require_multiple;
-use super::pool::samples_in_batch;
 use super::pool_rule::PoolRule;
 use super::sizes::padded;
+use super::sorting::Sorting;
 use super::spelling::{Given, Spelled, Spelling};
-use super::{CostModel, Oversize, Pool, PoolBatches, PoolSizes, Sizes, Sorted, positive, to_index, to_place};
+use super::{
+    Cost, CostModel, Oversize, Pool, PoolBatches, PoolSizes, Sizes, Sorted, positive, to_index, to_place,
+};
 use crate::Result;
 
 /// The batches of samples of similar size whose total cost is least.
@@ -25,17 +26,14 @@ use crate::Result;
 pub struct CostOptimal {
     cost: CostModel,
     max_tokens: Option<u64>,
-    max_samples: Option<u64>,
-    multiple_of: u32,
-    oversize: Oversize,
-    pool: Pool,
+    #[serde(flatten)]
+    sorting: Sorting,
 }
 
 impl CostOptimal {
     /// Batches of any size that are cheapest in total.
     pub fn new(cost: CostModel) -> Self {
-        let (max_tokens, max_samples) = (None, None);
-        Self { cost, max_tokens, max_samples, multiple_of: 1, oversize: Oversize::Error, pool: Pool::Auto }
+        Self { cost, max_tokens: None, sorting: Sorting::default() }
     }
 
     /// Sets the largest number of elements in a batch, padding counted. Default: no limit.
@@ -45,7 +43,7 @@ impl CostOptimal {
     /// it is less than `multiple_of`.
     pub fn max_tokens(self, max_tokens: u64) -> Result<Self> {
         let max_tokens = positive("max_tokens", max_tokens)?;
-        require_multiple(self.multiple_of, Some(max_tokens))?;
+        self.sorting.check_multiple(Some(max_tokens))?;
         Ok(Self { max_tokens: Some(max_tokens), ..self })
     }
 
@@ -54,7 +52,7 @@ impl CostOptimal {
     /// # Errors
     /// [`Error::NotPositive`](crate::Error::NotPositive) if it is 0.
     pub fn max_samples(self, max_samples: u64) -> Result<Self> {
-        Ok(Self { max_samples: Some(positive("max_samples", max_samples)?), ..self })
+        Ok(Self { sorting: self.sorting.max_samples(max_samples)?, ..self })
     }
 
     /// Rounds padded lengths up to a multiple of this number. Default: 1.
@@ -63,14 +61,13 @@ impl CostOptimal {
     /// [`Error::NotPositive`](crate::Error::NotPositive) if it is 0, and [`Error::Multiple`](crate::Error::Multiple) if
     /// it exceeds `max_tokens`.
     pub fn multiple_of(self, multiple_of: u32) -> Result<Self> {
-        require_multiple(multiple_of, self.max_tokens)?;
-        Ok(Self { multiple_of: positive("multiple_of", multiple_of)?, ..self })
+        Ok(Self { sorting: self.sorting.multiple_of(multiple_of, self.max_tokens)?, ..self })
     }
 
     /// Sets what happens to a sample that alone exceeds `max_tokens`. Default: [`Oversize::Error`].
     #[must_use]
     pub fn oversize(self, oversize: Oversize) -> Self {
-        Self { oversize, ..self }
+        Self { sorting: self.sorting.oversize(oversize), ..self }
     }
 
     /// Sets the size of a pool, in samples, when they are shuffled. Larger pools mean less padding and less randomness.
@@ -79,13 +76,12 @@ impl CostOptimal {
     /// # Errors
     /// [`Error::NotPositive`](crate::Error::NotPositive) if it is 0.
     pub fn pool(self, pool: impl Into<Pool>) -> Result<Self> {
-        Ok(Self { pool: pool.into().checked()?, ..self })
+        Ok(Self { sorting: self.sorting.pool(pool.into())?, ..self })
     }
 
     /// The largest sample that fits alone.
     fn most(&self) -> u64 {
-        let most = self.max_tokens.unwrap_or(u64::MAX);
-        most - most % u64::from(self.multiple_of)
+        self.sorting.round_down(self.max_tokens.unwrap_or(u64::MAX))
     }
 
     /// The ends of the cheapest batches of sorted samples.
@@ -93,9 +89,9 @@ impl CostOptimal {
         // last[end] is the start of the last batch when the first `end` samples are divided at the least cost.
         let mut last = vec![0_u32; sizes.len() + 1];
         let mut queue = VecDeque::new();
-        let mut least = 0.0;
+        let (cost, mut least) = (Cost::from(self.cost), 0.0);
         for (start, &size) in sizes.iter().enumerate() {
-            self.offer(&mut queue, self.candidate(start, size, least), sizes.len());
+            self.offer(&mut queue, self.candidate(&cost, start, size, least), sizes.len());
             let end = start + 1;
             while queue.get(1).is_some_and(|next: &Candidate| next.from <= end) {
                 queue.pop_front();
@@ -108,18 +104,12 @@ impl CostOptimal {
     }
 
     /// The batch that begins at `start`, after batches that cost `least`.
-    fn candidate(&self, start: usize, size: u32, least: f64) -> Candidate {
-        let length = padded(size, self.multiple_of);
+    fn candidate(&self, cost: &Cost, start: usize, size: u32, least: f64) -> Candidate {
+        let length = padded(size, self.sorting.multiple_of);
         let fit = self.max_tokens.and_then(|tokens| tokens.checked_div(length)).unwrap_or(u64::MAX);
-        let fit = fit.min(self.max_samples.unwrap_or(u64::MAX)).max(1);
+        let fit = fit.min(self.sorting.most_samples()).max(1);
         let reach = start.saturating_add(usize::try_from(fit).unwrap_or(usize::MAX));
-        Candidate {
-            start,
-            from: start + 1,
-            reach,
-            base: least + self.cost.fixed(),
-            price: self.cost.price(length),
-        }
+        Candidate { start, from: start + 1, reach, base: least + cost.fixed(), price: cost.price(length) }
     }
 
     /// Puts a new start behind those that are better than it at first.
@@ -140,11 +130,11 @@ impl CostOptimal {
 
 impl PoolRule for CostOptimal {
     fn cut(&self, pool: PoolSizes<'_>) -> PoolBatches {
-        self.oversize.cut(Sorted::new(pool.sizes), self.most(), |sizes| self.partition(sizes))
+        self.sorting.oversize.cut(Sorted::new(pool.sizes), self.most(), |sizes| self.partition(sizes))
     }
 
     fn samples_in_pool(&self, samples: u64, sizes: Option<&Sizes>) -> u64 {
-        self.pool.samples(samples_in_batch(self.max_tokens, self.max_samples, sizes), samples)
+        self.sorting.samples_in_pool(self.max_tokens, samples, sizes)
     }
 
     fn takes_dimensions(&self) -> bool {
@@ -152,7 +142,7 @@ impl PoolRule for CostOptimal {
     }
 
     fn multiple_of(&self) -> u32 {
-        self.multiple_of
+        self.sorting.multiple_of
     }
 
     fn budget(&self) -> Option<u64> {
@@ -160,15 +150,15 @@ impl PoolRule for CostOptimal {
     }
 
     fn limit(&self) -> Option<u32> {
-        self.oversize.limit(self.most())
+        self.sorting.oversize.limit(self.most())
     }
 
     fn find_oversize(&self, sizes: &Sizes) -> Option<usize> {
-        (self.oversize == Oversize::Error).then(|| sizes.find_above(self.most())).flatten()
+        (self.sorting.oversize == Oversize::Error).then(|| sizes.find_above(self.most())).flatten()
     }
 
     fn with_auto_pool(&self) -> Option<Self> {
-        self.pool.is_number().then_some(Self { pool: Pool::Auto, ..*self })
+        Some(Self { sorting: self.sorting.with_auto_pool()?, ..*self })
     }
 }
 
@@ -177,14 +167,11 @@ impl Spelled for CostOptimal {
     const FORM: Option<&'static str> = Some("cost-optimal");
 
     fn spell(&self) -> Spelling {
-        Spelling::new(Self::NAME, self.max_tokens)
+        let text = Spelling::new(Self::NAME, self.max_tokens)
             .option("fixed", &self.cost.fixed(), &0.0)
             .option("per_token", &self.cost.per_token(), &0.0)
-            .option("per_pair", &self.cost.per_pair(), &0.0)
-            .option("max_samples", &self.max_samples, &None)
-            .option("multiple_of", &self.multiple_of, &1)
-            .option("oversize", &self.oversize, &Oversize::default())
-            .option("pool", &self.pool, &Pool::Auto)
+            .option("per_pair", &self.cost.per_pair(), &0.0);
+        self.sorting.spell(text)
     }
 
     fn read(given: &mut Given<'_>) -> Result<Self> {
@@ -195,10 +182,7 @@ impl Spelled for CostOptimal {
         let [fixed, per_token, per_pair] = cost;
         let rule = Self::new(CostModel::new(fixed, per_token, per_pair)?);
         let rule = given.number_if_given()?.map_or(Ok(rule), |tokens| rule.max_tokens(tokens))?;
-        let rule = given.set_number("max_samples", rule, Self::max_samples)?;
-        let rule = given.set_number("multiple_of", rule, Self::multiple_of)?;
-        let rule = given.set_word("oversize", rule, |rule, policy| Ok(rule.oversize(policy)))?;
-        given.set_word("pool", rule, |rule: Self, pool: Pool| rule.pool(pool))
+        Ok(Self { sorting: Sorting::read(given, rule.max_tokens)?, ..rule })
     }
 }
 

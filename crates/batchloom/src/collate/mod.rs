@@ -52,7 +52,7 @@ pub use scalar::Scalar;
 pub use slot::{Crop, Keep, Pad as PadSlot, Slot, SlotPlace, SlotWriter};
 pub(crate) use slotted::{Described, Slotted, SlottedLengths, SlottedMask};
 pub(crate) use sources::Sources;
-pub(crate) use sparse::{ColIndices, CrowIndices, Densify, Entries};
+pub(crate) use sparse::{CrowIndices, Densify, EntryField, EntryPart};
 pub(crate) use stack::Stack;
 pub(crate) use taken::Taken;
 pub(crate) use tokens::{Passage, PassageOf, Passages, Pieces, TokenField, Tokens};

@@ -187,44 +187,42 @@ impl Form for CrowIndices {
     }
 }
 
-/// The column of each entry of a batch: `[entries]`.
+/// A number of each entry of a batch, its column or its value: `[entries]`.
 #[derive(Debug, Clone)]
-pub(crate) struct ColIndices {
+pub(crate) struct EntryField {
     pub(crate) rows: SparseRows,
     /// The place of the rows among those that batches hold compressed.
     pub(crate) place: usize,
+    pub(crate) part: EntryPart,
 }
 
-impl Form for ColIndices {
-    fn dtype(&self) -> DType {
-        self.rows.columns().dtype()
+/// The part of an entry that is copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EntryPart {
+    /// Its column, which is checked.
+    Column,
+    /// Its value.
+    Value,
+}
+
+impl EntryField {
+    /// The array that has the part of all entries.
+    fn array(&self) -> &Tensor {
+        match self.part {
+            EntryPart::Column => self.rows.columns(),
+            EntryPart::Value => self.rows.values(),
+        }
     }
 
-    fn shape(&self, members: &Members) -> Vec<usize> {
-        vec![members.entry(self.place, members.count)]
-    }
-
-    fn start(&self, members: &Members, member: usize) -> usize {
-        members.entry(self.place, member) * self.dtype().size()
-    }
-
-    fn is_concatenated(&self) -> bool {
-        true
-    }
-
-    fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
-        let samples = members.rows(range);
-        copy(&self.rows, self.rows.columns(), samples, target);
+    /// Checks the columns of some rows, which are in the cache now.
+    fn check_columns(&self, samples: &[u64]) -> Result<()> {
         match (self.rows.columns().as_slice::<i32>(), self.rows.columns().as_slice::<i64>()) {
             (Some(columns), _) => self.check(columns, samples),
             (_, Some(columns)) => self.check(columns, samples),
             _ => Err(Error::Elsewhere { field: self.rows.name().to_owned() }),
         }
     }
-}
 
-impl ColIndices {
-    /// Checks the columns of some rows, which are in the cache now.
     fn check<C: Column>(&self, columns: &[C], samples: &[u64]) -> Result<()> {
         samples
             .iter()
@@ -233,17 +231,9 @@ impl ColIndices {
     }
 }
 
-/// The value of each entry of a batch: `[entries]`.
-#[derive(Debug, Clone)]
-pub(crate) struct Entries {
-    pub(crate) rows: SparseRows,
-    /// The place of the rows among those that batches hold compressed.
-    pub(crate) place: usize,
-}
-
-impl Form for Entries {
+impl Form for EntryField {
     fn dtype(&self) -> DType {
-        self.rows.values().dtype()
+        self.array().dtype()
     }
 
     fn shape(&self, members: &Members) -> Vec<usize> {
@@ -259,12 +249,16 @@ impl Form for Entries {
     }
 
     fn is_data(&self) -> bool {
-        true
+        self.part == EntryPart::Value
     }
 
     fn fill(&self, members: &Members, range: Range<usize>, target: &mut [u8]) -> Result<()> {
-        copy(&self.rows, self.rows.values(), members.rows(range), target);
-        Ok(())
+        let samples = members.rows(range);
+        copy(&self.rows, self.array(), samples, target);
+        match self.part {
+            EntryPart::Column => self.check_columns(samples),
+            EntryPart::Value => Ok(()),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::kind::{CollateOptions, Collation, EpochKey, Index, Kind};
 use crate::batching::Rule;
-use crate::collate::{ColIndices, CrowIndices, Densify, Entries, Form, Stack};
+use crate::collate::{CrowIndices, Densify, EntryField, EntryPart, Form, Stack};
 use crate::tensor::{Element, SparseLayout, SparseRows};
 use crate::{Error, Result, Tensor};
 
@@ -111,10 +111,12 @@ impl TensorField {
             Self::Sparse(rows) => {
                 let place = compressed.len();
                 compressed.push(rows.clone());
+                let entries =
+                    |part| -> Arc<dyn Form> { Arc::new(EntryField { rows: rows.clone(), place, part }) };
                 vec![
                     (format!("{name}.crow_indices"), Arc::new(CrowIndices { rows: rows.clone(), place })),
-                    (format!("{name}.col_indices"), Arc::new(ColIndices { rows: rows.clone(), place })),
-                    (format!("{name}.values"), Arc::new(Entries { rows: rows.clone(), place })),
+                    (format!("{name}.col_indices"), entries(EntryPart::Column)),
+                    (format!("{name}.values"), entries(EntryPart::Value)),
                 ]
             }
         })

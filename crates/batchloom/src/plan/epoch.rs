@@ -4,12 +4,13 @@
 //! pool are made when one of them is asked for. If sizes decide how many batches a pool makes, all pools are looked at
 //! once, to count them.
 
+use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use super::recipe::Recipe;
 use super::runs::Runs;
-use crate::batching::{Grouped, Grouping, PoolBatches, PoolSizes, Sizes, Union};
+use crate::batching::{BatchShape, Grouped, Grouping, PoolBatches, PoolSizes, Sizes, Union};
 use crate::draws::Draws;
 use crate::order::{Key, Order, Purpose, Shards, Shuffle};
 use crate::ranks::{BatchOrder, Dealt};
@@ -83,7 +84,7 @@ pub struct Parts {
     pub sizes: Vec<u32>,
 }
 
-/// The contents of a batch in numbers, and so its cost.
+/// The contents of a batch in numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Measure {
     /// Samples that begin in the batch.
@@ -94,6 +95,8 @@ pub(super) struct Measure {
     pub(super) real: u64,
     /// Elements with padding.
     pub(super) padded: u64,
+    /// Elements of one padded sample.
+    pub(super) length: u64,
     /// A number that identifies the shape of one padded sample.
     pub(super) shape: u64,
     /// Samples that are truncated, and the elements that this costs.
@@ -360,26 +363,30 @@ impl Epoch {
                 (0..count).map(|batch| u64::from(pool.batched.key(batch, grouping))).collect();
             let purpose = Purpose::Batches { pool: place };
             let key = mixes.then(|| Key::new(recipe.options.seed, self.number, purpose));
-            let order =
-                BatchOrder { first: pool.first, costs: &keys, key: key.as_ref(), largest_first: false };
+            let order = BatchOrder { first: pool.first, costs: &keys, key: key.as_ref(), largest: None };
             return Some(order.homogeneous(worlds, recipe.options.drop_last, recipe.options.uneven));
         }
-        let costs = match recipe.options.balance || largest_first {
-            true => self.costs(&pool.batched),
-            false => vec![0; count],
+        let (costs, elements) = match recipe.options.balance || largest_first {
+            true => self.measure_batches(&pool.batched),
+            false => (vec![0; count], Vec::new()),
         };
+        let largest = largest_first.then(|| find_largest(&elements)).flatten();
         let purpose = Purpose::Batches { pool: self.exchanged(place) };
         let key = mixes.then(|| Key::new(recipe.options.seed, self.number, purpose));
-        let order = BatchOrder { first: pool.first, costs: &costs, key: key.as_ref(), largest_first };
+        let order = BatchOrder { first: pool.first, costs: &costs, key: key.as_ref(), largest };
         let dealt = if recipe.options.balance { order.balanced(worlds) } else { order.mixed() };
         Some(dealt.into_iter().map(Dealt::from).collect())
     }
 
-    /// The cost of each batch, in the order in which the rule made them.
-    fn costs(&self, cut: &BatchedPool) -> Vec<u64> {
-        (0..cut.batches.ends.len())
-            .map(|batch| self.measure(&cut.parts(batch, &self.recipe)).padded)
-            .collect()
+    /// The cost of each batch, as a number that orders batches, and its elements with padding, in the order in which the
+    /// rule made the batches.
+    fn measure_batches(&self, cut: &BatchedPool) -> (Vec<u64>, Vec<u64>) {
+        let measured = |batch| {
+            let parts = cut.parts(batch, &self.recipe);
+            let measure = self.measure(&parts);
+            (self.recipe.options.cost.rank(self.batch_shape(&parts, &measure)), measure.padded)
+        };
+        (0..cut.batches.ends.len()).map(measured).unzip()
     }
 
     /// The samples of a pool, and the batches that the rule makes of them.
@@ -484,6 +491,7 @@ impl Epoch {
                 parts: count,
                 real: count,
                 padded: count,
+                length: 1,
                 ..Measure::default()
             };
         };
@@ -499,26 +507,31 @@ impl Epoch {
             }
             measure.split += u64::from(splits && missing > 0 && start == 0);
         }
-        (measure.padded, measure.shape) = self.shape(sizes, parts, &measure);
-        measure
+        if self.recipe.packs() {
+            return Measure { padded: measure.real, shape: measure.real, ..measure };
+        }
+        (measure.length, measure.shape) = self.padded_sample(sizes, parts);
+        Measure { padded: measure.length.saturating_mul(measure.parts), ..measure }
     }
 
-    /// The number of elements of a batch with padding, and a number that identifies its shape.
-    fn shape(&self, sizes: &Sizes, parts: &Parts, measure: &Measure) -> (u64, u64) {
-        if self.recipe.packs() {
-            return (measure.real, measure.real);
+    /// The number of elements of a padded sample, and a number that identifies its shape.
+    fn padded_sample(&self, sizes: &Sizes, parts: &Parts) -> (u64, u64) {
+        if sizes.dimensions() == 1 {
+            let length = self.recipe.rounding().up(parts.sizes.iter().copied().max().unwrap_or(0));
+            return (length, length);
         }
-        let each = match sizes.dimensions() {
-            1 => self.recipe.rounding().up(parts.sizes.iter().copied().max().unwrap_or(0)),
-            _ => {
-                let multiple_of = self.recipe.options.rule.multiple_of();
-                let mut union = Union::default();
-                parts.samples.iter().for_each(|&sample| union.add(sizes.extents(length(sample))));
-                let elements = union.elements(multiple_of).saturating_mul(measure.parts);
-                return (elements, union.name(multiple_of));
-            }
-        };
-        (each.saturating_mul(measure.parts), each)
+        let multiple_of = self.recipe.options.rule.multiple_of();
+        let mut union = Union::default();
+        parts.samples.iter().for_each(|&sample| union.add(sizes.extents(length(sample))));
+        (union.elements(multiple_of), union.name(multiple_of))
+    }
+
+    /// The shape of a batch, on which its cost depends.
+    pub(super) fn batch_shape<'a>(&self, parts: &'a Parts, measure: &Measure) -> BatchShape<'a> {
+        match self.recipe.packs() {
+            true => BatchShape::Packed(&parts.sizes),
+            false => BatchShape::Padded { samples: measure.parts, length: measure.length },
+        }
     }
 
     /// The number of samples in every batch but the last, if pools are dealt in their order. Every pool then starts
@@ -547,7 +560,7 @@ impl Epoch {
                 let cut = self.cut(pool);
                 counts.push(cut.batches.ends.len() as u64);
                 if self.recipe.options.largest_first {
-                    let most = self.costs(&cut).into_iter().max().unwrap_or(0);
+                    let most = self.measure_batches(&cut).1.into_iter().max().unwrap_or(0);
                     largest = if most > largest.0 { (most, pool) } else { largest };
                 }
                 only = (self.pools() == 1).then(|| Arc::new(cut));
@@ -649,6 +662,12 @@ impl BatchedPool {
         let sizes = samples.iter().zip(&starts).map(taken).collect();
         Parts { samples, starts, sizes }
     }
+}
+
+/// The batch that has most elements, and the first one of several.
+fn find_largest(elements: &[u64]) -> Option<u32> {
+    let batches = (0_u32..).zip(elements);
+    batches.min_by_key(|&(batch, &elements)| (Reverse(elements), batch)).map(|(batch, _)| batch)
 }
 
 /// The number of things that are in memory, as an index.

@@ -8,7 +8,7 @@
 use serde::{Serialize, Serializer};
 
 use super::bans::Banned;
-use crate::batching::{FixedSize, Keys, Labels, PadTo, Rule, Sizes};
+use crate::batching::{Cost, FixedSize, Keys, Labels, PadTo, Rule, Sizes};
 use crate::draws::{Mix, Weights};
 use crate::order::Shuffle;
 use crate::ranks::Uneven;
@@ -49,6 +49,10 @@ pub struct PlanOptions {
     /// Puts batches of similar cost into the same step, so that no rank waits for another. Default: off.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub balance: bool,
+    /// The cost of a batch, by which [`balance`](Self::balance) compares batches and [`stats`](super::Plan::stats) counts
+    /// the time that ranks wait. Default: its elements, padding counted.
+    #[serde(skip_serializing_if = "is_elements")]
+    pub cost: Cost,
     /// Puts the largest batch first, so that an out-of-memory error occurs in the first step. Default: off.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub largest_first: bool,
@@ -146,6 +150,7 @@ macro_rules! option_setters {
             drop_last: bool,
             uneven: $crate::ranks::Uneven,
             balance: bool,
+            cost: impl Into<$crate::batching::Cost>,
             largest_first: bool,
             shard_size: impl Into<Option<u64>>,
             pad_to: impl Into<Option<$crate::batching::PadTo>>,
@@ -172,6 +177,10 @@ macro_rules! option_setters {
     };
 }
 pub(crate) use option_setters;
+
+fn is_elements(cost: &Cost) -> bool {
+    *cost == Cost::Elements
+}
 
 fn digest<S: Serializer>(sizes: &Option<Sizes>, serializer: S) -> Result<S::Ok, S::Error> {
     sizes.as_ref().map(Sizes::digest).serialize(serializer)

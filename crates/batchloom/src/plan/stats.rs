@@ -8,7 +8,9 @@ use serde::Serialize;
 use super::Plan;
 use super::epoch::{Measure, Parts};
 use super::mates::rank_correlation;
+#[cfg(feature = "report")]
 use crate::batching::CostModel;
+use crate::batching::{BatchShape, Cost};
 use crate::ranks::Uneven;
 
 /// The cost of a plan over all ranks.
@@ -67,7 +69,8 @@ pub struct Stats {
     pub tail: u64,
     /// The number of elements of the largest batch, padding included.
     pub largest: u64,
-    /// The share of the time of all ranks that is spent waiting for the largest batch of a step.
+    /// The share of the time of all ranks that is spent waiting for the batch of a step that costs most, by the
+    /// [cost](super::PlanOptions::cost) of the plan.
     pub imbalance: f64,
     /// The share of the pairs of samples that share a batch in this epoch and share one in the next epoch too: about the
     /// share of the samples that a pool holds, and 1 if nothing is shuffled. All pairs count where sizes decide;
@@ -91,9 +94,10 @@ impl Plan {
     /// The cost of this plan, whose samples have sizes, and its time by a model.
     #[cfg(feature = "report")]
     pub(crate) fn timed_stats(&self, cost: &CostModel) -> (Stats, Time) {
-        let mut walk = Walk::new(self, Some(*cost));
+        let mut walk = Walk::new(self, Some(Cost::from(*cost)));
         let stats = walk.walk();
-        (stats, walk.clock.time(self.world_size()))
+        let clock = walk.timed.unwrap_or_default();
+        (stats, Time { epoch: clock.steps, waiting: clock.waiting(self.world_size()) })
     }
 
     /// The share of batch mates that the next epoch keeps. After the last epoch, the one before it counts.
@@ -136,7 +140,7 @@ impl Plan {
             earlier_tokens: earlier,
             largest: sizes.iter().copied().max().unwrap_or(0),
             shapes: sizes.len() as u64,
-            imbalance: self.uniform_imbalance(padded, batch_size),
+            imbalance: self.uniform_imbalance(dealt + deal.repeated(), padded, batch_size),
             mates_kept: self.mates_kept(),
             ..Stats::default()
         }
@@ -194,7 +198,8 @@ impl Plan {
             .collect()
     }
 
-    fn uniform_imbalance(&self, padded: u64, batch_size: u64) -> f64 {
+    /// The share of time that ranks wait, if samples all count the same: the cost of what ranks lack in their steps.
+    fn uniform_imbalance(&self, batches: u64, padded: u64, batch_size: u64) -> f64 {
         if self.world_size() == 1 {
             return 0.0;
         }
@@ -212,7 +217,11 @@ impl Plan {
         };
         let full = (self.steps() - uneven.len() as u64) * batch_size;
         let longest = full + uneven.iter().map(longest).sum::<u64>();
-        waiting(padded, longest * u64::from(self.world_size()))
+        let (cost, world_size) = (&self.options().cost, u64::from(self.world_size()));
+        let cost =
+            |batches: u64, elements: u64| batches as f64 * cost.fixed() + elements as f64 * cost.price(1);
+        let (steps, all) = (self.steps() * world_size, longest * world_size);
+        quotient(cost(steps.saturating_sub(batches), all.saturating_sub(padded)), cost(steps, all))
     }
 }
 
@@ -221,13 +230,11 @@ struct Walk<'a> {
     plan: &'a Plan,
     stats: Stats,
     shapes: HashSet<(u64, u64)>,
-    /// The largest batch of the step under way, and the time of all ranks in the steps before.
-    longest: u64,
-    waited: u64,
     /// The mean size of each batch.
     means: Vec<f64>,
-    cost: Option<CostModel>,
+    /// The time of the epoch, by the cost of the plan, and by another one that is asked for.
     clock: Clock,
+    timed: Option<Clock>,
 }
 
 /// The time of an epoch by a cost model.
@@ -242,6 +249,8 @@ pub(crate) struct Time {
 /// A clock of steps, all of whose ranks wait for the slowest.
 #[derive(Default)]
 struct Clock {
+    /// The time of a batch.
+    cost: Cost,
     /// The time of the slowest rank in the step under way, and of those in the steps before.
     slowest: f64,
     steps: f64,
@@ -250,8 +259,13 @@ struct Clock {
 }
 
 impl Clock {
+    fn new(cost: Cost) -> Self {
+        Self { cost, ..Self::default() }
+    }
+
     /// Adds the work of one rank.
-    fn work(&mut self, time: f64) {
+    fn work(&mut self, batch: BatchShape<'_>) {
+        let time = self.cost.of(batch);
         self.slowest = self.slowest.max(time);
         self.busy += time;
     }
@@ -261,21 +275,21 @@ impl Clock {
         self.steps += std::mem::take(&mut self.slowest);
     }
 
-    #[cfg(feature = "report")]
-    fn time(&self, world_size: u32) -> Time {
+    /// The share of the time of all ranks in which they wait.
+    fn waiting(&self, world_size: u32) -> f64 {
         let all = self.steps * f64::from(world_size);
-        let waiting = if all > 0.0 { (1.0 - self.busy / all).max(0.0) } else { 0.0 };
-        Time { epoch: self.steps, waiting }
+        quotient((all - self.busy).max(0.0), all)
     }
 }
 
 impl<'a> Walk<'a> {
-    fn new(plan: &'a Plan, cost: Option<CostModel>) -> Self {
+    fn new(plan: &'a Plan, timed: Option<Cost>) -> Self {
         let (samples, steps, world_size) = (plan.epoch.len(), plan.steps(), plan.world_size());
         let tokens = plan.epoch.tokens();
         let stats = Stats { samples, tokens, steps, world_size, ..Stats::default() };
         let (shapes, means) = (HashSet::new(), Vec::new());
-        Self { plan, stats, shapes, longest: 0, waited: 0, means, cost, clock: Clock::default() }
+        let (clock, timed) = (Clock::new(plan.options().cost), timed.map(Clock::new));
+        Self { plan, stats, shapes, means, clock, timed }
     }
 
     /// Counts all batches.
@@ -366,8 +380,11 @@ impl<'a> Walk<'a> {
         stats.split += measure.split;
         stats.dropped += measure.samples; // what is delivered, until `finish`
         stats.largest = stats.largest.max(filled.padded);
-        self.longest = self.longest.max(filled.padded);
-        self.clock.work(self.time_of(&parts, &filled));
+        let batch = epoch.batch_shape(&parts, &filled);
+        self.clock.work(batch);
+        if let Some(timed) = &mut self.timed {
+            timed.work(batch);
+        }
         self.means.push(filled.real as f64 / filled.parts.max(1) as f64);
         let packs = self.plan.recipe().packs();
         self.shapes.insert((if packs { 0 } else { filled.parts }, filled.shape));
@@ -381,19 +398,11 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The time of a batch by the model.
-    fn time_of(&self, parts: &Parts, measure: &Measure) -> f64 {
-        let Some(cost) = &self.cost else { return 0.0 };
-        match self.plan.recipe().packs() {
-            true => cost.fixed() + parts.sizes.iter().map(|&size| cost.price(u64::from(size))).sum::<f64>(),
-            false => cost.cost(measure.parts, measure.padded / measure.parts.max(1)),
-        }
-    }
-
     fn close_step(&mut self) {
-        self.waited += self.longest * u64::from(self.stats.world_size);
-        self.longest = 0;
         self.clock.close();
+        if let Some(timed) = &mut self.timed {
+            timed.close();
+        }
     }
 
     fn finish(&mut self) -> Stats {
@@ -405,7 +414,7 @@ impl<'a> Walk<'a> {
             - (stats.real + stats.truncated_tokens + stats.earlier_tokens + stats.banned_tokens);
         stats.padding = share(stats.padded - stats.real, stats.padded);
         stats.shapes = self.shapes.len() as u64;
-        stats.imbalance = waiting(stats.padded, self.waited);
+        stats.imbalance = self.clock.waiting(stats.world_size);
         stats.mates_kept = self.plan.mates_kept();
         stats.length_correlation = rank_correlation(&self.means);
         let budget = self.plan.rule().budget();
@@ -416,14 +425,12 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The share of `time` that is spent waiting while `busy` of it is spent working.
-fn waiting(busy: u64, time: u64) -> f64 {
-    share(time.saturating_sub(busy), time)
+/// The share of a number in another one, or 0 of nothing.
+fn share(part: u64, whole: u64) -> f64 {
+    quotient(part as f64, whole as f64)
 }
 
-fn share(part: u64, whole: u64) -> f64 {
-    match whole {
-        0 => 0.0,
-        whole => part as f64 / whole as f64,
-    }
+/// The share of a time in another one, or 0 of no time.
+fn quotient(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
 }

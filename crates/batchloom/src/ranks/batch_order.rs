@@ -16,12 +16,12 @@ use crate::order::{Key, Permutation};
 pub(crate) struct BatchOrder<'a> {
     /// The number of the pool's first batch.
     pub(crate) first: u64,
-    /// The cost of each batch, or its key.
+    /// The cost of each batch, as a number that orders them, or its key.
     pub(crate) costs: &'a [u64],
     /// The key of the shuffle, or `None` if batches stay as the rule made them.
     pub(crate) key: Option<&'a Key>,
-    /// True if the batch that costs most comes first.
-    pub(crate) largest_first: bool,
+    /// The batch that comes first, or in the first step, if one has to.
+    pub(crate) largest: Option<u32>,
 }
 
 /// A batch in the order of dealing.
@@ -43,10 +43,8 @@ impl BatchOrder<'_> {
     /// The batches in the order of dealing.
     pub(crate) fn mixed(&self) -> Vec<u32> {
         let mut batches = permuted(self.costs.len(), self.key);
-        if self.largest_first {
-            let largest = (0..batches.len())
-                .min_by_key(|&place| Reverse((self.cost(batches[place]), Reverse(batches[place]))));
-            largest.into_iter().for_each(|place| batches.swap(0, place));
+        if let Some(place) = self.find_largest(&batches) {
+            batches.swap(0, place);
         }
         batches
     }
@@ -95,13 +93,19 @@ impl BatchOrder<'_> {
         batches.sort_by_key(|&batch| Reverse(self.cost(batch)));
         let open = open.min(batches.len());
         let groups = (batches.len() - open) / world_size;
+        let begins = first && self.first == 0;
+        let largest = self.find_largest(&batches).filter(|_| begins && groups > 0);
+        // The largest batch need not cost much, but has to be in a group.
+        let largest = largest.map(|place| {
+            let last = place.min(groups * world_size - 1);
+            batches.swap(place, last);
+            last / world_size
+        });
         let small = batches.split_off(groups * world_size);
         let (head, tail) = small.split_at(open);
         let mut order = permuted(groups, self.key);
-        if self.largest_first && first && self.first == 0 {
-            let largest = order.iter().position(|&group| group == 0);
-            largest.into_iter().for_each(|place| order.swap(0, place));
-        }
+        let place = order.iter().position(|&group| largest == Some(length(u64::from(group))));
+        place.into_iter().for_each(|place| order.swap(0, place));
         let body =
             order.iter().flat_map(|&group| &batches[length(u64::from(group)) * world_size..][..world_size]);
         head.iter().chain(body).chain(tail).copied().collect()
@@ -132,6 +136,12 @@ impl BatchOrder<'_> {
         let steps: Vec<&[Dealt]> = by_key.values().flat_map(|batches| batches.chunks(world_size)).collect();
         let order = permuted(steps.len(), self.key);
         order.iter().flat_map(|&step| steps[length(u64::from(step))]).copied().collect()
+    }
+
+    /// The place of the batch that comes first, if one has to.
+    fn find_largest(&self, batches: &[u32]) -> Option<usize> {
+        let largest = self.largest?;
+        batches.iter().position(|&batch| batch == largest)
     }
 
     fn cost(&self, batch: u32) -> u64 {

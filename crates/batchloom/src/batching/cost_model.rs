@@ -1,0 +1,353 @@
+//! `CostModel`: the cost of a batch from its shape, given or fitted to measurements.
+//!
+//! A fit is the least sum of squared relative errors with no coefficient below 0. There are three coefficients, so
+//! every choice of those that are not 0 is tried: the best solution without a negative number is the answer. Each
+//! choice is solved by a singular value decomposition (one-sided Jacobi rotations), which also tells which shapes leave
+//! a coefficient undetermined.
+
+use std::collections::HashSet;
+use std::time::Instant;
+
+use serde::Serialize;
+
+use crate::{Error, Result};
+
+/// The cost of a batch of `n` samples padded to `L`: `fixed + per_token * n * L + per_pair * n * L^2`.
+///
+/// The unit does not matter: seconds, or anything else that adds up.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct CostModel {
+    fixed: f64,
+    per_token: f64,
+    per_pair: f64,
+}
+
+/// The time that a batch of one shape took.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Measurement {
+    /// Samples in the batch.
+    pub samples: u64,
+    /// The length that they were padded to.
+    pub length: u64,
+    /// The time, best the median of several runs.
+    pub seconds: f64,
+}
+
+impl Measurement {
+    /// The median time of several runs of a batch of `samples` samples of `length` elements; `timed` runs it once and
+    /// returns the seconds.
+    ///
+    /// A first run warms up and does not count. There are at least 3 others, and at most 20, until they took 0.2 seconds.
+    /// [`CostModel::calibrate`] measures by the clock of the CPU; a device has a clock of its own.
+    ///
+    /// # Errors
+    /// The first error of `timed`.
+    pub fn of<E>(samples: u64, length: u64, mut timed: impl FnMut() -> Result<f64, E>) -> Result<Self, E> {
+        timed()?;
+        let mut runs: Vec<f64> = Vec::with_capacity(MOST_RUNS);
+        while runs.len() < MOST_RUNS && (runs.len() < LEAST_RUNS || runs.iter().sum::<f64>() < ENOUGH) {
+            runs.push(timed()?.max(LEAST_SECONDS));
+        }
+        Ok(Self { samples, length, seconds: median(&mut runs) })
+    }
+}
+
+/// A cost model fitted to measurements, and how far it is from them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct Fit {
+    /// The model.
+    pub model: CostModel,
+    /// The median of the relative errors.
+    pub error: f64,
+    /// The largest relative error.
+    pub worst: f64,
+}
+
+impl CostModel {
+    /// A model with these coefficients.
+    ///
+    /// # Errors
+    /// [`Error::Cost`] if one of them is negative or not finite, or all are 0.
+    pub fn new(fixed: f64, per_token: f64, per_pair: f64) -> Result<Self> {
+        let valid = |cost: &f64| cost.is_finite() && *cost >= 0.0;
+        let all = [fixed, per_token, per_pair];
+        match all.iter().all(valid) && all.iter().any(|&cost| cost > 0.0) {
+            true => Ok(Self { fixed, per_token, per_pair }),
+            false => Err(Error::Cost { found: format!("{fixed}, {per_token}, {per_pair}") }),
+        }
+    }
+
+    /// Times `step` on batches of several shapes, and fits a model to the times, in seconds.
+    ///
+    /// `step` runs the model, forward or a whole training step, on a batch of so many samples of so many elements.
+    /// Choose shapes near those of your batches, or [`shapes`](Self::shapes): a model is accurate near its measurements.
+    /// The fit says how far it is from them; with an error above 0.2 it does not describe the cost of `step`.
+    ///
+    /// ```
+    /// use batchloom::batching::{CostModel, CostOptimal};
+    ///
+    /// let mut weights = vec![0.5_f32; 64];
+    /// let step = |samples: u64, length: u64| {
+    ///     for element in 0..(samples * length) as usize {
+    ///         weights[element % 64] *= 0.999;
+    ///     }
+    /// };
+    /// let fit = CostModel::calibrate([(1, 64), (16, 64), (4, 256), (1, 1024), (16, 1024)], step)?;
+    /// let rule = CostOptimal::new(fit.model);
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`check_shapes`](Self::check_shapes), before anything is timed.
+    pub fn calibrate(
+        shapes: impl IntoIterator<Item = (u64, u64)>,
+        mut step: impl FnMut(u64, u64),
+    ) -> Result<Fit> {
+        let shapes: Vec<_> = shapes.into_iter().collect();
+        Self::check_shapes(&shapes)?;
+        let measured = |&(samples, length): &(u64, u64)| {
+            Measurement::of(samples, length, || {
+                let start = Instant::now();
+                step(samples, length);
+                Ok(start.elapsed().as_secs_f64())
+            })
+        };
+        Self::fit(&shapes.iter().map(measured).collect::<Result<Vec<_>>>()?)
+    }
+
+    /// A spread of shapes, `(samples, length)`: few and many samples, short and long, up to 16 384 elements.
+    pub fn shapes() -> Vec<(u64, u64)> {
+        let of = |length| [1, 4, 16, 64, 256].map(|samples| (samples, length));
+        let all = [8, 32, 128, 512, 1024].into_iter().flat_map(of);
+        all.filter(|(samples, length)| samples * length <= MOST_ELEMENTS).collect()
+    }
+
+    /// Fits a model to measurements: the least squares of the relative errors, with no coefficient below 0.
+    ///
+    /// ```
+    /// use batchloom::batching::{CostModel, Measurement};
+    ///
+    /// // A step of 1 ms, and 2 microseconds for each element.
+    /// let step = |samples: u64, length: u64| 1e-3 + 2e-6 * (samples * length) as f64;
+    /// let shapes = [(1, 8), (16, 8), (1, 64), (16, 64), (4, 512)];
+    /// let measurements =
+    ///     shapes.map(|(samples, length)| Measurement { samples, length, seconds: step(samples, length) });
+    /// let fit = CostModel::fit(&measurements)?;
+    /// assert!((fit.model.per_token() / 2e-6 - 1.0).abs() < 1e-6);
+    /// assert!(fit.error < 1e-6);
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`check_shapes`](Self::check_shapes), and [`Error::Measurement`] for a time that is not finite or not
+    /// above 0.
+    pub fn fit(measurements: &[Measurement]) -> Result<Fit> {
+        let shapes: Vec<_> = measurements.iter().map(|found| (found.samples, found.length)).collect();
+        Self::check_shapes(&shapes)?;
+        if let Some(wrong) =
+            measurements.iter().find(|found| !(found.seconds.is_finite() && found.seconds > 0.0))
+        {
+            return Err(refused((wrong.samples, wrong.length), wrong.seconds));
+        }
+        let rows = measurements
+            .iter()
+            .map(|found| terms(found.samples, found.length).map(|term| term / found.seconds));
+        let (scaled, scale) = scaled(rows.collect());
+        let [fixed, per_token, per_pair] = non_negative(&scaled);
+        let model = Self::new(fixed / scale[0], per_token / scale[1], per_pair / scale[2])?;
+        let error =
+            |found: &Measurement| (model.cost(found.samples, found.length) / found.seconds - 1.0).abs();
+        let mut errors: Vec<f64> = measurements.iter().map(error).collect();
+        let middle = median(&mut errors);
+        Ok(Fit { model, error: middle, worst: errors[errors.len() - 1] })
+    }
+
+    /// Checks that measurements of these shapes, `(samples, length)`, determine all coefficients, before they are made.
+    ///
+    /// # Errors
+    /// [`Error::TooFewShapes`], [`Error::AlikeShapes`], and [`Error::Measurement`] for a shape of no elements.
+    pub fn check_shapes(shapes: &[(u64, u64)]) -> Result<()> {
+        if let Some(&empty) = shapes.iter().find(|shape| shape.0 == 0 || shape.1 == 0) {
+            return Err(refused(empty, f64::NAN));
+        }
+        let distinct: HashSet<_> = shapes.iter().collect();
+        if distinct.len() < TERMS {
+            return Err(Error::TooFewShapes { found: distinct.len() });
+        }
+        let (rows, _) = scaled(shapes.iter().map(|&(samples, length)| terms(samples, length)).collect());
+        match Decomposition::of(&rows, &[0, 1, 2]).rank() == TERMS {
+            true => Ok(()),
+            false => Err(Error::AlikeShapes { shapes: shapes.to_vec() }),
+        }
+    }
+
+    /// The cost of a batch of `samples` samples padded to `length`.
+    pub fn cost(&self, samples: u64, length: u64) -> f64 {
+        self.fixed + samples as f64 * self.price(length)
+    }
+
+    /// The cost of any batch, whatever it contains.
+    pub fn fixed(&self) -> f64 {
+        self.fixed
+    }
+
+    /// The cost of an element.
+    pub fn per_token(&self) -> f64 {
+        self.per_token
+    }
+
+    /// The cost of a pair of elements of one sample.
+    pub fn per_pair(&self) -> f64 {
+        self.per_pair
+    }
+
+    /// The cost that one sample padded to `length` adds.
+    pub(crate) fn price(&self, length: u64) -> f64 {
+        let length = length as f64;
+        (self.per_token + self.per_pair * length) * length
+    }
+}
+
+/// The number of elements of the largest shape of a spread.
+const MOST_ELEMENTS: u64 = 16_384;
+
+/// The runs of a step that are timed: at least, at most, and the seconds after which they are enough.
+const LEAST_RUNS: usize = 3;
+const MOST_RUNS: usize = 20;
+const ENOUGH: f64 = 0.2;
+
+/// The time of a run that is too short for the clock.
+const LEAST_SECONDS: f64 = 1e-9;
+
+/// The number of coefficients.
+const TERMS: usize = 3;
+
+/// The choices of coefficients that are not 0.
+const CHOICES: [&[usize]; 7] = [&[0], &[1], &[2], &[0, 1], &[0, 2], &[1, 2], &[0, 1, 2]];
+
+/// The largest number of sweeps. Rotations of all pairs of columns come to rest long before.
+const MOST_SWEEPS: usize = 60;
+
+/// One number for each coefficient.
+type Row = [f64; TERMS];
+
+/// Sorts numbers, of which there is one at least, and returns the middle one.
+fn median(numbers: &mut [f64]) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    (numbers[(numbers.len() - 1) / 2] + numbers[numbers.len() / 2]) / 2.0
+}
+
+fn refused((samples, length): (u64, u64), seconds: f64) -> Error {
+    let seconds = if seconds.is_nan() { "unknown".to_owned() } else { seconds.to_string() };
+    Error::Measurement { samples, length, seconds }
+}
+
+/// The factors of the coefficients in the cost of a batch.
+fn terms(samples: u64, length: u64) -> Row {
+    let (samples, length) = (samples as f64, length as f64);
+    [1.0, samples * length, samples * length * length]
+}
+
+/// The rows with each column divided by its largest number, and these numbers.
+fn scaled(mut rows: Vec<Row>) -> (Vec<Row>, Row) {
+    let scale =
+        rows.iter().fold([0.0; TERMS], |most, row| [0, 1, 2].map(|column| row[column].max(most[column])));
+    for row in &mut rows {
+        *row = [0, 1, 2].map(|column| row[column] / scale[column]);
+    }
+    (rows, scale)
+}
+
+/// The coefficients, none below 0, that bring all rows nearest to 1.
+fn non_negative(rows: &[Row]) -> Row {
+    let mut best = ([0.0; TERMS], f64::INFINITY);
+    for columns in CHOICES {
+        let found = Decomposition::of(rows, columns).nearest_to_ones();
+        let said =
+            rows.iter().map(|row| row.iter().zip(found).map(|(term, number)| term * number).sum::<f64>());
+        let error: f64 = said.map(|said| (said - 1.0).powi(2)).sum();
+        if found.iter().all(|&number| number >= 0.0) && error < best.1 {
+            best = (found, error);
+        }
+    }
+    best.0
+}
+
+/// A singular value decomposition of some columns: rotations that make them orthogonal.
+struct Decomposition {
+    /// The places of these columns.
+    chosen: Vec<usize>,
+    /// The columns after the rotations; their lengths are the singular values.
+    columns: Vec<Vec<f64>>,
+    /// Each rotated column as a sum of those before.
+    rotation: Vec<Row>,
+}
+
+impl Decomposition {
+    fn of(rows: &[Row], chosen: &[usize]) -> Self {
+        let columns = chosen.iter().map(|&column| rows.iter().map(|row| row[column]).collect()).collect();
+        let rotation =
+            (0..chosen.len()).map(|place| [0, 1, 2].map(|column| f64::from(column == place))).collect();
+        let mut found = Self { chosen: chosen.to_vec(), columns, rotation };
+        let pairs: Vec<_> = (0..chosen.len()).flat_map(|a| (0..a).map(move |b| (b, a))).collect();
+        for _ in 0..MOST_SWEEPS {
+            let turned =
+                pairs.iter().filter(|&&(first, second)| found.make_orthogonal(first, second)).count();
+            if turned == 0 {
+                break;
+            }
+        }
+        found
+    }
+
+    /// Rotates two columns so that they are orthogonal. Returns false if they already were.
+    fn make_orthogonal(&mut self, first: usize, second: usize) -> bool {
+        let (a, b) = (&self.columns[first], &self.columns[second]);
+        let (aa, bb, ab) = (dot(a, a), dot(b, b), dot(a, b));
+        if ab == 0.0 || ab.abs() <= f64::EPSILON * (aa * bb).sqrt() {
+            return false;
+        }
+        let slope = (bb - aa) / (2.0 * ab);
+        let tangent = slope.signum() / (slope.abs() + slope.hypot(1.0));
+        let cosine = 1.0 / tangent.hypot(1.0);
+        let sine = cosine * tangent;
+        let turn = |a: &mut f64, b: &mut f64| (*a, *b) = (cosine * *a - sine * *b, sine * *a + cosine * *b);
+        let (left, right) = self.columns.split_at_mut(second);
+        left[first].iter_mut().zip(&mut right[0]).for_each(|(a, b)| turn(a, b));
+        let (left, right) = self.rotation.split_at_mut(second);
+        left[first].iter_mut().zip(&mut right[0]).for_each(|(a, b)| turn(a, b));
+        true
+    }
+
+    /// The singular values, and the one up to which they count as 0.
+    fn singular(&self) -> (Vec<f64>, f64) {
+        let values: Vec<f64> = self.columns.iter().map(|column| dot(column, column).sqrt()).collect();
+        let largest = values.iter().copied().fold(0.0, f64::max);
+        let rows = self.columns[0].len().max(self.columns.len());
+        (values, largest * rows as f64 * f64::EPSILON)
+    }
+
+    /// The number of independent columns.
+    fn rank(&self) -> usize {
+        let (values, least) = self.singular();
+        values.iter().filter(|&&value| value > least).count()
+    }
+
+    /// The shortest of the coefficients that bring all rows nearest to 1; those of other columns are 0.
+    fn nearest_to_ones(&self) -> Row {
+        let (values, least) = self.singular();
+        let mut found = [0.0; TERMS];
+        for ((column, rotation), value) in self.columns.iter().zip(&self.rotation).zip(values) {
+            if value > least {
+                let factor = column.iter().sum::<f64>() / (value * value);
+                self.chosen.iter().zip(rotation).for_each(|(&place, part)| found[place] += factor * part);
+            }
+        }
+        found
+    }
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
