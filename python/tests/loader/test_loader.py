@@ -388,7 +388,7 @@ def failed(loader):
         {"generator": numpy.random.default_rng(1)},
         {"resident": False, "output": "torch"},
         {"buffers": "static", "resident": True, "output": "torch"},
-        {"mesh": {"dp": 1, "tp": 1}},
+        {"distributed": {"dp": 1, "tp": 1}},
     ],
     ids=lambda options: next(iter(options), "plain"),
 )
