@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import batchloom._native as _native
 import numpy
@@ -93,7 +93,8 @@ class SeriesTable:
         return numpy.searchsorted(self.rows[:, 0], rows, side="right") - 1
 
 
-class ArrayWindows(NamedTuple):
+@dataclass(frozen=True, eq=False, repr=False)
+class ArrayWindows:
     """Samples that are windows on arrays. A batch of neighbours is one slice of a template if steps are strided.
 
     Attributes:
@@ -139,11 +140,16 @@ class ArrayWindows(NamedTuple):
 
     def select(self, selection: _native.Selection) -> ArrayWindows:
         """Return some of the windows."""
-        return self._replace(native=self.native.select(selection))
+        return self._over(self.native.select(selection), self.table)
 
     def within(self, native: _native.Windows, ranges: Array) -> ArrayWindows:
         """Return the windows ``native``, which lie in a range of each series, ``[series, 2]``."""
-        return self._replace(native=native, table=self.table.within(ranges))
+        return self._over(native, self.table.within(ranges))
+
+    def _over(self, native: _native.Windows, table: SeriesTable) -> ArrayWindows:
+        """Return other windows with the same fields."""
+        named, where = self.named, self.where
+        return ArrayWindows(native, self.shape, self.spans, self.masks, self.looked_up, table, named, where)
 
     def fields(self) -> dict[str, Field]:
         """Return the array of each field by name: the fields that are cut, and the fields that are looked up."""
@@ -242,12 +248,13 @@ class ArrayWindows(NamedTuple):
     def _cut(self, name: str, span: Span, begin: int, first: int, end: int) -> Any:
         """Return the steps of a field of the window that begins at row ``begin``, of the rows ``first`` to ``end``."""
         steps, field = span.steps, span.field
-        low, high = begin + steps.start, begin + steps.start + steps.covered
-        start, stop = min(max(low, first), high), max(min(high, end), low)
-        module = require(field.framework, field.dtype, name)
-        values = field.slice(start, max(start, stop))
-        zeros = (start - low, high - max(start, stop))
-        values = module.pad_rows(values, *zeros) if any(zeros) else module.own(values, None)
+        low = begin + steps.start
+        high = low + steps.covered
+        start = min(max(low, first), high)
+        stop = max(min(high, end), start)
+        module, values = require(field.framework, field.dtype, name), field.slice(start, stop)
+        is_whole = start == low and stop == high
+        values = module.own(values, None) if is_whole else module.pad_rows(values, start - low, high - stop)
         if not steps.are_neighbours:
             values = values[numpy.asarray(steps.numbers) - steps.start]
         patches = self.shape.patches
