@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any
@@ -144,7 +144,8 @@ def conversions(
     dtypes = {name: dtype_name(field.dtype) for name, field in fields.items() if field.dtype is not None}
     if dtype is not None:
         assert isinstance(namer.names, FieldNames)
-        dtypes = _every(namer.names, dtype_name(dtype)) | dtypes
+        scaled = {name for name, field in fields.items() if field.scales}
+        dtypes = _every(namer.names, dtype_name(dtype), scaled) | dtypes
     named = {**fields, **{name: Field() for name in dtypes if name not in fields}}
     options = [_options(name, field, dtypes.get(name)) for name, field in named.items()]
     if not known:
@@ -170,17 +171,19 @@ def _options(name: str, field: Field, dtype: str | None) -> EngineOptions:
     return name, dtype, scale, mean, std, mean_dimension or std_dimension
 
 
-def _every(names: FieldNames, dtype: str) -> dict[str, str]:
-    """Return the type of each field that a single type applies to: all floats for a float type, else all integers.
+def _every(names: FieldNames, dtype: str, scaled: Collection[str]) -> dict[str, str]:
+    """Return the type of each field that a single type applies to: all floats for a float type, else all integers that
+    are not scaled.
 
     Raises:
         ArgumentError: There is no such field, or the type is neither.
     """
     for kind, types in (("floating numbers", FLOATS), ("integers", INTEGERS)):
         if dtype in types:
-            meant = {name: dtype for name, stored in names.dtypes.items() if stored in types}
-            if meant:
-                return meant
+            held = [name for name, stored in names.dtypes.items() if stored in types]
+            if held:
+                # Integers that are scaled become floats.
+                return {name: dtype for name in held if types is FLOATS or name not in scaled}
             raise ArgumentError(
                 f"dtype is {dtype!r}, which is for all fields of {kind}, and there is none; expected types by field, "
                 f"in fields=: fields are {dict(names.dtypes)}"

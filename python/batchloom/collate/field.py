@@ -89,7 +89,12 @@ class Field:
     @property
     def converts(self) -> bool:
         """``True`` if values change: in their type, or by a scale."""
-        return any(value is not None for value in (self.dtype, self.scale, self.mean, self.std))
+        return self.dtype is not None or self.scales
+
+    @property
+    def scales(self) -> bool:
+        """``True`` if values are scaled or shifted."""
+        return any(value is not None for value in (self.scale, self.mean, self.std))
 
     def way(self, side: PadSide) -> SlotWay | None:
         """Return the way to a slot; ``None`` without one.
@@ -126,8 +131,9 @@ class FieldOptions:
         fields: The treatment of each field: a :class:`batchloom.Field` by the name of the field, or by its place where
             batches are tuples; or a single one, where there is one field.
         dtype: The type in batches of all fields of floats, if it is a type of floats, or of all fields of integers, if
-            it is a type of integers (booleans are neither). Fields whose :class:`batchloom.Field` has a type keep
-            that. Masks, lengths and marks keep their types. Windows in other types are no views: they are formed.
+            it is a type of integers (booleans are neither; integers that are scaled become floats). Fields whose
+            :class:`batchloom.Field` has a type keep that. Masks, lengths and marks keep their types. Windows in other
+            types are no views: they are formed.
         pad_value: The value that pads samples which differ in size, in the type of batches, and not scaled.
         pad_side: ``"right"`` for padding after the data, ``"left"`` for padding before it.
         collate: A function that makes a batch of a list of samples: arrays of any shapes, in a structure that is the
