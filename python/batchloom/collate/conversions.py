@@ -172,8 +172,7 @@ def _options(name: str, field: Field, dtype: str | None) -> EngineOptions:
 
 
 def _every(names: FieldNames, dtype: str, scaled: Collection[str]) -> dict[str, str]:
-    """Return the type of each field that a single type applies to: all floats for a float type, else all integers that
-    are not scaled.
+    """Return the type of each field that a single type applies to: all floats, or all integers that are not scaled.
 
     Raises:
         ArgumentError: There is no such field, or the type is neither.
