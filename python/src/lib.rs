@@ -2,7 +2,7 @@
 //!
 //! One file a concept: `dlpack` borrows and lends arrays, `arrow` borrows Arrow lists from `arrow_structs` that are checked, `batching`, `dataset`, `plan`,
 //! `run`, `loader` and `report` wrap the engine's types, `command_line` runs the program, `error` turns its errors into exceptions, `guard` catches panics of
-//! libraries, `reserve` keeps memory back for small blocks, `interpreter` guards visits of the engine's threads, `slot_function` calls functions that fill slots. The package that users see is written in Python, beside this folder.
+//! libraries, `reserve` keeps memory back for small blocks, `interpreter` guards visits of the engine's threads, `slot_function` calls functions that fill slots, `state` takes states to dicts and back. The package that users see is written in Python, beside this folder.
 
 mod arrow;
 mod arrow_structs;
@@ -24,6 +24,7 @@ mod report;
 mod reserve;
 mod run;
 mod slot_function;
+mod state;
 
 #[global_allocator]
 static MEMORY: reserve::Reserved = reserve::Reserved::new();

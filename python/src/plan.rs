@@ -1,16 +1,16 @@
 //! The plan, for one rank.
 
-use batchloom::draws::{History, WrittenWeights};
-use batchloom::plan::{Ban, Stats};
+use batchloom::plan::Stats;
 use batchloom::report::Value;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::PyDict;
 
 use crate::batching::Rule;
 use crate::dlpack::Tensor;
-use crate::error::{DataError, StateError, raise};
+use crate::error::{DataError, raise};
 use crate::memory::collected;
 use crate::plan_options::{PlanOptions, WrittenOptions};
+use crate::state::{read_state, write_state};
 
 /// A plan as one rank sees it. It is documented in batchloom/plan/plan.py.
 #[pyclass(frozen, module = "batchloom._native")]
@@ -220,162 +220,6 @@ pub(crate) fn restore_order(py: Python<'_>, samples: &Tensor, results: usize) ->
     let restored = || batchloom::plan::restore_order(samples, results);
     let places = py.detach(restored).map_err(|error| raise(&error))?;
     Tensor::of_list(collected(places.into_iter().map(|place| place.cast_signed() as i64))?)
-}
-
-/// A state as a dict of plain values.
-pub(crate) fn write_state<'py>(
-    py: Python<'py>,
-    state: &batchloom::plan::State,
-) -> PyResult<Bound<'py, PyDict>> {
-    let dict = PyDict::new(py);
-    dict.set_item("version", state.version)?;
-    dict.set_item("fingerprint", &state.fingerprint)?;
-    dict.set_item("seed", state.seed)?;
-    dict.set_item("epoch", state.epoch)?;
-    dict.set_item("batches", state.batches)?;
-    let worlds: Vec<[u64; 2]> =
-        state.worlds.iter().map(|&(world_size, steps)| [u64::from(world_size), steps]).collect();
-    dict.set_item("worlds", worlds)?;
-    if let Some(lists) = &state.lists {
-        dict.set_item("lists", lists)?;
-    }
-    if let Some(weights) = &state.weights {
-        dict.set_item("weights", weights)?;
-    }
-    if let Some(sources) = &state.sources {
-        let written: Vec<WrittenWeights> = sources.clone().into();
-        let lists = written.into_iter().map(|(epoch, position, weights)| {
-            let weights = weights.into_iter().map(|(amount, text)| {
-                PyList::new(py, [amount.into_pyobject(py)?.into_any(), text.into_pyobject(py)?.into_any()])
-            });
-            let weights = PyList::new(py, weights.collect::<PyResult<Vec<_>>>()?)?;
-            let place = [epoch, position].map(|number| number.into_pyobject(py));
-            let [epoch, position] = place;
-            PyList::new(py, [epoch?.into_any(), position?.into_any(), weights.into_any()])
-        });
-        dict.set_item("sources", lists.collect::<PyResult<Vec<_>>>()?)?;
-    }
-    if let Some(bans) = &state.bans {
-        let lists = bans.iter().map(|(epoch, batches, samples)| {
-            let [epoch, batches] = [epoch, batches].map(|number| number.into_pyobject(py));
-            PyList::new(py, [epoch?.into_any(), batches?.into_any(), PyList::new(py, samples)?.into_any()])
-        });
-        dict.set_item("bans", lists.collect::<PyResult<Vec<_>>>()?)?;
-    }
-    if let Some(steps) = state.steps {
-        dict.set_item("steps", steps)?;
-    }
-    for (key, digest) in [("digest", &state.digest), ("digest_before", &state.digest_before)] {
-        if let Some(digest) = digest {
-            dict.set_item(key, digest)?;
-        }
-    }
-    Ok(dict)
-}
-
-fn damaged(reason: &str) -> PyErr {
-    StateError::new_err(format!("the state is damaged: {reason}"))
-}
-
-/// The error for a value that is not what states hold under its key.
-fn unexpected(key: &str, value: &Bound<'_, PyAny>) -> PyErr {
-    let expected = match key {
-        "worlds" => "pairs of a number of ranks and a number of steps",
-        "bans" => "an epoch, a number of batches and numbers of samples for each change",
-        "sources" => "an epoch, a position and pairs of an amount and weights for each change",
-        "fingerprint" | "lists" | "weights" | "digest" | "digest_before" => "a text",
-        _ => "a whole number of at least 0",
-    };
-    match value.repr() {
-        Ok(text) => damaged(&format!("{key} is {:.80}; expected {expected}", text.to_string())),
-        Err(error) => error,
-    }
-}
-
-/// A state from a dict of plain values.
-pub(crate) fn read_state(dict: &Bound<'_, PyDict>) -> PyResult<batchloom::plan::State> {
-    fn read<'py, T: for<'a> FromPyObject<'a, 'py>>(dict: &Bound<'py, PyDict>, key: &str) -> PyResult<T> {
-        let value = dict.get_item(key)?.ok_or_else(|| damaged(&format!("{key} is missing")))?;
-        value.extract().map_err(|_| unexpected(key, &value))
-    }
-    fn given<'py, T: for<'a> FromPyObject<'a, 'py>>(
-        dict: &Bound<'py, PyDict>,
-        key: &str,
-    ) -> PyResult<Option<T>> {
-        if dict.contains(key)? { read(dict, key).map(Some) } else { Ok(None) }
-    }
-    const KEYS: [&str; 14] = [
-        "version",
-        "fingerprint",
-        "seed",
-        "epoch",
-        "batches",
-        "worlds",
-        "lists",
-        "weights",
-        "sources",
-        "bans",
-        "steps",
-        "digest",
-        "digest_before",
-        "set_epoch",
-    ];
-    for key in dict.keys() {
-        if !KEYS.iter().any(|known| key.extract::<&str>().is_ok_and(|key| key == *known)) {
-            return Err(damaged(&format!("it holds an unknown key, {}", key.repr()?)));
-        }
-    }
-    Ok(batchloom::plan::State {
-        version: read(dict, "version")?,
-        fingerprint: read(dict, "fingerprint")?,
-        seed: read(dict, "seed")?,
-        epoch: read(dict, "epoch")?,
-        batches: read(dict, "batches")?,
-        worlds: read::<Vec<[u64; 2]>>(dict, "worlds")?
-            .into_iter()
-            .map(|[world_size, steps]| match u32::try_from(world_size) {
-                Ok(world_size) => Ok((world_size, steps)),
-                Err(_) => Err(damaged(&format!("it holds steps of a world of {world_size}"))),
-            })
-            .collect::<PyResult<_>>()?,
-        lists: given(dict, "lists")?,
-        weights: given(dict, "weights")?,
-        sources: given::<Bound<'_, PyAny>>(dict, "sources")?
-            .map(|sources| read_sources(&sources))
-            .transpose()?,
-        bans: given::<Bound<'_, PyAny>>(dict, "bans")?.map(|bans| read_bans(&bans)).transpose()?,
-        steps: given(dict, "steps")?,
-        digest: given(dict, "digest")?,
-        digest_before: given(dict, "digest_before")?,
-        set_epoch: given(dict, "set_epoch")?,
-    })
-}
-
-/// Bans, from lists of plain values.
-fn read_bans(written: &Bound<'_, PyAny>) -> PyResult<Vec<Ban>> {
-    let read = |entry: Bound<'_, PyAny>| -> PyResult<Ban> {
-        let [epoch, batches, samples]: [Bound<'_, PyAny>; 3] = entry.extract()?;
-        Ok((epoch.extract()?, batches.extract()?, samples.extract()?))
-    };
-    let bans = || written.try_iter()?.map(|entry| read(entry?)).collect::<PyResult<_>>();
-    bans().map_err(|_| unexpected("bans", written))
-}
-
-/// The weights of sources, from lists of plain values.
-fn read_sources(written: &Bound<'_, PyAny>) -> PyResult<History> {
-    let entries = || -> PyResult<Vec<WrittenWeights>> {
-        let read = |entry: Bound<'_, PyAny>| -> PyResult<WrittenWeights> {
-            let [epoch, position, weights]: [Bound<'_, PyAny>; 3] = entry.extract()?;
-            let weights = weights.try_iter()?.map(|pair| {
-                let [amount, text]: [Bound<'_, PyAny>; 2] = pair?.extract()?;
-                Ok((amount.extract()?, text.extract()?))
-            });
-            Ok((epoch.extract()?, position.extract()?, weights.collect::<PyResult<_>>()?))
-        };
-        written.try_iter()?.map(|entry| read(entry?)).collect()
-    };
-    let entries = entries().map_err(|_| unexpected("sources", written))?;
-    History::try_from(entries).map_err(|reason| damaged(&reason))
 }
 
 /// Statistics as a dict.

@@ -7,7 +7,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::error::raise;
-use crate::plan::{Plan, read_state, write_state};
+use crate::plan::Plan;
+use crate::state::{read_state, write_state};
 
 /// The place in a run, on one rank. It is documented in crates/batchloom/src/run/run.rs.
 #[pyclass(frozen, module = "batchloom._native")]

@@ -16,9 +16,10 @@ use crate::dlpack::Tensor;
 use crate::error::raise;
 use crate::labels::label_counts as counts;
 use crate::memory::allocated;
-use crate::plan::{Plan, read_state, write_state};
+use crate::plan::Plan;
 use crate::plan_options::PlanOptions;
 use crate::slot_function::{FieldSlot, with_slots};
+use crate::state::{read_state, write_state};
 
 /// The engine's loader. It is documented in batchloom/loader/loader.py.
 #[pyclass(frozen, module = "batchloom._native")]
