@@ -139,6 +139,16 @@ impl Plan {
         Ok(Self { plan, rank: self.rank })
     }
 
+    /// The parts of the epoch, in order: the plan for the ranks that took part, and the number of its steps; last this
+    /// plan, with the steps of this rank.
+    fn by_world(&self, py: Python<'_>) -> PyResult<Vec<(Self, u64)>> {
+        let mut parts = self.counted(py, batchloom::Plan::by_world)?;
+        if let Some((rest, steps)) = parts.last_mut() {
+            *steps = rest.steps_of(self.rank);
+        }
+        Ok(parts.into_iter().map(|(plan, steps)| (Self { plan, rank: self.rank }, steps)).collect())
+    }
+
     /// The options, but the rule and the sizes.
     #[getter]
     fn options(&self, py: Python<'_>) -> PyResult<WrittenOptions> {

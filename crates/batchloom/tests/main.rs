@@ -36,6 +36,7 @@ mod placement;
 mod plan;
 mod pools;
 mod prose;
+mod replay;
 #[cfg(feature = "report")]
 mod report;
 #[cfg(feature = "image")]

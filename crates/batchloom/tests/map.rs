@@ -72,7 +72,7 @@ impl Rows {
 }
 
 /// The names and contents of a batch.
-fn contents(batch: &Batch) -> Vec<(String, Vec<usize>, Vec<u8>)> {
+pub(crate) fn contents(batch: &Batch) -> Vec<(String, Vec<usize>, Vec<u8>)> {
     let bytes = |tensor: &Tensor| {
         let start = tensor.layout().offset();
         tensor.bytes()[start..start + tensor.layout().elements() * tensor.dtype().size()].to_vec()

@@ -39,6 +39,9 @@ class Delivery(Protocol):
     def begin(self, loader: _native.Loader, begin: Callable[[], None]) -> Any:
         """Return the batches of the next epoch, which calls ``begin`` before it begins."""
 
+    def form(self, loader: _native.Loader, plan: _native.Plan, step: int) -> Any:
+        """Return the batch at ``step`` of a plan of the loader. The run stays where it is."""
+
     def copies(self) -> tuple[int, int]:
         """Return the number of copies to a device that are under way, and their bytes."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import batchloom._native as _native
 from batchloom.collate.block_options import BlockOptions
@@ -40,6 +41,13 @@ class Host:
         if self._views is None:
             return loader.late_batches(self._late_views, begin, self._dataset._check)
         return loader.batches(self._views, begin, self._dataset._check)
+
+    def form(self, loader: _native.Loader, plan: _native.Plan, step: int) -> Any:
+        """Return the batch at ``step`` of a plan of the loader."""
+        self._dataset._check()
+        block = loader.form(plan, step)
+        views = self._late_views(block.columns, block.nesting) if self._views is None else self._views
+        return views.batch(block)
 
     def copies(self) -> tuple[int, int]:
         """Return no copies: batches stay in memory, or JAX copies them, which does not tell."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import batchloom._native as _native
@@ -75,6 +75,7 @@ class OnDevice:
                 "batches have one shape, or static_buffers=False"
             )
         self._schema, self._static = schema, StaticBuffers() if self._request.static_buffers else None
+        self._options = options
         self._source = _source(self._dataset, self._transfer, self.placement, schema, options)
 
     def pipeline(self, loader: _native.Loader) -> Pipeline:
@@ -82,6 +83,18 @@ class OnDevice:
         from batchloom.device.pipeline import Pipeline
 
         return Pipeline(self._transfer, *self._source(loader), self._schema, self._request.copy, self._static)
+
+    def form(self, loader: _native.Loader, plan: _native.Plan, step: int) -> Any:
+        """Return the batch at ``step`` of a plan of the loader, in memory of its own."""
+        from batchloom.device.pipeline import Pipeline
+
+        self._dataset._check()
+        source = self._source
+        if self.placement.mode == "sharded":
+            # Memory for the shards of this batch alone: iterations under way have theirs.
+            source = _source(self._dataset, self._transfer, self.placement, self._schema, self._options)
+        pipeline = Pipeline(self._transfer, *source(loader), self._schema, self._request.copy, None)
+        return pipeline.only(loader.form(plan, step), self._schema.keys)
 
     def begin(self, loader: _native.Loader, begin: Callable[[], None]) -> _native.Batches:
         """Return the batches of the next epoch, which calls ``begin`` before it begins."""
@@ -113,6 +126,13 @@ class LateOnDevice(OnDevice):
         batches = loader.device_batches(pipeline, None, begin, self._dataset._check)
         _under_way.add(batches)
         return batches
+
+    def form(self, loader: _native.Loader, plan: _native.Plan, step: int) -> Any:
+        """Return the batch at ``step`` of a plan of the loader, in memory of its own."""
+        from batchloom.device.late_pipeline import LatePipeline
+
+        self._dataset._check()
+        return LatePipeline(self._dataset._late_schema, self._pipeline_of).only(loader.form(plan, step))
 
     def _pipeline_of(self, schema: Schema) -> Pipeline:
         """Return the pipeline for batches of a schema."""

@@ -31,7 +31,7 @@ class CheckedWindowViews(WindowViews):
             return super().begin(loader, begin)  # their memory is their own
         steps = loader.steps(self._windows)
         maker = WatchedMaker(self, steps, loader)
-        return CheckedBatches(self._iterator(steps, maker, begin), maker)
+        return CheckedBatches(self._iterator(steps, maker, begin, None), maker)
 
     @property
     def _adds(self) -> bool:

@@ -223,11 +223,22 @@ class WindowViews:
     def begin(self, loader: _native.Loader, begin: Callable[[], None]) -> Any:
         """Return the batches of the next epoch, which calls ``begin`` before it begins."""
         steps = loader.steps(self._windows)
-        return self._iterator(steps, BatchMaker(self, steps), begin)
+        return self._iterator(steps, BatchMaker(self, steps), begin, self._static)
 
-    def _iterator(self, steps: _native.Steps, maker: BatchMaker, begin: Callable[[], None]) -> _native.StepIterator:
+    def form(self, loader: _native.Loader, plan: _native.Plan, step: int) -> Any:
+        """Return the batch at ``step`` of a plan of the loader."""
+        steps = loader.steps_at(plan, step, self._windows)
+        return next(self._iterator(steps, BatchMaker(self, steps), lambda: None, None))
+
+    def _iterator(
+        self,
+        steps: _native.Steps,
+        maker: BatchMaker,
+        begin: Callable[[], None],
+        static: StaticBuffers | None,
+    ) -> _native.StepIterator:
         """Return the batches that ``maker`` makes of steps."""
-        deliver = None if self._static is None else self._static.put
+        deliver = None if static is None else static.put
 
         def start() -> None:
             for field in self._fields:

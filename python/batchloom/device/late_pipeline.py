@@ -34,6 +34,10 @@ class LatePipeline:
         assert self._pipeline is not None
         return self._pipeline.finish(begun)
 
+    def only(self, block: _native.Block) -> Any:
+        """Return the only batch of a block in its structure."""
+        return self.deliver(tuple(column[0] for column in self.finish(self.start(block))))
+
     def deliver(self, batch: tuple[Any, ...]) -> Any:
         """Return a batch in its structure, ready for the current stream."""
         assert self._pipeline is not None

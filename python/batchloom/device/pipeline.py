@@ -76,6 +76,13 @@ class Pipeline:
                 columns[join.place : join.place + join.fields] = [list(map(join.make, *parts))]
             return columns
 
+    def only(self, block: _native.Block, keys: list[str] | None) -> Any:
+        """Return the only batch of a block: a dict with these keys, or a tuple. It belongs to the current stream."""
+        arrays = tuple(column[0] for column in self.finish(self.start(block)))
+        if self._stream is not None and not self._resident.is_whole:
+            self._stream.synchronize()  # the memory of its shard is let go of
+        return arrays if keys is None else dict(zip(keys, arrays, strict=True))
+
     def _delivered(self, batch: Any) -> Any:
         """Make the current stream wait for a batch of another stream; copy the batch to its static buffers, if any."""
         if self._stream is not None and self._stream_key() != self._key:

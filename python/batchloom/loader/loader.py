@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 import os
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from logging import INFO
 from operator import itemgetter
@@ -63,9 +63,6 @@ if TYPE_CHECKING:
 
 # More threads, or more blocks ahead, than any machine has use for.
 MOST = 4096
-
-# Loaders that replay, kept for the next time: one for each of so many threads.
-MOST_REPLAYERS = 4
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_native.forked)
@@ -459,7 +456,6 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         # Whether the next iteration is empty: that of a loader which waits for the epoch of a trainer to end.
         self._is_over = False
         self._digest = BatchDigest() if boolean("digest", digest) else None
-        self._replayers: deque[tuple[tuple[int, int], DataLoader[Batch]]] = deque(maxlen=MOST_REPLAYERS)
         self._own = frozenset((*vars(self), "_own"))
         if self._ranks.is_said:
             self._follow()  # arguments that leave so many ranks no step are an error now
@@ -615,7 +611,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
     def replay(self, epoch: int, step: SupportsIndex, *, state: dict[str, Any] | None = None) -> Batch:
         """Form one batch of this rank again, bit for bit, without iterating: to look at the batch of a loss spike.
 
-        The run stays where it is. Samples that are made on demand are read again, and some of the next batch with them.
+        The run stays where it is. Samples that are made on demand are read again.
 
         Args:
             epoch: The number of the epoch.
@@ -626,70 +622,41 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             RangeError: There is no such step.
             StateError: The state is of another run, or of another epoch.
         """
-        self._follow()
-        self._settle_seed()
-        number = integer("epoch", epoch)
-        plan, worlds = self.plan(number), list[list[int]]()
+        if self._dataset._current() is not self._dataset:
+            # torch has moved arrays to shared memory; the run follows them with its next epoch.
+            return DataLoader.replay(copy.copy(self), epoch, step, state=state)
+        plan = self.plan(epoch)._native
         if state is not None:
-            state, _ = without_count(state)
-            if state.get("epoch") != number:
-                raise StateError(f"the state is of epoch {state.get('epoch')}; expected one of epoch {number}")
+            place, _ = without_count(state)
+            if place.get("epoch") != plan.epoch:
+                raise StateError(f"the state is of epoch {place.get('epoch')}; expected one of epoch {plan.epoch}")
             # It knows the weights and the bans of then.
-            run = self._native.plan(None).resume(state)
-            worlds = run.state(0)["worlds"]
-            plan = plan if self._lists is not None else Plan._wrap(run.at_epoch(number), self._batching)
-        rank, world_size, place = self._replayed(plan, worlds, step)
-        key = rank, world_size
-        found, replayer = self._idle_replayer()
-        if replayer is None or found != key:
-            changed = {
-                "rank": rank,
-                "world_size": world_size,
-                "mesh": None,
-                "distributed": True,
-                "num_threads": 1,
-                "prefetch": 0,
-                "digest": False,
-            }
-            same = {"seed": plan.seed, "generator": None, "batch_size": None, "batching": self._batching}
-            lists = {} if self._lists is None else {"sampler": None, "batch_sampler": None}
-            replayer = _Replayer(**{**self._recipe, **changed, **same, **lists})
-        replayer._native.load(place, None if self._lists is None else plan.batching._native())
-        batch: Batch = next(iter(replayer))
-        self._replayers.append((key, replayer))
+            rest = plan.resume(place)
+            plan = rest if rest.epoch == plan.epoch else rest.at_epoch(plan.epoch)
+        formed = self._delivery.form(self._native, *self._part_with(plan, step))
+        batch: Batch = formed[0] if self._is_bare else formed
         return batch
 
-    def _idle_replayer(self) -> tuple[tuple[int, int] | None, DataLoader[Batch] | None]:
-        """Take a loader that replays, with its rank and world size, from those that no other thread is using."""
-        try:
-            return self._replayers.pop()
-        except IndexError:
-            return None, None
+    def _part_with(self, plan: _native.Plan, step: SupportsIndex) -> tuple[_native.Plan, int]:
+        """Return the part of an epoch in which a step was taken, for the ranks of then, and its number in that part.
 
-    def _replayed(self, plan: Plan, worlds: list[list[int]], step: SupportsIndex) -> tuple[int, int, dict[str, Any]]:
-        """Return the rank and the world size that took a step of an epoch, and the state just before it."""
-        before: list[list[int]] = []
-        native, first = plan._native, 0
-        total = sum(steps for _, steps in worlds)
-        rest = plan._native.state(0) | {"worlds": worlds, "batches": sum(size * steps for size, steps in worlds)}
-        left = native if not worlds else native.resume(rest)
-        number = operator.index(step)
-        whole = total + len(left)
+        Raises:
+            RangeError: There is no such step, or this rank took no part in it.
+        """
+        parts = plan.by_world()
+        number, whole = operator.index(step), sum(steps for _, steps in parts)
         if not -whole <= number < whole:
             raise RangeError(f"step {number} is not in epoch {plan.epoch}; expected 0 <= step < {whole}")
-        number %= whole
-        for size, steps in worlds:
-            if number < first + steps:
-                if self.rank >= size:
-                    raise RangeError(
-                        f"step {number} of epoch {plan.epoch} was taken by {size} ranks, and this is rank {self.rank}; "
-                        f"expected a rank below {size}"
-                    )
-                taken = [*before, [size, number - first]] if number > first else before
-                batches = sum(each * many for each, many in taken)
-                return self.rank, size, plan._native.state(0) | {"worlds": taken, "batches": batches}
-            before, first = [*before, [size, steps]], first + steps
-        return self.rank, self.world_size, left.state(number - first)
+        left, place = number % whole, 0
+        while left >= parts[place][1]:
+            left, place = left - parts[place][1], place + 1
+        part = parts[place][0]
+        if part.rank >= part.world_size:
+            raise RangeError(
+                f"step {number % whole} of epoch {plan.epoch} was taken by {part.world_size} ranks, and this is rank "
+                f"{part.rank}; expected a rank below {part.world_size}"
+            )
+        return part, left
 
     def __iter__(self) -> Iterator[Batch]:
         """Return the batches of the next epoch, which begins with the first ``next``.
@@ -950,15 +917,6 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         except Error as error:
             place = f"rank unknown: {error}"
         return f"DataLoader({self._dataset!r}, {self.batching}, {place})"
-
-
-class _Replayer(DataLoader[Batch]):
-    """A loader of one rank that forms batches again, of a run that other ranks need not know of."""
-
-    _block_bytes = 1  # a block is one batch
-
-    def _begin(self) -> None:
-        """Begin an epoch: its ranks are given, and compare nothing."""
 
 
 def _is_set(variable: str) -> bool:

@@ -3,11 +3,13 @@
 //! Batches are put together only here, whatever makes their arrays: frameworks that view the memory of blocks, a
 //! pipeline on a device, or slices of the data.
 
+use batchloom::loader;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
+use super::block::Block;
 use super::column::Column;
 use crate::dlpack::Tensor;
 use crate::error::LoaderError;
@@ -98,6 +100,17 @@ impl HostViews {
     ) -> Self {
         let container = build.map_or_else(|| keys.into(), Container::Built);
         Self { fields, container, joins, longest }
+    }
+
+    /// The only batch of a block.
+    fn batch(&self, py: Python<'_>, block: &Block) -> PyResult<Py<PyAny>> {
+        let run = |run: &loader::ShapeRun| ShapeRun {
+            fields: run.fields().iter().cloned().map(Tensor).collect(),
+            longest: run.longest(),
+        };
+        let batches = self.batches(py, &block.0.runs().iter().map(run).collect())?;
+        let only = batches.into_iter().next();
+        only.ok_or_else(|| LoaderError::new_err("a batch was formed and is not there"))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

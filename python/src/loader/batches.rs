@@ -14,13 +14,13 @@ use std::time::Duration;
 use std::vec::IntoIter;
 
 use batchloom::Error;
-use batchloom::loader::{self, Block, Blocks, Polled};
+use batchloom::loader::{Block, Blocks, Polled};
 use pyo3::exceptions::PyTypeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 
 use super::assembly::{Assembly, Pipeline, Portion, ShapeRun};
-use super::block::Block as PyBlock;
+use super::block::{Block as PyBlock, columns};
 use crate::dlpack::Tensor;
 use crate::error::{DataError, LoaderError, raise};
 use crate::interpreter;
@@ -72,15 +72,6 @@ pub(super) type Skipped = Arc<Mutex<Vec<(u64, String)>>>;
 
 pub(super) fn lock(skipped: &Skipped) -> MutexGuard<'_, Vec<(u64, String)>> {
     skipped.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The name and the element type of each field of a block.
-pub(super) fn columns(block: &Block) -> Vec<(String, &'static str)> {
-    let types = |run: &loader::ShapeRun| {
-        let dtypes = run.fields().iter().map(|field| field.dtype().name());
-        run.names().iter().cloned().zip(dtypes).collect()
-    };
-    block.runs().first().map(types).unwrap_or_default()
 }
 
 #[pymethods]

@@ -5,7 +5,6 @@ use batchloom::loader;
 use batchloom::tensor::Layout;
 use pyo3::prelude::*;
 
-use super::batches::columns;
 use crate::dlpack::Tensor;
 use crate::error::raise;
 
@@ -85,4 +84,13 @@ impl Block {
     fn index_table(&self) -> Option<(Tensor, Tensor)> {
         self.0.index_table().map(|(table, picks)| (Tensor(table.clone()), Tensor(picks.clone())))
     }
+}
+
+/// The name and the element type of each field of a block.
+pub(super) fn columns(block: &loader::Block) -> Vec<(String, &'static str)> {
+    let types = |run: &loader::ShapeRun| {
+        let dtypes = run.fields().iter().map(|field| field.dtype().name());
+        run.names().iter().cloned().zip(dtypes).collect()
+    };
+    block.runs().first().map(types).unwrap_or_default()
 }

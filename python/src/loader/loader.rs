@@ -7,6 +7,7 @@ use pyo3::types::{PyDict, PyString};
 
 use super::assembly::{Assembly, HostViews, Pipeline};
 use super::batches::{Batches, Skipped, lock};
+use super::block::Block;
 use super::steps::Steps;
 use crate::batching::{Rule, parse};
 use crate::conversion::{FieldOptions, with_fields};
@@ -246,6 +247,19 @@ impl Loader {
     ) -> Batches {
         let assembly = Assembly::Device(pipeline, keys.into());
         Batches::new(self.0.blocks(), assembly, begin, check, Arc::clone(&self.1))
+    }
+
+    /// The block that holds the batch at a step of a plan alone, for the rank of the plan. The run stays where it is.
+    fn form(&self, py: Python<'_>, plan: &Plan, step: u64) -> PyResult<Block> {
+        let form = || self.0.steps_at(&plan.plan, plan.rank, step)?.form();
+        py.detach(form).map(Block).map_err(|error| raise(&error))
+    }
+
+    /// One step of a plan, for callers that take its batch of windows from the series themselves. The run stays where it
+    /// is.
+    fn steps_at(&self, py: Python<'_>, plan: &Plan, step: u64, windows: Py<Windows>) -> PyResult<Steps> {
+        let steps = py.detach(|| self.0.steps_at(&plan.plan, plan.rank, step));
+        steps.map(|steps| Steps { steps, windows }).map_err(|error| raise(&error))
     }
 
     /// The steps of the next epoch, for callers that take batches of windows from the series themselves. The epoch

@@ -858,6 +858,17 @@ pub enum Error {
         /// The fingerprint of this plan.
         expected: String,
     },
+    /// A batch is to be formed by a plan of other data, or of other options.
+    #[error(
+        "the plan belongs to other data or has other options: its fingerprint is {found}, that of the loader's plans is \
+         {expected}; expected a plan that the loader returned, or the rest of one"
+    )]
+    ForeignPlan {
+        /// The fingerprint of the plan.
+        found: String,
+        /// The fingerprint of the loader's plans with the seed of the plan.
+        expected: String,
+    },
     /// The lists of an epoch are not those that a state was saved with.
     #[error(
         "the epoch that the state interrupted had other batches: the digest of their lists is {found}, that of the \
@@ -1219,6 +1230,7 @@ impl Error {
             | Self::RunsOfSizes { .. }
             | Self::Dimensions { .. }
             | Self::ForeignSizes { .. }
+            | Self::ForeignPlan { .. }
             | Self::PoolTooLarge { .. }
             | Self::NotPackable { .. }
             | Self::OwnLengths { .. }

@@ -47,22 +47,46 @@ impl Epochs {
         let mut run = self.run();
         let (plan, rank) = (run.upcoming(), run.rank());
         plan.require_steps()?;
-        self.check_bans(&plan)?;
+        let job = self.job(plan.clone(), rank, block_bytes)?;
         let progress = Progress::new(plan.steps_of(rank));
+        let started = start(job, Arc::clone(&progress))?;
+        run.follow(plan, progress);
+        Ok(started)
+    }
+
+    /// The work of forming blocks of `block_bytes` for `rank` by a plan.
+    ///
+    /// # Errors
+    /// [`Error::Bans`], and those of the fields of a batch.
+    pub(super) fn job(&self, plan: Plan, rank: u32, block_bytes: usize) -> Result<Job> {
+        self.check_bans(&plan)?;
         let fields = self.fields_of(&plan)?;
-        let job = Job {
+        Ok(Job {
             index_table: self.index_table.then(|| IndexTable::new(&self.dataset, Arc::clone(&fields))),
             demand: self.demand(),
             fields,
-            plan: plan.clone(),
+            plan,
             rank,
             block_bytes,
             buffers: self.buffers(),
             probe: self.probe.clone(),
+        })
+    }
+
+    /// Refuses a plan of other data, or of other options. Its seed, its epoch and its ranks may be any.
+    ///
+    /// # Errors
+    /// [`Error::ForeignPlan`], and those of a plan for so many ranks.
+    pub(super) fn check_plan(&self, plan: &Plan) -> Result<()> {
+        let own = self.run().upcoming();
+        let own = match self.collate.rows {
+            Some(_) if own.world_size() != plan.world_size() => {
+                self.plan_of_rows(&own.whole(), plan.world_size())?
+            }
+            _ => own,
         };
-        let started = start(job, Arc::clone(&progress))?;
-        run.follow(plan, progress);
-        Ok(started)
+        let (found, expected) = (plan.fingerprint(), own.fingerprint_with(plan.seed()));
+        if found == expected { Ok(()) } else { Err(Error::ForeignPlan { found, expected }) }
     }
 
     /// Refuses bans where batches have no places for samples without weight.

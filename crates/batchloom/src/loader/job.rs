@@ -5,7 +5,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::buffers::Buffers;
+use bytes::Bytes;
+
+use super::block::Block;
+use super::buffers::{Buffers, Loan};
 use super::demand::{Demand, DirectTask, ReadTask, Reading, SkippedMember, ToRead};
 use super::fields::Fields;
 use super::index_table::{IndexTable, Table};
@@ -116,6 +119,25 @@ impl Job {
             reading.add(task.range, part);
         }
         reading.lay_out(&self.plan, &Stop::default()).map(LaidOut::from)
+    }
+
+    /// Makes the block that begins with `step`, on this thread. `None` past the end.
+    ///
+    /// # Errors
+    /// Those of layouts, memory, samples and forms.
+    pub(super) fn form(&self, step: u64) -> Result<Option<Block>> {
+        let Some(next) = self.lay_out(step, None)? else { return Ok(None) };
+        let opened = self.open(step, self.read(next)?)?;
+        let mut indices = Vec::new();
+        for task in opened.tasks {
+            self.run(task, &mut indices, &Stop::default()).map_err(|(_, error)| error)?;
+        }
+        let buffer = opened.whole.join().ok_or_else(|| Error::Worker {
+            block: step,
+            message: "a delivered batch is still being written".to_owned(),
+        })?;
+        let bytes = Bytes::from_owner(Loan::new(buffer, self.buffers.deliver()));
+        Block::new(&opened.planned, &bytes).map(Some)
     }
 
     /// Takes memory for a block and lists its pieces.

@@ -22,6 +22,7 @@ mod loader;
 mod placement;
 mod planned;
 mod queue;
+mod replay;
 mod signal;
 mod steps;
 mod views;

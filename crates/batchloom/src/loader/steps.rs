@@ -6,14 +6,10 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock, PoisonError};
 
-use bytes::Bytes;
-
 use super::block::Block;
-use super::buffers::Loan;
 use super::epochs::Epochs;
 use super::job::Job;
 use crate::collate::FILLER;
-use crate::dataset::Stop;
 use crate::run::Progress;
 use crate::sync::{Mutex, process};
 use crate::{Error, Result};
@@ -39,6 +35,15 @@ struct BegunSteps {
 impl Steps {
     pub(super) fn new(epochs: Arc<Epochs>) -> Self {
         Self { epochs, begun: OnceLock::new(), beginning: Mutex::new(()) }
+    }
+
+    /// The one step `step` of a job, apart from the run of the loader.
+    pub(super) fn at(epochs: Arc<Epochs>, job: Job, step: u64) -> Self {
+        let total = step.saturating_add(1);
+        let progress = Progress::new(total);
+        progress.pass_over(step);
+        let begun = BegunSteps { job, progress, total, process: process::id() };
+        Self { epochs, begun: OnceLock::from(begun), beginning: Mutex::new(()) }
     }
 
     /// The number of steps left.
@@ -138,18 +143,7 @@ impl BegunSteps {
     /// Makes the next batch.
     fn form(&self) -> Result<Block> {
         let step = self.step(0)?;
-        let next =
-            self.job.lay_out(step, None)?.ok_or(Error::StepRange { found: step, steps: self.total })?;
-        let opened = self.job.open(step, self.job.read(next)?)?;
-        let mut indices = Vec::new();
-        let mut tasks = opened.tasks.into_iter();
-        let mut run = |task| self.job.run(task, &mut indices, &Stop::default());
-        tasks.try_for_each(|task| run(task).map(drop).map_err(|(_, error)| error))?;
-        let buffer = opened.whole.join().ok_or_else(|| Error::Worker {
-            block: step,
-            message: "a delivered batch is still being written".to_owned(),
-        })?;
-        Block::new(&opened.planned, &Bytes::from_owner(Loan::new(buffer, self.job.buffers.deliver())))
+        self.job.form(step)?.ok_or(Error::StepRange { found: step, steps: self.total })
     }
 
     /// The step `ahead` steps after the next one.

@@ -214,6 +214,28 @@ impl Plan {
         Ok(if rest.is_over() { rest.following() } else { rest })
     }
 
+    /// The parts of this epoch, in order: for each number of ranks that took steps of it, the plan for these ranks and the
+    /// number of steps that they took; last this plan, with the steps that are left.
+    ///
+    /// ```
+    /// use batchloom::Plan;
+    ///
+    /// let two = Plan::builder(12).batch_size(2).world_size(2).build()?;
+    /// let rest = Plan::builder(12).batch_size(2).build()?.resume(&two.state(1))?;
+    /// let parts = rest.by_world();
+    /// let worlds: Vec<_> = parts.iter().map(|(plan, steps)| (plan.world_size(), *steps)).collect();
+    /// assert_eq!(worlds, [(2, 1), (1, 4)]);
+    /// assert_eq!(parts[0].0.indices(0, 1)?, [2, 3]);
+    /// # Ok::<(), batchloom::Error>(())
+    /// ```
+    pub fn by_world(&self) -> Vec<(Self, u64)> {
+        let part = |(place, &(world_size, steps)): (usize, &(u32, u64))| {
+            (Self::new(Arc::clone(&self.epoch), world_size, self.past[..place].to_vec()), steps)
+        };
+        let parts = self.past.iter().enumerate().map(part);
+        parts.chain([(self.clone(), self.steps())]).collect()
+    }
+
     /// The rest of this epoch for another number of ranks; the next epoch, if nothing is left for them.
     ///
     /// # Errors
@@ -226,6 +248,11 @@ impl Plan {
         let rest = if rest.is_over() { rest.following() } else { rest };
         rest.require_steps()?;
         Ok(rest)
+    }
+
+    /// The fingerprint of the same plan with another seed.
+    pub(crate) fn fingerprint_with(&self, seed: u64) -> String {
+        self.recipe().with_options(|options| options.seed = seed).fingerprint()
     }
 
     /// The next epoch, from its start. The last one, 2^64 - 1, is followed by itself.

@@ -58,7 +58,7 @@ impl Progress {
     }
 
     /// Counts `steps` batches as handed over, and the end if they are all.
-    pub(super) fn pass_over(&self, steps: u64) {
+    pub(crate) fn pass_over(&self, steps: u64) {
         self.steps.fetch_add(steps, Ordering::Relaxed);
         if self.left() == 0 {
             self.end();
