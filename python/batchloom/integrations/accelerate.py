@@ -172,8 +172,7 @@ def _steps(loader: DataLoader | Interleaved) -> Iterator[tuple[Any, tuple[Plan, 
     """Yield each batch of an epoch, the plan that it is of with its step there, and whether it is the last one."""
     if isinstance(loader, Interleaved):
         for batch in loader:
-            assert loader._latest is not None
-            yield batch, loader._latest, loader._is_between_epochs
+            yield batch, loader._latest_step(), loader._is_between_epochs
         return
     plan = loader.plan()
     for step, batch in enumerate(loader):

@@ -26,13 +26,31 @@ WHEN_EXHAUSTED = ("stop", "repeat", "renormalise")
 Loaders = Sequence[DataLoader[Any]] | Mapping[Any, DataLoader[Any]]
 
 
-class Before(NamedTuple):
-    """A run before its last batch: its epoch, the batches and ends of loaders in it, and the loader that was due."""
+class Turns(NamedTuple):
+    """The turns of an epoch so far.
+
+    Attributes:
+        epoch: The epoch.
+        taken: The batches that were taken of each loader.
+        ended: The loaders that came to an end of their own epoch.
+    """
 
     epoch: int
-    taken: list[int]
-    ended: set[int]
-    place: int
+    taken: tuple[int, ...]
+    ended: frozenset[int] = frozenset()
+
+    @property
+    def following(self) -> Turns:
+        """The start of the next epoch."""
+        return Turns(self.epoch + 1, (0,) * len(self.taken))
+
+    def after(self, place: int) -> Turns:
+        """Return the turns after one more batch of a loader."""
+        return self._replace(taken=(*self.taken[:place], self.taken[place] + 1, *self.taken[place + 1 :]))
+
+    def at_end_of(self, place: int) -> Turns:
+        """Return the turns where a loader came to the end of its epoch."""
+        return self._replace(ended=self.ended | {place})
 
 
 class Interleaved:
@@ -46,11 +64,10 @@ class Interleaved:
     def __init__(self, loaders: dict[Hashable, DataLoader[Any]], weights: list[Fraction], when_exhausted: str) -> None:
         self._loaders, self._weights, self._when_exhausted = loaders, weights, when_exhausted
         self._names = list(loaders)
-        self._epoch = 0
-        # The batches of each loader in the epoch, and the loaders that came to an end of theirs in it.
-        self._taken = [0] * len(weights)
-        self._ended: set[int] = set()
+        self._turns = Turns(0, (0,) * len(weights))
+        # The iterations of the loaders that are under way, and the plans that they began with.
         self._batches: dict[int, Iterator[Any]] = {}
+        self._plans: dict[int, Plan] = {}
         # The iteration under way; None where the next one is of the epoch above, or of the rest of it.
         self._iteration: object | None = None
         # An epoch at whose start the states of the loaders are known, to go back to.
@@ -58,12 +75,9 @@ class Interleaved:
         self._count = EpochCount()
         # Whether the next iteration is empty: that of a run which waits for the epoch of a trainer to end.
         self._is_over = False
-        # The plan of each loader's epoch, and the batches of it that were taken, as their iterations began.
-        self._plans: dict[int, tuple[Plan, int]] = {}
-        self._latest: tuple[Plan, int] | None = None
-        # The batches of the latest iteration, and the run before the last of them.
+        # The batches of the latest iteration, the turns before the last of them, and the loader that was due.
         self._handed = 0
-        self._before: Before | None = None
+        self._before: tuple[Turns, int] | None = None
 
     @property
     def loaders(self) -> dict[Hashable, DataLoader[Any]]:
@@ -73,7 +87,7 @@ class Interleaved:
     @property
     def epoch(self) -> int:
         """The epoch under way, or the next one."""
-        return self._epoch
+        return self._turns.epoch
 
     @property
     def rank(self) -> int:
@@ -97,7 +111,7 @@ class Interleaved:
     @property
     def remaining(self) -> int:
         """The number of batches that are left of the epoch under way, or of the next one."""
-        return len(self) - sum(self._taken)
+        return len(self) - sum(self._turns.taken)
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         """Return the batches of the next epoch, each with the name of its loader. It begins with the first ``next``.
@@ -113,7 +127,7 @@ class Interleaved:
             return
         self._check_ranks()
         if self._iteration is not None:
-            self._go_to(self._epoch + 1)
+            self._go_to(self._turns.epoch + 1)
         for watcher in watchers():
             watcher.check_length(self, self.__len__)
         self._note_origin()
@@ -121,12 +135,12 @@ class Interleaved:
         self._handed, self._before = 0, None
         while True:
             place = self._next()
-            before = Before(self._epoch, list(self._taken), set(self._ended), place)
+            before = self._turns, place
             batch = self._take(place)
             self._handed, self._before = self._handed + 1, before
             ends = self._ends()
             if ends:
-                self._begin_at(self._epoch + 1)
+                self._begin_next()
             yield self._names[place], batch
             if ends:
                 return
@@ -136,10 +150,9 @@ class Interleaved:
                     "expected one iteration at a time, since its loaders have one place each"
                 )
 
-    def _begin_at(self, epoch: int) -> None:
-        """Stand at the start of an epoch, which loaders begin where they are."""
-        self._epoch, self._taken, self._ended = epoch, [0] * len(self._weights), set()
-        self._iteration = None
+    def _begin_next(self) -> None:
+        """Stand at the start of the next epoch, which loaders begin where they are."""
+        self._turns, self._iteration = self._turns.following, None
 
     def set_epoch(self, epoch: int) -> None:
         """Begin epoch ``epoch`` of the caller with the next iteration. Without calls, epochs advance by themselves.
@@ -152,8 +165,8 @@ class Interleaved:
         """
         for watcher in watchers():
             watcher.restore(self)
-        is_rest = self._iteration is None and any(self._taken)
-        upcoming = self._epoch + (self._iteration is not None)
+        is_rest = self._iteration is None and any(self._turns.taken)
+        upcoming = self._turns.epoch + (self._iteration is not None)
         target = self._count.enter(integer("epoch", epoch), upcoming, is_rest=is_rest)
         if target is not None:
             self._go_to(target)
@@ -163,34 +176,35 @@ class Interleaved:
         """Stand at the start of an epoch: pass over the epochs before it, from here or from the origin."""
         self._note_origin()
         self._handed, self._before = 0, None
-        if epoch - self._epoch > MOST_PASSED:
+        now = self._turns.epoch
+        if epoch - now > MOST_PASSED:
             raise LoaderError(
-                f"epoch {epoch} is asked for in epoch {self._epoch}, and loaders that take turns pass over epochs one "
-                f"by one; expected at most {self._epoch + MOST_PASSED}"
+                f"epoch {epoch} is asked for in epoch {now}, and loaders that take turns pass over epochs one by one; "
+                f"expected at most {now + MOST_PASSED}"
             )
-        if epoch < self._epoch or (epoch == self._epoch and not self._is_between_epochs):
+        if epoch < now or (epoch == now and not self._is_between_epochs):
             if self._origin is None or epoch < self._origin[0]:
                 raise LoaderError(
                     f"epoch {epoch} is asked for, and its loaders are known from epoch "
-                    f"{self._epoch + 1 if self._origin is None else self._origin[0]} on, since a state was loaded in "
+                    f"{now + 1 if self._origin is None else self._origin[0]} on, since a state was loaded in "
                     "the middle; expected that or more"
                 )
             for loader, state in zip(self._loaders.values(), self._origin[1], strict=True):
                 loader.load_state_dict(state)
             self._batches.clear()
-            self._begin_at(self._origin[0])
-        while self._epoch < epoch:
-            left = [whole - taken for whole, taken in zip(self._whole(), self._taken, strict=True)]
+            self._turns, self._iteration = Turns(self._origin[0], (0,) * len(self._names)), None
+        while self._turns.epoch < epoch:
+            left = [whole - taken for whole, taken in zip(self._whole(), self._turns.taken, strict=True)]
             self._leave()
             for loader, batches in zip(self._loaders.values(), left, strict=True):
                 loader._skip(batches)
-            self._begin_at(self._epoch + 1)
+            self._begin_next()
             self._note_origin()
 
     @property
     def _is_between_epochs(self) -> bool:
         """``True`` if the latest batch was the last one of its epoch."""
-        return self._iteration is None and not any(self._taken)
+        return self._iteration is None and not any(self._turns.taken)
 
     def _note_origin(self) -> None:
         """Remember where the loaders stand, if this is the start of the first epoch of which that is known."""
@@ -198,21 +212,21 @@ class Interleaved:
             for place, loader in enumerate(self._loaders.values()):
                 if place not in self._batches:
                     loader._go_on()
-            self._origin = self._epoch, [loader.state_dict() for loader in self._loaders.values()]
+            self._origin = self.epoch, [loader.state_dict() for loader in self._loaders.values()]
 
     def _skip(self, batches: int) -> None:
         """Pass over the first batches of the next iteration, which has more."""
         if self._iteration is not None:
-            self._go_to(self._epoch + 1)
+            self._go_to(self._turns.epoch + 1)
         self._note_origin()
         self._leave()
         for _ in range(batches):
             place = self._next()
             loader = self._loaders[self._names[place]]
             loader._skip(1)
-            self._taken[place] += 1
+            self._turns = self._turns.after(place)
             if not loader._native.is_rest:
-                self._ended.add(place)
+                self._turns = self._turns.at_end_of(place)
 
     def _leave(self) -> None:
         """Leave the iterations of the loaders: what is left of their epochs comes next."""
@@ -222,29 +236,35 @@ class Interleaved:
 
     def _next(self) -> int:
         """Return the loader that is due: the one that has had least, in relation to its weight."""
-        rests = self._ended if self._when_exhausted == "renormalise" else ()
+        _, taken, ended = self._turns
+        rests = ended if self._when_exhausted == "renormalise" else ()
         open_ = [place for place, weight in enumerate(self._weights) if weight > 0 and place not in rests]
-        return min(open_, key=lambda place: ((2 * self._taken[place] + 1) / self._weights[place], place))
+        return min(open_, key=lambda place: ((2 * taken[place] + 1) / self._weights[place], place))
 
     def _take(self, place: int) -> Any:
         """Take a batch of a loader, and note the end of its epoch."""
         loader = self._loaders[self._names[place]]
         if place not in self._batches:
             loader._go_on()
-            self._plans[place] = loader.plan(), 0
+            self._plans[place] = loader.plan()
             self._batches[place] = iter(loader)
         batch = next(self._batches[place])
-        self._taken[place] += 1
-        plan, step = self._latest = self._plans[place]
-        self._plans[place] = plan, step + 1
+        self._turns = self._turns.after(place)
         if loader.remaining == 0:
             for _ in self._batches.pop(place):
                 pass  # it sees its end
-            self._ended.add(place)
+            self._turns = self._turns.at_end_of(place)
         return batch
 
+    def _latest_step(self) -> tuple[Plan, int]:
+        """Return the plan that the latest batch is of, and its step there."""
+        assert self._before is not None
+        _, place = self._before
+        return self._plans[place], self._loaders[self._names[place]]._native.handed_over - 1
+
     def _ends(self) -> bool:
-        return bool(self._ended) if self._when_exhausted == "stop" else self._drawn <= self._ended
+        ended = self._turns.ended
+        return bool(ended) if self._when_exhausted == "stop" else self._drawn <= ended
 
     def _whole(self) -> list[int]:
         """Return the batches of each loader in the whole of this epoch."""
@@ -253,9 +273,9 @@ class Interleaved:
             if place not in self._batches:
                 loader._go_on()
             left.append(loader.remaining)
-        return self._turns(self._taken, left, self._drawn - self._ended)
+        return self._shares(self._turns.taken, left, self._drawn - self._turns.ended)
 
-    def _turns(self, taken: list[int], left: list[int], open_: set[int]) -> list[int]:
+    def _shares(self, taken: Sequence[int], left: list[int], open_: set[int]) -> list[int]:
         """Return the batches of each loader in an epoch, of which some were taken, and ``left`` remain of its own.
 
         Loaders that are ``open_`` did not come to the end of their own in it.
@@ -277,7 +297,7 @@ class Interleaved:
         epochs = [0] * len(loaders)
         left = [len(loader.plan(0)) for loader in loaders]
         while True:
-            turns = self._turns([0] * len(loaders), left, self._drawn)
+            turns = self._shares([0] * len(loaders), left, self._drawn)
             yield sum(turns)
             for place, loader in enumerate(loaders):
                 while turns[place] >= left[place]:
@@ -325,20 +345,20 @@ class Interleaved:
                 "the last one (-1), of loaders that take turns"
             )
         states = [loader.state_dict() for loader in self._loaders.values()]
-        epoch, taken, ended = self._epoch, self._taken, self._ended
+        turns = self._turns
         if left < self._handed and self._before is not None:
-            epoch, taken, ended, place = self._before
+            turns, place = self._before
             states[place] = self._loaders[self._names[place]].state_dict(batches=-1)
         names = [repr(name) for name in self._names]
         return {
             "version": VERSION,
-            "epoch": epoch,
+            "epoch": turns.epoch,
             "weights": [str(weight) for weight in self._weights],
-            "taken": list(taken),
-            "ended": sorted(ended),
+            "taken": list(turns.taken),
+            "ended": sorted(turns.ended),
             "loaders": states,
             **({} if names == _numbered(len(names)) else {"names": names}),
-            **self._count.entry(epoch),
+            **self._count.entry(turns.epoch),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -373,13 +393,11 @@ class Interleaved:
             for loader, found in zip(self._loaders.values(), loaders, strict=True):
                 done.append(loader)
                 loader.load_state_dict(found)
-            self._begin_at(epoch)
-            self._ended, self._batches = ended, {}
-            self._taken = taken if is_same else [0] * many
-            self._origin = self._latest = self._before = None
-            self._handed = 0
+            self._turns = Turns(epoch, tuple(taken) if is_same else (0,) * many, frozenset(ended))
+            self._batches, self._handed = {}, 0
+            self._iteration = self._origin = self._before = None
             steps = [found.get("steps", 0) for found in loaders]
-            if any(have > most for have, most in zip(self._taken, steps, strict=True)):
+            if any(have > most for have, most in zip(self._turns.taken, steps, strict=True)):
                 raise StateError(
                     f"the state is damaged: taken is {taken}, of loaders that took {steps}; expected no more"
                 )
@@ -418,11 +436,10 @@ class Interleaved:
             "_batches": {},
             "_plans": {},
             "_iteration": None,
-            "_latest": None,
             "_handed": 0,
             "_before": None,
         }
-        epoch = self._epoch + (self._iteration is not None and not any(self._taken))
+        epoch = self.epoch + (self._iteration is not None and not any(self._turns.taken))
         return {**vars(self), **fresh, "_count": self._count.copied(epoch)}
 
     def _is_resized(self, states: list[dict[str, Any]]) -> bool:
@@ -436,7 +453,7 @@ class Interleaved:
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{name}: {float(weight):g}" for name, weight in zip(self._names, self._weights, strict=True))
-        return f"interleave({parts}; epoch {self._epoch})"
+        return f"interleave({parts}; epoch {self.epoch})"
 
 
 # The kinds of loaders, for what takes any of them.

@@ -360,3 +360,16 @@ def test_epochs_too_far_to_pass_over_are_refused() -> None:
     with pytest.raises(bl.LoaderError, match="100000"):
         run.set_epoch(2**64 - 1)
     assert len(flat(run)) == len(turns("stop"))
+
+
+def test_a_state_after_batches_that_were_skipped_is_that_of_a_run_that_took_them() -> None:
+    pytest.importorskip("accelerate")
+    from batchloom.integrations.accelerate import skip_first_batches
+
+    for count in range(1, 4):
+        taken = after("stop", count)
+        skipped = skip_first_batches(turns("stop"), count)
+        assert skipped.state_dict() == taken.state_dict()
+        again = turns("stop")
+        again.load_state_dict(skipped.state_dict())
+        assert flat(again) == flat(skipped) == flat(turns("stop"))[count:]
