@@ -49,7 +49,9 @@ fn read_value(value: &Bound<'_, PyAny>) -> PyResult<Value> {
     let py = value.py();
     let options = [("default", INDEX.import(py, "operator", "index")?)].into_py_dict(py)?;
     let text = DUMPS.import(py, "json", "dumps")?.call((value,), Some(&options))?;
-    serde_json::from_str(text.extract()?).map_err(|error| damaged(&error.to_string()))
+    let read = serde_json::from_str(text.extract()?).map_err(|error| damaged(&error.to_string()))?;
+    // A key whose value is not known is left out.
+    if matches!(read, Value::Null) { Err(damaged("None")) } else { Ok(read) }
 }
 
 /// Returns true if an entry is none of a state: a state that holds nothing else lacks only the other keys.
