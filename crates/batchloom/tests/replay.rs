@@ -191,6 +191,7 @@ fn samples_on_demand_are_read_again_and_no_others() {
     loader.form(&plan, 0, 2).unwrap();
     let mut found = read.lock().unwrap().clone();
     let mut expected = plan.indices(2, 0).unwrap();
-    (found.sort_unstable(), expected.sort_unstable());
+    found.sort_unstable();
+    expected.sort_unstable();
     assert_eq!(found, expected);
 }

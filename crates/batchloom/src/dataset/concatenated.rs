@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::kind::{CollateOptions, Collation, Content, ContentRequest, EpochKey, Kind, Ragged};
+use super::kind::{CollateOptions, Collation, Content, ContentRequest, EpochKey, Index, Kind, Ragged};
 use super::located::Located;
 use crate::batching::{FixedSize, LabelCounts, Labels, Rule, Sizes};
 use crate::collate::{BySource, Form, Sources};
@@ -70,6 +70,28 @@ impl Concatenated {
     }
 }
 
+impl Concatenated {
+    /// The places of the samples of all parts, the rows of their index tables, and the number of the dataset of each
+    /// source.
+    ///
+    /// # Errors
+    /// [`Error::NotVariable`] if there is no part.
+    fn joined_places(&self, each: Vec<Collation>) -> Result<(Located, Index, Vec<i64>)> {
+        let parts = self.parts.iter().zip(each).map(|(part, collation)| {
+            let sources = collation.sources();
+            (part.len() as u64, sources, collation.located, collation.index)
+        });
+        let (mut located, mut index, mut datasets) = (Vec::new(), None, Vec::new());
+        for (samples, sources, places, numbers) in parts {
+            let number = located.len().cast_signed() as i64;
+            datasets.resize(datasets.len() + usize::try_from(sources).unwrap_or(usize::MAX), number);
+            located.push((samples, sources, places));
+            index.get_or_insert(numbers);
+        }
+        Ok((Located::joined(located), index.ok_or(Error::NotVariable)?, datasets))
+    }
+}
+
 impl Kind for Concatenated {
     fn len(&self) -> usize {
         self.before.last().copied().unwrap_or(0)
@@ -130,19 +152,7 @@ impl Kind for Concatenated {
             return Err(Error::Concat { reason });
         }
         let (names, own, descriptions) = (Arc::clone(&first.names), first.own, first.descriptions.clone());
-        let parts = self.parts.iter().zip(each).map(|(part, collation)| {
-            let sources = collation.sources();
-            (part.len() as u64, sources, collation.located, collation.index)
-        });
-        let (mut located, mut index, mut datasets) = (Vec::new(), None, Vec::new());
-        for (samples, sources, places, numbers) in parts {
-            let number = located.len().cast_signed() as i64;
-            datasets.resize(datasets.len() + usize::try_from(sources).unwrap_or(usize::MAX), number);
-            located.push((samples, sources, places));
-            index.get_or_insert(numbers);
-        }
-        let located = Located::joined(located);
-        let index = index.ok_or(Error::NotVariable)?;
+        let (located, index, datasets) = self.joined_places(each)?;
         let shorter_from = None;
         let collation = Collation {
             names,
