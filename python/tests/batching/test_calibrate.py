@@ -1,9 +1,9 @@
 """Cost models of steps, by a clock that the tests turn themselves."""
 
+import importlib
 import itertools
 import math
 import pickle
-import sys
 import types
 
 import batchloom as bl
@@ -35,7 +35,9 @@ class Clock:
 
 def installed(clock, patch):
     patch.setattr(
-        sys.modules["batchloom.batching.calibrate"], "time", types.SimpleNamespace(perf_counter=clock.perf_counter)
+        importlib.import_module("batchloom.batching.calibrate"),
+        "time",
+        types.SimpleNamespace(perf_counter=clock.perf_counter),
     )
     return clock
 

@@ -432,7 +432,7 @@ def test_a_loader_of_one_rank_ignores_the_world(group, monkeypatch):
     assert bl.DataLoader(torch.arange(10), 5).world_size == 4
 
 
-@pytest.mark.parametrize("given", [{"rank": 0, "world_size": 2}, {"mesh": {"dp": 1}}])
+@pytest.mark.parametrize("given", [{"rank": 0, "world_size": 2}])
 def test_a_loader_of_one_rank_has_no_other_ranks(given):
     with refused(bl.ArgumentError, "distributed is False", *given):
         bl.DataLoader(torch.arange(10), 5, distributed=False, **given)

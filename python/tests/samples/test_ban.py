@@ -259,7 +259,7 @@ def test_plans_with_bans_compare_pickle_and_count() -> None:
 @pytest.mark.parametrize(
     ("ban", "message"),
     [
-        ([40], "ban has sample 40, and there are 40"),
+        ([40], "sample 40 in ban is out of range; expected 0 <= sample < 40"),
         ([-1], "a sample in ban is -1"),
         (7, "ban is 7; expected numbers"),
         ("7", "ban is '7'; expected numbers"),

@@ -174,10 +174,10 @@ def test_sizes_that_are_no_lengths():
         bl.MapDataset(range(3), sequence, sizes=[1, -1, 2])
     with refused(bl.ArgumentError, "sizes", "key"):
         bl.MapDataset(range(3), sequence, sizes=[1, 2, 3], key=len)
-    with refused(bl.ArgumentError, "fields"):
+    with refused(bl.ArgumentError, "columns"):
         bl.MapDataset(range(3), sequence, columns=["x"])
-    with refused(bl.ArgumentError, "fields", "nothing"):
-        batches(sequence, 3, dataset={"sizes": [0, 7, 3], "fields": ["nothing"]})
+    with refused(bl.ArgumentError, "columns", "nothing"):
+        batches(sequence, 3, dataset={"sizes": [0, 7, 3], "columns": ["nothing"]})
 
 
 def test_arguments_that_make_no_sense():

@@ -52,14 +52,10 @@ def test_batches_are_those_of_threads(case, processes):
         assert list(map(plain, ours)) == list(map(plain, others))
 
 
-@pytest.mark.parametrize(
-    "slot", [{"fields": {0: bl.Field(slot=bl.Crop(4))}}, {"fields": {0: bl.Field(slot=bl.Pad(3))}, "pad_value": -1}]
-)
+@pytest.mark.parametrize("slot", [{"slot": bl.Crop(4)}, {"slot": bl.Pad(3), "pad": -1}])
 def test_slots_and_types_are_those_of_threads(slot):
-    options = slot | {
-        "batch_size": 7,
-        "fields": {0: bl.Field(dtype="float32", scale=0.5), 1: bl.Field(dtype="float64")},
-    }
+    fields = {0: bl.Field(dtype="float32", scale=0.5, **slot), 1: bl.Field(dtype="float64")}
+    options = {"batch_size": 7, "fields": fields}
     ours, others = (loader(sequence, workers, **options) for workers in ("processes", "threads"))
     assert list(map(plain, ours)) == list(map(plain, others))
 
