@@ -41,12 +41,12 @@ class LibraryLoader(DataLoader[Any]):
                 "torch tensors of their own, without marks"
             )
         super().__init__(windows, batch_size, output="torch", buffers="own", **options)
-        self._form, self._source = form, source
+        self._form, self._library_dataset = form, source
 
     @property
     def dataset(self) -> Any:
         """The dataset of the library."""
-        return self._source
+        return self._library_dataset
 
     def __iter__(self) -> Iterator[Any]:
         return self._formed(super().__iter__())
