@@ -101,33 +101,6 @@ class Rule:
     @staticmethod
     def of_text(text: str) -> Rule: ...
     @staticmethod
-    def fixed(batch_size: int) -> Rule: ...
-    @staticmethod
-    def buckets(batch_size: int, pool: int | str | None, multiple_of: int) -> Rule: ...
-    @staticmethod
-    def budget(
-        max_tokens: int,
-        count: str,
-        max_length_spread: int | None,
-        max_samples: int | None,
-        multiple_of: int,
-        oversize: str,
-        pool: int | str | None,
-    ) -> Rule: ...
-    @staticmethod
-    def optimal(
-        cost: tuple[float, float, float],
-        max_tokens: int | None,
-        max_samples: int | None,
-        multiple_of: int,
-        oversize: str,
-        pool: int | str | None,
-    ) -> Rule: ...
-    @staticmethod
-    def packing(
-        max_tokens: int, max_samples: int | None, oversize: str, pool: int | str | None, order: str
-    ) -> Rule: ...
-    @staticmethod
     def listed(samples: Tensor, ends: Tensor) -> Rule: ...
     def listed_facts(self) -> tuple[str, int | None]: ...
 

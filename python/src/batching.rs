@@ -1,10 +1,7 @@
-//! The rules, as Python makes them.
+//! The rules, which Python makes from their text, or from lists.
 
 use batchloom::Error;
-use batchloom::batching::{
-    CostModel, CostOptimal, FixedSize, LengthBuckets, Listed, Measurement, Packing, PadTo, Pool,
-    Rule as EngineRule, Sizes, TokenBudget,
-};
+use batchloom::batching::{CostModel, Listed, Measurement, PadTo, Rule as EngineRule, Sizes};
 use pyo3::prelude::*;
 
 use crate::dlpack::Tensor;
@@ -28,67 +25,6 @@ impl Rule {
         self.0.to_string()
     }
 
-    #[staticmethod]
-    fn fixed(batch_size: u64) -> PyResult<Self> {
-        made(FixedSize::new(batch_size))
-    }
-
-    #[staticmethod]
-    fn buckets(batch_size: u64, pool: Option<GivenPool>, multiple_of: u32) -> PyResult<Self> {
-        let pool = sized(pool)?;
-        made(LengthBuckets::new(batch_size).and_then(|rule| rule.pool(pool)?.multiple_of(multiple_of)))
-    }
-
-    #[staticmethod]
-    fn budget(
-        max_tokens: u64,
-        count: &str,
-        max_length_spread: Option<u32>,
-        max_samples: Option<u64>,
-        multiple_of: u32,
-        oversize: &str,
-        pool: Option<GivenPool>,
-    ) -> PyResult<Self> {
-        let (count, oversize, pool) = (parse(count)?, parse(oversize)?, sized(pool)?);
-        made(TokenBudget::new(max_tokens).and_then(|rule| {
-            let rule = rule.count(count).oversize(oversize).multiple_of(multiple_of)?.pool(pool)?;
-            let rule = max_length_spread.map_or(rule, |spread| rule.max_length_spread(spread));
-            max_samples.map_or(Ok(rule), |samples| rule.max_samples(samples))
-        }))
-    }
-
-    #[staticmethod]
-    fn optimal(
-        cost: (f64, f64, f64),
-        max_tokens: Option<u64>,
-        max_samples: Option<u64>,
-        multiple_of: u32,
-        oversize: &str,
-        pool: Option<GivenPool>,
-    ) -> PyResult<Self> {
-        let (oversize, pool) = (parse(oversize)?, sized(pool)?);
-        made(CostModel::new(cost.0, cost.1, cost.2).and_then(|cost| {
-            let rule = CostOptimal::new(cost).oversize(oversize).multiple_of(multiple_of)?.pool(pool)?;
-            let rule = max_tokens.map_or(Ok(rule), |tokens| rule.max_tokens(tokens))?;
-            max_samples.map_or(Ok(rule), |samples| rule.max_samples(samples))
-        }))
-    }
-
-    #[staticmethod]
-    fn packing(
-        max_tokens: u64,
-        max_samples: Option<u32>,
-        oversize: &str,
-        pool: Option<GivenPool>,
-        order: &str,
-    ) -> PyResult<Self> {
-        let (oversize, order, pool) = (parse(oversize)?, parse(order)?, sized(pool)?);
-        made(Packing::new(max_tokens).and_then(|rule| {
-            let rule = rule.oversize(oversize).order(order).pool(pool)?;
-            max_samples.map_or(Ok(rule), |samples| rule.max_samples(samples))
-        }))
-    }
-
     /// Batches of `samples`, each of which ends where `ends` says: arrays of uint32.
     #[staticmethod]
     fn listed(samples: &Tensor, ends: &Tensor) -> PyResult<Self> {
@@ -104,26 +40,8 @@ impl Rule {
 impl Rule {
     /// The lists, if batches are given.
     pub(crate) fn lists(&self) -> PyResult<Listed> {
-        match &self.0 {
-            EngineRule::Listed(lists) => Ok(lists.clone()),
-            _ => Err(ArgumentError::new_err("the rule forms batches; expected lists of samples")),
-        }
-    }
-}
-
-/// The size of a pool as Python gives it.
-#[derive(FromPyObject)]
-enum GivenPool {
-    Number(u64),
-    Name(String),
-}
-
-/// The size of a pool; the default one for `None`.
-fn sized(pool: Option<GivenPool>) -> PyResult<Pool> {
-    match pool {
-        None => Ok(Pool::Auto),
-        Some(GivenPool::Number(count)) => Ok(Pool::Of(count)),
-        Some(GivenPool::Name(name)) => parse(&name),
+        let formed = || ArgumentError::new_err("the rule forms batches; expected lists of samples");
+        self.0.listed().cloned().ok_or_else(formed)
     }
 }
 

@@ -13,7 +13,7 @@ for the least padding, and batches that are much the same in every epoch.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, Literal, Protocol, SupportsIndex
@@ -33,6 +33,9 @@ COUNT = ("padded", "real")
 OVERSIZE = ("error", "alone", "drop", "truncate")
 PACKED_OVERSIZE = ("error", "truncate", "split")
 PACKING_ORDER = ("random", "decreasing")
+
+# The fields of a cost model, which are options in the text of a rule.
+COEFFICIENTS = ("fixed", "per_token", "per_pair")
 
 
 class Rule(Protocol):
@@ -57,7 +60,7 @@ class FixedSize:
         _integers(self, "batch_size")
 
     def _native(self) -> _native.Rule:
-        return _native.Rule.fixed(self.batch_size)
+        return _read("fixed-size", "batch_size", vars(self))
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ class LengthBuckets:
         _integers(self, "multiple_of", most=U32)
 
     def _native(self) -> _native.Rule:
-        return _native.Rule.buckets(self.batch_size, self.pool, self.multiple_of)
+        return _read("length-buckets", "batch_size", vars(self))
 
 
 @dataclass(frozen=True)
@@ -125,15 +128,7 @@ class TokenBudget:
         self._native()
 
     def _native(self) -> _native.Rule:
-        return _native.Rule.budget(
-            self.max_tokens,
-            self.count,
-            self.max_length_spread,
-            self.max_samples,
-            self.multiple_of,
-            self.oversize,
-            self.pool,
-        )
+        return _read("token-budget", "max_tokens", vars(self))
 
 
 @dataclass(frozen=True)
@@ -184,7 +179,7 @@ class CostModel:
     fit: Fit | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("fixed", "per_token", "per_pair"):
+        for name in COEFFICIENTS:
             object.__setattr__(self, name, _cost(name, getattr(self, name)))
         if not (self.fixed or self.per_token or self.per_pair):
             raise ArgumentError("fixed, per_token and per_pair are 0; expected a cost in at least one of them")
@@ -228,8 +223,9 @@ class CostOptimal:
         self._native()
 
     def _native(self) -> _native.Rule:
-        cost = (self.cost.fixed, self.cost.per_token, self.cost.per_pair)
-        return _native.Rule.optimal(cost, self.max_tokens, self.max_samples, self.multiple_of, self.oversize, self.pool)
+        cost = {name: getattr(self.cost, name) for name in COEFFICIENTS}
+        options = {name: value for name, value in vars(self).items() if name != "cost"}
+        return _read("cost-optimal", "max_tokens", cost | options)
 
 
 @dataclass(frozen=True)
@@ -268,7 +264,7 @@ class Packing:
         self._native()
 
     def _native(self) -> _native.Rule:
-        return _native.Rule.packing(self.max_tokens, self.max_samples, self.oversize, self.pool, self.order)
+        return _read("packing", "max_tokens", vars(self))
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -342,6 +338,19 @@ def rule(batch_size: int | None, batching: Rule | None) -> Rule:
     if not isinstance(batching, RULES):
         raise ArgumentError(f"batching is {batching!r}; expected a rule such as FixedSize(64)")
     return batching
+
+
+def _read(name: str, number: str, options: Mapping[str, object]) -> _native.Rule:
+    """Return the rule of the engine with this name and these options; the option ``number`` stands behind the name.
+
+    An option that is ``None`` is left out, and so has its default.
+
+    Raises:
+        ArgumentError: A value is out of range.
+    """
+    given = {option: value for option, value in options.items() if value is not None}
+    head = f"{name}:{given.pop(number)}" if number in given else name
+    return _native.Rule.of_text(",".join([head, *(f"{option}={value}" for option, value in given.items())]))
 
 
 def _pool(instance: object) -> None:
