@@ -67,7 +67,9 @@ def boolean(name: str, value: object, *others: str) -> bool:
     Raises:
         ArgumentError: ``value`` is anything else: what is true or false of other values is seldom what was meant.
     """
-    if isinstance(value, bool | int | numpy.bool_) and value in (0, 1):
+    if value is True or value is False:
+        return value
+    if isinstance(value, int | numpy.bool_) and value in (0, 1):
         return bool(value)
     *expected, last = ["True", "False", *map(repr, others)]
     raise ArgumentError(f"{name} is {value!r}; expected {', '.join(expected)} or {last}")
@@ -127,6 +129,8 @@ def integer(name: str, value: SupportsIndex, least: int = 0, most: int = U64) ->
     Raises:
         ArgumentError: ``value`` is not an integer (no float is, not even 2.0), or is out of range.
     """
+    if type(value) is int and least <= value <= most:
+        return value
     if isinstance(value, bool) or is_mask(value):
         raise ArgumentError(f"{name} is {value}; expected an integer")
     try:

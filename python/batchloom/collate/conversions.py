@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import batchloom._native as _native
 import numpy
@@ -61,7 +61,7 @@ class Conversions:
             numbers: The numbers that pad fields whose types only the engine knows.
             has_bans: ``True`` if samples may be banned, whose places the engine clears.
         """
-        if blocks.index_table:
+        if blocks.index_table or not self.each:
             return EngineFields(self.options, list(padded.items()), numbers, self.each)
         left = {
             name: conversion
@@ -77,8 +77,7 @@ class Conversions:
         return EngineFields(formed, list(elements.items()), numbers, left)
 
 
-@dataclass(frozen=True)
-class EngineFields:
+class EngineFields(NamedTuple):
     """The treatment of fields by the engine, and the conversions that a delivery makes instead.
 
     Attributes:

@@ -99,7 +99,8 @@ class Fields:
         Raises:
             ArgumentError: A type does not hold the value that pads its field.
         """
-        padded, stored = self._pad_values(self._conversions.dtypes), dict[str, bytes]()
+        padded = self._pad_values(self._conversions.dtypes)
+        stored: dict[str, bytes] = {}
         if blocks.converts and self.conversions:
             with suppress(ArgumentError):
                 stored = self._pad_values({})
@@ -195,11 +196,10 @@ class Fields:
         Args:
             dtypes: The types of fields in batches, where these are not the types of the data.
         """
-        if self._source.is_on_demand:
+        if self._source.is_on_demand or not (padded_fields := self._source.padded_fields()):
             return {}
         slotted = {name for name, _, _ in self.slots}
-        padded = {name: dtypes.get(name, dtype) for name, dtype in self._source.padded_fields().items()}
-        padded = {name: dtype for name, dtype in padded.items() if name not in slotted}
+        padded = {name: dtypes.get(name, dtype) for name, dtype in padded_fields.items() if name not in slotted}
         return pad_values(padded, self._options.pad_value, self._pads)
 
     def _pad_numbers(self) -> list[tuple[str | None, float]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import batchloom._native as _native
 from batchloom.arrays.frameworks import load, require
@@ -27,8 +27,7 @@ Columns = Sequence[tuple[str, str]]
 """The name and the element type of each field that the engine makes."""
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     """One field of a batch: its name, the type of its elements, and the framework that its array is of."""
 
     name: str
@@ -104,7 +103,8 @@ class Schema:
     @property
     def longest(self) -> int | None:
         """The place of the size of the longest sample among the keys; ``None`` where batches do not hold it."""
-        return self.all_keys.index(LONGEST) if LONGEST in self.all_keys else None
+        keys = self.all_keys
+        return keys.index(LONGEST) if LONGEST in keys else None
 
     @property
     def all_keys(self) -> list[str]:
@@ -123,7 +123,7 @@ class Schema:
             ArgumentError: There is no such framework, or it is not installed.
             DTypeError: The framework lacks the type of a field.
         """
-        return [require(output or column.framework, column.dtype, column.name) for column in self.columns]
+        return [require(output or framework, dtype, name) for name, dtype, framework in self.columns]
 
     def joins(self, output: str | None) -> list[Join]:
         """Return the functions that make sparse matrices of columns.
@@ -144,8 +144,7 @@ class Schema:
         return found
 
 
-@dataclass(frozen=True)
-class FieldViews:
+class FieldViews(NamedTuple):
     """The functions that take one field of the engine's blocks as arrays of a framework.
 
     Attributes:

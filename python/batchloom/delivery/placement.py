@@ -86,11 +86,12 @@ class PlacementRequest:
         self.resident, self.output, self.memory_limit = options.resident, output, options.memory_limit
         self.copies, self.is_static, self.checks_views = options.copies, options.is_static, options.checks_views
         self.shard_size = None if shard_size is None else integer("shard_size", shard_size, least=1)
-        # Samples that are made on demand tell theirs later.
-        self.frameworks = {output or field.framework for field in dataset._arrays()} or {output or DEVICE_FRAMEWORK}
-        self._fields = (*dataset._arrays(), *dataset._beside())
+        arrays = dataset._arrays()
+        # The arrays of samples that are made on demand are known with the first block.
+        self.frameworks = {output or field.framework for field in arrays} or {output or DEVICE_FRAMEWORK}
+        self._fields = (*arrays, *dataset._beside())
         self.needed = sum(field.tensor.nbytes for field in self._fields)
-        there = _there(dataset._arrays())
+        there = _there(arrays)
         self.is_there = there is not None
         self.target = self._jax_target(device)
         self.device = there if device is None or self.target is not None else _device(device)
@@ -124,7 +125,7 @@ class PlacementRequest:
         if self.frameworks != {PLACE_FRAMEWORK}:
             other = min(self.frameworks - {PLACE_FRAMEWORK})
             raise ArgumentError(f'{named}, of JAX, but batches are of {other}; expected output="{PLACE_FRAMEWORK}"')
-        if self._asked():
+        if self._asks_torch:
             raise ArgumentError(f"{named}, of JAX, with {' and '.join(self._asked())}, which only torch has")
         return JaxTarget(None, device) if is_sharding else JaxTarget(device, None)
 
@@ -139,9 +140,14 @@ class PlacementRequest:
 
     def on_device(self) -> Any:
         """Return the device on which torch makes batches: the CPU too, if an option needs torch; otherwise ``None``."""
-        if self.device is not None or not self._asked():
+        if self.device is not None or not self._asks_torch:
             return self.device
         return load(DEVICE_FRAMEWORK).accelerator("cpu")
+
+    @property
+    def _asks_torch(self) -> bool:
+        """``True`` if the request has an option that only batches made by torch have."""
+        return self.resident != "auto" or self.memory_limit is not None or self.is_static
 
     def _asked(self) -> list[str]:
         """Return the options that only batches made by torch have, as they were given."""

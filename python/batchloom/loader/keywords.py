@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy
@@ -65,10 +66,22 @@ class DividedKeywords:
         self.torch: TorchRequest = accepted(_chosen(given, TorchOptions))  # type: ignore[arg-type]
         self.batching, self.seed = given.get("batching"), given.get("seed", 0)
         self.order = _chosen(given, OrderKeywords)
-        self.fields = FieldOptions(**_chosen(given, FieldKeywords))
-        self.delivery = DeliveryOptions(**_chosen(given, DeliveryKeywords))
-        self.ranks = RankOptions(**_chosen(given, RankKeywords))
+        self.fields = _options(FieldOptions, _chosen(given, FieldKeywords))
+        self.delivery = _options(DeliveryOptions, _chosen(given, DeliveryKeywords))
+        self.ranks = _options(RankOptions, _chosen(given, RankKeywords))
 
 
 def _chosen(keywords: Mapping[str, Any], kind: Any) -> dict[str, Any]:
+    if not keywords:
+        return {}
     return {name: keywords[name] for name in kind.__annotations__ if name in keywords}
+
+
+def _options(kind: type[Options], given: dict[str, Any]) -> Options:
+    """Return the options of a stage. Loaders that are given none share one value, which does not change."""
+    return kind(**given) if given else _defaults(kind)
+
+
+@cache
+def _defaults(kind: Any) -> Any:
+    return kind()

@@ -128,6 +128,9 @@ class TorchRequest:
         raise ArgumentError(f"generator is a {kind}; expected a torch.Generator or a numpy.random.Generator, or seed=")
 
 
+NOTHING = TorchRequest(None, None, None)
+
+
 def accepted(options: TorchOptions) -> TorchRequest:
     """Return the arguments that a loader follows; warn once of those that it has no need of.
 
@@ -136,7 +139,7 @@ def accepted(options: TorchOptions) -> TorchRequest:
         TypeError: torch's ``DataLoader`` has no such argument either.
     """
     if not options:
-        return TorchRequest(None, None, None)
+        return NOTHING
     given: dict[str, Any] = dict(options)
     for name in given.keys() - TorchOptions.__annotations__.keys():
         raise TypeError(f"DataLoader() got an unexpected keyword argument {name!r}")
