@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from batchloom.arrays.frameworks import PLACE_FRAMEWORK, load
@@ -82,6 +81,6 @@ def _fields(schema: Schema) -> dict[str, Any]:
 def _taken(views: FieldViews, take: Callable[[Any], Any]) -> FieldViews:
     """Return views whose arrays are taken to their place."""
     many, one = views.many, views.one
-    return replace(
-        views, many=lambda tensor: [take(array) for array in many(tensor)], one=lambda tensor: take(one(tensor))
+    return views._replace(
+        many=lambda tensor: [take(array) for array in many(tensor)], one=lambda tensor: take(one(tensor))
     )
