@@ -57,7 +57,7 @@ class Interleaved:
     """Loaders whose batches take turns, made by :func:`batchloom.interleave`: a loader wherever one is expected.
 
     Iteration yields ``(name, batch)``. Each iteration is the next epoch, or the rest of the one of a state that was
-    loaded. One state says what was taken of each loader. Loaders go from epoch to epoch by themselves, in their own
+    loaded. One state holds the place of each loader. Loaders continue from epoch to epoch by themselves, in their own
     time: an epoch begins where the one before it ends, also if that was left in the middle.
     """
 
@@ -207,7 +207,7 @@ class Interleaved:
         return self._iteration is None and not any(self._turns.taken)
 
     def _note_origin(self) -> None:
-        """Remember where the loaders stand, if this is the start of the first epoch of which that is known."""
+        """Remember where the loaders stand, if no earlier start of an epoch is known."""
         if self._origin is None and self._is_between_epochs:
             for place, loader in enumerate(self._loaders.values()):
                 if place not in self._batches:
@@ -229,13 +229,13 @@ class Interleaved:
                 self._turns = self._turns.at_end_of(place)
 
     def _leave(self) -> None:
-        """Leave the iterations of the loaders: what is left of their epochs comes next."""
+        """Leave the iterations of the loaders; the next iterations are the rest of their epochs."""
         self._batches.clear()
         for loader in self._loaders.values():
             loader._go_on()
 
     def _next(self) -> int:
-        """Return the loader that is due: the one that has had least, in relation to its weight."""
+        """Return the loader that is due: it has had the fewest batches, divided by its weight."""
         _, taken, ended = self._turns
         rests = ended if self._when_exhausted == "renormalise" else ()
         open_ = [place for place, weight in enumerate(self._weights) if weight > 0 and place not in rests]
@@ -276,9 +276,9 @@ class Interleaved:
         return self._shares(self._turns.taken, left, self._drawn - self._turns.ended)
 
     def _shares(self, taken: Sequence[int], left: list[int], open_: set[int]) -> list[int]:
-        """Return the batches of each loader in an epoch, of which some were taken, and ``left`` remain of its own.
+        """Return the batches of each loader in an epoch: the batches taken, and ``left`` batches of its own epoch.
 
-        Loaders that are ``open_`` did not come to the end of their own in it.
+        Loaders that are ``open_`` did not reach the end of their own epoch in it.
         """
         if self._when_exhausted == "renormalise":
             return [have + left[place] if place in open_ else have for place, have in enumerate(taken)]
@@ -333,7 +333,7 @@ class Interleaved:
 
         Args:
             batches: The number of batches that were used of the latest iteration: all, or all but the last one (-1),
-                for loops that ask for a batch ahead of its use. ``None`` for all that were handed over.
+                for loops that take a batch ahead of its use. ``None`` for all that were handed over.
 
         Raises:
             ArgumentError: The iteration handed over fewer batches, or more than one waits.
@@ -463,7 +463,7 @@ LOADERS = (DataLoader, Interleaved)
 def interleave(loaders: Loaders, weights: Any = None, *, when_exhausted: str = "stop") -> Interleaved:
     """Return one run of several loaders, whose batches take turns by weight.
 
-    Datasets of one kind are better put into a :class:`batchloom.Mixture`, whose batches may hold samples of several.
+    Datasets of one kind are better put into a :class:`batchloom.Mixture`: a batch may then hold samples of several.
     Here each batch is of one loader, with its own rule, fields and device::
 
         run = bl.interleave({"images": images, "captions": captions}, weights={"images": 3, "captions": 1})
@@ -474,7 +474,7 @@ def interleave(loaders: Loaders, weights: Any = None, *, when_exhausted: str = "
     place, to one batch. Turns are the same on every rank.
 
     Args:
-        loaders: Loaders by name, or a list of them, whose names are then 0, 1 and so on.
+        loaders: Loaders by name, or a list of loaders, named 0, 1 and so on.
         weights: The weight of each loader, in batches: by name, or a list; ``None`` for equal ones. 0 leaves one out.
         when_exhausted: The end of an epoch: ``"stop"`` when one loader came to the end of its own (the others go on
             where they stopped in the next one), ``"repeat"`` when all did at least once, ``"renormalise"`` when all did
@@ -520,7 +520,7 @@ def _exact(number: Any) -> Fraction:
 
 
 def _listed(state: dict[str, Any], key: str, count: int | None = None) -> list[Any]:
-    """Return a list in a state, which has an entry for each loader if ``count`` says how many there are."""
+    """Return a list in a state, with an entry for each loader if ``count`` is the number of loaders."""
     found = state.get(key)
     if not isinstance(found, list | tuple):
         raise StateError(f"the state is damaged: {key} is {found!r:.80}; expected a list")

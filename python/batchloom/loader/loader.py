@@ -43,7 +43,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
     """Iterates over the batches of one rank, one epoch after the other.
 
     An epoch begins with the first ``next`` of an iterator. ``iter()`` alone starts nothing, reads nothing and spends
-    nothing, so of several iterators each has the epoch after that of the one that began before it.
+    nothing, so each of several iterators takes the next epoch when its first ``next`` is called.
 
     A batch is a tuple of arrays, or a dict if the fields of the dataset are named; the dataset documents the contents.
     Arrays are compact and 64-byte aligned (except those gathered on a device). The consumer may keep them and write to
@@ -221,7 +221,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         before and after: the next iteration of any kind is the rest of it.
 
         Args:
-            end: The step of the run at which to stop; ``None`` goes on for ever.
+            end: The step of the run at which to stop; ``None`` for no end.
         """
         end = None if end is None else integer("end", end)
         return self._steps(end)
@@ -255,14 +255,14 @@ class DataLoader(TorchAttributes, Generic[Batch]):
     def epochs(self, end: int | None = None) -> Iterator[tuple[int, Iterator[Batch]]]:
         """Yield the number and the batches of each epoch, until the run's epoch ``end``: after a resume, of the rest.
 
-        An epoch that was left in the middle before the call goes on where it stopped.
+        An epoch that was left in the middle before the call continues where it stopped.
 
             for epoch, batches in loader.epochs(10):
                 for batch in batches:
                     ...
 
         Args:
-            end: The epoch before which to stop; ``None`` goes on for ever.
+            end: The epoch before which to stop; ``None`` for no end.
         """
         end = None if end is None else integer("end", end)
         return self._epochs(end)
@@ -343,7 +343,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
 
         - ``DataError`` if an array of the dataset was resized, moved, or lost its file since the dataset was made, or
           if ranks of ``torch.distributed`` have different datasets, options or seeds;
-        - ``LoaderError`` if ``torch.distributed`` says another rank than before, and some, but not all batches of an
+        - ``LoaderError`` if ``torch.distributed`` has another rank than before, and some, but not all batches of an
           epoch were taken.
         """
         if self._is_over:
@@ -499,7 +499,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
         at any point of an epoch.
 
         Args:
-            batches: The number of batches that were used of the latest iteration, for loops that ask for batches ahead
+            batches: The number of batches that were used of the latest iteration, for loops that take batches ahead
                 of their use; negative ones count from the last batch that was handed over, so that -1 leaves out one
                 that waits for its step. ``None`` for all that were handed over.
 
@@ -568,7 +568,7 @@ class DataLoader(TorchAttributes, Generic[Batch]):
             self._recipe |= {"seed": self._native.plan(None).seed, "generator": None}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the recipe of this loader: its arguments, its place, and attributes that others have set."""
+        """Return the recipe of this loader: its arguments, its place, and attributes that callers have set."""
         state = self.state_dict()
         others = {name: value for name, value in vars(self).items() if name not in self._own}
         return {"recipe": {**self._recipe, "seed": state["seed"]}, "state": state, "others": others}

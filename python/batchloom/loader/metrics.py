@@ -27,7 +27,7 @@ class Metrics:
         waited_seconds: Seconds of it that the loop spent in the engine, waiting for a block or forming a part of it.
         idle_seconds: Seconds that worker threads spent without work, summed over all of them: the queue was full.
         queued: Blocks that are ready or in the making now.
-        queued_bytes: Bytes of those blocks; of samples on demand, of those whose samples were read.
+        queued_bytes: Bytes of the queued blocks. With a ``MapDataset``, only blocks that have been read count.
         most_queued_bytes: The most bytes that were ready or in the making at once.
         copying: Copies to the device that are under way now: of blocks that are no longer queued, and of shards. Those
             that JAX makes are not counted.

@@ -1,4 +1,4 @@
-"""Batches of sample numbers for the loaders of others: each iteration is the next epoch, and a state resumes it."""
+"""Batches of sample numbers for other loaders: each iteration is the next epoch, and a state resumes it."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class BatchSampler(PlanAttributes, EpochSampler):
 
     Args:
         data: The sizes of samples, as an array or a list of numbers; or a dataset of batchloom, whose sizes are used;
-            or any other dataset with a length, whose samples all count the same; or their number.
+            or any other dataset with a length, where all samples count the same; or the number of samples.
         batch_size: Samples in a batch; 64 if neither this nor ``batching`` is given.
-        shuffle: If ``True``, each epoch has a random order of its own: see :class:`batchloom.PlanOptions`.
+        shuffle: If ``True``, each epoch has another random order: see :class:`batchloom.PlanOptions`.
         batching: A rule instead of ``batch_size``.
         rank: The rank of this process. If neither ``rank`` nor ``world_size`` is given, they are looked up, as by a
             :class:`batchloom.DataLoader`, when an epoch begins. For a loader that divides batches among ranks itself,
@@ -140,7 +140,7 @@ class BatchSampler(PlanAttributes, EpochSampler):
         """Return the state of the run, to save in a checkpoint: after the last batch, the start of the next epoch.
 
         Args:
-            batches: The number of batches that were used of the latest iteration, for loaders that ask for batches
+            batches: The number of batches that were used of the latest iteration, for loaders that take batches
                 ahead of their use; negative ones count from the last batch that was handed over. ``None`` for all that
                 were.
 

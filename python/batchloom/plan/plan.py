@@ -54,7 +54,7 @@ class Step:
         tokens: Elements over all ranks, without padding. (Labels are fewer: a loss over them is divided by ``labels``.)
         counts: The samples of each batch that count, one number for each rank that takes part: all, unless some only
             fill up (``uneven="mask"``) or are banned.
-        batches: The samples of each batch, one for each rank that takes part. Those that only fill up come last.
+        batches: The samples of each batch, one for each rank that takes part. Samples that only fill up are last.
     """
 
     index: int
@@ -98,7 +98,7 @@ class Plan:
         batching: A rule instead of ``batch_size``.
         sizes: The size of each sample, by which rules sort, count and budget: ``[samples]``, or extents
             ``[samples, dimensions]`` if samples vary in several dimensions.
-        shuffle: If ``True``, each epoch has a random order of its own: see :class:`batchloom.PlanOptions`.
+        shuffle: If ``True``, each epoch has another random order: see :class:`batchloom.PlanOptions`.
         label_counts: The labels of each sample that losses do not ignore, for ``plan.step(k).labels``: numbers, or the
             result of ``dataset.count_labels()``.
         epoch: The epoch, from 0.
@@ -175,7 +175,7 @@ class Plan:
     def __iter__(self) -> Iterator[Indices]:
         """Yield the samples of each batch.
 
-        A loader of torch's that reads a plan a second time is warned once: the same epoch comes again.
+        A loader of torch that reads a plan a second time warns once, as it repeats the same epoch.
         """
         return self._batches(sys._getframe(1).f_globals.get("__name__", ""))
 
@@ -254,7 +254,7 @@ class Plan:
 
         The dict holds
 
-        - ``samples`` and ``tokens`` (elements) of the epoch: those of the dataset, unless it draws others;
+        - ``samples`` and ``tokens`` (elements) of the epoch: all of the dataset, unless the epoch draws;
         - ``batches`` over all ranks, ``steps`` and ``world_size``;
         - elements delivered as data (``real``) and with padding (``padded``), and the share of ``padding``;
         - ``efficiency``, the filled share of the room that the rule gives its batches (``None`` if it has no limit);

@@ -14,7 +14,7 @@ class LabelCounts:
 
     Args:
         counts: One number for each sample; or one for each piece of each sample, in order.
-        piece: The elements of a piece, for a rule that truncates or splits samples; ``None`` if each number is that of
+        piece: The elements of a piece, for a rule that truncates or splits samples; ``None`` if each number counts
             a whole sample.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Datasets of torch whose samples are rows of tensors, and bare arrays: taken as the rows that they are."""
+"""Datasets of torch with rows of tensors, and bare arrays, as datasets of rows."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _rows(dataset: Any) -> TensorDataset | None:
 
 
 def _parts(dataset: Any) -> Dataset[Any] | None:
-    """Return torch's parts of datasets of ours as selections, and its concatenations of any; ``None`` for others."""
+    """Return a ``Subset`` of our dataset as a selection, and a ``ConcatDataset`` of our datasets; else ``None``."""
     data = sys.modules.get("torch.utils.data")
     if isinstance(dataset, Dataset):
         return dataset
@@ -73,7 +73,7 @@ def _parts(dataset: Any) -> Dataset[Any] | None:
 
 
 class _BareRows(TensorDataset):
-    """Rows of one array, whose batches are arrays themselves."""
+    """Rows of one array; a batch is an array, too."""
 
     @property
     def _is_bare(self) -> bool:
