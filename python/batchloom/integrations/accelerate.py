@@ -50,10 +50,10 @@ def prepare(accelerator: accelerate.Accelerator, /, *loaders: DataLoader | Inter
 
 
 def skip_first_batches(loader: PreparedLoader | DataLoader | Interleaved, num_batches: int = 0) -> Any:
-    """Move ``loader`` past the first batches of the epoch that comes next, and return it.
+    """Move ``loader`` past the first batches of the next epoch, and return it.
 
     Nothing is read or formed for batches that are skipped. A loader whose state was loaded stands at its place already:
-    to skip as many batches again is an error.
+    skipping the same batches again is an error.
 
     Raises:
         RangeError: The epoch has fewer batches.
@@ -110,10 +110,10 @@ class PreparedLoader(DataLoaderStateMixin):  # type: ignore[misc, unused-ignore]
             self.end()
 
     def counted(self) -> tuple[list[int], list[int]]:
-        """Return the number of rows of the present step on each rank, and how many of them count, which come first.
+        """Return the number of rows of the present step on each rank, and how many of the first rows count.
 
         Raises:
-            ArgumentError: Batches are repeated, and nothing says which.
+            ArgumentError: Batches are repeated, and it is not known which.
         """
         if self._step is None:
             raise LoaderError("no batch was taken yet; expected gather_for_metrics() in a loop over the loader")
@@ -135,7 +135,7 @@ class PreparedLoader(DataLoaderStateMixin):  # type: ignore[misc, unused-ignore]
 
     @property
     def dataset(self) -> Any:
-        """The dataset of the loader; of loaders that take turns, those of all, by name."""
+        """The dataset of the loader; for loaders that take turns, a dict of datasets by name."""
         if isinstance(self.loader, Interleaved):
             return {name: loader.dataset for name, loader in self.loader.loaders.items()}
         return self.loader.dataset
@@ -201,7 +201,7 @@ def _prepare(accelerator: accelerate.Accelerator, loader: DataLoader | Interleav
 
 
 def refuse_short(loader: DataLoader | Interleaved) -> None:
-    """Refuse a loader with which some processes take one step less: others would wait for them in collectives."""
+    """Refuse a loader with fewer steps on some processes: the other processes would wait in collectives."""
     parts = loader.loaders.values() if isinstance(loader, Interleaved) else [loader]
     if loader.world_size > 1 and any(part.plan().options.uneven == "short" for part in parts):
         raise ArgumentError(

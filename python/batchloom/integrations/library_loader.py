@@ -1,6 +1,6 @@
-"""A loader whose batches have the form that another library reads: what the forecasting libraries have in common.
+"""A loader with batches in the form of another library: the common part of the forecasting libraries.
 
-The order, the epochs, the states and the ranks are those of a ``DataLoader``. What such libraries want beside the steps
+The order, the epochs, the states and the ranks work as in a ``DataLoader``. What such libraries want beside the steps
 of a window (the values of its series, its group, its time) follows from the numbers of the samples, which the plan has.
 """
 

@@ -1,4 +1,4 @@
-"""Lightning: a callback for runs whose epochs or number of ranks change.
+"""Lightning: a callback for runs with epochs of different lengths, or another number of ranks at a resume.
 
 A loader passed to ``Trainer.fit`` needs nothing from here: Lightning saves its state in every checkpoint and loads it.
 Lightning also counts the batches of an epoch itself, in steps of a rank. With another number of ranks that count is no
@@ -25,7 +25,7 @@ else:
 
 
 class ExactEpochs(Callback):  # type: ignore[misc, unused-ignore]
-    """Keeps Lightning's count of batches that of the loader.
+    """Keeps Lightning's count of batches equal to the loader's.
 
     Lightning takes the number of batches of the first epoch for that of all, and its place in an epoch for a number of
     steps that each rank took. The callback restates the first for rules that make another number of batches in each

@@ -1,4 +1,4 @@
-"""Lightning's own count of batches, which has to agree with that of a loader: the watcher of Lightning.
+"""The watcher of Lightning: compares Lightning's count of batches with the place of a loader.
 
 Lightning counts the batches of an epoch itself, in steps of a rank, and takes the length of the first epoch for that of
 all. Where that is not so it would leave batches out in silence. It loads no states of loaders from the checkpoint of an
@@ -75,7 +75,7 @@ def restore(loader: Any) -> None:
     """Load the states of loaders that Lightning has read and left alone, as those of a checkpoint of an epoch's end.
 
     Args:
-        loader: The loader that Lightning tells an epoch.
+        loader: The loader that Lightning calls ``set_epoch`` of.
     """
     fit = _caller("on_advance_start", "epoch_loop")
     if fit is None or not fit._combined_loader_states_to_load or not _holds(fit, loader):
@@ -88,7 +88,7 @@ def restore(loader: Any) -> None:
 
 
 def check_length(loader: Any, length: Callable[[], int]) -> None:
-    """Refuse an epoch of another length than that of the Lightning loop that begins it, if one does.
+    """Refuse an epoch if the Lightning loop that begins it expects another length.
 
     Args:
         loader: The loader.
@@ -120,7 +120,7 @@ def check_length(loader: Any, length: Callable[[], int]) -> None:
 
 
 def epoch_length(combined: Any, lengths: list[Any]) -> Any:
-    """Return the batches of an epoch of a ``CombinedLoader``, whose loaders have epochs of these lengths."""
+    """Return the batches of an epoch of a ``CombinedLoader``, given the lengths of its loaders."""
     return min(lengths) if combined._mode == "min_size" else max(lengths)
 
 
@@ -144,7 +144,7 @@ def _is_restated(fit: Any) -> bool:
 
 
 def _caller(function: str, attribute: str) -> Any:
-    """Return the object whose method is among the callers, if it has an attribute."""
+    """Return the first object with an attribute among the owners of the calling methods."""
     frame = sys._getframe(2)
     for _ in range(MOST_CALLS):
         if frame.f_back is None:
