@@ -1,4 +1,4 @@
-"""Mixtures: several datasets of one kind in one run, each as often as its weight says."""
+"""Mixtures: several datasets of one kind in one run, drawn in proportion to their weights."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Mixture:
 
     Args:
         sources: Datasets by name. Their fields have the same names, types and frameworks.
-        weights: The weight of each source, by name: any numbers from 0 on, of which the ratios count. A source of
+        weights: The weight of each source, by name: numbers from 0 on; their ratios count. A source of
             weight 0 is not drawn from. ``None`` for as many as each source has (of samples, tokens or labels). A state
             that was saved with other weights goes on with these: from the first pool on that no batch was taken of.
         schedule: Weights that replace ``weights`` as the run goes on, as pairs of an amount and weights: from that
@@ -99,7 +99,7 @@ class Mixture:
 
     @property
     def by(self) -> str:
-        """The measure by which shares hold."""
+        """The measure of shares: samples, tokens or labels."""
         return self._by
 
     @property

@@ -55,7 +55,7 @@ class SequenceDataset(Dataset[Dicts]):
       ``cu_seqlens`` (int32, ``[samples + 1]``, begins with 0), ``max_seqlen`` (an int), ``position_ids`` (int64) and
       ``segment_ids`` (int32, from 0), both ``[elements]``, and ``index`` (int64, ``[samples]``).
 
-    The samples of a batch come longest first (with ``FixedSize``, in order); ``index`` holds their numbers.
+    The samples of a batch are sorted, longest first (with ``FixedSize``, in order); ``index`` holds their numbers.
 
     Fields in ``own_lengths`` differ in size from the others, as the two sides of a translation do. Each is padded to
     its own longest, and batches also hold ``{field}_mask`` and ``{field}_lengths`` for it; ``attention_mask`` and
@@ -65,7 +65,7 @@ class SequenceDataset(Dataset[Dicts]):
     Args:
         fields: The fields by name.
         sizes: Numbers to sort, count and budget by instead of the sizes, one for each sample.
-        own_lengths: The names of variable fields with sizes of their own.
+        own_lengths: The names of variable fields with other sizes than the rest.
         of: The size of a sample whose fields have sizes of their own, by which rules sort, count and budget. ``"max"``
             is the largest of its fields: a budget bounds the padded elements of each field. ``"sum"`` is all of them
             together: a budget bounds the longest sum times the number of samples, and a batch may hold more, where one
@@ -223,7 +223,7 @@ def _fixed(data: Any) -> Any:
 
 
 def _names(own_lengths: Any) -> list[str]:
-    """Return the names of fields, of which a single string is none."""
+    """Return the names of fields; a single string names no field."""
     if isinstance(own_lengths, str) or not all(isinstance(name, str) for name in own_lengths):
         raise ArgumentError(f"own_lengths is {own_lengths!r}; expected names of fields, as ('target',)")
     return list(own_lengths)

@@ -324,7 +324,7 @@ class TokenDataset(Dataset[Tuples]):
 
 
 def _corpus(tokens: Any, documents: Any) -> tuple[Any, Array | None]:
-    """Return an array of all tokens, and the offsets of documents if these come as a list."""
+    """Return an array of all tokens, and the offsets of documents if they were given as a list."""
     listed = isinstance(tokens, list | tuple) or (is_arrow(tokens) and not _native.are_numbers(tokens))
     if not listed:
         if is_arrow(tokens):

@@ -1,4 +1,4 @@
-"""Fields whose samples differ in size: lists of arrays, values with offsets or shapes, Arrow lists, nested tensors."""
+"""Fields of samples that differ in size: lists of arrays, values with offsets or shapes, Arrow lists, nested tensors."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Variable:
         return self.values.array, self.offsets if self.shapes is None else self.shapes
 
     def part(self, first: int, end: int) -> Any:
-        """Return some samples, in a form that a dataset takes and pickles without the others."""
+        """Return some samples, in a form that a dataset takes and pickles without the rest."""
         start, stop = int(self.offsets[first]), int(self.offsets[end])
         places = self.offsets[first : end + 1] - start if self.shapes is None else self.shapes[first:end]
         return self.values.part(start, stop), places

@@ -1,4 +1,4 @@
-"""Chooses how batches come to the consumer: formed by the engine, made on a device, or as views on the data."""
+"""Chooses how batches reach the consumer: formed by the engine, made on a device, or as views on the data."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from batchloom.delivery.placement import Placement, PlacementRequest
 
 
 class Delivery(Protocol):
-    """One way for batches to come to the consumer."""
+    """One way for batches to reach the consumer."""
 
     @property
     def placement(self) -> Placement:
-        """The place where batches are made, how data comes there, and why."""
+        """The place where batches are made, how data gets there, and why."""
 
     @property
     def blocks(self) -> BlockOptions:
@@ -31,7 +31,7 @@ class Delivery(Protocol):
     def prepare(self, schema: Schema, options: CollateOptions) -> None:
         """Prepare for batches of a schema; raise if they cannot be made.
 
-        The schema is empty if samples are made on demand: their first block tells it.
+        The schema is empty if samples are made on demand: the first block has it.
         """
 
     def begin(self, loader: _native.Loader, begin: Callable[[], None]) -> Any:
@@ -49,7 +49,7 @@ class OrderOfBatches(Protocol):
 
     @property
     def rule(self) -> Rule:
-        """The rule by which samples share a batch."""
+        """The rule that decides which samples share a batch."""
 
     @property
     def neighbours(self) -> str:
@@ -61,7 +61,7 @@ class OrderOfBatches(Protocol):
 
     @property
     def clears_places(self) -> bool:
-        """``True`` if samples are banned, whose places are cleared in memory, not on a device."""
+        """``True`` if samples are banned: their places are cleared in memory, not on a device."""
 
 
 def choose(dataset: Dataset, order: OrderOfBatches, fields: Fields, request: PlacementRequest) -> Delivery:

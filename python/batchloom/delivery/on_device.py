@@ -111,7 +111,7 @@ class LateOnDevice(OnDevice):
     """Batches on a device of samples that are made on demand: their fields are known with the first block."""
 
     def prepare(self, schema: Schema, options: CollateOptions) -> None:
-        """Prepare for batches whose schema the first block tells."""
+        """Prepare for batches with the schema of the first block."""
 
     @property
     def blocks(self) -> BlockOptions:

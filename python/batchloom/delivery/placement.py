@@ -159,7 +159,7 @@ class PlacementRequest:
         return [name for name, is_asked in asked.items() if is_asked]
 
     def _facts(self, device: Any, needed: int) -> _native.PlacementRequest:
-        """Return the facts by which the engine decides about data of ``needed`` bytes."""
+        """Return the facts from which the engine decides about data of ``needed`` bytes."""
         free: int | None = None
         if self.device is not None and not self.is_there:
             free = load(DEVICE_FRAMEWORK).free_memory(self.device)
@@ -200,7 +200,7 @@ class PlacementRequest:
         return self._facts(self.device, self.needed).limit()
 
     def rows_at_once(self, needed: int, batch_size: int, batch_bytes: int, row_bytes: int) -> int | None:
-        """Return the most rows of views to move at once; ``None`` for all rows, 0 for those of one batch.
+        """Return the most rows of views to move at once; ``None`` for all rows, 0 for the rows of one batch.
 
         Args:
             needed: The bytes of all rows.

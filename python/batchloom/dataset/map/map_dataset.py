@@ -83,7 +83,7 @@ class MapDataset(Dataset[Any]):
 
     Raises:
         ArgumentError: ``items`` have no length, ``sizes`` and ``key`` are both given, or an option is unknown.
-        DataError: ``sizes`` are not as many as items, or no numbers from 0 to 2**32 - 1.
+        DataError: ``sizes`` and items differ in number, or a size is no number from 0 to 2**32 - 1.
     """
 
     def __init__(
@@ -218,7 +218,7 @@ class MapDataset(Dataset[Any]):
     def _engine(
         self, reader: Any, processes: _native.Processes | None = None, *, whole: bool = False
     ) -> _native.Dataset:
-        """Return the dataset as the engine sees it, whose samples ``reader`` reads, here or in processes."""
+        """Return the dataset as the engine sees it: ``reader`` reads its samples, here or in processes."""
         sizes = None if self._own is None else _native.borrow(self._own, "sizes")
         fields = None if self._columns is None else self._variable
         found = _native.Dataset.on_demand(

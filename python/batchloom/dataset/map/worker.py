@@ -3,7 +3,7 @@
 Promises:
 
 - Requests are answered one after the other, until the connection ends.
-- The status, which both sides map, says which sample is being read, so that one that ends the process is named.
+- Both sides map the status, the number of the sample being read, so that a sample that ends the process is named.
 - Any failure is an answer. Errors travel with their traceback as text.
 """
 
@@ -142,7 +142,7 @@ def _end_with_parent() -> None:
 
 
 def _answers(reader: bytes, status: memoryview) -> Answers | Failure:
-    """Return the answers of a reader that was pickled, or the reason that there is none."""
+    """Return the answers of a reader that was pickled, or the reason why it cannot be read."""
     try:
         return Answers(reduction.ForkingPickler.loads(reader), status)
     except Exception as error:
@@ -203,7 +203,7 @@ class Answers:
         return numpy.frombuffer(self._segments[segment], numpy.uint8, length, offset)
 
     def to(self, kind: bytes, numbers: list[int], text: str) -> Any:
-        """Return the answer to a request, which begins with the requests whose samples are not needed any more."""
+        """Return the answer to a request, which begins with the requests that are called off."""
         done = numbers[0]
         for part in numbers[1 : 1 + done]:
             self._held.pop(part, None)

@@ -77,7 +77,7 @@ class WindowDataset(Dataset[Form]):
         gap: Steps between input and horizon, which neither ``x`` nor the horizon holds.
         stride: Steps from one window to the next.
         targets: The columns that ``y`` takes: an index, a slice or indices, or names for a frame; ``None`` for all.
-            Evenly spaced columns are a view on the series; others are copied once.
+            Evenly spaced columns are a view on the series; other columns are copied once.
         marks: More values for each step. Series of the same lengths, the names of columns of a frame, or marks that are
             made from ``time``: the names ``"second"``, ``"minute"``, ``"hour"``, ``"weekday"`` (0 is Monday),
             ``"day"``, ``"yearday"``, ``"week"``, ``"month"``, ``"quarter"`` and ``"year"`` are integers as calendars
@@ -99,7 +99,7 @@ class WindowDataset(Dataset[Form]):
             ``series`` is a frame or a dict of arrays ``[time, ...]`` then, without ``input_len``. All steps of a window
             exist; with ``short="pad"`` every step is an anchor, and steps outside the series are zeros, which
             ``state_mask``, ... mark. ``index=True`` adds ``step``, the step of the anchor, in place of ``start``.
-        id: The column of a frame that tells series apart.
+        id: The column of a frame with the name of the series.
         time: A column of a frame, or an array, of numbers or datetimes that grow within each series.
         freq: The step from each time to the next, which is checked: a name as pandas has it (``"s"``, ``"min"``,
             ``"h"``, ``"D"``, ``"W-MON"``, ``"B"``, ``"MS"``, ``"ME"``, ``"QS"``, ``"QE"``, ``"YS"``, ``"YE"``, as in
@@ -109,7 +109,7 @@ class WindowDataset(Dataset[Form]):
         fill: The values of missing steps, which get times and marks too: ``"forward"`` (of the step before),
             ``"linear"`` (on a straight line to the next step, for floats), ``"zero"``, ``"nan"`` or a number; or a dict
             of these by column, by ``"marks"`` or by names of ``past`` and ``future``. ``None``: they are an error.
-        columns: The columns of a frame to take; ``None`` for all others, which must be numbers.
+        columns: The columns of a frame to take; ``None`` for all remaining columns, which must be numbers.
         anchor: ``"start"``: the first window begins with the series. ``"end"``: the last one ends with it.
         short: Treatment of a series that is too short for its targets: it has fewer steps than ``y``, or no step of
             input beside gap and horizon (fewer than the least ``input_len``, or than ``offsets`` reach over).
@@ -117,7 +117,7 @@ class WindowDataset(Dataset[Form]):
             them as ``series_without_windows``. ``"pad"`` makes one window of each, whose first targets are zeros that
             nobody measured: batches hold the masks then, as with ``mask=True``. A series that has all targets and is
             shorter than a window makes one window, whose input begins with zeros.
-        sampled_by: ``"windows"``: every window comes once an epoch. ``"series"``: every series comes equally often;
+        sampled_by: ``"windows"``: an epoch has every window once. ``"series"``: every series equally often;
             those with fewer windows repeat them.
         mask: If ``True``, or with ``short="pad"``, batches hold ``mask``, and ``target_mask`` if there is a horizon.
             They are True at steps that ``fill`` put in, which :attr:`filled` tells apart.
@@ -244,7 +244,7 @@ class WindowDataset(Dataset[Form]):
 
         Args:
             series: The number of the series.
-            start: The first step of the window, negative if zeros come before; with ``offsets``, its anchor's step.
+            start: The first step of the window, negative if zeros are put before; with ``offsets``, its anchor's step.
 
         Raises:
             RangeError: There is no such window.
@@ -280,7 +280,7 @@ class WindowDataset(Dataset[Form]):
             scale: ``"standard"`` (mean and standard deviation), ``"robust"`` (median and range of the middle half) or
                 ``"minmax"`` (to 0 and 1); the ``scaler`` of another dataset; or a transformer of scikit-learn that was
                 fitted to the columns of ``x``.
-            per_series: If ``True``, each series has a scale of its own.
+            per_series: If ``True``, each series has its own scale.
 
         Raises:
             ArgumentError: An unknown scale, a transformer that was not fitted, or series that are scaled already.
@@ -337,7 +337,7 @@ class WindowDataset(Dataset[Form]):
                 first and the last of three parts hold ``int(steps * share)`` steps, and the second one the rest.
             reach_back: If ``True``, inputs may reach into the previous part.
             scale: A scale for all parts, which is fitted to the first one alone: see :meth:`scale`.
-            per_series: If ``True``, each series has a scale of its own.
+            per_series: If ``True``, each series has its own scale.
             ends: Parts in order of time, by name. Floats are shares of each series, integers are the steps at which
                 parts end (exclusive) in each series, and other values are the times at which they end (exclusive). The
                 last may be ``None``, for the rest. When splitting a part, steps and shares are relative to that part.
@@ -370,7 +370,7 @@ class WindowDataset(Dataset[Form]):
         scale: Any = None,
         per_series: bool = False,
     ) -> Backtest[Self]:
-        """Return pairs ``(train, test)`` whose origin moves on: ``for train, test in dataset.backtest(24): ...``.
+        """Return pairs ``(train, test)`` with a moving origin: ``for train, test in dataset.backtest(24): ...``.
 
         The origin is the step at which the horizons of ``test`` begin; windows of ``train`` lie wholly before it. The
         inputs of ``test`` may reach back before the origin, as they would in production. A series takes part in a fold
@@ -384,7 +384,7 @@ class WindowDataset(Dataset[Form]):
                 counts the folds after which it moves. Until then, ``train`` is the same object.
             train_len: The steps of ``train``; ``None`` for all before the origin.
             scale: A scale for both, fitted to ``train`` alone whenever it moves: see :meth:`scale`. Each is a copy.
-            per_series: If ``True``, each series has a scale of its own.
+            per_series: If ``True``, each series has its own scale.
 
         Raises:
             ArgumentError: A number that makes no sense, or a start that lies outside the series.
@@ -488,7 +488,7 @@ class WindowDataset(Dataset[Form]):
 def _rebuild(
     kind: type[WindowDataset[Any]], others: dict[str, Any], series: dict[str, Any], shape: WindowShape, part: Part
 ) -> WindowDataset[Any]:
-    """Return the dataset of which a pickle holds these attributes."""
+    """Return the dataset with the attributes of a pickle."""
     dataset = kind.__new__(kind)
     dataset.__dict__.update(others)
     dataset._series, dataset._shape, dataset._part = Series.from_pickle(series), shape, part
