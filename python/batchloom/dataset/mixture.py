@@ -24,30 +24,31 @@ class Mixture:
         mixture = bl.Mixture({"web": web, "books": books}, weights={"web": 3, "books": 1}, by="tokens")
         loader = bl.DataLoader(mixture, batching=bl.Packing(8192), shuffle=True)
 
-    Sources take turns as their weights say, in every stretch of an epoch and not only on average. Each goes through
-    permutations of its own, from epoch to epoch: none of its samples comes again before all of them have come. Every
-    rule works, and so do ranks and resume. Batches hold ``source``, the number of the source of each sample (int64),
-    after the fields (of tuples, last); the number of a sample is that in ``mixture.dataset``, the samples of all
-    sources, one after the other.
+    Sources take turns in proportion to their weights, in every stretch of an epoch and not only on average. The samples
+    of a source are permuted, pass after pass: all of them are drawn once before any is drawn again. Every rule works,
+    and so do ranks and resume. Batches hold ``source``, the number of the source of each sample (int64), after the
+    fields (last in tuples). Samples are numbered as in ``mixture.dataset``, which holds the samples of all sources, one
+    source after the other.
 
-    A batch may hold samples of several sources, so it is formed on the CPU, and then goes to a device.
+    A batch may hold samples of several sources, so it is formed on the CPU, and then copied to a device.
 
     Args:
         sources: Datasets by name. Their fields have the same names, types and frameworks.
         weights: The weight of each source, by name: numbers from 0 on; their ratios count. A source of
-            weight 0 is not drawn from. ``None`` for as many as each source has (of samples, tokens or labels). A state
-            that was saved with other weights goes on with these: from the first pool on that no batch was taken of.
-        schedule: Weights that replace ``weights`` as the run goes on, as pairs of an amount and weights: from that
-            amount on, of all epochs together. Amounts count what shares hold by: samples, tokens or labels, so they
-            mean the same for any batch size and any number of ranks. They increase; the first may be 0, in place of
-            ``weights``.
-        by: The measure by which shares hold: ``"samples"``; ``"tokens"``, the sizes of samples; or ``"labels"``, the
-            labels that losses count, which the loader has to know (``labels=`` or ``label_counts=``). By tokens and
-            labels, the draws of an epoch are listed when it begins: four bytes each.
-        when_exhausted: The end of an epoch. ``"stop"``: when a source has been gone through once; the others go on in
-            the next epoch where they stopped. ``"repeat"``: when every source has been gone through at least once.
-            ``"renormalise"``: when every sample came once; a source that is exhausted leaves its share to the others.
-            With ``num_samples=`` of the loader, an epoch draws as many samples, and goes on where the last one stopped.
+            weight 0 is not drawn from. ``None`` for the size of each source (in samples, tokens or labels). After a
+            state with other weights is loaded, these weights apply from the first pool without a batch taken.
+        schedule: Weights that replace ``weights`` in the course of the run, as pairs of an amount and weights: the
+            weights apply from that amount on, over all epochs. Amounts are in the unit of ``by``: samples, tokens or
+            labels, so they mean the same for any batch size and any number of ranks. They increase; the first may be 0,
+            in place of ``weights``.
+        by: The unit of shares: ``"samples"``; ``"tokens"``, the sizes of samples; or ``"labels"``, the labels that
+            losses count, which the loader has to know (``labels=`` or ``label_counts=``). By tokens and labels, the
+            draws of an epoch are listed when it begins: four bytes each.
+        when_exhausted: The end of an epoch. ``"stop"``: after the last sample of any source; the next epoch continues
+            the passes of the other sources. ``"repeat"``: after every source was drawn completely at least once.
+            ``"renormalise"``: after every sample was drawn once; the remaining sources share the weight of a source
+            that is exhausted. With ``num_samples=`` of the loader, an epoch draws that number, and the next epoch
+            continues where it stopped.
 
     Raises:
         ArgumentError: There is no source; a weight is negative, no number, or of no source; or datasets differ in kind

@@ -1,4 +1,4 @@
-"""Fields of samples that differ in size: lists of arrays, values with offsets or shapes, Arrow lists, nested tensors."""
+"""Fields of samples that differ in size: lists of arrays, values with offsets, Arrow lists, nested tensors."""
 
 from __future__ import annotations
 

@@ -54,11 +54,11 @@ class Turns(NamedTuple):
 
 
 class Interleaved:
-    """Loaders whose batches take turns, made by :func:`batchloom.interleave`: a loader wherever one is expected.
+    """Loaders that take turns, made by :func:`batchloom.interleave`: a loader wherever one is expected.
 
-    Iteration yields ``(name, batch)``. Each iteration is the next epoch, or the rest of the one of a state that was
-    loaded. One state holds the place of each loader. Loaders continue from epoch to epoch by themselves, in their own
-    time: an epoch begins where the one before it ends, also if that was left in the middle.
+    Iteration yields ``(name, batch)``. Each iteration is the next epoch, or the rest of an epoch after a state was
+    loaded. One state holds the place of each loader. Each loader counts its own epochs: when one ends, the next one
+    begins, also in the middle of an epoch of the whole run.
     """
 
     def __init__(self, loaders: dict[Hashable, DataLoader[Any]], weights: list[Fraction], when_exhausted: str) -> None:
@@ -461,7 +461,7 @@ LOADERS = (DataLoader, Interleaved)
 
 
 def interleave(loaders: Loaders, weights: Any = None, *, when_exhausted: str = "stop") -> Interleaved:
-    """Return one run of several loaders, whose batches take turns by weight.
+    """Return one run of several loaders that take turns by weight.
 
     Datasets of one kind are better put into a :class:`batchloom.Mixture`: a batch may then hold samples of several.
     Here each batch is of one loader, with its own rule, fields and device::
@@ -470,15 +470,17 @@ def interleave(loaders: Loaders, weights: Any = None, *, when_exhausted: str = "
         for name, batch in run:
             ...
 
-    The next batch is always of the loader that has had least, in relation to its weight, so that shares hold at every
-    place, to one batch. Turns are the same on every rank.
+    The next batch is of the loader with the fewest batches so far, divided by its weight. Shares therefore hold at
+    every place, to one batch. Turns are the same on every rank.
 
     Args:
         loaders: Loaders by name, or a list of loaders, named 0, 1 and so on.
-        weights: The weight of each loader, in batches: by name, or a list; ``None`` for equal ones. 0 leaves one out.
-        when_exhausted: The end of an epoch: ``"stop"`` when one loader came to the end of its own (the others go on
-            where they stopped in the next one), ``"repeat"`` when all did at least once, ``"renormalise"`` when all did
-            once, where those that did leave their share to the others.
+        weights: The weight of each loader, in batches: by name, or a list; ``None`` for equal weights. A loader of
+            weight 0 is left out.
+        when_exhausted: The end of an epoch: ``"stop"`` when the epoch of one loader ends (the next epoch continues the
+            epochs of the other loaders), ``"repeat"`` when the epoch of every loader has ended at least once,
+            ``"renormalise"`` when every loader has ended its epoch once, and the remaining loaders share the weight of
+            a loader that ended.
 
     Raises:
         ArgumentError: There are no loaders, one is given twice, or weights are not one for each of them.

@@ -1,7 +1,7 @@
 """`Source`: the samples of a loader, and the facts about them that later stages need.
 
-A stage asks a `Source`, which asks the dataset: plans ask which samples there are (`PlanSource`), fields ask what a
-sample holds (`FieldSource`), and the loader asks for the dataset as the engine sees it.
+Stages read these facts here, and `Source` reads them from the dataset: plans need the samples (`PlanSource`), fields
+need the contents of a sample (`FieldSource`), and the loader needs the dataset as the engine sees it.
 """
 
 from __future__ import annotations
