@@ -1,4 +1,4 @@
-//! `TokenBudget`: each pool sorted by size, then divided greedily, each batch taking as many samples as fit.
+//! `TokenBudget`: each pool sorted by size, then divided greedily into batches that fill the budget.
 //!
 //! Batches are made from the longest sample down, so that the padded length of a batch is known when it begins, and the
 //! number of samples that fit follows from it. Greedy is optimal in the number of batches: to make fewer, one of them
@@ -31,7 +31,7 @@ named!(Count, "count", {
     "real" => Real,
 });
 
-/// Batches of as many samples of similar size as fit into a budget.
+/// Batches of samples of similar size that fill a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct TokenBudget {
     max_tokens: u64,
@@ -67,7 +67,7 @@ impl TokenBudget {
         Self { max_length_spread: Some(spread), ..self }
     }
 
-    /// Sets the largest number of samples in a batch. Default: as many as fit.
+    /// Sets the largest number of samples in a batch. Default: no limit but the budget.
     ///
     /// # Errors
     /// [`Error::NotPositive`](crate::Error::NotPositive) if it is 0.
@@ -78,7 +78,8 @@ impl TokenBudget {
     /// Rounds padded lengths up to a multiple of this number, for fewer distinct shapes. Default: 1.
     ///
     /// # Errors
-    /// [`Error::NotPositive`](crate::Error::NotPositive) if it is 0, and [`Error::Multiple`](crate::Error::Multiple) if it exceeds the budget.
+    /// [`Error::NotPositive`](crate::Error::NotPositive) if it is 0, and [`Error::Multiple`](crate::Error::Multiple) if
+    /// it exceeds the budget.
     pub fn multiple_of(self, multiple_of: u32) -> Result<Self> {
         Ok(Self { sorting: self.sorting.multiple_of(multiple_of, Some(self.max_tokens))?, ..self })
     }

@@ -2,8 +2,8 @@
 //!
 //! A fit is the least sum of squared relative errors with no coefficient below 0. There are three coefficients, so
 //! every choice of those that are not 0 is tried: the best solution without a negative number is the answer. Each
-//! choice is solved by a singular value decomposition (one-sided Jacobi rotations), which also tells which shapes leave
-//! a coefficient undetermined.
+//! choice is solved by a singular value decomposition (one-sided Jacobi rotations), which also finds the shapes that
+//! leave a coefficient undetermined.
 
 use std::collections::HashSet;
 use std::time::Instant;
@@ -37,8 +37,8 @@ impl Measurement {
     /// The median time of several runs of a batch of `samples` samples of `length` elements; `timed` runs it once and
     /// returns the seconds.
     ///
-    /// A first run warms up and does not count. There are at least 3 others, and at most 20, until they took 0.2 seconds.
-    /// [`CostModel::calibrate`] measures by the clock of the CPU; a device has a clock of its own.
+    /// A first run warms up and does not count. At least 3 more runs follow, and at most 20, until they took 0.2
+    /// seconds. [`CostModel::calibrate`] measures by the clock of the CPU; a device has another clock.
     ///
     /// # Errors
     /// The first error of `timed`.
@@ -80,9 +80,10 @@ impl CostModel {
 
     /// Times `step` on batches of several shapes, and fits a model to the times, in seconds.
     ///
-    /// `step` runs the model, forward or a whole training step, on a batch of so many samples of so many elements.
-    /// Choose shapes near those of your batches, or [`shapes`](Self::shapes): a model is accurate near its measurements.
-    /// The fit says how far it is from them; with an error above 0.2 it does not describe the cost of `step`.
+    /// `step` runs the model, forward or a whole training step, on a batch of a number of samples of a number of
+    /// elements. Choose shapes near those of your batches, or [`shapes`](Self::shapes): a model is accurate near its
+    /// measurements. The fit has its distance from them; with an error above 0.2 it does not describe the cost of
+    /// `step`.
     ///
     /// ```
     /// use batchloom::batching::{CostModel, CostOptimal};
@@ -99,7 +100,7 @@ impl CostModel {
     /// ```
     ///
     /// # Errors
-    /// Those of [`check_shapes`](Self::check_shapes), before anything is timed.
+    /// The errors of [`check_shapes`](Self::check_shapes), before anything is timed.
     pub fn calibrate(
         shapes: impl IntoIterator<Item = (u64, u64)>,
         mut step: impl FnMut(u64, u64),
@@ -140,8 +141,8 @@ impl CostModel {
     /// ```
     ///
     /// # Errors
-    /// Those of [`check_shapes`](Self::check_shapes), and [`Error::Measurement`] for a time that is not finite or not
-    /// above 0.
+    /// The errors of [`check_shapes`](Self::check_shapes), and [`Error::Measurement`] for a time that is not finite or
+    /// not above 0.
     pub fn fit(measurements: &[Measurement]) -> Result<Fit> {
         let shapes: Vec<_> = measurements.iter().map(|found| (found.samples, found.length)).collect();
         Self::check_shapes(&shapes)?;
@@ -226,13 +227,13 @@ const TERMS: usize = 3;
 /// The choices of coefficients that are not 0.
 const CHOICES: [&[usize]; 7] = [&[0], &[1], &[2], &[0, 1], &[0, 2], &[1, 2], &[0, 1, 2]];
 
-/// The largest number of sweeps. Rotations of all pairs of columns come to rest long before.
+/// The largest number of sweeps. Rotations of all pairs of columns converge long before.
 const MOST_SWEEPS: usize = 60;
 
 /// One number for each coefficient.
 type Row = [f64; TERMS];
 
-/// Sorts numbers, of which there is one at least, and returns the middle one.
+/// Sorts numbers, at least one, and returns the middle one.
 fn median(numbers: &mut [f64]) -> f64 {
     numbers.sort_by(f64::total_cmp);
     (numbers[(numbers.len() - 1) / 2] + numbers[numbers.len() / 2]) / 2.0
@@ -334,7 +335,7 @@ impl Decomposition {
         values.iter().filter(|&&value| value > least).count()
     }
 
-    /// The shortest of the coefficients that bring all rows nearest to 1; those of other columns are 0.
+    /// The shortest of the coefficients that bring all rows nearest to 1; coefficients of other columns are 0.
     fn nearest_to_ones(&self) -> Row {
         let (values, least) = self.singular();
         let mut found = [0.0; TERMS];

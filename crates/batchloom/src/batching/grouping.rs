@@ -1,8 +1,8 @@
-//! `Grouping`: a key of each sample that decides which samples may share a batch: those of one key alone, or those of
+//! `Grouping`: restricts which samples may share a batch: samples with one key alone, or samples with
 //! different keys.
 //!
-//! All samples of an epoch are looked at together, so that no more batches are short than have to be: an epoch costs 8 bytes
-//! a sample, and O(n log n).
+//! All samples of an epoch are looked at together, so that no more batches are short than have to be: an epoch costs 8
+//! bytes a sample, and O(n log n).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -74,9 +74,9 @@ impl Serialize for Keys {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Grouping {
-    /// Those of one key.
+    /// Samples with one key.
     Homogeneous(Keys),
-    /// Those of different keys.
+    /// Samples with different keys.
     Distinct(Keys),
 }
 
@@ -119,8 +119,8 @@ impl Grouping {
 
     /// Checks that batches of different keys can be made of `kept` samples, in batches of `batch_size`.
     ///
-    /// Numbers of keys fit numbers of places if the `t` most frequent keys fit the places that as many keys can take, for
-    /// each `t` (Gale 1957, Ryser 1957).
+    /// Numbers of keys fit numbers of places if the `t` most frequent keys fit the places that as many keys can take,
+    /// for each `t` (Gale 1957, Ryser 1957).
     ///
     /// # Errors
     /// [`Error::TooFrequent`] and [`Error::Memory`].
@@ -183,7 +183,7 @@ fn groups<'a>(places: &'a [u32], ends: &'a [usize]) -> impl Iterator<Item = &'a 
     starts.zip(ends).map(|(start, &end)| &places[start..end])
 }
 
-/// Batches of one key each. Those of a key are cut by the rule, in pools of their own.
+/// Batches of one key each. The rule cuts the batches of a key from separate pools.
 fn one_key_each(keys: &Keys, rule: &Rule, grouped: Grouped<'_>) -> PoolBatches {
     let mut found = PoolBatches::default();
     let (places, ends) = by_key(keys, grouped.samples);
@@ -212,7 +212,7 @@ fn one_key_each(keys: &Keys, rule: &Rule, grouped: Grouped<'_>) -> PoolBatches {
     found
 }
 
-/// Batches of different keys: the samples of the most frequent key come first, each into the batch with most room.
+/// Batches of different keys: samples of the most frequent key are placed first, each into the batch with most room.
 fn different_keys(keys: &Keys, batch_size: u64, samples: &[u64]) -> PoolBatches {
     let batch_size = usize::try_from(batch_size).unwrap_or(usize::MAX);
     let count = samples.len().div_ceil(batch_size);

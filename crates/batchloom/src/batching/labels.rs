@@ -1,7 +1,7 @@
 //! The numbers of labels that losses do not ignore, so that every rank knows the divisor of a step's loss.
 //!
-//! Labels that a loader makes follow from sizes. Where a field of the data is the labels, and some of them are -100, they
-//! have to be counted once: [`Dataset::count_labels`](crate::dataset::Dataset::count_labels) does it.
+//! Labels that a loader makes follow from sizes. Where a field of the data is the labels, and some of them are -100,
+//! they have to be counted once: [`Dataset::count_labels`](crate::dataset::Dataset::count_labels) does it.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ impl LabelCounts {
         &self.counts
     }
 
-    /// The number of elements of a piece, or `None` if each number is that of a whole sample.
+    /// The number of elements of a piece, or `None` if each number counts a whole sample.
     pub fn piece(&self) -> Option<u32> {
         self.piece
     }
@@ -46,7 +46,7 @@ impl LabelCounts {
 pub enum Labels {
     /// Each element has the next one as its label, and the last one that a batch takes of a sample has none.
     Next,
-    /// Every sample has as many.
+    /// Every sample has the same number.
     Each(u64),
     /// Samples have `each`, but the last ones: from sample `from` on the first `longer` have `last`, and the others one
     /// less. These are the ends of the rows of a stream.
@@ -98,7 +98,7 @@ pub(crate) struct SampleLabels {
 crate::brief::debug_in_brief!(SampleLabels, [labels], [first]);
 
 impl SampleLabels {
-    /// Checks that counts, if labels were counted, are those of `samples` samples of these sizes, as `rule` takes them: at
+    /// Checks that counts, if labels were counted, fit `samples` samples of these sizes, as `rule` takes them: at
     /// most `most` elements of each.
     ///
     /// # Errors

@@ -28,7 +28,7 @@ pub struct Listed {
 crate::brief::debug_in_brief!(Listed, [batch_size], [samples, ends]);
 
 impl Listed {
-    /// Batches of `samples`, each of which ends where `ends` says.
+    /// Batches of `samples`; batch `k` ends before position `ends[k]`.
     ///
     /// # Errors
     /// [`Error::EmptyBatch`], and [`Error::PoolTooLarge`] for lists of 2^32 samples or more; [`Error::Lists`] if `ends`
@@ -67,7 +67,7 @@ impl Listed {
         self.ends.is_empty()
     }
 
-    /// The number of samples in a batch, if all hold as many but the last, which may hold fewer.
+    /// The number of samples in each batch; the last may hold fewer. `None` for batches that differ in number.
     pub fn batch_size(&self) -> Option<u64> {
         self.batch_size
     }

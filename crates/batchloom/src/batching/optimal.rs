@@ -6,7 +6,7 @@
 //! `end` for each `start`, and the slopes descend. So once the later of two starts is better, it stays better (the
 //! quadrangle inequality), also when limits on the batch end the earlier one's reach. A queue of starts, each with the
 //! first end from which it is best, finds every least cost in constant time on average: the least-weight subsequence of
-//! Hirschberg and Larmore (1987), whose search for the crossing is a division here.
+//! Hirschberg and Larmore (1987); their search for the crossing is a division here.
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::Result;
 
-/// The batches of samples of similar size whose total cost is least.
+/// The batches of samples of similar size with the least total cost.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct CostOptimal {
     cost: CostModel,

@@ -93,13 +93,13 @@ impl PadTo {
         self.lengths.last().copied().unwrap_or(u32::MAX)
     }
 
-    /// The length that a batch is padded to whose longest sample has `size` elements.
+    /// The length that a batch is padded to, given the `size` of its longest sample in elements.
     pub(crate) fn length(&self, size: u32) -> u32 {
         let place = self.lengths.partition_point(|&length| length < size);
         self.lengths.get(place).copied().unwrap_or(self.most())
     }
 
-    /// The first element that is taken of a sample of which `taken` elements are taken.
+    /// The first element that is taken of a sample, given that `taken` elements are taken.
     pub(crate) fn start(&self, size: u32, taken: u32) -> u32 {
         if self.truncate == Truncate::Left { size - taken } else { 0 }
     }
@@ -128,7 +128,7 @@ pub(crate) enum Rounding<'a> {
 }
 
 impl Rounding<'_> {
-    /// The length of a batch whose longest sample has `size` elements.
+    /// The length of a batch, given the `size` of its longest sample in elements.
     pub(crate) fn up(self, size: u32) -> u64 {
         match self {
             Self::Multiple(multiple_of) => padded(size, multiple_of),

@@ -15,10 +15,10 @@ use crate::{Error, Result};
 /// The largest number of parts that samples are split into. All of them are listed while their pool is packed.
 const MOST_PARTS: u64 = 1 << 28;
 
-/// Defines [`Rule`] by the list of rules, each of which implements [`PoolRule`] and [`Spelled`].
+/// Defines [`Rule`] by the list of rules. Each implements [`PoolRule`] and [`Spelled`].
 macro_rules! rules {
     ($($(#[$doc:meta])* $name:ident($rule:path),)+) => {
-        /// The rule by which samples share a batch.
+        /// The rule that decides which samples share a batch.
         ///
         /// It reads and prints as text, which serde uses too:
         ///

@@ -1,4 +1,4 @@
-//! The sizes of samples, by which rules sort, count and budget.
+//! The sizes of samples: rules sort, count and budget by them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl Sizes {
         Self { sizes, extents: None, total, digest }
     }
 
-    /// The sizes of samples with `dimensions` variable dimensions: the extents of the first sample, those of the
+    /// The sizes of samples with `dimensions` variable dimensions: the extents of the first sample, the extents of the
     /// second, and so on.
     ///
     /// # Errors
@@ -176,7 +176,7 @@ pub(crate) struct PoolSizes<'a> {
     pub(crate) sizes: &'a [u32],
     /// The number of variable dimensions and the extents of each sample, if there are several dimensions.
     pub(crate) extents: Option<(usize, &'a [u32])>,
-    /// The number of samples that are shuffled together, these among them, or `None` if they come as stored.
+    /// The number of samples that are shuffled together, these among them, or `None` in stored order.
     pub(crate) together: Option<u64>,
 }
 

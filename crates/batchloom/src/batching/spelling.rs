@@ -1,8 +1,8 @@
 //! The spelling of rules as text, the same in Rust, on the command line, in JSON and in documentation.
 //!
 //! A rule is its name, a colon and the number that it cannot do without, and its options: `fixed-size:64`,
-//! `token-budget:16384,multiple_of=64,oversize=drop`, `cost-optimal:16384,fixed=1024,per_token=1`. Options have the names
-//! that they have in Rust and in Python. Each rule spells and reads itself, in its own file. Promises:
+//! `token-budget:16384,multiple_of=64,oversize=drop`, `cost-optimal:16384,fixed=1024,per_token=1`. Options have the
+//! names that they have in Rust and in Python. Each rule spells and reads itself, in its own file. Promises:
 //!
 //! - Text that a rule is printed as reads as the same rule. Options that have their default value are not printed.
 //! - Text is read whole or refused: an option that the rule does not have is an error that lists those that it has.
@@ -109,7 +109,7 @@ impl<'a> Given<'a> {
         self.name
     }
 
-    /// The error of this text, for a reason that says what was expected.
+    /// The error of this text, with a reason that names what was expected.
     pub(super) fn refuse(&self, reason: impl Into<String>) -> Error {
         Error::RuleText { text: self.text.to_owned(), reason: reason.into() }
     }
@@ -117,7 +117,7 @@ impl<'a> Given<'a> {
     /// The number behind the colon.
     ///
     /// # Errors
-    /// [`Error::RuleText`] if there is none, or the text is no such number.
+    /// [`Error::RuleText`] if the option is missing, or its text is no such number.
     pub(super) fn number(&self) -> Result<u64> {
         let missing = || self.refuse(format!("there is no number; expected {}:N", self.name));
         self.number_if_given()?.ok_or_else(missing)

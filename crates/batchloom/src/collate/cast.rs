@@ -153,7 +153,7 @@ impl Cast {
     }
 }
 
-/// Memory of this thread, of which nothing is read before it is written.
+/// Memory of this thread. Nothing is read before it is written.
 struct Scratch(Vec<u8>);
 
 impl Scratch {

@@ -1,5 +1,5 @@
-//! `FieldOptions`: the type that a field of batches is wanted in, and the numbers that it is scaled by; and what becomes
-//! of them once the field is known, a `FieldConversion`.
+//! `FieldOptions`: the type that a field of batches is wanted in, and the numbers that it is scaled by; and what
+//! becomes of them once the field is known, a `FieldConversion`.
 
 use std::sync::Arc;
 
@@ -9,16 +9,17 @@ use super::convert::{Affine, Channels, Conversion};
 use super::scalar::Scalar;
 use crate::{DType, Error, Result};
 
-/// The options of one field. Values come out as `(x * scale - mean) / std`.
+/// The options of one field. A value `x` becomes `(x * scale - mean) / std`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FieldOptions {
-    /// The type in batches. Default: that of the data, or float32 for integers that are scaled.
+    /// The type in batches. Default: the type of the data, or float32 for integers that are scaled.
     pub(crate) dtype: Option<DType>,
     pub(crate) scale: Option<f64>,
     /// One number, or one for each channel.
     pub(crate) mean: Vec<f64>,
     pub(crate) std: Vec<f64>,
-    /// The dimension of a sample that `mean` and `std` are given for. Default: that which has as many elements.
+    /// The dimension of a sample that `mean` and `std` are given for. Default: the one with the same number of
+    /// elements.
     pub(crate) channels: Option<Channels>,
 }
 
@@ -47,7 +48,7 @@ pub struct FieldConversion {
 }
 
 impl FieldOptions {
-    /// Returns true if values of type `from` come out as others, or in another type.
+    /// Returns true if values of type `from` change, or get another type.
     pub(crate) fn changes(&self, from: DType) -> bool {
         self.scales() || self.dtype.is_some_and(|dtype| dtype != from)
     }
@@ -77,7 +78,7 @@ impl FieldOptions {
         Ok(Arc::new(Cast::new(name, inner, conversion, pad_value)))
     }
 
-    /// The conversion of field `name` that `form` makes, or `None` if it comes out as it is.
+    /// The conversion of field `name` that `form` makes, or `None` if it stays as it is.
     ///
     /// # Errors
     /// [`Error::FieldOption`].
@@ -99,7 +100,7 @@ impl FieldOptions {
         }))
     }
 
-    /// The type of a field in a batch, whose elements are stored as `from`.
+    /// The type in a batch of a field that is stored as `from`.
     pub(crate) fn target(&self, from: DType) -> DType {
         match self.changes(from) {
             true => self.dtype.unwrap_or(if is_float(from) { from } else { DType::F32 }),

@@ -104,7 +104,7 @@ impl Resize {
         ReadError::Image { name, found, shape: shape.to_vec(), expected }.into()
     }
 
-    /// The extents of an image of this type and shape, or `None` if it is none.
+    /// The extents of an image of this type and shape, or `None` if they are no image.
     pub(super) fn extents(&self, dtype: DType, shape: &[usize]) -> Option<Extents> {
         let (height, width, channels) = match *shape {
             [height, width] => (height, width, 1),
@@ -116,7 +116,7 @@ impl Resize {
         (fits && height > 0 && width > 0).then_some(Extents { height, width, channels })
     }
 
-    /// Returns true if images of these shapes, each with as many dimensions, have as many channels.
+    /// Returns true if images of these shapes, with equal numbers of dimensions, have equal numbers of channels.
     pub(super) fn same_channels(&self, one: &[usize], other: &[usize]) -> bool {
         match self.channels {
             Channels::First => one.len() != 3 || one[0] == other[0],

@@ -28,7 +28,7 @@ impl Scalar {
     ///
     /// # Errors
     /// [`Error::FieldOption`] if the type does not hold the value, and [`Error::PadValue`] if bytes are more or fewer
-    /// than those of an element.
+    /// than the alignment of an element.
     pub(crate) fn element(&self, field: &str, dtype: DType) -> Result<Vec<u8>> {
         let expected = dtype.size();
         let number = match &self.0 {

@@ -1,4 +1,4 @@
-//! `Slotted`: the field of another form, each sample of which goes into a slot; and the mask and the lengths that describe
+//! `Slotted`: the field of another form, with each sample put into a slot; and the mask and the lengths that describe
 //! such a field.
 
 use std::ops::Range;
@@ -13,7 +13,7 @@ use super::{Form, Members, Slot, SlotPlace, SlotWriter};
 use crate::tensor::Layout;
 use crate::{DType, Error, Result, Tensor};
 
-/// The field of another form, each sample of which goes into a slot: `[samples, ..slot]`.
+/// The field of another form, with each sample put into a slot: `[samples, ..slot]`.
 #[derive(Debug)]
 pub(crate) struct Slotted {
     name: String,
@@ -22,10 +22,10 @@ pub(crate) struct Slotted {
 }
 
 impl Slotted {
-    /// The field `name` of `inner` in slots, whose padding is `padding`.
+    /// The field `name` of `inner` in slots with padding `padding`.
     ///
     /// # Errors
-    /// [`Error::FieldOption`], and those of the slot, if samples do not go into it.
+    /// [`Error::FieldOption`], and the errors of the slot, if samples do not fit into it.
     pub(crate) fn new(name: &str, inner: Arc<dyn Form>, slot: &Slot, padding: Vec<u8>) -> Result<Self> {
         let refused = |reason: &str| Error::FieldOption { field: name.to_owned(), reason: reason.to_owned() };
         if inner.is_concatenated() {

@@ -1,7 +1,7 @@
 //! `sparse`: rows of a sparse matrix, made dense in their slots or put together as compressed rows.
 //!
-//! A dense slot is zeroed and filled while it is in the cache. Compressed rows take as much memory as they have entries,
-//! so that the shape of a batch follows from its samples. The matrix is never made dense as a whole.
+//! A dense slot is zeroed and filled while it is in the cache. Compressed rows take as much memory as they have
+//! entries, so that the shape of a batch follows from its samples. The matrix is never made dense as a whole.
 
 use std::ops::Range;
 
@@ -107,7 +107,7 @@ fn put<C: Column, const N: usize>(columns: &[C], values: &[u8], slot: &mut [u8])
     }
 }
 
-/// Adds values to their columns. Integers wrap around, as those of NumPy do; truth values are combined by "or".
+/// Adds values to their columns. Integers wrap around, as in NumPy; truth values are combined by "or".
 fn add<C: Column>(dtype: DType, columns: &[C], values: &[u8], slot: &mut [u8]) {
     match dtype {
         DType::Bool => add_each(columns, values, slot, |sum: u8, value: u8| sum | value),

@@ -1,7 +1,7 @@
 //! `History`: the weights of sources over a run, as they were given, changed by schedule, or replaced.
 //!
-//! Promise: a history and the sources decide what is drawn at any place of any epoch. Weights that replace others hold from
-//! a place on, so what was drawn before it stays as it was.
+//! Promise: a history and the sources decide what is drawn at any place of any epoch. Weights that replace others hold
+//! from a place on, so what was drawn before it stays as it was.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use crate::{Error, Result};
 
 /// The weights of the sources of a run: those that it began with, and those that replaced them later.
 ///
-/// As plain values, this is a list of (epoch, position, weights): weights were given for that position of that epoch and
-/// all that follow. They are a list of (amount, ratios): from that amount on, in samples or what else is measured, sources
-/// have these ratios, as base64 of little-endian numbers of 32 bits.
+/// As plain values, this is a list of (epoch, position, weights): weights were given for that position of that epoch
+/// and all that follow. They are a list of (amount, ratios): from that amount on, in samples or what else is measured,
+/// sources have these ratios, as base64 of little-endian numbers of 32 bits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<WrittenWeights>", into = "Vec<WrittenWeights>")]
 pub struct History(Arc<[Given]>);
@@ -71,10 +71,10 @@ impl History {
         Ok(Self(Arc::new([Given { place: (0, 0), schedule }])))
     }
 
-    /// The same weights, and others from some amounts on.
+    /// The same weights, and new weights from some amounts on.
     ///
     /// # Errors
-    /// [`Error::Weights`] if amounts do not increase, or weights are not those of as many sources.
+    /// [`Error::Weights`] if amounts do not increase, or weights are for another number of sources.
     pub(super) fn scheduled(&self, changes: &[(u64, Vec<f64>)]) -> Result<Self> {
         let mut schedule: Vec<(u64, Arc<[u32]>)> = vec![(0, Arc::clone(self.first()))];
         for (amount, weights) in changes {
@@ -106,7 +106,7 @@ impl History {
         &self.0[self.0.len() - 1].schedule
     }
 
-    /// All ratios that may come.
+    /// All ratios that may apply.
     pub(super) fn ratios(&self) -> impl Iterator<Item = &Arc<[u32]>> {
         self.0.iter().flat_map(|given| given.schedule.iter().map(|(_, ratios)| ratios))
     }
@@ -152,7 +152,7 @@ struct Walk<'a, P> {
 }
 
 impl<P: Passage> Walk<'_, P> {
-    /// Goes on to a place or an amount, as they come first, or to the end of the epoch that is the target.
+    /// Advances to a place or an amount, whichever is first, or to the end of the target epoch.
     fn to(&mut self, place: Option<(u64, u64)>, amount: Option<u64>) -> Reached {
         loop {
             let mut in_epoch = amount;

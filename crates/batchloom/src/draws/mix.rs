@@ -1,7 +1,7 @@
-//! `Mix`: several sources of samples in one epoch, each as often as its weight says.
+//! `Mix`: several sources of samples in one epoch, drawn in proportion to their weights.
 //!
-//! Each source goes through permutations of its own, from epoch to epoch, so that none of its samples comes again before
-//! all of them have come. Sources take turns by weight, sample for sample; or by a measure of samples (their tokens, their
+//! Each source has its own permutations, from epoch to epoch, so that none of its samples is drawn again before all of
+//! them were drawn. Sources take turns by weight, sample for sample; or by a measure of samples (their tokens, their
 //! labels), so that shares hold for what is measured.
 
 use std::sync::Arc;
@@ -23,7 +23,8 @@ pub enum Exhausted {
     Stop,
     /// The epoch ends when every source has been gone through at least once. Smaller ones are repeated.
     Repeat,
-    /// The epoch has every sample once. When a source is exhausted, the others share what is left by their weights.
+    /// The epoch has every sample once. When a source is exhausted, the remaining sources share the rest by their
+    /// weights.
     Renormalise,
 }
 
@@ -46,7 +47,7 @@ named!(Exhausted, "when_exhausted", {
 
 /// Sources of samples and their weights.
 ///
-/// The samples of a plan are those of the first source, then those of the second, and so on.
+/// The samples of a plan are the samples of the first source, then of the second, and so on.
 ///
 /// ```
 /// use batchloom::Plan;
@@ -66,7 +67,7 @@ pub struct Mix {
     before: Arc<[u64]>,
     history: History,
     exhausted: Exhausted,
-    /// The measure by which turns are counted: its name, and the size of each sample. Samples count the same without it.
+    /// The measure of turns: its name, and the size of each sample. Samples count the same without it.
     measure: Option<(String, Arc<[u32]>)>,
     /// The samples of the sources, one source after the other, if they do not lie in that order.
     members: Option<Arc<[u32]>>,
@@ -77,7 +78,7 @@ pub struct Mix {
 crate::brief::debug_in_brief!(Mix, [history, exhausted, names], [before, measure, members]);
 
 impl Mix {
-    /// Sources of as many samples as `counts` says, and their weights.
+    /// Sources with `counts` samples, and their weights.
     ///
     /// # Errors
     /// [`Error::Weights`] if there is not one weight for each source, or one is negative, infinite or not a number, or
@@ -109,14 +110,14 @@ impl Mix {
         Ok(mix)
     }
 
-    /// Gives sources other weights once the run has drawn some amounts, over all epochs: in samples, or in what is measured.
-    /// Each change is an amount, and the weights from there on.
+    /// Gives sources other weights once the run has drawn some amounts, over all epochs: in samples, or in what is
+    /// measured. Each change is an amount, and the weights from there on.
     ///
     /// ```
     /// use batchloom::Plan;
     /// use batchloom::draws::Mix;
     ///
-    /// // Books come in after 200 samples.
+    /// // Books are drawn after 200 samples.
     /// let mix = Mix::new(&[1000, 100], &[1.0, 0.0])?.schedule(&[(200, vec![1.0, 1.0])])?;
     /// let plan = Plan::builder(1100).mix(mix).shuffle(true).batch_size(100).build()?;
     /// let books = |step| plan.indices(step, 0).unwrap().iter().filter(|&&sample| sample >= 1000).count();
@@ -125,7 +126,7 @@ impl Mix {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Weights`] if amounts do not increase, or weights are not as those of [`new`](Self::new); [`Error::Mix`] if a
+    /// [`Error::Weights`] if amounts do not increase, or weights are not as in [`new`](Self::new); [`Error::Mix`] if a
     /// source of a weight above 0 has nothing to draw.
     pub fn schedule(self, changes: &[(u64, Vec<f64>)]) -> Result<Self> {
         let mix = Self { history: self.history.scheduled(changes)?, ..self };
@@ -154,8 +155,8 @@ impl Mix {
         self.require(by, |source| of(source).iter().any(|&size| size > 0))
     }
 
-    /// The classes of samples as sources of equal weight: batches of a fixed size hold as many samples of each class, to one.
-    /// `classes` has a number for each sample, which tells its class.
+    /// The classes of samples as sources of equal weight: batches of a fixed size hold each class equally often, to
+    /// one. `classes` has the number of the class of each sample.
     ///
     /// # Errors
     /// [`Error::Mix`] if there are no samples, or 2^32 of them; [`Error::Memory`].
@@ -176,12 +177,12 @@ impl Mix {
         Ok(Self { members: Some(members.into()), exhausted: Exhausted::Repeat, ..mix })
     }
 
-    /// Lets sources take turns by `sizes`, how much each sample has of what is measured, instead of by samples. `by` is its
-    /// name, which is part of fingerprints.
+    /// Lets sources take turns by `sizes`, how much each sample has of what is measured, instead of by samples. `by` is
+    /// its name, which is part of fingerprints.
     ///
     /// # Errors
-    /// [`Error::Mix`] if there is not one size for each sample, if a source of a weight above 0 has nothing of it, or if
-    /// there are 2^32 samples.
+    /// [`Error::Mix`] if there is not one size for each sample, if a source of a weight above 0 has nothing of it, or
+    /// if there are 2^32 samples.
     pub fn measured(mut self, by: &str, sizes: impl Into<Arc<[u32]>>) -> Result<Self> {
         let sizes = sizes.into();
         let refused = |reason: String| Err(Error::Mix { reason });
@@ -197,8 +198,8 @@ impl Mix {
         Ok(self)
     }
 
-    /// Gives sources names, which become part of fingerprints: a state goes on with sources of the same names, in the same
-    /// order.
+    /// Gives sources names, which become part of fingerprints: a state continues with sources of the same names, in the
+    /// same order.
     ///
     /// # Errors
     /// [`Error::Mix`] if there is not one name for each source.
@@ -295,7 +296,7 @@ impl Mix {
         self.history.last()
     }
 
-    /// Returns true if sources are the classes of samples, whose weights are equal.
+    /// Returns true if sources are the classes of samples, with equal weights.
     pub(crate) fn is_balanced(&self) -> bool {
         self.members.is_some()
     }
@@ -323,10 +324,10 @@ impl Mix {
         (self.exhausted, measure, self.members.as_deref())
     }
 
-    /// The same sources with samples in another order, of which [`parts`](Self::parts) told.
+    /// The same sources with samples in another order, from [`parts`](Self::parts).
     ///
     /// # Errors
-    /// [`Error::Mix`] if they are not as many.
+    /// [`Error::Mix`] if the numbers of samples differ.
     #[doc(hidden)]
     pub fn with_members(self, members: Vec<u32>) -> Result<Self> {
         match members.len() as u64 == self.samples() {
@@ -407,8 +408,8 @@ impl Serialize for Mix {
     }
 }
 
-/// The source, of those with a ratio above 0, that is gone through first (`first`) or last, where each has `amount` left of
-/// what is counted.
+/// The source, of those with a ratio above 0, that is gone through first (`first`) or last, where each has `amount`
+/// left of what is counted.
 pub(super) fn limiting(ratios: &[u32], amount: impl Fn(usize) -> u128, first: bool) -> usize {
     let later = |a: &usize, b: &usize| {
         let time = |own: usize, other: usize| amount(own).saturating_mul(u128::from(ratios[other]));

@@ -95,7 +95,7 @@ impl Weights {
         self.before.last().copied().unwrap_or(0)
     }
 
-    /// The units of a sample, which lie between those of its neighbours.
+    /// The units of a sample, which lie between the units of its neighbours.
     pub(super) fn of(&self, sample: u64) -> Range<u64> {
         let index = usize::try_from(sample).unwrap_or(usize::MAX);
         self.before[index]..self.before[index + 1]
@@ -107,8 +107,8 @@ impl Weights {
     }
 }
 
-/// The weights of sources as whole numbers below 2^32, in the same ratios: to 2^-32 of the largest, and exactly for whole
-/// numbers below 2^32. A weight above 0 stays above 0.
+/// The weights of sources as whole numbers below 2^32, in the same ratios: to 2^-32 of the largest, and exactly for
+/// whole numbers below 2^32. A weight above 0 stays above 0.
 ///
 /// # Errors
 /// As [`Weights::new`].

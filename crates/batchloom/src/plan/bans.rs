@@ -101,7 +101,7 @@ impl Bans {
         all
     }
 
-    /// The reason for which these changes cannot be those of a run of so many samples, if there is one.
+    /// Why these bans are invalid for a dataset of `samples` samples; `None` if they are valid.
     pub(super) fn damage(&self, samples: u64) -> Option<String> {
         let place = |ban: &Ban| (ban.0, ban.1);
         if !self.changes.is_sorted_by(|one, other| place(one) < place(other)) {

@@ -53,7 +53,7 @@ impl PlanBuilder {
         &mut self.options
     }
 
-    /// The rule by which samples share a batch.
+    /// The rule that decides which samples share a batch.
     ///
     /// # Errors
     /// [`Error::BatchSize`].
@@ -66,7 +66,7 @@ impl PlanBuilder {
         conflicts::drawn(&self.options).is_some()
     }
 
-    /// The option that says something of each sample by its number, if there is one.
+    /// The option with a value for each sample by its number, if there is one.
     pub(crate) fn names_samples(&self) -> Option<&'static str> {
         match &self.options {
             PlanOptions { weights: Some(_), .. } => Some("weights of samples"),
@@ -96,7 +96,7 @@ impl PlanBuilder {
         self
     }
 
-    /// The number of samples of all ranks at a step, if all batches have as many.
+    /// The number of samples of all ranks at a step; `None` if batches differ in number.
     pub(crate) fn samples_in_step(&self) -> Option<u64> {
         let rule = self.chosen_rule().ok()?;
         rule.run_len()?.checked_mul(u64::from(self.world_size))

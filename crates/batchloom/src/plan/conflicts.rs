@@ -53,7 +53,7 @@ pub(super) fn check(options: &PlanOptions) -> Result<()> {
     found.map_or(Ok(()), Err)
 }
 
-/// The option by which an epoch is not every sample once.
+/// The option that makes an epoch other than every sample once.
 pub(super) fn drawn(options: &PlanOptions) -> Option<&'static str> {
     sources(options).or_else(|| weights(options)).or_else(|| num_samples(options))
 }

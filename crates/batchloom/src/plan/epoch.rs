@@ -102,12 +102,12 @@ pub(super) struct Measure {
     /// Samples that are truncated, and the elements that this costs.
     pub(super) truncated: u64,
     pub(super) truncated_tokens: u64,
-    /// Samples that begin in the batch and go on in others.
+    /// Samples that begin in the batch and continue in later ones.
     pub(super) split: u64,
 }
 
 impl Measure {
-    /// The same batch without some of its members, whose places stay.
+    /// The same batch without some of its members; their places stay.
     pub(super) fn without(self, members: &Self) -> Self {
         Self {
             samples: self.samples - members.samples,
@@ -121,7 +121,7 @@ impl Measure {
 }
 
 impl Parts {
-    /// As many parts as `len` says: the first ones, or all and then the first ones again.
+    /// `len` parts: the first parts, or all parts and then the first parts again.
     pub(super) fn fitted(self, len: Option<u64>) -> Self {
         let Self { samples, starts, sizes } = self;
         Self { samples: fitted(samples, len), starts: fitted(starts, len), sizes: fitted(sizes, len) }
@@ -149,7 +149,7 @@ impl Parts {
     }
 }
 
-/// As many elements as `len` says: the first ones, or all and then the first ones again.
+/// `len` elements: the first elements, or all elements and then the first elements again.
 pub(super) fn fitted<T: Copy>(mut elements: Vec<T>, len: Option<u64>) -> Vec<T> {
     let Some(len) = len.map(|len| usize::try_from(len).unwrap_or(usize::MAX)) else { return elements };
     let own = elements.len();
@@ -323,8 +323,8 @@ impl Epoch {
         Some((self.exchanged(pool), position - self.start_of(pool)))
     }
 
-    /// The end of the pools that hold the first `batches` batches, if pools come in their order; the end of these batches if
-    /// samples all count the same.
+    /// The end of the pools that hold the first `batches` batches, if pools come in their order; the end of these
+    /// batches if samples all count the same.
     pub(super) fn end_of_pools(&self, batches: u64) -> u64 {
         let Some(last) = batches.min(self.batches()).checked_sub(1) else { return 0 };
         match self.positions(last) {
@@ -378,8 +378,8 @@ impl Epoch {
         Some(dealt.into_iter().map(Dealt::from).collect())
     }
 
-    /// The cost of each batch, as a number that orders batches, and its elements with padding, in the order in which the
-    /// rule made the batches.
+    /// The cost of each batch, as a number that orders batches, and its elements with padding, in the order in which
+    /// the rule made the batches.
     fn measure_batches(&self, cut: &BatchedPool) -> (Vec<u64>, Vec<u64>) {
         let measured = |batch| {
             let parts = cut.parts(batch, &self.recipe);
@@ -465,8 +465,8 @@ impl Epoch {
         tokens
     }
 
-    /// Passes the samples of each batch to `take`, pool by pool, as the rule makes them. A sample that is split is in the
-    /// batch of its first part.
+    /// Passes the samples of each batch to `take`, pool by pool, as the rule makes them. A sample that is split is in
+    /// the batch of its first part.
     pub(super) fn each_batch(&self, mut take: impl FnMut(&[u64])) {
         let splits = self.recipe.options.rule.splits();
         for pool in (0..self.pools()).map(|pool| self.cut(pool)) {
@@ -535,7 +535,7 @@ impl Epoch {
     }
 
     /// The number of samples in every batch but the last, if pools are dealt in their order. Every pool then starts
-    /// with a new batch, whose number follows from the samples before it.
+    /// with a new batch; its number follows from the samples before it.
     fn equal_batches(&self) -> Option<u64> {
         let counts_differ = self.recipe.options.largest_first || self.recipe.is_homogeneous();
         self.recipe.options.rule.batch_size().filter(|_| !counts_differ)

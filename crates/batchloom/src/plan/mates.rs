@@ -2,7 +2,7 @@
 
 use super::epoch::{Epoch, length};
 
-/// The most batches whose mates are looked at, if samples all count the same.
+/// The most batches to look at for mates, if samples all count the same.
 const MOST_BATCHES: u64 = 1024;
 
 /// The most samples of such a batch that are looked at.

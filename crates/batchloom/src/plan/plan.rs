@@ -17,7 +17,7 @@ use crate::order::Shuffle;
 use crate::ranks::Deal;
 use crate::{Error, Result, memory};
 
-/// The number of pools that are kept: enough for the one that is being read and the one that the workers are in.
+/// The number of pools that are kept: enough for the pool that is being read and the pool that the workers are in.
 const KEPT_POOLS: usize = 3;
 
 /// The steps of one epoch, for every rank.
@@ -46,8 +46,8 @@ pub struct Plan {
 
 crate::brief::debug_in_brief!(Plan, [epoch, world_size, past], []);
 
-/// Plans are equal if they deliver the same: one epoch of equal fingerprints, weights, lists and bans, for as many ranks,
-/// from the same step on.
+/// Plans are equal if they deliver the same: one epoch of equal fingerprints, weights, lists and bans, for as many
+/// ranks, from the same step on.
 impl PartialEq for Plan {
     fn eq(&self, other: &Self) -> bool {
         let given = |plan: &Self| {
@@ -82,8 +82,9 @@ pub struct Step {
     /// labels. `None` if the plan knows neither that the loader makes labels nor their
     /// [counts](crate::batching::LabelCounts).
     pub labels: Option<u64>,
-    /// The number of samples of each batch that count: all of them, unless some only fill up ([`Uneven::Mask`](crate::ranks::Uneven::Mask)), which
-    /// come last in `batches`, or are [banned](Plan::banned). These are in no other number here.
+    /// The number of samples of each batch that count: all of them, unless some only fill up
+    /// ([`Uneven::Mask`](crate::ranks::Uneven::Mask)), which come last in `batches`, or are [banned](Plan::banned).
+    /// These are in no other number here.
     pub counts: Vec<u64>,
     /// The samples of each batch, one batch for every rank that takes part.
     pub batches: Vec<Vec<u64>>,
@@ -168,8 +169,8 @@ impl Plan {
         &self.epoch.recipe
     }
 
-    /// The options. The rule is unpadded if samples are concatenated, and `balance` and `largest_first` are off if samples
-    /// have no sizes.
+    /// The options. The rule is unpadded if samples are concatenated, and `balance` and `largest_first` are off if
+    /// samples have no sizes.
     pub fn options(&self) -> &PlanOptions {
         &self.recipe().options
     }
@@ -179,23 +180,23 @@ impl Plan {
         self.recipe().samples
     }
 
-    /// The rule by which samples share a batch.
+    /// The rule that decides which samples share a batch.
     pub fn rule(&self) -> &Rule {
         &self.recipe().options.rule
     }
 
-    /// The number of samples that an epoch draws: that of the dataset, unless samples are drawn in other numbers. It may
+    /// The number of samples that an epoch draws: the size of the dataset, unless an option changes it. It may
     /// differ from epoch to epoch where sources take turns by tokens or labels.
     pub fn draws(&self) -> u64 {
         self.epoch.len()
     }
 
-    /// Returns true if samples come in passes, or by weight, and not each once in every epoch.
+    /// Returns true if samples are drawn in passes, or by weight, and not each once in every epoch.
     pub(crate) fn draws_in_passes(&self) -> bool {
         self.recipe().draws_otherwise()
     }
 
-    /// The digest of the weights by which samples are drawn, if they have some: of samples, or of their sources.
+    /// The digest of the weights of samples or of their sources; `None` without weights.
     pub fn weights_name(&self) -> Option<String> {
         let recipe = self.recipe();
         recipe
@@ -206,8 +207,8 @@ impl Plan {
             .or_else(|| recipe.options.weights.as_ref().map(Weights::digest))
     }
 
-    /// Returns true if samples are shuffled and a pool that was given as a number holds all of them (or all of a shard),
-    /// where the default pool would not: batches are then the same in every epoch.
+    /// Returns true if samples are shuffled and a pool that was given as a number holds all of them (or all of a
+    /// shard), where the default pool would not: batches are then the same in every epoch.
     pub fn has_one_pool(&self) -> bool {
         let recipe = self.recipe();
         let positions = recipe.pooled(self.epoch.len());
@@ -315,8 +316,8 @@ impl Plan {
     }
 
     /// The shard that holds the whole batch that `rank` sees at `step`, in samples as stored, or `None` if the plan has
-    /// no [`shard_size`](PlanOptions::shard_size). This is O(1), except that some rules look at all pools once, to count their
-    /// batches.
+    /// no [`shard_size`](PlanOptions::shard_size). This is O(1), except that some rules look at all pools once, to
+    /// count their batches.
     ///
     /// # Errors
     /// [`Error::Rank`] and [`Error::StepRange`].
@@ -328,7 +329,7 @@ impl Plan {
     /// The samples that `rank` sees at `step`, and the elements that its batch takes of each.
     ///
     /// # Errors
-    /// The same as those of [`indices`](Self::indices).
+    /// The same as for [`indices`](Self::indices).
     pub fn parts(&self, step: u64, rank: u32) -> Result<Parts> {
         match self.epoch.uniform() {
             Some(_) => {
@@ -398,9 +399,9 @@ impl Plan {
         Ok(step)
     }
 
-    /// The places of `sample`. Empty if it is dropped or came in an earlier part of the epoch; several if it is repeated
-    /// so that all ranks have as many batches and samples, or if it is split. Places that only fill up are left out, and so
-    /// are those at which the sample is [banned](Self::banned).
+    /// The places of `sample`. Empty if it is dropped or came in an earlier part of the epoch; several if it is
+    /// repeated so that all ranks have as many batches and samples, or if it is split. Places that only fill up are
+    /// left out, and so are those at which the sample is [banned](Self::banned).
     ///
     /// # Errors
     /// [`Error::SampleRange`].
@@ -456,8 +457,8 @@ impl Plan {
         })
     }
 
-    /// The number of first places of banned samples in this plan, and that of all their places, if samples all count the
-    /// same.
+    /// The number of first places of banned samples in this plan, and the number of all their places, if samples all
+    /// count the same.
     pub(super) fn count_banned(&self) -> (u64, u64) {
         let (deal, bans) = (self.deal(), &self.recipe().bans);
         let dealt = deal.first()..deal.first() + deal.dealt();
@@ -488,7 +489,7 @@ impl Plan {
     }
 
     /// Visits the batches of all steps, pool by pool: the step of each, its rank, its samples that count, and its
-    /// elements with padding. Batches that come again at the end of the epoch come last.
+    /// elements with padding. Batches that are dealt again at the end of the epoch are last.
     #[cfg(feature = "report")]
     pub(crate) fn each_dealt(&self, mut visit: impl FnMut(u64, u32, &Parts, u64)) {
         let (deal, world_size) = (self.deal(), u64::from(self.world_size));

@@ -1,7 +1,7 @@
-//! The state of a run between two steps: the checkpoint from which it goes on exactly there.
+//! The state of a run between two steps: a checkpoint; the run continues exactly there.
 //!
-//! A state is a few integers, the same on every rank and for any number of ranks: the number of batches delivered tells
-//! which ones they were. Loading costs O(1), however far the epoch has come.
+//! A state is a few integers, the same on every rank and for any number of ranks: the number of batches delivered
+//! decides which ones they were. Loading costs O(1), however far the epoch has come.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ pub struct State {
     /// and some were delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lists: Option<String>,
-    /// The digest of the weights by which samples are drawn, if some batches of the epoch were delivered.
+    /// The digest of the weights of draws, if some batches of the epoch were delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weights: Option<String>,
     /// The weights of sources so far, if samples are drawn from several.
@@ -53,8 +53,8 @@ pub struct State {
     /// The number of steps that the run has taken, over all epochs. A plan does not know it; a loader counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<u64>,
-    /// A name, of 32 hexadecimal digits, for all that determined the run so far: fingerprint, seed, and of each epoch its
-    /// number, the steps of its worlds, its lists, its weights and its bans. A plan does not know it.
+    /// A name, of 32 hexadecimal digits, for all that determined the run so far: fingerprint, seed, and of each epoch
+    /// its number, the steps of its worlds, its lists, its weights and its bans. A plan does not know it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
     /// The digest at the start of the epoch under way.
@@ -83,8 +83,8 @@ impl Plan {
         if steps > 0 && steps >= self.steps() { self.following().at(0) } else { self.at(steps) }
     }
 
-    /// The digest of a run after `steps` steps of this plan, even at the end of the epoch; `before` is the digest at the start
-    /// of the epoch. Loaders put it in their [`State::digest`].
+    /// The digest of a run after `steps` steps of this plan, even at the end of the epoch; `before` is the digest at
+    /// the start of the epoch. Loaders put it in their [`State::digest`].
     pub fn digest(&self, steps: u64, before: &str) -> String {
         self.at(steps).digest_after(before)
     }
@@ -117,14 +117,13 @@ impl Plan {
     ///
     /// If this plan bans other samples than the state, it bans these from here on.
     ///
-    /// If sources have other weights in this plan than in the state, these hold from the first pool on of which no batch
-    /// was delivered (from the next batch on, if samples all count the same).
+    /// If sources have other weights in this plan than in the state, these hold from the first pool on of which no
+    /// batch was delivered (from the next batch on, if samples all count the same).
     ///
     /// # Errors
     /// [`Error::StateVersion`], [`Error::StateFingerprint`], [`Error::StateLists`], [`Error::StateWeights`],
-    /// [`Error::StateBans`],
-    /// [`Error::Conflict`] if other weights would move a pool that came first, and [`Error::StateDamaged`] if the numbers of
-    /// the state contradict each other.
+    /// [`Error::StateBans`], [`Error::Conflict`] if other weights would move a pool that came first, and
+    /// [`Error::StateDamaged`] if the numbers of the state contradict each other.
     pub fn resume(&self, state: &State) -> Result<Self> {
         if state.version != STATE_VERSION {
             return Err(Error::StateVersion { found: state.version, expected: STATE_VERSION });
@@ -214,8 +213,8 @@ impl Plan {
         Ok(if rest.is_over() { rest.following() } else { rest })
     }
 
-    /// The parts of this epoch, in order: for each number of ranks that took steps of it, the plan for these ranks and the
-    /// number of steps that they took; last this plan, with the steps that are left.
+    /// The parts of this epoch, in order: for each number of ranks that took steps of it, the plan for these ranks and
+    /// the number of steps that they took; last this plan, with the steps that are left.
     ///
     /// ```
     /// use batchloom::Plan;
@@ -315,7 +314,7 @@ fn extend(past: &[(u32, u64)], world_size: u32, steps: u64) -> Vec<(u32, u64)> {
     past
 }
 
-/// Refuses lists that differ from those of the epoch under way.
+/// Refuses lists that differ from the lists of the epoch under way.
 fn require_lists(found: Option<&str>, expected: Option<&str>) -> Result<()> {
     if found == expected {
         return Ok(());

@@ -1,7 +1,7 @@
 //! `Run`: the epoch under way, its progress, and the steps and the digest of all epochs before it.
 //!
-//! Each iteration is the next epoch, or the one that was set, or the rest of the one in a state that was loaded.
-//! Promise: a state and the options of the plan decide all batches that come after it, for any number of ranks.
+//! Each iteration is the next epoch, or the epoch that was set, or the rest of an epoch after a state was loaded.
+//! Promise: a state and the options of the plan decide all later batches, for any number of ranks.
 
 use std::sync::{Arc, OnceLock};
 
@@ -179,7 +179,7 @@ impl Run {
         }
     }
 
-    /// Returns true if the next iteration is the rest of an epoch, of which batches were taken.
+    /// Returns true if the next iteration is the rest of an epoch after some batches.
     pub fn is_rest(&self) -> bool {
         !self.upcoming().is_whole()
     }
@@ -225,7 +225,7 @@ impl Run {
         self.part.state(steps, is_over)
     }
 
-    /// The state of the run after only `batches` batches of the latest iteration: for programs that ask for batches
+    /// The state of the run after only `batches` batches of the latest iteration: for programs that take batches
     /// ahead of their use.
     ///
     /// # Errors
@@ -253,7 +253,7 @@ impl Run {
         Ok(())
     }
 
-    /// Continues where `state` was taken, as [`load`](Self::load) does, in an epoch whose batches are `lists`.
+    /// Continues where `state` was taken, as [`load`](Self::load) does, in an epoch with the batches `lists`.
     ///
     /// # Errors
     /// Those of [`Plan::resume`], [`Error::NotListed`], and [`Error::SampleRange`]. The run is unchanged then.
@@ -265,7 +265,7 @@ impl Run {
     }
 
     /// Makes the rest of an epoch that was left in the middle the next iteration. Without it, the next iteration is the
-    /// epoch after it. The [batches handed over](Self::handed_over) remain those of the latest iteration.
+    /// epoch after it. The [batches handed over](Self::handed_over) remain as in the latest iteration.
     ///
     /// # Errors
     /// Those of [`Plan::resume`], which the state of a run meets only where memory runs out.
@@ -282,7 +282,7 @@ impl Run {
     /// which is smaller where the iteration has fewer. What is left of the epoch is the next iteration.
     ///
     /// # Errors
-    /// Those of [`go_on`](Self::go_on).
+    /// The errors of [`go_on`](Self::go_on).
     pub fn skip(&mut self, batches: u64) -> Result<u64> {
         let plan = self.upcoming();
         let progress = Progress::new(plan.steps_of(self.rank));
@@ -294,8 +294,8 @@ impl Run {
         Ok(skipped)
     }
 
-    /// Makes `epoch` the next one. It starts at its beginning, unless a state in that very epoch was loaded and it has not
-    /// begun since.
+    /// Makes `epoch` the next one. It starts at its beginning, unless a state in that very epoch was loaded and it has
+    /// not begun since.
     pub fn set_epoch(&mut self, epoch: u64) {
         if self.is_begun() || self.part.plan.epoch() != epoch {
             self.enter(self.plan(epoch));
@@ -303,7 +303,7 @@ impl Run {
         self.left = None;
     }
 
-    /// Makes `seed` that of the next epoch, which then comes from its start, and of those after it: for a seed that is
+    /// Makes `seed` the seed of the next epoch, which then begins at its start, and of later epochs: for a seed that is
     /// drawn late.
     pub fn set_seed(&mut self, seed: u64) {
         self.enter(self.upcoming().with_seed(seed));
@@ -340,8 +340,8 @@ impl Run {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Rank`], [`Error::World`], and [`Error::NothingLeft`] if so many ranks would take no step. The run is
-    /// unchanged then.
+    /// [`Error::Rank`], [`Error::World`], and [`Error::NothingLeft`] if this number of ranks would take no step. The
+    /// run is unchanged then.
     pub fn serve(&mut self, rank: u32, world_size: u32) -> Result<()> {
         if (rank, world_size) == (self.rank, self.world_size()) {
             return Ok(());
@@ -356,13 +356,13 @@ impl Run {
         Ok(())
     }
 
-    /// Serves `rank` from the next epoch on, whose plan is `plan`.
+    /// Serves `rank` from the next epoch on, which has the plan `plan`.
     pub(crate) fn serve_plan(&mut self, rank: u32, plan: Plan) {
         self.enter(plan);
         self.rank = rank;
     }
 
-    /// The same run for another rank from the next epoch on, whose plan is `plan`.
+    /// The same run for another rank from the next epoch on, which has the plan `plan`.
     pub(crate) fn served(&self, rank: u32, plan: Plan) -> Self {
         let (part, progress) = (self.part.clone(), self.progress.clone());
         let mut other = Self { rank: self.rank, part, progress, left: None };
@@ -409,7 +409,7 @@ impl Run {
         self.progress.as_ref().is_some_and(|progress| !progress.is_unspent())
     }
 
-    /// Makes `plan` that of the next epoch.
+    /// Makes `plan` the plan of the next epoch.
     fn enter(&mut self, plan: Plan) {
         let (steps, is_over) = self.place();
         let is_left = self.is_begun() || plan.epoch() != self.part.plan.epoch();
@@ -421,7 +421,7 @@ impl Run {
         }
     }
 
-    /// Makes `plan` that of the next epoch, in the run that came to `state`.
+    /// Makes `plan` the plan of the next epoch, in the run that is at `state`.
     fn enter_at(&mut self, state: &State, plan: Plan) {
         self.enter(plan);
         self.part.taken = steps_of(state);
@@ -433,7 +433,8 @@ impl Run {
     }
 }
 
-/// The number of steps that a run had taken when its state was saved. States of plans know those of their epoch alone.
+/// The number of steps that a run had taken when its state was saved. States of plans know the steps of their epoch
+/// alone.
 fn steps_of(state: &State) -> u64 {
     let of_epoch = || state.worlds.iter().map(|&(_, steps)| steps).sum();
     state.steps.unwrap_or_else(of_epoch)
