@@ -1,14 +1,15 @@
 //! Memory that is asked for before it is used.
 //!
-//! The collections of the standard library end the process if they cannot grow. Work whose memory grows with the data asks
-//! for that memory here first, so that its lack is an error. What other threads take in between can still be missing.
+//! The collections of the standard library end the process if they cannot grow. Work that needs memory in proportion to
+//! the data reserves for that memory here first, so that its lack is an error. What other threads take in between can
+//! still be missing.
 
 use std::collections::TryReserveError;
 use std::hint::black_box;
 
 use crate::{Error, Result};
 
-/// Checks that so many bytes can be had now. This takes a microsecond, and touches none of them.
+/// Checks that a number of bytes can be had now. This takes a microsecond, and touches no byte.
 ///
 /// # Errors
 /// [`Error::Memory`].
@@ -35,7 +36,7 @@ pub(crate) fn append<T: Copy>(target: &mut Vec<T>, elements: &[T]) -> Result<()>
     Ok(())
 }
 
-/// Makes room for so many more elements, and for more of them later.
+/// Makes room for a number of elements, and for more of them later.
 ///
 /// # Errors
 /// [`Error::Memory`].

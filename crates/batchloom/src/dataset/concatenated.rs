@@ -9,7 +9,7 @@ use crate::batching::{FixedSize, LabelCounts, Labels, Rule, Sizes};
 use crate::collate::{BySource, Form, Sources};
 use crate::{Error, Result, Tensor};
 
-/// The field that says which dataset a sample is of.
+/// The field with the number of the dataset of each sample.
 pub(super) const SOURCE: &str = "source";
 
 /// Several datasets. The data of each stays where it is.
@@ -18,14 +18,14 @@ pub(super) struct Concatenated {
     /// The number of samples before each part, and of all samples.
     before: Vec<usize>,
     sizes: Option<Sizes>,
-    /// True if batches say which dataset each sample is of.
+    /// True if batches hold the number of the dataset of each sample.
     says_source: bool,
 }
 
 crate::brief::debug_in_brief!(Concatenated, [sizes, says_source], [parts, before]);
 
 impl Concatenated {
-    /// The samples of `parts`, of which there is at least one.
+    /// The samples of `parts`, at least one.
     ///
     /// # Errors
     /// [`Error::Concat`], which names the field in which two datasets differ.

@@ -1,4 +1,4 @@
-//! `GroupDataset`: rows that belong together, such as those of one query, are one sample.
+//! `GroupDataset`: rows that belong together, such as all rows of one query, are one sample.
 //!
 //! A group is never divided between batches, and its rows keep their order. The rows of a group may lie anywhere; the
 //! dataset then keeps the place of each row, not a copy of it.
@@ -66,7 +66,7 @@ impl Groups {
         Ok(Self { offsets, order })
     }
 
-    /// The groups of rows with these texts. One pass; [`TextIds`] tells which text is which group.
+    /// The groups of rows with these texts. One pass; [`TextIds`] maps texts to groups.
     ///
     /// ```
     /// use batchloom::dataset::Groups;
@@ -109,8 +109,8 @@ impl Groups {
     }
 }
 
-/// The most bytes that a row takes at which ids change: as the start of a run, in the table of ids, and as the start of a
-/// group, while lists of them grow.
+/// The most bytes that a row takes at which ids change: as the start of a run, in the table of ids, and as the start of
+/// a group, while lists of them grow.
 const RUN_BYTES: usize = 160;
 
 /// The rows at which ids change: the group that begins or continues, by the order of first appearance, and the row.
@@ -154,7 +154,7 @@ pub enum GroupOversize {
     Error,
     /// The first rows are taken.
     Truncate,
-    /// Random rows are taken, in order, and others in each epoch: a function of seed, epoch and group.
+    /// Random rows are taken, in order, and new ones in each epoch: a function of seed, epoch and group.
     Subsample,
 }
 
@@ -279,7 +279,7 @@ impl GroupDataset {
         &self.groups
     }
 
-    /// The number of rows that batches take of each group, by which plans sort, count and budget.
+    /// The number of rows that batches take of each group; plans sort, count and budget by it.
     pub fn sizes(&self) -> &Sizes {
         self.sequences.sizes()
     }

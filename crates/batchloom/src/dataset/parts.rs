@@ -11,11 +11,11 @@ use crate::{Error, Result};
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum PartEnd {
-    /// The part holds this share of each series: above 0, and at most 1 with those of the parts before.
+    /// The part holds this share of each series: above 0, and at most 1 with the shares of the parts before.
     Share(f64),
     /// The part ends before this step, in each series; series that are shorter end before.
     Step(i64),
-    /// The part ends before a step of its own in each series, as one time lies at different steps of them.
+    /// The part ends before another step in each series, as one time lies at different steps of them.
     Steps(Vec<usize>),
     /// The part holds the rest. Only the last part may.
     Rest,

@@ -13,7 +13,7 @@ use crate::brief::Brief;
 use crate::order::{Key, Order, Purpose};
 use crate::{Error, Result, memory};
 
-/// Some samples of a dataset, in any order. A sample may come several times.
+/// Some samples of a dataset, in any order. A sample may be selected several times.
 ///
 /// ```
 /// use batchloom::dataset::Selection;
@@ -54,7 +54,7 @@ impl std::fmt::Debug for Numbers {
 }
 
 impl Numbers {
-    /// The text that tells these numbers, which count from `base`, from all others of `total`.
+    /// A text that identifies these numbers, counted from `base`, among all selections of `total` samples.
     fn text(&self, base: u64, total: u64) -> Arc<str> {
         let digest = match self {
             Self::Range(Range { start, end }) => {
@@ -85,7 +85,8 @@ impl Numbers {
     }
 }
 
-/// The hash of numbers below `total`, in order, each as four bytes where that is enough and as eight otherwise, the lowest first.
+/// The hash of numbers below `total`, in order, each as four bytes where that is enough and as eight otherwise, the
+/// lowest first.
 fn digest(mut numbers: impl Iterator<Item = u64>, total: u64) -> u128 {
     let narrow = u32::try_from(total.saturating_sub(1)).is_ok();
     let (mut hash, mut some) = (Xxh3::new(), Vec::with_capacity(8 << 10));
@@ -137,8 +138,8 @@ impl Selection {
         Self { numbers, samples, base, total, text }
     }
 
-    /// The samples of each part of a split of `samples` samples, in the order in which they are stored. They are drawn at
-    /// random by `seed`, or are neighbours without one. This takes one pass over the samples.
+    /// The samples of each part of a split of `samples` samples, in the order in which they are stored. They are drawn
+    /// at random by `seed`, or are neighbours without one. This takes one pass over the samples.
     ///
     /// With `strata`, a number for each sample, samples of each number are shared out like all of them: to one or two
     /// samples, each part holds its share of each.
@@ -153,8 +154,8 @@ impl Selection {
     /// ```
     ///
     /// # Errors
-    /// Those of [`borders`]; [`Error::EmptyPart`]; [`Error::Strata`] if there is not one number for each sample, or they
-    /// are given without a seed.
+    /// Those of [`borders`]; [`Error::EmptyPart`]; [`Error::Strata`] if there is not one number for each sample, or
+    /// they are given without a seed.
     pub fn split(
         samples: u64,
         parts: &[(&str, PartEnd)],
@@ -364,7 +365,7 @@ impl Selection {
         self.base
     }
 
-    /// The selection in words, which tell it from all others of as many samples: a part of fingerprints.
+    /// The selection in words that identify it among selections of the same number of samples: a part of fingerprints.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -383,8 +384,8 @@ fn by_place(order: &Order, ends: &[u64]) -> Vec<u16> {
 
 /// The part of each sample, where parts take turns within each stratum.
 ///
-/// Strata come one after the other, the samples of each in the random order. Parts take turns as their shares say, so
-/// that any number of samples in a row are shared out like all of them, and those of a stratum are samples in a row.
+/// Strata follow each other, the samples of each in the random order. Parts take turns in proportion to their shares,
+/// so that any number of samples in a row are shared out like all of them, and a stratum is samples in a row.
 fn by_turns(order: &Order, ends: &[u64], strata: &[i64]) -> Vec<u16> {
     let mut part_of = unassigned(order, ends);
     let mut samples = Vec::with_capacity(part_of.len());
@@ -416,9 +417,9 @@ fn visit(order: &Order, places: Range<u64>, mut each: impl FnMut(usize)) {
 
 /// The turns of parts, which take all places as evenly as whole numbers allow.
 ///
-/// The turn of a part is due before its share of the places so far reaches the next whole number, and begins when it has
-/// passed the last one. Of those that have begun, the one that is due first takes the place (R. Tijdeman, "The chairman
-/// assignment problem", 1980): at every place, each part has had its share to less than one place.
+/// The turn of a part is due before its share of the places so far reaches the next whole number, and begins when it
+/// has passed the last one. Of those that have begun, the one that is due first takes the place (R. Tijdeman, "The
+/// chairman assignment problem", 1980): at every place, each part has had its share to less than one place.
 struct Turns {
     /// The places that each part takes of `places`; the last entry is what no part takes.
     shares: Vec<u64>,

@@ -18,7 +18,7 @@ use crate::{Error, Result, Tensor, memory};
 enum Field {
     /// A field with the same shape for every sample.
     Fixed(Tensor),
-    /// A field with a shape of its own for each sample.
+    /// A field with a separate shape for each sample.
     Variable(Sequences),
 }
 
@@ -40,17 +40,17 @@ enum Field {
 pub struct SequenceDataset {
     names: Vec<String>,
     fields: Arc<[Field]>,
-    /// The place of the first variable field, whose extents are those of all.
+    /// The place of the first variable field; all fields have its extents.
     guide: usize,
     sizes: Sizes,
     own_sizes: bool,
     /// True if samples that are longer than their size are subsampled.
     subsamples: bool,
-    /// The names of the fields with lengths of their own.
+    /// The names of the fields with separate lengths.
     own_lengths: Vec<String>,
 }
 
-/// The size of a sample whose fields have lengths of their own: what rules sort, count and budget by.
+/// The size of a sample if fields have separate lengths: what rules sort, count and budget by.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SizeOf {
@@ -113,7 +113,7 @@ impl Field {
 }
 
 impl SequenceDatasetBuilder {
-    /// Adds a field whose samples differ in size.
+    /// Adds a field of samples that differ in size.
     #[must_use]
     pub fn variable(mut self, name: impl Into<String>, sequences: Sequences) -> Self {
         self.names.push(name.into());
@@ -121,7 +121,7 @@ impl SequenceDatasetBuilder {
         self
     }
 
-    /// Adds a field whose samples are slices, or anything that lends one. They are copied, one after the other.
+    /// Adds a field with slices as samples, or anything that lends one. They are copied, one after the other.
     ///
     /// ```
     /// use batchloom::SequenceDataset;
@@ -159,7 +159,7 @@ impl SequenceDatasetBuilder {
         self
     }
 
-    /// Gives some variable fields lengths of their own: those of the targets of translation differ from those of the
+    /// Gives some variable fields separate lengths: the targets of translation differ in length from the
     /// sources. Batches hold a mask and the lengths of each, named for it: `target_mask` and `target_lengths`.
     ///
     /// ```
@@ -184,13 +184,13 @@ impl SequenceDatasetBuilder {
         self
     }
 
-    /// Sets what the size of a sample is whose fields have lengths of their own. Default: [`SizeOf::Max`].
+    /// Sets the size of a sample if fields have separate lengths. Default: [`SizeOf::Max`].
     #[must_use]
     pub fn size_of(self, size_of: SizeOf) -> Self {
         Self { size_of, ..self }
     }
 
-    /// The sizes of samples whose fields have lengths of their own.
+    /// The sizes of samples if fields have separate lengths.
     ///
     /// # Errors
     /// [`Error::OwnLengths`] and [`Error::SizeTooLarge`].
@@ -230,8 +230,9 @@ impl SequenceDatasetBuilder {
     /// Builds the dataset.
     ///
     /// # Errors
-    /// [`Error::OwnLengths`], [`Error::NoFields`], [`Error::NotVariable`], [`Error::DuplicateField`], [`Error::ScalarField`],
-    /// [`Error::FieldLength`], [`Error::Ragged`], [`Error::SizesLength`], [`Error::SizeTooLarge`], [`Error::Memory`].
+    /// [`Error::OwnLengths`], [`Error::NoFields`], [`Error::NotVariable`], [`Error::DuplicateField`],
+    /// [`Error::ScalarField`], [`Error::FieldLength`], [`Error::Ragged`], [`Error::SizesLength`],
+    /// [`Error::SizeTooLarge`], [`Error::Memory`].
     pub fn build(self) -> Result<SequenceDataset> {
         let lengths = self.fields.iter().map(|field| match field {
             Field::Fixed(rows) => rows.shape().first().copied(),
@@ -300,7 +301,7 @@ impl SequenceDataset {
         &self.names
     }
 
-    /// The sizes by which plans sort, count and budget.
+    /// The sizes that plans sort, count and budget by.
     pub fn sizes(&self) -> &Sizes {
         &self.sizes
     }
@@ -387,7 +388,7 @@ impl SequenceDataset {
         }
     }
 
-    /// A form that field `name` has lengths for: those of its own, if it has some.
+    /// A form of field `name` with its separate lengths, if it has some.
     fn placed(&self, name: &str, inner: Arc<dyn Form>) -> Arc<dyn Form> {
         match self.own_lengths.iter().position(|own| own == name) {
             Some(place) => Arc::new(OwnLengths { inner, place }),
@@ -516,7 +517,7 @@ fn variable<'a>((name, field): (&'a String, &'a Field)) -> Option<(&'a String, &
     }
 }
 
-/// Refuses fields with lengths of their own that are none of the variable fields.
+/// Refuses fields with separate lengths that are no variable fields.
 fn check_own(names: &[String], fields: &[Field], own: &[String]) -> Result<()> {
     let known: Vec<&String> = names.iter().zip(fields).filter_map(variable).map(|(name, _)| name).collect();
     let refused = |reason: String| Err(Error::OwnLengths { reason });
@@ -531,7 +532,7 @@ fn check_own(names: &[String], fields: &[Field], own: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Refuses variable fields whose samples differ in size from those of the first one, but for those with lengths of their
+/// Refuses variable fields with sizes that differ from the first field's, except for fields with separate
 /// own.
 fn check_extents(
     names: &[String],

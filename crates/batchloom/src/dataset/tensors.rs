@@ -39,7 +39,7 @@ pub struct TensorDataset {
 pub enum TensorField {
     /// An array whose first dimension counts the samples.
     Dense(Tensor),
-    /// Rows of which only some columns are stored.
+    /// Rows with some columns stored.
     Sparse(SparseRows),
 }
 

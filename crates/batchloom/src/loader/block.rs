@@ -190,9 +190,9 @@ impl ShapeRun {
 
 /// One batch: an array for each field.
 ///
-/// A batch is a view of its block, in which each field is compact and 64-byte aligned. The memory of a block stays as it
-/// is as long as any of its batches is held. Batches of [`Loader::views`](super::Loader::views) are views of the data, with
-/// the strides that it has.
+/// A batch is a view of its block, in which each field is compact and 64-byte aligned. The memory of a block stays as
+/// it is as long as any of its batches is held. Batches of [`Loader::views`](super::Loader::views) are views of the
+/// data, with the strides that it has.
 #[derive(Debug, Clone)]
 pub struct Batch {
     names: Arc<[String]>,
@@ -202,7 +202,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Neighbours of a dataset whose samples do not differ in size, in the memory of the dataset.
+    /// Neighbours of a dataset of samples of one size, in the memory of the dataset.
     pub(super) fn of_views(names: Arc<[String]>, fields: Vec<Tensor>, samples: usize) -> Self {
         Self { names, fields, samples, longest: 0 }
     }

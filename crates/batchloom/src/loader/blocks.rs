@@ -69,7 +69,7 @@ impl Blocks {
         }
     }
 
-    /// The next block, if it is ready now, for consumers that begin with it while batches of the one before are in use.
+    /// The next block, if it is ready now, for consumers that begin with it while batches of the last one are in use.
     /// Errors, the end and the beginning are left to [`poll`](Self::poll).
     #[doc(hidden)]
     pub fn ahead(&mut self) -> Option<Block> {
@@ -88,7 +88,7 @@ impl Blocks {
         self.begun.is_some()
     }
 
-    /// The number of batches that are left: those of the epoch that would begin now, before one has begun. An epoch that
+    /// The number of batches that are left; before an epoch has begun, of the epoch that would begin now. An epoch that
     /// cannot begin is one error.
     fn left(&self) -> u64 {
         match &self.begun {
@@ -264,11 +264,11 @@ impl std::fmt::Debug for Blocks {
     }
 }
 
-/// The batches of one epoch, in order. It begins as the first one is asked for. Dropping it waits until the workers left
-/// it.
+/// The batches of one epoch, in order. It begins as the first one is asked for. Dropping it waits until the workers
+/// left it.
 ///
-/// The length is known, so that progress can be shown and `collect` allocates once: it is the number of batches that are
-/// left, unless one of them is an error, which is the last.
+/// The length is known, so that progress can be shown and `collect` allocates once: it is the number of batches that
+/// are left, unless one of them is an error, which is the last.
 #[derive(Debug)]
 pub struct Batches {
     /// The blocks, or `None` after the end or a failure.

@@ -101,9 +101,9 @@ impl LoaderBuilder {
         self
     }
 
-    /// Scales the values of `field`, which come out as `(x * scale - mean) / std`. They are computed in float32, or in
-    /// float64 if that is the type of the field in batches; integers come out as float32 unless [`dtype`](Self::dtype)
-    /// says otherwise. Padding is not scaled. Default: 1.
+    /// Scales the values of `field` to `(x * scale - mean) / std`. They are computed in float32, or in
+    /// float64 if that is the type of the field in batches; integers become float32 unless [`dtype`](Self::dtype)
+    /// is set. Padding is not scaled. Default: 1.
     pub fn scale(mut self, field: impl Into<String>, scale: f64) -> Self {
         self.collate.field(field.into()).scale = Some(scale);
         self
@@ -122,14 +122,14 @@ impl LoaderBuilder {
         self
     }
 
-    /// Sets which dimension of a sample of `field` means and deviations are given for, where both the first and the last
-    /// have as many elements.
+    /// Sets which dimension of a sample of `field` means and deviations are given for, where both the first and the
+    /// last have as many elements.
     pub fn channels(mut self, field: impl Into<String>, channels: Channels) -> Self {
         self.collate.field(field.into()).channels = Some(channels);
         self
     }
 
-    /// The conversions of fields that come in other types than they are stored in, for those who convert what a loader
+    /// The conversions of fields to other types than they are stored in, for callers who convert what a loader
     /// of the same options without these leaves as it is.
     ///
     /// ```
@@ -195,8 +195,8 @@ impl LoaderBuilder {
         self
     }
 
-    /// Sets the number of labels of each sample that losses do not ignore, for [`Step::labels`](crate::plan::Step::labels).
-    /// Default: the labels that the loader makes, if it makes any.
+    /// Sets the number of labels of each sample that losses do not ignore, for
+    /// [`Step::labels`](crate::plan::Step::labels). Default: the labels that the loader makes, if it makes any.
     pub fn label_counts(mut self, counts: LabelCounts) -> Self {
         self.label_counts = Some(counts);
         self
@@ -235,15 +235,16 @@ impl LoaderBuilder {
     }
 
     /// Sets the number of threads that make blocks, the consumer among them while it waits; with one, there is still a
-    /// worker. Default: one for each core, at most 8; at most 16 if blocks of samples are formed in memory of the caller.
+    /// worker. Default: one for each core, at most 8; at most 16 if blocks of samples are formed in memory of the
+    /// caller.
     pub fn num_threads(mut self, num_threads: usize) -> Self {
         self.threads = Some(num_threads);
         self
     }
 
-    /// Sets the number of blocks that may be made ahead of the one in use; of samples on demand, that of batches. With 0,
-    /// a block is made when it is asked for, by all threads, in the memory of the last one if that was let go of. Default:
-    /// 2, or 1 where a batch is larger than a block (on demand: than 32 MiB).
+    /// Sets the number of blocks that may be made ahead of the one in use; of samples on demand, that of batches. With
+    /// 0, a block is made when it is asked for, by all threads, in the memory of the last one if that was let go of.
+    /// Default: 2, or 1 where a batch is larger than a block (on demand: than 32 MiB).
     pub fn prefetch(mut self, prefetch: usize) -> Self {
         self.prefetch = Some(prefetch);
         self
@@ -272,8 +273,8 @@ impl LoaderBuilder {
     /// Builds the loader. Threads and memory come with the first iteration.
     ///
     /// # Errors
-    /// Those of [`PlanBuilder::build`], and [`Error::Rank`], [`Error::Threads`] and
-    /// [`Error::BatchTooLarge`]; for sequences, [`Error::ForeignSizes`], [`Error::PadTo`], [`Error::NotPackable`], [`Error::Labels`],
+    /// Those of [`PlanBuilder::build`], and [`Error::Rank`], [`Error::Threads`] and [`Error::BatchTooLarge`]; for
+    /// sequences, [`Error::ForeignSizes`], [`Error::PadTo`], [`Error::NotPackable`], [`Error::Labels`],
     /// [`Error::PadValue`] and [`Error::DuplicateField`]; [`Error::FieldOption`]; for streams, [`Error::Continuous`];
     /// [`Error::Inapplicable`] for labels or shuffled documents of data that has none; and [`Error::MarkField`] with
     /// [`Uneven::Mask`](crate::ranks::Uneven::Mask).

@@ -1,7 +1,7 @@
 //! The fields of every batch, and the members that they are made of.
 //!
 //! A dataset gives the forms that make its batches; a plan gives the samples of each. Here both meet. In index mode the
-//! forms still describe the batches, and so tell how many share a block.
+//! forms still describe the batches, and so how many share a block.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ impl Fields {
         Self::marked(collation.slotted(&options)?.cast(&options)?, plan, None)
     }
 
-    /// The fields of a batch whose samples were read.
+    /// The fields of a batch of read samples.
     ///
     /// # Errors
     /// [`Error::MarkField`](crate::Error::MarkField), and errors of options for fields.
@@ -84,7 +84,7 @@ impl Fields {
         &self.collation.forms
     }
 
-    /// Refuses samples whose places an index table does not tell.
+    /// Refuses samples with places that an index table does not hold.
     ///
     /// # Errors
     /// [`Error::OwnLengths`].
@@ -114,12 +114,12 @@ impl Fields {
         self.is_marked
     }
 
-    /// Returns true if batches of as many samples may differ in shape.
+    /// Returns true if batches of one number of samples may differ in shape.
     pub(super) fn is_ragged(&self) -> bool {
         self.collation.ragged.is_some() || !self.collation.compressed.is_empty()
     }
 
-    /// Returns true if the batch that `rank` takes at `step` is shorter than others, as all of its samples are.
+    /// Returns true if the batch that `rank` takes at `step` is shorter than the rest, as all of its samples are.
     ///
     /// # Errors
     /// Those of [`Plan::fill`].
@@ -142,8 +142,8 @@ impl Fields {
         })
     }
 
-    /// The members of the batch that `rank` takes at `step`: in full if batches may differ in shape, otherwise only their
-    /// number and that of the fillers, unless a sample is banned or the batch is shorter than others.
+    /// The members of the batch that `rank` takes at `step`: in full if batches may differ in shape, otherwise only
+    /// their number and that of the fillers, unless a sample is banned or the batch is shorter than others.
     ///
     /// # Errors
     /// Those of [`Plan::parts`].

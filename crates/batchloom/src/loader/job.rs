@@ -41,7 +41,7 @@ pub(super) struct Job {
 pub(super) enum NextBlock {
     /// A block that is laid out.
     LaidOut(LaidOut),
-    /// A block whose samples are to be read first.
+    /// A block that needs its samples read first.
     ToRead(ToRead),
 }
 
@@ -78,8 +78,8 @@ enum Part {
 }
 
 impl Job {
-    /// The block that begins with `step`, or `None` past the end. `first` is its first batch, if the block before it had
-    /// planned that one already.
+    /// The block that begins with `step`, or `None` past the end. `first` is its first batch, if the block before it
+    /// had planned that one already.
     ///
     /// # Errors
     /// [`Error::BatchTooLarge`](crate::Error::BatchTooLarge).
@@ -237,7 +237,7 @@ impl Job {
         done.map_err(|error| (first, error))
     }
 
-    /// Fills one piece of batches whose samples do not differ in size. The plan gives their numbers here and now.
+    /// Fills one piece of batches of samples of one size. The plan gives their numbers here and now.
     fn fill_uniform(
         &self,
         run: &RunLayout,

@@ -2,9 +2,9 @@
 //!
 //! A block is a few runs of batches of one shape. In memory a run is one array for each field, `[batches, ..shape]`,
 //! whose batches each start at a multiple of 64 bytes, so that every framework takes them as they are. If samples
-//! differ in size, every batch is a run of its own, and runs follow each other in memory. Otherwise the arrays of a field
-//! do, so that a framework can take batches of several lengths as one array. The pieces of a block are disjoint parts of
-//! its memory that workers fill independently.
+//! differ in size, every batch is a run, and runs follow each other in memory. Otherwise the arrays of a field do, so
+//! that a framework can take batches of several lengths as one array. The pieces of a block are disjoint parts of its
+//! memory that workers fill independently.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use crate::{DType, Error, Plan, Result};
 /// The alignment of every batch, in bytes.
 const ALIGN: usize = 64;
 
-/// The number of bytes of a piece, approximately, so that it and the memory that is read for it fit a core's cache. Blocks
-/// have few bytes, and yet several pieces, where every order of threads is tried.
+/// The number of bytes of a piece, approximately, so that it and the memory that is read for it fit a core's cache.
+/// Blocks have few bytes, and yet several pieces, where every order of threads is tried.
 const PIECE_BYTES: usize = if cfg!(all(test, shuttle)) { 128 } else { 512 * 1024 };
 
 /// The largest number of samples of a piece, so that their numbers fit the cache.
@@ -51,7 +51,7 @@ pub(super) struct BlockLayout {
     pub(super) shards: Option<Shards>,
     /// The batch after the last one, if it was planned and did not fit.
     pub(super) next: Option<RunLayout>,
-    /// True if memory holds the arrays of one field after those of another, not those of one run after another.
+    /// True if memory holds the arrays of one field after another, not of one run after another.
     by_field: bool,
 }
 
@@ -88,7 +88,7 @@ pub(super) struct FieldLayout {
 }
 
 impl BlockLayout {
-    /// The layout of the batches that `rank` takes from `step` on, as many as take about `bytes` bytes and at least
+    /// The layout of the batches that `rank` takes from `step` on: about `bytes` bytes of them, and at least
     /// one. `None` past the end. `first` is the first of them, if it is planned already.
     ///
     /// # Errors
@@ -129,7 +129,7 @@ impl BlockLayout {
         Ok((!layout.runs.is_empty()).then_some(layout))
     }
 
-    /// The layout of the batch of `members`, at `step`, as a block of its own.
+    /// The layout of the batch of `members`, at `step`, as a separate block.
     ///
     /// # Errors
     /// [`Error::BatchTooLarge`].

@@ -90,7 +90,7 @@ pub struct PlacementRequest {
     pub needed: u64,
     /// The number of bytes of the data that other loaders already brought to the device.
     pub present: u64,
-    /// The number of free bytes on the device, if it tells.
+    /// The number of free bytes on the device, if it reports them.
     pub free: Option<u64>,
     /// The largest number of bytes that data may take there, if the user set it.
     pub memory_limit: Option<u64>,
@@ -148,7 +148,7 @@ impl PlacementRequest {
     /// ```
     /// use batchloom::loader::{PlacementMode, PlacementRequest};
     ///
-    /// // A million samples of 1 KB, of which 100 MB may be on the device at a time.
+    /// // A million samples of 1 KB; 100 MB of them may be on the device at a time.
     /// let request = PlacementRequest {
     ///     device: Some("cuda:0".to_owned()),
     ///     needed: 1_000_000_000,

@@ -1,6 +1,6 @@
 //! One iteration by steps, for callers that take batches from the data themselves, for example as views.
 //!
-//! It tells the samples of each step and counts the batches handed over. It owns no thread; a batch that cannot be a
+//! It computes the samples of each step and counts the batches handed over. It owns no thread; a batch that cannot be a
 //! view is made when asked for, by the caller.
 
 use std::ops::Range;
@@ -55,8 +55,8 @@ impl Steps {
         Ok(begun.total - begun.progress.steps().min(begun.total))
     }
 
-    /// The samples of the batch `ahead` steps after the next one, if they are neighbours as stored and none of them fills
-    /// up, or else `None`.
+    /// The samples of the batch `ahead` steps after the next one, if they are neighbours as stored and none of them
+    /// fills up, or else `None`.
     ///
     /// # Errors
     /// [`Error::StepRange`] past the last step, [`Error::Forked`] in a forked child, and [`Error::NothingLeft`] if the
@@ -91,7 +91,7 @@ impl Steps {
         Ok(index)
     }
 
-    /// Makes the next batch here and now, in memory of its own.
+    /// Makes the next batch here and now, in separate memory.
     ///
     /// # Errors
     /// [`Error::StepRange`] past the last step, [`Error::Forked`] in a forked child, [`Error::Memory`] and

@@ -14,7 +14,7 @@ pub(super) fn work(job: &Job, queue: &Queue) {
     while fill_one(job, queue, &mut indices, || queue.take(job)) {}
 }
 
-/// Fills one piece of the block that is due, for a consumer that would wait otherwise. Returns false if there is none.
+/// Fills one piece of the block that is due, for a consumer that would wait otherwise. Returns false without a piece.
 pub(super) fn help(job: &Job, queue: &Queue, indices: &mut Vec<u64>) -> bool {
     fill_one(job, queue, indices, || queue.take_waiting(job))
 }
@@ -57,7 +57,7 @@ fn fill_one(
     false
 }
 
-/// Lays out and opens blocks whose samples are all read, in order.
+/// Lays out and opens blocks of read samples, in order.
 ///
 /// # Errors
 /// Those of [`Reading::lay_out`](super::demand::Reading::lay_out) and [`Job::open`]; `current` is the block then.

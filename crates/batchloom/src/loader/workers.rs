@@ -26,7 +26,7 @@ struct Shared {
     called: Condvar,
     /// Signals that a worker may have left an iteration.
     left: Condvar,
-    /// The number of workers that may park; others end.
+    /// The number of workers that may park; more workers end.
     keep: usize,
 }
 
@@ -100,7 +100,7 @@ impl Workers {
         Ok(())
     }
 
-    /// Waits until every worker but the calling thread has left an iteration, whose queue was stopped.
+    /// Waits until every worker but the calling thread has left an iteration with a stopped queue.
     pub(super) fn leave(&self, iteration: u64) {
         let current = thread::current().id();
         let mut state = self.shared.lock();
@@ -115,7 +115,7 @@ impl Workers {
 
 impl Drop for Workers {
     /// Ends the workers and joins those that are parked. Others are at work for an iteration that one of them dropped
-    /// itself, as a caller that allocates memory may; such a worker ends when it comes back.
+    /// itself, as a caller that allocates memory may; such a worker ends when it returns.
     fn drop(&mut self) {
         let threads = mem::take(self.threads.get_mut().unwrap_or_else(PoisonError::into_inner));
         if self.is_foreign() {

@@ -14,7 +14,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// A layout whose elements of `size` bytes all lie inside `bytes` bytes of memory.
+    /// A layout with all elements of `size` bytes inside `bytes` bytes of memory.
     ///
     /// # Errors
     /// [`Error::Layout`] if an element would lie outside, or strides and shape differ in length.
@@ -108,7 +108,7 @@ impl Layout {
         Some(layout)
     }
 
-    /// The layout with the dimensions in another order, of which each comes once.
+    /// The layout with the dimensions in another order, each once.
     pub(super) fn permute(&self, order: &[usize]) -> Option<Self> {
         let mut sorted = order.to_vec();
         sorted.sort_unstable();
@@ -120,8 +120,8 @@ impl Layout {
         listed.then_some(Self { shape, strides, offset: self.offset })
     }
 
-    /// The layout of the pieces of `len` elements that begin at every `step`-th element of dimension `dim`: their number
-    /// takes its place, and their elements are a new last dimension.
+    /// The layout of the pieces of `len` elements that begin at every `step`-th element of dimension `dim`: their
+    /// number takes its place, and their elements are a new last dimension.
     pub(super) fn unfold(&self, dim: usize, len: usize, step: usize) -> Option<Self> {
         let mut layout = self.clone();
         let (total, stride) = (layout.shape.get_mut(dim)?, *layout.strides.get(dim)?);

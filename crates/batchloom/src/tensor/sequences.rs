@@ -9,7 +9,8 @@ use std::sync::Arc;
 use super::{Element, Rows, Tensor};
 use crate::{Error, Result, memory};
 
-/// The most bytes that a sample takes while its start and its extent are found, which are there twice until they are shared.
+/// The most bytes that a sample takes while its start and its extent are found, which are there twice until they are
+/// shared.
 const SAMPLE_BYTES: usize = 24;
 
 /// One variable field: an array of values, and the part of it that makes each sample.
@@ -23,7 +24,7 @@ pub struct Sequences {
     starts: Arc<[u64]>,
     /// The extents of each sample in the leading dimensions.
     extents: Arc<[u32]>,
-    /// The number of leading dimensions, and those of them in which samples differ.
+    /// The number of leading dimensions, and which of them differ between samples.
     leading: usize,
     varying: Vec<usize>,
 }
@@ -31,7 +32,7 @@ pub struct Sequences {
 crate::brief::debug_in_brief!(Sequences, [values, leading, varying], [order, starts, extents]);
 
 impl Sequences {
-    /// Samples of which sample `k` is `values[offsets[k]..offsets[k + 1]]`. Values have any shape `[total, ..]` and
+    /// Samples; sample `k` is `values[offsets[k]..offsets[k + 1]]`. Values have any shape `[total, ..]` and
     /// layout.
     ///
     /// # Errors
@@ -95,7 +96,7 @@ impl Sequences {
         Self { order, ..self }
     }
 
-    /// Samples of any rank, one after the other in a flat array. `shapes` lists the shape of the first sample, that of
+    /// Samples of any rank, one after the other in a flat array. `shapes` lists the shape of the first sample, of
     /// the second, and so on, `rank` lengths each.
     ///
     /// # Errors

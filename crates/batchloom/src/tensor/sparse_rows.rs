@@ -22,10 +22,10 @@ named!(SparseLayout, "layout", {
     "dense" => Dense,
 });
 
-/// Rows of which only some columns are stored. Row `k` has the entries `offsets[k]..offsets[k + 1]`: of each, `columns`
+/// Rows with only some columns stored. Row `k` has the entries `offsets[k]..offsets[k + 1]`: of each, `columns`
 /// has the column and `values` the value. The three arrays are shared, never copied.
 ///
-/// Columns may come in any order. If a row holds a column twice, dense rows hold the sum. Columns are checked when a
+/// Columns may be in any order. If a row holds a column twice, dense rows hold the sum. Columns are checked when a
 /// batch takes the row, not before.
 ///
 /// ```
@@ -54,9 +54,9 @@ impl SparseRows {
     /// Rows of `width` columns, of the field `name`. Offsets and columns are int32 or int64.
     ///
     /// # Errors
-    /// [`Error::SparseType`] if offsets or columns are of another type; [`Error::NotCompact`]; [`Error::FieldLength`] if
-    /// there are not as many values as columns; [`Error::Offsets`] with the first row whose offsets descend or leave the
-    /// values; [`Error::Elsewhere`] if this process cannot read offsets or columns.
+    /// [`Error::SparseType`] if offsets or columns are of another type; [`Error::NotCompact`]; [`Error::FieldLength`]
+    /// if there are not as many values as columns; [`Error::Offsets`] with the first row whose offsets descend or leave
+    /// the values; [`Error::Elsewhere`] if this process cannot read offsets or columns.
     pub fn new(
         name: impl Into<String>,
         offsets: Tensor,
@@ -282,7 +282,7 @@ impl Column for i64 {
     }
 }
 
-/// Returns true if each column is larger than the one before it.
+/// Returns true if columns increase.
 pub(crate) fn is_ascending<C: Column>(columns: &[C]) -> bool {
     columns.iter().zip(columns.iter().skip(1)).fold(true, |ascending, (now, next)| ascending & (now < next))
 }

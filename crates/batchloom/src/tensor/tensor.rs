@@ -57,8 +57,8 @@ impl Tensor {
         Ok(Self { bytes: Bytes::from_owner(Values(values)), dtype: T::DTYPE, layout })
     }
 
-    /// The elements of `bytes`, in row-major order without gaps, as an array. The memory is shared, not copied: that of a
-    /// map of a file, for example, which `Bytes::from_owner` holds.
+    /// The elements of `bytes`, in row-major order without gaps, as an array. The memory is shared, not copied: the
+    /// memory of a map of a file, for example, which `Bytes::from_owner` holds.
     ///
     /// ```
     /// use batchloom::{DType, Tensor};
@@ -84,7 +84,7 @@ impl Tensor {
         Ok(Self { bytes, dtype, layout })
     }
 
-    /// An array whose elements are in memory that this process cannot read, such as that of an accelerator. It has a
+    /// An array with elements in memory that this process cannot read, such as an accelerator's. It has a
     /// type and a shape, but no bytes. Plans need no more; its blocks are [index
     /// tables](crate::loader::Block::index_table).
     ///
@@ -172,8 +172,8 @@ impl Tensor {
         Self::new(bytes, self.dtype, self.shape(), self.strides(), offset + shift)
     }
 
-    /// The values, if they lie in row-major order without gaps and `T` is their type. [`try_as_slice`](Self::try_as_slice)
-    /// says why not.
+    /// The values, if they lie in row-major order without gaps and `T` is their type.
+    /// [`try_as_slice`](Self::try_as_slice) says why not.
     pub fn as_slice<T: Element>(&self) -> Option<&[T]> {
         self.try_as_slice().ok()
     }
@@ -209,7 +209,7 @@ impl Tensor {
         self.values_of(start..start.saturating_add(self.layout.elements() * size))
     }
 
-    /// Refuses to read values as those of another type, or where this process has none.
+    /// Refuses to read values as another type, or where this process has no values.
     ///
     /// # Errors
     /// [`Error::ElementType`] and [`Error::Unreadable`].
@@ -255,8 +255,8 @@ impl Tensor {
         self.with_layout(self.layout.slice(range)?)
     }
 
-    /// `range` of dimension `dim`, and all of the others, sharing the memory. `None` without such a dimension, or if the
-    /// range leaves it.
+    /// `range` of dimension `dim`, and all of the others, sharing the memory. `None` without such a dimension, or if
+    /// the range leaves it.
     ///
     /// ```
     /// use batchloom::Tensor;
@@ -287,8 +287,8 @@ impl Tensor {
     }
 
     /// The pieces of `len` elements that begin at every `step`-th element of dimension `dim`, sharing the memory: their
-    /// number takes the place of that dimension, and their elements are a new last one. Elements at the end that fill no
-    /// piece are left out. `None` without such a dimension, if it is shorter than `len`, or if `step` is 0.
+    /// number takes the place of that dimension, and their elements are a new last one. Elements at the end that fill
+    /// no piece are left out. `None` without such a dimension, if it is shorter than `len`, or if `step` is 0.
     ///
     /// ```
     /// use batchloom::Tensor;

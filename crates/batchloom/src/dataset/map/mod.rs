@@ -46,7 +46,7 @@ pub enum OnError {
 /// All samples have the same fields, types and shapes, unless
 ///
 /// - the source gives sizes: fields with at least one dimension then are as long as the size of their sample, and batches
-///   are padded or packed like those of sequences, with the same further fields; or
+///   are padded or packed like sequences, with the same further fields; or
 /// - the loader gives a field a [`Slot`](crate::loader::Slot).
 ///
 /// ```
@@ -67,7 +67,7 @@ pub struct MapDataset {
     sizes: Option<Sizes>,
     variable: Option<Vec<String>>,
     on_error: OnError,
-    /// The samples that were selected of those of the reader, if some were.
+    /// The samples that were selected from the reader's samples, if some were.
     selection: Option<Selection>,
 }
 
@@ -93,7 +93,7 @@ impl MapDataset {
         MapDatasetBuilder { sizes, ..Self::with_reader(Arc::new(Local(source)), samples) }
     }
 
-    /// The options of a dataset whose samples a front end reads.
+    /// The options of a dataset of samples that a front end reads.
     #[doc(hidden)]
     pub fn with_reader(reader: Arc<dyn Reader>, samples: u64) -> MapDatasetBuilder {
         MapDatasetBuilder { reader, samples, sizes: None, variable: None, on_error: OnError::Raise }
@@ -127,8 +127,8 @@ impl MapDatasetBuilder {
         self
     }
 
-    /// Names the fields that are as long as the size of their sample. Default: all with at least one dimension, if there
-    /// are sizes.
+    /// Names the fields that are as long as the size of their sample. Default: all with at least one dimension, if
+    /// there are sizes.
     #[must_use]
     pub fn variable<N: Into<String>>(mut self, fields: impl IntoIterator<Item = N>) -> Self {
         self.variable = Some(fields.into_iter().map(Into::into).collect());
@@ -296,7 +296,7 @@ struct ReadBatch {
     layouts: Vec<Option<SampleLayout>>,
     parts: ReadParts,
     skipped: Skipped,
-    /// The sample that others are compared to, and its layout.
+    /// The sample that later samples are compared to, and its layout.
     first: (u64, SampleLayout),
 }
 
@@ -433,7 +433,7 @@ impl ReadBatch {
         Ok(ReadField { parts, field: place, writer, concatenates, is_variable, shapes })
     }
 
-    /// Refuses arrays of other types and shapes than those of the first sample, and lengths that are not the sizes.
+    /// Refuses arrays with other types and shapes than in the first sample, and lengths that are not the sizes.
     fn check_layouts(
         &self,
         dataset: &MapDataset,

@@ -46,10 +46,10 @@ pub enum Tail {
     /// An epoch leaves it out: [`TokenCounts::tail`](crate::dataset::TokenCounts::tail) counts it.
     #[default]
     Drop,
-    /// It is a piece like the others, padded at its end: inputs are 0, labels -100, positions 0 and segments -1 there.
+    /// It is a whole piece, padded at its end: inputs are 0, labels -100, positions 0 and segments -1 there.
     Pad,
-    /// It is a shorter piece. A batch is as long as its longest piece, and pads shorter ones as [`Tail::Pad`] does: only a
-    /// batch of shorter pieces alone is shorter. If rows continue, that is the last batch of an epoch.
+    /// It is a shorter piece. A batch is as long as its longest piece, and pads shorter ones as [`Tail::Pad`] does:
+    /// only a batch of shorter pieces alone is shorter. If rows continue, that is the last batch of an epoch.
     Short,
 }
 
@@ -205,17 +205,17 @@ impl TokenDataset {
         Self { extras, ..self }
     }
 
-    /// Begins the first piece at another token in each epoch, one of the first `seq_len`, so that tokens meet others and
-    /// come at other places in their pieces. An epoch leaves out what lies before it: with the tail, less than two
+    /// Begins the first piece at another token in each epoch, one of the first `seq_len`, so that tokens meet others
+    /// and come at other places in their pieces. An epoch leaves out what lies before it: with the tail, less than two
     /// pieces. Default: pieces are the same in every epoch.
     #[must_use]
     pub fn jitter(self, jitter: bool) -> Self {
         Self { jitter, ..self }
     }
 
-    /// Sets the treatment of the end of the stream. With [`Tail::Pad`] and [`Tail::Short`] every token but the first of the
-    /// stream is a label exactly once in an epoch. They do not go with [`jitter`](Self::jitter), which leaves tokens out.
-    /// Default: [`Tail::Drop`].
+    /// Sets the treatment of the end of the stream. With [`Tail::Pad`] and [`Tail::Short`] every token but the first of
+    /// the stream is a label exactly once in an epoch. They do not go with [`jitter`](Self::jitter), which leaves
+    /// tokens out. Default: [`Tail::Drop`].
     ///
     /// ```
     /// use batchloom::dataset::Tail;
@@ -234,8 +234,8 @@ impl TokenDataset {
         Self { tail, ..self }
     }
 
-    /// The number of pieces of the stream: those that have a label for every token, and the end of the stream unless it is
-    /// left out.
+    /// The number of pieces of the stream: those that have a label for every token, and the end of the stream unless it
+    /// is left out.
     pub fn len(&self) -> usize {
         usize::try_from(self.steps(1)).unwrap_or(usize::MAX)
     }
@@ -263,12 +263,13 @@ impl TokenDataset {
         self.tokens
     }
 
-    /// The pieces of a stream of only these documents. Neighbours are borrowed as they lie; other documents are looked up,
-    /// one by one.
+    /// The pieces of a stream of only these documents. Neighbours are borrowed as they lie; other documents are looked
+    /// up, one by one.
     ///
     /// # Errors
-    /// [`Error::Select`] if there are no documents, or ones that are no neighbours are selected of a stream that continues
-    /// from batch to batch; [`Error::SelectionSamples`] if the selection is one of another number of documents.
+    /// [`Error::Select`] if there are no documents, or ones that are no neighbours are selected of a stream that
+    /// continues from batch to batch; [`Error::SelectionSamples`] if the selection is one of another number of
+    /// documents.
     pub fn select(&self, selection: &Selection) -> Result<Self> {
         let refused = |reason: &str| Err(Error::Select { reason: reason.to_owned() });
         let (found, expected) = (selection.samples(), self.document_count());
@@ -370,7 +371,7 @@ impl TokenDataset {
         Permutation::new(self.most_offset() + 1, &key).get(0)
     }
 
-    /// A text that tells streams with the same number of pieces apart, for the fingerprint of a plan.
+    /// A text that identifies a stream among streams with the same number of pieces, for the fingerprint of a plan.
     fn fingerprint(&self, rows: Option<u64>, shuffles_documents: bool) -> String {
         let bytes = self.corpus.documents.as_deref().unwrap_or_default();
         let (tokens, documents) = (self.corpus.tokens.shape()[0], xxh3_64(bytes));
@@ -419,7 +420,7 @@ impl TokenDataset {
         }
     }
 
-    /// The stored token that comes at a place of the stream of documents in stored order, or after the separator there.
+    /// The stored token at a place of the stream of documents in stored order, or after the separator there.
     fn stored(&self, place: u64) -> usize {
         let index = |place: u64| usize::try_from(place).unwrap_or(usize::MAX);
         let (Some(offsets), Some(_)) = (self.corpus.offsets(), self.corpus.separator) else {

@@ -1,6 +1,7 @@
 //! Rolling-origin backtests: a part to train on and a part to test on, again and again, each time later.
 //!
-//! Promise: no window of a part to train on has a step that lies at or after the origin, where the part to test on begins.
+//! Promise: no window of a part to train on has a step that lies at or after the origin, where the part to test on
+//! begins.
 
 use std::ops::Range;
 
@@ -34,8 +35,8 @@ pub struct Backtest {
 crate::brief::debug_in_brief!(Backtest, [dataset, shape, folds], [series]);
 
 impl WindowDataset {
-    /// The folds whose first origin is `start`, in every series. A series takes part in a fold if it has all steps of the
-    /// part to test on; the last fold is the last one in which some series does.
+    /// The folds whose first origin is `start`, in every series. A series takes part in a fold if it has all steps of
+    /// the part to test on; the last fold is the last one in which some series does.
     ///
     /// ```
     /// use batchloom::dataset::{BacktestShape, PartEnd, WindowShape};
@@ -99,7 +100,7 @@ impl Backtest {
         fold.checked_rem(self.shape.refit).map_or(0, |since| fold - since)
     }
 
-    /// The windows of `fold` to train on: all of their steps come before the origin.
+    /// The windows of `fold` to train on: all of their steps are before the origin.
     ///
     /// # Errors
     /// [`Error::Part`] if there are none.
@@ -112,7 +113,7 @@ impl Backtest {
         self.part("train", &self.series.iter().map(part).collect::<Vec<_>>(), false)
     }
 
-    /// The windows of `fold` to test on: their horizons come at the origin or after it, and their inputs may come before.
+    /// The windows of `fold` to test on: their horizons are at the origin or after it, and their inputs may be before.
     ///
     /// # Errors
     /// [`Error::Part`] if there are none.

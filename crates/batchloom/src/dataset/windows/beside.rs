@@ -15,11 +15,11 @@ pub(super) enum Beside {
     OfSeries(Tensor),
     /// Its own row.
     OfWindow(Tensor, Arc<Labelled>),
-    /// The row of the step that is so many steps after its beginning, or of the nearest that exists.
+    /// The row of the step at an offset from its beginning, or of the nearest step that exists.
     OfStep(Tensor, usize),
     /// The number of its series.
     Series,
-    /// The step of its series that is so many steps after its beginning: negative before the series.
+    /// The step of its series at an offset from its beginning: negative before the series.
     Step(usize),
 }
 

@@ -1,7 +1,8 @@
 //! `WindowDataset`: every window of a given number of steps of a time series is a sample.
 //!
 //! Windows take no memory of their own, and never cross series: `places.rs` finds each by its number. Fields are cut
-//! from arrays with a row for each step, or looked up for each window (`beside.rs`): labels, covariates of series, places.
+//! from arrays with a row for each step, or looked up for each window (`beside.rs`): labels, covariates of series,
+//! places.
 
 mod backtest;
 mod beside;
@@ -151,8 +152,8 @@ impl WindowDataset {
         Ok(self)
     }
 
-    /// Adds `mask`, which is true for the steps of input that exist, and, if there is a horizon, `target_mask`, which is
-    /// true for such steps of targets. Other steps are zeros.
+    /// Adds `mask`, which is true for the steps of input that exist, and, if there is a horizon, `target_mask`, which
+    /// is true for such steps of targets. Other steps are zeros.
     ///
     /// # Errors
     /// [`Error::DuplicateField`].
@@ -185,8 +186,8 @@ impl WindowDataset {
         self.look_up(name.into(), values, ("of the series", series), Beside::OfSeries)
     }
 
-    /// Adds a field that holds, for each window, its own row of an array `[windows, ..]`: windows are numbered as they are
-    /// now, each once, and keep their rows in parts and selections.
+    /// Adds a field that holds, for each window, its own row of an array `[windows, ..]`: windows are numbered as they
+    /// are now, each once, and keep their rows in parts and selections.
     ///
     /// # Errors
     /// As [`of_series`](Self::of_series), and [`Error::Parts`] if windows were selected before.
@@ -198,8 +199,8 @@ impl WindowDataset {
         })
     }
 
-    /// Adds a field that holds, for each window, a row of an array `[time, ..]`, such as its time: that of the step which
-    /// is `anchor` steps after the beginning of the window, or of the nearest step of the window that exists.
+    /// Adds a field that holds, for each window, a row of an array `[time, ..]`, such as its time: that of the step
+    /// which is `anchor` steps after the beginning of the window, or of the nearest step of the window that exists.
     ///
     /// # Errors
     /// As [`of_series`](Self::of_series), for steps; [`Error::WindowShape`] if the window has no such step.
@@ -210,8 +211,8 @@ impl WindowDataset {
     }
 
     /// Adds `series`, the number of the series of each window, and the field `step`: the step of that series which is
-    /// `anchor` steps after the beginning of the window, negative where the window begins before its series. At the end of
-    /// a batch comes `index`, the number of the window.
+    /// `anchor` steps after the beginning of the window, negative where the window begins before its series. At the end
+    /// of a batch holds `index`, the number of the window.
     ///
     /// # Errors
     /// [`Error::DuplicateField`].
@@ -276,8 +277,9 @@ impl WindowDataset {
     /// part that this dataset is. With `reach_back`, the steps before the horizon may lie before the part. Without a
     /// horizon, the whole window lies in its part.
     ///
-    /// The horizons of parts that do not overlap have no step in common: a part of a series that is shorter than a horizon
-    /// is too short, and makes no window even with [`Short::Pad`]. A part that has no step of a series is no error.
+    /// The horizons of parts that do not overlap have no step in common: a part of a series that is shorter than a
+    /// horizon is too short, and makes no window even with [`Short::Pad`]. A part that has no step of a series is no
+    /// error.
     ///
     /// # Errors
     /// [`Error::Parts`] if there is not one part for each series, or one ends before it starts or after its series;
@@ -385,15 +387,15 @@ impl WindowDataset {
         Ok((self.windows.holders[holder].series, place.row, place.missing))
     }
 
-    /// The first sample that is the window of `series` which begins with step `start`, negative if zeros come before the
-    /// series; `None` if there is no such window. O(log series), and O(samples) if samples were selected.
+    /// The first sample that is the window of `series` which begins with step `start`, negative if zeros are put before
+    /// the series; `None` if there is no such window. O(log series), and O(samples) if samples were selected.
     pub fn sample_at(&self, series: usize, start: isize) -> Option<u64> {
         let row = self.starts.get(series)?.cast_signed().checked_add(start)?;
         self.windows.sample_at(series, row)
     }
 
-    /// For each series, the number of different windows before those that it makes, and the row with which its first one
-    /// begins, which may lie before the series. `None` for a series without a window.
+    /// For each series, the number of different windows before those that it makes, and the row with which its first
+    /// one begins, which may lie before the series. `None` for a series without a window.
     pub fn firsts(&self) -> Vec<Option<(u64, isize)>> {
         let mut found = vec![None; self.starts.len()];
         let mut before = 0;
@@ -410,9 +412,9 @@ impl WindowDataset {
         end <= self.windows.len() && self.spans.iter().all(is_strided) && self.windows.is_view(start, end)
     }
 
-    /// The windows `start..end` without a copy: for each field that is cut from series an array `[windows, steps, ..]` over
-    /// the memory of the series, whose rows overlap. `None` if they do not lie in one series, or a field holds steps that
-    /// are not at equal distances.
+    /// The windows `start..end` without a copy: for each field that is cut from series an array `[windows, steps, ..]`
+    /// over the memory of the series, with rows that overlap. `None` if they do not lie in one series, or a field holds
+    /// steps that are not at equal distances.
     pub fn view(&self, start: u64, end: u64) -> Option<Vec<Tensor>> {
         if !self.is_view(start, end) {
             return None;

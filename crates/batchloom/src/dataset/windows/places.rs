@@ -1,6 +1,6 @@
 //! `Windows`: the places of all windows of a dataset, by number.
 //!
-//! Windows are counted by a closed form, and the number of a window tells where it begins: O(log series) for any window.
+//! Windows are counted by a closed form, and a window is found by its number: O(log series) for any window.
 //! A window never holds a step of another series, nor one outside its part of the time.
 
 use std::ops::Range;
@@ -37,13 +37,13 @@ pub(super) struct Holder {
     pub(super) windows: u64,
     /// The rows that its windows may take.
     rows: Range<usize>,
-    /// The number of rows before `rows` with which the first window begins, which are zeros: negative if it begins after
-    /// their start.
+    /// The number of rows before `rows` with which the first window begins, which are zeros: negative if it begins
+    /// after their start.
     lead: isize,
 }
 
 impl Windows {
-    /// The windows of `series` whose horizons lie in `parts`, of which some may have no step of a series if `may_be_absent`.
+    /// The windows of `series` with horizons in `parts`; some parts may have no step of a series if `may_be_absent`.
     ///
     /// # Errors
     /// [`Error::SeriesTooShort`] and [`Error::NoWindows`].
@@ -140,7 +140,7 @@ impl Windows {
         self.holders[self.window(sample).0].series
     }
 
-    /// The number of series whose only window begins with zeros, because they are shorter than a window.
+    /// The number of series with one window that begins with zeros, because they are shorter than a window.
     pub(super) fn padded(&self) -> usize {
         let least = self.shape.least_span();
         self.holders.iter().filter(|holder| holder.rows.len() < least).count()
@@ -151,8 +151,8 @@ impl Windows {
         self.holders[holder].place(&self.shape, window)
     }
 
-    /// The sample that is the window of `series` which begins with `row`, or `None` if there is no such window. Of repeated
-    /// windows, the first.
+    /// The sample that is the window of `series` which begins with `row`, or `None` if there is no such window. Of
+    /// repeated windows, the first.
     pub(super) fn sample_at(&self, series: usize, row: isize) -> Option<u64> {
         let holder = self.holders.binary_search_by_key(&series, |holder| holder.series).ok()?;
         let window = self.holders[holder].window_at(&self.shape, row)?;

@@ -19,8 +19,9 @@ named!(Anchor, "anchor", {
     "end" => End,
 });
 
-/// The treatment of a series that is too short for its targets: it has fewer than [`WindowShape::least_len`] steps. A series
-/// that has these, and fewer than a window, makes one window that begins with zeros, all of whose targets are real.
+/// The treatment of a series that is too short for its targets: it has fewer than [`WindowShape::least_len`] steps. A
+/// series that has these, and fewer than a window, makes one window that begins with zeros; all of its targets are
+/// real.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Short {
@@ -47,7 +48,7 @@ pub enum SampledBy {
     /// Every window counts the same, so a long series counts more than a short one.
     #[default]
     Windows,
-    /// Every series counts the same: it makes as many samples as the series with most windows, by repeating its own.
+    /// Every series counts the same: it repeats its windows until it has the number of the series with most windows.
     Series,
 }
 
@@ -181,9 +182,9 @@ impl WindowShape {
         self.span().saturating_sub(self.lead).saturating_sub(self.trail)
     }
 
-    /// The number of steps that a series must have for a window whose targets are all real: those of its targets, and one
-    /// of input. A series with fewer is [`Short`]. Where windows are [`whole`](Self::whole), or leave out steps by `lead`
-    /// or `trail`, it is [`least_span`](Self::least_span).
+    /// The number of steps that a series must have for a window whose targets are all real: those of its targets, and
+    /// one of input. A series with fewer is [`Short`]. Where windows are [`whole`](Self::whole), or leave out steps by
+    /// `lead` or `trail`, it is [`least_span`](Self::least_span).
     ///
     /// ```
     /// use batchloom::dataset::WindowShape;
