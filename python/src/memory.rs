@@ -1,5 +1,5 @@
-//! Memory: blocks that a function of Python allocates, for workers of the engine, and lists that grow with the data, whose
-//! lack of memory is an error.
+//! Memory: blocks that a function of Python allocates, for workers of the engine, and lists that grow with the data,
+//! whose lack of memory is an error.
 
 use std::hint::black_box;
 
@@ -20,7 +20,7 @@ pub(crate) fn allocated(allocate: &Py<PyAny>, bytes: usize) -> batchloom::Result
     found.unwrap_or_else(|| Err(failed("the interpreter is ending".to_owned())))
 }
 
-/// A list of as many items as an iterator says.
+/// A list of the items of an iterator of known length.
 ///
 /// # Errors
 /// The exception for [`Error::Memory`].
@@ -30,7 +30,7 @@ pub(crate) fn collected<T>(items: impl ExactSizeIterator<Item = T>) -> PyResult<
     Ok(list)
 }
 
-/// Checks that there is memory for so many elements of a type, for a call that does not check.
+/// Checks that there is memory for `count` elements of a type, for a call that does not check.
 ///
 /// # Errors
 /// The exception for [`Error::Memory`].
@@ -39,7 +39,7 @@ pub(crate) fn require<T>(count: usize) -> PyResult<()> {
     Ok(())
 }
 
-/// An empty list with room for so many elements.
+/// An empty list with room for `count` elements.
 fn reserved<T>(count: usize) -> PyResult<Vec<T>> {
     let mut list = Vec::new();
     let bytes = count.saturating_mul(size_of::<T>());

@@ -160,7 +160,7 @@ impl Plan {
         self.plan.fingerprint()
     }
 
-    /// The digest of the weights by which samples are drawn, if they have some.
+    /// The digest of the weights of draws, if they have some.
     #[getter]
     fn weights(&self) -> Option<String> {
         self.plan.weights_name()
@@ -221,8 +221,8 @@ fn of_rank(plan: batchloom::Plan, rank: u32) -> PyResult<Plan> {
     }
 }
 
-/// The place of each sample's result among `results` that came in the order of `samples`, int64; as int64. A sample below
-/// 0 is that of a place that only filled up.
+/// The place of each sample's result among `results` that came in the order of `samples`, int64; as int64. A sample
+/// below 0 marks a place that only filled up.
 #[pyfunction]
 pub(crate) fn restore_order(py: Python<'_>, samples: &Tensor, results: usize) -> PyResult<Tensor> {
     let samples = samples.0.as_slice::<i64>();
@@ -245,7 +245,7 @@ pub(crate) fn dict_of<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py
     Ok(dict)
 }
 
-/// The rank of this process and the world size, if a launcher says them in the environment.
+/// The rank of this process and the world size, if a launcher has set them in the environment.
 #[pyfunction]
 pub(crate) fn launched() -> PyResult<Option<(u32, u32)>> {
     batchloom::ranks::launched().map_err(|error| raise(&error))

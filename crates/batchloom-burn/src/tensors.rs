@@ -1,6 +1,6 @@
 //! The fields of a batch as Burn's tensors.
 //!
-//! Promises: values are those of the batch and keep their type. On the backend flex a tensor lies
+//! Promises: values equal the batch and keep their type. On the backend flex a tensor lies
 //! in the memory of the block, without a copy; the block goes back to its loader when the last tensor in it is gone. A
 //! tensor that is changed is copied by Burn first, so that no other batch sees it.
 
@@ -14,11 +14,11 @@ use burn_core::tensor::{
 
 use crate::{Error, Result};
 
-/// A field of a batch as a tensor on `device`, of `D` dimensions, the first of which counts samples.
+/// A field of a batch as a tensor on `device`, of `D` dimensions; the first counts samples.
 ///
 /// It keeps the type of its values, which is not converted, as that might lose some. `uint8` and other integers make a
-/// tensor of kind `Int`, floats one of kind `Float`. Burn's metrics compare labels with numbers of the device's own type of
-/// integers, so labels are best of that type: `i32` on flex.
+/// tensor of kind `Int`, floats one of kind `Float`. Burn's metrics compare labels with numbers of the device's own
+/// type of integers, so labels are best of that type: `i32` on flex.
 ///
 /// ```
 /// use batchloom::{Loader, Tensor, TensorDataset};
@@ -36,8 +36,8 @@ use crate::{Error, Result};
 /// ```
 ///
 /// # Errors
-/// [`Error::Dimensions`], [`Error::Kind`], and [`Error::Device`] if the device does not compute with values of this type;
-/// those of [`data`]; and [`NoField`](batchloom::Error::NoField) if the batch has no field of this name.
+/// [`Error::Dimensions`], [`Error::Kind`], and [`Error::Device`] if the device does not compute with values of this
+/// type; those of [`data`]; and [`NoField`](batchloom::Error::NoField) if the batch has no field of this name.
 pub fn tensor<const D: usize, K: Basic>(
     batch: &Batch,
     name: &str,

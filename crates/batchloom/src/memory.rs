@@ -1,7 +1,7 @@
 //! Memory that is asked for before it is used.
 //!
 //! The collections of the standard library end the process if they cannot grow. Work that needs memory in proportion to
-//! the data reserves for that memory here first, so that its lack is an error. What other threads take in between can
+//! the data reserves that memory here first, so that its lack is an error. What other threads take in between can
 //! still be missing.
 
 use std::collections::TryReserveError;

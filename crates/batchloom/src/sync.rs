@@ -2,9 +2,9 @@
 //! that ends a wait.
 //!
 //! Promises: they are the standard library's, under other paths. In this crate's own tests with `--cfg shuttle` they
-//! are those of the crate `shuttle`, which runs the threads one at a time and chooses at each of these operations which
-//! one goes on: so the loader itself is what `scripts/interleavings` runs under many orders of its threads. The clock
-//! stands still then. A time limit that is not zero never ends, so it hides no signal that was lost.
+//! are from the crate `shuttle`, which runs the threads one at a time and chooses at each of these operations which
+//! thread runs next: so the loader itself is what `scripts/interleavings` runs under many orders of its threads. The
+//! clock stands still then. A time limit that is not zero never ends, so it hides no signal that was lost.
 //!
 //! Values that no thread waits for, and that decide nothing that one does, stay with the standard library: counts of
 //! metrics, and values that are set once.

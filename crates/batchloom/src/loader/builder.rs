@@ -95,7 +95,7 @@ impl LoaderBuilder {
 
     /// Sets the type of `field` in batches; elements are converted as the batch is formed. A value that the type cannot
     /// hold is an [`Error::Unrepresentable`] of its batch: a number out of its range, or a fraction or NaN as an
-    /// integer. Rounding to a floating type is none. Default: the type of the data.
+    /// integer. Rounding to a floating type is no error. Default: the type of the data.
     pub fn dtype(mut self, field: impl Into<String>, dtype: DType) -> Self {
         self.collate.field(field.into()).dtype = Some(dtype);
         self
@@ -209,8 +209,8 @@ impl LoaderBuilder {
     }
 
     /// Makes blocks of [index tables](super::Block::index_table) instead of samples, for data in memory that this
-    /// process does not read. Batches are then made of the tables elsewhere; those of [`Loader::iter`] have no fields.
-    /// Default: off.
+    /// process does not read. Batches are then made of the tables elsewhere; batches of [`Loader::iter`] have no
+    /// fields. Default: off.
     #[doc(hidden)]
     pub fn index_table(mut self, index_table: bool) -> Self {
         self.index_table = index_table;
@@ -243,7 +243,7 @@ impl LoaderBuilder {
     }
 
     /// Sets the number of blocks that may be made ahead of the one in use; of samples on demand, that of batches. With
-    /// 0, a block is made when it is asked for, by all threads, in the memory of the last one if that was let go of.
+    /// 0, a block is made when it is needed, by all threads, in the memory of the last one if that is free.
     /// Default: 2, or 1 where a batch is larger than a block (on demand: than 32 MiB).
     pub fn prefetch(mut self, prefetch: usize) -> Self {
         self.prefetch = Some(prefetch);
@@ -270,7 +270,7 @@ impl LoaderBuilder {
         self
     }
 
-    /// Builds the loader. Threads and memory come with the first iteration.
+    /// Builds the loader. The first iteration starts threads and allocates memory.
     ///
     /// # Errors
     /// Those of [`PlanBuilder::build`], and [`Error::Rank`], [`Error::Threads`] and [`Error::BatchTooLarge`]; for
@@ -336,7 +336,7 @@ impl LoaderBuilder {
         })))
     }
 
-    /// Refuses slots whose options make no sense, and slots in index tables.
+    /// Refuses slots with invalid options, and slots in index tables.
     ///
     /// # Errors
     /// [`Error::FieldOption`].

@@ -137,8 +137,8 @@ impl Epochs {
         Ok(())
     }
 
-    /// The same data and options for `rank` of `world_size`, from the next epoch on. What is left of a loaded one is shared
-    /// among these ranks.
+    /// The same data and options for `rank` of `world_size`, from the next epoch on. What is left of a loaded one is
+    /// shared among these ranks.
     ///
     /// # Errors
     /// [`Error::Rank`], [`Error::World`], and those of a plan for so many ranks.
@@ -161,7 +161,7 @@ impl Epochs {
         })
     }
 
-    /// The plan of the epoch of `upcoming` for `world_size` ranks, one of which is `rank`.
+    /// The plan of the epoch of `upcoming` for rank `rank` of `world_size`.
     fn plan_of_rank(&self, upcoming: &Plan, rank: u32, world_size: u32) -> Result<Plan> {
         let plan = match self.collate.rows {
             _ if upcoming.world_size() == world_size => upcoming.clone(),
@@ -174,7 +174,7 @@ impl Epochs {
         }
     }
 
-    /// The plan of the same epoch for another number of ranks, of a stream with as many rows as all their batches.
+    /// The plan of the same epoch for another number of ranks, of a stream with a row for each sample of a step.
     fn plan_of_rows(&self, upcoming: &Plan, world_size: u32) -> Result<Plan> {
         let options = self.plan.clone().seed(upcoming.seed()).epoch(upcoming.epoch()).world_size(world_size);
         let (options, rows) = with_content(options, &self.dataset, self.collate.shuffles_documents)?;
@@ -211,7 +211,7 @@ impl Epochs {
         Arc::clone(&buffers)
     }
 
-    /// The workers, or others in a forked child.
+    /// The workers, or new workers in a forked child.
     pub(super) fn workers(&self) -> Arc<Workers> {
         let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
         if workers.is_foreign() {

@@ -143,7 +143,7 @@ impl Fields {
     }
 
     /// The members of the batch that `rank` takes at `step`: in full if batches may differ in shape, otherwise only
-    /// their number and that of the fillers, unless a sample is banned or the batch is shorter than others.
+    /// their number and the number of fillers, unless a sample is banned or the batch is shorter than the rest.
     ///
     /// # Errors
     /// Those of [`Plan::parts`].

@@ -56,9 +56,9 @@ impl Loader {
     ///
     /// # Errors
     /// [`Error::MidEpoch`](crate::Error::MidEpoch) if some, but not all batches of the latest epoch were handed over:
-    /// the ranks of then had others. [`Error::Rank`](crate::Error::Rank), [`Error::World`](crate::Error::World), and
-    /// [`Error::NothingLeft`](crate::Error::NothingLeft) if so many ranks would take no step. The loader is unchanged
-    /// then.
+    /// the ranks of then had other batches. [`Error::Rank`](crate::Error::Rank), [`Error::World`](crate::Error::World),
+    /// and [`Error::NothingLeft`](crate::Error::NothingLeft) if so many ranks would take no step. The loader is
+    /// unchanged then.
     pub fn set_rank(&self, rank: u32, world_size: u32) -> Result<()> {
         self.0.set_rank(rank, world_size)
     }
@@ -207,7 +207,7 @@ impl Loader {
         self.0.run().set_seed(seed);
     }
 
-    /// Makes `lists` the batches of the next epoch, or of what is left of an epoch that was loaded, for a loader whose
+    /// Makes `lists` the batches of the next epoch, or of what is left of an epoch that was loaded, for a loader with a
     /// rule is [`Listed`]. Epochs after it repeat them, until they are set again.
     ///
     /// # Errors
@@ -226,7 +226,7 @@ impl Loader {
     }
 
     /// The batches of the next epoch. It begins as the first of them is asked for, not before: of several iterators,
-    /// each has the epoch after that of the one that began before it. Threads start with the first epoch that is worth
+    /// each takes the next epoch when it begins. Threads start with the first epoch that is worth
     /// them.
     ///
     /// The first batch is an error if the epoch cannot begin: [`Error::Spawn`](crate::Error::Spawn), or
@@ -236,10 +236,10 @@ impl Loader {
         Batches::new(self.blocks())
     }
 
-    /// The batches of the next epoch as views of the data: those whose samples are neighbours there, which are rows of
+    /// The batches of the next epoch as views of the data, where their samples are neighbours there: rows of
     /// a [`TensorDataset`](crate::TensorDataset) in stored order, and windows in order or in runs. They cost no copy,
-    /// and have the strides of the data. All others, and those with fields that are converted or scaled, are gathered
-    /// when they are asked for, in this thread. Values, order and states are those of [`iter`](Self::iter).
+    /// and have the strides of the data. All other batches, and batches with converted or scaled fields, are gathered
+    /// when they are needed, in this thread. Values, order and states equal those in [`iter`](Self::iter).
     ///
     /// ```
     /// use batchloom::dataset::WindowShape;
@@ -267,7 +267,7 @@ impl Loader {
     }
 
     /// The steps of the next epoch, for callers that take batches from the data themselves. It begins as
-    /// [`iter`](Self::iter) says, and starts no worker.
+    /// [`iter`](Self::iter) does, and starts no worker.
     #[doc(hidden)]
     pub fn steps(&self) -> Steps {
         Steps::new(Arc::clone(&self.0))

@@ -3,7 +3,7 @@
 //! Promises, whatever the timing: blocks are delivered by number; the blocks that wait here are a single one, or take
 //! at most the bytes of `prefetch` blocks (of the largest so far, or of the usual size if no number was chosen), beside
 //! a block of samples on demand that the consumer asked for; if `prefetch` is 0, there is one only while the consumer
-//! asks for it; `stop` and `fail` end every wait. The protocol is in `README.md` beside this file.
+//! needs it; `stop` and `fail` end every wait. The protocol is in `README.md` beside this file.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -95,7 +95,7 @@ impl Inner {
     }
 
     /// Returns true as long as the first block is not formed. Samples of others are not read before: those of the first
-    /// tell how others are laid out, and a slow sample, or one that ends its process, must not hold up the batches
+    /// decide how all are laid out, and a slow sample, or one that ends its process, must not hold up the batches
     /// before.
     fn awaits_first(&self) -> bool {
         self.delivered == 0 && !self.blocks.is_empty() && !self.is_ready()
@@ -191,8 +191,9 @@ impl Queue {
         self.asked.load(Ordering::SeqCst)
     }
 
-    /// Returns true if a block may be opened now: the only one that waits, unless it was to be asked for, or one of
-    /// those that take as many bytes as may wait. Of samples that are read on demand, as many batches may wait.
+    /// Returns true if a block may be opened now: the only one that waits, unless it was to be asked for, or one of the
+    /// blocks that fill the bytes that may wait. Of samples that are read on demand, the same number of batches may
+    /// wait.
     fn may_open(&self, inner: &Inner, next: &LaidOut) -> bool {
         let bytes = next.planned.layout.bytes;
         if next.reads.is_some() {
@@ -209,7 +210,7 @@ impl Queue {
     }
 
     /// Returns true if one more batch may be read on demand: `prefetch` of them ahead of the one in use. That is the
-    /// batch that a consumer asks for, except of large batches, whose memory it may still hold.
+    /// batch that a consumer needs, except of large batches: it may still hold their memory.
     fn may_read(&self, inner: &Inner, largest: usize) -> bool {
         let prefetch = self.prefetch.unwrap_or(if largest > LARGE { 1 } else { PREFETCH });
         let asked = self.is_asked() && (largest <= LARGE || prefetch == 0);
@@ -314,8 +315,8 @@ impl Queue {
         self.notify(inner);
     }
 
-    /// Opens a block, without the lock: an allocation may take long, and may come back to this queue. A large block
-    /// that was not asked for waits for the memory of the batch that the consumer is about to let go of.
+    /// Opens a block, without the lock: an allocation may take long, and may return to this queue. A large block
+    /// that is not needed yet waits for the memory of the batch that the consumer is about to drop.
     fn open<'a>(
         &'a self,
         inner: MutexGuard<'a, Inner>,
@@ -358,7 +359,7 @@ impl Queue {
     }
 
     /// Takes the samples of the oldest block that is not laid out, if they are all read: blocks are laid out one after
-    /// the other, so that the first sample, to which others are compared, does not depend on timing.
+    /// the other, so that the first sample, which later samples are compared to, does not depend on timing.
     pub(super) fn take_read(&self) -> Option<(u64, Reading)> {
         let mut inner = self.lock();
         let delivered = inner.delivered;

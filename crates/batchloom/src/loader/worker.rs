@@ -19,7 +19,7 @@ pub(super) fn help(job: &Job, queue: &Queue, indices: &mut Vec<u64>) -> bool {
     fill_one(job, queue, indices, || queue.take_waiting(job))
 }
 
-/// Takes a task and fills its piece. Returns false if there is none. Every failure, a panic included, reaches the
+/// Takes a task and fills its piece. Returns false without a task. Every failure, a panic included, reaches the
 /// consumer through the queue.
 fn fill_one(
     job: &Job,

@@ -50,7 +50,7 @@ struct Call {
 }
 
 impl Workers {
-    /// The workers of a loader whose iterations take `keep` of them. It starts no thread.
+    /// The workers of a loader; an iteration takes `keep` of them. It starts no thread.
     pub(super) fn new(keep: usize) -> Arc<Self> {
         let (state, called, left) = (Mutex::default(), Condvar::new(), Condvar::new());
         let shared = Arc::new(Shared { state, called, left, keep });

@@ -35,7 +35,7 @@ pub struct Backtest {
 crate::brief::debug_in_brief!(Backtest, [dataset, shape, folds], [series]);
 
 impl WindowDataset {
-    /// The folds whose first origin is `start`, in every series. A series takes part in a fold if it has all steps of
+    /// The folds with `start` as first origin, in every series. A series takes part in a fold if it has all steps of
     /// the part to test on; the last fold is the last one in which some series does.
     ///
     /// ```
