@@ -6,6 +6,7 @@ of a window (the values of its series, its group, its time) follows from the num
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, SupportsIndex
 
@@ -63,7 +64,7 @@ class LibraryLoader(DataLoader[Any]):
         return self._form(super().replay(epoch, step), numpy.asarray(self.plan(epoch)[step]))
 
 
-class LoaderCallback:
+class LoaderCallback(ABC):
     """The part of a trainer's callback that gives a model the batches of our loaders.
 
     A class derives from it and from the callback of its trainer, and names the class of the data module of its library.
@@ -87,9 +88,9 @@ class LoaderCallback:
             )
         self.replace_loaders(data, pl_module)
 
+    @abstractmethod
     def replace_loaders(self, data: Any, model: Any) -> None:
         """Make loaders of the datasets of a data module, and put them in the places of the loaders that it made."""
-        raise NotImplementedError
 
 
 class SeriesOfSamples:
