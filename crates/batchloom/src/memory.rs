@@ -6,7 +6,27 @@
 use std::collections::TryReserveError;
 use std::hint::black_box;
 
+use crate::error::causes;
 use crate::{Error, Result};
+
+causes! {
+    /// The cause of errors about memory.
+    enum MemoryCause {
+        #[error(
+            "could not allocate {bytes} bytes: {reason}; expected as much free memory: raise the limit of the process or \
+             container (ulimit -v), or take smaller batches, a smaller prefetch or less data at once"
+        )]
+        Memory { bytes: usize, reason: String } is Memory,
+    }
+}
+
+impl Error {
+    /// The error of [`Kind::Memory`](crate::Kind::Memory) for bytes that could not be allocated, and the reason that the
+    /// system gave. It is for functions that allocate memory for a loader.
+    pub fn out_of_memory(bytes: usize, reason: String) -> Self {
+        MemoryCause::Memory { bytes, reason }.into()
+    }
+}
 
 /// Checks that so many bytes can be had now. This takes a microsecond, and touches none of them.
 ///
@@ -55,5 +75,5 @@ pub(crate) fn reserve<T>(count: usize) -> Result<Vec<T>> {
 
 /// The error for elements that there is no memory for.
 fn lack<T>(count: usize, error: &TryReserveError) -> Error {
-    Error::Memory { bytes: count.saturating_mul(size_of::<T>()), reason: error.to_string() }
+    Error::out_of_memory(count.saturating_mul(size_of::<T>()), error.to_string())
 }

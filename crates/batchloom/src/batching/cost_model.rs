@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 
+use super::error::BatchingCause;
 use crate::{Error, Result};
 
 /// The cost of a batch of `n` samples padded to `L`: `fixed + per_token * n * L + per_pair * n * L^2`.
@@ -74,7 +75,7 @@ impl CostModel {
         let all = [fixed, per_token, per_pair];
         match all.iter().all(valid) && all.iter().any(|&cost| cost > 0.0) {
             true => Ok(Self { fixed, per_token, per_pair }),
-            false => Err(Error::Cost { found: format!("{fixed}, {per_token}, {per_pair}") }),
+            false => Err(BatchingCause::Cost { fixed, per_token, per_pair }.into()),
         }
     }
 
@@ -173,12 +174,12 @@ impl CostModel {
         }
         let distinct: HashSet<_> = shapes.iter().collect();
         if distinct.len() < TERMS {
-            return Err(Error::TooFewShapes { found: distinct.len() });
+            return Err(BatchingCause::TooFewShapes { found: distinct.len() }.into());
         }
         let (rows, _) = scaled(shapes.iter().map(|&(samples, length)| terms(samples, length)).collect());
         match Decomposition::of(&rows, &[0, 1, 2]).rank() == TERMS {
             true => Ok(()),
-            false => Err(Error::AlikeShapes { shapes: shapes.to_vec() }),
+            false => Err(BatchingCause::AlikeShapes { shapes: shapes.to_vec() }.into()),
         }
     }
 
@@ -240,7 +241,7 @@ fn median(numbers: &mut [f64]) -> f64 {
 
 fn refused((samples, length): (u64, u64), seconds: f64) -> Error {
     let seconds = if seconds.is_nan() { "unknown".to_owned() } else { seconds.to_string() };
-    Error::Measurement { samples, length, seconds }
+    BatchingCause::Measurement { samples, length, seconds }.into()
 }
 
 /// The factors of the coefficients in the cost of a batch.

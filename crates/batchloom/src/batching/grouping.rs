@@ -11,9 +11,10 @@ use std::sync::Arc;
 use serde::{Serialize, Serializer};
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::error::BatchingCause;
 use super::sizes::PoolSizes;
 use super::{PoolBatches, Rule, Sizes, to_index, to_place};
-use crate::{Error, Result, memory};
+use crate::{Result, memory};
 
 /// The key of each sample: samples have the same key if their numbers here are equal.
 ///
@@ -141,7 +142,7 @@ impl Grouping {
             if !fits {
                 let sample = keys.as_slice().iter().position(|&other| other == key).unwrap_or(0) as u64;
                 let batches = full + u64::from(rest > 0);
-                return Err(Error::TooFrequent { sample, count, batches, batch_size });
+                return Err(BatchingCause::TooFrequent { sample, count, batches, batch_size }.into());
             }
         }
         Ok(())

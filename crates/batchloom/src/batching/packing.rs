@@ -8,12 +8,13 @@
 
 use serde::Serialize;
 
+use super::error::BatchingCause;
 use super::pool::MOST;
 use super::pool_rule::PoolRule;
 use super::spelling::{Given, Spelled, Spelling};
 use super::{Pool, PoolBatches, PoolSizes, Sizes, Sorted, positive, to_index, to_place};
+use crate::Result;
 use crate::named::named;
-use crate::{Error, Result};
 
 /// The largest capacity of a bin: boundaries are 32-bit numbers, and the tree takes four bytes for each element.
 const MOST_TOKENS: u32 = 1 << 28;
@@ -87,7 +88,7 @@ impl Packing {
     pub fn new(max_tokens: u64) -> Result<Self> {
         let found = positive("max_tokens", max_tokens)?;
         let max_tokens = u32::try_from(found).ok().filter(|&tokens| tokens <= MOST_TOKENS);
-        let max_tokens = max_tokens.ok_or(Error::BinTooLarge { found, limit: MOST_TOKENS })?;
+        let max_tokens = max_tokens.ok_or(BatchingCause::BinTooLarge { found, limit: MOST_TOKENS })?;
         let (oversize, order) = (PackedOversize::Error, PackingOrder::Random);
         Ok(Self { max_tokens, max_samples: None, oversize, pool: Pool::Auto, order })
     }

@@ -4,9 +4,10 @@
 
 use serde::Serialize;
 
+use super::error::BatchingCause;
 use super::{Sizes, padded, positive};
+use crate::Result;
 use crate::named::named;
-use crate::{Error, Result};
 
 /// Lengths that batches are padded to: each to the smallest that holds its samples.
 ///
@@ -65,7 +66,7 @@ impl PadTo {
         let mut lengths =
             lengths.into_iter().map(|length| positive("pad_to", length)).collect::<Result<Vec<_>>>()?;
         if lengths.is_empty() {
-            return Err(Error::NotPositive { name: "pad_to" });
+            return Err(BatchingCause::NotPositive { option: "pad_to" }.into());
         }
         lengths.sort_unstable();
         lengths.dedup();
@@ -111,7 +112,7 @@ impl PadTo {
     pub(crate) fn sizes(&self, sizes: &Sizes, real: bool) -> Result<Sizes> {
         let (most, own) = (self.most(), sizes.as_slice());
         if let (Truncate::Error, Some(sample)) = (self.truncate, own.iter().position(|&size| size > most)) {
-            return Err(Error::TooLong { sample: sample as u64, size: own[sample], most });
+            return Err(BatchingCause::TooLong { sample: sample as u64, size: own[sample], most }.into());
         }
         let counted = |&size: &u32| if real { size.min(most) } else { self.length(size) };
         Ok(Sizes::new(own.iter().map(counted).collect::<Vec<_>>()))

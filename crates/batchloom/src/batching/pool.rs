@@ -53,10 +53,9 @@ impl FromStr for Pool {
         match text {
             "auto" => Ok(Self::Auto),
             "all" => Ok(Self::All),
-            number => number.parse().map(Self::Of).map_err(|_| Error::Choice {
-                option: "pool",
-                found: text.to_owned(),
-                expected: "a number, \"all\", or nothing for the default".to_owned(),
+            number => number.parse().map(Self::Of).map_err(|_| {
+                let expected = "a number, \"all\", or nothing for the default";
+                Error::no_choice("pool", text, expected.to_owned())
             }),
         }
     }

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::error::BatchingCause;
 use super::pool_rule::PoolRule;
 use super::spelling::{Given, Spelled, Spelling};
 use super::{PoolBatches, PoolSizes, Sizes};
@@ -185,24 +186,25 @@ impl Rule {
     pub(crate) fn check(&self, sizes: &Sizes, in_pool: u64) -> Result<()> {
         let limit = u64::from(u32::MAX);
         if in_pool > limit {
-            return Err(Error::PoolTooLarge { found: in_pool, limit });
+            return Err(BatchingCause::PoolTooLarge { found: in_pool, limit }.into());
         }
         let dimensions = sizes.dimensions();
         if dimensions > 1 && (!self.as_pool_rule().takes_dimensions() || self.limit().is_some()) {
-            return Err(Error::Dimensions { rule: self.name(), dimensions });
+            return Err(BatchingCause::Dimensions { rule: self.name(), dimensions }.into());
         }
         let parts = self.as_pool_rule().count_parts(sizes);
         if parts > MOST_PARTS {
-            return Err(Error::PoolTooLarge { found: parts, limit: MOST_PARTS });
+            return Err(BatchingCause::PoolTooLarge { found: parts, limit: MOST_PARTS }.into());
         }
         match self.as_pool_rule().find_oversize(sizes) {
             None => Ok(()),
-            Some(sample) => Err(Error::Oversize {
+            Some(sample) => Err(BatchingCause::Oversize {
                 sample: sample as u64,
                 size: sizes.as_slice()[sample],
                 multiple_of: self.multiple_of(),
                 max_tokens: self.budget().unwrap_or(u64::MAX),
-            }),
+            }
+            .into()),
         }
     }
 }

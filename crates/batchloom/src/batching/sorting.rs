@@ -2,10 +2,11 @@
 
 use serde::Serialize;
 
+use super::error::BatchingCause;
 use super::pool::samples_in_batch;
 use super::spelling::{Given, Spelling};
 use super::{Oversize, Pool, Sizes, positive};
-use crate::{Error, Result};
+use crate::Result;
 
 /// The options that [`TokenBudget`](super::TokenBudget) and [`CostOptimal`](super::CostOptimal) share.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -48,7 +49,7 @@ impl Sorting {
     pub(super) fn check_multiple(&self, max_tokens: Option<u64>) -> Result<()> {
         let multiple_of = self.multiple_of;
         match max_tokens.filter(|&max_tokens| u64::from(multiple_of) > max_tokens) {
-            Some(max_tokens) => Err(Error::Multiple { multiple_of, max_tokens }),
+            Some(max_tokens) => Err(BatchingCause::Multiple { multiple_of, max_tokens }.into()),
             None => Ok(()),
         }
     }

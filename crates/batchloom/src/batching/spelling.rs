@@ -13,6 +13,7 @@ use std::str::FromStr;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::error::BatchingCause;
 use crate::{Error, Result};
 
 /// A rule that text stands for.
@@ -111,7 +112,7 @@ impl<'a> Given<'a> {
 
     /// The error of this text, for a reason that says what was expected.
     pub(super) fn refuse(&self, reason: impl Into<String>) -> Error {
-        Error::RuleText { text: self.text.to_owned(), reason: reason.into() }
+        BatchingCause::RuleText { text: self.text.to_owned(), reason: reason.into() }.into()
     }
 
     /// The number behind the colon.

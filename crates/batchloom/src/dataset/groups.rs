@@ -8,13 +8,16 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::TextIds;
+use super::error::DatasetCause;
 use super::kind::{CollateOptions, Collation, EpochKey, Kind};
 use super::sequences::{SequenceDataset, SequenceDatasetBuilder};
+use crate::batching::error::BatchingCause;
 use crate::batching::{Rule, Sizes};
 use crate::collate::{Form, Mask, Offsets};
 use crate::named::named;
 use crate::tensor::Sequences;
-use crate::{Error, Result, Tensor, memory};
+use crate::tensor::error::TensorCause;
+use crate::{Result, Tensor, memory};
 
 /// The rows of each group. Groups are numbered in the order of their first appearance.
 #[derive(Clone)]
@@ -34,7 +37,7 @@ impl Groups {
     /// [`Error::NoSamples`] if there are no rows; [`Error::Memory`].
     pub fn of(ids: &[i64]) -> Result<Self> {
         if ids.is_empty() {
-            return Err(Error::NoSamples);
+            return Err(BatchingCause::NoSamples.into());
         }
         let changes = ids.windows(2).filter(|pair| pair[0] != pair[1]).count();
         memory::require_each(changes + 1, RUN_BYTES)?;
@@ -202,10 +205,11 @@ impl GroupDatasetBuilder {
     /// [`Error::ScalarField`], and [`Error::FieldLength`] if it does not have as many rows as there are ids.
     pub fn rows(mut self, name: impl Into<String>, values: Tensor) -> Result<Self> {
         let name = name.into();
-        let found = *values.shape().first().ok_or_else(|| Error::ScalarField { field: name.clone() })?;
+        let found =
+            *values.shape().first().ok_or_else(|| TensorCause::ScalarField { field: name.clone() })?;
         if found != self.groups.rows() {
-            let (first, expected) = ("of ids".to_owned(), self.groups.rows());
-            return Err(Error::FieldLength { field: name, found, first, expected });
+            let expected = self.groups.rows();
+            return Err(DatasetCause::RowsOfIds { field: name, found, expected }.into());
         }
         let sequences = Sequences::new(&name, values, &self.groups.offsets)?;
         self.fields = self.fields.variable(name, sequences.ordered(self.groups.order.clone()));
@@ -248,7 +252,9 @@ impl GroupDatasetBuilder {
             let sizes = sequences.sizes().as_slice();
             let group = sizes.iter().position(|&rows| rows > max_rows);
             if let (GroupOversize::Error, Some(group)) = (oversize, group) {
-                return Err(Error::GroupTooLong { group: group as u64, rows: sizes[group], max_rows });
+                return Err(
+                    DatasetCause::GroupTooLong { group: group as u64, rows: sizes[group], max_rows }.into()
+                );
             }
             sequences = sequences.at_most(max_rows, oversize == GroupOversize::Subsample);
         }
@@ -305,14 +311,10 @@ impl Kind for GroupDataset {
     fn collation(&self, rule: &Rule, options: &CollateOptions, _: EpochKey) -> Result<Collation> {
         let packs = self.is_concatenated();
         if rule.splits() {
-            let reason =
-                "oversize is \"split\", which would divide groups; expected \"error\" or \"truncate\"";
-            return Err(Error::WholeGroups { reason });
+            return Err(DatasetCause::SplitGroups.into());
         }
         if rule.packs() && !packs {
-            let reason =
-                "Packing makes batches without padding; expected layout \"concatenated\", or another rule";
-            return Err(Error::WholeGroups { reason });
+            return Err(DatasetCause::PackedGroups.into());
         }
         let described: Option<(&str, Arc<dyn Form>)> = match packs {
             true if self.offsets => Some(("offsets", Arc::new(Offsets))),

@@ -9,10 +9,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::error::ConcatCause;
+use super::error::DatasetCause;
 use super::located::Located;
 use super::map::{BatchRead, Reader, SampleLayout, Skipped};
 use super::selection::Selection;
 use crate::batching::{FixedSize, Labels, Rule, Sizes};
+use crate::collate::error::CollateCause;
 use crate::collate::{
     BySource, Conversion, Described, FieldConversion, FieldOptions, Form, Index as SampleIndex, Members,
     PadSide, Passages, Places, Scalar, Slot, Slotted, SlottedLengths, SlottedMask, SourceNumber, Taken,
@@ -20,7 +23,7 @@ use crate::collate::{
 };
 use crate::order::Shuffle;
 use crate::tensor::{Layout, Sequences, SparseRows};
-use crate::{DType, Error, Result, Tensor, memory};
+use crate::{DType, Result, Tensor, memory};
 
 /// The answers of one kind of data to the other stages.
 pub(crate) trait Kind: Debug + Send + Sync {
@@ -170,9 +173,8 @@ pub(crate) struct CollateOptions {
     pub(crate) fields: Vec<(String, FieldOptions)>,
     /// The numbers that pad fields whose types are not known yet, by name, or all of them.
     pub(crate) pad_numbers: Vec<(Option<String>, f64)>,
-    /// The fields, by name, whose types do not hold the number that pads all fields, and the reason: these must not be
-    /// padded.
-    pub(crate) unpadded: Vec<(String, String)>,
+    /// The fields, by name, whose types do not hold the number that pads all fields, with both: these must not be padded.
+    pub(crate) unpadded: Vec<(String, f64, DType)>,
     /// The way of samples to their slots, for some fields by name.
     pub(crate) slots: Vec<(String, Slot)>,
     /// The field whose next tokens are labels.
@@ -225,12 +227,9 @@ impl CollateOptions {
             }
             _ => self,
         };
-        match stored
-            .unpadded
-            .iter()
-            .find(|(field, _)| field == name && (slot.pads() || matches!(slot, Slot::Function(_))))
-        {
-            Some((field, reason)) => Err(Error::FieldOption { field: field.clone(), reason: reason.clone() }),
+        let pads = slot.pads() || matches!(slot, Slot::Function(_));
+        match stored.unpadded.iter().find(|(field, ..)| pads && field == name) {
+            Some((field, number, dtype)) => Err(not_held(field, *number, *dtype).into()),
             None => stored.stored_pad_value(name, dtype),
         }
     }
@@ -250,13 +249,12 @@ impl CollateOptions {
                 let set = self.fields.iter().find(|(other, _)| other == name);
                 let dtype = set.map_or(dtype, |(_, options)| options.target(dtype));
                 let mut element = vec![0; dtype.size()];
-                let reason = || format!("padding is {number}, which {dtype} does not hold");
                 let held = Conversion::new(DType::F64, dtype, None)
                     .is_some_and(|to| to.convert(&number.to_ne_bytes(), &mut element, 0, 1).is_ok());
                 match held {
                     true => options.pad_values.push((name.clone(), element.into())),
-                    false if field.is_none() => options.unpadded.push((name.clone(), reason())),
-                    false => return Err(Error::FieldOption { field: name.clone(), reason: reason() }),
+                    false if field.is_none() => options.unpadded.push((name.clone(), *number, dtype)),
+                    false => return Err(not_held(name, *number, dtype).into()),
                 }
             }
         }
@@ -313,7 +311,7 @@ impl Collation {
         let (names, forms): (Vec<_>, Vec<_>) = fields.into_iter().unzip();
         let repeated = names.iter().enumerate().find(|(place, name)| names[..*place].contains(name));
         match repeated {
-            Some((_, name)) => Err(Error::DuplicateField { name: name.clone() }),
+            Some((_, name)) => Err(DatasetCause::DuplicateField { field: name.clone() }.into()),
             None => {
                 let (own, names) = (forms.len(), names.into());
                 Ok(Self {
@@ -346,7 +344,9 @@ impl Collation {
             [("index", Arc::new(SampleIndex)), ("weight", Arc::new(Weight(skipped)))];
         for (name, form) in marks.into_iter().skip(usize::from(!fills_up)) {
             match fields.iter().position(|(other, _)| other == name) {
-                Some(place) if place < self.own => return Err(Error::MarkField { name: name.to_owned() }),
+                Some(place) if place < self.own => {
+                    return Err(DatasetCause::MarkField { field: name.to_owned() }.into());
+                }
                 Some(_) => {}
                 None => fields.push((name.to_owned(), form)),
             }
@@ -363,7 +363,7 @@ impl Collation {
     /// [`Error::DuplicateField`].
     pub(super) fn with_index(self) -> Result<Self> {
         if self.names.iter().any(|name| name == "index") {
-            return Err(Error::DuplicateField { name: "index".to_owned() });
+            return Err(DatasetCause::DuplicateField { field: "index".to_owned() }.into());
         }
         let names = self.names.iter().cloned().chain(["index".to_owned()]).collect();
         let mut forms = self.forms;
@@ -457,26 +457,22 @@ impl Collation {
     /// # Errors
     /// [`Error::PadTo`].
     pub(crate) fn require_own_sizes(&self) -> Result<()> {
-        let reason = match &self.ragged {
-            _ if !self.own_lengths.is_empty() => {
-                "fields have lengths of their own; expected a slot for each field"
-            }
-            Some(ragged) if ragged.own_sizes => return Ok(()),
-            _ => "sizes of your own do not tell the lengths of samples; leave one of them out",
-        };
-        Err(Error::PadTo { reason: reason.to_owned() })
+        match &self.ragged {
+            _ if !self.own_lengths.is_empty() => Err(DatasetCause::PadToOwnLengths.into()),
+            Some(ragged) if ragged.own_sizes => Ok(()),
+            _ => Err(DatasetCause::PadToOwnSizes.into()),
+        }
     }
 
     /// The place of a field that is taken from samples.
     fn place(&self, name: &str) -> Result<usize> {
         let place = self.names.iter().position(|other| other == name);
         place.filter(|&place| place < self.own).ok_or_else(|| {
-            let known = self.names[..self.own].join(", ");
-            let reason = match place {
-                Some(_) => "it describes the batch, and its type is fixed".to_owned(),
-                None => format!("the data has no such field; expected one of {known}"),
-            };
-            Error::FieldOption { field: name.to_owned(), reason }
+            let field = name.to_owned();
+            match place {
+                Some(_) => DatasetCause::DescribesBatch { field }.into(),
+                None => DatasetCause::NoSuchField { field, known: self.names[..self.own].join(", ") }.into(),
+            }
         })
     }
 
@@ -492,10 +488,7 @@ impl Collation {
     /// [`Error::Concat`] if the data has a field of that name.
     pub(super) fn with_source(self, name: &str, datasets: Vec<i64>) -> Result<Self> {
         if self.names.iter().any(|other| other == name) {
-            let reason = format!(
-                "a field is named {name}, which says what dataset a sample is of; expected another name"
-            );
-            return Err(Error::Concat { reason });
+            return Err(ConcatCause::SourceField { field: name.to_owned() }.into());
         }
         let names = self.names.iter().cloned().chain([name.to_owned()]).collect();
         let mut forms = self.forms;
@@ -513,31 +506,21 @@ impl Collation {
     ///
     /// # Errors
     /// [`Error::Concat`], which names the first such field.
-    pub(super) fn require_same(&self, other: &Self, place: usize) -> Result<()> {
-        let refused = |reason: String| Err(Error::Concat { reason });
+    pub(super) fn require_same(&self, other: &Self, dataset: usize) -> Result<()> {
         if self.names != other.names {
-            return refused(format!(
-                "dataset 0 has fields {}, dataset {place} has {}; expected the same, in the same order",
-                self.names.join(", "),
-                other.names.join(", ")
-            ));
+            let (found, expected) = (other.names.join(", "), self.names.join(", "));
+            return Err(ConcatCause::Names { dataset, found, expected }.into());
         }
         let pairs = self.names.iter().zip(self.forms.iter().zip(&other.forms)).take(self.own);
         for (name, (form, theirs)) in pairs {
             if form.dtype() != theirs.dtype() {
-                return refused(format!(
-                    "field {name} is {} in dataset 0 and {} in dataset {place}; expected one type",
-                    form.dtype(),
-                    theirs.dtype()
-                ));
+                let (field, found, expected) = (name.clone(), theirs.dtype(), form.dtype());
+                return Err(ConcatCause::Types { field, dataset, found, expected }.into());
             }
             let (shape, their_shape) = (form.sample(), theirs.sample());
             if shape != their_shape {
-                return refused(format!(
-                    "samples of field {name} are {} in dataset 0 and {} in dataset {place}; expected one shape",
-                    shape_text(&shape),
-                    shape_text(&their_shape)
-                ));
+                let (field, found, expected) = (name.clone(), shape_text(&their_shape), shape_text(&shape));
+                return Err(ConcatCause::Shapes { field, dataset, found, expected }.into());
             }
         }
         let facts = |collation: &Self| {
@@ -551,10 +534,7 @@ impl Collation {
         };
         match facts(self) == facts(other) {
             true => Ok(()),
-            false => refused(format!(
-                "samples of dataset 0 and of dataset {place} differ in size in different ways; expected the same \
-                 options of both"
-            )),
+            false => Err(ConcatCause::Ways { dataset }.into()),
         }
     }
 
@@ -580,6 +560,11 @@ impl Collation {
     }
 }
 
+/// The error for a number that a type does not hold.
+fn not_held(field: &str, number: f64, dtype: DType) -> CollateCause {
+    CollateCause::PadNumber { field: field.to_owned(), value: number.to_string(), dtype }
+}
+
 /// The shape of a sample in words; `any` stands for extents that differ between samples.
 fn shape_text(shape: &[Option<usize>]) -> String {
     let extents =
@@ -591,7 +576,7 @@ fn shape_text(shape: &[Option<usize>]) -> String {
 pub(super) fn formed(form: &dyn Form, members: &Members) -> Result<Tensor> {
     let (shape, dtype) = (form.shape(members), form.dtype());
     let bytes = shape.iter().try_fold(dtype.size(), |bytes: usize, &len| bytes.checked_mul(len));
-    let too_large = || Error::BatchTooLarge { samples: 1, row: usize::MAX };
+    let too_large = || CollateCause::BatchTooLarge { samples: 1, row: usize::MAX };
     let bytes = bytes.ok_or_else(too_large)?;
     let mut target = memory::reserve(bytes)?;
     target.resize(bytes, 0);

@@ -4,6 +4,7 @@
 mod arrow;
 mod concatenated;
 mod counts;
+pub(crate) mod error;
 mod groups;
 pub(crate) mod kind;
 mod label_counts;
@@ -46,9 +47,12 @@ pub use windows::{
     Anchor, Backtest, BacktestShape, SampledBy, Short, WindowCounts, WindowDataset, WindowShape,
 };
 
+use crate::batching::error::BatchingCause;
 use crate::batching::{Rule, Sizes};
+use crate::tensor::error::TensorCause;
 pub use crate::tensor::{Sequences, SparseLayout, SparseRows};
-use crate::{DType, Error, Result, Tensor};
+use crate::{DType, Result, Tensor};
+use error::SelectionCause;
 
 /// Any kind of data, behind one door. Cheap to clone: arrays are shared.
 ///
@@ -105,7 +109,7 @@ impl Dataset {
     pub fn sample(&self, sample: u64) -> Result<Vec<(String, Tensor)>> {
         let samples = self.len() as u64;
         if sample >= samples {
-            return Err(Error::SampleRange { found: sample, samples });
+            return Err(BatchingCause::SampleRange { sample, samples }.into());
         }
         self.require_readable()?;
         self.0.sample(sample)
@@ -144,7 +148,7 @@ impl Dataset {
             let (found, expected) = (selection.samples(), self.len() as u64);
             match found == expected {
                 true => Ok(Self(Arc::new(Selected::new(Arc::clone(&self.0), selection.clone())?))),
-                false => Err(Error::SelectionSamples { found, expected }),
+                false => Err(SelectionCause::Samples { found, expected }.into()),
             }
         };
         found.map_or_else(plain, |found| found.map(Self))
@@ -196,10 +200,8 @@ impl Dataset {
     pub fn rows(&self, samples: Range<u64>) -> Result<Vec<(&str, Range<usize>)>> {
         let within = usize::try_from(samples.start).ok().zip(usize::try_from(samples.end).ok());
         let Some((start, end)) = within.filter(|(start, end)| start <= end && *end <= self.len()) else {
-            return Err(Error::SampleRange {
-                found: samples.end.max(samples.start),
-                samples: self.len() as u64,
-            });
+            let (sample, samples) = (samples.end.max(samples.start), self.len() as u64);
+            return Err(BatchingCause::SampleRange { sample, samples }.into());
         };
         Ok(self.names().zip(self.0.rows(start..end)).collect())
     }
@@ -222,7 +224,7 @@ impl Dataset {
     /// [`Error::Elsewhere`].
     pub(crate) fn require_readable(&self) -> Result<()> {
         match self.0.arrays().iter().find(|(_, array)| array.is_elsewhere()) {
-            Some((name, _)) => Err(Error::Elsewhere { field: (*name).to_owned() }),
+            Some((name, _)) => Err(TensorCause::Elsewhere { field: (*name).to_owned() }.into()),
             None => Ok(()),
         }
     }

@@ -37,9 +37,9 @@ impl TextIds {
             // Room for one more of everything, which is there but for a few times.
             memory::grow(&mut found.codes, 1)?;
             memory::grow(&mut found.first_rows, 1)?;
-            numbers.try_reserve(1).map_err(|error| Error::Memory {
-                bytes: (numbers.len() + 1) * size_of::<(&[u8], i64)>(),
-                reason: error.to_string(),
+            numbers.try_reserve(1).map_err(|error| {
+                let bytes = (numbers.len() + 1) * size_of::<(&[u8], i64)>();
+                Error::out_of_memory(bytes, error.to_string())
             })?;
             let code = match last {
                 Some((same, code)) if same == text => code,

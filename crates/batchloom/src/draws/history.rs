@@ -9,8 +9,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde::{Deserialize, Serialize};
 
+use super::error::DrawsCause;
 use super::weights::ratios;
-use crate::{Error, Result};
+use crate::Result;
 
 /// The weights of the sources of a run: those that it began with, and those that replaced them later.
 ///
@@ -78,18 +79,12 @@ impl History {
     pub(super) fn scheduled(&self, changes: &[(u64, Vec<f64>)]) -> Result<Self> {
         let mut schedule: Vec<(u64, Arc<[u32]>)> = vec![(0, Arc::clone(self.first()))];
         for (amount, weights) in changes {
-            let refused = |reason: String| Err(Error::Weights { reason });
             if let Some((last, _)) = schedule.last().filter(|(last, _)| last >= amount) {
-                return refused(format!(
-                    "the schedule has weights from {amount} on after those from {last} on; expected amounts that increase"
-                ));
+                return Err(DrawsCause::ScheduleOrder { amount: *amount, last: *last }.into());
             }
-            if weights.len() != self.first().len() {
-                return refused(format!(
-                    "the weights from {amount} on are {} for {} sources; expected one for each",
-                    weights.len(),
-                    self.first().len()
-                ));
+            let (found, sources) = (weights.len(), self.first().len());
+            if found != sources {
+                return Err(DrawsCause::ScheduleCount { amount: *amount, found, sources }.into());
             }
             schedule.push((*amount, ratios(weights)?));
         }

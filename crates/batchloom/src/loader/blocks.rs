@@ -9,13 +9,14 @@ use bytes::Bytes;
 use super::block::{Batch, Block};
 use super::buffers::Loan;
 use super::epochs::Epochs;
+use super::error::LoaderCause;
 use super::job::Job;
 use super::queue::{Next, Queue};
 use super::worker::help;
 use super::workers::Workers;
+use crate::Result;
 use crate::run::Progress;
 use crate::sync::{Instant, process};
-use crate::{Error, Result};
 
 /// The longest single wait, for callers that set no time limit.
 const PATIENCE: Duration = Duration::from_secs(3600);
@@ -198,7 +199,7 @@ impl BegunBlocks {
         Ok(match self.queue.next(deadline, self.helps, &self.job.buffers)? {
             Next::Block(planned, whole, delivered) => {
                 // Every region was let go before its piece was counted as filled.
-                let buffer = whole.join().ok_or_else(|| Error::Worker {
+                let buffer = whole.join().ok_or_else(|| LoaderCause::Worker {
                     block: self.delivered,
                     message: "a delivered block is still being written".to_owned(),
                 })?;
@@ -232,7 +233,7 @@ impl BegunBlocks {
         let current = process::id();
         match current == self.process {
             true => Ok(()),
-            false => Err(Error::Forked { started: self.process, current }),
+            false => Err(LoaderCause::Forked { started: self.process, current }.into()),
         }
     }
 }

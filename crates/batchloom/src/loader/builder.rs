@@ -7,6 +7,7 @@ use std::thread;
 use super::Loader;
 use super::buffers::{Allocate, BufferOptions, Buffers};
 use super::epochs::{Epochs, with_content};
+use super::error::LoaderCause;
 use super::fields::Fields;
 use super::job::Probe;
 use super::layout::{BlockLayout, Limits};
@@ -21,7 +22,7 @@ use crate::plan::{PlanBuilder, PlanOptions};
 use crate::run::Run;
 use crate::sync::Mutex;
 use crate::tensor::buffer::{Buffer, Memory};
-use crate::{DType, Error, Plan, Result};
+use crate::{DType, Plan, Result};
 
 /// The number of bytes of a block: large enough that fixed costs vanish, small enough that blocks in flight stay in
 /// what one process has of a shared cache. With the default `prefetch`, four of them take 8 MiB. Against 4 MiB, epochs
@@ -293,7 +294,7 @@ impl LoaderBuilder {
         let most = if fills_for_caller { MOST_THREADS_FOR_CALLER } else { MOST_THREADS };
         let threads = self.threads.unwrap_or_else(|| cores().min(most));
         if threads == 0 {
-            return Err(Error::Threads);
+            return Err(LoaderCause::Threads.into());
         }
         if !self.index_table {
             self.dataset.require_readable()?;
@@ -341,13 +342,10 @@ impl LoaderBuilder {
     /// [`Error::FieldOption`].
     fn check_slots(&self) -> Result<()> {
         for (field, slot) in &self.collate.slots {
-            slot.check().map_err(|reason| Error::FieldOption { field: field.clone(), reason })?;
+            slot.check(field)?;
         }
         match self.collate.slots.first().filter(|_| self.index_table) {
-            Some((field, _)) => {
-                let reason = "index tables have no slots; expected blocks of samples".to_owned();
-                Err(Error::FieldOption { field: field.clone(), reason })
-            }
+            Some((field, _)) => Err(LoaderCause::SlotInTable { field: field.clone() }.into()),
             None => Ok(()),
         }
     }
@@ -361,10 +359,14 @@ impl LoaderBuilder {
         if self.collate.labels.is_some() && !kind.makes_labels() {
             let expected =
                 "sequences, whose next tokens are labels (streams of tokens have labels without it)";
-            return Err(Error::Inapplicable { option: "labels", expected });
+            return Err(LoaderCause::Inapplicable { option: "labels", expected }.into());
         }
         if self.collate.shuffles_documents && !kind.has_documents() {
-            return Err(Error::Inapplicable { option: "shuffle_documents", expected: "streams of tokens" });
+            return Err(LoaderCause::Inapplicable {
+                option: "shuffle_documents",
+                expected: "streams of tokens",
+            }
+            .into());
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock, PoisonError};
 
 use super::buffers::Buffers;
 use super::demand::{Demand, Pace};
+use super::error::LoaderCause;
 use super::fields::Fields;
 use super::index_table::IndexTable;
 use super::job::{Job, Probe};
@@ -15,9 +16,10 @@ use crate::batching::Labels;
 use crate::dataset::Dataset;
 use crate::dataset::kind::{CollateOptions, ContentRequest};
 use crate::plan::PlanBuilder;
+use crate::plan::error::PlanCause;
 use crate::run::{Progress, Run};
 use crate::sync::{Mutex, MutexGuard};
-use crate::{Error, Plan, Result};
+use crate::{Plan, Result};
 
 /// The data, the options and the place in the run that the iterators of a loader share.
 pub(super) struct Epochs {
@@ -86,12 +88,12 @@ impl Epochs {
             _ => own,
         };
         let (found, expected) = (plan.fingerprint(), own.fingerprint_with(plan.seed()));
-        if found == expected { Ok(()) } else { Err(Error::ForeignPlan { found, expected }) }
+        if found == expected { Ok(()) } else { Err(LoaderCause::ForeignPlan { found, expected }.into()) }
     }
 
     /// Refuses bans where batches have no places for samples without weight.
     fn check_bans(&self, plan: &Plan) -> Result<()> {
-        let refused = |option, reason| Err(Error::Bans { option, reason });
+        let refused = |other, reason| Err(LoaderCause::Bans { other, reason }.into());
         let reader = self.dataset.kind().reader();
         match plan.options().ban.as_ref().is_some_and(|banned| !banned.as_slice().is_empty()) {
             true if self.index_table => refused(
@@ -170,7 +172,7 @@ impl Epochs {
         };
         match rank < world_size {
             true => Ok(plan),
-            false => Err(Error::Rank { rank, world_size }),
+            false => Err(PlanCause::Rank { rank, world_size }.into()),
         }
     }
 
@@ -243,19 +245,15 @@ pub(super) fn with_content(
         dataset.kind().changes_with_epoch(&CollateOptions { shuffles_documents, ..CollateOptions::default() })
     };
     if let Some(draws) = plan.names_samples().filter(|_| moves()) {
-        return Err(Error::Conflict {
-            option: "shuffled documents or jitter",
-            other: draws,
-            reason: "the pieces are other ones than those of the stream as stored; expected to shuffle pieces alone",
-        });
+        let reason =
+            "the pieces differ from the pieces of the stream as stored; expected to shuffle pieces alone";
+        return Err(PlanCause::conflict("shuffled documents or jitter", draws, reason).into());
     }
     let Some(content) = dataset.kind().content(&request)? else { return Ok((plan, None)) };
     if content.rows.is_some() && plan.draws_otherwise() {
-        return Err(Error::Conflict {
-            option: "a stream that continues from batch to batch",
-            other: "a choice of samples",
-            reason: "every piece has its place; expected pieces that do not continue",
-        });
+        let reason = "every piece has its place; expected pieces that do not continue";
+        let choice = "a stream that continues from batch to batch";
+        return Err(PlanCause::conflict(choice, "a choice of samples", reason).into());
     }
     let plan = plan.content(content.text).tail(content.tail);
     Ok(match content.rows {

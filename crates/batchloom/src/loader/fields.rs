@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::error::LoaderCause;
 use crate::collate::{BySource, Form, Members, Taken};
 use crate::dataset::Dataset;
 use crate::dataset::Located;
@@ -13,7 +14,7 @@ use crate::order::{Key, Permutation, Purpose};
 use crate::plan::Parts;
 use crate::ranks::Uneven;
 use crate::tensor::Sequences;
-use crate::{Error, Plan, Result};
+use crate::{Plan, Result};
 
 /// The fields of every batch.
 #[derive(Debug)]
@@ -91,11 +92,7 @@ impl Fields {
     pub(super) fn require_indexed(&self) -> Result<()> {
         match self.collation.own_lengths.is_empty() {
             true => Ok(()),
-            false => {
-                let reason =
-                    "index tables have one length for each sample; expected blocks of samples".to_owned();
-                Err(Error::OwnLengths { reason })
-            }
+            false => Err(LoaderCause::OwnLengthsInTable.into()),
         }
     }
 

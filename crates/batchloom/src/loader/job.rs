@@ -10,6 +10,7 @@ use bytes::Bytes;
 use super::block::Block;
 use super::buffers::{Buffers, Loan};
 use super::demand::{Demand, DirectTask, ReadTask, Reading, SkippedMember, ToRead};
+use super::error::LoaderCause;
 use super::fields::Fields;
 use super::index_table::{IndexTable, Table};
 use super::layout::{BlockLayout, Limits, Piece, RunLayout};
@@ -132,7 +133,7 @@ impl Job {
         for task in opened.tasks {
             self.run(task, &mut indices, &Stop::default()).map_err(|(_, error)| error)?;
         }
-        let buffer = opened.whole.join().ok_or_else(|| Error::Worker {
+        let buffer = opened.whole.join().ok_or_else(|| LoaderCause::Worker {
             block: step,
             message: "a delivered batch is still being written".to_owned(),
         })?;

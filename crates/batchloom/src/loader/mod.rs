@@ -10,6 +10,7 @@ mod buffers;
 mod builder;
 mod demand;
 mod epochs;
+mod error;
 mod fields;
 mod index_table;
 #[cfg(all(test, shuttle))]

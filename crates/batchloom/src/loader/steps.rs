@@ -8,11 +8,13 @@ use std::sync::{Arc, OnceLock, PoisonError};
 
 use super::block::Block;
 use super::epochs::Epochs;
+use super::error::LoaderCause;
 use super::job::Job;
+use crate::Result;
 use crate::collate::FILLER;
+use crate::plan::error::PlanCause;
 use crate::run::Progress;
 use crate::sync::{Mutex, process};
-use crate::{Error, Result};
 
 /// The steps of one epoch, on one rank. The next one is the first that was not counted by [`advance`](Self::advance).
 /// The epoch begins as [`left`](Self::left) or a step is asked for.
@@ -143,7 +145,8 @@ impl BegunSteps {
     /// Makes the next batch.
     fn form(&self) -> Result<Block> {
         let step = self.step(0)?;
-        self.job.form(step)?.ok_or(Error::StepRange { found: step, steps: self.total })
+        let block = self.job.form(step)?;
+        Ok(block.ok_or(PlanCause::StepRange { found: step, steps: self.total })?)
     }
 
     /// The step `ahead` steps after the next one.
@@ -151,7 +154,7 @@ impl BegunSteps {
         let current = process::id();
         match current == self.process {
             true => Ok(self.progress.steps().saturating_add(ahead)),
-            false => Err(Error::Forked { started: self.process, current }),
+            false => Err(LoaderCause::Forked { started: self.process, current }.into()),
         }
     }
 }

@@ -5,12 +5,13 @@ use std::collections::VecDeque;
 use std::mem::{self, ManuallyDrop};
 use std::sync::{Arc, PoisonError};
 
+use super::error::LoaderCause;
 use super::job::Job;
 use super::queue::Queue;
 use super::worker::work;
+use crate::Result;
 use crate::sync::thread::{self, JoinHandle, ThreadId};
 use crate::sync::{Condvar, Mutex, MutexGuard, process};
-use crate::{Error, Result};
 
 /// The threads of one loader. Several iterations may have some of them at a time.
 pub(super) struct Workers {
@@ -93,7 +94,7 @@ impl Workers {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         threads.retain(|thread| !thread.is_finished());
         let (shared, name) = (Arc::clone(&self.shared), format!("batchloom-{}", threads.len()));
-        let failed = |error: std::io::Error| Error::Spawn { reason: error.to_string() };
+        let failed = |error: std::io::Error| LoaderCause::Spawn { reason: error.to_string() };
         let thread = thread::Builder::new().name(name).spawn(move || shared.live()).map_err(failed)?;
         threads.push(thread);
         state.parked += 1;

@@ -8,6 +8,7 @@ mod bans;
 mod builder;
 mod conflicts;
 mod epoch;
+pub(crate) mod error;
 mod fill;
 mod mates;
 pub(crate) mod options;

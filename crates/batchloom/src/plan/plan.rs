@@ -10,12 +10,14 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::PlanOptions;
 use super::epoch::{DealtPool, Epoch, Parts, fitted};
+use super::error::PlanCause;
 use super::recipe::Recipe;
+use crate::batching::error::BatchingCause;
 use crate::batching::{Listed, Rounding, Rule};
 use crate::draws::{Mix, Weights};
 use crate::order::Shuffle;
 use crate::ranks::Deal;
-use crate::{Error, Result, memory};
+use crate::{Result, memory};
 
 /// The number of pools that are kept: enough for the one that is being read and the one that the workers are in.
 const KEPT_POOLS: usize = 3;
@@ -138,19 +140,18 @@ impl Plan {
         }
         let (samples, batches) = (self.draws(), self.epoch.batches());
         if self.recipe().is_homogeneous() && batches >= u64::from(self.world_size) {
-            return Err(Error::Conflict {
-                option: "drop_last",
-                other: "homogeneous_by",
-                reason: "no key has a full batch for each rank; expected smaller batches, or to keep what is left",
-            });
+            let reason =
+                "no key has a full batch for each rank; expected smaller batches, or to keep what is left";
+            return Err(PlanCause::conflict("drop_last", "homogeneous_by", reason).into());
         }
-        Err(match self.rule().budget() {
-            Some(max_tokens) if batches == 0 => Error::AllDropped { samples, max_tokens },
+        let cause = match self.rule().budget() {
+            Some(max_tokens) if batches == 0 => PlanCause::AllDropped { samples, max_tokens },
             _ => {
                 let batch_size = self.rule().batch_size();
-                Error::NothingLeft { samples, batch_size, batches, world_size: self.world_size() }
+                PlanCause::NothingLeft { samples, batch_size, batches, world_size: self.world_size() }
             }
-        })
+        };
+        Err(cause.into())
     }
 
     /// The same epoch of a run with another seed, from its start.
@@ -358,7 +359,7 @@ impl Plan {
         {
             let start = now.start + skip as u64;
             if last.end - start < out.len() as u64 {
-                return Err(Error::StepRange { found: self.steps(), steps: self.steps() });
+                return Err(PlanCause::StepRange { found: self.steps(), steps: self.steps() }.into());
             }
             self.epoch.draws.fill(start, out);
             return Ok(());
@@ -379,7 +380,7 @@ impl Plan {
     /// [`Error::StepRange`].
     pub fn step(&self, index: u64) -> Result<Step> {
         if index >= self.steps() {
-            return Err(Error::StepRange { found: index, steps: self.steps() });
+            return Err(PlanCause::StepRange { found: index, steps: self.steps() }.into());
         }
         let mut step = Step { index, labels: Some(0), ..Step::default() };
         for rank in (0..self.world_size).filter(|rank| index < self.steps_of(*rank)) {
@@ -413,7 +414,7 @@ impl Plan {
     /// The places of `sample`, and those at which it is banned.
     fn slots(&self, sample: u64) -> Result<Vec<Place>> {
         if sample >= self.samples() {
-            return Err(Error::SampleRange { found: sample, samples: self.samples() });
+            return Err(BatchingCause::SampleRange { sample, samples: self.samples() }.into());
         }
         let deal = self.deal();
         let mut found = Vec::new();
@@ -539,11 +540,11 @@ impl Plan {
     /// The number of the batch that `rank` takes at `step`.
     pub(super) fn batch(&self, step: u64, rank: u32) -> Result<u64> {
         if rank >= self.world_size {
-            return Err(Error::Rank { rank, world_size: self.world_size });
+            return Err(PlanCause::Rank { rank, world_size: self.world_size }.into());
         }
         self.require_memory()?;
         let batch = self.deal().batch(step, rank);
-        let batch = batch.ok_or_else(|| Error::StepRange { found: step, steps: self.steps_of(rank) })?;
+        let batch = batch.ok_or_else(|| PlanCause::StepRange { found: step, steps: self.steps_of(rank) })?;
         if self.epoch.positions(batch).is_none() && !self.is_kept(self.epoch.pool_of(batch)) {
             self.epoch.require_memory()?;
         }

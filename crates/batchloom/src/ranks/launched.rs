@@ -1,6 +1,7 @@
 //! The rank of this process and the world size, as the launcher of a run says them in the environment.
 
-use crate::{Error, Result};
+use super::error::RanksCause;
+use crate::Result;
 
 /// The variables that are looked at; the first two say that there are other processes.
 const NAMES: [&str; 8] = [
@@ -50,7 +51,8 @@ pub fn launched_by(get: impl Fn(&str) -> Option<String>) -> Result<Option<(u32, 
         Some(found) => Ok(Some(found)),
         None => {
             let said = |name: &&str| Some(format!("{name}={:?}", get(name)?));
-            Err(Error::Launcher { found: NAMES.iter().filter_map(said).collect::<Vec<_>>().join(", ") })
+            Err(RanksCause::Launcher { found: NAMES.iter().filter_map(said).collect::<Vec<_>>().join(", ") }
+                .into())
         }
     }
 }

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use serde::{Serialize, Serializer};
 
+use super::error::ReportCause;
 use super::statistics::counted;
+use crate::batching::error::BatchingCause;
 use crate::batching::{CostModel, CostOptimal, FixedSize, LengthBuckets, Packing, Rule, Sizes, TokenBudget};
 use crate::plan::Stats;
 use crate::{Plan, Result};
@@ -120,7 +122,7 @@ impl Comparison {
             Compared::new(sizes, rule, world_size, cost)
         };
         let rules = rules.iter().map(compared).collect::<Result<Vec<_>>>()?;
-        let best = best(&rules).ok_or(crate::Error::NoSamples)?;
+        let best = best(&rules).ok_or(BatchingCause::NoSamples)?;
         Ok(Self { samples: sizes.len(), tokens: sizes.total(), world_size, rules, best })
     }
 
@@ -205,8 +207,7 @@ impl Compared {
             Some(cost) => {
                 let (stats, time) = plan.timed_stats(&cost);
                 if !time.epoch.is_finite() {
-                    let found = format!("such that an epoch of {rule} costs {}", time.epoch);
-                    return Err(crate::Error::Cost { found });
+                    return Err(ReportCause::Cost { rule: rule.to_string(), cost: time.epoch }.into());
                 }
                 (stats, Some(time.epoch), time.waiting)
             }

@@ -5,12 +5,14 @@
 
 use std::sync::{Arc, OnceLock};
 
+use super::error::RunCause;
 use super::iteration::Iteration;
 use super::metrics::Metrics;
 use super::progress::Progress;
 use crate::batching::Listed;
 use crate::plan::State;
-use crate::{Error, Plan, Result};
+use crate::plan::error::PlanCause;
+use crate::{Plan, Result};
 
 /// The place in a run, on one rank: which epoch is under way, and how many of its batches were handed over.
 ///
@@ -123,7 +125,7 @@ impl Run {
         let world_size = plan.world_size();
         match rank < world_size {
             true => Ok(Self { rank, part: Part::new(plan, 0, String::new()), progress: None, left: None }),
-            false => Err(Error::Rank { rank, world_size }),
+            false => Err(PlanCause::Rank { rank, world_size }.into()),
         }
     }
 
@@ -233,7 +235,7 @@ impl Run {
     pub fn state_after(&self, batches: u64) -> Result<State> {
         let handed = self.handed_over();
         if batches > handed {
-            return Err(Error::StepRange { found: batches, steps: handed.saturating_add(1) });
+            return Err(PlanCause::StepRange { found: batches, steps: handed.saturating_add(1) }.into());
         }
         if batches == handed {
             return Ok(self.state());
@@ -350,7 +352,7 @@ impl Run {
         let plan =
             if upcoming.world_size() == world_size { upcoming } else { upcoming.in_world(world_size)? };
         if rank >= world_size {
-            return Err(Error::Rank { rank, world_size });
+            return Err(PlanCause::Rank { rank, world_size }.into());
         }
         self.serve_plan(rank, plan);
         Ok(())
@@ -376,14 +378,15 @@ impl Run {
     /// [`Error::MidEpoch`].
     pub(crate) fn check_rank(&self, rank: u32, world_size: u32) -> Result<()> {
         match &self.progress {
-            Some(progress) if self.is_mid_epoch() => Err(Error::MidEpoch {
+            Some(progress) if self.is_mid_epoch() => Err(RunCause::MidEpoch {
                 taken: progress.steps(),
                 total: progress.total(),
                 epoch: self.part.plan.epoch(),
                 served: (self.rank, self.world_size()),
                 rank,
                 world_size,
-            }),
+            }
+            .into()),
             _ => Ok(()),
         }
     }

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use ndarray::{Array, ArrayView, Axis, Dimension, IxDyn, ShapeBuilder};
 
+use super::error::ArrayCause;
 use super::tensor::Values;
 use super::{Element, Tensor};
 use crate::{Error, Result};
@@ -78,6 +79,7 @@ impl Tensor {
             }
         }
         let expected = D::NDIM.unwrap_or(shape.len());
-        view.into_dimensionality::<D>().map_err(|_| Error::ArrayRank { shape: shape.to_vec(), expected })
+        view.into_dimensionality::<D>()
+            .map_err(|_| ArrayCause::ArrayRank { shape: shape.to_vec(), expected }.into())
     }
 }

@@ -1,6 +1,7 @@
 //! The places of an array's elements in its memory: shape, byte strides, offset.
 
-use crate::{Error, Result};
+use super::error::TensorCause;
+use crate::Result;
 
 /// Shape, byte strides and byte offset of an array in a piece of memory.
 ///
@@ -27,7 +28,10 @@ impl Layout {
             };
         match inside {
             true => Ok(layout),
-            false => Err(Error::Layout { shape: layout.shape, strides: layout.strides, offset, bytes }),
+            false => {
+                Err(TensorCause::Layout { shape: layout.shape, strides: layout.strides, offset, bytes }
+                    .into())
+            }
         }
     }
 

@@ -7,6 +7,7 @@
 
 use bytes::Bytes;
 
+use super::error::FileCause;
 use super::{DType, Layout, Tensor};
 use crate::{Error, Result};
 
@@ -194,5 +195,5 @@ fn no_numbers(descr: &str) -> Error {
 }
 
 fn no_file(reason: String) -> Error {
-    Error::File { format: FORMAT, reason }
+    FileCause::File { format: FORMAT, reason }.into()
 }

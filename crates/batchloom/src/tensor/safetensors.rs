@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use safetensors::{Dtype, SafeTensors};
 
+use super::error::FileCause;
 use super::{DType, Tensor};
 use crate::{Error, Result};
 
@@ -71,5 +72,5 @@ fn known(dtype: Dtype) -> Option<DType> {
 }
 
 fn no_file(reason: String) -> Error {
-    Error::File { format: "safetensors", reason }
+    FileCause::File { format: "safetensors", reason }.into()
 }

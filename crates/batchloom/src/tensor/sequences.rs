@@ -6,6 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::error::TensorCause;
 use super::{Element, Rows, Tensor};
 use crate::{Error, Result, memory};
 
@@ -39,13 +40,13 @@ impl Sequences {
     /// [`Error::Memory`].
     pub fn new(name: &str, values: Tensor, offsets: &[i64]) -> Result<Self> {
         let rows = values.layout().rows(values.dtype().size());
-        let rows = rows.ok_or_else(|| Error::ScalarField { field: name.to_owned() })?;
+        let rows = rows.ok_or_else(|| TensorCause::ScalarField { field: name.to_owned() })?;
         let total = values.shape()[0];
         memory::require_each(offsets.len(), SAMPLE_BYTES)?;
         let mut starts = Vec::with_capacity(offsets.len().saturating_sub(1));
         let mut extents = Vec::with_capacity(offsets.len().saturating_sub(1));
         for (sample, pair) in offsets.windows(2).enumerate() {
-            let wrong = |expected| Error::Offsets {
+            let wrong = |expected| TensorCause::Offsets {
                 field: name.to_owned(),
                 sample: sample as u64,
                 start: pair[0],
@@ -57,7 +58,7 @@ impl Sequences {
             let length = pair[1].checked_sub(pair[0]).filter(|&length| length >= 0);
             let length = length.ok_or_else(|| wrong("expected offsets that do not decrease"))?;
             if u64::try_from(pair[1]).is_ok_and(|end| end > total as u64) {
-                return Err(wrong("expected offsets within the values"));
+                return Err(wrong("expected offsets within the values").into());
             }
             starts.push(start);
             extents
@@ -107,11 +108,13 @@ impl Sequences {
         let total = lengths.clone().try_fold(0_usize, |total, lengths| total.checked_add(elements(lengths)?));
         let compact = values.shape().len() == 1 && values.layout().is_compact(values.dtype().size());
         if !compact {
-            return Err(Error::NotCompact { field: name.to_owned(), found: values.shape().to_vec() });
+            return Err(
+                TensorCause::NotCompact { field: name.to_owned(), found: values.shape().to_vec() }.into()
+            );
         }
         if rank == 0 || !shapes.len().is_multiple_of(rank) || total != Some(found) {
             let expected = total.unwrap_or(usize::MAX);
-            return Err(Error::Shape { values: found, shape, expected });
+            return Err(TensorCause::Shape { values: found, shape, expected }.into());
         }
         memory::require_each(shapes.len(), SAMPLE_BYTES)?;
         let differs =
@@ -133,9 +136,10 @@ impl Sequences {
         let extents = lengths.flat_map(|lengths| &lengths[..leading]).copied().collect();
         let shape = [&[found.checked_div(row).unwrap_or(0)], inner.as_slice()].concat();
         let values = values.reshape(&shape);
-        let values = values.ok_or(Error::Shape { values: found, shape, expected: usize::MAX })?;
+        let values =
+            values.ok_or_else(|| TensorCause::Shape { values: found, shape, expected: usize::MAX })?;
         let rows = values.layout().rows(values.dtype().size());
-        let rows = rows.ok_or_else(|| Error::ScalarField { field: name.to_owned() })?;
+        let rows = rows.ok_or_else(|| TensorCause::ScalarField { field: name.to_owned() })?;
         Ok(Self { values, rows, order: None, starts, extents, leading, varying })
     }
 

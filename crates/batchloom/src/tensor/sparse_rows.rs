@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
+use super::error::TensorCause;
 use super::{DType, Element, Tensor};
+use crate::Result;
 use crate::named::named;
-use crate::{Error, Result};
 
 /// The form in which a batch holds sparse rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -67,21 +68,20 @@ impl SparseRows {
         let name = name.into();
         for (what, array) in [("offsets", &offsets), ("columns", &columns)] {
             if !matches!(array.dtype(), DType::I32 | DType::I64) {
-                return Err(Error::SparseType { field: name, what, found: array.dtype() });
+                return Err(TensorCause::SparseType { field: name, what, found: array.dtype() }.into());
             }
         }
         for array in [&offsets, &columns, &values] {
             if array.shape().len() != 1 || !array.layout().is_compact(array.dtype().size()) {
-                return Err(Error::NotCompact { field: name, found: array.shape().to_vec() });
+                return Err(TensorCause::NotCompact { field: name, found: array.shape().to_vec() }.into());
             }
             if array.is_elsewhere() {
-                return Err(Error::Elsewhere { field: name });
+                return Err(TensorCause::Elsewhere { field: name }.into());
             }
         }
         let (found, expected) = (values.shape()[0], columns.shape()[0]);
         if found != expected {
-            let (field, first) = (name.clone(), format!("of columns of {name}"));
-            return Err(Error::FieldLength { field, found, first, expected });
+            return Err(TensorCause::SparseValues { field: name, found, expected }.into());
         }
         let rows = Self { name, offsets, columns, values, width, layout: SparseLayout::default() };
         rows.check_offsets()?;
@@ -168,12 +168,13 @@ impl SparseRows {
         }
         let wrong = columns.iter().find(|column| column.unsigned() >= self.width as u64);
         let column = wrong.map_or(0, |column| column.signed());
-        Err(Error::SparseColumn {
+        Err(TensorCause::SparseColumn {
             field: self.name.clone(),
             row: row as u64,
             column,
             columns: self.width as u64,
-        })
+        }
+        .into())
     }
 
     /// Checks the columns of all rows, for data that moves where columns are no longer checked. Returns true if a row
@@ -221,7 +222,7 @@ impl SparseRows {
                 | DType::F8E5M2FNUZ
         ) {
             let (field, column) = (self.name.clone(), pair[0].signed());
-            return Err(Error::SparseRepeat { field, row: row as u64, column, dtype });
+            return Err(TensorCause::SparseRepeat { field, row: row as u64, column, dtype }.into());
         }
         Ok(true)
     }
@@ -229,7 +230,8 @@ impl SparseRows {
     fn check_offsets(&self) -> Result<()> {
         let values = self.values.shape()[0] as u64;
         let wrong = |sample, start, end, expected| {
-            Err(Error::Offsets { field: self.name.clone(), sample, start, end, values, expected })
+            Err(TensorCause::Offsets { field: self.name.clone(), sample, start, end, values, expected }
+                .into())
         };
         let count = self.offsets.shape()[0];
         if count == 0 {

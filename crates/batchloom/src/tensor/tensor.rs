@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::error::TensorCause;
 use super::{DType, Element, Layout};
 use crate::{Error, Result, memory};
 
@@ -53,7 +54,11 @@ impl Tensor {
         let expected =
             shape.iter().try_fold(1, |product: usize, &len| product.checked_mul(len)).unwrap_or(usize::MAX);
         let layout = Layout::compact(shape, size_of::<T>()).filter(|_| expected == values.len());
-        let layout = layout.ok_or(Error::Shape { values: values.len(), shape: shape.to_vec(), expected })?;
+        let layout = layout.ok_or_else(|| TensorCause::Shape {
+            values: values.len(),
+            shape: shape.to_vec(),
+            expected,
+        })?;
         Ok(Self { bytes: Bytes::from_owner(Values(values)), dtype: T::DTYPE, layout })
     }
 
@@ -74,7 +79,7 @@ impl Tensor {
     pub fn from_bytes(bytes: Bytes, dtype: DType, shape: &[usize]) -> Result<Self> {
         let expected = shape.iter().try_fold(dtype.size(), |bytes, &len| bytes.checked_mul(len));
         let layout = Layout::compact(shape, dtype.size()).filter(|_| expected == Some(bytes.len()));
-        let wrong = || Error::ByteCount {
+        let wrong = || TensorCause::ByteCount {
             found: bytes.len(),
             dtype,
             shape: shape.to_vec(),
@@ -91,7 +96,8 @@ impl Tensor {
     /// # Errors
     /// [`Error::Layout`] if it is larger than memory can be.
     pub fn elsewhere(dtype: DType, shape: &[usize]) -> Result<Self> {
-        let large = || Error::Layout { shape: shape.to_vec(), strides: Vec::new(), offset: 0, bytes: 0 };
+        let large =
+            || TensorCause::Layout { shape: shape.to_vec(), strides: Vec::new(), offset: 0, bytes: 0 };
         let layout = Layout::compact(shape, dtype.size()).ok_or_else(large)?;
         Ok(Self { bytes: Bytes::new(), dtype, layout })
     }
@@ -216,9 +222,9 @@ impl Tensor {
     pub(super) fn require_type(&self, asked: DType) -> Result<()> {
         let found = self.dtype;
         match found == asked {
-            false => Err(Error::ElementType { found, asked }),
+            false => Err(TensorCause::ElementType { found, asked }.into()),
             true if self.is_elsewhere() => {
-                Err(Error::Unreadable { dtype: found, shape: self.shape().to_vec() })
+                Err(TensorCause::Unreadable { dtype: found, shape: self.shape().to_vec() }.into())
             }
             true => Ok(()),
         }
@@ -226,7 +232,12 @@ impl Tensor {
 
     /// The error of values that do not lie as asked for.
     pub(super) fn gaps(&self) -> Error {
-        Error::Gaps { dtype: self.dtype, shape: self.shape().to_vec(), strides: self.strides().to_vec() }
+        TensorCause::Gaps {
+            dtype: self.dtype,
+            shape: self.shape().to_vec(),
+            strides: self.strides().to_vec(),
+        }
+        .into()
     }
 
     /// The values that some bytes hold, which are a multiple of their size.
@@ -237,11 +248,11 @@ impl Tensor {
         let bytes = self.bytes.get(bytes).unwrap_or(&[]);
         let past = bytes.as_ptr().addr() % align_of::<T>();
         if past > 0 {
-            return Err(Error::Alignment { dtype: self.dtype, past, expected: align_of::<T>() });
+            return Err(TensorCause::Alignment { dtype: self.dtype, past, expected: align_of::<T>() }.into());
         }
         bytemuck::checked::try_cast_slice(bytes).map_err(|_| {
             let place = bytes.iter().position(|&byte| byte > 1).unwrap_or(0);
-            Error::NotBool { place, found: bytes.get(place).copied().unwrap_or(0) }
+            TensorCause::NotBool { place, found: bytes.get(place).copied().unwrap_or(0) }.into()
         })
     }
 

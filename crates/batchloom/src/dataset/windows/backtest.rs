@@ -5,8 +5,9 @@
 use std::ops::Range;
 
 use super::WindowDataset;
+use super::error::WindowsCause;
+use crate::Result;
 use crate::dataset::parts::{PartEnd, borders};
-use crate::{Error, Result};
 
 /// The parts of a backtest, in steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -56,16 +57,13 @@ impl WindowDataset {
     /// [`Error::Parts`] if `horizon` is shorter than that of the windows, `stride` is 0, or no series has a whole fold;
     /// those of [`borders`] for `start`; [`Error::Part`] if the first parts have no windows.
     pub fn backtest(&self, start: &PartEnd, shape: BacktestShape) -> Result<Backtest> {
-        let refused = |reason: String| Err(Error::Parts { reason });
         let least = self.shape().horizon.max(1);
         if shape.horizon < least {
             let found = shape.horizon;
-            return refused(format!(
-                "parts to test on have {found} steps; expected at least {least}, as a window has"
-            ));
+            return Err(WindowsCause::BacktestHorizon { found, least }.into());
         }
         if shape.stride == 0 {
-            return refused("the stride of a backtest is 0; expected at least 1 step".to_owned());
+            return Err(WindowsCause::BacktestStride.into());
         }
         let lengths: Vec<usize> = self.parts().iter().map(ExactSizeIterator::len).collect();
         let starts = borders(&lengths, &[("start", start.clone())])?.concat();
@@ -77,9 +75,7 @@ impl WindowDataset {
         if folds == 0 {
             let most = series.iter().map(|(length, start)| length - start).max().unwrap_or(0);
             let found = shape.horizon;
-            return refused(format!(
-                "parts to test on have {found} steps, and at most {most} come after the start; expected no more"
-            ));
+            return Err(WindowsCause::BacktestRoom { found, most }.into());
         }
         let backtest = Backtest { dataset: self.clone(), shape, series, folds };
         backtest.train(0)?;
@@ -131,6 +127,6 @@ impl Backtest {
 
     fn part(&self, name: &str, within: &[Range<usize>], reach_back: bool) -> Result<WindowDataset> {
         let part = self.dataset.part(within, reach_back);
-        part.map_err(|error| Error::Part { part: name.to_owned(), error: Box::new(error) })
+        part.map_err(|error| error.in_part(name))
     }
 }

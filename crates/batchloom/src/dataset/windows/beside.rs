@@ -4,9 +4,10 @@
 
 use std::sync::Arc;
 
+use super::error::WindowsCause;
 use super::places::Windows;
 use crate::collate::{Form, Lookup, Places, Stack, WindowNumber, WindowRow};
-use crate::{Error, Result, Tensor};
+use crate::{Result, Tensor};
 
 /// A field that is looked up for each window.
 #[derive(Debug, Clone)]
@@ -80,12 +81,8 @@ impl Labelled {
     /// [`Error::Parts`] if some of them were selected.
     pub(super) fn new(windows: &Windows) -> Result<Self> {
         if let Some(selection) = &windows.selection {
-            let reason = format!(
-                "{} windows of {} were selected; expected labels before they are",
-                selection.len(),
-                selection.samples()
-            );
-            return Err(Error::Parts { reason });
+            let (selected, windows) = (selection.len(), selection.samples());
+            return Err(WindowsCause::LabelsOfSelected { selected, windows }.into());
         }
         let ends = windows.holders.iter().scan(0, |end, holder| {
             *end += holder.windows;
@@ -115,17 +112,13 @@ impl Labelled {
             for window in [0, holder.windows - 1] {
                 let place = holder.place(&windows.shape, window);
                 if self.number(holder.series, place.begin()).is_none() {
-                    let why = match place.missing {
-                        0 => format!("as the stride is {}", windows.shape.stride),
-                        zeros => format!("as it begins with {zeros} steps of zeros"),
-                    };
-                    let reason = format!(
-                        "field {name} has a row for each window, and the part has a window of series {} at row {} \
-                         that is not among them, {why}; expected labels of steps or series, or parts that are \
-                         selected by the numbers of windows",
-                        holder.series, place.row
-                    );
-                    return Err(Error::Parts { reason });
+                    let (field, series, row) = (name.to_owned(), holder.series, place.row);
+                    let stride = windows.shape.stride;
+                    return Err(match place.missing {
+                        0 => WindowsCause::WithoutLabel { field, series, row, stride },
+                        zeros => WindowsCause::PaddedWithoutLabel { field, series, row, zeros },
+                    }
+                    .into());
                 }
             }
         }
