@@ -169,7 +169,7 @@ impl BegunBlocks {
     }
 
     fn poll(&mut self, patience: Duration) -> Result<Polled> {
-        self.check_process()?;
+        require_process(self.process)?;
         let begun = Instant::now();
         let deadline = begun + patience;
         self.queue.ask(&self.job.buffers);
@@ -195,7 +195,7 @@ impl BegunBlocks {
     }
 
     fn take(&mut self, deadline: Instant) -> Result<Polled> {
-        self.check_process()?;
+        require_process(self.process)?;
         Ok(match self.queue.next(deadline, self.helps, &self.job.buffers)? {
             Next::Block(planned, whole, delivered) => {
                 // Every region was let go before its piece was counted as filled.
@@ -226,14 +226,6 @@ impl BegunBlocks {
         }
         for whole in self.queue.drain() {
             whole.join().into_iter().for_each(|buffer| self.job.buffers.give(buffer));
-        }
-    }
-
-    fn check_process(&self) -> Result<()> {
-        let current = process::id();
-        match current == self.process {
-            true => Ok(()),
-            false => Err(LoaderCause::Forked { started: self.process, current }.into()),
         }
     }
 }
@@ -317,3 +309,17 @@ impl Iterator for Batches {
 impl ExactSizeIterator for Batches {}
 
 impl FusedIterator for Batches {}
+
+/// Refuses to go on with an iteration in another process than the one that started it: a forked child has none of its
+/// threads.
+///
+/// # Errors
+/// [`Kind::Runtime`](crate::Kind::Runtime), with the numbers of both processes.
+#[doc(hidden)]
+pub fn require_process(started: u32) -> Result<()> {
+    let current = process::id();
+    match current == started {
+        true => Ok(()),
+        false => Err(LoaderCause::Forked { started, current }.into()),
+    }
+}

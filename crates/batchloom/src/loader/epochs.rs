@@ -170,10 +170,7 @@ impl Epochs {
             Some(_) => self.plan_of_rows(upcoming, world_size)?,
             None => upcoming.in_world(world_size)?,
         };
-        match rank < world_size {
-            true => Ok(plan),
-            false => Err(PlanCause::Rank { rank, world_size }.into()),
-        }
+        plan.require_rank(rank).map(|()| plan)
     }
 
     /// The plan of the same epoch for another number of ranks, of a stream with as many rows as all their batches.

@@ -31,7 +31,7 @@ mod worker;
 mod workers;
 
 pub use block::{Batch, Block, ShapeRun};
-pub use blocks::{Batches, Blocks, Polled};
+pub use blocks::{Batches, Blocks, Polled, require_process};
 pub use builder::LoaderBuilder;
 pub use loader::Loader;
 pub use placement::{Limit, LimitSource, Placement, PlacementMode, PlacementRequest, Residency};

@@ -7,8 +7,8 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock, PoisonError};
 
 use super::block::Block;
+use super::blocks::require_process;
 use super::epochs::Epochs;
-use super::error::LoaderCause;
 use super::job::Job;
 use crate::Result;
 use crate::collate::FILLER;
@@ -151,11 +151,8 @@ impl BegunSteps {
 
     /// The step `ahead` steps after the next one.
     fn step(&self, ahead: u64) -> Result<u64> {
-        let current = process::id();
-        match current == self.process {
-            true => Ok(self.progress.steps().saturating_add(ahead)),
-            false => Err(LoaderCause::Forked { started: self.process, current }.into()),
-        }
+        require_process(self.process)?;
+        Ok(self.progress.steps().saturating_add(ahead))
     }
 }
 

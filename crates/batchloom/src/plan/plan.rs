@@ -537,11 +537,20 @@ impl Plan {
         )
     }
 
+    /// Refuses a rank for which there are no batches.
+    ///
+    /// # Errors
+    /// [`Kind::Argument`](crate::Kind::Argument), with the number of ranks.
+    pub fn require_rank(&self, rank: u32) -> Result<()> {
+        match rank < self.world_size {
+            true => Ok(()),
+            false => Err(PlanCause::Rank { rank, world_size: self.world_size }.into()),
+        }
+    }
+
     /// The number of the batch that `rank` takes at `step`.
     pub(super) fn batch(&self, step: u64, rank: u32) -> Result<u64> {
-        if rank >= self.world_size {
-            return Err(PlanCause::Rank { rank, world_size: self.world_size }.into());
-        }
+        self.require_rank(rank)?;
         self.require_memory()?;
         let batch = self.deal().batch(step, rank);
         let batch = batch.ok_or_else(|| PlanCause::StepRange { found: step, steps: self.steps_of(rank) })?;

@@ -122,11 +122,8 @@ impl Run {
     /// # Errors
     /// [`Error::Rank`] if the plan has no such rank.
     pub fn new(plan: Plan, rank: u32) -> Result<Self> {
-        let world_size = plan.world_size();
-        match rank < world_size {
-            true => Ok(Self { rank, part: Part::new(plan, 0, String::new()), progress: None, left: None }),
-            false => Err(PlanCause::Rank { rank, world_size }.into()),
-        }
+        plan.require_rank(rank)?;
+        Ok(Self { rank, part: Part::new(plan, 0, String::new()), progress: None, left: None })
     }
 
     /// The rank that is served.
@@ -351,9 +348,7 @@ impl Run {
         let upcoming = self.upcoming();
         let plan =
             if upcoming.world_size() == world_size { upcoming } else { upcoming.in_world(world_size)? };
-        if rank >= world_size {
-            return Err(PlanCause::Rank { rank, world_size }.into());
-        }
+        plan.require_rank(rank)?;
         self.serve_plan(rank, plan);
         Ok(())
     }
