@@ -31,7 +31,7 @@ impl Error {
 /// Checks that so many bytes can be had now. This takes a microsecond, and touches none of them.
 ///
 /// # Errors
-/// [`Error::Memory`].
+/// [`Kind::Memory`](crate::Kind::Memory).
 pub(crate) fn require(bytes: usize) -> Result<()> {
     drop(black_box(reserve::<u8>(bytes)?));
     Ok(())
@@ -40,7 +40,7 @@ pub(crate) fn require(bytes: usize) -> Result<()> {
 /// Checks that `count` elements of `each` bytes can be had now.
 ///
 /// # Errors
-/// [`Error::Memory`].
+/// [`Kind::Memory`](crate::Kind::Memory).
 pub(crate) fn require_each(count: usize, each: usize) -> Result<()> {
     require(count.saturating_mul(each))
 }
@@ -48,7 +48,7 @@ pub(crate) fn require_each(count: usize, each: usize) -> Result<()> {
 /// Appends elements to a vector.
 ///
 /// # Errors
-/// [`Error::Memory`], and the vector is as before.
+/// [`Kind::Memory`](crate::Kind::Memory), and the vector is as before.
 pub(crate) fn append<T: Copy>(target: &mut Vec<T>, elements: &[T]) -> Result<()> {
     grow(target, elements.len())?;
     target.extend_from_slice(elements);
@@ -58,7 +58,7 @@ pub(crate) fn append<T: Copy>(target: &mut Vec<T>, elements: &[T]) -> Result<()>
 /// Makes room for so many more elements, and for more of them later.
 ///
 /// # Errors
-/// [`Error::Memory`].
+/// [`Kind::Memory`](crate::Kind::Memory).
 pub(crate) fn grow<T>(target: &mut Vec<T>, more: usize) -> Result<()> {
     target.try_reserve(more).map_err(|error| lack::<T>(target.len().saturating_add(more), &error))
 }
@@ -66,7 +66,7 @@ pub(crate) fn grow<T>(target: &mut Vec<T>, more: usize) -> Result<()> {
 /// An empty vector with room for `count` elements.
 ///
 /// # Errors
-/// [`Error::Memory`].
+/// [`Kind::Memory`](crate::Kind::Memory).
 pub(crate) fn reserve<T>(count: usize) -> Result<Vec<T>> {
     let mut room = Vec::new();
     room.try_reserve_exact(count).map_err(|error| lack::<T>(count, &error))?;

@@ -69,7 +69,7 @@ impl CostModel {
     /// A model with these coefficients.
     ///
     /// # Errors
-    /// [`Error::Cost`] if one of them is negative or not finite, or all are 0.
+    /// [`Kind::Argument`](crate::Kind::Argument) if one of them is negative or not finite, or all are 0.
     pub fn new(fixed: f64, per_token: f64, per_pair: f64) -> Result<Self> {
         let valid = |cost: &f64| cost.is_finite() && *cost >= 0.0;
         let all = [fixed, per_token, per_pair];
@@ -141,8 +141,8 @@ impl CostModel {
     /// ```
     ///
     /// # Errors
-    /// Those of [`check_shapes`](Self::check_shapes), and [`Error::Measurement`] for a time that is not finite or not
-    /// above 0.
+    /// Those of [`check_shapes`](Self::check_shapes), and [`Kind::Argument`](crate::Kind::Argument) for a time that is
+    /// not finite or not above 0.
     pub fn fit(measurements: &[Measurement]) -> Result<Fit> {
         let shapes: Vec<_> = measurements.iter().map(|found| (found.samples, found.length)).collect();
         Self::check_shapes(&shapes)?;
@@ -167,7 +167,8 @@ impl CostModel {
     /// Checks that measurements of these shapes, `(samples, length)`, determine all coefficients, before they are made.
     ///
     /// # Errors
-    /// [`Error::TooFewShapes`], [`Error::AlikeShapes`], and [`Error::Measurement`] for a shape of no elements.
+    /// [`Kind::Argument`](crate::Kind::Argument) if there are fewer than three shapes, if they do not tell the
+    /// coefficients apart, or if one has no elements.
     pub fn check_shapes(shapes: &[(u64, u64)]) -> Result<()> {
         if let Some(&empty) = shapes.iter().find(|shape| shape.0 == 0 || shape.1 == 0) {
             return Err(refused(empty, f64::NAN));

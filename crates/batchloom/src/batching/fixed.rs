@@ -26,7 +26,7 @@ impl FixedSize {
     /// Batches of `batch_size` samples.
     ///
     /// # Errors
-    /// [`Error::BatchSize`] if `batch_size` is 0.
+    /// [`Kind::Argument`](crate::Kind::Argument) if `batch_size` is 0.
     pub fn new(batch_size: u64) -> Result<Self> {
         match batch_size {
             0 => Err(BatchingCause::BatchSize { found: batch_size }.into()),

@@ -124,7 +124,8 @@ impl Grouping {
     /// each `t` (Gale 1957, Ryser 1957).
     ///
     /// # Errors
-    /// [`Error::TooFrequent`] and [`Error::Memory`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if a key is too frequent for that;
+    /// [`Kind::Memory`](crate::Kind::Memory).
     pub(crate) fn check(&self, batch_size: u64, kept: u64) -> Result<()> {
         let Self::Distinct(keys) = self else { return Ok(()) };
         let most = keys.as_slice().iter().max().map_or(0, |&most| to_index(most) + 1);

@@ -103,7 +103,7 @@ impl SampleLabels {
     /// most `most` elements of each.
     ///
     /// # Errors
-    /// [`Error::LabelCountsLength`], [`Error::LabelCountsWhole`] and [`Error::LabelCountsPiece`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if they are not.
     pub(crate) fn new(
         labels: Labels,
         samples: u64,

@@ -32,7 +32,7 @@ impl Listed {
     /// Batches of `samples`, each of which ends where `ends` says.
     ///
     /// # Errors
-    /// [`Error::EmptyBatch`], and [`Error::PoolTooLarge`] for lists of 2^32 samples or more; [`Error::Lists`] if `ends`
+    /// [`Kind::Argument`](crate::Kind::Argument) if a list is empty, if there are 2^32 samples or more, or if `ends`
     /// decrease or do not end with `samples`.
     pub fn new(samples: impl Into<Arc<[u32]>>, ends: impl Into<Arc<[u32]>>) -> Result<Self> {
         let (samples, ends) = (samples.into(), ends.into());

@@ -84,7 +84,7 @@ impl Packing {
     /// Bins of at most `max_tokens` elements.
     ///
     /// # Errors
-    /// [`Error::NotPositive`] if it is 0, and [`Error::BinTooLarge`] above 2^28.
+    /// [`Kind::Argument`](crate::Kind::Argument) if it is 0, or above 2^28.
     pub fn new(max_tokens: u64) -> Result<Self> {
         let found = positive("max_tokens", max_tokens)?;
         let max_tokens = u32::try_from(found).ok().filter(|&tokens| tokens <= MOST_TOKENS);
@@ -96,7 +96,7 @@ impl Packing {
     /// Sets the largest number of samples in a bin. Default: as many as fit.
     ///
     /// # Errors
-    /// [`Error::NotPositive`] if it is 0.
+    /// [`Kind::Argument`](crate::Kind::Argument) if it is 0.
     pub fn max_samples(self, max_samples: u32) -> Result<Self> {
         Ok(Self { max_samples: Some(positive("max_samples", max_samples)?), ..self })
     }
@@ -117,7 +117,7 @@ impl Packing {
     /// a random order keeps no batch mates together, however large the pool.
     ///
     /// # Errors
-    /// [`Error::NotPositive`] if it is 0.
+    /// [`Kind::Argument`](crate::Kind::Argument) if it is 0.
     pub fn pool(self, pool: impl Into<Pool>) -> Result<Self> {
         Ok(Self { pool: pool.into().checked()?, ..self })
     }

@@ -61,7 +61,7 @@ impl PadTo {
     /// Pads to `lengths`, in any order. Samples that are longer than all of them are an error.
     ///
     /// # Errors
-    /// [`Error::NotPositive`] if there is no length, or one is 0.
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is no length, or one is 0.
     pub fn new(lengths: impl IntoIterator<Item = u32>) -> Result<Self> {
         let mut lengths =
             lengths.into_iter().map(|length| positive("pad_to", length)).collect::<Result<Vec<_>>>()?;
@@ -108,7 +108,8 @@ impl PadTo {
     /// The sizes that samples have in a batch, for a rule that counts padding or (`real`) does not.
     ///
     /// # Errors
-    /// [`Error::TooLong`] with the first sample that is longer than all lengths, unless those are truncated.
+    /// [`Kind::Data`](crate::Kind::Data), with the first sample that is longer than all lengths, unless such samples
+    /// are truncated.
     pub(crate) fn sizes(&self, sizes: &Sizes, real: bool) -> Result<Sizes> {
         let (most, own) = (self.most(), sizes.as_slice());
         if let (Truncate::Error, Some(sample)) = (self.truncate, own.iter().position(|&size| size > most)) {

@@ -48,7 +48,7 @@ impl FromStr for Pool {
     /// Reads a number of samples, or the name of a choice.
     ///
     /// # Errors
-    /// [`Error::Choice`] for any other text.
+    /// [`Kind::Argument`](crate::Kind::Argument) for any other text.
     fn from_str(text: &str) -> Result<Self> {
         match text {
             "auto" => Ok(Self::Auto),

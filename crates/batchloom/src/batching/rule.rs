@@ -181,8 +181,9 @@ impl Rule {
     /// Checks that the rule can divide every pool of samples with these sizes.
     ///
     /// # Errors
-    /// [`Error::Oversize`] with the first sample that is too large, [`Error::Dimensions`] if the rule needs one
-    /// variable dimension, and [`Error::PoolTooLarge`].
+    /// [`Kind::Data`](crate::Kind::Data), with the first sample that is too large;
+    /// [`Kind::Argument`](crate::Kind::Argument) if the rule needs one variable dimension, or if a pool would hold more
+    /// samples than can be numbered.
     pub(crate) fn check(&self, sizes: &Sizes, in_pool: u64) -> Result<()> {
         let limit = u64::from(u32::MAX);
         if in_pool > limit {
@@ -227,7 +228,7 @@ impl fmt::Display for Rule {
 /// Reads the text that a rule is printed as.
 ///
 /// # Errors
-/// [`Error::RuleText`], or the error of the rule's own methods for a number that is out of range.
+/// [`Kind::Argument`](crate::Kind::Argument) if the text spells no rule, or has a number that is out of range.
 impl FromStr for Rule {
     type Err = Error;
 

@@ -36,8 +36,8 @@ impl Sizes {
     /// second, and so on.
     ///
     /// # Errors
-    /// [`Error::SizeTooLarge`] if a product of extents is not below 2^32; [`Error::Shape`] if the number of extents is
-    /// not a multiple of `dimensions`; [`Error::Memory`].
+    /// [`Kind::Data`](crate::Kind::Data) if a product of extents is not below 2^32, or if the number of extents is not
+    /// a multiple of `dimensions`; [`Kind::Memory`](crate::Kind::Memory).
     pub fn with_extents(extents: Vec<u32>, dimensions: usize) -> Result<Self> {
         if dimensions == 0 || !extents.len().is_multiple_of(dimensions) {
             return Err(BatchingCause::Extents { extents: extents.len(), dimensions }.into());
@@ -123,7 +123,7 @@ impl Sizes {
     /// The sizes of the samples at `numbers`.
     ///
     /// # Errors
-    /// [`Error::Memory`].
+    /// [`Kind::Memory`](crate::Kind::Memory).
     pub(crate) fn gather(&self, numbers: impl ExactSizeIterator<Item = u64> + Clone) -> Result<Self> {
         memory::require_each(numbers.len(), self.sample_bytes())?;
         let index = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
@@ -136,7 +136,8 @@ impl Sizes {
     /// The sizes of the samples of several datasets, one after the other.
     ///
     /// # Errors
-    /// [`Error::Concat`] if samples differ in more dimensions in one than in another; [`Error::Memory`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if samples differ in more dimensions in one than in another;
+    /// [`Kind::Memory`](crate::Kind::Memory).
     pub(crate) fn joined(each: &[Self]) -> Result<Self> {
         let dimensions = each.first().map_or(1, Self::dimensions);
         if let Some(place) = each.iter().position(|sizes| sizes.dimensions() != dimensions) {

@@ -61,7 +61,8 @@ impl FieldOptions {
     /// `pad_value` becomes an element of the new type.
     ///
     /// # Errors
-    /// [`Error::FieldOption`], and [`Error::PadValue`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if the option makes no sense for the field, or if the bytes of a
+    /// padding value are not those of an element.
     pub(crate) fn cast(
         &self,
         name: &str,
@@ -81,7 +82,7 @@ impl FieldOptions {
     /// The conversion of field `name` that `form` makes, or `None` if it comes out as it is.
     ///
     /// # Errors
-    /// [`Error::FieldOption`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if the option makes no sense for the field.
     pub(crate) fn field_conversion(&self, name: &str, form: &dyn Form) -> Result<Option<FieldConversion>> {
         if !self.changes(form.dtype()) {
             return Ok(None);

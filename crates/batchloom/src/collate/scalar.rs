@@ -28,7 +28,7 @@ impl Scalar {
     /// The bytes of an element of type `dtype`, of the field `field`.
     ///
     /// # Errors
-    /// [`Error::FieldOption`] if the type does not hold the value, and [`Error::PadValue`] if bytes are more or fewer
+    /// [`Kind::Argument`](crate::Kind::Argument) if the type does not hold the value, or if bytes are more or fewer
     /// than those of an element.
     pub(crate) fn element(&self, field: &str, dtype: DType) -> Result<Vec<u8>> {
         let expected = dtype.size();

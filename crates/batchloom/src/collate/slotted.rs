@@ -26,7 +26,7 @@ impl Slotted {
     /// The field `name` of `inner` in slots, whose padding is `padding`.
     ///
     /// # Errors
-    /// [`Error::FieldOption`], and those of the slot, if samples do not go into it.
+    /// [`Kind::Argument`](crate::Kind::Argument), and the errors of the slot, if samples do not go into it.
     pub(crate) fn new(name: &str, inner: Arc<dyn Form>, slot: &Slot, padding: Vec<u8>) -> Result<Self> {
         let field = || name.to_owned();
         if inner.is_concatenated() {

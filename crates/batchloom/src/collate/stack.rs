@@ -27,7 +27,7 @@ impl Stack {
     /// Stacks rows of `array`, the field `name`.
     ///
     /// # Errors
-    /// [`Error::ScalarField`].
+    /// [`Kind::Data`](crate::Kind::Data) if an array is a scalar.
     pub(crate) fn new(name: &str, array: &Tensor) -> Result<Self> {
         let rows = array.layout().rows(array.dtype().size());
         let rows = rows.ok_or_else(|| TensorCause::ScalarField { field: name.to_owned() })?;

@@ -41,8 +41,8 @@ use crate::{DType, Result, Tensor, memory};
 /// ```
 ///
 /// # Errors
-/// [`Error::NoSamples`] without a chunk, [`Error::ArrowNull`] and [`Error::ArrowType`], and [`Error::Arrow`] for chunks
-/// that do not fit together.
+/// [`Kind::Data`](crate::Kind::Data) if there is no chunk, if chunks do not fit together, or if a list is or holds a
+/// null; [`Kind::Type`](crate::Kind::Type) if the array does not hold lists of numbers.
 pub fn arrow_lists(field: &str, chunks: &[ArrayRef]) -> Result<(Tensor, Vec<i64>)> {
     let whole = match chunks {
         [] => return Err(BatchingCause::NoSamples.into()),

@@ -30,7 +30,7 @@ impl Concatenated {
     /// The samples of `parts`, of which there is at least one.
     ///
     /// # Errors
-    /// [`Error::Concat`], which names the field in which two datasets differ.
+    /// [`Kind::Argument`](crate::Kind::Argument) if two datasets differ, with the name of the field.
     pub(super) fn new(mut parts: Vec<Arc<dyn Kind>>, says_source: bool) -> Result<Self> {
         if parts.is_empty() {
             return Err(ConcatCause::Nothing.into());
@@ -74,7 +74,7 @@ impl Concatenated {
     /// source.
     ///
     /// # Errors
-    /// [`Error::NotVariable`] if there is no part.
+    /// [`Kind::Data`](crate::Kind::Data) if there is no part.
     fn joined_places(&self, each: Vec<Collation>) -> Result<(Located, Index, Vec<i64>)> {
         let parts = self.parts.iter().zip(each).map(|(part, collation)| {
             let sources = collation.sources();

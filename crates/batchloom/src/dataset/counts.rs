@@ -109,7 +109,7 @@ impl Groups {
     /// Counts selected groups in the same way.
     ///
     /// # Errors
-    /// [`Error::SelectionSamples`] if the selection is one of another number of groups.
+    /// [`Kind::Data`](crate::Kind::Data) if the selection is one of another number of groups.
     pub fn counts_of(&self, selection: &Selection, max_rows: Option<u32>) -> Result<GroupCounts> {
         let (found, expected) = (selection.samples(), self.len() as u64);
         if found != expected {

@@ -34,7 +34,7 @@ impl Groups {
     /// sorted.
     ///
     /// # Errors
-    /// [`Error::NoSamples`] if there are no rows; [`Error::Memory`].
+    /// [`Kind::Data`](crate::Kind::Data) if there are no rows; [`Kind::Memory`](crate::Kind::Memory).
     pub fn of(ids: &[i64]) -> Result<Self> {
         if ids.is_empty() {
             return Err(BatchingCause::NoSamples.into());
@@ -81,7 +81,7 @@ impl Groups {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoSamples`] where there are no rows; [`Error::Memory`].
+    /// [`Kind::Data`](crate::Kind::Data) if there are no rows; [`Kind::Memory`](crate::Kind::Memory).
     pub fn of_text<'a, T: AsRef<[u8]> + ?Sized + 'a>(texts: impl IntoIterator<Item = &'a T>) -> Result<Self> {
         Self::of(TextIds::new(texts)?.codes())
     }
@@ -202,7 +202,7 @@ impl GroupDatasetBuilder {
     /// Adds a field with one value for each row.
     ///
     /// # Errors
-    /// [`Error::ScalarField`], and [`Error::FieldLength`] if it does not have as many rows as there are ids.
+    /// [`Kind::Data`](crate::Kind::Data) if an array is a scalar, or if it does not have as many rows as there are ids.
     pub fn rows(mut self, name: impl Into<String>, values: Tensor) -> Result<Self> {
         let name = name.into();
         let found =
@@ -244,7 +244,8 @@ impl GroupDatasetBuilder {
     /// Builds the dataset.
     ///
     /// # Errors
-    /// [`Error::GroupTooLong`], and those of a [`SequenceDatasetBuilder`].
+    /// [`Kind::Data`](crate::Kind::Data) if a group has more rows than it may; and those of a
+    /// [`SequenceDatasetBuilder`].
     pub fn build(self) -> Result<GroupDataset> {
         let Self { groups, fields, layout, max_rows, offsets } = self;
         let mut sequences = fields.build()?;

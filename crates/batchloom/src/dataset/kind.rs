@@ -49,7 +49,7 @@ pub(crate) trait Kind: Debug + Send + Sync {
     /// Collates one sample as a batch of one, and returns its fields without their first dimension.
     ///
     /// # Errors
-    /// Those of collation, and [`Error::Memory`].
+    /// Those of collation, and [`Kind::Memory`](crate::Kind::Memory).
     fn sample(&self, sample: u64) -> Result<Vec<(String, Tensor)>> {
         self.collation(&FixedSize::new(1)?.into(), &CollateOptions::default(), (0, 0))?.sample(sample)
     }
@@ -205,7 +205,8 @@ impl CollateOptions {
     /// follows, which does the padding.
     ///
     /// # Errors
-    /// [`Error::FieldOption`] and [`Error::PadValue`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if the option makes no sense for the field, or if the bytes of a
+    /// padding value are not those of an element.
     pub(super) fn stored_pad_value(&self, name: &str, dtype: DType) -> Result<Vec<u8>> {
         let expected = dtype.size();
         if self.fields.iter().any(|(field, options)| field == name && options.changes(dtype)) {
@@ -218,7 +219,8 @@ impl CollateOptions {
     /// along with what it writes.
     ///
     /// # Errors
-    /// [`Error::FieldOption`] and [`Error::PadValue`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if the option makes no sense for the field, or if the bytes of a
+    /// padding value are not those of an element.
     pub(super) fn slot_padding(&self, name: &str, slot: &Slot, dtype: DType) -> Result<Vec<u8>> {
         let stored = match slot {
             Slot::Function(_) => {
@@ -238,7 +240,7 @@ impl CollateOptions {
     /// its samples.
     ///
     /// # Errors
-    /// [`Error::FieldOption`] if a type does not hold the number.
+    /// [`Kind::Argument`](crate::Kind::Argument) if a type does not hold the number.
     pub(super) fn with_types(&self, names: &[String], dtypes: &[DType]) -> Result<Self> {
         let mut options = self.clone();
         for (field, number) in &self.pad_numbers {
@@ -306,7 +308,7 @@ impl Collation {
     /// Fields by name, with the form of each.
     ///
     /// # Errors
-    /// [`Error::DuplicateField`].
+    /// [`Kind::Data`](crate::Kind::Data) if a name is given twice.
     pub(super) fn new(fields: Vec<(String, Arc<dyn Form>)>, index: Index) -> Result<Self> {
         let (names, forms): (Vec<_>, Vec<_>) = fields.into_iter().unzip();
         let repeated = names.iter().enumerate().find(|(place, name)| names[..*place].contains(name));
@@ -336,7 +338,7 @@ impl Collation {
     /// 0 at those and at the members that `skipped` names.
     ///
     /// # Errors
-    /// [`Error::MarkField`] if the data has a field of such a name.
+    /// [`Kind::Data`](crate::Kind::Data) if the data has a field of such a name.
     pub(crate) fn marked(self, fills_up: bool, skipped: Arc<[bool]>) -> Result<Self> {
         let mut fields: Vec<(String, Arc<dyn Form>)> =
             self.names.iter().cloned().zip(self.forms.iter().cloned()).collect();
@@ -360,7 +362,7 @@ impl Collation {
     /// The same fields, and `index` after them: the number of each sample.
     ///
     /// # Errors
-    /// [`Error::DuplicateField`].
+    /// [`Kind::Data`](crate::Kind::Data) if a name is given twice.
     pub(super) fn with_index(self) -> Result<Self> {
         if self.names.iter().any(|name| name == "index") {
             return Err(DatasetCause::DuplicateField { field: "index".to_owned() }.into());
@@ -374,7 +376,7 @@ impl Collation {
     /// The same options, with numbers for the padding of slots as bytes of the types that fields have in batches.
     ///
     /// # Errors
-    /// [`Error::FieldOption`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if the option makes no sense for the field.
     pub(crate) fn typed(&self, options: &CollateOptions) -> Result<CollateOptions> {
         let dtype = |(name, slot): &(String, Slot)| Ok(slot.dtype(self.forms[self.place(name)?].dtype()));
         let dtypes = options.slots.iter().map(dtype).collect::<Result<Vec<_>>>()?;
@@ -385,7 +387,8 @@ impl Collation {
     /// The same fields, some of them in slots.
     ///
     /// # Errors
-    /// [`Error::FieldOption`] and [`Error::PadValue`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if the option makes no sense for the field, or if the bytes of a
+    /// padding value are not those of an element.
     pub(crate) fn slotted(mut self, options: &CollateOptions) -> Result<Self> {
         for (name, slot) in &options.slots {
             let place = self.place(name)?;
@@ -423,7 +426,7 @@ impl Collation {
     /// Refuses padding of fields that the data does not have.
     ///
     /// # Errors
-    /// [`Error::FieldOption`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if the option makes no sense for the field.
     pub(crate) fn require_padded(&self, options: &CollateOptions) -> Result<()> {
         options.pad_values.iter().try_for_each(|(name, _)| self.place(name).map(drop))
     }
@@ -431,7 +434,8 @@ impl Collation {
     /// The same fields, some of them in other types.
     ///
     /// # Errors
-    /// [`Error::FieldOption`] and [`Error::PadValue`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if the option makes no sense for the field, or if the bytes of a
+    /// padding value are not those of an element.
     pub(crate) fn cast(mut self, options: &CollateOptions) -> Result<Self> {
         for (name, field) in &options.fields {
             let place = self.place(name)?;
@@ -443,7 +447,7 @@ impl Collation {
     /// The conversions of fields that come in other types.
     ///
     /// # Errors
-    /// [`Error::FieldOption`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if the option makes no sense for the field.
     pub(crate) fn conversions(&self, options: &CollateOptions) -> Result<Vec<FieldConversion>> {
         let mut found = Vec::new();
         for (name, field) in &options.fields {
@@ -455,7 +459,7 @@ impl Collation {
     /// Refuses samples whose sizes are not the lengths of all their fields.
     ///
     /// # Errors
-    /// [`Error::PadTo`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if batches cannot be padded to given lengths.
     pub(crate) fn require_own_sizes(&self) -> Result<()> {
         match &self.ragged {
             _ if !self.own_lengths.is_empty() => Err(DatasetCause::PadToOwnLengths.into()),
@@ -485,7 +489,7 @@ impl Collation {
     /// source.
     ///
     /// # Errors
-    /// [`Error::Concat`] if the data has a field of that name.
+    /// [`Kind::Argument`](crate::Kind::Argument) if the data has a field of that name.
     pub(super) fn with_source(self, name: &str, datasets: Vec<i64>) -> Result<Self> {
         if self.names.iter().any(|other| other == name) {
             return Err(ConcatCause::SourceField { field: name.to_owned() }.into());
@@ -505,7 +509,7 @@ impl Collation {
     /// Refuses fields of dataset `place`, `other`, that do not fit into batches with these.
     ///
     /// # Errors
-    /// [`Error::Concat`], which names the first such field.
+    /// [`Kind::Argument`](crate::Kind::Argument), with the name of the first such field.
     pub(super) fn require_same(&self, other: &Self, dataset: usize) -> Result<()> {
         if self.names != other.names {
             let (found, expected) = (other.names.join(", "), self.names.join(", "));
@@ -541,7 +545,7 @@ impl Collation {
     /// One sample, whole, field by field.
     ///
     /// # Errors
-    /// Those of collation, and [`Error::Memory`].
+    /// Those of collation, and [`Kind::Memory`](crate::Kind::Memory).
     pub(super) fn sample(&self, sample: u64) -> Result<Vec<(String, Tensor)>> {
         let members = self.one(sample);
         let fields = self.names.iter().zip(&self.forms).take(self.own);

@@ -24,8 +24,9 @@ impl Dataset {
     /// ```
     ///
     /// # Errors
-    /// [`Error::CountLabels`] if there is no such field, if it does not hold integers, or if batches take random elements
-    /// of samples; [`Error::Labels`], [`Error::Elsewhere`] and [`Error::Memory`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is no such field, if it does not hold integers, or if batches
+    /// take random elements of samples; [`Kind::Data`](crate::Kind::Data) if an array is in memory that this process
+    /// cannot read; [`Kind::Memory`](crate::Kind::Memory).
     pub fn count_labels(&self, field: &str, rule: &Rule, next_tokens: bool) -> Result<LabelCounts> {
         self.require_readable()?;
         let options =

@@ -105,7 +105,8 @@ impl Dataset {
     /// This collates a batch of one, which costs one copy of the sample.
     ///
     /// # Errors
-    /// [`Error::SampleRange`]; [`Error::Elsewhere`] if arrays are in memory that this process cannot read.
+    /// [`Kind::Range`](crate::Kind::Range) if there is no such sample; [`Kind::Data`](crate::Kind::Data) if arrays are
+    /// in memory that this process cannot read.
     pub fn sample(&self, sample: u64) -> Result<Vec<(String, Tensor)>> {
         let samples = self.len() as u64;
         if sample >= samples {
@@ -140,8 +141,8 @@ impl Dataset {
     /// ```
     ///
     /// # Errors
-    /// [`Error::SelectionSamples`] if the selection is one of another number of samples; [`Error::Select`] if the kind of
-    /// data has no such selections.
+    /// [`Kind::Data`](crate::Kind::Data) if the selection is one of another number of samples;
+    /// [`Kind::Argument`](crate::Kind::Argument) if the kind of data has no such selections.
     pub fn select(&self, selection: &Selection) -> Result<Self> {
         let found = self.0.select(selection);
         let plain = || {
@@ -171,8 +172,8 @@ impl Dataset {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Concat`] if there are no datasets, if their fields differ in name, type or shape, or if samples are made
-    /// on demand: one [`Source`] may read all of those.
+    /// [`Kind::Argument`](crate::Kind::Argument) if there are no datasets, if their fields differ in name, type or
+    /// shape, or if samples are made on demand: one [`Source`] may read all of them.
     pub fn concat(parts: impl IntoIterator<Item = Self>) -> Result<Self> {
         Self::joined(parts, false)
     }
@@ -195,7 +196,7 @@ impl Dataset {
     /// that holds all of them. This is for data that moves elsewhere part by part.
     ///
     /// # Errors
-    /// [`Error::SampleRange`] if the range does not lie in the dataset.
+    /// [`Kind::Range`](crate::Kind::Range) if the range does not lie in the dataset.
     #[doc(hidden)]
     pub fn rows(&self, samples: Range<u64>) -> Result<Vec<(&str, Range<usize>)>> {
         let within = usize::try_from(samples.start).ok().zip(usize::try_from(samples.end).ok());
@@ -221,7 +222,7 @@ impl Dataset {
     /// Refuses arrays that this process cannot read.
     ///
     /// # Errors
-    /// [`Error::Elsewhere`].
+    /// [`Kind::Data`](crate::Kind::Data) if an array is in memory that this process cannot read.
     pub(crate) fn require_readable(&self) -> Result<()> {
         match self.0.arrays().iter().find(|(_, array)| array.is_elsewhere()) {
             Some((name, _)) => Err(TensorCause::Elsewhere { field: (*name).to_owned() }.into()),

@@ -33,9 +33,8 @@ pub enum PartEnd {
 /// ```
 ///
 /// # Errors
-/// [`Error::NoParts`]; [`Error::RestBeforeLast`]; [`Error::PartShare`] and [`Error::PartStep`] for an end that is out
-/// of range; [`Error::PartOrder`] if a part ends before the previous one; [`Error::Parts`] if there is not one step for
-/// each series, or it lies after its end.
+/// [`Kind::Argument`](crate::Kind::Argument) if there is no part, if a part before the last takes the rest, if a share
+/// or a step is out of range, if a part ends before the previous one, or if there is not one step for each series.
 pub fn borders(lengths: &[usize], parts: &[(&str, PartEnd)]) -> Result<Vec<Vec<usize>>> {
     Ok(ends(lengths, parts)?)
 }
@@ -98,7 +97,8 @@ pub const ETT_MINUTE: [i64; 3] = [34_560, 46_080, 57_600];
 /// ```
 ///
 /// # Errors
-/// [`Error::PartShare`] for a share that is not above 0 and at most 1, or if shares do not sum to 1.
+/// [`Kind::Argument`](crate::Kind::Argument) for a share that is not above 0 and at most 1, or if shares do not sum to
+/// 1.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -20,7 +20,7 @@ impl Selected {
     /// Selected samples of `whole`.
     ///
     /// # Errors
-    /// [`Error::Memory`](crate::Error::Memory).
+    /// [`Kind::Memory`](crate::Kind::Memory).
     pub(super) fn new(whole: Arc<dyn Kind>, selection: Selection) -> Result<Self> {
         let sizes = whole.sizes().map(|sizes| sizes.gather(selection.iter())).transpose()?;
         Ok(Self { whole, selection, sizes })

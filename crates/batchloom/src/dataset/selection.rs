@@ -71,7 +71,7 @@ impl Numbers {
     /// Numbers below `samples`. Neighbours are a range.
     ///
     /// # Errors
-    /// [`Error::Memory`].
+    /// [`Kind::Memory`](crate::Kind::Memory).
     fn listed(list: impl ExactSizeIterator<Item = u64> + Clone, samples: u64) -> Result<Self> {
         let first = list.clone().next().unwrap_or(0);
         if list.clone().zip(first..).all(|(number, expected)| number == expected) {
@@ -108,7 +108,7 @@ impl Selection {
     /// The samples `range` of `samples`.
     ///
     /// # Errors
-    /// [`Error::SampleRange`] if the range leaves them, and [`Error::EmptySelection`].
+    /// [`Kind::Range`](crate::Kind::Range) if the range leaves them; [`Kind::Data`](crate::Kind::Data) if it is empty.
     pub fn range(range: Range<u64>, samples: u64) -> Result<Self> {
         match range {
             Range { start, end } if start >= end => Err(SelectionCause::Empty { samples }.into()),
@@ -122,7 +122,8 @@ impl Selection {
     /// The samples `list` of `samples`, in this order.
     ///
     /// # Errors
-    /// [`Error::SampleRange`] with the first that there is not, and [`Error::EmptySelection`].
+    /// [`Kind::Range`](crate::Kind::Range), with the first sample that there is not; [`Kind::Data`](crate::Kind::Data)
+    /// if the list is empty.
     pub fn list(list: &[u64], samples: u64) -> Result<Self> {
         match list.iter().find(|&&number| number >= samples) {
             _ if list.is_empty() => Err(SelectionCause::Empty { samples }.into()),
@@ -157,8 +158,8 @@ impl Selection {
     /// ```
     ///
     /// # Errors
-    /// Those of [`borders`](super::borders); [`Error::EmptyPart`]; [`Error::Strata`] if there is not one number for each sample, or they
-    /// are given without a seed.
+    /// Those of [`borders`](super::borders); [`Kind::Data`](crate::Kind::Data) if a part is empty, if there is not one
+    /// number for each sample, or if numbers are given without a seed.
     pub fn split(
         samples: u64,
         parts: &[(&str, PartEnd)],
@@ -303,7 +304,7 @@ impl Selection {
     /// The samples that these places of `outer` hold, as a selection of what that was selected from.
     ///
     /// # Errors
-    /// [`Error::SelectionSamples`] if this does not select from as many samples as that has.
+    /// [`Kind::Data`](crate::Kind::Data) if this does not select from as many samples as that has.
     pub fn within(&self, outer: &Self) -> Result<Self> {
         if self.samples != outer.len() {
             return Err(SelectionCause::Samples { found: self.samples, expected: outer.len() }.into());
@@ -323,7 +324,7 @@ impl Selection {
     /// The same samples of data that was cut to `span`, which holds all of them. Fingerprints stay as they are.
     ///
     /// # Errors
-    /// [`Error::SampleRange`] if a number is not in `span`.
+    /// [`Kind::Range`](crate::Kind::Range) if a number is not in `span`.
     pub fn cut(&self, span: Range<u64>) -> Result<Self> {
         let held = self.span();
         let samples = span.end - span.start;
@@ -342,7 +343,7 @@ impl Selection {
     /// number, in all of the data, of the first sample that is there, and `total` the number of all.
     ///
     /// # Errors
-    /// [`Error::SampleRange`] if the data that is there does not lie in all of it.
+    /// [`Kind::Range`](crate::Kind::Range) if the data that is there does not lie in all of it.
     pub fn restored(self, base: u64, total: u64) -> Result<Self> {
         match base.checked_add(self.samples).filter(|&end| end <= total) {
             Some(_) => Ok(Self::placed(self.numbers, self.samples, base, total)),

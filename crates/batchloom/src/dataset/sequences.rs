@@ -196,7 +196,7 @@ impl SequenceDatasetBuilder {
     /// The sizes of samples whose fields have lengths of their own.
     ///
     /// # Errors
-    /// [`Error::OwnLengths`] and [`Error::SizeTooLarge`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if a size is not below 2^32, or that of no field.
     fn sizes_of_own(&self, guide: usize, samples: usize) -> Result<Vec<u32>> {
         let fields: Vec<(&String, &Sequences)> =
             self.names.iter().zip(&self.fields).filter_map(variable).collect();
@@ -226,8 +226,10 @@ impl SequenceDatasetBuilder {
     /// Builds the dataset.
     ///
     /// # Errors
-    /// [`Error::OwnLengths`], [`Error::NoFields`], [`Error::NotVariable`], [`Error::DuplicateField`], [`Error::ScalarField`],
-    /// [`Error::FieldLength`], [`Error::Ragged`], [`Error::SizesLength`], [`Error::SizeTooLarge`], [`Error::Memory`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if fields of own lengths are not those of the data;
+    /// [`Kind::Data`](crate::Kind::Data) if there are no fields or none varies in length, if a name is given twice, if
+    /// an array is a scalar, if fields differ in their number of samples or in the lengths of one, or if there is not
+    /// one size for each sample; [`Kind::Memory`](crate::Kind::Memory).
     pub fn build(self) -> Result<SequenceDataset> {
         let lengths = self.fields.iter().map(|field| match field {
             Field::Fixed(rows) => rows.shape().first().copied(),

@@ -130,8 +130,8 @@ impl TensorDataset {
     /// fields: its name followed by `.crow_indices`, `.col_indices` and `.values`.
     ///
     /// # Errors
-    /// [`Error::NoFields`], [`Error::DuplicateField`], [`Error::ScalarField`], and [`Error::FieldLength`] if the first
-    /// dimensions differ.
+    /// [`Kind::Data`](crate::Kind::Data) if there are no fields, if a name is given twice, if an array is a scalar, or
+    /// if the first dimensions differ.
     pub fn new<N: Into<String>, F: Into<TensorField>>(
         fields: impl IntoIterator<Item = (N, F)>,
     ) -> Result<Self> {

@@ -27,7 +27,7 @@ impl TextIds {
     /// Numbers texts, or any bytes. This takes one pass; each text that differs from the one before costs a look-up.
     ///
     /// # Errors
-    /// [`Error::Memory`].
+    /// [`Kind::Memory`](crate::Kind::Memory).
     pub fn new<'a, T: AsRef<[u8]> + ?Sized + 'a>(texts: impl IntoIterator<Item = &'a T>) -> Result<Self> {
         let mut found = Self { codes: Vec::new(), first_rows: Vec::new() };
         let mut numbers: HashMap<&[u8], i64> = HashMap::new();

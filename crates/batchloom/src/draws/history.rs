@@ -66,7 +66,7 @@ impl History {
     /// Weights that are the same throughout.
     ///
     /// # Errors
-    /// [`Error::Weights`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if the weights make no sense.
     pub(super) fn new(weights: &[f64]) -> Result<Self> {
         let schedule = Arc::new([(0, ratios(weights)?)]);
         Ok(Self(Arc::new([Given { place: (0, 0), schedule }])))
@@ -75,7 +75,8 @@ impl History {
     /// The same weights, and others from some amounts on.
     ///
     /// # Errors
-    /// [`Error::Weights`] if amounts do not increase, or weights are not those of as many sources.
+    /// [`Kind::Argument`](crate::Kind::Argument) if amounts do not increase, or weights are not those of as many
+    /// sources.
     pub(super) fn scheduled(&self, changes: &[(u64, Vec<f64>)]) -> Result<Self> {
         let mut schedule: Vec<(u64, Arc<[u32]>)> = vec![(0, Arc::clone(self.first()))];
         for (amount, weights) in changes {

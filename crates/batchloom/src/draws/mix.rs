@@ -81,8 +81,8 @@ impl Mix {
     /// Sources of as many samples as `counts` says, and their weights.
     ///
     /// # Errors
-    /// [`Error::Weights`] if there is not one weight for each source, or one is negative, infinite or not a number, or
-    /// none is above 0; [`Error::Mix`] if a source of a weight above 0 has no samples.
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is not one weight for each source, or one is negative,
+    /// infinite or not a number, or none is above 0, or if a source of a weight above 0 has no samples.
     pub fn new(counts: &[u64], weights: &[f64]) -> Result<Self> {
         if counts.len() != weights.len() {
             return Err(DrawsCause::WeightCount { found: weights.len(), sources: counts.len() }.into());
@@ -121,8 +121,8 @@ impl Mix {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Weights`] if amounts do not increase, or weights are not as those of [`new`](Self::new); [`Error::Mix`] if a
-    /// source of a weight above 0 has nothing to draw.
+    /// [`Kind::Argument`](crate::Kind::Argument) if amounts do not increase, or weights are not as those of
+    /// [`new`](Self::new), or if a source of a weight above 0 has nothing to draw.
     pub fn schedule(self, changes: &[(u64, Vec<f64>)]) -> Result<Self> {
         let mix = Self { history: self.history.scheduled(changes)?, ..self };
         mix.require("samples", |source| mix.count(source) > 0)?;
@@ -152,7 +152,8 @@ impl Mix {
     /// `classes` has a number for each sample, which tells its class.
     ///
     /// # Errors
-    /// [`Error::Mix`] if there are no samples, or 2^32 of them; [`Error::Memory`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if there are no samples, or 2^32 of them;
+    /// [`Kind::Memory`](crate::Kind::Memory).
     pub fn balanced(classes: &[i64]) -> Result<Self> {
         let samples = u32::try_from(classes.len()).ok().filter(|&samples| samples > 0);
         let samples = samples.ok_or_else(|| DrawsCause::Classes { found: classes.len(), limit: u32::MAX })?;
@@ -171,8 +172,8 @@ impl Mix {
     /// name, which is part of fingerprints.
     ///
     /// # Errors
-    /// [`Error::Mix`] if there is not one size for each sample, if a source of a weight above 0 has nothing of it, or if
-    /// there are 2^32 samples.
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is not one size for each sample, if a source of a weight
+    /// above 0 has nothing of it, or if there are 2^32 samples.
     pub fn measured(mut self, by: &str, sizes: impl Into<Arc<[u32]>>) -> Result<Self> {
         let sizes = sizes.into();
         if sizes.len() as u64 != self.samples() || u32::try_from(sizes.len()).is_err() {
@@ -188,7 +189,7 @@ impl Mix {
     /// order.
     ///
     /// # Errors
-    /// [`Error::Mix`] if there is not one name for each source.
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is not one name for each source.
     pub fn named(self, names: &[String]) -> Result<Self> {
         match names.len() == self.len() {
             true => Ok(Self { names: Some(names.into()), ..self }),
@@ -199,7 +200,7 @@ impl Mix {
     /// Refuses epochs of more draws than can be listed, where these are listed.
     ///
     /// # Errors
-    /// [`Error::Mix`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if the sources make no sense.
     pub(crate) fn check_length(&self) -> Result<()> {
         let Some((by, sizes)) = &self.measure else { return Ok(()) };
         let total = |source: usize| -> f64 {
@@ -245,7 +246,8 @@ impl Mix {
     /// The same sources of a run that has another history.
     ///
     /// # Errors
-    /// [`Error::Mix`] if it is one of another number of sources, or of sources that have nothing to draw.
+    /// [`Kind::Argument`](crate::Kind::Argument) if it is one of another number of sources, or of sources that have
+    /// nothing to draw.
     #[doc(hidden)]
     pub fn with_history(&self, history: History) -> Result<Self> {
         if let Some(ratios) = history.ratios().find(|ratios| ratios.len() != self.len()) {
@@ -302,7 +304,7 @@ impl Mix {
     /// The same sources with samples in another order, of which [`parts`](Self::parts) told.
     ///
     /// # Errors
-    /// [`Error::Mix`] if they are not as many.
+    /// [`Kind::Argument`](crate::Kind::Argument) if they are not as many.
     #[doc(hidden)]
     pub fn with_members(self, members: Vec<u32>) -> Result<Self> {
         match members.len() as u64 == self.samples() {

@@ -39,7 +39,8 @@ impl Weights {
     /// One weight for each sample.
     ///
     /// # Errors
-    /// [`Error::Weights`] if one is negative, infinite or not a number, or none is above 0; [`Error::Memory`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if one is negative, infinite or not a number, or none is above 0;
+    /// [`Kind::Memory`](crate::Kind::Memory).
     pub fn new(weights: &[f64]) -> Result<Self> {
         let total = checked_sum(weights, "sample")?;
         memory::require_each(weights.len() + 1, 4 * size_of::<u64>())?;
@@ -79,7 +80,7 @@ impl Weights {
     /// The weights that have these [`units`](Self::units), written down and read again.
     ///
     /// # Errors
-    /// [`Error::Weights`] if they decrease or do not begin with 0.
+    /// [`Kind::Argument`](crate::Kind::Argument) if they decrease or do not begin with 0.
     #[doc(hidden)]
     pub fn of_units(before: Vec<u64>) -> Result<Self> {
         match before.first() == Some(&0) && before.is_sorted() && before.last() > Some(&0) {

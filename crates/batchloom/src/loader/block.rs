@@ -105,7 +105,7 @@ impl Block {
     /// A list of the batches, in order.
     ///
     /// # Errors
-    /// [`Error::Memory`].
+    /// [`Kind::Memory`](crate::Kind::Memory).
     pub(super) fn to_batches(&self) -> Result<Vec<Batch>> {
         let mut batches = memory::reserve(self.runs.iter().map(|run| run.len).sum())?;
         batches.extend(self.batches());
@@ -239,7 +239,7 @@ impl Batch {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoField`], and those of [`Tensor::try_as_slice`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is no such field; and those of [`Tensor::try_as_slice`].
     pub fn view<T: Element>(&self, name: &str) -> Result<&[T]> {
         self.known_field(name)?.try_as_slice()
     }

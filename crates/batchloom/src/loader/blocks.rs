@@ -49,8 +49,9 @@ impl Blocks {
     /// Waits at most `patience` for the next block, or until there is something to help with.
     ///
     /// # Errors
-    /// [`Error::Worker`], [`Error::Memory`], and [`Error::Forked`] in a forked child. The first call begins the epoch
-    /// and so may also fail with [`Error::Spawn`] and [`Error::NothingLeft`]; another call then tries again.
+    /// [`Kind::Runtime`](crate::Kind::Runtime) if a worker fails or cannot be started, and in a forked child;
+    /// [`Kind::Memory`](crate::Kind::Memory). The first call begins the epoch, and so may also fail with
+    /// [`Kind::Argument`](crate::Kind::Argument) if the epoch has no step; another call then tries again.
     #[doc(hidden)]
     pub fn poll(&mut self, patience: Duration) -> Result<Polled> {
         if self.closed {
@@ -139,7 +140,7 @@ impl BegunBlocks {
     /// worker would have come.
     ///
     /// # Errors
-    /// [`Error::Spawn`].
+    /// [`Kind::Runtime`](crate::Kind::Runtime) if a thread cannot be started.
     pub(super) fn start(
         job: Job,
         progress: Arc<Progress>,

@@ -95,7 +95,7 @@ impl LoaderBuilder {
     }
 
     /// Sets the type of `field` in batches; elements are converted as the batch is formed. A value that the type cannot
-    /// hold is an [`Error::Unrepresentable`] of its batch: a number out of its range, or a fraction or NaN as an
+    /// hold is an error of its batch: a number out of its range, or a fraction or NaN as an
     /// integer. Rounding to a floating type is none. Default: the type of the data.
     pub fn dtype(mut self, field: impl Into<String>, dtype: DType) -> Self {
         self.collate.field(field.into()).dtype = Some(dtype);
@@ -145,7 +145,8 @@ impl LoaderBuilder {
     /// ```
     ///
     /// # Errors
-    /// [`Error::FieldOption`], and errors that say which option or rule does not go with the kind of data.
+    /// [`Kind::Argument`](crate::Kind::Argument) that says which option or rule does not go with the kind of data, or
+    /// with a field.
     #[doc(hidden)]
     pub fn conversions(&self) -> Result<Vec<FieldConversion>> {
         let collation = self.dataset.kind().collation(self.plan.chosen_rule()?, &self.collate, (0, 0))?;
@@ -273,11 +274,10 @@ impl LoaderBuilder {
     /// Builds the loader. Threads and memory come with the first iteration.
     ///
     /// # Errors
-    /// Those of [`PlanBuilder::build`], and [`Error::Rank`], [`Error::Threads`] and
-    /// [`Error::BatchTooLarge`]; for sequences, [`Error::ForeignSizes`], [`Error::PadTo`], [`Error::NotPackable`], [`Error::Labels`],
-    /// [`Error::PadValue`] and [`Error::DuplicateField`]; [`Error::FieldOption`]; for streams, [`Error::Continuous`];
-    /// [`Error::Inapplicable`] for labels or shuffled documents of data that has none; and [`Error::MarkField`] with
-    /// [`Uneven::Mask`](crate::ranks::Uneven::Mask).
+    /// Those of [`PlanBuilder::build`]; [`Kind::Argument`](crate::Kind::Argument) if there is no such rank, if there
+    /// are no threads, if a batch is larger than this machine can address, or if an option or the rule does not go with
+    /// the kind of data or with its fields; [`Kind::Data`](crate::Kind::Data) if a field has the name of another, or of
+    /// what describes batches, such as the marks of [`Uneven::Mask`](crate::ranks::Uneven::Mask).
     pub fn build(mut self) -> Result<Loader> {
         self.check_applicable()?;
         self.check_slots()?;
@@ -339,7 +339,7 @@ impl LoaderBuilder {
     /// Refuses slots whose options make no sense, and slots in index tables.
     ///
     /// # Errors
-    /// [`Error::FieldOption`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if the option makes no sense for the field.
     fn check_slots(&self) -> Result<()> {
         for (field, slot) in &self.collate.slots {
             slot.check(field)?;
@@ -353,7 +353,7 @@ impl LoaderBuilder {
     /// Refuses options that this kind of data does not have.
     ///
     /// # Errors
-    /// [`Error::Inapplicable`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if the kind of data does not have an option.
     fn check_applicable(&self) -> Result<()> {
         let kind = self.dataset.kind();
         if self.collate.labels.is_some() && !kind.makes_labels() {

@@ -59,7 +59,8 @@ impl Epochs {
     /// The work of forming blocks of `block_bytes` for `rank` by a plan.
     ///
     /// # Errors
-    /// [`Error::Bans`], and those of the fields of a batch.
+    /// [`Kind::Argument`](crate::Kind::Argument) if batches have no places for banned samples; and the errors of the
+    /// fields of a batch.
     pub(super) fn job(&self, plan: Plan, rank: u32, block_bytes: usize) -> Result<Job> {
         self.check_bans(&plan)?;
         let fields = self.fields_of(&plan)?;
@@ -78,7 +79,8 @@ impl Epochs {
     /// Refuses a plan of other data, or of other options. Its seed, its epoch and its ranks may be any.
     ///
     /// # Errors
-    /// [`Error::ForeignPlan`], and those of a plan for so many ranks.
+    /// [`Kind::Argument`](crate::Kind::Argument) if the plan is of other data or other options; and the errors of a
+    /// plan for so many ranks.
     pub(super) fn check_plan(&self, plan: &Plan) -> Result<()> {
         let own = self.run().upcoming();
         let own = match self.collate.rows {
@@ -127,7 +129,8 @@ impl Epochs {
     /// Serves `rank` of `world_size` from the next epoch on. What is left of a loaded one is shared among these ranks.
     ///
     /// # Errors
-    /// [`Error::MidEpoch`], [`Error::Rank`], [`Error::World`], and those of a plan for so many ranks.
+    /// [`Kind::Runtime`](crate::Kind::Runtime) if an epoch is under way; [`Kind::Argument`](crate::Kind::Argument) if
+    /// there is no such rank; and the errors of a plan for so many ranks.
     pub(super) fn set_rank(&self, rank: u32, world_size: u32) -> Result<()> {
         let mut run = self.run();
         if (run.rank(), run.world_size()) == (rank, world_size) {
@@ -143,7 +146,7 @@ impl Epochs {
     /// among these ranks.
     ///
     /// # Errors
-    /// [`Error::Rank`], [`Error::World`], and those of a plan for so many ranks.
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is no such rank; and the errors of a plan for so many ranks.
     pub(super) fn on_rank(&self, rank: u32, world_size: u32) -> Result<Self> {
         let run = self.run();
         let plan = self.plan_of_rank(&run.upcoming(), rank, world_size)?;

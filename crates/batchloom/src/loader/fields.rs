@@ -49,7 +49,7 @@ impl Fields {
     /// The fields of a batch whose samples were read.
     ///
     /// # Errors
-    /// [`Error::MarkField`](crate::Error::MarkField), and errors of options for fields.
+    /// [`Kind::Data`](crate::Kind::Data) if a field has the name of a mark; and errors of options for fields.
     pub(super) fn of_batch(collated: Collated, plan: &Plan, nesting: Arc<str>) -> Result<Self> {
         let fields = Self::marked(collated.collation.cast(&collated.options)?, plan, collated.marks)?;
         Ok(Self { nesting, ..fields })
@@ -88,7 +88,7 @@ impl Fields {
     /// Refuses samples whose places an index table does not tell.
     ///
     /// # Errors
-    /// [`Error::OwnLengths`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if fields of such lengths make no sense here.
     pub(super) fn require_indexed(&self) -> Result<()> {
         match self.collation.own_lengths.is_empty() {
             true => Ok(()),

@@ -83,7 +83,7 @@ impl Job {
     /// planned that one already.
     ///
     /// # Errors
-    /// [`Error::BatchTooLarge`](crate::Error::BatchTooLarge).
+    /// [`Kind::Argument`](crate::Kind::Argument) if a batch is larger than this machine can address.
     pub(super) fn lay_out(&self, step: u64, first: Option<RunLayout>) -> Result<Option<NextBlock>> {
         if let Some(demand) = &self.demand {
             let to_read = demand.to_read(&self.fields, &self.plan, self.rank, step)?;
@@ -144,7 +144,7 @@ impl Job {
     /// Takes memory for a block and lists its pieces.
     ///
     /// # Errors
-    /// [`Error::Memory`](crate::Error::Memory).
+    /// [`Kind::Memory`](crate::Kind::Memory).
     pub(super) fn open(&self, block: u64, LaidOut { planned, reads }: LaidOut) -> Result<Opened> {
         // Memory comes first: without memory for the block, there may be none for the list of its pieces.
         let buffer = self.buffers.take(planned.memory())?;

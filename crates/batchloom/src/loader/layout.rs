@@ -93,7 +93,7 @@ impl BlockLayout {
     /// one. `None` past the end. `first` is the first of them, if it is planned already.
     ///
     /// # Errors
-    /// [`Error::BatchTooLarge`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if a batch is larger than this machine can address.
     pub(super) fn new(
         fields: &Fields,
         plan: &Plan,
@@ -133,7 +133,7 @@ impl BlockLayout {
     /// The layout of the batch of `members`, at `step`, as a block of its own.
     ///
     /// # Errors
-    /// [`Error::BatchTooLarge`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if a batch is larger than this machine can address.
     pub(super) fn of_one(fields: &Fields, step: u64, members: Arc<Members>) -> Result<Self> {
         let run = RunLayout::new(fields, step, members)?;
         let mut layout =

@@ -165,9 +165,9 @@ impl PlacementRequest {
     /// ```
     ///
     /// # Errors
-    /// [`Error::ResidentLimit`] and [`Error::DeviceMemory`] if data is to be resident and does not fit,
-    /// [`Error::ShardTooLarge`] if two of the smallest shards do not fit, and [`Error::MemoryLimit`] if `memory_limit`
-    /// exceeds the free memory and would set the size of shards.
+    /// [`Kind::Argument`](crate::Kind::Argument) if the data is to be resident or in shards, and `memory_limit` does
+    /// not allow it; [`Kind::Device`](crate::Kind::Device) if the device lacks the memory, or if `memory_limit` exceeds
+    /// what is free and would set the size of shards.
     pub fn decide(&self, shard_bytes: impl FnMut(u64) -> u64) -> Result<Placement> {
         let limit = self.limit();
         let decided = |mode, reason: String, shard_size| {
@@ -277,8 +277,8 @@ impl PlacementRequest {
     /// samples take `batch_bytes`.
     ///
     /// # Errors
-    /// [`Error::ResidentLimit`] and [`Error::DeviceMemory`] if all rows are to stay and do not fit;
-    /// [`Error::BatchRows`] if two batches do not fit.
+    /// [`Kind::Argument`](crate::Kind::Argument) if all rows are to stay, or two batches, and exceed `memory_limit`;
+    /// [`Kind::Device`](crate::Kind::Device) if the device lacks the memory.
     pub fn rows_at_once(&self, batch_size: u64, batch_bytes: u64, row_bytes: u64) -> Result<Option<u64>> {
         let never = self.resident == Residency::Never;
         let Some(limit) = self.limit().filter(|limit| self.needed > limit.bytes) else {

@@ -28,8 +28,9 @@ impl Loader {
     /// ```
     ///
     /// # Errors
-    /// [`Error::ForeignPlan`] for a plan of other data or other options, [`Error::Rank`], [`Error::StepRange`],
-    /// [`Error::Memory`], and those of the batch.
+    /// [`Kind::Argument`](crate::Kind::Argument) for a plan of other data or other options, or if there is no such
+    /// rank; [`Kind::Range`](crate::Kind::Range) if there is no such step; [`Kind::Memory`](crate::Kind::Memory); and
+    /// the errors of the batch.
     pub fn form(&self, plan: &Plan, rank: u32, step: u64) -> Result<Batch> {
         let block = self.steps_at(plan, rank, step)?.form()?;
         let missing = || PlanCause::StepRange { found: step, steps: plan.steps_of(rank) };
@@ -40,7 +41,8 @@ impl Loader {
     /// where it is.
     ///
     /// # Errors
-    /// [`Error::ForeignPlan`], [`Error::Rank`], [`Error::StepRange`], and [`Error::Memory`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if the plan is of other data or other options, or if there is no such
+    /// rank; [`Kind::Range`](crate::Kind::Range) if there is no such step; [`Kind::Memory`](crate::Kind::Memory).
     #[doc(hidden)]
     pub fn steps_at(&self, plan: &Plan, rank: u32, step: u64) -> Result<Steps> {
         self.0.check_plan(plan)?;

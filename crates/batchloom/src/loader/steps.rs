@@ -51,7 +51,7 @@ impl Steps {
     /// The number of steps left.
     ///
     /// # Errors
-    /// [`Error::NothingLeft`] if the epoch cannot begin.
+    /// [`Kind::Argument`](crate::Kind::Argument) if the epoch cannot begin.
     pub fn left(&self) -> Result<u64> {
         let begun = self.begun()?;
         Ok(begun.total - begun.progress.steps().min(begun.total))
@@ -61,8 +61,8 @@ impl Steps {
     /// up, or else `None`.
     ///
     /// # Errors
-    /// [`Error::StepRange`] past the last step, [`Error::Forked`] in a forked child, and [`Error::NothingLeft`] if the
-    /// epoch cannot begin.
+    /// [`Kind::Range`](crate::Kind::Range) past the last step; [`Kind::Runtime`](crate::Kind::Runtime) in a forked
+    /// child; [`Kind::Argument`](crate::Kind::Argument) if the epoch cannot begin.
     pub fn run(&self, ahead: u64) -> Result<Option<Range<u64>>> {
         let begun = self.begun()?;
         begun.job.plan.run(begun.step(ahead)?, begun.job.rank)
@@ -71,8 +71,8 @@ impl Steps {
     /// The samples of the next batch.
     ///
     /// # Errors
-    /// [`Error::StepRange`] past the last step, [`Error::Forked`] in a forked child, and [`Error::NothingLeft`] if the
-    /// epoch cannot begin.
+    /// [`Kind::Range`](crate::Kind::Range) past the last step; [`Kind::Runtime`](crate::Kind::Runtime) in a forked
+    /// child; [`Kind::Argument`](crate::Kind::Argument) if the epoch cannot begin.
     pub fn indices(&self) -> Result<Vec<u64>> {
         let begun = self.begun()?;
         begun.job.plan.indices(begun.step(0)?, begun.job.rank)
@@ -81,7 +81,8 @@ impl Steps {
     /// The samples of the next batch, -1 where a place only fills up.
     ///
     /// # Errors
-    /// [`Error::StepRange`] past the last step, and [`Error::Forked`] in a forked child.
+    /// [`Kind::Range`](crate::Kind::Range) past the last step; [`Kind::Runtime`](crate::Kind::Runtime) in a forked
+    /// child.
     pub fn index(&self) -> Result<Vec<i64>> {
         let mut index: Vec<i64> = self.indices()?.into_iter().map(u64::cast_signed).collect();
         let begun = self.begun()?;
@@ -96,8 +97,9 @@ impl Steps {
     /// Makes the next batch here and now, in memory of its own.
     ///
     /// # Errors
-    /// [`Error::StepRange`] past the last step, [`Error::Forked`] in a forked child, [`Error::Memory`] and
-    /// [`Error::BatchTooLarge`].
+    /// [`Kind::Range`](crate::Kind::Range) past the last step; [`Kind::Runtime`](crate::Kind::Runtime) in a forked
+    /// child; [`Kind::Memory`](crate::Kind::Memory); [`Kind::Argument`](crate::Kind::Argument) if the batch is larger
+    /// than this machine can address.
     pub fn form(&self) -> Result<Block> {
         self.begun()?.form()
     }

@@ -73,7 +73,8 @@ impl Workers {
     /// iteration, for [`leave`](Self::leave).
     ///
     /// # Errors
-    /// [`Error::Spawn`]. No worker is called then, and those that were started park.
+    /// [`Kind::Runtime`](crate::Kind::Runtime) if a thread cannot be started. No worker is called then, and those that
+    /// were started park.
     pub(super) fn call(&self, job: &Arc<Job>, queue: &Arc<Queue>) -> Result<u64> {
         let mut state = self.shared.lock();
         for _ in state.parked..self.shared.keep {

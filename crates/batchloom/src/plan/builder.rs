@@ -58,7 +58,7 @@ impl PlanBuilder {
     /// The rule by which samples share a batch.
     ///
     /// # Errors
-    /// [`Error::BatchSize`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if the batch size is 0.
     pub(crate) fn chosen_rule(&self) -> Result<&Rule> {
         self.refused.clone().map_or(Ok(&self.options.rule), Err)
     }
@@ -125,14 +125,12 @@ impl PlanBuilder {
     /// [`LengthBuckets`](crate::batching::LengthBuckets); other rules look at every pool once, to count the steps.
     ///
     /// # Errors
-    /// [`Error::NoSamples`] and [`Error::TooManySamples`]; [`Error::BatchSize`], [`Error::World`],
-    /// [`Error::NotPositive`] and [`Error::ShardSize`]; [`Error::NoSizes`], [`Error::SizesLength`],
-    /// [`Error::RunsOfSizes`], [`Error::PadTo`], [`Error::TooLong`], [`Error::Oversize`], [`Error::Dimensions`] and
-    /// [`Error::PoolTooLarge`]; [`Error::LabelCountsLength`], [`Error::LabelCountsWhole`] and
-    /// [`Error::LabelCountsPiece`]; [`Error::Conflict`] if options exclude each other; [`Error::Weights`],
-    /// [`Error::Mix`], [`Error::KeysLength`] and [`Error::TooFrequent`]; [`Error::SampleRange`] if a banned sample does
-    /// not exist; [`Error::NothingLeft`] or [`Error::AllDropped`] if no step would be left; and [`Error::Memory`] if
-    /// there is too little to cut a pool.
+    /// [`Kind::Data`](crate::Kind::Data) if there are no samples or more than 2^62, if there is not one size for each,
+    /// or if one is too large for the rule or for the lengths that batches are padded to;
+    /// [`Kind::Argument`](crate::Kind::Argument) if a number is 0 or out of range, if options exclude each other, if
+    /// the rule does not go with the sizes, the keys, the counts of labels or the shards, if there is not one weight or
+    /// key for each sample, or if no step would be left; [`Kind::Range`](crate::Kind::Range) if a banned sample does
+    /// not exist; and [`Kind::Memory`](crate::Kind::Memory) if there is too little to cut a pool.
     pub fn build(self) -> Result<Plan> {
         let Self { samples, mut options, refused, epoch, world_size } = self;
         refused.map_or(Ok(()), Err)?;

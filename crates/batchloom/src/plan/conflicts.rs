@@ -45,7 +45,7 @@ const CONFLICTS: &[(Choice, Choice, &str)] = &[
 /// Refuses options that exclude each other.
 ///
 /// # Errors
-/// [`Error::Conflict`].
+/// [`Kind::Argument`](crate::Kind::Argument) if options exclude each other.
 pub(super) fn check(options: &PlanOptions) -> Result<()> {
     let found = CONFLICTS.iter().find_map(|(option, other, reason)| {
         let (option, other) = (option(options)?, other(options)?);

@@ -269,7 +269,7 @@ impl Epoch {
     /// Checks that there is memory for the batches of a pool.
     ///
     /// # Errors
-    /// [`Error::Memory`](crate::Error::Memory).
+    /// [`Kind::Memory`](crate::Kind::Memory).
     pub(super) fn require_memory(&self) -> Result<()> {
         if self.recipe.uniform().is_some() {
             return Ok(());

@@ -133,7 +133,7 @@ impl Plan {
     /// Refuses an epoch without steps, unless earlier parts of it had some.
     ///
     /// # Errors
-    /// [`Error::NothingLeft`], [`Error::AllDropped`] if every sample is too large, or [`Error::Conflict`].
+    /// [`Kind::Argument`](crate::Kind::Argument), which says what left no step.
     pub(crate) fn require_steps(&self) -> Result<()> {
         if self.steps() > 0 || !self.past.is_empty() {
             return Ok(());
@@ -256,7 +256,8 @@ impl Plan {
     /// The number of samples, or parts of split samples, that `rank` sees at `step`.
     ///
     /// # Errors
-    /// [`Error::Rank`] and [`Error::StepRange`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is no such rank; [`Kind::Range`](crate::Kind::Range) if there
+    /// is no such step.
     pub fn batch_len(&self, step: u64, rank: u32) -> Result<u64> {
         let batch = self.batch(step, rank)?;
         Ok(self.filled_len(step).unwrap_or_else(|| self.own_len(batch)))
@@ -276,7 +277,8 @@ impl Plan {
     /// The number of elements that `rank` is given at `step`, padding included.
     ///
     /// # Errors
-    /// [`Error::Rank`] and [`Error::StepRange`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is no such rank; [`Kind::Range`](crate::Kind::Range) if there
+    /// is no such step.
     pub fn batch_elements(&self, step: u64, rank: u32) -> Result<u64> {
         match self.epoch.uniform() {
             Some(_) => self.batch_len(step, rank),
@@ -288,7 +290,8 @@ impl Plan {
     /// that fills up a batch comes again at its end: see [`fillers`](Self::fillers).
     ///
     /// # Errors
-    /// [`Error::Rank`], [`Error::StepRange`], and [`Error::Memory`] if the list does not fit in memory.
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is no such rank; [`Kind::Range`](crate::Kind::Range) if there
+    /// is no such step; and [`Kind::Memory`](crate::Kind::Memory) if the list does not fit in memory.
     pub fn indices(&self, step: u64, rank: u32) -> Result<Vec<u64>> {
         let batch = self.batch(step, rank)?;
         let len = self.filled_len(step);
@@ -306,7 +309,8 @@ impl Plan {
     /// otherwise.
     ///
     /// # Errors
-    /// [`Error::Rank`] and [`Error::StepRange`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is no such rank; [`Kind::Range`](crate::Kind::Range) if there
+    /// is no such step.
     pub fn run(&self, step: u64, rank: u32) -> Result<Option<std::ops::Range<u64>>> {
         let batch = self.batch(step, rank)?;
         let is_whole = self.fillers(step, rank)? == 0
@@ -320,7 +324,8 @@ impl Plan {
     /// batches.
     ///
     /// # Errors
-    /// [`Error::Rank`] and [`Error::StepRange`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is no such rank; [`Kind::Range`](crate::Kind::Range) if there
+    /// is no such step.
     pub fn shard(&self, step: u64, rank: u32) -> Result<Option<std::ops::Range<u64>>> {
         let batch = self.batch(step, rank)?;
         Ok(self.epoch.shard(batch))
@@ -348,7 +353,8 @@ impl Plan {
     /// following steps, as many as `out` holds.
     ///
     /// # Errors
-    /// [`Error::Rank`], and [`Error::StepRange`] if its steps hold fewer samples.
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is no such rank; [`Kind::Range`](crate::Kind::Range) if its
+    /// steps hold fewer samples.
     pub fn fill(&self, step: u64, rank: u32, skip: u64, out: &mut [u64]) -> Result<()> {
         let (mut step, mut skip, mut out) = (step, length(skip), out);
         // A single rank takes all batches, so their positions follow each other.
@@ -377,7 +383,7 @@ impl Plan {
     /// One step over all ranks. Its counts are known on every rank without communication.
     ///
     /// # Errors
-    /// [`Error::StepRange`].
+    /// [`Kind::Range`](crate::Kind::Range) if there is no such step.
     pub fn step(&self, index: u64) -> Result<Step> {
         if index >= self.steps() {
             return Err(PlanCause::StepRange { found: index, steps: self.steps() }.into());
@@ -404,7 +410,7 @@ impl Plan {
     /// are those at which the sample is [banned](Self::banned).
     ///
     /// # Errors
-    /// [`Error::SampleRange`].
+    /// [`Kind::Range`](crate::Kind::Range) if there is no such sample.
     pub fn places(&self, sample: u64) -> Result<Vec<Place>> {
         let mut places = self.slots(sample)?;
         places.retain(|place| self.banned(place.step).binary_search(&sample).is_err());
@@ -445,7 +451,8 @@ impl Plan {
     /// Returns true if the batch that `rank` sees at `step` may hold a banned sample.
     ///
     /// # Errors
-    /// [`Error::Rank`] and [`Error::StepRange`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is no such rank; [`Kind::Range`](crate::Kind::Range) if there
+    /// is no such step.
     pub(crate) fn holds_banned(&self, step: u64, rank: u32) -> Result<bool> {
         let banned = self.banned(step);
         if banned.is_empty() {
@@ -564,7 +571,7 @@ impl Plan {
     /// [`stats`](Self::stats) end the process without it. Other methods check themselves.
     ///
     /// # Errors
-    /// [`Error::Memory`].
+    /// [`Kind::Memory`](crate::Kind::Memory).
     pub fn require_memory(&self) -> Result<()> {
         if self.epoch.is_counted() { Ok(()) } else { self.epoch.require_memory() }
     }

@@ -25,8 +25,8 @@ use crate::Result;
 /// ```
 ///
 /// # Errors
-/// [`Error::Results`] if there are more or fewer results than samples, and [`Error::MissingResult`] if a sample before
-/// the largest one of `samples` is missing. (Samples after it cannot be known to be missing.)
+/// [`Kind::Data`](crate::Kind::Data) if there are more or fewer results than samples, or if a sample before the largest
+/// one of `samples` is missing. (Samples after it cannot be known to be missing.)
 pub fn restore_order<S: Copy + TryInto<u64>>(samples: &[S], results: usize) -> Result<Vec<usize>> {
     if results != samples.len() {
         return Err(PlanCause::Results { results, samples: samples.len() }.into());

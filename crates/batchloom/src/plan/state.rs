@@ -123,10 +123,9 @@ impl Plan {
     /// was delivered (from the next batch on, if samples all count the same).
     ///
     /// # Errors
-    /// [`Error::StateVersion`], [`Error::StateFingerprint`], [`Error::StateLists`], [`Error::StateWeights`],
-    /// [`Error::StateBans`],
-    /// [`Error::Conflict`] if other weights would move a pool that came first, and [`Error::StateDamaged`] if the numbers of
-    /// the state contradict each other.
+    /// [`Kind::State`](crate::Kind::State) if the state has another format, belongs to another plan, other lists or
+    /// other weights, bans samples where this plan says nothing of bans, or contradicts itself;
+    /// [`Kind::Argument`](crate::Kind::Argument) if other weights would move a pool that came first.
     pub fn resume(&self, state: &State) -> Result<Self> {
         if state.version != STATE_VERSION {
             return Err(StateCause::Version { found: state.version, expected: STATE_VERSION }.into());
@@ -238,7 +237,8 @@ impl Plan {
     /// The rest of this epoch for another number of ranks; the next epoch, if nothing is left for them.
     ///
     /// # Errors
-    /// [`Error::World`], and [`Error::NothingLeft`] if they would take no step of a whole epoch.
+    /// [`Kind::Argument`](crate::Kind::Argument) if there are no ranks or too many, or if they would take no step of a
+    /// whole epoch.
     pub fn in_world(&self, world_size: u32) -> Result<Self> {
         if world_size == 0 || world_size > MOST_RANKS {
             return Err(PlanCause::World { found: world_size, limit: MOST_RANKS }.into());
@@ -272,7 +272,9 @@ impl Plan {
     /// The same epoch with other lists, from its start. Once a part of it was taken, lists have to stay the same.
     ///
     /// # Errors
-    /// [`Error::NotListed`], [`Error::SampleRange`] and [`Error::StateLists`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if the rule forms batches itself; [`Kind::Range`](crate::Kind::Range)
+    /// if a list has a sample that there is not; [`Kind::State`](crate::Kind::State) if a part of the epoch was taken
+    /// from other lists.
     pub fn with_lists(&self, lists: Listed) -> Result<Self> {
         if self.rule().listed().is_none() {
             return Err(PlanCause::NotListed { rule: self.rule().name() }.into());

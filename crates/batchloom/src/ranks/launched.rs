@@ -31,7 +31,7 @@ const NAMES: [&str; 8] = [
 /// ```
 ///
 /// # Errors
-/// [`Error::Launcher`] if the variables say no rank below a world size.
+/// [`Kind::Argument`](crate::Kind::Argument) if the variables say no rank below a world size.
 pub fn launched() -> Result<Option<(u32, u32)>> {
     launched_by(|name| std::env::var(name).ok())
 }

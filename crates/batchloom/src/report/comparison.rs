@@ -108,8 +108,8 @@ impl Comparison {
     /// ```
     ///
     /// # Errors
-    /// Those of [`PlanBuilder::build`](crate::plan::PlanBuilder::build), and [`Error::NoSamples`](crate::Error::NoSamples)
-    /// if there are no rules to compare.
+    /// Those of [`PlanBuilder::build`](crate::plan::PlanBuilder::build), and [`Kind::Data`](crate::Kind::Data) if there
+    /// are no rules to compare.
     pub fn new(
         sizes: &Sizes,
         rules: &[Rule],
@@ -129,8 +129,7 @@ impl Comparison {
     /// Every rule, with batches of as many elements as `budget` says.
     ///
     /// # Errors
-    /// [`Error::NotPositive`](crate::Error::NotPositive) if there are none, and
-    /// [`Error::BinTooLarge`](crate::Error::BinTooLarge).
+    /// [`Kind::Argument`](crate::Kind::Argument) if there are none, or if a bin would be larger than 2^28.
     pub fn usual_rules(sizes: &Sizes, budget: Budget, cost: Option<CostModel>) -> Result<Vec<Rule>> {
         let samples = sizes.len().max(1);
         let longest = sizes.as_slice().iter().max().map_or(1, |&size| u64::from(size));

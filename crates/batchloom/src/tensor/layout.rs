@@ -18,7 +18,7 @@ impl Layout {
     /// A layout whose elements of `size` bytes all lie inside `bytes` bytes of memory.
     ///
     /// # Errors
-    /// [`Error::Layout`] if an element would lie outside, or strides and shape differ in length.
+    /// [`Kind::Data`](crate::Kind::Data) if an element would lie outside, or strides and shape differ in length.
     pub fn new(shape: &[usize], strides: &[isize], offset: usize, size: usize, bytes: usize) -> Result<Self> {
         let layout = Self { shape: shape.to_vec(), strides: strides.to_vec(), offset };
         let inside = shape.len() == strides.len()

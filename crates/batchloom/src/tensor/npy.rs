@@ -41,8 +41,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// [`Error::File`] if the bytes are no such file, if it is cut or has bytes after its array, or if the elements are no
-    /// numbers in this machine's byte order: times, texts, records and objects are none.
+    /// [`Kind::Data`](crate::Kind::Data) if the bytes are no such file, if it is cut or has bytes after its array, or
+    /// if the elements are no numbers in this machine's byte order: times, texts, records and objects are none.
     pub fn from_npy(file: impl Into<Bytes>) -> Result<Self> {
         let file = file.into();
         let (text, start) = header_of(&file)?;

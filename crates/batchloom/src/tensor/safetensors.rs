@@ -26,8 +26,8 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// [`Error::File`] if the bytes are no such file, or if an array is of a type that is not here, such as floats of four
-    /// bits.
+    /// [`Kind::Data`](crate::Kind::Data) if the bytes are no such file, or if an array is of a type that is not here,
+    /// such as floats of four bits.
     pub fn from_safetensors(file: impl Into<Bytes>) -> Result<Vec<(String, Self)>> {
         let file = file.into();
         let found = SafeTensors::deserialize(&file).map_err(|error| no_file(error.to_string()))?;

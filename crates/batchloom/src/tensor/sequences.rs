@@ -36,8 +36,8 @@ impl Sequences {
     /// layout.
     ///
     /// # Errors
-    /// [`Error::ScalarField`]; [`Error::Offsets`] with the first sample whose offsets descend or leave the values;
-    /// [`Error::Memory`].
+    /// [`Kind::Data`](crate::Kind::Data) if the values are a scalar, and with the first sample whose offsets descend or
+    /// leave the values; [`Kind::Memory`](crate::Kind::Memory).
     pub fn new(name: &str, values: Tensor, offsets: &[i64]) -> Result<Self> {
         let rows = values.layout().rows(values.dtype().size());
         let rows = rows.ok_or_else(|| TensorCause::ScalarField { field: name.to_owned() })?;
@@ -79,7 +79,8 @@ impl Sequences {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Offsets`], which names the field `name`, for a sample of 2^32 values or more; [`Error::Memory`].
+    /// [`Kind::Data`](crate::Kind::Data), with the name of the field, for a sample of 2^32 values or more;
+    /// [`Kind::Memory`](crate::Kind::Memory).
     pub fn of<T: Element, S: AsRef<[T]>>(name: &str, samples: impl IntoIterator<Item = S>) -> Result<Self> {
         let (mut values, mut offsets) = (Vec::new(), vec![0]);
         for sample in samples {
@@ -100,8 +101,8 @@ impl Sequences {
     /// the second, and so on, `rank` lengths each.
     ///
     /// # Errors
-    /// [`Error::Shape`] if the shapes do not add up to the values, and [`Error::NotCompact`] if these are not one
-    /// compact dimension; [`Error::Memory`].
+    /// [`Kind::Data`](crate::Kind::Data) if the shapes do not add up to the values, or if these are not one compact
+    /// dimension; [`Kind::Memory`](crate::Kind::Memory).
     pub fn with_shapes(name: &str, values: &Tensor, shapes: &[u32], rank: usize) -> Result<Self> {
         let (found, shape) = (values.layout().elements(), vec![shapes.len() / rank.max(1), rank]);
         let lengths = shapes.chunks(rank.max(1));

@@ -55,9 +55,9 @@ impl SparseRows {
     /// Rows of `width` columns, of the field `name`. Offsets and columns are int32 or int64.
     ///
     /// # Errors
-    /// [`Error::SparseType`] if offsets or columns are of another type; [`Error::NotCompact`]; [`Error::FieldLength`] if
-    /// there are not as many values as columns; [`Error::Offsets`] with the first row whose offsets descend or leave the
-    /// values; [`Error::Elsewhere`] if this process cannot read offsets or columns.
+    /// [`Kind::Type`](crate::Kind::Type) if offsets or columns are of another type; [`Kind::Data`](crate::Kind::Data)
+    /// if an array is not one compact dimension, if there are not as many values as columns, if this process cannot
+    /// read offsets or columns, and with the first row whose offsets descend or leave the values.
     pub fn new(
         name: impl Into<String>,
         offsets: Tensor,
@@ -153,7 +153,7 @@ impl SparseRows {
     /// The columns of some entries of row `row`, if all of them lie in the matrix.
     ///
     /// # Errors
-    /// [`Error::SparseColumn`].
+    /// [`Kind::Data`](crate::Kind::Data) if a column is outside the matrix.
     pub(crate) fn checked<'a, C: Column>(
         &self,
         columns: &'a [C],
@@ -181,7 +181,7 @@ impl SparseRows {
     /// holds a column twice.
     ///
     /// # Errors
-    /// [`Error::SparseColumn`], and [`Error::SparseRepeat`] if values of such a type are not added.
+    /// [`Kind::Data`](crate::Kind::Data) if a column is outside the matrix, or if values of such a type are not added.
     pub fn check(&self) -> Result<bool> {
         let rows = (0..self.len()).map(|row| (row, self.entries(row)));
         match self.columns.as_slice::<i32>() {
@@ -206,7 +206,7 @@ impl SparseRows {
     /// Returns true if columns of row `row`, in any order, hold one twice.
     ///
     /// # Errors
-    /// [`Error::SparseRepeat`] if values of such a type are not added.
+    /// [`Kind::Data`](crate::Kind::Data) if values of such a type are not added.
     pub(crate) fn repeats<C: Column>(&self, columns: &[C], row: usize) -> Result<bool> {
         let mut sorted = columns.to_vec();
         sorted.sort_unstable();

@@ -149,7 +149,7 @@ impl MapDatasetBuilder {
     /// Builds the dataset.
     ///
     /// # Errors
-    /// [`Error::SizesLength`].
+    /// [`Kind::Data`](crate::Kind::Data) if there is not one size for each sample.
     pub fn build(self) -> Result<MapDataset> {
         let Self { reader, samples, sizes, variable, on_error } = self;
         if let Some(found) = sizes.as_ref().map(|sizes| sizes.len() as u64).filter(|&found| found != samples)

@@ -136,7 +136,7 @@ impl TokenDataset {
     /// Pieces of `seq_len` tokens, of integers `[tokens]`.
     ///
     /// # Errors
-    /// [`Error::Corpus`] if the tokens are not one dimension of integers that int64 holds.
+    /// [`Kind::Data`](crate::Kind::Data) if the tokens are not one dimension of integers that int64 holds.
     pub fn new(tokens: Tensor, seq_len: usize) -> Result<Self> {
         let (shape, dtype) = (tokens.shape(), tokens.dtype());
         if shape.len() != 1 {
@@ -161,7 +161,7 @@ impl TokenDataset {
     /// Sets the documents: document `k` is the tokens `offsets[k]..offsets[k + 1]`; int64.
     ///
     /// # Errors
-    /// [`Error::Corpus`] if the offsets do not go from 0 to the number of tokens, or decrease.
+    /// [`Kind::Data`](crate::Kind::Data) if the offsets do not go from 0 to the number of tokens, or decrease.
     pub fn documents(self, offsets: &Tensor) -> Result<Self> {
         let Some(ends) = offsets.as_slice::<i64>() else {
             return Err(TokensCause::OffsetType { found: offsets.dtype() }.into());
@@ -263,8 +263,9 @@ impl TokenDataset {
     /// one by one.
     ///
     /// # Errors
-    /// [`Error::Select`] if there are no documents, or ones that are no neighbours are selected of a stream that continues
-    /// from batch to batch; [`Error::SelectionSamples`] if the selection is one of another number of documents.
+    /// [`Kind::Argument`](crate::Kind::Argument) if there are no documents, or if documents that are no neighbours are
+    /// selected of a stream that continues from batch to batch; [`Kind::Data`](crate::Kind::Data) if the selection is
+    /// one of another number of documents.
     pub fn select(&self, selection: &Selection) -> Result<Self> {
         let (found, expected) = (selection.samples(), self.document_count());
         let Some(offsets) = self.corpus.offsets() else {

@@ -54,8 +54,9 @@ impl WindowDataset {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Parts`] if `horizon` is shorter than that of the windows, `stride` is 0, or no series has a whole fold;
-    /// those of [`borders`] for `start`; [`Error::Part`] if the first parts have no windows.
+    /// [`Kind::Argument`](crate::Kind::Argument) if `horizon` is shorter than the horizon of the windows, if `stride`
+    /// is 0, or if no series has a whole fold; the errors of [`borders`] for `start`; [`Kind::Data`](crate::Kind::Data)
+    /// if the first parts have no windows.
     pub fn backtest(&self, start: &PartEnd, shape: BacktestShape) -> Result<Backtest> {
         let least = self.shape().horizon.max(1);
         if shape.horizon < least {
@@ -98,7 +99,7 @@ impl Backtest {
     /// The windows of `fold` to train on: all of their steps come before the origin.
     ///
     /// # Errors
-    /// [`Error::Part`] if there are none.
+    /// [`Kind::Data`](crate::Kind::Data) if there are none.
     pub fn train(&self, fold: usize) -> Result<WindowDataset> {
         let origin = self.trained_at(fold);
         let part = |&series: &(usize, usize)| {
@@ -111,7 +112,7 @@ impl Backtest {
     /// The windows of `fold` to test on: their horizons come at the origin or after it, and their inputs may come before.
     ///
     /// # Errors
-    /// [`Error::Part`] if there are none.
+    /// [`Kind::Data`](crate::Kind::Data) if there are none.
     pub fn test(&self, fold: usize) -> Result<WindowDataset> {
         let part = |&series: &(usize, usize)| {
             let origin = self.origin(series, fold);

@@ -36,7 +36,7 @@ impl Beside {
     /// The form of the field `name`. Series begin with the rows `starts`.
     ///
     /// # Errors
-    /// [`Error::ScalarField`].
+    /// [`Kind::Data`](crate::Kind::Data) if an array is a scalar.
     pub(super) fn form(
         &self,
         name: &str,
@@ -78,7 +78,7 @@ impl Labelled {
     /// Labels for each of `windows`, by their number.
     ///
     /// # Errors
-    /// [`Error::Parts`] if some of them were selected.
+    /// [`Kind::Argument`](crate::Kind::Argument) if some of them were selected.
     pub(super) fn new(windows: &Windows) -> Result<Self> {
         if let Some(selection) = &windows.selection {
             let (selected, windows) = (selection.len(), selection.samples());
@@ -106,7 +106,7 @@ impl Labelled {
     /// Refuses windows that are not among those that have labels, which are the field `name`.
     ///
     /// # Errors
-    /// [`Error::Parts`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if one has none.
     pub(super) fn require(&self, name: &str, windows: &Windows) -> Result<()> {
         for holder in &windows.holders {
             for window in [0, holder.windows - 1] {

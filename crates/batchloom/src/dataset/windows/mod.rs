@@ -95,8 +95,8 @@ impl WindowDataset {
     /// The windows of series that lie one after the other: series `k` is the rows `offsets[k]..offsets[k + 1]`.
     ///
     /// # Errors
-    /// [`Error::WindowShape`], [`Error::SeriesTooShort`], [`Error::NoWindows`], and [`Error::Offsets`] if they
-    /// decrease.
+    /// [`Kind::Argument`](crate::Kind::Argument) if the shape makes no sense; [`Kind::Data`](crate::Kind::Data) if a
+    /// series is too short, if there is no window, or if offsets decrease.
     pub fn new(offsets: &[usize], shape: WindowShape) -> Result<Self> {
         shape.check()?;
         if let Some(series) = offsets.windows(2).position(|pair| pair[1] < pair[0]) {
@@ -122,8 +122,8 @@ impl WindowDataset {
     /// Adds a field that holds the steps of input of an array `[time, ..]`.
     ///
     /// # Errors
-    /// [`Error::ScalarField`], [`Error::DuplicateField`], and [`Error::FieldLength`] if it has fewer steps than the
-    /// series.
+    /// [`Kind::Data`](crate::Kind::Data) if an array is a scalar, if a name is given twice, or if it has fewer steps
+    /// than the series.
     pub fn input(self, name: impl Into<String>, values: Tensor) -> Result<Self> {
         let steps = Steps::neighbours(0, self.windows.shape.input_len);
         self.steps(name, values, steps)
@@ -141,7 +141,8 @@ impl WindowDataset {
     /// Adds a field that holds some steps of each window of an array `[time, ..]`.
     ///
     /// # Errors
-    /// The same as those of [`input`](Self::input), and [`Error::WindowShape`] if a step lies outside the window.
+    /// The same as those of [`input`](Self::input), and [`Kind::Argument`](crate::Kind::Argument) if a step lies
+    /// outside the window.
     pub fn steps(mut self, name: impl Into<String>, values: Tensor, steps: Steps) -> Result<Self> {
         let name = name.into();
         self.require_steps(&name, &steps)?;
@@ -160,7 +161,7 @@ impl WindowDataset {
     /// true for such steps of targets. Other steps are zeros.
     ///
     /// # Errors
-    /// [`Error::DuplicateField`].
+    /// [`Kind::Data`](crate::Kind::Data) if a name is given twice.
     pub fn mask(self) -> Result<Self> {
         let (start, len) = self.shape().target();
         let input = Steps::neighbours(0, self.shape().input_len);
@@ -171,7 +172,8 @@ impl WindowDataset {
     /// Adds a field that is true for those of some steps of each window that exist.
     ///
     /// # Errors
-    /// [`Error::DuplicateField`], and [`Error::WindowShape`] if a step lies outside the window.
+    /// [`Kind::Data`](crate::Kind::Data) if a name is given twice; [`Kind::Argument`](crate::Kind::Argument) if a step
+    /// lies outside the window.
     pub fn mask_of(mut self, name: impl Into<String>, steps: Steps) -> Result<Self> {
         let name = name.into();
         self.require_steps(&name, &steps)?;
@@ -183,8 +185,8 @@ impl WindowDataset {
     /// Adds a field that holds, for each window, the row of its series of an array `[series, ..]`.
     ///
     /// # Errors
-    /// [`Error::ScalarField`], [`Error::DuplicateField`], and [`Error::FieldLength`] if there is not a row for each
-    /// series.
+    /// [`Kind::Data`](crate::Kind::Data) if an array is a scalar, if a name is given twice, or if there is not a row
+    /// for each series.
     pub fn of_series(self, name: impl Into<String>, values: Tensor) -> Result<Self> {
         let series = self.starts.len();
         self.look_up(name.into(), values, ("series", series), Beside::OfSeries)
@@ -194,7 +196,8 @@ impl WindowDataset {
     /// now, each once, and keep their rows in parts and selections.
     ///
     /// # Errors
-    /// As [`of_series`](Self::of_series), and [`Error::Parts`] if windows were selected before.
+    /// As [`of_series`](Self::of_series), and [`Kind::Argument`](crate::Kind::Argument) if windows were selected
+    /// before.
     pub fn of_windows(self, name: impl Into<String>, values: Tensor) -> Result<Self> {
         let labelled = Arc::new(Labelled::new(&self.windows)?);
         let windows = labelled.len();
@@ -205,7 +208,8 @@ impl WindowDataset {
     /// is `anchor` steps after the beginning of the window, or of the nearest step of the window that exists.
     ///
     /// # Errors
-    /// As [`of_series`](Self::of_series), for steps; [`Error::WindowShape`] if the window has no such step.
+    /// As [`of_series`](Self::of_series), for steps; [`Kind::Argument`](crate::Kind::Argument) if the window has no
+    /// such step.
     pub fn of_step(self, name: impl Into<String>, values: Tensor, anchor: usize) -> Result<Self> {
         let (name, rows) = (name.into(), self.rows);
         self.require_steps(&name, &Steps::neighbours(anchor, 1))?;
@@ -217,7 +221,7 @@ impl WindowDataset {
     /// a batch comes `index`, the number of the window.
     ///
     /// # Errors
-    /// [`Error::DuplicateField`].
+    /// [`Kind::Data`](crate::Kind::Data) if a name is given twice.
     pub fn index(mut self, step: &str, anchor: usize) -> Result<Self> {
         for (name, number) in [("series", Beside::Series), (step, Beside::Step(anchor))] {
             self.require_new(name)?;
@@ -274,8 +278,9 @@ impl WindowDataset {
     /// is too short, and makes no window even with [`Short::Pad`]. A part that has no step of a series is no error.
     ///
     /// # Errors
-    /// [`Error::Parts`] if there is not one part for each series, or one ends before it starts or after its series;
-    /// [`Error::SeriesTooShort`], [`Error::NoWindows`].
+    /// [`Kind::Argument`](crate::Kind::Argument) if there is not one part for each series, or if one ends before it
+    /// starts or after its series; [`Kind::Data`](crate::Kind::Data) if a series is too short, or if there is no
+    /// window.
     pub fn part(&self, within: &[Range<usize>], reach_back: bool) -> Result<Self> {
         let Windows { shape, series, parts, selection, .. } = &*self.windows;
         if let Some(selection) = selection {
@@ -307,7 +312,7 @@ impl WindowDataset {
     /// The selected windows of these, numbered anew. Neighbours in a series are views, as before.
     ///
     /// # Errors
-    /// [`Error::SelectionSamples`] if the selection is one of another number of samples.
+    /// [`Kind::Data`](crate::Kind::Data) if the selection is one of another number of samples.
     pub fn select(&self, selection: &Selection) -> Result<Self> {
         let outer = self.windows.selection.as_ref();
         let (found, expected) = (selection.samples(), self.windows.len());
@@ -347,7 +352,7 @@ impl WindowDataset {
     /// The numbers of windows and of series. Of samples that were selected, this sorts all windows.
     ///
     /// # Errors
-    /// [`Error::Memory`].
+    /// [`Kind::Memory`](crate::Kind::Memory).
     pub fn counts(&self) -> Result<WindowCounts> {
         let Windows { series, holders, .. } = &*self.windows;
         Ok(WindowCounts {
@@ -362,7 +367,7 @@ impl WindowDataset {
     /// The series of `window`, its first row, and the number of rows of zeros before that.
     ///
     /// # Errors
-    /// [`Error::SampleRange`].
+    /// [`Kind::Range`](crate::Kind::Range) if there is no such sample.
     pub fn place(&self, window: u64) -> Result<(usize, usize, usize)> {
         let samples = self.windows.len();
         if window >= samples {

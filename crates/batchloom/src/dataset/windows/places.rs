@@ -47,7 +47,7 @@ impl Windows {
     /// The windows of `series` whose horizons lie in `parts`, of which some may have no step of a series if `may_be_absent`.
     ///
     /// # Errors
-    /// [`Error::SeriesTooShort`] and [`Error::NoWindows`].
+    /// [`Kind::Data`](crate::Kind::Data) if a series is too short, or if there is no window.
     pub(super) fn new(
         shape: WindowShape,
         series: Vec<Range<usize>>,
@@ -109,7 +109,7 @@ impl Windows {
     /// The number of different windows.
     ///
     /// # Errors
-    /// [`Error::Memory`].
+    /// [`Kind::Memory`](crate::Kind::Memory).
     pub(super) fn distinct(&self) -> Result<u64> {
         let Some(selection) = &self.selection else {
             return Ok(self.holders.iter().map(|holder| holder.windows).sum());
