@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Kind;
+use super::kind::Kind;
 use crate::DType;
 
 /// The error of a source, shared.
