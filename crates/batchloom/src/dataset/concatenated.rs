@@ -3,8 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::error::ConcatCause;
-use super::error::DatasetCause;
+use super::error::{ConcatCause, DatasetCause};
 use super::kind::{CollateOptions, Collation, Content, ContentRequest, EpochKey, Index, Kind, Ragged};
 use super::located::Located;
 use crate::batching::{FixedSize, LabelCounts, Labels, Rule, Sizes};

@@ -9,8 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::error::ConcatCause;
-use super::error::DatasetCause;
+use super::error::{ConcatCause, DatasetCause};
 use super::located::Located;
 use super::map::{BatchRead, Reader, SampleLayout, Skipped};
 use super::selection::Selection;

@@ -3,8 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::error::DatasetCause;
-use super::error::LabelsCause;
+use super::error::{DatasetCause, LabelsCause};
 use super::kind::{CollateOptions, Collation, Description, EpochKey, Index, Kind, Ragged};
 use super::tensors::common_length;
 use crate::batching::error::BatchingCause;

@@ -23,12 +23,10 @@ use super::selection::Selection;
 use crate::batching::Rule;
 use crate::batching::error::BatchingCause;
 use crate::collate::{Form, Places, Span, Steps, Window, WindowMask};
-use crate::dataset::error::DatasetCause;
-use crate::dataset::error::SelectionCause;
+use crate::dataset::error::{DatasetCause, SelectionCause};
 use crate::tensor::error::TensorCause;
 use crate::{Result, Tensor, memory};
-use error::ShapeCause;
-use error::WindowsCause;
+use error::{ShapeCause, WindowsCause};
 
 /// The most bytes that a series takes while its windows are counted.
 const SERIES_BYTES: usize = 160;
